@@ -3,7 +3,7 @@
 #   docker build --target agent   -t IMAGE .   the node agent's pods: `nodecfg install --agent daemonset --image IMAGE`
 #   docker build --target nodecfg -t IMAGE .   everything else, as a user without rights; the default
 #
-# docs/deploy.md explains why the one is root and the other is not.
+# docs/reference/agents.md explains why the one is root and the other is not.
 
 # A tag, which is moved with each new patch: whoever releases an image pins the one that was tried, `rust:1.95-alpine@sha256:…`
 # (`docker buildx imagetools inspect rust:1.95-alpine` shows it).

@@ -1,15 +1,16 @@
-//! Text in the columns of a terminal: how many it takes, where its lines break, and what is cut.
+//! Layout of text in terminal columns: width, line breaks, truncation and padding.
 //!
-//! ANSI styles take no columns, here as in `textwrap`. Text of others has gone through [`printable`](nodecfg_contract::printable) before.
+//! ANSI styles have no width, here as in `textwrap`. Text from outside must pass
+//! [`printable`](nodecfg_contract::printable) first.
 
 pub use textwrap::core::display_width as width;
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
-/// How `textwrap` breaks prose into lines of at most so many columns: at spaces. A longer word is kept whole, so that commands
-/// and addresses can be copied.
+/// `textwrap` options for prose of at most `columns` columns: breaks at spaces only. Longer words stay whole, so that
+/// commands and addresses can be copied.
 #[must_use]
 pub fn within<'a>(columns: usize) -> Options<'a> {
-    // Set one by one: the defaults depend on the features that other crates ask for.
+    // Explicit options: the defaults depend on the features that other crates enable.
     Options::new(columns)
         .word_separator(WordSeparator::AsciiSpace)
         .word_splitter(WordSplitter::NoHyphenation)
@@ -17,7 +18,7 @@ pub fn within<'a>(columns: usize) -> Options<'a> {
         .break_words(false)
 }
 
-/// The start of a text, in at most so many columns. Styles stay whole.
+/// Start of a text, in at most `columns` columns. Styles stay whole.
 #[must_use]
 pub fn cut(text: &str, columns: usize) -> String {
     let (mut used, mut is_style) = (0, false);
@@ -32,7 +33,7 @@ pub fn cut(text: &str, columns: usize) -> String {
     text.chars().filter(fits).collect()
 }
 
-/// A text in at most so many columns, with a mark at its end where it is longer.
+/// Text in at most `columns` columns, with `…` at the end of a truncated text.
 #[must_use]
 pub fn shorten(text: &str, columns: usize) -> String {
     match columns {
@@ -42,7 +43,7 @@ pub fn shorten(text: &str, columns: usize) -> String {
     }
 }
 
-/// A text in at most so many columns, with a mark in its middle where it is longer: names differ at either end.
+/// Text in at most `columns` columns, with `…` in the middle of a truncated text: names differ at either end.
 #[must_use]
 pub fn shorten_middle(text: &str, columns: usize) -> String {
     if width(text) <= columns {
@@ -54,7 +55,7 @@ pub fn shorten_middle(text: &str, columns: usize) -> String {
     format!("{}…{}", cut(text, kept.div_ceil(2)), backwards(&tail))
 }
 
-/// A text with spaces to so many columns, behind it or, with `right`, before it.
+/// Text padded with spaces to `columns` columns: at its end, or at its start with `right`.
 #[must_use]
 pub fn pad(text: &str, columns: usize, right: bool) -> String {
     let space = " ".repeat(columns.saturating_sub(width(text)));
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_wide_characters_twice_and_marks_never() {
+    fn counts_wide_characters_twice_and_combining_marks_never() {
         assert_eq!(["节点", "e\u{301}", "×→…é", "🙂"].map(width), [4, 1, 4, 2]);
         assert_eq!(wrap("节点 节点", within(8)), ["节点", "节点"]);
         assert_eq!(shorten("节点", 3), "节…");
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_what_is_cut() {
+    fn marks_truncated_text() {
         assert_eq!([6, 5, 1, 0].map(|columns| shorten("failed", columns)), ["failed", "fail…", "…", ""]);
         assert_eq!(shorten_middle("abcdefgh", 8), "abcdefgh");
         assert_eq!(shorten_middle("abcdefghi", 8), "abcd…ghi");
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_a_line_to_columns_and_ends_its_style() {
+    fn truncates_a_line_and_keeps_its_styles() {
         assert_eq!(cut("abc", 3), "abc");
         assert_eq!(cut("\u{1b}[31mabcdef\u{1b}[0m", 3), "\u{1b}[31mabc\u{1b}[0m");
         assert_eq!(cut("a\u{754c}b", 2), "a");

@@ -1,4 +1,4 @@
-//! The `nodecfg` command. Everything it does is in the library.
+//! Entry point of the `nodecfg` command; the library contains its code.
 
 use std::process::ExitCode;
 

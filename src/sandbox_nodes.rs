@@ -1,8 +1,8 @@
-//! Nodes made to fit a repository: for every pool, labels that its selector takes and that no other pool takes away from
-//! it. Pure.
+//! Simulated nodes for a repository: finds for every pool labels that its selector matches and that no other pool
+//! claims. Pure.
 //!
-//! A selector says what it takes and not what it would look like, so that labels are searched for: beginning with an example
-//! of the selector, one label is changed at a time until no rival selects the node any more.
+//! A selector does not determine labels, so labels are searched. The search starts with an example of the selector
+//! and changes one label at a time until no rival pool selects the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,34 +14,34 @@ use nodecfg_planning::desired::{Desired, LabelSelector};
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::nodes::{NodeSpec, numbered, own_labels};
 
-/// The last kubelet with Dynamic Kubelet Configuration.
+/// Last kubelet version with Dynamic Kubelet Configuration.
 const LAST_DYNAMIC: Minor = Minor(23);
-/// How many sets of labels are tried for one pool. Real repositories need a few; an odd one is given up on.
+/// Limit of the label sets tried for one pool. Real repositories need a few.
 const ATTEMPTS: usize = 20_000;
 
-/// The API server that fits the kubelets which a repository declares: that of Dynamic Kubelet Configuration when they all
-/// have it. `None` when it declares none.
+/// Profile of the API server for the kubelet versions that a repository declares: 1.21 when all support Dynamic
+/// Kubelet Configuration. `None` without declared versions.
 #[must_use]
-pub fn character_for(desired: &Desired) -> Option<ServerProfile> {
+pub fn profile_for(desired: &Desired) -> Option<ServerProfile> {
     let mut declared = desired.pools.values().flat_map(|pool| &pool.kubelets).peekable();
     declared.peek()?;
     Some(if declared.all(|minor| *minor <= LAST_DYNAMIC) { ServerProfile::V1_21 } else { ServerProfile::V1_36 })
 }
 
-/// The kubelet of a pool's nodes: the newest that it declares and that has a place beside such an API server, else one of the
+/// Kubelet version of a pool's nodes: the newest declared version that the API server supports, otherwise the
 /// server's own version.
-fn kubelet_version(declared: &[Minor], character: ServerProfile) -> String {
-    let fits = |minor: &&Minor| match character {
+fn kubelet_version(declared: &[Minor], profile: ServerProfile) -> String {
+    let fits = |minor: &&Minor| match profile {
         ServerProfile::V1_21 => **minor <= LAST_DYNAMIC,
         ServerProfile::V1_36 => **minor > LAST_DYNAMIC && **minor <= NEWEST,
     };
     let newest = declared.iter().filter(fits).max();
-    newest.map_or_else(|| character.git_version().to_owned(), |minor| format!("v{minor}.0"))
+    newest.map_or_else(|| profile.git_version().to_owned(), |minor| format!("v{minor}.0"))
 }
 
-/// Makes `per_pool` nodes for each pool, and a note for each pool that no node can be made for.
+/// Creates `per_pool` nodes for each pool, and a note for each pool without a possible node.
 #[must_use]
-pub fn nodes_for(desired: &Desired, per_pool: usize, character: ServerProfile) -> (Vec<NodeSpec>, Vec<Finding>) {
+pub fn nodes_for(desired: &Desired, per_pool: usize, profile: ServerProfile) -> (Vec<NodeSpec>, Vec<Finding>) {
     let (mut nodes, mut notes) = (Vec::new(), Vec::new());
     let candidates: Vec<Candidate<'_>> = desired
         .pools
@@ -49,13 +49,13 @@ pub fn nodes_for(desired: &Desired, per_pool: usize, character: ServerProfile) -
         .map(|(name, pool)| Candidate { name, selector: &pool.selector, priority: pool.priority })
         .collect();
     for (name, pool) in &desired.pools {
-        let kubelet_version = kubelet_version(&pool.kubelets, character);
+        let kubelet_version = kubelet_version(&pool.kubelets, profile);
         let made: Result<Vec<NodeSpec>, Misfit> = fitting_labels(name, &candidates).and_then(|labels| {
             (1..=per_pool)
                 .map(|number| {
                     let node = numbered(name.as_str(), number, per_pool).map_err(|_| Misfit::Name)?;
                     let node = NodeSpec::new(node, labels.clone(), &kubelet_version);
-                    // The labels that a kubelet sets by itself, its name among them, are selected by as well.
+                    // Selectors may also match labels that a kubelet sets itself, for example its name.
                     let fits = winner(&node.labels, &candidates) == Some(name);
                     if fits { Ok(node) } else { Err(Misfit::OwnLabels) }
                 })
@@ -72,7 +72,7 @@ pub fn nodes_for(desired: &Desired, per_pool: usize, character: ServerProfile) -
     (nodes, notes)
 }
 
-/// A pool as far as it selects nodes.
+/// Selector and priority of a pool.
 #[derive(Debug, Clone, Copy)]
 struct Candidate<'a> {
     name: &'a PoolName,
@@ -80,22 +80,22 @@ struct Candidate<'a> {
     priority: i64,
 }
 
-/// Why a pool has no node.
+/// Reason for a pool without a node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum Misfit {
-    #[error("its selector contradicts itself, so that it selects no node at all")]
+    #[error("its selector contradicts itself and selects no node")]
     Contradiction,
-    #[error("its selector excludes labels that every kubelet sets by itself")]
+    #[error("its selector excludes labels that every kubelet sets")]
     OwnLabels,
-    #[error("every node that it selects belongs to pool {rival} as well, whose priority {priority} is not lower")]
+    #[error("every node that it selects also belongs to pool {rival}, whose priority {priority} is not lower")]
     Shadowed { rival: PoolName, priority: i64 },
-    #[error("no labels were found that it selects and no pool of the same or a higher priority does")]
+    #[error("the search found no labels that only this pool selects")]
     GaveUp,
-    #[error("its name is too long to name nodes after")]
+    #[error("its name is too long for names of nodes")]
     Name,
 }
 
-/// The pool that a node with these labels belongs to; none when no pool selects it, or several of the same priority.
+/// Pool of a node with these labels. `None` when no pool selects the node, or several of the same priority.
 fn winner<'a>(labels: &BTreeMap<String, String>, pools: &[Candidate<'a>]) -> Option<&'a PoolName> {
     let selecting = || pools.iter().filter(|pool| pool.selector.matches(labels));
     let highest = selecting().map(|pool| pool.priority).max()?;
@@ -104,7 +104,7 @@ fn winner<'a>(labels: &BTreeMap<String, String>, pools: &[Candidate<'a>]) -> Opt
     first.next().is_none().then_some(winner.name)
 }
 
-/// Labels with which a node belongs to this pool, besides those that kubelets set by themselves.
+/// Labels with which a node belongs to this pool, in addition to the kubelet's own labels.
 fn fitting_labels(name: &PoolName, pools: &[Candidate<'_>]) -> Result<BTreeMap<String, String>, Misfit> {
     let Some(pool) = pools.iter().find(|pool| pool.name == name) else { return Err(Misfit::GaveUp) };
     let example = pool.selector.example().ok_or(Misfit::Contradiction)?;
@@ -119,7 +119,7 @@ fn fitting_labels(name: &PoolName, pools: &[Candidate<'_>]) -> Result<BTreeMap<S
     if let Some(labels) = search.avoid_rivals(example.clone(), rivals.len()) {
         return Ok(labels);
     }
-    // Name the rival if there is one that cannot be avoided even alone.
+    // Names the first rival that cannot be avoided even alone.
     let inevitable = rivals.iter().find(|rival| {
         let alone = [**rival];
         let mut search =
@@ -132,7 +132,7 @@ fn fitting_labels(name: &PoolName, pools: &[Candidate<'_>]) -> Result<BTreeMap<S
     })
 }
 
-/// For every key that selectors ask about, the values worth trying: those that they name, and one that none does.
+/// Values to try for every key in selectors: all values in selectors, and one other value.
 fn values(pools: &[Candidate<'_>]) -> BTreeMap<String, BTreeSet<String>> {
     let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for pool in pools {
@@ -160,14 +160,14 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// All labels of a node that is given these.
+    /// All labels of a node with these additional labels.
     fn whole(&self, labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let mut whole = self.own.clone();
         whole.extend(labels.iter().map(|(key, value)| (key.clone(), value.clone())));
         whole
     }
 
-    /// Changes labels until no rival selects the node, each change taking it away from one; `depth` changes at most.
+    /// Changes labels until no rival selects the node. Each change avoids one rival; at most `depth` changes.
     fn avoid_rivals(&mut self, labels: BTreeMap<String, String>, depth: usize) -> Option<BTreeMap<String, String>> {
         let whole = self.whole(&labels);
         let Some(rival) = self.rivals.iter().copied().find(|rival| rival.selector.matches(&whole)) else {
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use nodecfg_planning::desired::selector::{Operator, Requirement};
 
-    /// A pool as `name priority`, then requirements: `k=v`, `k!`, `!k`, `k in a,b`, `k notin a,b`.
+    /// A pool from `name priority` and requirements: `k=v`, `k!`, `!k`, `k in a,b`, `k notin a,b`.
     fn pool(name: &str, priority: i64, requirements: &[&str]) -> (PoolName, LabelSelector, i64) {
         let mut selector = LabelSelector::default();
         let mut require = |key: &str, operator, values: &str| {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_with_labels_of_their_own_just_get_them() {
+    fn labels_come_from_the_selector() {
         let fitted = fit(&[pool("a", 0, &["pool=a"]), pool("b", 0, &["pool=b", "gpu"])]);
         assert_eq!(fitted[0], Ok(BTreeMap::from([("pool".to_owned(), "a".to_owned())])));
         assert_eq!(fitted[1].as_ref().unwrap()["pool"], "b");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catch_all_pool_avoids_what_the_others_select() {
+    fn catch_all_pool_avoids_the_other_pools() {
         all_fit(&[
             pool("rest", -10, &[]),
             pool("gpu", 10, &["accelerator in h100,h200"]),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operator_is_satisfied_and_avoided() {
+    fn satisfies_and_avoids_every_operator() {
         all_fit(&[
             pool("low", 0, &["tier in a,b,c", "zone"]),
             pool("high", 5, &["tier in a,b"]),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_cannot_have_a_node_says_why() {
+    fn reports_why_a_pool_has_no_node() {
         let reasons = |pools: &[_]| fit(pools).into_iter().map(|fitted| fitted.err()).collect::<Vec<_>>();
         assert_eq!(reasons(&[pool("a", 0, &["x", "!x"])]), [Some(Misfit::Contradiction)]);
         assert_eq!(reasons(&[pool("a", 0, &["!kubernetes.io/os"])]), [Some(Misfit::OwnLabels)]);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_made_for_every_pool_that_can_have_some() {
+    fn creates_nodes_for_every_satisfiable_pool() {
         use kubelet_config::finding::Place;
         use nodecfg_contract::names::FleetName;
         use nodecfg_planning::desired::{Pool, PoolTarget, RolloutPolicy};
@@ -326,16 +326,15 @@ mod tests {
         assert_eq!(note.place.as_ref().unwrap().file.as_ref(), "pools/never/pool.yaml");
         assert_eq!(
             note.message,
-            "pool never has no node in the sandbox: every node that it selects belongs to pool gpu as well, whose \
-             priority 5 is not lower"
+            "pool never has no node in the sandbox: every node that it selects also belongs to pool gpu, whose priority 5 is \
+             not lower"
         );
     }
 
     #[test]
-    fn the_cluster_is_as_old_as_the_kubelets_that_the_repository_declares() {
-        let of = |minors: &[u32], character| {
-            kubelet_version(&minors.iter().map(|m| Minor(*m)).collect::<Vec<_>>(), character)
-        };
+    fn versions_follow_the_declared_kubelets() {
+        let of =
+            |minors: &[u32], profile| kubelet_version(&minors.iter().map(|m| Minor(*m)).collect::<Vec<_>>(), profile);
         assert_eq!(of(&[], ServerProfile::V1_21), "v1.21.14");
         assert_eq!(of(&[], ServerProfile::V1_36), "v1.36.2");
         assert_eq!(of(&[19, 23, 30], ServerProfile::V1_21), "v1.23.0");
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hundred_pools_fit_quickly() {
+    fn finds_labels_for_two_hundred_pools_quickly() {
         let mut pools: Vec<_> =
             (0..200).map(|n| pool(&format!("p{n}"), n, &[&format!("pool=p{n}"), "!drained"])).collect();
         pools.push(pool("rest", -1, &[]));

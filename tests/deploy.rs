@@ -1,7 +1,4 @@
-//! The manifests under deploy/: their roles are those of `nodecfg install` and of docs/security.md, every field is one that
-//! Kubernetes knows, kustomize builds them, and the pod may do no more than it must.
-//!
-//! `UPDATE_DOCS=always cargo test --test deploy` writes the roles anew.
+//! `UPDATE_DOCS=always cargo test --test deploy` regenerates the roles.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -43,7 +40,7 @@ fn yaml(objects: &[Value]) -> String {
     objects.iter().map(of).collect::<Vec<_>>().join("---\n")
 }
 
-/// The folders of deploy/ that have roles, and what they grant.
+/// Folders of deploy/ with roles, and the roles of each.
 fn roles() -> [(&'static str, Vec<Value>); 8] {
     [
         ("cron", nodecfg_install::reconciler()),
@@ -58,7 +55,7 @@ fn roles() -> [(&'static str, Vec<Value>); 8] {
 }
 
 #[test]
-fn the_roles_are_those_that_nodecfg_installs() {
+fn roles_equal_installed_roles() {
     for (folder, objects) in roles() {
         let path = &format!("deploy/{folder}/rbac.yaml");
         let made = format!("# Made by `UPDATE_DOCS=always cargo test --test deploy`.\n{}", yaml(&objects));
@@ -70,7 +67,7 @@ fn the_roles_are_those_that_nodecfg_installs() {
     }
 }
 
-/// Folder, resource, verb.
+/// Folder, resource and verb.
 type Right = (String, String, String);
 
 fn granted() -> BTreeSet<Right> {
@@ -89,16 +86,16 @@ fn granted() -> BTreeSet<Right> {
     granted
 }
 
-/// What is between backticks.
+/// Texts between backticks.
 fn quoted(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// The table of docs/security.md: a resource in backticks with its verbs, the folders, why.
-fn reasoned() -> BTreeSet<Right> {
-    let page = read("docs/security.md");
+/// Rights in the table of docs/reference/permissions.md, whose columns are resource and verbs, folders, and reason.
+fn documented() -> BTreeSet<Right> {
+    let page = read("docs/reference/permissions.md");
     let table = page.split("| right | granted by | why |\n").nth(1).expect("the table of rights");
-    let mut reasoned = BTreeSet::new();
+    let mut documented = BTreeSet::new();
     for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
         assert!(cells.len() == 3 && !cells[2].is_empty(), "{row}");
@@ -106,27 +103,27 @@ fn reasoned() -> BTreeSet<Right> {
         for folder in quoted(cells[1]) {
             for verb in verbs.split(", ") {
                 let right = (folder.clone(), resource.to_owned(), verb.to_owned());
-                assert!(reasoned.insert(right.clone()), "twice: {right:?}");
+                assert!(documented.insert(right.clone()), "twice: {right:?}");
             }
         }
     }
-    reasoned
+    documented
 }
 
 #[test]
-fn the_documentation_has_a_reason_for_every_right() {
-    let (granted, reasoned) = (granted(), reasoned());
+fn documentation_has_reason_for_every_right() {
+    let (granted, documented) = (granted(), documented());
     assert!(granted.len() >= 38, "{granted:?}");
-    let without_reason: Vec<&Right> = granted.difference(&reasoned).collect();
-    let without_right: Vec<&Right> = reasoned.difference(&granted).collect();
+    let without_reason: Vec<&Right> = granted.difference(&documented).collect();
+    let without_right: Vec<&Right> = documented.difference(&granted).collect();
     assert!(
         without_reason.is_empty() && without_right.is_empty(),
-        "granted, with no reason in docs/security.md: {without_reason:?}; there, and not granted: {without_right:?}"
+        "docs/reference/permissions.md: granted without a reason: {without_reason:?}; not granted: {without_right:?}"
     );
 }
 
-/// Reads a value as Kubernetes' own type and writes it again: what the type does not know is lost on the way.
-fn survives<T: DeserializeOwned + Serialize>(object: &Value) {
+/// Checks that the Kubernetes type keeps every field of the object.
+fn assert_round_trip<T: DeserializeOwned + Serialize>(object: &Value) {
     let typed: T = serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"));
     let again = serde_json::to_value(&typed).unwrap();
     assert_eq!(&again, object, "a field that Kubernetes does not know, or a value of another type");
@@ -134,39 +131,39 @@ fn survives<T: DeserializeOwned + Serialize>(object: &Value) {
 
 fn assert_known(object: &Value) {
     match object["kind"].as_str().unwrap() {
-        "CronJob" => survives::<CronJob>(object),
-        "Namespace" => survives::<Namespace>(object),
-        "ServiceAccount" => survives::<ServiceAccount>(object),
-        "ClusterRole" => survives::<ClusterRole>(object),
-        "ClusterRoleBinding" => survives::<ClusterRoleBinding>(object),
-        "Role" => survives::<Role>(object),
-        "RoleBinding" => survives::<RoleBinding>(object),
+        "CronJob" => assert_round_trip::<CronJob>(object),
+        "Namespace" => assert_round_trip::<Namespace>(object),
+        "ServiceAccount" => assert_round_trip::<ServiceAccount>(object),
+        "ClusterRole" => assert_round_trip::<ClusterRole>(object),
+        "ClusterRoleBinding" => assert_round_trip::<ClusterRoleBinding>(object),
+        "Role" => assert_round_trip::<Role>(object),
+        "RoleBinding" => assert_round_trip::<RoleBinding>(object),
         kind => panic!("{kind}"),
     }
 }
 
-/// The CronJob as it lies in the tree.
+/// The CronJob of deploy/.
 fn cron_job() -> Value {
     documents(&read("deploy/cron/base/cronjob.yaml")).pop().unwrap()
 }
 
 #[test]
-fn every_field_is_one_of_kubernetes() {
+fn kubernetes_knows_every_field() {
     assert_known(&cron_job());
     for (folder, _) in roles() {
         documents(&read(&format!("deploy/{folder}/rbac.yaml"))).iter().for_each(assert_known);
     }
-    // That the check can fail.
+    // Proves that the check can fail.
     let mut wrong = cron_job();
     wrong["spec"]["jobTemplate"]["spec"]["backOffLimit"] = json!(0);
     assert!(std::panic::catch_unwind(|| assert_known(&wrong)).is_err());
 }
 
 #[test]
-fn the_pod_may_do_no_more_than_it_must() {
+fn pod_is_restricted() {
     let job = cron_job();
     let pod = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
-    // What Pod Security Admission asks for at the level `restricted`.
+    // Requirements of Pod Security Admission at the level `restricted`.
     for (pointer, value) in [
         ("/securityContext/runAsNonRoot", json!(true)),
         ("/securityContext/seccompProfile/type", json!("RuntimeDefault")),
@@ -187,14 +184,14 @@ fn the_pod_may_do_no_more_than_it_must() {
         (&spec["concurrencyPolicy"], &spec["jobTemplate"]["spec"]["backoffLimit"]),
         (&json!("Forbid"), &json!(0))
     );
-    // The user is the one that the image has; the account has a token nowhere else.
+    // The user equals that of the image. The ServiceAccount mounts its token in no other pod.
     let user = pod["securityContext"]["runAsUser"].as_u64().unwrap();
     assert!(read("Dockerfile").contains(&format!("USER {user}:{user}")));
     let account = nodecfg_install::reconciler().into_iter().find(|object| object["kind"] == "ServiceAccount").unwrap();
     assert_eq!(account["metadata"]["name"], pod["serviceAccountName"]);
     assert_eq!(account["metadata"]["namespace"], job["metadata"]["namespace"]);
     assert_eq!(account["automountServiceAccountToken"], false);
-    // What is written to can be written to.
+    // Every written path is on a writable volume.
     let mounts: Vec<&str> = pod["containers"][0]["volumeMounts"]
         .as_array()
         .unwrap()
@@ -207,12 +204,12 @@ fn the_pod_may_do_no_more_than_it_must() {
 }
 
 #[test]
-fn the_command_is_one_that_nodecfg_understands() {
+fn command_of_pod_is_valid() {
     let job = cron_job();
     let container = &job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0];
     let environment = container["env"].as_array().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    // As the kubelet expands it, but for where the repository is.
+    // Expanded as by the kubelet, except for the path of the repository.
     let arguments = container["args"].as_array().unwrap().iter().map(|argument| {
         let argument = argument.as_str().unwrap();
         if argument == "$(REPOSITORY)" { folder.path().to_str().unwrap().to_owned() } else { argument.to_owned() }
@@ -225,9 +222,9 @@ fn the_command_is_one_that_nodecfg_understands() {
         command.env(variable["name"].as_str().unwrap(), variable["value"].as_str().unwrap());
     }
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    // Understood, and there is no repository.
-    assert_eq!(output.status.code(), Some(3), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    // The arguments are valid; only the repository is missing.
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
 
     let of = |path: &str| {
         let text = read(path);
@@ -247,12 +244,12 @@ fn the_command_is_one_that_nodecfg_understands() {
     }
 }
 
-/// What kustomize makes of a folder; `None` where there is no kubectl.
-fn built(folder: &Path) -> Option<Vec<Value>> {
+/// Output of kustomize for a folder, or `None` without kubectl.
+fn kustomized(folder: &Path) -> Option<Vec<Value>> {
     let output = match Command::new("kubectl").arg("kustomize").arg(folder).output() {
         Ok(output) => output,
         Err(error) => {
-            // Past the harness, which shows what a test prints only when it fails.
+            // Written to standard error directly, because the harness hides the output of passing tests.
             let _ = writeln!(std::io::stderr(), "skipped: no kubectl ({error}): no kustomization was built");
             return None;
         }
@@ -280,11 +277,11 @@ fn names(objects: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn kustomize_builds_both() {
+fn kustomize_builds_both_bases() {
     for (folder, roles) in
         [("deploy/cron", nodecfg_install::reconciler()), ("deploy/cron-node", nodecfg_install::reconciler_of_nodes())]
     {
-        let Some(objects) = built(&root().join(folder)) else { return };
+        let Some(objects) = kustomized(&root().join(folder)) else { return };
         objects.iter().for_each(assert_known);
         let mut expected = names(&roles);
         expected.push("CronJob nodecfg-system nodecfg-sync".to_owned());
@@ -294,9 +291,10 @@ fn kustomize_builds_both() {
     }
 }
 
-/// `kubectl delete -k` deletes all that a folder holds; a Namespace goes with the ConfigMaps in it, which nodes are assigned to.
+/// `kubectl delete -k` deletes all objects of a folder. A Namespace would be deleted with the ConfigMaps that nodes
+/// use.
 #[test]
-fn deleting_it_deletes_no_namespace() {
+fn bases_contain_no_namespace() {
     let holds_one = |text: &str| documents(text).iter().any(|object| object["kind"] == "Namespace");
     assert!(holds_one("kind: Namespace"));
     for entry in walkdir::WalkDir::new(root().join("deploy")) {
@@ -308,21 +306,21 @@ fn deleting_it_deletes_no_namespace() {
 }
 
 #[test]
-fn kustomize_builds_the_readers_and_pruners() {
+fn kustomize_builds_readers_and_pruners() {
     for (folder, roles) in [
         ("reader", nodecfg_install::reader()),
         ("reader-node", nodecfg_install::reader_of_nodes()),
         ("pruner", nodecfg_install::pruner()),
         ("pruner-node", nodecfg_install::pruner_of_nodes()),
     ] {
-        let Some(objects) = built(&root().join("deploy").join(folder)) else { return };
+        let Some(objects) = kustomized(&root().join("deploy").join(folder)) else { return };
         assert_eq!(names(&objects), names(&roles), "{folder}");
     }
 }
 
-/// The component over both; a folder of its own, since kustomize takes no absolute paths.
+/// Adds the component to both bases, in its own folder, because kustomize accepts no absolute paths.
 #[test]
-fn kustomize_adds_the_right_for_saved_plans() {
+fn kustomize_adds_right_for_saved_plans() {
     for (cron, roles) in
         [("cron", nodecfg_install::reconciler()), ("cron-node", nodecfg_install::reconciler_of_nodes())]
     {
@@ -332,14 +330,14 @@ fn kustomize_adds_the_right_for_saved_plans() {
         fs::create_dir(&cluster).unwrap();
         let overlay = format!("resources: [../deploy/{cron}]\ncomponents: [../deploy/saved-plans]\n");
         fs::write(cluster.join("kustomization.yaml"), overlay).unwrap();
-        let Some(objects) = built(&cluster) else { return };
+        let Some(objects) = kustomized(&cluster) else { return };
         for name in names(&roles).into_iter().chain(names(&nodecfg_install::saved_plans())) {
             assert!(names(&objects).contains(&name), "{cron} lacks {name}");
         }
     }
 }
 
-/// Copies deploy/ into a new folder.
+/// Copies deploy/ to a new folder.
 fn copy_deploy(to: &Path) {
     for entry in walkdir::WalkDir::new(root().join("deploy")) {
         let entry = entry.unwrap();
@@ -352,10 +350,10 @@ fn copy_deploy(to: &Path) {
     }
 }
 
-/// The overlay that the documentation shows, built as it stands there.
+/// Builds the overlay in the documentation, verbatim.
 #[test]
-fn the_overlay_of_the_documentation_builds() {
-    let page = read("docs/cron.md");
+fn overlay_of_documentation_builds() {
+    let page = read("docs/how-to/cron.md");
     let overlay = page
         .split("```yaml\n")
         .skip(1)
@@ -367,7 +365,7 @@ fn the_overlay_of_the_documentation_builds() {
     let cluster = folder.path().join("cluster");
     fs::create_dir(&cluster).unwrap();
     fs::write(cluster.join("kustomization.yaml"), overlay).unwrap();
-    let Some(objects) = built(&cluster) else { return };
+    let Some(objects) = kustomized(&cluster) else { return };
     objects.iter().for_each(assert_known);
     let job = objects.iter().find(|object| object["kind"] == "CronJob").unwrap();
     assert_ne!(job["spec"]["schedule"], cron_job()["spec"]["schedule"]);
@@ -379,7 +377,7 @@ fn the_overlay_of_the_documentation_builds() {
         found[0]["value"].clone()
     };
     assert!(value("REPOSITORY").as_str().unwrap().starts_with("ssh://"));
-    // Of the component, and of the base.
+    // One from the component, the other from the base.
     assert_eq!(value("NODECFG_SSH_KEY_FILE"), "/etc/nodecfg/git/ssh-privatekey");
     assert_eq!(value("NODECFG_CACHE_DIR"), "/var/cache/nodecfg");
     assert_eq!(container["volumeMounts"].as_array().unwrap().len(), 3);

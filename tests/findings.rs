@@ -1,5 +1,5 @@
-//! The page of finding codes, `docs/findings.md`: it is what the tables say, and the tables have every code that the sources
-//! give to a finding. `UPDATE_DOCS=always cargo test --test findings` writes the page anew.
+//! Tests of `docs/reference/findings.md`: the page equals the tables, and the tables have every code of
+//! the sources. `UPDATE_DOCS=always cargo test --test findings` regenerates the page.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -11,14 +11,14 @@ use nodecfg::report::codes;
 use walkdir::WalkDir;
 
 #[test]
-fn the_page_is_what_the_tables_say() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/findings.md");
+fn page_equals_tables() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/findings.md");
     let page = codes::page();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&path, &page).unwrap();
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "docs/findings.md is out of date: UPDATE_DOCS=always cargo test --test findings");
+    assert!(written == page, "{}: out of date, run UPDATE_DOCS=always cargo test --test findings", path.display());
 }
 
 /// Codes between the quotes that follow a constructor of findings.
@@ -34,7 +34,7 @@ fn codes_in(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn every_code_of_the_sources_is_told() {
+fn tables_have_every_code_of_sources() {
     let mut used = BTreeSet::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for entry in ["src", "crates"].into_iter().flat_map(|folder| WalkDir::new(root.join(folder))) {

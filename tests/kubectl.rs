@@ -1,4 +1,5 @@
-//! kubectl, unmodified, against the sandbox in both its characters. Skipped visibly where no kubectl is on the PATH.
+//! Tests of unmodified kubectl against both server profiles of the sandbox. Prints a note and passes without kubectl
+//! on the PATH.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -9,26 +10,26 @@ use std::sync::{Arc, Once, mpsc};
 use std::time::Duration;
 
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
-use nodecfg_sandbox::face::ServerFace;
-use nodecfg_sandbox::face::kubeconfig::Kubeconfig;
-use nodecfg_sandbox::face::serve::{Options, Serving, serve};
-use nodecfg_sandbox::face::wire::Wire;
+use nodecfg_sandbox::server::ServerRenderer;
+use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
+use nodecfg_sandbox::server::serve::{Options, Serving, serve};
+use nodecfg_sandbox::server::wire::Wire;
 use serde_json::{Value, json};
 
 const TOKEN: &str = "sandbox-token";
-/// How long a line of kubectl is waited for, on a busy machine, before the test fails.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long to wait for a line of kubectl on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 struct Sandbox {
-    character: ServerProfile,
-    // Dropped in this order: the server lives on the runtime.
+    profile: ServerProfile,
+    // Dropped in this order, because the server runs on the runtime.
     _serving: Serving,
     _runtime: tokio::runtime::Runtime,
     home: tempfile::TempDir,
     wire: Wire,
 }
 
-/// What one run of kubectl brought.
+/// Result of one kubectl run.
 struct Run {
     ok: bool,
     out: String,
@@ -50,14 +51,14 @@ impl Run {
 }
 
 impl Sandbox {
-    fn start(character: ServerProfile) -> Self {
+    fn start(profile: ServerProfile) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let wire = Wire::new();
         let serving = runtime.block_on(async {
             let api = Api::new(ApiOptions {
-                character,
+                profile,
                 tokens: [(TOKEN.to_owned(), User::admin("kubernetes-admin"))].into(),
-                face: Some(Arc::new(ServerFace::new(character))),
+                renderer: Some(Arc::new(ServerRenderer::new(profile))),
                 ..ApiOptions::default()
             });
             serve(wire.wrap(api.router()), Options::default()).await.unwrap()
@@ -66,7 +67,7 @@ impl Sandbox {
         let kubeconfig =
             Kubeconfig { server: serving.url(), ca_pem: serving.ca_pem().to_owned(), token: TOKEN.to_owned() };
         kubeconfig.save(&home.path().join("config")).unwrap();
-        Self { character, _serving: serving, _runtime: runtime, home, wire }
+        Self { profile, _serving: serving, _runtime: runtime, home, wire }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -74,20 +75,20 @@ impl Sandbox {
         command
             .args(arguments)
             .env("KUBECONFIG", self.home.path().join("config"))
-            // Its cache must not be shared with another sandbox on the same port, nor with the user's clusters.
+            // A separate cache, because another sandbox may have used the same port.
             .env("HOME", self.home.path())
             .env_remove("KUBECTL_EXTERNAL_DIFF")
             .stdin(Stdio::null());
         command
     }
 
-    /// Runs kubectl to its end.
+    /// Runs kubectl until it exits.
     fn run(&self, arguments: &[&str]) -> Run {
-        self.fed(arguments, "")
+        self.run_with_input(arguments, "")
     }
 
-    /// Runs kubectl to its end with this on its standard input.
-    fn fed(&self, arguments: &[&str], input: &str) -> Run {
+    /// Runs kubectl with this standard input until it exits.
+    fn run_with_input(&self, arguments: &[&str], input: &str) -> Run {
         let mut child = self
             .command(arguments)
             .stdin(Stdio::piped())
@@ -108,7 +109,7 @@ impl Sandbox {
     fn ok(&self, arguments: &[&str]) -> String {
         let shown = arguments.join(" ");
         let run = self.run(arguments);
-        assert!(run.ok, "{:?}: kubectl {shown}\n--- stdout\n{}--- stderr\n{}", self.character, run.out, run.err);
+        assert!(run.ok, "{:?}: kubectl {shown}\n--- stdout\n{}--- stderr\n{}", self.profile, run.out, run.err);
         run.out
     }
 
@@ -119,10 +120,10 @@ impl Sandbox {
 
     #[track_caller]
     fn create(&self, object: &Value) {
-        self.fed(&["create", "-f", "-"], &object.to_string()).succeeds();
+        self.run_with_input(&["create", "-f", "-"], &object.to_string()).succeeds();
     }
 
-    /// Runs kubectl on and on; its lines come through the channel.
+    /// Starts kubectl without waiting, and sends its lines through the channel.
     fn follow(&self, arguments: &[&str]) -> Follow {
         let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let (lines, received) = mpsc::channel();
@@ -146,11 +147,11 @@ struct Follow {
 impl Follow {
     #[track_caller]
     fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("a line")
+        self.lines.recv_timeout(TIMEOUT).expect("a line")
     }
 
     #[track_caller]
-    fn ends_well(mut self) {
+    fn assert_success(mut self) {
         assert!(self.child.wait().unwrap().success());
     }
 }
@@ -162,18 +163,18 @@ impl Drop for Follow {
     }
 }
 
-/// Runs a test against both characters, where there is a kubectl.
-fn on_both(test: impl Fn(&Sandbox)) {
+/// Runs a test against both server profiles, if kubectl is installed.
+fn on_both_profiles(test: impl Fn(&Sandbox)) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let kubectl: Option<PathBuf> =
         std::env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.is_file());
     if kubectl.is_none() {
         static SKIPPED: Once = Once::new();
-        // Past the harness, which shows what a test prints only when it fails.
+        // Written to standard error directly, because the harness hides the output of passing tests.
         return SKIPPED.call_once(|| drop(writeln!(std::io::stderr(), "skipped: no kubectl on the PATH")));
     }
-    for character in [ServerProfile::V1_21, ServerProfile::V1_36] {
-        test(&Sandbox::start(character));
+    for profile in [ServerProfile::V1_21, ServerProfile::V1_36] {
+        test(&Sandbox::start(profile));
     }
 }
 
@@ -191,14 +192,14 @@ fn node(name: &str, pool: &str) -> Value {
     })
 }
 
-/// The words of a line, as columns.
+/// Columns of a line.
 fn columns(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
 #[test]
-fn get_in_every_form() {
-    on_both(|sandbox| {
+fn gets_in_every_format() {
+    on_both_profiles(|sandbox| {
         for (name, pool) in [("n1", "a"), ("n2", "a"), ("n3", "b")] {
             sandbox.create(&node(name, pool));
         }
@@ -232,8 +233,8 @@ fn get_in_every_form() {
 }
 
 #[test]
-fn get_watch_prints_changes_as_they_come() {
-    on_both(|sandbox| {
+fn watch_prints_changes() {
+    on_both_profiles(|sandbox| {
         sandbox.create(&node("n1", "a"));
         let watch = sandbox.follow(&["get", "nodes", "-w"]);
         assert_eq!(columns(&watch.line())[0], "NAME");
@@ -242,7 +243,7 @@ fn get_watch_prints_changes_as_they_come() {
         assert_eq!(columns(&watch.line())[..2], ["n2", "Ready"]);
         sandbox.ok(&["patch", "node", "n1", "-p", r#"{"spec":{"unschedulable":true}}"#]);
         let mut line = watch.line();
-        // The taint manager of a real cluster would follow; what comes next is about n1 in any case.
+        // On a real cluster, the taint manager follows. The next event is about n1 in either case.
         while columns(&line)[1] == "Ready" {
             line = watch.line();
         }
@@ -257,8 +258,8 @@ fn get_watch_prints_changes_as_they_come() {
 }
 
 #[test]
-fn describe() {
-    on_both(|sandbox| {
+fn describes_objects() {
+    on_both_profiles(|sandbox| {
         sandbox.create(&node("n1", "a"));
         sandbox.create(&json!({
             "apiVersion": "v1", "kind": "Event", "metadata": {"name": "n1.1", "namespace": "default"}, "type": "Normal",
@@ -281,8 +282,8 @@ fn describe() {
 }
 
 #[test]
-fn create_and_delete() {
-    on_both(|sandbox| {
+fn creates_and_deletes() {
+    on_both_profiles(|sandbox| {
         let file = sandbox.home.path().join("kubelet.yaml");
         std::fs::write(&file, "kind: KubeletConfiguration\n").unwrap();
         let from = format!("--from-file=kubelet={}", file.display());
@@ -299,9 +300,9 @@ fn create_and_delete() {
         sandbox.run(&["get", "cm", "d"]).fails();
         assert_eq!(sandbox.ok(&["create", "namespace", "team"]), "namespace/team created\n");
         let unknown = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "u"}, "dta": {}});
-        let refused = sandbox.fed(&["create", "-f", "-"], &unknown.to_string()).fails();
+        let refused = sandbox.run_with_input(&["create", "-f", "-"], &unknown.to_string()).fails();
         assert!(refused.contains(r#"unknown field "dta""#), "{refused}");
-        let lax = sandbox.fed(&["create", "--validate=false", "-f", "-"], &unknown.to_string());
+        let lax = sandbox.run_with_input(&["create", "--validate=false", "-f", "-"], &unknown.to_string());
         assert_eq!(lax.succeeds(), "configmap/u created\n");
         let immutable = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "i"}, "immutable": true, "data": {"a": "1"}
@@ -309,7 +310,7 @@ fn create_and_delete() {
         sandbox.create(&immutable);
         let refused = sandbox.run(&["patch", "cm", "i", "-p", r#"{"data":{"a":"2"}}"#]).fails();
         assert!(refused.contains("immutable"), "{refused}");
-        // Newer kubectls go on with the namespace.
+        // Newer versions of kubectl also print the namespace.
         let deleted = sandbox.ok(&["delete", "configmap", "u", "i"]);
         assert!(
             deleted.contains("configmap \"u\" deleted") && deleted.contains("configmap \"i\" deleted"),
@@ -324,8 +325,8 @@ fn create_and_delete() {
 }
 
 #[test]
-fn every_patch_type() {
-    on_both(|sandbox| {
+fn patches_with_every_type() {
+    on_both_profiles(|sandbox| {
         sandbox.create(&node("n1", "a"));
         sandbox.ok(&["patch", "node", "n1", "--type=merge", "-p", r#"{"metadata":{"labels":{"merge":"1"}}}"#]);
         sandbox.ok(&[
@@ -348,13 +349,13 @@ fn every_patch_type() {
         let source = r#"{"spec":{"configSource":{"configMap":{"name":"c","namespace":"kube-system","kubeletConfigKey":"kubelet"}}}}"#;
         sandbox.ok(&["patch", "node", "n1", "--type=merge", "-p", source]);
         let kept = sandbox.json(&["get", "node", "n1"])["spec"]["configSource"].is_object();
-        assert_eq!(kept, sandbox.character == ServerProfile::V1_21);
+        assert_eq!(kept, sandbox.profile == ServerProfile::V1_21);
     });
 }
 
 #[test]
-fn label_annotate_cordon_taint() {
-    on_both(|sandbox| {
+fn labels_annotates_cordons_and_taints() {
+    on_both_profiles(|sandbox| {
         sandbox.create(&node("n1", "a"));
         assert_eq!(sandbox.ok(&["label", "node", "n1", "tier=gold"]), "node/n1 labeled\n");
         sandbox.run(&["label", "node", "n1", "tier=silver"]).fails();
@@ -372,61 +373,61 @@ fn label_annotate_cordon_taint() {
 }
 
 #[test]
-fn wait() {
-    on_both(|sandbox| {
+fn waits_for_conditions() {
+    on_both_profiles(|sandbox| {
         let mut unready = node("n1", "a");
         unready["status"]["conditions"][0]["status"] = "False".into();
         sandbox.create(&unready);
         sandbox.run(&["wait", "node/n1", "--for=condition=Ready", "--timeout=1s"]).fails();
         let ready = sandbox.follow(&["wait", "node/n1", "--for=condition=Ready", "--timeout=120s"]);
         let value = sandbox.follow(&["wait", "node/n1", "--for=jsonpath={.metadata.labels.x}=y", "--timeout=120s"]);
-        let gone = sandbox.follow(&["wait", "node/n1", "--for=delete", "--timeout=120s"]);
+        let deleted = sandbox.follow(&["wait", "node/n1", "--for=delete", "--timeout=120s"]);
         let status = r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#;
         sandbox.ok(&["patch", "node", "n1", "--subresource=status", "-p", status]);
         assert_eq!(ready.line(), "node/n1 condition met");
         sandbox.ok(&["label", "node", "n1", "x=y"]);
         assert_eq!(value.line(), "node/n1 condition met");
         sandbox.ok(&["delete", "node", "n1"]);
-        ready.ends_well();
-        value.ends_well();
-        gone.ends_well();
+        ready.assert_success();
+        value.assert_success();
+        deleted.assert_success();
     });
 }
 
 #[test]
-fn apply_on_the_client() {
-    on_both(|sandbox| {
+fn applies_client_side() {
+    on_both_profiles(|sandbox| {
         let map = |data: Value| {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}).to_string()
         };
-        let apply = |input: &str| sandbox.fed(&["apply", "-f", "-"], input).succeeds();
+        let apply = |input: &str| sandbox.run_with_input(&["apply", "-f", "-"], input).succeeds();
         assert_eq!(apply(&map(json!({"a": "1", "b": "1"}))), "configmap/c created\n");
         assert_eq!(apply(&map(json!({"a": "1", "b": "1"}))), "configmap/c unchanged\n");
         assert_eq!(apply(&map(json!({"a": "2"}))), "configmap/c configured\n");
         assert_eq!(sandbox.json(&["get", "cm", "c"])["data"], json!({"a": "2"}));
-        let diff = sandbox.fed(&["diff", "-f", "-"], &map(json!({"a": "3"})));
+        let diff = sandbox.run_with_input(&["diff", "-f", "-"], &map(json!({"a": "3"})));
         assert!(!diff.ok && diff.out.contains("+  a: \"3\""), "{}{}", diff.out, diff.err);
         assert_eq!(sandbox.json(&["get", "cm", "c"])["data"], json!({"a": "2"}), "diff changed something");
-        sandbox.fed(&["diff", "-f", "-"], &map(json!({"a": "2"}))).succeeds();
-        // A Node's lists of conditions merge by type, which kubectl learns from the schema or knows.
+        sandbox.run_with_input(&["diff", "-f", "-"], &map(json!({"a": "2"}))).succeeds();
+        // The conditions of a Node merge by type, which kubectl reads from the schema or has built in.
         assert_eq!(apply(&node("n1", "a").to_string()), "node/n1 created\n");
         assert_eq!(apply(&node("n1", "b").to_string()), "node/n1 configured\n");
         assert_eq!(sandbox.json(&["get", "node", "n1"])["metadata"]["labels"]["pool"], "b");
-        let replaced = sandbox.fed(&["replace", "-f", "-"], &map(json!({"z": "1"}))).succeeds();
+        let replaced = sandbox.run_with_input(&["replace", "-f", "-"], &map(json!({"z": "1"}))).succeeds();
         assert_eq!(replaced, "configmap/c replaced\n");
     });
 }
 
 #[test]
-fn apply_on_the_server() {
-    on_both(|sandbox| {
+fn applies_server_side() {
+    on_both_profiles(|sandbox| {
         let map = |value: &str| {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": value}})
                 .to_string()
         };
         let apply = |manager: &str, value: &str, more: &[&str]| {
             let manager = format!("--field-manager={manager}");
-            sandbox.fed(&[&["apply", "--server-side", &manager, "-f", "-"], more].concat(), &map(value))
+            sandbox.run_with_input(&[&["apply", "--server-side", &manager, "-f", "-"], more].concat(), &map(value))
         };
         assert_eq!(apply("one", "1", &[]).succeeds(), "configmap/c serverside-applied\n");
         let conflict = apply("two", "2", &[]).fails();
@@ -446,8 +447,8 @@ fn apply_on_the_server() {
 }
 
 #[test]
-fn discovery_and_reference() {
-    on_both(|sandbox| {
+fn reads_discovery_and_openapi() {
+    on_both_profiles(|sandbox| {
         let resources = sandbox.ok(&["api-resources"]);
         for row in [
             "nodes no v1 false Node",
@@ -463,16 +464,17 @@ fn discovery_and_reference() {
         let versions = sandbox.ok(&["api-versions"]);
         assert!(versions.lines().any(|line| line == "v1") && versions.contains("coordination.k8s.io/v1"), "{versions}");
         let version = sandbox.json(&["version"]);
-        let minor = if sandbox.character == ServerProfile::V1_21 { "21" } else { "36" };
+        let minor = if sandbox.profile == ServerProfile::V1_21 { "21" } else { "36" };
         assert_eq!(version["serverVersion"]["minor"], minor);
 
         let text = sandbox.ok(&["explain", "node.spec.configSource"]);
-        let said = if sandbox.character == ServerProfile::V1_21 { "--dynamic-config-dir" } else { "dropped on write" };
-        assert!(text.contains(said) && text.contains("configMap"), "{text}");
+        let description =
+            if sandbox.profile == ServerProfile::V1_21 { "--dynamic-config-dir" } else { "dropped on write" };
+        assert!(text.contains(description) && text.contains("configMap"), "{text}");
         let text = sandbox.ok(&["explain", "nodes"]);
         assert!(text.contains("spec") && text.contains("A machine of the cluster"), "{text}");
         assert!(sandbox.ok(&["explain", "node.status.conditions"]).contains("type"));
-        assert!(sandbox.ok(&["explain", "lease.spec.holderIdentity"]).contains("Who holds it"));
+        assert!(sandbox.ok(&["explain", "lease.spec.holderIdentity"]).contains("Identity of the current holder"));
         assert!(sandbox.ok(&["explain", "configmap", "--recursive"]).contains("immutable"));
         assert!(sandbox.ok(&["explain", "events", "--api-version=events.k8s.io/v1"]).contains("regarding"));
 
@@ -482,8 +484,8 @@ fn discovery_and_reference() {
 }
 
 #[test]
-fn custom_resources() {
-    on_both(|sandbox| {
+fn handles_custom_resources() {
+    on_both_profiles(|sandbox| {
         let definition = json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": "widgets.example.dev"},
@@ -504,14 +506,16 @@ fn custom_resources() {
                 }]
             }
         });
-        assert!(sandbox.fed(&["apply", "-f", "-"], &definition.to_string()).succeeds().ends_with("created\n"));
+        assert!(
+            sandbox.run_with_input(&["apply", "-f", "-"], &definition.to_string()).succeeds().ends_with("created\n")
+        );
         sandbox.ok(&["wait", "crd/widgets.example.dev", "--for=condition=Established", "--timeout=120s"]);
         assert!(sandbox.ok(&["get", "crd"]).contains("CREATED AT"));
         let widget = |size: Value| {
             json!({"apiVersion": "example.dev/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": size}})
                 .to_string()
         };
-        let apply = |input: &str| sandbox.fed(&["apply", "-f", "-"], input);
+        let apply = |input: &str| sandbox.run_with_input(&["apply", "-f", "-"], input);
         assert_eq!(apply(&widget(json!(1))).succeeds(), "widget.example.dev/w created\n");
         assert_eq!(apply(&widget(json!(2))).succeeds(), "widget.example.dev/w configured\n");
         apply(&widget(json!("big"))).fails();
@@ -530,7 +534,8 @@ fn custom_resources() {
         assert_eq!(lines[1][..3], ["w", "2", "yes"]);
         assert_eq!(columns(&sandbox.ok(&["get", "all", "--no-headers"]))[0], "widget.example.dev/w");
         assert!(sandbox.ok(&["explain", "widget.spec"]).contains("How big."));
-        let server_side = sandbox.fed(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &widget(json!(3)));
+        let server_side =
+            sandbox.run_with_input(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &widget(json!(3)));
         server_side.succeeds();
         assert_eq!(sandbox.json(&["get", "widget", "w"])["spec"]["size"], 3);
         assert!(sandbox.ok(&["api-resources", "--api-group=example.dev"]).contains("Widget"));

@@ -1,8 +1,8 @@
-//! What kubelets 1.21.1 and 1.36.2 themselves said of thousands of small files, and what nodecfg says of them: the same.
+//! Comparison of nodecfg with recorded verdicts of kubelets 1.21.1 and 1.36.2 on thousands of small files.
 //!
-//! `data/oracle/cases.jsonl` holds a file per line with each kubelet's stage, its errors, and what it refused later, at
-//! start-up. They were taken on a host with cgroup v2. Where a kubelet refuses a file, nodecfg refuses the field that its
-//! error names, among others: a kubelet stops at its first error of a stage, or reports some, and nodecfg all.
+//! Each line of `data/oracle/cases.jsonl` has a file, and for each kubelet its stage, its errors and the errors at
+//! start-up. They were recorded on a host with cgroup v2. A kubelet reports the first or some errors of a stage, and
+//! nodecfg reports all. So the errors of nodecfg must include the field that the kubelet names.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -19,11 +19,11 @@ struct Case {
     id: String,
     yaml: String,
     #[serde(flatten)]
-    said: BTreeMap<String, serde_json::Value>,
+    verdicts: BTreeMap<String, serde_json::Value>,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct RecordedVerdict {
     stage: String,
     #[serde(default)]
     errors: Vec<String>,
@@ -31,10 +31,10 @@ struct Said {
     startup: Vec<String>,
 }
 
-/// What nodecfg says of one file.
-struct Ours {
+/// The verdict of nodecfg on one file.
+struct OwnVerdict {
     stage: String,
-    /// `None`: it cannot be read.
+    /// `None` if the file cannot be read.
     refusals: Option<Vec<Refusal>>,
     startup: Vec<Refusal>,
 }
@@ -45,11 +45,11 @@ fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    fn said(&self, minor: u32) -> Said {
-        serde_json::from_value(self.said[&format!("1.{minor}")].clone()).expect("a verdict")
+    fn verdict(&self, minor: u32) -> RecordedVerdict {
+        serde_json::from_value(self.verdicts[&format!("1.{minor}")].clone()).expect("a verdict")
     }
 
-    fn ours(&self, minor: u32) -> Ours {
+    fn own_verdict(&self, minor: u32) -> OwnVerdict {
         let parsed = Document::parse("kubelet.yaml", &self.yaml);
         assert_eq!(parsed.document.is_none(), parsed.unread.is_some(), "{}", self.id);
         assert_ne!(parsed.unread, Some(Unread::Bounds), "{}: nodecfg does not judge it", self.id);
@@ -61,25 +61,25 @@ impl Case {
             }
         };
         let stage = serde_json::to_value(stage).expect("a stage").as_str().expect("a name").to_owned();
-        Ours { stage, refusals, startup }
+        OwnVerdict { stage, refusals, startup }
     }
 }
 
-/// Agreement on stage (and with it on acceptance) and on whether the kubelet starts; by the kubelet's stage.
+/// Checks that both agree on the stage, which includes acceptance, and on whether the kubelet starts.
 fn agreement(minor: u32) {
     let (mut right, mut all, mut wrong) = (BTreeMap::new(), BTreeMap::new(), String::new());
     for case in &cases() {
-        let (said, ours) = (case.said(minor), case.ours(minor));
-        *all.entry(said.stage.clone()).or_insert(0) += 1;
-        if ours.stage == said.stage && ours.startup.is_empty() == said.startup.is_empty() {
-            *right.entry(said.stage).or_insert(0) += 1;
+        let (verdict, own_verdict) = (case.verdict(minor), case.own_verdict(minor));
+        *all.entry(verdict.stage.clone()).or_insert(0) += 1;
+        if own_verdict.stage == verdict.stage && own_verdict.startup.is_empty() == verdict.startup.is_empty() {
+            *right.entry(verdict.stage).or_insert(0) += 1;
         } else {
             let fields: Vec<_> =
-                ours.refusals.iter().flatten().chain(&ours.startup).map(|r| r.field.as_str()).collect();
+                own_verdict.refusals.iter().flatten().chain(&own_verdict.startup).map(|r| r.field.as_str()).collect();
             let _ = writeln!(
                 wrong,
                 "{}: kubelet {} {:?}{:?}, nodecfg {} {fields:?}",
-                case.id, said.stage, said.errors, said.startup, ours.stage
+                case.id, verdict.stage, verdict.errors, verdict.startup, own_verdict.stage
             );
         }
     }
@@ -90,53 +90,56 @@ fn agreement(minor: u32) {
 }
 
 #[test]
-fn verdicts_agree_with_kubelet_1_21() {
+fn agrees_with_kubelet_1_21() {
     agreement(21);
 }
 
 #[test]
-fn verdicts_agree_with_kubelet_1_36() {
+fn agrees_with_kubelet_1_36() {
     agreement(36);
 }
 
-/// Whether a file loads at all, apart from the stages after that.
+/// Checks that both agree on whether a file loads, apart from later stages.
 #[test]
-fn what_loads_and_what_does_not() {
+fn agrees_on_loading() {
     for minor in [21, 36] {
         let mut wrong = String::new();
         for case in &cases() {
-            let (said, ours) = (case.said(minor), case.ours(minor));
-            if (said.stage == "load") != (ours.stage == "load") {
-                let _ =
-                    writeln!(wrong, "{}: kubelet {} {:?}, nodecfg {}", case.id, said.stage, said.errors, ours.stage);
+            let (verdict, own_verdict) = (case.verdict(minor), case.own_verdict(minor));
+            if (verdict.stage == "load") != (own_verdict.stage == "load") {
+                let _ = writeln!(
+                    wrong,
+                    "{}: kubelet {} {:?}, nodecfg {}",
+                    case.id, verdict.stage, verdict.errors, own_verdict.stage
+                );
             }
         }
         assert!(wrong.is_empty(), "1.{minor}:\n{wrong}");
     }
 }
 
-/// What an error of the kubelet's is about.
+/// Subject of a kubelet error.
 #[derive(Debug, PartialEq)]
-enum Named {
-    /// The text as a whole: it is not YAML or JSON, or no map.
+enum ErrorSubject {
+    /// The whole text: it is not YAML or JSON, or not a map.
     File,
-    /// A field, or something below it; in any case, without positions in lists.
+    /// A field or a nested field, in lower case and without list positions.
     Field(String),
-    /// One of the fields whose names are among these words.
+    /// One of the fields named in these words.
     Words(BTreeSet<String>),
-    /// No field, but the value of one: what nodecfg says of it has one of these in it.
+    /// A value. The message of nodecfg contains one of these texts.
     Value(Vec<String>),
-    /// Nothing.
+    /// Unknown.
     Nothing,
 }
 
-/// Errors that name no field and no value either.
-const SILENT: [&str; 1] = [
-    // A number with an exponent, in a field for whole numbers, after the digits before the exponent.
+/// Errors that name neither a field nor a value.
+const UNSPECIFIC_ERRORS: [&str; 1] = [
+    // A number with an exponent in an integer field, after the digits before the exponent.
     "decode: struct Decode: expect }, but found e",
 ];
 
-/// Other names that errors have for fields.
+/// Names in errors that differ from the field names.
 const NAMES: [(&str, &str); 8] = [
     ("--show-hidden-metrics-for-version", "showHiddenMetricsForVersion"),
     ("unsupported log format", "logging.format"),
@@ -148,43 +151,43 @@ const NAMES: [(&str, &str); 8] = [
     ("invalid duration \"", "logging.flushFrequency"),
 ];
 
-fn named(error: &str) -> Named {
+fn named(error: &str) -> ErrorSubject {
     let quoted = || error.split('"').nth(1).unwrap_or_default().to_owned();
     if let Some((_, gate)) = error.split_once("feature gate: ") {
-        return Named::Field(format!("featureGates.{gate}"));
+        return ErrorSubject::Field(format!("featureGates.{gate}"));
     }
     if let Some((_, rest)) = error.split_once("cannot set feature gate ") {
-        return Named::Field(format!("featureGates.{}", rest.split(" to ").next().unwrap_or_default()));
+        return ErrorSubject::Field(format!("featureGates.{}", rest.split(" to ").next().unwrap_or_default()));
     }
-    if SILENT.contains(&error) {
-        return Named::Nothing;
+    if UNSPECIFIC_ERRORS.contains(&error) {
+        return ErrorSubject::Nothing;
     }
     if error.contains("depends on features that are disabled") {
-        return Named::Words(error.split(|c: char| !c.is_alphanumeric()).map(str::to_ascii_lowercase).collect());
+        return ErrorSubject::Words(error.split(|c: char| !c.is_alphanumeric()).map(str::to_ascii_lowercase).collect());
     }
     let Some(load) = error.strip_prefix("decode: ") else {
         if error.ends_with("was empty") {
-            return Named::File;
+            return ErrorSubject::File;
         }
         if error.starts_with("failed to cast object") {
-            return Named::Words(["apiversion", "kind"].map(str::to_owned).into());
+            return ErrorSubject::Words(["apiversion", "kind"].map(str::to_owned).into());
         }
-        return in_words(error);
+        return fields_in_words(error);
     };
     if let Some((_, path)) = load.split_once("Go struct field ") {
-        // The type that holds the field, then its path from the top.
+        // The type that contains the field, then the path from the top.
         let path = path.split(" of type").next().unwrap_or_default();
         let path = path.split_once('.').map_or(path, |(_, path)| path);
-        return Named::Field(path.replace(".OutputRoutingOptions", ""));
+        return ErrorSubject::Field(path.replace(".OutputRoutingOptions", ""));
     }
     if load.starts_with("Object '") {
-        return Named::Field(load.split('\'').nth(1).unwrap_or_default().to_owned());
+        return ErrorSubject::Field(load.split('\'').nth(1).unwrap_or_default().to_owned());
     }
     if load.starts_with("no kind ") {
-        return Named::Words(["apiversion", "kind"].map(str::to_owned).into());
+        return ErrorSubject::Words(["apiversion", "kind"].map(str::to_owned).into());
     }
     if load.starts_with("v1beta1.") {
-        // Go's names from the outside in; some chains begin with a field that was read before.
+        // Go names from the outside in. Some chains begin with a field that was read before.
         let mut chain: Vec<&str> = load
             .split(": ")
             .map_while(|part| match part.split('.').collect::<Vec<_>>()[..] {
@@ -196,33 +199,33 @@ fn named(error: &str) -> Named {
         while chain.len() > 1 && ["TypeMeta", "Kind", "APIVersion"].contains(&chain[0]) {
             chain.remove(0);
         }
-        return Named::Field(chain.join(".").replace("ResolverConfig", "resolvConf"));
+        return ErrorSubject::Field(chain.join(".").replace("ResolverConfig", "resolvConf"));
     }
     if load.starts_with("time: ") {
         let text = error.rsplit('"').nth(1).unwrap_or_default();
-        let null = text.is_empty().then(|| "null, which is no duration".to_owned());
-        return Named::Value([format!("\"{text}\", which")].into_iter().chain(null).collect());
+        let null = text.is_empty().then(|| "null, which is not a duration".to_owned());
+        return ErrorSubject::Value([format!("\"{text}\", which")].into_iter().chain(null).collect());
     }
     if load.starts_with("parsing time ") {
-        return Named::Value(vec![format!("{:?}, which is no time", quoted())]);
+        return ErrorSubject::Value(vec![format!("{:?}, which is not a time", quoted())]);
     }
     if load.contains("quantities must match") || load.contains("quantity's suffix") {
-        return Named::Value(vec!["a quantity".to_owned()]);
+        return ErrorSubject::Value(vec!["a quantity".to_owned()]);
     }
     if let Some(value) = load.strip_prefix("json: unsupported value: ") {
-        return Named::Value(vec![format!(
-            ".{}, which is no number in JSON",
+        return ErrorSubject::Value(vec![format!(
+            ".{}, which JSON cannot represent as a number",
             value.trim_start_matches(['+', '-']).to_ascii_lowercase()
         )]);
     }
     let unreadable = ["yaml: ", "nsupported map key", "json parse error"].iter().any(|words| load.contains(words));
-    if unreadable { Named::File } else { in_words(error) }
+    if unreadable { ErrorSubject::File } else { fields_in_words(error) }
 }
 
-/// Looks for names of fields in an error's words.
-fn in_words(error: &str) -> Named {
+/// Finds field names in the words of an error.
+fn fields_in_words(error: &str) -> ErrorSubject {
     if let Some((_, field)) = NAMES.iter().find(|(words, _)| error.contains(words)) {
-        return Named::Field((*field).to_owned());
+        return ErrorSubject::Field((*field).to_owned());
     }
     let known: BTreeSet<String> =
         fields::all().flat_map(|field| field.path.split(['.', '[', '{'])).map(str::to_ascii_lowercase).collect();
@@ -231,30 +234,32 @@ fn in_words(error: &str) -> Named {
         .map(str::to_ascii_lowercase)
         .filter(|word| known.contains(word))
         .collect();
-    if words.is_empty() { Named::Nothing } else { Named::Words(words) }
+    if words.is_empty() { ErrorSubject::Nothing } else { ErrorSubject::Words(words) }
 }
 
-/// A path without positions in lists, in lower case.
+/// A path in lower case, without list positions.
 fn plain(field: &str) -> String {
     let mut parts = field.split('[');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |path, part| path + part.split_once(']').map_or(part, |(_, rest)| rest)).to_ascii_lowercase()
 }
 
-fn is_named(named: &Named, refusals: Option<&[Refusal]>) -> bool {
-    // To the kubelet a text without any value is a map without a kind.
-    let Some(refusals) = refusals else { return [Named::File, Named::Field("Kind".to_owned())].contains(named) };
+fn is_named(named: &ErrorSubject, refusals: Option<&[Refusal]>) -> bool {
+    // For the kubelet, an empty text is a map without a kind.
+    let Some(refusals) = refusals else {
+        return [ErrorSubject::File, ErrorSubject::Field("Kind".to_owned())].contains(named);
+    };
     refusals.iter().any(|refusal| {
         let field = plain(&refusal.field);
         match named {
-            Named::File => field.is_empty(),
-            Named::Nothing => true,
-            Named::Field(path) => {
+            ErrorSubject::File => field.is_empty(),
+            ErrorSubject::Nothing => true,
+            ErrorSubject::Field(path) => {
                 let path = path.to_ascii_lowercase();
                 field == path || field.strip_prefix(&path).is_some_and(|rest| rest.starts_with('.'))
             }
-            Named::Words(words) => field.split('.').any(|part| words.contains(part)),
-            Named::Value(values) => {
+            ErrorSubject::Words(words) => field.split('.').any(|part| words.contains(part)),
+            ErrorSubject::Value(values) => {
                 let message = refusal.message.replace(".NaN", ".nan").replace(".Inf", ".inf");
                 values.iter().any(|value| message.contains(value.as_str()))
             }
@@ -263,22 +268,22 @@ fn is_named(named: &Named, refusals: Option<&[Refusal]>) -> bool {
 }
 
 #[test]
-fn refusals_name_what_the_kubelet_names() {
+fn names_fields_named_by_kubelet() {
     let mut wrong = String::new();
     for minor in [21, 36] {
         for case in &cases() {
-            let (said, ours) = (case.said(minor), case.ours(minor));
-            if said.stage != ours.stage {
-                // The tests above fail on that.
+            let (verdict, own_verdict) = (case.verdict(minor), case.own_verdict(minor));
+            if verdict.stage != own_verdict.stage {
+                // The tests above already report this.
                 continue;
             }
-            for error in &said.errors {
+            for error in &verdict.errors {
                 let named = named(error);
-                if named == Named::Nothing && !SILENT.contains(&error.as_str()) {
+                if named == ErrorSubject::Nothing && !UNSPECIFIC_ERRORS.contains(&error.as_str()) {
                     let _ = writeln!(wrong, "{} 1.{minor}: what does this name? {error}", case.id);
                 }
-                if !is_named(&named, ours.refusals.as_deref()) {
-                    let fields: Vec<_> = ours.refusals.iter().flatten().map(|r| r.field.as_str()).collect();
+                if !is_named(&named, own_verdict.refusals.as_deref()) {
+                    let fields: Vec<_> = own_verdict.refusals.iter().flatten().map(|r| r.field.as_str()).collect();
                     let _ = writeln!(wrong, "{} 1.{minor}: {error} names {named:?}, nodecfg {fields:?}", case.id);
                 }
             }

@@ -1,6 +1,5 @@
-//! What every command writes with `-o json`, when it succeeds and when it does not, is what the schemas under
-//! `schemas/output/` say, and nothing more: the schemas are closed here, so that a field that none describes is found. SARIF and
-//! JUnit are held to what their own schemas require.
+//! Tests that all `-o json` outputs, including errors, match the schemas in `schemas/output/`, and that SARIF and
+//! JUnit outputs match theirs. The schemas are closed first, so that undescribed fields fail.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 
 const NODECFG: &str = env!("CARGO_BIN_EXE_nodecfg");
 
-/// Kinds of output, by the name of their schema, with the `kind` of a document.
+/// Output kinds: name of the schema, and `kind` of the document.
 const KINDS: &[(&str, &str)] = &[
     ("abort", "Abort"),
     ("agent-pass", "AgentPass"),
@@ -45,7 +44,7 @@ fn example(name: &str) -> String {
     root().join("examples").join(name).display().to_string()
 }
 
-/// What one run brought.
+/// Result of one run.
 struct Run {
     line: String,
     exit: i32,
@@ -63,7 +62,7 @@ impl Run {
         self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Holds the document against the schema of this name.
+    /// Checks the exit code and the document against the schema of this name.
     #[track_caller]
     fn is(&self, exit: i32, schema: &str) -> Value {
         assert_eq!(self.exit, exit, "{}\n{}\n{}", self.line, self.out, self.err);
@@ -74,7 +73,7 @@ impl Run {
         document
     }
 
-    /// Holds every line against the schema of lines, and gives the events.
+    /// Checks the exit code and every line against the schema of events. Returns the events.
     #[track_caller]
     fn are_events(&self, exit: i32) -> BTreeSet<String> {
         assert_eq!(self.exit, exit, "{}\n{}\n{}", self.line, self.out, self.err);
@@ -88,26 +87,26 @@ impl Run {
     }
 }
 
-/// A folder to run in, with a cluster if one is wanted.
-struct Place {
+/// A folder to run in, optionally with a cluster.
+struct Workspace {
     home: tempfile::TempDir,
     cluster: Option<Child>,
 }
 
-/// A command that goes on, and is killed at the end.
+/// A running command, killed on drop.
 struct Watch {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Watch {
-    fn start(place: &Place, arguments: &[&str]) -> Self {
-        let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    fn start(workspace: &Workspace, arguments: &[&str]) -> Self {
+        let mut child = workspace.command(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }
 
-    /// Its next lines, up to one with this event.
+    /// The next lines, up to one with this event.
     fn until(&mut self, event: &str) -> Vec<Value> {
         let mut read = Vec::new();
         while read.last().is_none_or(|line: &Value| line["event"] != event) {
@@ -124,7 +123,7 @@ impl Drop for Watch {
     }
 }
 
-impl Drop for Place {
+impl Drop for Workspace {
     fn drop(&mut self) {
         if let Some(cluster) = &mut self.cluster {
             let _ = cluster.kill();
@@ -133,28 +132,28 @@ impl Drop for Place {
     }
 }
 
-impl Place {
+impl Workspace {
     fn without_cluster() -> Self {
         Self { home: tempfile::tempdir().unwrap(), cluster: None }
     }
 
-    /// With a served cluster of these arguments.
+    /// Serves a cluster with these arguments of `sandbox`.
     fn with_cluster(arguments: &[&str]) -> Self {
-        let mut place = Self::without_cluster();
-        let child = place
+        let mut workspace = Self::without_cluster();
+        let child = workspace
             .command(&["sandbox", "--speed", "10", "--kubeconfig-out", "kubeconfig"])
             .args(arguments)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        place.cluster = Some(child);
+        workspace.cluster = Some(child);
         let begin = Instant::now();
-        while !fs::metadata(place.home.path().join("kubeconfig")).is_ok_and(|file| file.len() > 0) {
+        while !fs::metadata(workspace.home.path().join("kubeconfig")).is_ok_and(|file| file.len() > 0) {
             assert!(begin.elapsed() < Duration::from_secs(300), "the sandbox does not come");
             std::thread::sleep(Duration::from_millis(20));
         }
-        place
+        workspace
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -190,8 +189,8 @@ fn schema(name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Closes every object: what is not described is refused. A part of an object, within `allOf` and the like of one that has
-/// properties itself, is closed with the whole.
+/// Closes every object: undescribed properties are rejected. A branch of `allOf` and the like is closed with the
+/// object that contains the branch, if that object has properties.
 fn close(schema: &mut Value, is_part: bool) {
     let Some(map) = schema.as_object_mut() else { return };
     let described = map.contains_key("properties");
@@ -219,14 +218,14 @@ fn conforms(name: &str, document: &Value, what: &str) {
         validator.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect();
     assert!(
         errors.is_empty(),
-        "{what}: not as schemas/output/{name}.v1.json says:\n{}\n{document:#}",
+        "{what}: does not match schemas/output/{name}.v1.json:\n{}\n{document:#}",
         errors.join("\n")
     );
 }
 
 #[test]
-fn the_schemas_are_what_the_program_prints_and_there_is_one_for_every_kind() {
-    let place = Place::without_cluster();
+fn schemas_equal_program_output_for_every_kind() {
+    let workspace = Workspace::without_cluster();
     let there: BTreeSet<String> = fs::read_dir(root().join("schemas/output"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -234,7 +233,7 @@ fn the_schemas_are_what_the_program_prints_and_there_is_one_for_every_kind() {
     let known: BTreeSet<String> = KINDS.iter().map(|(name, _)| format!("{name}.v1.json")).collect();
     assert_eq!(there, known);
     for (name, _) in KINDS {
-        let output = place.command(&["schema", name]).output().unwrap();
+        let output = workspace.command(&["schema", name]).output().unwrap();
         let committed = fs::read_to_string(root().join(format!("schemas/output/{name}.v1.json"))).unwrap();
         assert_eq!(
             String::from_utf8(output.stdout).unwrap(),
@@ -245,110 +244,110 @@ fn the_schemas_are_what_the_program_prints_and_there_is_one_for_every_kind() {
 }
 
 #[test]
-fn a_closed_schema_refuses_what_it_does_not_describe() {
-    let mut document = Place::without_cluster().run("explain maxPods").is(0, "explanation");
+fn closed_schema_rejects_undescribed_fields() {
+    let mut document = Workspace::without_cluster().run("explain maxPods").is(0, "explanation");
     document["more"] = json!(1);
     assert!(std::panic::catch_unwind(|| conforms("explanation", &document, "")).is_err());
 }
 
 #[test]
-fn commands_without_a_cluster() {
-    let place = Place::without_cluster();
-    place.run(&format!("validate {}", example("repo-layout"))).is(0, "validation");
-    place.run(&format!("validate {} --kubernetes-version 1.21,1.36", example("zero-config"))).is(0, "validation");
-    place.file("bad.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPod: 1\nmaxPods: 1\nmaxPods: 2\npodLogsDir: /x\nstaticPodPath: /y\n");
-    place.file("worse.yaml", "a: [\n");
-    let found = place.run("validate bad.yaml worse.yaml missing.yaml").is(3, "validation");
+fn commands_without_cluster_match_schemas() {
+    let workspace = Workspace::without_cluster();
+    workspace.run(&format!("validate {}", example("repo-layout"))).is(0, "validation");
+    workspace.run(&format!("validate {} --kubernetes-version 1.21,1.36", example("zero-config"))).is(0, "validation");
+    workspace.file("bad.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPod: 1\nmaxPods: 1\nmaxPods: 2\npodLogsDir: /x\nstaticPodPath: /y\n");
+    workspace.file("worse.yaml", "a: [\n");
+    let found = workspace.run("validate bad.yaml worse.yaml missing.yaml").is(3, "validation");
     assert_eq!(found["files"].as_array().unwrap().len(), 3);
-    place.file("repository/pools/gpu/kubelet.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: Kubelet\n");
-    place.run("validate repository").is(3, "validation");
+    workspace.file("repository/pools/gpu/kubelet.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: Kubelet\n");
+    workspace.run("validate repository").is(3, "validation");
 
     for field in
         ["", "maxPods", "evictionHard", "logging --recursive", "featureGates.NodeSwap", "registerWithTaints.effect"]
     {
-        place.run(&format!("explain {field}")).is(0, "explanation");
+        workspace.run(&format!("explain {field}")).is(0, "explanation");
     }
-    place.run("explain featureGates.CPUManager --kubernetes-version 1.24").is(0, "explanation");
-    place.run("explain always-allow").is(0, "code");
-    place.run("explain cluster-forbidden").is(0, "code");
-    place.run("explain nonsense").is(2, "error");
-    place.run("sync --nonsense").is(2, "error");
-    place.run("validate nowhere-at-all").is(3, "validation");
-    place.run("diff nowhere").is(3, "error");
-    let invalid = place.run("diff repository").is(3, "error");
+    workspace.run("explain featureGates.CPUManager --kubernetes-version 1.24").is(0, "explanation");
+    workspace.run("explain always-allow").is(0, "code");
+    workspace.run("explain cluster-forbidden").is(0, "code");
+    workspace.run("explain nonsense").is(2, "error");
+    workspace.run("sync --nonsense").is(2, "error");
+    workspace.run("validate nowhere-at-all").is(3, "validation");
+    workspace.run("diff nowhere").is(3, "error");
+    let invalid = workspace.run("diff repository").is(3, "error");
     assert!(invalid["validation"]["files"].is_array());
-    place.run(&format!("diff {} --kubeconfig none", example("repo-layout"))).is(4, "error");
-    place.run("status --kubeconfig none").is(4, "error");
-    place.run("install --kubeconfig none").is(4, "error");
-    place.run("doctor --kubeconfig none").is(4, "doctor");
-    place.run("doctor repository --kubeconfig none").is(3, "doctor");
-    // Objects of Kubernetes are not documents of nodecfg: they say what they are in Kubernetes' way.
-    assert_eq!(place.run("crd").document()["kind"], "CustomResourceDefinition");
-    assert_eq!(place.run("install --agent daemonset --image agent:1 --dry-run").document()["kind"], "List");
+    workspace.run(&format!("diff {} --kubeconfig none", example("repo-layout"))).is(4, "error");
+    workspace.run("status --kubeconfig none").is(4, "error");
+    workspace.run("install --kubeconfig none").is(4, "error");
+    workspace.run("doctor --kubeconfig none").is(4, "doctor");
+    workspace.run("doctor repository --kubeconfig none").is(3, "doctor");
+    // Kubernetes objects identify themselves by apiVersion and kind.
+    assert_eq!(workspace.run("crd").document()["kind"], "CustomResourceDefinition");
+    assert_eq!(workspace.run("install --agent daemonset --image agent:1 --dry-run").document()["kind"], "List");
 }
 
 #[test]
-fn a_rollout_and_everything_that_looks_at_it() {
+fn rollout_and_readers_match_schemas() {
     let repository = example("repo-layout");
-    let place = Place::with_cluster(&["--repo", &repository, "--nodes", "2"]);
-    place.run("status").is(0, "status");
-    place.run("capture general-1").is(0, "capture");
-    place.run("capture --pool general --drop-defaults").is(0, "capture");
-    place.run("capture nowhere-1").is(2, "error");
-    place.run("init started").is(0, "initialization");
-    place.run("init started").is(2, "error");
-    place.run("init example --no-cluster").is(0, "initialization");
-    place.run(&format!("doctor {repository}")).is(0, "doctor");
-    place.run("install --agent daemonset --image agent:1").is(0, "installation");
-    let fresh = place.run(&format!("diff {repository}")).is(1, "diff");
+    let workspace = Workspace::with_cluster(&["--repo", &repository, "--nodes", "2"]);
+    workspace.run("status").is(0, "status");
+    workspace.run("capture general-1").is(0, "capture");
+    workspace.run("capture --pool general --drop-defaults").is(0, "capture");
+    workspace.run("capture nowhere-1").is(2, "error");
+    workspace.run("init started").is(0, "initialization");
+    workspace.run("init started").is(2, "error");
+    workspace.run("init example --no-cluster").is(0, "initialization");
+    workspace.run(&format!("doctor {repository}")).is(0, "doctor");
+    workspace.run("install --agent daemonset --image agent:1").is(0, "installation");
+    let fresh = workspace.run(&format!("diff {repository}")).is(1, "diff");
     assert!(fresh["cluster"]["plan"].is_string());
-    place.run(&format!("sync {repository} --dry-run")).is(0, "diff");
-    let order = |line: &str| place.run(line).is(0, "pool-orders")["pools"][0]["result"].clone();
+    workspace.run(&format!("sync {repository} --dry-run")).is(0, "diff");
+    let order = |line: &str| workspace.run(line).is(0, "pool-orders")["pools"][0]["result"].clone();
     let fleet = fresh["fleet"].as_str().unwrap();
     assert_eq!(
         order(&format!("pause gpu --fleet {fleet} --namespace nodecfg-system --allow-unknown --reason disks")),
         "paused"
     );
     assert_eq!(order(&format!("pause gpu --fleet {fleet} --reason fans")), "updated");
-    place.run(&format!("pause nosuch --fleet {fleet} --reason disks")).is(2, "error");
-    let paused = place.run(&format!("diff {repository}")).is(1, "diff");
+    workspace.run(&format!("pause nosuch --fleet {fleet} --reason disks")).is(2, "error");
+    let paused = workspace.run(&format!("diff {repository}")).is(1, "diff");
     assert!(paused["pools"].as_array().unwrap().iter().any(|pool| pool["rollout"]["pause"]["reason"] == "fans"));
-    place.run(&format!("diff {repository} --out paused.json")).is(1, "diff");
+    workspace.run(&format!("diff {repository} --out paused.json")).is(1, "diff");
     assert_eq!(order(&format!("resume gpu --fleet {fleet}")), "resumed");
-    place.run(&format!("sync {repository} --plan paused.json")).are_events(7);
-    let nothing = place.run(&format!("abort --fleet {fleet}")).is(0, "abort");
+    workspace.run(&format!("sync {repository} --plan paused.json")).are_events(7);
+    let nothing = workspace.run(&format!("abort --fleet {fleet}")).is(0, "abort");
     assert_eq!(nothing["result"], "nothingRuns");
-    place.run(&format!("diff {repository} --out plan.json")).is(1, "diff");
-    let mut watch = Watch::start(&place, &["status", "--watch", "-o", "json"]);
-    let mut told = watch.until("status");
-    let events = place.run(&format!("sync {repository}")).are_events(0);
-    told.extend(watch.until("node"));
-    assert_eq!(told[0]["kind"], "Status");
-    told.iter().for_each(|line| conforms("status-lines", line, "status --watch"));
+    workspace.run(&format!("diff {repository} --out plan.json")).is(1, "diff");
+    let mut watch = Watch::start(&workspace, &["status", "--watch", "-o", "json"]);
+    let mut lines = watch.until("status");
+    let events = workspace.run(&format!("sync {repository}")).are_events(0);
+    lines.extend(watch.until("node"));
+    assert_eq!(lines[0]["kind"], "Status");
+    lines.iter().for_each(|line| conforms("status-lines", line, "status --watch"));
     for event in ["started", "planned", "configMapCreated", "assigned", "converged", "soaking", "soaked", "finished"] {
         assert!(events.contains(event), "no {event} in {events:?}");
     }
-    place.run(&format!("sync {repository}")).are_events(0);
-    place.run(&format!("verify {repository}")).are_events(0);
-    place.run("prune --dry-run").is(0, "pruning");
-    place.run("prune --yes").is(0, "pruning");
-    // Carried out already.
-    place.run(&format!("sync {repository} --plan plan.json")).are_events(7);
-    place.run(&format!("diff {repository}")).is(0, "diff");
-    let compared = place.run(&format!("status {repository}")).is(0, "status");
+    workspace.run(&format!("sync {repository}")).are_events(0);
+    workspace.run(&format!("verify {repository}")).are_events(0);
+    workspace.run("prune --dry-run").is(0, "pruning");
+    workspace.run("prune --yes").is(0, "pruning");
+    // The plan was applied already.
+    workspace.run(&format!("sync {repository} --plan plan.json")).are_events(7);
+    workspace.run(&format!("diff {repository}")).is(0, "diff");
+    let compared = workspace.run(&format!("status {repository}")).is(0, "status");
     assert_eq!(compared["states"].as_object().unwrap().keys().collect::<Vec<_>>(), ["converged"]);
-    let status = place.run("status").is(0, "status");
+    let status = workspace.run("status").is(0, "status");
     assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["verdict"]["state"] == "converged"));
 }
 
 #[test]
-fn two_revisions_compared() {
-    let place = Place::without_cluster();
-    let folder = place.home.path().join("repository");
+fn comparison_of_revisions_matches_schema() {
+    let workspace = Workspace::without_cluster();
+    let folder = workspace.home.path().join("repository");
     let repository = git2::Repository::init(&folder).unwrap();
     let kubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
     for (pool, max_pods) in [("general", 20), ("general", 30), ("gpu", 30)] {
-        place.file(&format!("repository/pools/{pool}/kubelet.yaml"), &format!("{kubelet}maxPods: {max_pods}\n"));
+        workspace.file(&format!("repository/pools/{pool}/kubelet.yaml"), &format!("{kubelet}maxPods: {max_pods}\n"));
         let mut index = repository.index().unwrap();
         index.add_all(["*"], git2::IndexAddOption::DEFAULT, None).unwrap();
         let tree = repository.find_tree(index.write_tree().unwrap()).unwrap();
@@ -357,22 +356,22 @@ fn two_revisions_compared() {
         let parents: Vec<_> = parent.iter().collect();
         repository.commit(Some("HEAD"), &who, &who, "change", &tree, &parents).unwrap();
     }
-    let diff = |more: &str, exit| place.run(&format!("diff repository {more}")).is(exit, "diff");
+    let diff = |more: &str, exit| workspace.run(&format!("diff repository {more}")).is(exit, "diff");
     assert_eq!(diff("--against HEAD~1", 1)["pools"][0]["change"], "added");
     assert_eq!(diff("--rev HEAD~1 --against HEAD~2", 1)["worst"], "restart");
     assert_eq!(diff("--rev HEAD~2 --against HEAD~1", 1)["worst"], "drain");
     assert_eq!(diff("--rev HEAD~1 --against HEAD", 1)["changed"], true);
     assert_eq!(diff("--against HEAD", 0)["changed"], false);
-    let history = place.run("history general repository --no-cluster").is(0, "history");
+    let history = workspace.run("history general repository --no-cluster").is(0, "history");
     assert_eq!(history["revisions"].as_array().unwrap().len(), 2);
 }
 
 #[test]
-fn a_rollout_that_fails() {
+fn failed_rollout_matches_schemas() {
     let repository = example("repo-layout");
-    let place = Place::without_cluster();
+    let workspace = Workspace::without_cluster();
     let sync =
-        |more: &str| place.run(&format!("sync {repository} --sandbox --sandbox-nodes 2 --sandbox-speed 10 {more}"));
+        |more: &str| workspace.run(&format!("sync {repository} --sandbox --sandbox-nodes 2 --sandbox-speed 10 {more}"));
     let events = sync("--fault gpu-1=validate-error").are_events(5);
     assert!(events.contains("failed") && events.contains("stopped"), "{events:?}");
     let events = sync("--fault gpu-1=no-start --rollback-on-failure --sandbox-version 1.36").are_events(5);
@@ -380,16 +379,16 @@ fn a_rollout_that_fails() {
 }
 
 #[test]
-fn what_verify_waits_for_in_vain() {
+fn timed_out_verify_matches_schemas() {
     let repository = example("zero-config");
-    let place = Place::with_cluster(&["--repo", &repository, "--nodes", "1", "--kubernetes-version", "1.21"]);
-    let events = place.run(&format!("verify {repository} --timeout 1s")).are_events(5);
+    let workspace = Workspace::with_cluster(&["--repo", &repository, "--nodes", "1", "--kubernetes-version", "1.21"]);
+    let events = workspace.run(&format!("verify {repository} --timeout 1s")).are_events(5);
     assert!(events.contains("finished"), "{events:?}");
 }
 
 #[test]
-fn what_an_agent_says() {
-    // The program itself is run by the tests of its crate. Here is each of its documents as it is made.
+fn agent_documents_match_schemas() {
+    // The tests of the agent crate run the program. This test creates each of its documents.
     use nodecfg_agent::cli::description::AgentStatus;
     use nodecfg_agent::cli::pass::{AgentPass, PassResult};
     use nodecfg_contract::json_document::Document;
@@ -408,18 +407,18 @@ fn what_an_agent_says() {
     }
 }
 
-// --- the formats of others ---
+// --- formats of other projects ---
 
-/// What the schema of SARIF 2.1.0 (OASIS, sarif-schema-2.1.0.json) requires of the objects that are written here: the properties
-/// that each must have, by where they are, and the values that some may have.
+/// Requirements of the SARIF 2.1.0 schema (OASIS, sarif-schema-2.1.0.json) for the objects that nodecfg writes:
+/// required properties and allowed values.
 #[test]
-fn sarif_has_what_its_schema_requires() {
-    let place = Place::without_cluster();
-    place.file(
+fn sarif_matches_its_schema() {
+    let workspace = Workspace::without_cluster();
+    workspace.file(
         "bad.yaml",
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 1\nmaxPods: 2\nfoo: 1\n",
     );
-    let output = place.command(&["validate", "bad.yaml", "-o", "sarif"]).output().unwrap();
+    let output = workspace.command(&["validate", "bad.yaml", "-o", "sarif"]).output().unwrap();
     let log: Value = serde_json::from_slice(&output.stdout).unwrap();
     let has = |value: &Value, keys: &[&str]| {
         for key in keys {
@@ -440,7 +439,7 @@ fn sarif_has_what_its_schema_requires() {
     assert_eq!(ids.len(), rules.len(), "rules are unique");
     for rule in rules {
         has(rule, &["id"]);
-        // A multiformatMessageString must have a text.
+        // A multiformatMessageString requires a text.
         for message in ["shortDescription", "fullDescription", "help"] {
             assert!(rule[message]["text"].is_string(), "{rule:#}");
         }
@@ -459,7 +458,7 @@ fn sarif_has_what_its_schema_requires() {
         assert!(ids.contains(result["ruleId"].as_str().unwrap()), "{rule}");
         for location in result["locations"].as_array().unwrap() {
             let physical = &location["physicalLocation"];
-            // One of `address` and `artifactLocation`; lines and columns count from 1.
+            // Either `address` or `artifactLocation`; lines and columns start at 1.
             assert!(physical["artifactLocation"]["uri"].is_string());
             for number in physical["region"].as_object().unwrap().values() {
                 assert!(number.as_u64().unwrap() >= 1);
@@ -471,16 +470,16 @@ fn sarif_has_what_its_schema_requires() {
     }
 }
 
-/// What readers of JUnit take for granted: Jenkins' junit-10.xsd requires a name of suites and cases, and `tests`, `failures` and
-/// `errors` are whole numbers that agree with what is there.
+/// Requirements of JUnit readers: junit-10.xsd of Jenkins requires names of suites and cases. `tests`, `failures` and
+/// `errors` are integers that equal the number of elements.
 #[test]
-fn junit_has_what_its_readers_require() {
-    let place = Place::without_cluster();
-    place.file(
+fn junit_meets_requirements_of_readers() {
+    let workspace = Workspace::without_cluster();
+    workspace.file(
         "bad.yaml",
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 1\nfoo: <1>\n",
     );
-    let output = place.command(&["validate", "bad.yaml", "-o", "junit"]).output().unwrap();
+    let output = workspace.command(&["validate", "bad.yaml", "-o", "junit"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let mut reader = quick_xml::Reader::from_str(&text);
     let mut seen: Vec<(String, std::collections::BTreeMap<String, String>)> = Vec::new();

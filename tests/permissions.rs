@@ -1,4 +1,4 @@
-//! The permissions of deploy/, and those that `nodecfg install` gives to agents, are enough, and nothing in them is for nothing.
+//! Tests that the permissions of deploy/ and of agents are sufficient, and that none is unnecessary.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
 
@@ -12,27 +12,27 @@ use futures::StreamExt as _;
 use nodecfg_agent::api::AgentClient;
 use nodecfg_agent::api::AgentClientOptions;
 use nodecfg_agent::events::Announcement;
-use nodecfg_agent::state::Settings;
+use nodecfg_agent::settings::Settings;
 use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_contract::nodeconfig::{self, NodeConfigStatus};
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 use nodecfg_install::{Agent, DaemonSet, Host, Installation};
 use nodecfg_sandbox::api::{Api, ApiOptions, Rule, ServerProfile, User};
-use nodecfg_sandbox::face::kubeconfig::Kubeconfig;
-use nodecfg_sandbox::face::serve::{Options, Serving, serve};
-use nodecfg_sandbox::face::wire::{ApiRequest, Wire};
 use nodecfg_sandbox::kubelets::{self, Kubelets};
 use nodecfg_sandbox::nodes;
+use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
+use nodecfg_sandbox::server::serve::{Options, Serving, serve};
+use nodecfg_sandbox::server::wire::{ApiRequest, Wire};
 use nodecfg_sandbox::{Embedded, EmbeddedOptions};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "the-user";
 
-/// A permission: verb, resource, namespace.
+/// Verb, resource and namespace.
 type Grant = (String, String, String);
 
-/// The rules of roles, each with its namespace.
+/// Rules of roles, each with its namespace.
 fn rules_of(roles: impl IntoIterator<Item = Value>) -> Vec<Rule> {
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
@@ -57,7 +57,7 @@ fn rules_of(roles: impl IntoIterator<Item = Value>) -> Vec<Rule> {
     rules
 }
 
-/// The rules of the roles among objects.
+/// Rules of the roles among these objects.
 fn rules(objects: Vec<Value>) -> Vec<Rule> {
     rules_of(objects.into_iter().filter(|object| matches!(object["kind"].as_str(), Some("Role" | "ClusterRole"))))
 }
@@ -72,7 +72,7 @@ fn grants(rules: &[Rule]) -> BTreeSet<Grant> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_right_of_the_reconciler_is_used_and_none_refused() {
+async fn reconciler_needs_every_right_and_no_more() {
     let rules = rules([nodecfg_install::reconciler_of_nodes(), nodecfg_install::saved_plans()].concat());
     let granted = grants(&rules);
     assert!(granted.len() >= 8, "{granted:?}");
@@ -108,8 +108,8 @@ async fn every_right_of_the_reconciler_is_used_and_none_refused() {
             nodecfg.arg("--worktree").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/zero-config"));
         }
         let output = tokio::task::spawn_blocking(move || nodecfg.output()).await.unwrap().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(exit), "{command}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(exit), "{command}: {stderr}");
     }
 
     let entries = wire.log.entries();
@@ -126,7 +126,7 @@ async fn every_right_of_the_reconciler_is_used_and_none_refused() {
             (request.verb.to_owned(), request.resource.clone(), request.namespace.clone())
         })
         .collect();
-    // A Node is read again only when somebody else changed it between plan and patch.
+    // A Node is only read again if another client changed it between plan and patch.
     let seldom = ("get".to_owned(), "nodes".to_owned(), String::new());
     let unused: Vec<&Grant> = granted.difference(&used).filter(|grant| **grant != seldom).collect();
     assert!(unused.is_empty(), "the roles allow more than is used: {unused:?}, used: {used:?}");
@@ -134,7 +134,7 @@ async fn every_right_of_the_reconciler_is_used_and_none_refused() {
     kubelets.stop().await;
 }
 
-/// Roles as `nodecfg install` makes them for agents, run as this kind.
+/// Roles of agents, as created by `nodecfg install`.
 fn agent_rules(agent: Agent) -> Vec<Rule> {
     let namespace = NamespaceName::new(nodecfg_contract::installation::NAMESPACE).unwrap();
     let objects = nodecfg_install::objects(&Installation { namespace, agent: Some(agent) });
@@ -145,14 +145,14 @@ fn agent_rules(agent: Agent) -> Vec<Rule> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_agents_roles_are_enough_and_no_more() {
+async fn agents_need_every_right_and_no_more() {
     let pods = Agent::DaemonSet(DaemonSet {
         namespace: NamespaceName::new(nodecfg_contract::installation::AGENT_NAMESPACE).unwrap(),
         image: "agent".to_owned(),
         host: Host::default(),
     });
     every_request_of_an_agent(agent_rules(pods), Vec::new()).await;
-    // What the Node authorizer grants a kubelet, as far as an agent that is called as one has use for it.
+    // The rights that the Node authorizer grants to kubelets, as far as an agent with that identity needs them.
     let by_the_authorizer = [("", "nodes", "get", None), ("", "events", "create", Some("default"))]
         .into_iter()
         .chain([("coordination.k8s.io", "leases", "get", Some("kube-node-lease"))])
@@ -166,12 +166,12 @@ async fn the_agents_roles_are_enough_and_no_more() {
     every_request_of_an_agent(agent_rules(Agent::Systemd), by_the_authorizer.collect()).await;
 }
 
-async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
-    let granted: BTreeSet<Grant> = grants(&rules).union(&grants(&by_others)).cloned().collect();
+async fn every_request_of_an_agent(rules: Vec<Rule>, other_rules: Vec<Rule>) {
+    let granted: BTreeSet<Grant> = grants(&rules).union(&grants(&other_rules)).cloned().collect();
     assert_eq!(granted.len(), 8, "{granted:?}");
-    let user = User::with_rules("agent", rules.into_iter().chain(by_others).collect());
+    let user = User::with_rules("agent", rules.into_iter().chain(other_rules).collect());
     let api = Api::new(ApiOptions {
-        character: ServerProfile::V1_36,
+        profile: ServerProfile::V1_36,
         tokens: BTreeMap::from([(TOKEN.to_owned(), user)]),
         ..ApiOptions::default()
     });
@@ -212,7 +212,7 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
     client.report(&NodeConfigStatus { config: Some(ConfigStatus::default()), ..wanted.status }).await.unwrap();
     let announcement = Announcement { reason: "KubeletConfigChanged", message: "m".to_owned(), warning: false };
     client.announce(&announcement, nodecfg_clock::now()).await;
-    // The first sight is a list's, and only the next a watch's.
+    // The first object comes from a list, the next from a watch.
     assert!(seen.next().await.unwrap().unwrap().is_some());
 
     let entries = wire.log.entries();
@@ -227,79 +227,80 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, by_others: Vec<Rule>) {
     assert_eq!(used, granted);
 }
 
-/// A cluster with two nodes, and the program run against it as somebody with rules.
-struct Place {
+/// A cluster with two nodes, and a repository for runs of the program as a user with restricted rules.
+struct Workspace {
     embedded: Embedded,
-    // Live as long as the cluster is served: to the user, and to an administrator.
+    // Keep the servers alive: one for the user, one for the administrator.
     _serving: [Serving; 2],
     home: tempfile::TempDir,
 }
 
-/// What a command is expected to end with.
+/// Expected exit codes.
 const OK: i32 = 0;
 const CHANGES: i32 = 1;
-const NOT_THERE: i32 = 5;
+const NOT_CONVERGED: i32 = 5;
 
-/// A command and what it ends with.
+/// A command and its expected exit code.
 type Step = (&'static str, i32);
 
-/// What an administrator does in between begins with this.
+/// Prefix of commands that run as an administrator.
 const AS_ADMIN: &str = "as-admin ";
 
-/// What a cron job does, and those who look after it.
-const CRON: &[Step] = &[("diff", CHANGES), ("sync", OK), ("verify", OK), ("diff", OK)];
-/// A pipeline that carries out what somebody approved.
-const SAVED_PLANS: &[Step] =
+/// Commands of a cron job and its operators.
+const CRON_STEPS: &[Step] = &[("diff", CHANGES), ("sync", OK), ("verify", OK), ("diff", OK)];
+/// Commands of a pipeline that applies approved plans.
+const SAVED_PLAN_STEPS: &[Step] =
     &[("diff --out plan.json", CHANGES), ("sync --plan plan.json", OK), ("verify", OK), ("diff", OK)];
-/// A pipeline that only looks, while somebody else rolls out.
-const READING: &[Step] = &[
+/// Commands of a pipeline that only reads while another client rolls out.
+const READER_STEPS: &[Step] = &[
     ("diff --out plan.json", CHANGES),
-    // Nobody has pointed the nodes at it yet: it waits, and so watches.
-    ("verify --timeout 5s", NOT_THERE),
+    // The nodes are not assigned yet, so verify waits and watches.
+    ("verify --timeout 5s", NOT_CONVERGED),
     ("as-admin sync", OK),
     ("verify", OK),
     ("status", OK),
     ("diff --out plan.json", OK),
 ];
 
-/// Deletes what is left of an earlier rollout, while somebody else lets go of it.
-const PRUNING: &[Step] = &[("as-admin sync", OK), ("as-admin reset --all --yes", OK), ("prune --keep 1 --yes", OK)];
+/// Prunes the ConfigMaps of an earlier rollout that no node uses anymore.
+const PRUNER_STEPS: &[Step] =
+    &[("as-admin sync", OK), ("as-admin reset --all --yes", OK), ("prune --keep 1 --yes", OK)];
 
-/// Asks kubelets what they run: some by name, and those of a pool.
-const CAPTURING: &[Step] = &[("capture general-1", OK), ("capture --pool general", OK)];
+/// Captures nodes by name and by pool.
+const CAPTURE_STEPS: &[Step] = &[("capture general-1", OK), ("capture --pool general", OK)];
 
-/// What one command brought.
+/// Result of one command.
 #[derive(Debug)]
-struct Said {
+struct CommandResult {
     command: String,
     expected: i32,
     exit: Option<i32>,
     err: String,
 }
 
-impl Place {
-    async fn with(character: ServerProfile, rules: Vec<Rule>) -> Self {
+impl Workspace {
+    async fn with(profile: ServerProfile, rules: Vec<Rule>) -> Self {
         let options = EmbeddedOptions {
-            character,
+            profile,
             speed: 100.0,
             images: 0,
-            // Much real time, so that a busy machine makes no kubelet look ill.
+            // A long real time, so that a busy machine makes no kubelet unhealthy.
             agents: Settings { health_timeout: Duration::from_secs(1000), ..Settings::default() },
             log_agents: false,
             ..EmbeddedOptions::default()
         };
-        let specs = nodes::generic(2, &[PoolName::new("general").unwrap()], character.git_version()).unwrap();
+        let specs = nodes::generic(2, &[PoolName::new("general").unwrap()], profile.git_version()).unwrap();
         let embedded = Embedded::start(options, specs).await.unwrap();
         let home = tempfile::tempdir().unwrap();
         let user = serve_as(&embedded, User::with_rules("user", rules), &home.path().join("kubeconfig")).await;
         let admin = serve_as(&embedded, User::admin("admin"), &home.path().join("kubeconfig-admin")).await;
-        let place = Self { embedded, _serving: [user, admin], home };
-        place.wants(31);
-        place
+        let workspace = Self { embedded, _serving: [user, admin], home };
+        workspace.set_max_pods(31);
+        workspace
     }
 
-    /// Makes the repository say something else.
-    fn wants(&self, pods: u32) {
+    /// Changes the configuration in the repository.
+    fn set_max_pods(&self, pods: u32) {
         let pool = self.home.path().join("repository/pools/general");
         std::fs::create_dir_all(&pool).unwrap();
         let text = format!(
@@ -309,7 +310,7 @@ impl Place {
         std::fs::write(pool.join("kubelet.yaml"), text).unwrap();
     }
 
-    async fn run(&self, command: &str, expected: i32) -> Said {
+    async fn run(&self, command: &str, expected: i32) -> CommandResult {
         let (words, kubeconfig) = match command.strip_prefix(AS_ADMIN) {
             Some(words) => (words, "kubeconfig-admin"),
             None => (command, "kubeconfig"),
@@ -322,29 +323,29 @@ impl Place {
         }
         let output = tokio::task::spawn_blocking(move || nodecfg.output()).await.unwrap().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
-        Said { command: command.to_owned(), expected, exit: output.status.code(), err }
+        CommandResult { command: command.to_owned(), expected, exit: output.status.code(), err }
     }
 
-    /// Everything that these commands do, until something goes wrong.
-    async fn whole_life(self, steps: &[Step]) -> Vec<Said> {
-        let mut said = Vec::new();
-        // The second time over a ConfigMap that is there.
+    /// Runs these commands until one fails.
+    async fn run_all(self, steps: &[Step]) -> Vec<CommandResult> {
+        let mut results = Vec::new();
+        // The second round finds an existing ConfigMap.
         for pods in [31, 32] {
-            self.wants(pods);
+            self.set_max_pods(pods);
             for (command, expected) in steps {
-                said.push(self.run(command, *expected).await);
-                if said.last().is_some_and(|said| said.exit != Some(said.expected)) {
+                results.push(self.run(command, *expected).await);
+                if results.last().is_some_and(|result| result.exit != Some(result.expected)) {
                     self.embedded.stop(None).await;
-                    return said;
+                    return results;
                 }
             }
         }
         self.embedded.stop(None).await;
-        said
+        results
     }
 }
 
-/// Serves a cluster to one user, for a kubeconfig.
+/// Serves a cluster to one user, by a kubeconfig.
 async fn serve_as(embedded: &Embedded, user: User, kubeconfig: &Path) -> Serving {
     let as_user = axum::middleware::map_request(move |mut request: axum::extract::Request| {
         request.extensions_mut().insert(user.clone());
@@ -356,7 +357,7 @@ async fn serve_as(embedded: &Embedded, user: User, kubeconfig: &Path) -> Serving
     serving
 }
 
-/// The rules without one verb on one resource, for each of them.
+/// All variants of the rules without one verb on one resource.
 fn without_one(rules: &[Rule]) -> Vec<(String, String, Vec<Rule>)> {
     let mut all = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -375,82 +376,82 @@ fn without_one(rules: &[Rule]) -> Vec<(String, String, Vec<Rule>)> {
     all
 }
 
-async fn nothing_can_be_left_out(character: ServerProfile, objects: Vec<Value>, steps: &[Step], rights: usize) {
+async fn check_every_right_is_needed(profile: ServerProfile, objects: Vec<Value>, steps: &[Step], rights: usize) {
     let rules = rules(objects);
-    let place = Place::with(character, rules.clone()).await;
-    for said in place.whole_life(steps).await {
-        assert_eq!(said.exit, Some(said.expected), "{said:?}");
-        assert!(!said.err.contains("warn") && !said.err.contains("WARN"), "{said:?}");
-        assert!(!said.err.to_lowercase().contains("forbidden"), "{said:?}");
+    let workspace = Workspace::with(profile, rules.clone()).await;
+    for result in workspace.run_all(steps).await {
+        assert_eq!(result.exit, Some(result.expected), "{result:?}");
+        assert!(!result.err.contains("warn") && !result.err.contains("WARN"), "{result:?}");
+        assert!(!result.err.to_lowercase().contains("forbidden"), "{result:?}");
     }
     let every = without_one(&rules);
     assert_eq!(every.len(), rights, "{every:?}");
     let mut unnoticed = Vec::new();
     for (verb, resource, left) in every {
-        let said = Place::with(character, left).await.whole_life(steps).await;
-        // Whoever has to grant it is told what: the verb and the resource, in a message or in a warning.
-        let told = said.iter().any(|said| {
-            let told = said.err.contains(&verb) && said.err.contains(&resource);
-            told && (said.exit != Some(said.expected) || said.err.contains("WARN"))
+        let results = Workspace::with(profile, left).await.run_all(steps).await;
+        // A message or warning names the missing verb and resource.
+        let reported = results.iter().any(|result| {
+            let named = result.err.contains(&verb) && result.err.contains(&resource);
+            named && (result.exit != Some(result.expected) || result.err.contains("WARN"))
         });
-        let last = said.last().unwrap();
+        let last = results.last().unwrap();
         eprintln!("without {verb} {resource}: {} ends with {:?}: {}", last.command, last.exit, last.err.trim());
-        if !told {
-            unnoticed.push(format!("{verb} {resource}: {said:#?}"));
+        if !reported {
+            unnoticed.push(format!("{verb} {resource}: {results:#?}"));
         }
     }
-    assert!(unnoticed.is_empty(), "nobody notices, or is told, when these are missing: {}", unnoticed.join("\n"));
+    assert!(unnoticed.is_empty(), "no command reports that these rights are missing: {}", unnoticed.join("\n"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_right_of_the_cron_job_is_for_nothing_where_nodes_carry_assignments() {
-    nothing_can_be_left_out(ServerProfile::V1_21, nodecfg_install::reconciler_of_nodes(), CRON, 11).await;
+async fn cron_job_needs_every_right_with_nodes() {
+    check_every_right_is_needed(ServerProfile::V1_21, nodecfg_install::reconciler_of_nodes(), CRON_STEPS, 11).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_right_of_the_cron_job_is_for_nothing_where_node_configs_do() {
-    nothing_can_be_left_out(ServerProfile::V1_36, nodecfg_install::reconciler(), CRON, 15).await;
+async fn cron_job_needs_every_right_with_node_configs() {
+    check_every_right_is_needed(ServerProfile::V1_36, nodecfg_install::reconciler(), CRON_STEPS, 15).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn saved_plans_need_one_right_more_where_nodes_carry_assignments() {
+async fn saved_plans_need_one_more_right_with_nodes() {
     let objects = [nodecfg_install::reconciler_of_nodes(), nodecfg_install::saved_plans()].concat();
-    nothing_can_be_left_out(ServerProfile::V1_21, objects, SAVED_PLANS, 12).await;
+    check_every_right_is_needed(ServerProfile::V1_21, objects, SAVED_PLAN_STEPS, 12).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn saved_plans_need_one_right_more_where_node_configs_do() {
+async fn saved_plans_need_one_more_right_with_node_configs() {
     let objects = [nodecfg_install::reconciler(), nodecfg_install::saved_plans()].concat();
-    nothing_can_be_left_out(ServerProfile::V1_36, objects, SAVED_PLANS, 16).await;
+    check_every_right_is_needed(ServerProfile::V1_36, objects, SAVED_PLAN_STEPS, 16).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_right_of_a_reader_is_for_nothing_where_nodes_carry_assignments() {
-    nothing_can_be_left_out(ServerProfile::V1_21, nodecfg_install::reader_of_nodes(), READING, 6).await;
+async fn reader_needs_every_right_with_nodes() {
+    check_every_right_is_needed(ServerProfile::V1_21, nodecfg_install::reader_of_nodes(), READER_STEPS, 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_right_of_a_reader_is_for_nothing_where_node_configs_do() {
-    nothing_can_be_left_out(ServerProfile::V1_36, nodecfg_install::reader(), READING, 8).await;
+async fn reader_needs_every_right_with_node_configs() {
+    check_every_right_is_needed(ServerProfile::V1_36, nodecfg_install::reader(), READER_STEPS, 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_right_of_a_pruner_is_for_nothing_where_nodes_carry_assignments() {
-    nothing_can_be_left_out(ServerProfile::V1_21, nodecfg_install::pruner_of_nodes(), PRUNING, 6).await;
+async fn pruner_needs_every_right_with_nodes() {
+    check_every_right_is_needed(ServerProfile::V1_21, nodecfg_install::pruner_of_nodes(), PRUNER_STEPS, 6).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_right_of_a_pruner_is_for_nothing_where_node_configs_do() {
-    nothing_can_be_left_out(ServerProfile::V1_36, nodecfg_install::pruner(), PRUNING, 7).await;
+async fn pruner_needs_every_right_with_node_configs() {
+    check_every_right_is_needed(ServerProfile::V1_36, nodecfg_install::pruner(), PRUNER_STEPS, 7).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_right_of_who_captures_is_for_nothing() {
-    nothing_can_be_left_out(ServerProfile::V1_36, nodecfg_install::capture(), CAPTURING, 3).await;
+async fn capture_needs_every_right() {
+    check_every_right_is_needed(ServerProfile::V1_36, nodecfg_install::capture(), CAPTURE_STEPS, 3).await;
 }
 
 #[test]
-fn a_reader_may_only_read() {
+fn reader_only_reads() {
     for granted in
         [nodecfg_install::reader(), nodecfg_install::reader_of_nodes()].map(|objects| grants(&rules(objects)))
     {

@@ -1,5 +1,5 @@
-//! What the schemas of KubeletConfiguration say of the files that real kubelets were asked about: nothing that a kubelet
-//! runs, and nodecfg's own gate lets through, is refused; and what does not load for its types is.
+//! Comparison of the KubeletConfiguration schemas with the recorded verdicts of kubelets. A schema accepts every file
+//! that a kubelet and nodecfg accept, and rejects every file with wrong types.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -17,33 +17,34 @@ struct Case {
     id: String,
     yaml: String,
     #[serde(flatten)]
-    said: BTreeMap<String, Json>,
+    verdicts: BTreeMap<String, Json>,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct RecordedVerdict {
     stage: String,
     #[serde(default)]
     startup: Vec<String>,
 }
 
-/// Whether nodecfg's gate refuses what the kubelet drops or takes for empty: a field that this version does not know, and
-/// null in a list.
-fn is_gated(value: &Json, path: &str, minor: Minor) -> bool {
+/// Reports whether nodecfg rejects a value that the kubelet drops or treats as empty: a field unknown to this
+/// version, or null in a list.
+fn is_rejected_by_nodecfg(value: &Json, path: &str, minor: Minor) -> bool {
     match value {
         Json::Object(map) => map.iter().any(|(key, value)| {
             fields::child(path, key)
-                .is_none_or(|field| !field.is_known_to(minor) || is_gated(value, &field.path, minor))
+                .is_none_or(|field| !field.is_known_to(minor) || is_rejected_by_nodecfg(value, &field.path, minor))
         }),
-        Json::Array(list) => fields::items(path)
-            .is_some_and(|field| list.iter().any(|item| item.is_null() || is_gated(item, &field.path, minor))),
+        Json::Array(list) => fields::items(path).is_some_and(|field| {
+            list.iter().any(|item| item.is_null() || is_rejected_by_nodecfg(item, &field.path, minor))
+        }),
         _ => false,
     }
 }
 
-/// Whether the kubelet does not look at a value because the field's feature gate is off by default, as that of the topology
-/// manager was up to 1.17. The schema shows which values there are all the same.
-fn is_idle(pointer: &str, minor: Minor) -> bool {
+/// Reports whether the kubelet ignores a value because its feature gate is off by default, as that of the topology
+/// manager up to 1.17. The schema lists the allowed values anyway.
+fn is_ignored_by_kubelet(pointer: &str, minor: Minor) -> bool {
     let field = pointer.split('/').nth(1).and_then(fields::lookup);
     let gate = field.and_then(|field| field.gate.at(minor)).and_then(|gate| gates::lookup(gate, minor));
     gate.is_some_and(|at| !at.default)
@@ -65,7 +66,8 @@ fn agreement(minor: Minor) {
     let (mut count, mut wrong) = (Count::default(), Vec::new());
     for line in include_str!("data/oracle/cases.jsonl").lines() {
         let case: Case = serde_json::from_str(line).expect("the cases are JSON lines");
-        let said: Said = serde_json::from_value(case.said[&minor.to_string()].clone()).expect("a verdict");
+        let verdict: RecordedVerdict =
+            serde_json::from_value(case.verdicts[&minor.to_string()].clone()).expect("a verdict");
         let parsed = Document::parse("kubelet.yaml", &case.yaml);
         let Some(document) = parsed.document.filter(|_| !any_error(&parsed.findings)) else {
             count.no_value += 1;
@@ -73,14 +75,17 @@ fn agreement(minor: Minor) {
         };
         let json = document.to_json();
         let problem = validator.validate(&json).err().map(|why| (why.instance_path().to_string(), why.to_string()));
-        match (said.stage.as_str(), said.startup.is_empty()) {
-            ("ok", true) if is_gated(&json, "", minor) => count.gated += 1,
+        match (verdict.stage.as_str(), verdict.startup.is_empty()) {
+            ("ok", true) if is_rejected_by_nodecfg(&json, "", minor) => count.gated += 1,
             ("ok", true) => {
                 count.runs += 1;
-                let problem = problem.filter(|(pointer, _)| !is_idle(pointer, minor));
-                wrong.extend(problem.map(|(at, why)| format!("{}: runs, and the schema says {at}: {why}", case.id)));
+                let problem = problem.filter(|(pointer, _)| !is_ignored_by_kubelet(pointer, minor));
+                wrong.extend(problem.map(|(at, why)| {
+                    format!("{}: accepted by the kubelet, rejected by the schema at {at}: {why}", case.id)
+                }));
             }
-            // A file in JSON must be JSON: quotes, and whole numbers without a fraction. The value no longer shows it.
+            // In a JSON file, strings have quotes and integers have no fraction. The parsed value no longer shows
+            // this.
             ("load", _) if case.yaml.trim_start().starts_with('{') && problem.is_none() => count.json += 1,
             ("load", _) => {
                 count.not_loaded += 1;
@@ -104,18 +109,18 @@ fn agreement(minor: Minor) {
 }
 
 #[test]
-fn the_schema_of_1_21_agrees_with_the_kubelet() {
+fn schema_agrees_with_kubelet_1_21() {
     agreement(Minor(21));
 }
 
 #[test]
-fn the_schema_of_1_36_agrees_with_the_kubelet() {
+fn schema_agrees_with_kubelet_1_36() {
     agreement(Minor(36));
 }
 
-/// The same of versions that nobody asked: what nodecfg's own verdict says stands for the kubelet's.
+/// The same for versions without recorded verdicts. The verdict of nodecfg replaces that of the kubelet.
 #[test]
-fn schemas_of_all_versions_agree_with_the_verdict() {
+fn schemas_agree_with_verdicts_of_nodecfg() {
     let schemas: Vec<_> = Minor::all()
         .map(|minor| (minor, jsonschema::validator_for(&schema::schema(minor)).expect("a schema")))
         .collect();
@@ -125,14 +130,14 @@ fn schemas_of_all_versions_agree_with_the_verdict() {
         let parsed = Document::parse("kubelet.yaml", &case.yaml);
         let Some(document) = parsed.document.filter(|_| !any_error(&parsed.findings)) else { continue };
         let json = document.to_json();
-        // Each file with a quarter of the versions, in turn.
+        // Each file is checked with a quarter of the versions, in turn.
         for (minor, validator) in schemas.iter().skip(at % 4).step_by(4) {
-            if is_gated(&json, "", *minor) || !assess(&document, *minor).runs() {
+            if is_rejected_by_nodecfg(&json, "", *minor) || !assess(&document, *minor).runs() {
                 continue;
             }
             runs += 1;
             if let Err(problem) = validator.validate(&json) {
-                if is_idle(problem.instance_path().as_str(), *minor) {
+                if is_ignored_by_kubelet(problem.instance_path().as_str(), *minor) {
                     idle += 1;
                     continue;
                 }
@@ -140,15 +145,13 @@ fn schemas_of_all_versions_agree_with_the_verdict() {
             }
         }
     }
-    println!(
-        "{runs} times a file runs by the verdict of some version, {idle} of them with a bad value that nobody reads"
-    );
+    println!("{runs} files accepted by some version, {idle} of them with an invalid value that kubelets ignore");
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(runs > 2_000 && idle < 20, "the cases are read");
 }
 
 #[test]
-fn every_version_has_a_schema_that_takes_its_defaults() {
+fn every_schema_accepts_its_defaults() {
     for minor in Minor::all() {
         let schema = schema::schema(minor);
         assert!(jsonschema::meta::is_valid(&schema), "{minor}");
@@ -169,7 +172,7 @@ fn every_version_has_a_schema_that_takes_its_defaults() {
 }
 
 #[test]
-fn the_schemas_in_the_repository_are_up_to_date() {
+fn committed_schemas_are_up_to_date() {
     let folder = format!("{}/schemas/kubelet", env!("CARGO_MANIFEST_DIR"));
     for minor in Minor::all() {
         let file = std::fs::read_to_string(format!("{folder}/{minor}.json")).unwrap_or_default();

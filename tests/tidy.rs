@@ -1,7 +1,7 @@
-//! The rules of the house, as tests: who may import what, who reads the clock, how files begin and how long they get, and
-//! whether what the documents say is so.
+//! Project rules as tests: allowed imports, single access points for clock and environment, file headers and lengths,
+//! and facts in the documents.
 //!
-//! They read the sources as text. That is crude, and enough: each rule guards against drifting, not against malice.
+//! The tests read the sources as text. This is imprecise but sufficient against accidental violations.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -12,13 +12,13 @@ use std::process::Command;
 
 use walkdir::WalkDir;
 
-/// Longer files are asked which second thing moved in.
-const LINES: usize = 500;
+/// Maximum number of lines of a source file. A longer file probably has two topics.
+const MAX_LINES: usize = 500;
 
-/// Files that may be longer, and why.
-const LONGER: &[(&str, &str)] = &[];
+/// Files that may be longer, with reasons.
+const LONG_FILES: &[(&str, &str)] = &[];
 
-/// What the manifest of a crate must not name among its dependencies: cargo then keeps the code from naming it.
+/// Dependencies that the manifest of a crate must not have, so that its code cannot use them.
 const LAYERS: [(&str, &[&str]); 7] = [
     (
         "kubelet-config",
@@ -32,20 +32,21 @@ const LAYERS: [(&str, &[&str]); 7] = [
     ("sandbox", &["clap", "git2", "nodecfg-planning"]),
 ];
 
-/// Rules about imports that cargo cannot check: for these files (folders, or files by name) none of these. Tests within them are
-/// free.
+/// Import rules that cargo cannot check: paths of files or folders, forbidden names, and the reason. Tests in these
+/// files are exempt.
 const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
     (
         &["crates/contract/src", "crates/kubelet-config/src", "crates/planning/src"],
         &["std::fs", "std::net::Tcp", "std::net::Udp", "std::process", "std::env", "std::thread"],
-        "is pure: time, randomness and the world come in as values",
+        "is pure: callers pass in time, randomness and external data",
     ),
     (
         &[
             "crates/agent/src/content.rs",
             "crates/agent/src/machine",
             "crates/agent/src/events.rs",
-            "crates/agent/src/state.rs",
+            "crates/agent/src/ledger.rs",
+            "crates/agent/src/settings.rs",
             "src/doctor",
             "src/status",
             "src/telemetry/facts.rs",
@@ -70,12 +71,12 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
             "crate::report",
             "crate::cli",
         ],
-        "is pure: time, randomness and the world come in as values",
+        "is pure: callers pass in time, randomness and external data",
     ),
     (
         &["crates/planning/src", "src/status"],
         &["nodecfg_contract::nodeconfig", "nodecfg_cluster::binding", "Binding::"],
-        "must not know where a cluster keeps its assignments",
+        "must not depend on where a cluster stores its assignments",
     ),
     (
         &["src/report"],
@@ -92,7 +93,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
             "nodecfg_sandbox",
             "crate::cli",
         ],
-        "writes what it is given to where it is told, and knows no cluster",
+        "writes reports to the given writer and accesses no cluster",
     ),
     (
         &["src/repository"],
@@ -110,36 +111,36 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
             "src/repository/remote/environment.rs",
             "src/repository/remote/mod.rs",
             "src/repository/remote/progress.rs",
-            "src/repository/remote/wanted.rs",
-            "src/repository/signature/allowed.rs",
+            "src/repository/remote/fetch_target.rs",
+            "src/repository/signature/allowed_key.rs",
             "src/repository/signature/commit.rs",
             "src/repository/signature/openpgp.rs",
             "src/repository/signature/ssh.rs",
         ],
         &["std::process", "Command::new"],
-        "starts no program; program.rs runs those that remote/session.rs and signature/isolated.rs make",
+        "starts no program; only program.rs runs the commands of remote/session.rs and signature/isolated.rs",
     ),
-    (&["crates/cluster/src"], &["std::fs", "std::process"], "talks to a server and decides nothing"),
+    (&["crates/cluster/src"], &["std::fs", "std::process"], "only sends requests to a server"),
     (
-        // All of it but crates/sandbox/src/agents, which runs the agent itself.
+        // All of the crate except crates/sandbox/src/agents, which runs the agent.
         &[
             "crates/sandbox/src/api",
-            "crates/sandbox/src/face",
+            "crates/sandbox/src/server",
             "crates/sandbox/src/kubelets",
             "crates/sandbox/src/nodes.rs",
             "crates/sandbox/src/simulated.rs",
         ],
         &["nodecfg_cluster", "nodecfg_agent"],
-        "is a cluster: it must not know what nodecfg intends",
+        "simulates a cluster and must not depend on nodecfg",
     ),
     (
         &["src", "crates"],
         &["lazy_static", "once_cell", "chrono", "serde_yaml", "openssl", "reqwest", "rand::"],
-        "another crate does that here already",
+        "already uses another crate for this",
     ),
-    // One `use` a module, so that the rules above see it.
-    (&["src"], &["crate::{"], "is imported from module by module"),
-    (&["src", "crates"], &["std::{"], "is imported from module by module"),
+    // One `use` per module, so that the rules above find it.
+    (&["src"], &["crate::{"], "imports module by module"),
+    (&["src", "crates"], &["std::{"], "imports module by module"),
 ];
 
 fn root() -> PathBuf {
@@ -150,7 +151,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Every file of the project with its path, `/` between the parts; sorted.
+/// Paths of all project files, with `/` as separator, sorted.
 fn files() -> Vec<String> {
     let hidden = [".git", "target"];
     let mut files: Vec<String> = WalkDir::new(root())
@@ -177,7 +178,7 @@ fn is_in(file: &str, place: &str) -> bool {
     file == place || file.strip_prefix(place).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// The modules below a crate root, by file, and whether each is compiled for tests alone.
+/// Modules below a crate root by file, and whether each is compiled only for tests.
 fn modules(crate_root: &str, tests: bool) -> BTreeMap<String, bool> {
     let mut found = BTreeMap::new();
     let mut open = vec![(crate_root.to_owned(), tests)];
@@ -225,7 +226,7 @@ fn plain(path: &Path) -> String {
     parts.join("/")
 }
 
-/// The name in `mod name;`, whatever its visibility.
+/// The name in `mod name;` with any visibility.
 fn module_declared(line: &str) -> Option<&str> {
     let line = line.strip_suffix(';')?;
     let line = match line.strip_prefix("pub") {
@@ -235,7 +236,7 @@ fn module_declared(line: &str) -> Option<&str> {
     line.strip_prefix("mod ")
 }
 
-/// The lines of a file that are shipped: neither comments nor the tests at its end, each with its number.
+/// Lines of the shipped code with their numbers, without comments and trailing test modules.
 fn shipped(text: &str) -> Vec<(usize, &str)> {
     let lines: Vec<&str> = text.lines().collect();
     let tests = lines
@@ -250,7 +251,7 @@ fn shipped(text: &str) -> Vec<(usize, &str)> {
         .collect()
 }
 
-/// The roots of all libraries and programs that are shipped.
+/// Crate roots of all shipped libraries and programs.
 fn crate_roots() -> Vec<String> {
     let is_root = |file: &String| {
         let parts: Vec<&str> = file.split('/').collect();
@@ -259,7 +260,7 @@ fn crate_roots() -> Vec<String> {
     rust_files().into_iter().filter(is_root).collect()
 }
 
-/// The shipped lines of all libraries and programs.
+/// Texts of all shipped modules.
 fn library() -> Vec<(String, String)> {
     let all: BTreeMap<String, bool> = crate_roots().iter().flat_map(|root| modules(root, false)).collect();
     all.into_iter()
@@ -271,7 +272,7 @@ fn library() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Whether a line names a path: the word, not the end of a longer one.
+/// Reports whether a line contains a path as whole words.
 fn names(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -281,13 +282,13 @@ fn names(line: &str, path: &str) -> bool {
     })
 }
 
-/// Fails with all that was found, one a line.
+/// Fails with everything that was found, one per line.
 fn none(rule: &str, found: &[String]) {
     assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
 }
 
 #[test]
-fn manifests_keep_the_layers_apart() {
+fn crates_depend_only_on_allowed_layers() {
     let mut found = Vec::new();
     for (name, forbidden) in LAYERS {
         let manifest = read(&format!("crates/{name}/Cargo.toml"));
@@ -299,7 +300,7 @@ fn manifests_keep_the_layers_apart() {
 }
 
 #[test]
-fn nobody_imports_what_is_none_of_its_business() {
+fn files_import_only_allowed_names() {
     let mut found = Vec::new();
     let mut used = BTreeSet::new();
     for (file, text) in library() {
@@ -327,10 +328,10 @@ fn nobody_imports_what_is_none_of_its_business() {
 }
 
 #[test]
-fn the_clock_the_environment_and_the_sandbox_have_one_door_each() {
-    let doors: [(&[&str], &[&str]); 3] = [
+fn clock_environment_and_sandbox_have_single_access_points() {
+    let access_points: [(&[&str], &[&str]); 3] = [
         (&["Timestamp::now(", "Zoned::now(", "SystemTime::now(", "Instant::now("], &["crates/clock/src"]),
-        // Which kubeconfig, and which proxy to go round, is asked once, on behalf of the command line.
+        // The kubeconfig and the proxy exceptions are read once, for the command line.
         (
             &["std::env::", "env::var"],
             &[
@@ -348,7 +349,7 @@ fn the_clock_the_environment_and_the_sandbox_have_one_door_each() {
     ];
     let mut found = Vec::new();
     for (file, text) in library() {
-        for (words, allowed) in doors {
+        for (words, allowed) in access_points {
             if allowed.iter().any(|place| is_in(&file, place)) {
                 continue;
             }
@@ -359,15 +360,15 @@ fn the_clock_the_environment_and_the_sandbox_have_one_door_each() {
             }
         }
     }
-    none("only these doors", &found);
+    none("used outside of the access points", &found);
 }
 
 #[test]
-fn every_source_file_is_compiled_and_opens_with_its_purpose() {
+fn source_files_are_compiled_and_start_with_module_comment() {
     let mut reachable: BTreeSet<String> =
         crate_roots().iter().flat_map(|root| modules(root, false).into_keys()).collect();
     let sources = rust_files();
-    // What cargo takes for a crate by itself: files, and folders with a main.rs.
+    // Files and folders that cargo compiles as separate crates.
     for file in &sources {
         let parts: Vec<&str> = file.split('/').collect();
         let is_crate = matches!(
@@ -382,38 +383,38 @@ fn every_source_file_is_compiled_and_opens_with_its_purpose() {
             reachable.extend(modules(file, true).into_keys());
         }
     }
-    let forgotten: Vec<String> = sources.iter().filter(|file| !reachable.contains(*file)).cloned().collect();
-    none("declared by no `mod`", &forgotten);
-    let silent: Vec<String> = sources.iter().filter(|file| !read(file).starts_with("//! ")).cloned().collect();
-    none("does not open with `//!`", &silent);
+    let uncompiled: Vec<String> = sources.iter().filter(|file| !reachable.contains(*file)).cloned().collect();
+    none("declared by no `mod`", &uncompiled);
+    let uncommented: Vec<String> = sources.iter().filter(|file| !read(file).starts_with("//! ")).cloned().collect();
+    none("does not open with `//!`", &uncommented);
 }
 
 #[test]
-fn files_are_about_one_thing_and_named_after_it() {
+fn files_are_short_and_have_specific_names() {
     let mut found = Vec::new();
     for file in rust_files()
         .iter()
         .filter(|file| file.starts_with("src/") || file.starts_with("crates/") && file.contains("/src/"))
     {
         let lines = read(file).lines().count();
-        let longer = LONGER.iter().any(|(allowed, _)| allowed == file);
-        if lines > LINES && !longer {
+        let longer = LONG_FILES.iter().any(|(allowed, _)| allowed == file);
+        if lines > MAX_LINES && !longer {
             found.push(format!("{file}: {lines} lines"));
         }
-        if lines <= LINES && longer {
-            found.push(format!("{file}: {lines} lines; it needs no exception any more"));
+        if lines <= MAX_LINES && longer {
+            found.push(format!("{file}: {lines} lines; remove its exception"));
         }
         let vague = ["utils", "util", "helpers", "helper", "common", "misc", "shared"];
         if Path::new(file).iter().any(|part| vague.contains(&part.to_str().unwrap().trim_end_matches(".rs"))) {
-            found.push(format!("{file}: says nothing about what is in it"));
+            found.push(format!("{file}: unspecific name"));
         }
     }
     none("files", &found);
 }
 
 #[test]
-fn shipped_code_neither_panics_nor_leaves_things_to_do() {
-    // Clippy denies most of these; what it is told to allow, it does not see.
+fn shipped_code_has_no_panics_and_no_todos() {
+    // Clippy denies most of these, but not where it is allowed to ignore them.
     let words = [
         ".unwrap()",
         ".expect(\"",
@@ -440,16 +441,58 @@ fn shipped_code_neither_panics_nor_leaves_things_to_do() {
     none("not in shipped code (a lint is waived by #[expect], with a reason)", &found);
 }
 
+/// Types whose name belongs to one fact. A second type of such a name needs the name of what it is about.
+const UNIQUE_TYPES: [&str; 6] = ["Failure", "Gate", "Held", "State", "Trouble", "Verdict"];
+
 #[test]
-fn texts_are_clean() {
-    // Spelt so that this file does not hold them.
+fn fundamental_type_names_are_unique() {
+    let declaration =
+        regex::Regex::new(r"(?m)^\s*(?:pub(?:\([a-z:]+\))? )?(?:struct|enum|union|trait|type) (\w+)").unwrap();
+    let mut declared: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in rust_files() {
+        for found in declaration.captures_iter(&read(&file)) {
+            declared.entry(found[1].to_owned()).or_default().push(file.clone());
+        }
+    }
+    let several: Vec<String> = UNIQUE_TYPES
+        .iter()
+        .filter_map(|name| {
+            declared.get(*name).filter(|files| files.len() > 1).map(|files| format!("{name}: {files:?}"))
+        })
+        .collect();
+    none("these type names are declared once", &several);
+}
+
+/// A `help:` line has one action. Reasons are part of the message, details of `nodecfg explain CODE`.
+#[test]
+fn help_of_errors_is_one_sentence_on_one_line() {
+    let literal = regex::Regex::new(r#""((?:[^"\\]|\\.|\\\n)*)""#).unwrap();
+    let sentences = regex::Regex::new(r"\.\s+[A-Z`]|\\n[^\s]").unwrap();
+    let mut functions = 0;
+    let mut wrong = Vec::new();
+    for (file, text) in library() {
+        for body in text.split("pub fn help(&self)").skip(1) {
+            let body = body.split("\n    }\n").next().unwrap_or(body);
+            functions += 1;
+            for found in literal.captures_iter(body).filter(|found| sentences.is_match(&found[1])) {
+                wrong.push(format!("{file}: {}", &found[1]));
+            }
+        }
+    }
+    assert!(functions > 8, "{functions} functions were found");
+    none("the help of an error is one sentence on one line", &wrong);
+}
+
+#[test]
+fn texts_have_no_machine_paths_and_no_stray_whitespace() {
+    // Composed, so that this file does not match.
     let machines =
         [format!("/{}/", "root"), format!("/{}/", "Users"), format!("/tmp{}", "/wt"), format!("/{}/", "work")];
     let mut found = Vec::new();
     for file in files() {
         let Ok(text) = fs::read_to_string(root().join(&file)) else { continue };
         for (index, line) in text.lines().enumerate() {
-            // The root of a process is no folder of a machine.
+            // The root of a process is not a folder of a machine.
             let line = line.replace("/proc/1/root/", "/proc/1/root of it/");
             found.extend(
                 machines
@@ -480,13 +523,13 @@ fn texts_are_clean() {
     none("texts", &found);
 }
 
-// --- what the documents say ---
+// --- documents ---
 
 fn documents() -> Vec<String> {
     files().into_iter().filter(|file| file.ends_with(".md")).collect()
 }
 
-/// Every piece of code in a Markdown text: the lines of its blocks, and its spans.
+/// All code in a Markdown text: lines of fenced blocks, and code spans.
 fn code(markdown: &str) -> Vec<&str> {
     let mut fenced = false;
     let mut found = Vec::new();
@@ -502,7 +545,7 @@ fn code(markdown: &str) -> Vec<&str> {
     found
 }
 
-/// The arguments of a command line that runs nodecfg, whether by its name or through cargo.
+/// Arguments of a command line that runs nodecfg, directly or by cargo.
 fn arguments(code: &str) -> Option<Vec<&str>> {
     let code = code.trim_start_matches("$ ").split(" #").next().unwrap();
     let words: Vec<&str> = code.split_whitespace().collect();
@@ -519,7 +562,7 @@ fn nodecfg(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The subcommands that `--help` lists.
+/// Subcommands in `--help`.
 fn subcommands() -> BTreeSet<String> {
     let help = nodecfg(&["--help"]);
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
@@ -529,14 +572,13 @@ fn subcommands() -> BTreeSet<String> {
 }
 
 #[test]
-fn commands_in_the_documents_exist_with_their_options() {
+fn documented_commands_and_options_exist() {
     let known = subcommands();
     assert!(known.contains("sync"), "{known:?}");
     let mut help: BTreeMap<String, String> = BTreeMap::new();
     let mut found = Vec::new();
     let mut seen = 0;
     for document in documents() {
-        // What is planned is named where it is said to be planned.
         for (words, line) in code(&read(&document)).into_iter().filter_map(|code| Some((arguments(code)?, code))) {
             let Some(command) = words.iter().find(|word| !word.starts_with('-')) else { continue };
             seen += 1;
@@ -557,40 +599,37 @@ fn commands_in_the_documents_exist_with_their_options() {
         }
     }
     none("commands", &found);
-    assert!(seen > 10, "the documents name only {seen} commands; are they still read?");
+    assert!(seen > 10, "the documents contain only {seen} commands; does the test still find them?");
 }
 
 #[test]
-fn the_readme_lists_every_command_and_every_exit_code() {
-    let (readme, page) = (read("README.md"), read("docs/exit-codes.md"));
-    let mut missing: Vec<String> = subcommands()
-        .into_iter()
-        .filter(|command| command != "help" && !readme.lines().any(|line| line.starts_with(&format!("| `{command}"))))
-        .collect();
+fn reference_lists_every_command_and_exit_code() {
+    let (commands, page) = (read("docs/reference/commands.md"), read("docs/reference/exit-codes.md"));
+    let row = |command: &String| commands.lines().any(|line| line.starts_with(&format!("| `{command}")));
+    let mut missing: Vec<String> =
+        subcommands().into_iter().filter(|command| command != "help" && !row(command)).collect();
     let help = nodecfg(&["--help"]);
     let codes = help.lines().skip_while(|line| *line != "Exit codes:").skip(1);
     let mut count = 0;
     for (code, meaning) in codes.filter_map(|line| line.trim().split_once("  ")) {
         count += 1;
-        for (document, text) in [("README.md", &readme), ("docs/exit-codes.md", &page)] {
-            if !text.lines().any(|line| line.starts_with(&format!("| {code} | {meaning}"))) {
-                missing.push(format!("{document}: exit code {code}: {meaning}"));
-            }
+        if !page.lines().any(|line| line.starts_with(&format!("| {code} | {meaning}"))) {
+            missing.push(format!("exit code {code}: {meaning}"));
         }
     }
-    // Of each command also which of them it ends with.
-    let table = page.split_once("\n## Which command ends with which\n").map_or("", |(_, rest)| rest);
+    // Exit codes by command.
+    let table = page.split_once("\n## Exit codes by command\n").map_or("", |(_, rest)| rest);
     let rows: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('|').next()).collect();
     for command in subcommands().into_iter().filter(|command| command != "help") {
         if !rows.iter().any(|row| row.split(|c: char| !c.is_alphanumeric()).any(|word| word == command)) {
-            missing.push(format!("docs/exit-codes.md: which codes {command} ends with"));
+            missing.push(format!("exit codes of {command}"));
         }
     }
-    none("not in the tables", &missing);
+    none("not in docs/reference/commands.md or docs/reference/exit-codes.md", &missing);
     assert_eq!(count, 8, "{help}");
 }
 
-/// The names of all properties in a schema.
+/// Names of all properties in a schema.
 fn properties(schema: &serde_json::Value, found: &mut BTreeSet<String>) {
     match schema {
         serde_json::Value::Object(map) => {
@@ -607,14 +646,14 @@ fn properties(schema: &serde_json::Value, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn the_reference_has_every_field_and_every_output() {
-    let page = read("docs/repository.md");
+fn reference_lists_every_field_and_output() {
+    let page = read("docs/reference/repository.md");
     let mut fields = BTreeSet::new();
     for kind in ["fleet", "nodepool"] {
         properties(&serde_json::from_str(&nodecfg(&["schema", kind])).unwrap(), &mut fields);
     }
     assert!(fields.contains("allowDisruption"), "{fields:?}");
-    // Of a LabelSelector, which is Kubernetes' own.
+    // Properties of a LabelSelector belong to Kubernetes.
     for theirs in ["key", "operator", "values"] {
         fields.remove(theirs);
     }
@@ -624,14 +663,14 @@ fn the_reference_has_every_field_and_every_output() {
         .filter(|field| !words.contains(field.as_str()))
         .map(|field| format!("field {field}"))
         .collect();
-    let json = read("docs/json.md");
+    let json = read("docs/reference/json.md");
     let outputs = files().into_iter().filter(|file| file.starts_with("schemas/output/"));
-    missing.extend(outputs.filter(|file| !json.contains(&format!("](../{file})"))));
-    none("not in docs/repository.md or docs/json.md", &missing);
+    missing.extend(outputs.filter(|file| !json.contains(&format!("](../../{file})"))));
+    none("not in docs/reference/repository.md or docs/reference/json.md", &missing);
 }
 
-/// What links to the headings of a document are called, as GitHub makes it of them: small letters, without punctuation, with
-/// `-` for each space, and a number behind the second of the same name.
+/// Anchors of the headings of a document, as GitHub generates them: lower case, no punctuation, `-` for each space,
+/// and a number for duplicates.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut fenced = false;
@@ -642,7 +681,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
         }
         let Some(title) = line.strip_prefix('#').filter(|_| !fenced) else { continue };
         let Some(title) = title.trim_start_matches('#').strip_prefix(' ') else { continue };
-        // Of a link in a heading, its text.
+        // For a link in a heading, its text.
         let title = title.split("](").enumerate().fold(String::new(), |title, (index, part)| {
             title + if index == 0 { part } else { part.split_once(')').map_or(part, |(_, rest)| rest) }
         });
@@ -664,14 +703,14 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn links_to_headings_are_named_as_github_names_them() {
+fn anchors_equal_those_of_github() {
     let text = "# `sync --plan`, and [more](x.md)\n## A\n```sh\n# no heading\n```\n### A\n#no heading\n";
     let expected = ["sync---plan-and-more", "a", "a-1"].map(str::to_owned);
     assert_eq!(anchors(text), expected.into());
 }
 
 #[test]
-fn links_in_the_documents_lead_somewhere() {
+fn links_of_documents_resolve() {
     let mut found = Vec::new();
     for document in documents() {
         let text = read(&document);
@@ -690,7 +729,7 @@ fn links_in_the_documents_lead_somewhere() {
                 found.push(format!("{document}: {target}"));
             }
         }
-        // Paths of sources in code spans are links too.
+        // Source paths in code spans count as links.
         for span in code(&text) {
             let span = span.trim_end_matches('/');
             let is_path = (span.starts_with("src/") || span.starts_with("crates/"))
@@ -708,14 +747,14 @@ fn versions_agree() {
     let version = env!("CARGO_PKG_VERSION");
     let rust = env!("CARGO_PKG_RUST_VERSION");
     let readme = read("README.md");
-    assert!(readme.contains(version), "the README does not say that this is {version}");
-    assert!(readme.contains(&format!("Rust {rust}")), "the README does not ask for Rust {rust}");
+    assert!(readme.contains(version), "the README does not name version {version}");
+    assert!(readme.contains(&format!("Rust {rust}")), "the README does not require Rust {rust}");
     assert!(
         read(".github/workflows/ci.yml").contains(&format!("rustup default {rust}")),
-        "the workflow uses another Rust"
+        "the workflow uses a different Rust version"
     );
-    assert!(read("Dockerfile").contains(&format!("FROM rust:{rust}-")), "the Dockerfile uses another Rust");
-    // What others copy: the image's tag, and the action's.
+    assert!(read("Dockerfile").contains(&format!("FROM rust:{rust}-")), "the Dockerfile uses a different Rust version");
+    // Versions that users copy: the tags of the image and of the action.
     let mut pins = 0;
     let mut stale = Vec::new();
     for file in files().into_iter().filter(|file| [".md", ".yml", ".yaml"].iter().any(|end| file.ends_with(end))) {
@@ -733,7 +772,7 @@ fn versions_agree() {
         }
     }
     none("versions", &stale);
-    assert!(pins >= 4, "only {pins} versions are named; are they still found?");
+    assert!(pins >= 4, "only {pins} pinned versions; does the test still find them?");
     let changelog = read("CHANGELOG.md");
     let mut headings = changelog.lines().filter_map(|line| line.strip_prefix("## ["));
     assert!(
@@ -746,7 +785,7 @@ fn versions_agree() {
 }
 
 #[test]
-fn the_map_shows_every_module_and_every_crate() {
+fn architecture_lists_every_module_and_crate() {
     let map = read("ARCHITECTURE.md");
     let mut missing = Vec::new();
     for line in read("src/lib.rs").lines() {
@@ -766,7 +805,7 @@ fn the_map_shows_every_module_and_every_crate() {
 }
 
 #[test]
-fn the_readme_shows_the_plan_of_its_first_command() {
+fn readme_shows_plan_of_first_command() {
     let readme = read("README.md");
     let excerpt = readme.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an excerpt");
     let (plan, _) = excerpt.split_once("\nPlan: ").expect("the plan ends with its counts");

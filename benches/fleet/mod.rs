@@ -1,5 +1,5 @@
-//! The fleet that the benchmarks work on: a repository of many pools, and a cluster of many nodes in every state that
-//! matters to planning. Made of text and plain values; knows no cluster.
+//! Fleet for the benchmarks: a repository with many pools, and a cluster with nodes in every state that planning
+//! distinguishes. Consists of texts and plain values.
 
 #![allow(dead_code, reason = "each benchmark uses its own part")]
 
@@ -18,11 +18,11 @@ use nodecfg_planning::desired::{Checks, Desired, PoolTarget, build};
 use nodecfg_planning::plan::Options;
 use nodecfg_planning::snapshot::Snapshot;
 
-/// The fleet's name.
+/// Name of the fleet.
 pub const FLEET: &str = "bench";
-/// The size that targets are set for.
+/// Number of nodes of the performance targets.
 pub const NODES: usize = 15_000;
-/// The pools of that size.
+/// Number of pools of the performance targets.
 pub const POOLS: usize = 200;
 
 const BASE: &str = "\
@@ -63,12 +63,12 @@ eventRecordQPS: 5
 registryPullQPS: 10
 ";
 
-/// The name of a pool.
+/// Name of a pool.
 pub fn pool_name(pool: usize) -> String {
     format!("pool-{pool:03}")
 }
 
-/// The files of a repository, by path: one base, and for each pool its own file, a merge patch and a JSON patch. Every
+/// Files of a repository by path: one base, and for each pool a pool file, a merge patch and a JSON patch. Every
 /// fourth pool selects by expressions. `revision` changes the configuration of every pool.
 pub fn repository(pools: usize, revision: usize, max_unavailable: &str) -> BTreeMap<String, String> {
     let mut files = BTreeMap::from([
@@ -114,23 +114,23 @@ pub fn repository(pools: usize, revision: usize, max_unavailable: &str) -> BTree
     files
 }
 
-/// The files as a snapshot.
+/// Snapshot of the files.
 pub fn snapshot(files: &BTreeMap<String, String>) -> Snapshot {
     Snapshot::of_texts(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
 }
 
-/// What the repository asks for.
+/// Desired state of the repository.
 pub fn desired(pools: usize, revision: usize) -> Desired {
     let built = build(&snapshot(&repository(pools, revision, "10%")), &Checks::default());
     built.desired.unwrap_or_else(|| panic!("the benchmark's repository is wrong: {:?}", built.findings))
 }
 
-/// Where ConfigMaps go.
+/// Namespace of the ConfigMaps.
 pub fn namespace() -> NamespaceName {
     NamespaceName::new("kube-system").unwrap()
 }
 
-/// What the planner is allowed.
+/// Options of the planner.
 pub fn options() -> Options {
     Options {
         namespace: namespace(),
@@ -142,29 +142,29 @@ pub fn options() -> Options {
     }
 }
 
-/// As a kubelet reports a source that it took.
-pub fn taken(source: &ConfigSource) -> ConfigSource {
-    let mut taken = source.clone();
-    if let Some(map) = &mut taken.config_map {
+/// Source as reported by a kubelet that loaded it.
+pub fn loaded(source: &ConfigSource) -> ConfigSource {
+    let mut loaded = source.clone();
+    if let Some(map) = &mut loaded.config_map {
         map.uid = Some(format!("uid-of-{}", map.name));
         map.resource_version = Some("1".to_owned());
     }
-    taken
+    loaded
 }
 
-/// The node, pointed at `source` and running it.
+/// Node with `source` assigned and running.
 pub fn running(mut node: Node, source: &ConfigSource) -> Node {
     node.source = Some(source.clone());
     node.status = ConfigStatus {
-        assigned: Some(taken(source)),
-        active: Some(taken(source)),
-        last_known_good: Some(taken(source)),
+        assigned: Some(loaded(source)),
+        active: Some(loaded(source)),
+        last_known_good: Some(loaded(source)),
         error: None,
     };
     node
 }
 
-/// What a pool's nodes shall run.
+/// Source that the nodes of a pool must run.
 pub fn source_of(desired: &Desired, pool: usize) -> ConfigSource {
     let pool = desired.pools.values().nth(pool).unwrap();
     match &pool.target {
@@ -173,12 +173,12 @@ pub fn source_of(desired: &Desired, pool: usize) -> ConfigSource {
     }
 }
 
-/// A cluster of Ready nodes spread over the pools of `ran`, each running what that asked for; `None`: their local
-/// configuration. One node in 50 is not Ready.
+/// Cluster of Ready nodes spread over the pools of `ran`, each running its pool's configuration. `None` means the
+/// local configuration. One node in 50 is not Ready.
 pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
     let sources: Option<Vec<ConfigSource>> = ran.map(|ran| (0..pools).map(|pool| source_of(ran, pool)).collect());
     let mut observed =
-        Observed { versions: ListVersions { nodes: "1".to_owned(), carriers: None }, ..Observed::default() };
+        Observed { versions: ListVersions { nodes: "1".to_owned(), node_configs: None }, ..Observed::default() };
     for index in 0..nodes {
         let pool = index % pools;
         let name = NodeName::new(format!("{}-{:05}.example.com", pool_name(pool), index / pools)).unwrap();
@@ -186,7 +186,7 @@ pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
             uid: format!("00000000-0000-4000-8000-{index:012}"),
             labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool_name(pool))]),
             kubelet_version: KubeletVersion::parse("v1.21.14"),
-            half: NodeSupport::Follows,
+            support: NodeSupport::Follows,
             ready: if index % 50 == 49 { Readiness::NotReady } else { Readiness::Ready },
             ..Node::named(name.clone())
         };
@@ -202,7 +202,7 @@ pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
     observed
 }
 
-/// Puts the ConfigMaps of a revision into the cluster, metadata and content.
+/// Adds the ConfigMaps of a revision to the cluster, with metadata and content.
 pub fn add_config_maps(observed: &mut Observed, ran: &Desired) {
     for pool in ran.pools.values() {
         let PoolTarget::Config(rendered) = &pool.target else { continue };

@@ -1,4 +1,4 @@
-//! What a kubelet would say of 1,000 rendered configurations of 100 fields each.
+//! Benchmark of verdicts on 1,000 rendered configurations with 100 fields each.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -36,7 +36,7 @@ pub fn checking(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// How many values are set that are neither maps nor lists.
+/// Number of scalar values.
 fn fields(node: &Node) -> usize {
     match &node.value {
         Value::Scalar(_) => 1,
@@ -45,7 +45,7 @@ fn fields(node: &Node) -> usize {
     }
 }
 
-/// A configuration that kubelet 1.36 runs, each a little different.
+/// Valid configuration for kubelet 1.36, different for each index.
 fn configuration(at: usize) -> String {
     let mut text = String::from(
         "apiVersion: kubelet.config.k8s.io/v1beta1

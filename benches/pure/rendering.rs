@@ -1,4 +1,4 @@
-//! Reading, rendering and canonicalising the configurations of 200 pools.
+//! Benchmark of parsing, rendering and canonicalizing the configurations of 200 pools.
 
 use std::hint::black_box;
 

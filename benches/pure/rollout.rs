@@ -1,4 +1,4 @@
-//! Judging nodes, and the rollout's state machine through a whole rollout of 15,000 nodes, without a cluster.
+//! Benchmark of node evaluation and of the rollout state machine for 15,000 nodes, without a cluster.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hint::black_box;
@@ -8,30 +8,30 @@ use criterion::{BatchSize, Criterion, Throughput};
 use jiff::Timestamp;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed};
-use nodecfg_planning::judge::{Target, WaitContext, judge};
+use nodecfg_planning::convergence::{Target, WaitContext, evaluate};
 use nodecfg_planning::plan::{Plan, make};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 
 use super::fleet::{self, NODES, POOLS};
 
-/// What the watch shows of a node from its assignment to its convergence.
-type Story = [Node; 2];
+/// Observed states of a node: assigned, then converged.
+type NodeStates = [Node; 2];
 
-fn stories(plan: &Plan, observed: &Observed) -> BTreeMap<NodeName, Story> {
-    let mut stories = BTreeMap::new();
+fn states(plan: &Plan, observed: &Observed) -> BTreeMap<NodeName, NodeStates> {
+    let mut states = BTreeMap::new();
     for pool in &plan.pools {
         let Target::Source(source) = &pool.target else { continue };
         for step in pool.steps() {
             let node = observed.nodes.get(&step.node).unwrap();
             let assigned = Node { source: Some(source.clone()), ..node.clone() };
-            stories.insert(step.node.clone(), [assigned, fleet::running(node.clone(), source)]);
+            states.insert(step.node.clone(), [assigned, fleet::running(node.clone(), source)]);
         }
     }
-    stories
+    states
 }
 
-/// Runs a rollout in which every node converges at once.
-fn roll_out(plan: &Plan, stories: &BTreeMap<NodeName, Story>) -> Machine {
+/// Runs a rollout in which every node converges immediately.
+fn roll_out(plan: &Plan, states: &BTreeMap<NodeName, NodeStates>) -> Machine {
     let mode =
         Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: usize::MAX, timeout: None };
     let mut machine = Machine::new(plan, mode);
@@ -41,7 +41,7 @@ fn roll_out(plan: &Plan, stories: &BTreeMap<NodeName, Story>) -> Machine {
         let Command::Assign(node, patch) = command else { continue };
         black_box(patch);
         now += Duration::from_millis(1);
-        let [assigned, converged] = stories.get(&node).unwrap().clone();
+        let [assigned, converged] = states.get(&node).unwrap().clone();
         for input in [Input::Assigned(node), Input::Observed(Box::new(assigned)), Input::Observed(Box::new(converged))]
         {
             commands.extend(machine.step(input, now));
@@ -55,7 +55,7 @@ pub fn rollout(criterion: &mut Criterion) {
     let wanted = fleet::desired(POOLS, 2);
     let observed = fleet::observed(NODES, POOLS, Some(&fleet::desired(POOLS, 1)));
     let plan = make(&wanted, &observed, &fleet::options()).unwrap_or_else(|problems| panic!("no plan: {problems:?}"));
-    let stories = stories(&plan, &observed);
+    let states = states(&plan, &observed);
     let targets: BTreeMap<_, _> =
         plan.pools.iter().flat_map(|pool| pool.steps().map(|step| (&step.node, &pool.target))).collect();
 
@@ -65,17 +65,17 @@ pub fn rollout(criterion: &mut Criterion) {
     group.bench_function("judge", |bencher| {
         bencher.iter(|| {
             for (node, target) in &targets {
-                for seen in stories.get(*node).unwrap() {
-                    black_box(judge(target, seen, WaitContext::STATE_ONLY));
+                for seen in states.get(*node).unwrap() {
+                    black_box(evaluate(target, seen, WaitContext::STATE_ONLY));
                 }
             }
         });
     });
     group.bench_function("a whole rollout in the state machine", |bencher| {
-        bencher.iter_batched(|| (), |()| roll_out(&plan, &stories), BatchSize::PerIteration);
+        bencher.iter_batched(|| (), |()| roll_out(&plan, &states), BatchSize::PerIteration);
     });
     group.bench_function("the outcome of a rollout", |bencher| {
-        let machine = roll_out(&plan, &stories);
+        let machine = roll_out(&plan, &states);
         bencher.iter(|| machine.outcome());
     });
     group.finish();

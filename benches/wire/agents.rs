@@ -1,23 +1,24 @@
-//! Many simulated nodes with the real agent in one process, each with a watch of its own on one API server: what they hold in
-//! memory, what they cost while nothing happens, how long an assignment takes, and what a write costs that one of them sees.
+//! Measures simulated nodes with the real agent in one process, each with its own watch on one API server.
+//!
+//! Reports memory, idle CPU, assignment latency, and the cost of a write that one node watches.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use nodecfg_agent::state::Settings;
+use nodecfg_agent::settings::Settings;
 use nodecfg_sandbox::api::{Api, ServerProfile};
 use nodecfg_sandbox::{Embedded, EmbeddedOptions, nodes};
 use serde_json::{Value, json};
 
 use super::quantile;
 
-/// Nodes in a cluster.
+/// Cluster sizes, in nodes.
 const SIZES: [usize; 3] = [10, 1000, 5000];
-/// Nodes that are assigned one by one while the others rest.
+/// Nodes that are assigned one by one.
 const ONE_BY_ONE: usize = 100;
-/// Writes of one NodeConfig that are timed.
+/// Number of timed writes of one NodeConfig.
 const WRITES: usize = 500;
-/// How long idleness is watched.
+/// Duration of the idle measurement.
 const REST: Duration = Duration::from_secs(10);
 
 pub async fn measure() {
@@ -38,10 +39,10 @@ async fn cluster(size: usize) {
     let empty = resident();
     let began = Instant::now();
     let options = EmbeddedOptions {
-        character: ServerProfile::V1_36,
+        profile: ServerProfile::V1_36,
         images: 0,
         events: false,
-        // A trial is over at once: what is measured is the way there.
+        // A short trial, because only the time before the trial is measured.
         agents: Settings { trial_period: Duration::from_secs(1), ..Settings::default() },
         ..EmbeddedOptions::default()
     };
@@ -129,7 +130,7 @@ async fn until(api: &Api, name: &str, holds: impl Fn(&Value) -> bool) {
     }
 }
 
-/// Bytes of this process that are in memory; NaN where the system does not say.
+/// Resident memory of this process, bytes; NaN without /proc.
 fn resident() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -137,7 +138,7 @@ fn resident() -> f64 {
     kib.map_or(f64::NAN, |kib| kib * 1024.0)
 }
 
-/// Seconds of user and system time of this process; NaN where the system does not say.
+/// User and system time of this process, seconds; NaN without /proc.
 fn cpu() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);

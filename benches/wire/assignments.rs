@@ -1,6 +1,7 @@
-//! 1,000 nodes assigned with a budget of 100%, against the same PATCH requests from a plain HTTP client. Both are processes
-//! of their own, both send 16 requests at a time, and both are timed by the server: from the arrival of the first PATCH of
-//! a Node to the answer to the last. The kubelets do nothing.
+//! Compares the assignment of 1,000 nodes with a budget of 100% to the same PATCH requests of a plain HTTP client.
+//!
+//! Both run in their own process and send 16 concurrent requests. The server times both, from the first PATCH of a
+//! Node to the last response. The kubelets are idle.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,13 +15,13 @@ use nodecfg_sandbox::nodes;
 use serde_json::json;
 
 use super::program::nodecfg;
-use super::served::{Served, World, client};
+use super::sandbox::{SandboxSize, ServedSandbox, client};
 use super::{fleet, quantile};
 
-/// The argument that makes this program the plain client.
+/// Argument that selects the plain client.
 pub const BARE: &str = "bare-client";
 const NODES: usize = 1_000;
-/// As `nodecfg sync` has it.
+/// Default concurrency of `nodecfg sync`.
 const CONCURRENCY: usize = 16;
 const ROUNDS: usize = 9;
 
@@ -30,11 +31,11 @@ pub async fn measure() {
         let (mut bare, mut synced, mut ratios, mut events) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             let (plain, _) = round(images, true).await;
-            let (sync, told) = round(images, false).await;
+            let (sync, sent_events) = round(images, false).await;
             ratios.push(sync / plain);
             bare.push(plain);
             synced.push(sync);
-            events.push(told);
+            events.push(sent_events);
         }
         let median = |values: &[f64]| quantile(values, 0.5);
         println!(
@@ -49,9 +50,9 @@ pub async fn measure() {
     }
 }
 
-/// The seconds that all assignments took, and how many Events had come by then.
+/// Returns the seconds that all assignments took, and the number of Events created in that time.
 async fn round(images: usize, plain: bool) -> (f64, f64) {
-    let served = Served::start(World { nodes: NODES, pools: 1, images, kubelets: None }).await;
+    let served = ServedSandbox::start(SandboxSize { nodes: NODES, pools: 1, images, kubelets: None }).await;
     let repository = served.repository(&fleet::repository(1, 1, "100%"));
     let kubeconfig = served.kubeconfig();
     let mut command = if plain {
@@ -67,9 +68,10 @@ async fn round(images: usize, plain: bool) -> (f64, f64) {
     let (mut first, mut answered, mut events) = (None::<Instant>, 0, 0_u32);
     let spent = loop {
         let wait = tokio::time::timeout(Duration::from_secs(60), stamps.recv()).await;
-        let stamp = wait.expect("the client goes on").expect("the sandbox lives");
+        let stamp = wait.expect("the client continues").expect("the sandbox runs");
         match (stamp.verb, stamp.resource.as_str(), stamp.answered) {
-            // nodecfg asks what the server keeps with one dry-run patch before it plans; that is no assignment.
+            // Before planning, nodecfg sends one dry-run patch to detect which fields the server keeps. It is not an
+            // assignment.
             ("patch", "nodes", None) if stamp.dry_run => {}
             ("patch", "nodes", None) => _ = first.get_or_insert(stamp.arrived),
             ("patch", "nodes", Some(at)) if !stamp.dry_run => {
@@ -82,14 +84,14 @@ async fn round(images: usize, plain: bool) -> (f64, f64) {
             _ => {}
         }
     };
-    // The kubelets will never answer: there is nothing to wait for.
+    // The idle kubelets never respond, so the client is stopped here.
     child.kill().expect("the program can be ended");
     child.wait().expect("the program ends");
     served.stop().await;
     (spent.as_secs_f64(), f64::from(events))
 }
 
-/// The plain client: the patches that nodecfg sends, and nothing else.
+/// Runs the plain client, which sends only nodecfg's patches.
 pub async fn bare(arguments: &[String]) {
     let kubeconfig = arguments.first().expect("a kubeconfig");
     let (client, _) = client(Path::new(kubeconfig)).await;

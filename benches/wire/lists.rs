@@ -1,4 +1,4 @@
-//! Reading 15,000 Nodes: over HTTPS, and decoded within the process.
+//! Measures lists of 15,000 Nodes over HTTPS and in-process.
 
 use std::time::Instant;
 
@@ -7,14 +7,14 @@ use nodecfg_contract::observed::POOL_LABEL;
 
 use super::fleet::{NODES, POOLS};
 use super::quantile;
-use super::served::{Served, World, client};
+use super::sandbox::{SandboxSize, ServedSandbox, client};
 
 const ROUNDS: usize = 7;
 
 pub async fn measure() {
     println!("{:>6}  {:<12} {:>8} {:>12}", "images", "", "wall s", "nodes/s");
     for images in [0, 50] {
-        let served = Served::start(World { nodes: NODES, pools: POOLS, images, kubelets: None }).await;
+        let served = ServedSandbox::start(SandboxSize { nodes: NODES, pools: POOLS, images, kubelets: None }).await;
         let keys = LabelKeys::Only([POOL_LABEL.to_owned()].into());
         let options = || ReaderOptions { label_keys: keys.clone(), ..ReaderOptions::default() };
         let (over_https, server) = client(&served.kubeconfig()).await;

@@ -1,8 +1,8 @@
-//! What nodecfg costs on the wire and in memory: the program itself, against a sandbox that another process serves over
-//! HTTPS.
+//! Measurements of nodecfg's requests, time and memory: the program runs against a sandbox that another process
+//! serves over HTTPS.
 //!
-//! Prints a table and asserts nothing that is timed. `cargo bench --bench wire` runs everything, `cargo bench --bench wire
-//! -- <measurement>…` only some of it; see the README beside.
+//! Prints tables without assertions on times. `cargo bench --bench wire` runs all measurements, `cargo bench --bench
+//! wire -- <measurement>…` selects some; see `benches/README.md`.
 
 #![allow(
     missing_docs,
@@ -11,7 +11,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a measurement stops when its own world is wrong, and prints its table"
+    reason = "a measurement stops when its own setup is wrong, and prints its table"
 )]
 
 mod agents;
@@ -21,28 +21,28 @@ mod fleet;
 mod lists;
 mod program;
 mod reaction;
-mod served;
+mod sandbox;
 mod whole;
 
-/// The measurements by name, in the order in which they run.
+/// Names of the measurements in execution order.
 const MEASUREMENTS: [&str; 5] = ["whole", "assignments", "reaction", "lists", "agents"];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // This program is also its own plain HTTP client, in a process of its own.
+    // This program is also the plain HTTP client, which runs in its own process.
     if let [mode, rest @ ..] = arguments.as_slice()
         && mode == assignments::BARE
     {
         return runtime().block_on(assignments::bare(rest));
     }
-    // `cargo bench` says so; `cargo test` only wants to know that this builds.
+    // `cargo bench` passes `--bench`; `cargo test` only checks that this compiles.
     if !arguments.iter().any(|argument| argument == "--bench") {
         return;
     }
     let named: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|argument| !argument.starts_with("--")).collect();
     for unknown in named.iter().filter(|name| !MEASUREMENTS.contains(name)) {
-        println!("no measurement is called {unknown:?}; there are {}", MEASUREMENTS.join(", "));
+        println!("unknown measurement {unknown:?}; use one of {}", MEASUREMENTS.join(", "));
     }
     let runtime = runtime();
     for name in MEASUREMENTS.iter().filter(|name| named.is_empty() || named.contains(name)) {
@@ -61,7 +61,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime")
 }
 
-/// The value in the middle, and the one that `share` of all values do not exceed.
+/// Smallest value that is at least as large as `share` of all values.
 fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,10 +1,10 @@
-//! Runs a program and takes note of what it cost: time, processor time, and the most memory it ever held.
+//! Runs a program and measures its cost: wall time, CPU time and peak memory.
 
 use std::fs;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a run cost. Where the system does not say (anywhere but Linux), a figure is missing.
+/// Cost of a run. CPU time and memory are missing on systems other than Linux.
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
     pub status: ExitStatus,
@@ -15,10 +15,10 @@ pub struct Cost {
     pub peak: Option<f64>,
 }
 
-/// Clock ticks per second in /proc: 100 on every Linux that Rust runs on.
+/// Clock ticks per second in /proc: 100 on every Linux that Rust supports.
 const TICKS: f64 = 100.0;
 
-/// nodecfg with these arguments, saying nothing.
+/// Command that runs nodecfg with these arguments, without output.
 pub fn nodecfg<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nodecfg"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -34,7 +34,7 @@ pub async fn run(mut command: Command) -> Cost {
         loop {
             let seen = peak_of(&child);
             peak = seen.or(peak);
-            // A program that has ended keeps its times until it is waited for, and has no memory any more.
+            // An ended process keeps its times until it is reaped, but no memory figures.
             if seen.is_none() && has_ended(&mut child, peak.is_some()) {
                 break;
             }
@@ -49,7 +49,7 @@ pub async fn run(mut command: Command) -> Cost {
     .expect("the program is watched")
 }
 
-/// Whether a program of which nothing more is to be seen has ended; where there is no /proc, this waits for it.
+/// Reports whether a process without memory figures has ended. Without /proc, polls the process.
 fn has_ended(child: &mut Child, was_seen: bool) -> bool {
     was_seen || child.try_wait().is_ok_and(|status| status.is_some())
 }
@@ -63,13 +63,13 @@ fn peak_of(child: &Child) -> Option<f64> {
 
 fn cpu_of(child: &Child) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
-    // The name before may hold anything, a closing parenthesis too.
+    // The process name before the fields may contain any character, including a closing parenthesis.
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: Vec<f64> = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
     Some(ticks.iter().sum::<f64>() / TICKS)
 }
 
-/// A figure, or a dash.
+/// Formats a figure; a missing one is a dash.
 pub fn shown(figure: Option<f64>) -> String {
     figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.2}"))
 }

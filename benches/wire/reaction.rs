@@ -1,5 +1,6 @@
-//! From the status that makes a node converge to the PATCH of the next node, with a budget of one: both timed as they
-//! arrive at the server. This program plays the kubelets, over HTTPS.
+//! Measures the time from the status that makes a node converge to the PATCH of the next node, with a budget of one.
+//!
+//! The server times both requests on arrival. This program acts as the kubelets, over HTTPS.
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +8,17 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use super::program::nodecfg;
-use super::served::{Served, World, client};
+use super::sandbox::{SandboxSize, ServedSandbox, client};
 use super::{fleet, quantile};
 
 const NODES: usize = 300;
-/// Between an assignment and the status that answers it, in milliseconds: long enough for nodecfg to come to rest.
+/// Delay between an assignment and its status, milliseconds; long enough for nodecfg to become idle.
 const REST: std::ops::Range<u64> = 20..40;
 
 pub async fn measure() {
     println!("{:>8} {:>8} {:>10} {:>8} {:>8} {:>8}  (ms)", "nodes", "images", "median", "p90", "p99", "max");
     for (nodes, pools, images) in [(NODES, 1, 10), (NODES, 1, 50), (15_000, 50, 10)] {
-        let reactions = reactions(World { nodes, pools, images, kubelets: None }).await;
+        let reactions = reactions(SandboxSize { nodes, pools, images, kubelets: None }).await;
         println!(
             "{nodes:>8} {images:>8} {:>10.2} {:>8.2} {:>8.2} {:>8.2}",
             quantile(&reactions, 0.5),
@@ -28,12 +29,12 @@ pub async fn measure() {
     }
 }
 
-/// Milliseconds, one figure for each node but the first.
-async fn reactions(world: World) -> Vec<f64> {
-    let served = Served::start(world).await;
-    // All pools but one stand still, so that what is measured is one pool's reaction.
-    let mut files = fleet::repository(world.pools, 1, "1");
-    for pool in 1..world.pools {
+/// Returns one reaction time in milliseconds for each node except the first.
+async fn reactions(size: SandboxSize) -> Vec<f64> {
+    let served = ServedSandbox::start(size).await;
+    // Only one pool rolls out, so that its reaction alone is measured.
+    let mut files = fleet::repository(size.pools, 1, "1");
+    for pool in 1..size.pools {
         let path = format!("pools/{}/pool.yaml", fleet::pool_name(pool));
         if let Some(text) = files.get_mut(&path) {
             text.push_str("  rollout:\n    paused: true\n");
@@ -47,17 +48,17 @@ async fn reactions(world: World) -> Vec<f64> {
         .spawn()
         .expect("the program starts");
     let mut random = fastrand::Rng::with_seed(1);
-    let mut told: Option<Instant> = None;
+    let mut converged_at: Option<Instant> = None;
     let mut reactions = Vec::new();
-    let wanted = world.nodes / world.pools;
+    let wanted = size.nodes / size.pools;
     let mut done = 0;
     loop {
         let wait = tokio::time::timeout(Duration::from_secs(60), stamps.recv()).await;
-        let stamp = wait.expect("nodecfg goes on").expect("the sandbox lives");
+        let stamp = wait.expect("nodecfg continues").expect("the sandbox runs");
         match (stamp.verb, stamp.resource.as_str(), stamp.answered) {
             ("patch", "nodes", None) if !stamp.dry_run => {
-                if let Some(told) = told.take() {
-                    reactions.push((stamp.arrived - told).as_secs_f64() * 1000.0);
+                if let Some(converged_at) = converged_at.take() {
+                    reactions.push((stamp.arrived - converged_at).as_secs_f64() * 1000.0);
                 }
             }
             ("patch", "nodes", Some(_)) if !stamp.dry_run => {
@@ -71,7 +72,7 @@ async fn reactions(world: World) -> Vec<f64> {
                     acknowledge(&client, &stamp.name).await;
                 });
             }
-            ("patch", "nodes/status", None) => told = Some(stamp.arrived),
+            ("patch", "nodes/status", None) => converged_at = Some(stamp.arrived),
             _ => {}
         }
     }
@@ -81,10 +82,10 @@ async fn reactions(world: World) -> Vec<f64> {
     reactions
 }
 
-/// Reports, as the node's kubelet, that it runs what its spec names.
+/// Reports for the node's kubelet that the source in spec is active.
 async fn acknowledge(client: &kube::Client, node: &str) {
     let get = http::Request::get(format!("/api/v1/nodes/{node}")).body(Vec::new()).unwrap();
-    let object: Value = client.request(get).await.expect("the node is there");
+    let object: Value = client.request(get).await.expect("the node exists");
     let mut source = object["spec"]["configSource"].clone();
     source["configMap"]["uid"] = json!("00000000-0000-4000-8000-000000000000");
     source["configMap"]["resourceVersion"] = json!("1");

@@ -1,5 +1,5 @@
-//! Any text that is read gets a verdict of every version without a panic, and a stage that fits what is refused; and
-//! whatever the text, the whole check of a file ends with something to say about it, or with every kubelet's consent.
+//! Fuzz target of the verdicts: every version assesses any document without a panic, and the stage agrees with the
+//! refusals. A refused file always has an error among its findings.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use kubelet_config::Minor;
 use kubelet_config::verdict::{Stage, assess};
 
 fuzz_target!(|text: &str| {
-    // Most texts are no configuration; those that are not are given the two lines that make them one.
+    // Most inputs lack the header of a configuration, so each runs with and without it.
     let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
     let minors: Vec<Minor> = Minor::all().collect();
     for text in [text.to_owned(), format!("{head}{text}")] {

@@ -1,4 +1,5 @@
-//! Any text is read without a panic, within the bounds, and its canonical form is read back as the same content.
+//! Fuzz target of the parser: any text parses without a panic, places are within the text, and the canonical form
+//! parses to the same content.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The configurations of several nodes as one: what they share, and where they differ.
+//! Comparison of several nodes' configurations: their common configuration and their differences.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,52 +7,52 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-use super::taken::{LeftOut, Taken, Withheld, path};
+use super::configz::{NodeConfiguration, OmissionReason, OmittedField, path};
 use nodecfg_contract::names::NodeName;
 
-/// Fields that are left out where they differ: the most common value would be wrong on every other node.
+/// Fields that are omitted when they differ: the most common value would be wrong on every other node.
 const NEVER_SHARED: [&str; 2] = ["address", "healthzBindAddress"];
 
-/// What several nodes run.
+/// Common configuration of several nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Common {
     /// The nodes, by name.
     pub nodes: Vec<NodeName>,
-    /// For every field the value that most of them have.
+    /// For every field, the value that most nodes have.
     pub configuration: Map<String, Json>,
-    /// The fields that they do not share, by path.
+    /// Fields that differ, by path.
     pub differences: Vec<Difference>,
-    /// What is in none of the configurations, or not in this one.
-    pub left_out: Vec<LeftOut>,
+    /// Fields that the configurations or their common configuration omit.
+    pub left_out: Vec<OmittedField>,
 }
 
-/// A field that is not the same on all nodes.
+/// Field that differs between nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Differing")]
 pub struct Difference {
-    /// Its path.
+    /// Path of the field.
     pub field: String,
-    /// Its values, that of the most nodes first.
+    /// Values, the most common first.
     #[serde(rename = "values")]
     pub shares: Vec<Share>,
 }
 
-/// A value and the nodes that have it.
+/// Value and its nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Held")]
 pub struct Share {
-    /// The value; null where the field is not set.
+    /// The value; null where the field is unset.
     pub value: Option<Json>,
     /// The nodes, by name.
     pub nodes: Vec<NodeName>,
 }
 
-/// Compares nodes. Of values that as many nodes have, the one of the first node by name counts.
+/// Compares nodes. Of equally common values, uses the value of the first node by name.
 #[must_use]
-pub fn common(taken: &[Taken]) -> Common {
-    let mut taken: Vec<&Taken> = taken.iter().collect();
+pub fn common(taken: &[NodeConfiguration]) -> Common {
+    let mut taken: Vec<&NodeConfiguration> = taken.iter().collect();
     taken.sort_by(|a, b| a.node.cmp(&b.node));
-    let mut left_out: BTreeSet<LeftOut> = taken.iter().flat_map(|one| one.left_out.iter().cloned()).collect();
+    let mut left_out: BTreeSet<OmittedField> = taken.iter().flat_map(|one| one.left_out.iter().cloned()).collect();
     let mut configuration = Map::new();
     let mut differences = Vec::new();
     for names in leaves(&taken) {
@@ -60,7 +60,7 @@ pub fn common(taken: &[Taken]) -> Common {
         let Some(most) = shares.first() else { continue };
         let field = path(&names);
         if shares.len() > 1 && NEVER_SHARED.contains(&field.as_str()) {
-            left_out.insert(LeftOut { field: field.clone(), why: Withheld::Differs });
+            left_out.insert(OmittedField { field: field.clone(), why: OmissionReason::Differs });
         } else if let Some(value) = &most.value {
             put(&mut configuration, &names, value.clone());
         }
@@ -72,8 +72,8 @@ pub fn common(taken: &[Taken]) -> Common {
     Common { nodes, configuration, differences, left_out: left_out.into_iter().collect() }
 }
 
-/// The paths at which values are compared: those that are no map, and maps that are not one on every node, or empty on one.
-fn leaves(taken: &[&Taken]) -> BTreeSet<Vec<String>> {
+/// Paths of the compared values: values other than maps, and maps that are empty or not a map on some node.
+fn leaves(taken: &[&NodeConfiguration]) -> BTreeSet<Vec<String>> {
     let mut leaves = BTreeSet::new();
     let mut todo = vec![Vec::new()];
     while let Some(prefix) = todo.pop() {
@@ -103,8 +103,8 @@ fn at<'m>(map: &'m Map<String, Json>, names: &[String]) -> Option<&'m Json> {
     map_at(map, parents)?.get(last)
 }
 
-fn shares(taken: &[&Taken], names: &[String]) -> Vec<Share> {
-    // By the text of the value, with the place of the first node that has it.
+fn shares(taken: &[&NodeConfiguration], names: &[String]) -> Vec<Share> {
+    // By the text of the value, with the index of its first node.
     let mut shares: BTreeMap<Option<String>, (usize, Share)> = BTreeMap::new();
     for (number, one) in taken.iter().enumerate() {
         let value = at(&one.configuration, names);
@@ -140,8 +140,8 @@ mod tests {
 
     use super::*;
 
-    fn node(name: &str, configuration: Json) -> Taken {
-        Taken {
+    fn node(name: &str, configuration: Json) -> NodeConfiguration {
+        NodeConfiguration {
             node: NodeName::new(name).unwrap(),
             minor: None,
             configuration: configuration.as_object().unwrap().clone(),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn most_nodes_decide_and_the_others_are_named() {
+    fn uses_the_most_common_value_and_lists_the_others() {
         let all = [
             node("c", json!({"maxPods": 250, "a": {"b": 1, "c": 2}, "evictionHard": {}})),
             node("a", json!({"maxPods": 110, "a": {"b": 1}, "evictionHard": {"x": "1"}})),
@@ -161,14 +161,14 @@ mod tests {
             Json::Object(common.configuration),
             json!({"maxPods": 250, "a": {"b": 1}, "evictionHard": {"x": "1"}})
         );
-        type Told = (String, Vec<(Option<Json>, usize)>);
-        let told: Vec<Told> = common
+        type Listed = (String, Vec<(Option<Json>, usize)>);
+        let listed: Vec<Listed> = common
             .differences
             .into_iter()
             .map(|one| (one.field, one.shares.into_iter().map(|share| (share.value, share.nodes.len())).collect()))
             .collect();
         assert_eq!(
-            told,
+            listed,
             [
                 ("a.c".to_owned(), vec![(None, 2), (Some(json!(2)), 1)]),
                 ("evictionHard".to_owned(), vec![(Some(json!({"x": "1"})), 2), (Some(json!({})), 1)]),
@@ -178,18 +178,18 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_nobody_elses() {
+    fn omits_the_address_of_a_node() {
         let common = common(&[node("a", json!({"address": "10.0.0.1"})), node("b", json!({"address": "10.0.0.2"}))]);
         assert_eq!(common.configuration.get("address"), None);
-        assert_eq!(common.left_out, [LeftOut { field: "address".to_owned(), why: Withheld::Differs }]);
+        assert_eq!(common.left_out, [OmittedField { field: "address".to_owned(), why: OmissionReason::Differs }]);
         assert_eq!(common.differences[0].shares[0].nodes[0].as_str(), "a");
     }
 
     proptest! {
         #[test]
-        fn nodes_that_agree_are_as_each_of_them(pods in 1..300_i32, gate: bool, count in 1_usize..5) {
+        fn equal_configurations_are_the_common_one(pods in 1..300_i32, gate: bool, count in 1_usize..5) {
             let value = json!({"maxPods": pods, "featureGates": {"X": gate}, "list": [1, {"a": 2}]});
-            let all: Vec<Taken> = (0..count).map(|number| node(&format!("n{number}"), value.clone())).collect();
+            let all: Vec<NodeConfiguration> = (0..count).map(|number| node(&format!("n{number}"), value.clone())).collect();
             let common = common(&all);
             prop_assert_eq!(Json::Object(common.configuration), value);
             prop_assert!(common.differences.is_empty());

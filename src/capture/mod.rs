@@ -1,33 +1,36 @@
-//! What nodes run, as files of a repository: the answer of a kubelet's `configz` as a KubeletConfiguration (`taken.rs`), the
-//! same without defaults (`lean.rs`), those of several nodes compared (`agreement.rs`, `words.rs`), and the nodes of a
-//! cluster sorted into the pools of a repository that changes none of them (`pools.rs`, `starter.rs`, `settled.rs`).
+//! Kubelet configurations of running nodes as files of a repository.
 //!
-//! Pure: values in, values out. What must not be in here: a client, a file, the clock.
+//! - `configz.rs` converts the output of a kubelet's `configz` to a KubeletConfiguration, `strip_defaults.rs` removes
+//!   defaults.
+//! - `agreement.rs` and `remarks.rs` compare the configurations of several nodes.
+//! - `pools.rs`, `starter.rs` and `adoption.rs` create a repository that changes no node of a cluster.
+//!
+//! Pure: must not use a client, a file or the clock.
 
+mod adoption;
 mod agreement;
-mod lean;
+mod configz;
 mod pools;
-mod settled;
+mod remarks;
 mod starter;
-mod taken;
-mod words;
+mod strip_defaults;
 
+pub use adoption::{AdoptionError, Draft, adopt, common_config};
 pub use agreement::{Common, Difference, Share, common};
-pub use lean::without_defaults;
-pub use pools::{Group, Picks, sort};
-pub use settled::{Draft, Unsettled, runs, settled};
-pub use starter::{Runs, Start, StarterPool, captured_pool, empty_start, start};
-pub use taken::{LeftOut, Taken, Withheld, to_yaml};
-use words::wrapped;
-pub use words::{comments, names, remarks, say_the_same};
+pub use configz::{NodeConfiguration, OmissionReason, OmittedField, to_yaml};
+pub use pools::{Group, Selection, group_nodes};
+use remarks::wrapped;
+pub use remarks::{comments, is_same_yaml, names, remarks};
+pub use starter::{CurrentConfig, Repository, StarterPool, captured_pool, empty_repository, starter_repository};
+pub use strip_defaults::without_defaults;
 
-/// A `kubelet.yaml` with these configurations in common, and what is to know of it in comments. `None` for one that is beyond
-/// the bounds of a document. It is read again, and says what the configuration does: nothing that is told of it may.
+/// A `kubelet.yaml` with the common configuration and remarks as comments. `None` for a configuration beyond the
+/// limits of a document. Omits the remarks when they would change the parsed content.
 #[must_use]
 pub fn kubelet_file(common: &Common, from: &str) -> Option<String> {
     let mut lines = wrapped(from, 78, "");
     lines.extend(remarks(common, 78));
     let bare = to_yaml(&common.configuration)?;
-    let told = comments(&lines) + &bare;
-    Some(if say_the_same(&told, &bare) { told } else { bare })
+    let commented = comments(&lines) + &bare;
+    Some(if is_same_yaml(&commented, &bare) { commented } else { bare })
 }

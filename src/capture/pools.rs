@@ -1,7 +1,7 @@
-//! The nodes of a cluster sorted into pools by a label that they have already.
+//! Grouping of a cluster's nodes into pools by an existing label.
 //!
-//! Every node is in exactly one pool: those without the label are one of their own, and the selectors of roles exclude each
-//! other.
+//! Every node belongs to exactly one pool. Nodes without the label form their own pool, and the selectors of roles
+//! exclude each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
 use nodecfg_contract::observed::POOL_LABEL;
 
-/// Labels by which others know pools, in the order in which they are asked for; of several, the one that most nodes have.
+/// Labels of pools in common platforms, in order of preference. The label that most nodes have is used.
 const KNOWN: [&str; 9] = [
     POOL_LABEL,
     "eks.amazonaws.com/nodegroup",
@@ -21,38 +21,39 @@ const KNOWN: [&str; 9] = [
     "doks.digitalocean.com/node-pool",
     "node.kubernetes.io/pool",
 ];
-/// The prefix of labels that name roles; their values mean nothing.
+/// Prefix of role labels; their values are ignored.
 const ROLE: &str = "node-role.kubernetes.io/";
-/// The roles that count first, where a node has several.
+/// Roles that take precedence on a node with several roles.
 const FIRST_ROLES: [&str; 3] = ["control-plane", "master", "etcd"];
 
-/// How a pool selects its nodes.
+/// Selector of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Picks {
-    /// By `nodecfg.dev/pool` and its own name, which need not be written down.
+pub enum Selection {
+    /// The label `nodecfg.dev/pool` with the pool's name: the default, which needs no selector.
     ByName(PoolName),
-    /// By a label and its value.
+    /// A label and its value.
     Label(String, String),
-    /// By a label that is there, and others that are not.
+    /// An existing label, and labels that are missing.
     Marked(String, Vec<String>),
-    /// By labels that are not there.
+    /// Missing labels.
     Without(Vec<String>),
 }
 
-/// The nodes of one pool.
+/// Nodes of one pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// What the pool is called.
+    /// Name of the pool.
     pub name: PoolName,
-    /// Which nodes are its.
-    pub picks: Picks,
-    /// Those that are.
+    /// Selector of the pool.
+    pub selection: Selection,
+    /// Nodes of the pool.
     pub nodes: BTreeSet<NodeName>,
 }
 
-/// Sorts nodes by this label, or by the known one that most of them have, or by their roles. Also says which it was.
+/// Groups nodes by this label, by the known label that most nodes have, or by their roles. Also returns the label
+/// used.
 #[must_use]
-pub fn sort(nodes: &BTreeMap<NodeName, Node>, label: Option<&str>) -> (String, Vec<Group>) {
+pub fn group_nodes(nodes: &BTreeMap<NodeName, Node>, label: Option<&str>) -> (String, Vec<Group>) {
     let having =
         |key: &str| nodes.values().filter(|node| node.labels.get(key).is_some_and(|value| !value.is_empty())).count();
     let known = KNOWN
@@ -61,37 +62,37 @@ pub fn sort(nodes: &BTreeMap<NodeName, Node>, label: Option<&str>) -> (String, V
         .map(|key| (having(key), *key))
         .max_by_key(|(count, _)| *count)
         .filter(|(count, _)| *count > 0);
-    let (key, picks): (String, Vec<(Picks, &NodeName)>) = match (label, known) {
+    let (key, selection): (String, Vec<(Selection, &NodeName)>) = match (label, known) {
         (Some(key), _) | (None, Some((_, key))) => {
             (key.to_owned(), nodes.values().map(|node| (by_label(node, key), &node.name)).collect())
         }
         (None, None) => by_role(nodes),
     };
-    let mut sorted: BTreeMap<Picks, BTreeSet<NodeName>> = BTreeMap::new();
-    for (picks, node) in picks {
-        sorted.entry(picks).or_default().insert(node.clone());
+    let mut sorted: BTreeMap<Selection, BTreeSet<NodeName>> = BTreeMap::new();
+    for (selection, node) in selection {
+        sorted.entry(selection).or_default().insert(node.clone());
     }
     let (mut taken, alone) = (BTreeSet::new(), sorted.len() == 1);
     let mut groups: Vec<Group> = sorted
         .into_iter()
-        .filter_map(|(picks, nodes)| Some(Group { name: named(&picks, alone, &mut taken)?, picks, nodes }))
+        .filter_map(|(selection, nodes)| Some(Group { name: named(&selection, alone, &mut taken)?, selection, nodes }))
         .collect();
     groups.sort_by(|a, b| a.name.cmp(&b.name));
     (key, groups)
 }
 
-fn by_label(node: &Node, key: &str) -> Picks {
-    // An empty value is one, too: the label is there, and `DoesNotExist` would not select the node.
+fn by_label(node: &Node, key: &str) -> Selection {
+    // An empty value is a value: the label exists, so `DoesNotExist` would not select the node.
     match node.labels.get(key) {
         Some(value) => match PoolName::new(value.as_str()) {
-            Ok(name) if key == POOL_LABEL => Picks::ByName(name),
-            _ => Picks::Label(key.to_owned(), value.clone()),
+            Ok(name) if key == POOL_LABEL => Selection::ByName(name),
+            _ => Selection::Label(key.to_owned(), value.clone()),
         },
-        None => Picks::Without(vec![key.to_owned()]),
+        None => Selection::Without(vec![key.to_owned()]),
     }
 }
 
-fn by_role(nodes: &BTreeMap<NodeName, Node>) -> (String, Vec<(Picks, &NodeName)>) {
+fn by_role(nodes: &BTreeMap<NodeName, Node>) -> (String, Vec<(Selection, &NodeName)>) {
     let rank = |role: &str| FIRST_ROLES.iter().position(|first| *first == role).unwrap_or(FIRST_ROLES.len());
     let keys: BTreeSet<&str> = nodes
         .values()
@@ -102,39 +103,39 @@ fn by_role(nodes: &BTreeMap<NodeName, Node>) -> (String, Vec<(Picks, &NodeName)>
     let mut roles: Vec<&str> = keys.into_iter().collect();
     roles.sort_by_key(|key| (rank(key.trim_start_matches(ROLE)), key.to_owned()));
     if roles.is_empty() {
-        let all = nodes.keys().map(|name| (Picks::Without(vec![POOL_LABEL.to_owned()]), name)).collect();
+        let all = nodes.keys().map(|name| (Selection::Without(vec![POOL_LABEL.to_owned()]), name)).collect();
         return (POOL_LABEL.to_owned(), all);
     }
     let owned = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
     let pick = |node: &Node| match roles.iter().position(|role| node.labels.contains_key(*role)) {
         Some(at) => {
             let before = roles.get(..at).map(owned).unwrap_or_default();
-            Picks::Marked(roles.get(at).map(|role| (*role).to_owned()).unwrap_or_default(), before)
+            Selection::Marked(roles.get(at).map(|role| (*role).to_owned()).unwrap_or_default(), before)
         }
-        None => Picks::Without(owned(&roles)),
+        None => Selection::Without(owned(&roles)),
     };
     (format!("{ROLE}<role>"), nodes.values().map(|node| (pick(node), &node.name)).collect())
 }
 
 /// A name that no other pool has.
-fn named(picks: &Picks, alone: bool, taken: &mut BTreeSet<PoolName>) -> Option<PoolName> {
-    let wish = match picks {
-        Picks::ByName(name) => {
+fn named(selection: &Selection, alone: bool, taken: &mut BTreeSet<PoolName>) -> Option<PoolName> {
+    let wish = match selection {
+        Selection::ByName(name) => {
             taken.insert(name.clone());
             return Some(name.clone());
         }
-        Picks::Label(_, value) if value.is_empty() => "unnamed".to_owned(),
-        Picks::Label(_, value) => value.clone(),
-        Picks::Marked(role, _) => role.trim_start_matches(ROLE).to_owned(),
-        Picks::Without(keys) if keys.iter().any(|key| key.starts_with(ROLE)) => "workers".to_owned(),
-        Picks::Without(_) if alone => "nodes".to_owned(),
-        Picks::Without(_) => "others".to_owned(),
+        Selection::Label(_, value) if value.is_empty() => "unnamed".to_owned(),
+        Selection::Label(_, value) => value.clone(),
+        Selection::Marked(role, _) => role.trim_start_matches(ROLE).to_owned(),
+        Selection::Without(keys) if keys.iter().any(|key| key.starts_with(ROLE)) => "workers".to_owned(),
+        Selection::Without(_) if alone => "nodes".to_owned(),
+        Selection::Without(_) => "others".to_owned(),
     };
-    let plain: String =
+    let valid: String =
         wish.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
-    let plain = plain.trim_matches('-');
-    let plain = if plain.is_empty() { "pool" } else { plain };
-    let mut names = std::iter::once(plain.to_owned()).chain((2..).map(|number| format!("{plain}-{number}")));
+    let valid = valid.trim_matches('-');
+    let valid = if valid.is_empty() { "pool" } else { valid };
+    let mut names = std::iter::once(valid.to_owned()).chain((2..).map(|number| format!("{valid}-{number}")));
     let name = names.find_map(|name| PoolName::new(name).ok().filter(|name| !taken.contains(name)))?;
     taken.insert(name.clone());
     Some(name)
@@ -156,7 +157,7 @@ mod tests {
 
     fn sorted(all: &[(&str, &[(&str, &str)])], label: Option<&str>) -> (String, Vec<(String, Vec<String>)>) {
         let nodes = nodes(all);
-        let (key, groups) = sort(&nodes, label);
+        let (key, groups) = group_nodes(&nodes, label);
         assert_eq!(groups.iter().map(|group| group.nodes.len()).sum::<usize>(), nodes.len(), "each node once");
         let named = |group: &Group| (group.name.to_string(), group.nodes.iter().map(NodeName::to_string).collect());
         (key, groups.iter().map(named).collect())
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_label_that_most_nodes_have_makes_the_pools() {
+    fn groups_by_the_label_of_most_nodes() {
         let (key, pools) = sorted(
             &[
                 ("a", &[("eks.amazonaws.com/nodegroup", "Big_One"), ("nodecfg.dev/pool", "x")]),
@@ -181,26 +182,26 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_value_makes_a_pool_of_its_own() {
+    fn empty_label_value_forms_its_own_pool() {
         let all: &[(&str, &[(&str, &str)])] = &[("a", &[(POOL_LABEL, "x")]), ("b", &[(POOL_LABEL, "")]), ("c", &[])];
         assert_eq!(sorted(all, None).1, [pool("others", &["c"]), pool("unnamed", &["b"]), pool("x", &["a"])]);
-        let (_, groups) = sort(&nodes(all), None);
-        assert_eq!(groups[1].picks, Picks::Label(POOL_LABEL.to_owned(), String::new()));
+        let (_, groups) = group_nodes(&nodes(all), None);
+        assert_eq!(groups[1].selection, Selection::Label(POOL_LABEL.to_owned(), String::new()));
     }
 
     #[test]
-    fn a_node_with_two_roles_is_in_one_pool() {
+    fn node_with_two_roles_belongs_to_one_pool() {
         const CONTROL: (&str, &str) = ("node-role.kubernetes.io/control-plane", "");
         const INFRA: (&str, &str) = ("node-role.kubernetes.io/infra", "");
         let all: &[(&str, &[(&str, &str)])] = &[("a", &[CONTROL, INFRA]), ("b", &[INFRA]), ("c", &[])];
         let (_, pools) = sorted(all, None);
         assert_eq!(pools, [pool("control-plane", &["a"]), pool("infra", &["b"]), pool("workers", &["c"])]);
-        let (_, groups) = sort(&nodes(all), None);
-        assert_eq!(groups[1].picks, Picks::Marked(INFRA.0.to_owned(), vec![CONTROL.0.to_owned()]));
+        let (_, groups) = group_nodes(&nodes(all), None);
+        assert_eq!(groups[1].selection, Selection::Marked(INFRA.0.to_owned(), vec![CONTROL.0.to_owned()]));
     }
 
     #[test]
-    fn nodes_without_any_label_are_one_pool_and_an_asked_label_counts() {
+    fn unlabeled_nodes_form_one_pool_and_a_requested_label_wins() {
         assert_eq!(sorted(&[("a", &[]), ("b", &[])], None).1, [pool("nodes", &["a", "b"])]);
         let (key, pools) = sorted(&[("a", &[("team", "x")]), ("b", &[("nodecfg.dev/pool", "y")])], Some("team"));
         assert_eq!((key.as_str(), pools), ("team", vec![pool("others", &["b"]), pool("x", &["a"])]));

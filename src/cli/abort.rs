@@ -7,24 +7,24 @@ use super::order_args::{OrderArgs, holder, parse_reason};
 use super::{CommandResult, Exit, Terminal, run};
 use crate::report::orders::{self, AbortResult, Aborted, Holder};
 use crate::report::{self, Format};
-use nodecfg_cluster::lease::{self, HoldEnd};
+use nodecfg_cluster::lease::{self, HoldState};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::observed::Abort;
 
-/// Stop the rollout that holds the lock of a fleet, from wherever it runs.
+/// Stop the rollout that holds the lock of a fleet, wherever it runs.
 ///
-/// It notices within a few seconds: it starts no further nodes, watches those on their way to their end, and ends with exit code
-/// 5. Waits until it has given up the lock.
+/// The rollout notices within a few seconds, starts no further nodes, lets nodes in transition finish, and exits with
+/// code 5. abort waits until the lock is released.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Why, for whoever watches the rollout.
+    /// Record this reason; it is shown to users who watch the rollout.
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     reason: Option<String>,
-    /// Point nodes that have not converged back at what they had before, as far as that is still there.
+    /// Assign the previous ConfigMap again to nodes that have not converged, if it still exists.
     #[arg(long)]
     back: bool,
-    /// How long to wait for the rollout to end (exit code 6 when it has not).
+    /// Wait this long for the rollout to end; exit with code 6 afterwards.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
     timeout: Duration,
     #[command(flatten)]
@@ -33,59 +33,59 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg abort --reason 'wrong branch'   stop, and finish what is on its way
-  nodecfg abort --back                    and undo what has not converged";
+  nodecfg abort --reason 'wrong branch'   stop, and finish the nodes in transition
+  nodecfg abort --back                    also return nodes that have not converged";
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
-    let place = args.order.place(false).await?;
-    let by = place.who().await?;
-    let mut stop = run::hold_signals("not waiting any longer; what was ordered stands");
-    let desk = lease::order(&place.reader, place.namespace.as_str(), &place.fleet, |desk| {
-        let Holder { identity, .. } = holder(desk.view.as_ref(), desk.now)?;
-        let mut orders = desk.orders.clone();
+    let location = args.order.locate(false).await?;
+    let by = location.requester().await?;
+    let mut stop = run::defer_signals("no longer waiting; the order to abort remains in effect");
+    let snapshot = lease::update_orders(&location.reader, location.namespace.as_str(), &location.fleet, |snapshot| {
+        let Holder { identity, .. } = holder(snapshot.view.as_ref(), snapshot.now)?;
+        let mut orders = snapshot.orders.clone();
         let reason = args.reason.clone();
-        let abort = Abort { holder: identity, by: by.clone(), at: desk.now, reason, back: args.back };
+        let abort = Abort { holder: identity, by: by.clone(), at: snapshot.now, reason, back: args.back };
         orders.abort(&abort).then_some(orders)
     })
     .await?;
-    let mut told = Aborted {
-        fleet: place.fleet.clone(),
-        namespace: place.namespace.clone(),
+    let mut aborted = Aborted {
+        fleet: location.fleet.clone(),
+        namespace: location.namespace.clone(),
         result: AbortResult::NothingRuns,
-        holder: holder(desk.view.as_ref(), desk.now),
+        holder: holder(snapshot.view.as_ref(), snapshot.now),
         expired: None,
         order: None,
         seconds: 0.0,
     };
-    if let Some(running) = told.holder.clone() {
-        told.order = desk.orders.abort.clone();
+    if let Some(running) = aborted.holder.clone() {
+        aborted.order = snapshot.orders.abort.clone();
         if format == Format::Text {
             let width = terminal.err_width;
-            writeln!(terminal.aside(), "{}", orders::waiting(&running, told.order.as_ref(), width))?;
+            writeln!(terminal.info(), "{}", orders::waiting(&running, aborted.order.as_ref(), width))?;
         }
-        let (reader, namespace) = (&place.reader, place.namespace.as_str());
+        let (reader, namespace) = (&location.reader, location.namespace.as_str());
         let began = nodecfg_clock::instant();
         let end = tokio::select! {
-            end = lease::until_end(reader, namespace, &place.fleet, &running.identity, args.timeout) => end?,
-            Ok(_) = stop.wait_for(|stopped| *stopped) => HoldEnd::StillHeld,
+            end = lease::wait_for_release(reader, namespace, &location.fleet, &running.identity, args.timeout) => end?,
+            Ok(_) = stop.wait_for(|stopped| *stopped) => HoldState::StillHeld,
         };
-        told.seconds = nodecfg_clock::instant().saturating_duration_since(began).as_secs_f64();
-        (told.result, told.expired) = match end {
-            HoldEnd::GivenUp => (AbortResult::Ended, None),
-            HoldEnd::Died(dead) => (AbortResult::HolderDied, dead.expired),
-            HoldEnd::StillHeld => (AbortResult::StillRunning, None),
+        aborted.seconds = nodecfg_clock::instant().saturating_duration_since(began).as_secs_f64();
+        (aborted.result, aborted.expired) = match end {
+            HoldState::Released => (AbortResult::Ended, None),
+            HoldState::Expired(dead) => (AbortResult::HolderDied, dead.expired),
+            HoldState::StillHeld => (AbortResult::StillRunning, None),
         };
-    } else if let Some(dead) = lease::dead(desk.view.as_ref(), desk.now) {
-        told.result = AbortResult::HolderDied;
-        (told.holder, told.expired) = (Some(Holder { identity: dead.holder, since: dead.since }), dead.expired);
+    } else if let Some(dead) = lease::expired_holder(snapshot.view.as_ref(), snapshot.now) {
+        aborted.result = AbortResult::HolderDied;
+        (aborted.holder, aborted.expired) = (Some(Holder { identity: dead.holder, since: dead.since }), dead.expired);
     }
     match format {
-        Format::Text => orders::aborted(&mut terminal.out, &told, terminal.out_width)?,
-        Format::Markdown => orders::aborted_markdown(&mut terminal.out, &told)?,
-        Format::Json => report::json(&mut terminal.out, &Document::value(told.clone())?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(told.clone())?)?,
+        Format::Text => orders::aborted(&mut terminal.out, &aborted, terminal.out_width)?,
+        Format::Markdown => orders::aborted_markdown(&mut terminal.out, &aborted)?,
+        Format::Json => report::json(&mut terminal.out, &Document::value(aborted.clone())?)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(aborted.clone())?)?,
     }
-    Ok(match told.result {
+    Ok(match aborted.result {
         AbortResult::StillRunning if *stop.borrow() => Exit::NotConverged,
         AbortResult::StillRunning => Exit::Locked,
         _ => Exit::Done,

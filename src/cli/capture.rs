@@ -1,14 +1,16 @@
-//! `nodecfg capture`: the configuration that nodes run, as files of a repository.
+//! `nodecfg capture`: reads the configuration that nodes run and writes it as repository files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::cluster_args::{ClusterArgs, label_keys};
 use super::repository_args::RepositoryArgs;
-use super::unknown::unknown;
+use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::capture::{Common, Taken, captured_pool, common, kubelet_file, names, remarks, to_yaml, without_defaults};
-use crate::replaced_file::{Readers, replace};
+use crate::atomic_file::{Readers, replace};
+use crate::capture::{
+    Common, NodeConfiguration, captured_pool, common, kubelet_file, names, remarks, to_yaml, without_defaults,
+};
 use crate::report::capture::{Capture, Failed};
 use crate::report::{self, Format, findings};
 use kubelet_config::Minor;
@@ -21,43 +23,43 @@ use nodecfg_contract::observed::{Node, Readiness};
 use nodecfg_planning::desired::{LabelSelector, parse_selector};
 use nodecfg_planning::plan::membership;
 
-/// Write down the configuration that nodes run, as files of a repository.
+/// Capture the configuration that nodes run, as files of a repository.
 ///
-/// Asks the kubelets through the API server's node proxy (configz), which takes the right to get nodes/proxy: the role
-/// nodecfg-capture of deploy/capture has it. Several nodes are compared: for a field that they do not share, the value that
-/// most of them have is taken, and the others are shown on standard error. Changes nothing in the cluster.
+/// Reads configz of the kubelets through the node proxy of the API server. This needs the right to get nodes/proxy,
+/// which the role nodecfg-capture in deploy/capture grants. For a field that differs between nodes, the most frequent
+/// value is taken, and the others are printed on standard error. Changes nothing in the cluster.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Nodes to ask.
+    /// Capture these nodes.
     #[arg(value_name = "NODE", required_unless_present_any = ["pool", "selector"])]
     nodes: Vec<NodeName>,
-    /// Ask nodes of this pool: those labelled nodecfg.dev/pool=POOL or, with --repo, those that the repository gives it.
+    /// Capture nodes of this pool: labeled nodecfg.dev/pool=POOL or, with --repo, selected by the pool in the
+    /// repository.
     #[arg(long, value_name = "POOL", conflicts_with_all = ["nodes", "selector"])]
     pool: Option<PoolName>,
-    /// Ask nodes with these labels, as kubectl selects them.
+    /// Capture nodes that match this label selector, in the syntax of kubectl.
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = parse_selector, conflicts_with = "nodes")]
     selector: Option<LabelSelector>,
-    /// The repository whose pools are meant.
+    /// Take the node selector of --pool from this repository.
     #[arg(long, value_name = "REPO", requires = "pool")]
     repo: Option<PathBuf>,
-    /// How many nodes of a pool or a selector to ask at most; those that are Ready first, by name.
+    /// Capture at most N nodes of a pool or selector: Ready nodes first, then by name.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "all_nodes")]
     at_most: u32,
-    /// Ask all of them.
+    /// Capture all nodes of the pool or selector.
     #[arg(long)]
     all_nodes: bool,
-    /// Leave out what the kubelet fills in by itself, by the defaults of its own version.
+    /// Omit values that equal the defaults of the kubelet's version.
     #[arg(long)]
     drop_defaults: bool,
-    /// Write pools/POOL/kubelet.yaml in this folder, and a pool.yaml where there is none: paused, so that nothing is rolled out
-    /// before somebody has looked.
+    /// Write pools/POOL/kubelet.yaml in this folder. A missing pool.yaml is created with rollouts paused, for review.
     #[arg(long, value_name = "FOLDER")]
     write: Option<PathBuf>,
-    /// The pool to write, instead of that of --pool or of the nodes' label nodecfg.dev/pool.
+    /// Write this pool instead of that of --pool or of the label nodecfg.dev/pool.
     #[arg(long, value_name = "POOL", requires = "write")]
     into: Option<PoolName>,
-    /// Replace a kubelet.yaml that is there.
+    /// Replace an existing kubelet.yaml.
     #[arg(long, requires = "write")]
     force: bool,
     #[command(flatten)]
@@ -66,34 +68,34 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg capture node-1 > kubelet.yaml      what one node runs, with all defaults
-  nodecfg capture node-1 --drop-defaults     without what the kubelet fills in
-  nodecfg capture --pool gpu                 what ten nodes of a pool share, and where they differ
+  nodecfg capture node-1 > kubelet.yaml      write what one node runs, with all defaults
+  nodecfg capture node-1 --drop-defaults     omit the defaults
+  nodecfg capture --pool gpu                 merge ten nodes of a pool, and print differences
   nodecfg capture --pool gpu --drop-defaults --write .
-                                             the same into pools/gpu/kubelet.yaml";
+                                             write the merge to pools/gpu/kubelet.yaml";
 
-/// The nodes to ask, of how many, and what was meant.
-struct Chosen {
+/// The nodes to capture, and the number of nodes that were selected.
+struct SelectedNodes {
     nodes: Vec<Node>,
     of: usize,
 }
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
-    let chosen = args.choose(terminal).await?;
-    let pool = args.write.as_ref().map(|_| args.pool_to_write(&chosen.nodes)).transpose()?;
+    let selected = args.select(terminal).await?;
+    let pool = args.write.as_ref().map(|_| args.pool_to_write(&selected.nodes)).transpose()?;
     if let (Some(folder), Some(pool)) = (&args.write, &pool) {
-        refuse_to_replace(folder, pool, args.force)?;
+        refuse_existing(folder, pool, args.force)?;
     }
     let reader = args.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
-    let (taken, errors) = take(&reader, &chosen.nodes, args.drop_defaults).await;
+    let (taken, errors) = capture_nodes(&reader, &selected.nodes, args.drop_defaults).await;
     let human = matches!(format, Format::Text | Format::Markdown);
     if taken.is_empty() {
         return Err(CommandError::Nodes(errors.into_iter().map(|(_, error)| error).collect()));
     }
     let common = common(&taken);
-    // Before anything is written: a file is never replaced by none.
-    let text = kubelet_file(&common, &heading(&common, &chosen))
-        .ok_or_else(|| CommandError::Nodes(common.nodes.iter().map(beyond).collect()))?;
+    // Checked before writing, so that a file is never replaced by an empty one.
+    let text = kubelet_file(&common, &heading(&common, &selected))
+        .ok_or_else(|| CommandError::Nodes(common.nodes.iter().map(too_large).collect()))?;
     if human {
         for (_, error) in &errors {
             findings::message(&mut terminal.err, &error.to_string(), &error.help())?;
@@ -101,30 +103,30 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         for line in remarks(&common, terminal.err_width.min(80)) {
             writeln!(terminal.err, "{line}")?;
         }
-        if chosen.of > common.nodes.len() {
-            let (asked, of) = (chosen.nodes.len(), chosen.of);
-            let more = if asked < of { "; --all-nodes asks all" } else { "" };
-            writeln!(terminal.err, "{} of {of} nodes answered{more}", common.nodes.len())?;
+        if selected.of > common.nodes.len() {
+            let (requested, of) = (selected.nodes.len(), selected.of);
+            let more = if requested < of { "; --all-nodes captures all" } else { "" };
+            writeln!(terminal.err, "captured {} of {of} nodes{more}", common.nodes.len())?;
         }
     }
     let written = match (&args.write, &pool) {
         (Some(folder), Some(pool)) => write(folder, pool, text.clone(), args.pool.is_none() && args.into.is_some())?,
         _ => Vec::new(),
     };
-    show(&common, &chosen, &text, errors.iter().map(failed).collect(), written, format, terminal)?;
+    show(&common, &selected, &text, errors.iter().map(failed).collect(), written, format, terminal)?;
     Ok(if errors.is_empty() { Exit::Done } else { Exit::Cluster })
 }
 
 fn show(
     common: &Common,
-    chosen: &Chosen,
+    selected: &SelectedNodes,
     text: &str,
     failed: Vec<Failed>,
     written: Vec<String>,
     format: Format,
     terminal: &mut Terminal,
 ) -> Result<(), CommandError> {
-    let capture = Capture::of(common, chosen.of, failed, written);
+    let capture = Capture::of(common, selected.of, failed, written);
     match format {
         Format::Text if capture.written.is_empty() => write!(terminal.out, "{text}")?,
         Format::Text => {
@@ -139,8 +141,8 @@ fn show(
     Ok(())
 }
 
-fn heading(common: &Common, chosen: &Chosen) -> String {
-    match (common.nodes.len(), chosen.of) {
+fn heading(common: &Common, selected: &SelectedNodes) -> String {
+    match (common.nodes.len(), selected.of) {
         (1, 1) => format!("What {} runs.", names(&common.nodes)),
         (_, of) => format!("What {} run, of {of} nodes.", names(&common.nodes)),
     }
@@ -150,12 +152,12 @@ fn failed((node, error): &(NodeName, ClusterError)) -> Failed {
     Failed { node: node.clone(), code: error.code(), message: error.to_string(), help: error.help() }
 }
 
-/// Asks the kubelets of nodes what they run.
-pub(super) async fn take(
+/// Reads the configuration that the kubelets of the nodes run.
+pub(super) async fn capture_nodes(
     reader: &ClusterReader,
     nodes: &[Node],
     drop_defaults: bool,
-) -> (Vec<Taken>, Vec<(NodeName, ClusterError)>) {
+) -> (Vec<NodeConfiguration>, Vec<(NodeName, ClusterError)>) {
     let minors: BTreeMap<&NodeName, Option<Minor>> = nodes
         .iter()
         .map(|node| {
@@ -166,17 +168,17 @@ pub(super) async fn take(
     for (node, answer) in reader.configz_of(nodes.iter().map(|node| &node.name)).await {
         match answer {
             Ok(configuration) => {
-                let mut one = Taken::of(node.clone(), minors.get(&node).copied().flatten(), configuration);
+                let mut one = NodeConfiguration::of(node.clone(), minors.get(&node).copied().flatten(), configuration);
                 match (drop_defaults, one.minor) {
                     (true, Some(minor)) => one.configuration = without_defaults(&one.configuration, minor),
                     (true, None) => {
-                        tracing::warn!("the defaults of node {node}'s kubelet are not known; none is left out")
+                        tracing::warn!("the kubelet defaults of node {node} are unknown; none is omitted")
                     }
                     (false, _) => {}
                 }
                 match to_yaml(&one.configuration) {
                     Some(_) => taken.push(one),
-                    None => errors.push((node.clone(), beyond(&node))),
+                    None => errors.push((node.clone(), too_large(&node))),
                 }
             }
             Err(error) => errors.push((node, error)),
@@ -185,14 +187,15 @@ pub(super) async fn take(
     (taken, errors)
 }
 
-/// What a kubelet says that it runs, and no file can hold.
-fn beyond(node: &NodeName) -> ClusterError {
+/// Error for a configuration that exceeds the limits of a kubelet.yaml.
+fn too_large(node: &NodeName) -> ClusterError {
     let operation = Box::new(Operation::on(Verb::Get, Resource::Configz, None, node.as_str()));
-    ClusterError::Unexpected { operation, message: "it is larger or deeper than a kubelet.yaml may be".to_owned() }
+    let message = "the configuration exceeds the limits of a kubelet.yaml in size or depth".to_owned();
+    ClusterError::Unexpected { operation, message }
 }
 
 impl Args {
-    async fn choose(&self, terminal: &mut Terminal) -> Result<Chosen, CommandError> {
+    async fn select(&self, terminal: &mut Terminal) -> Result<SelectedNodes, CommandError> {
         let labels = LabelKeys::Only(BTreeSet::from([POOL_LABEL.to_owned()]));
         if let (Some(path), Some(pool)) = (&self.repo, &self.pool) {
             let loaded = RepositoryArgs::of(path).load(terminal).await?;
@@ -206,7 +209,7 @@ impl Args {
             let members = membership(&loaded.desired, &all);
             let nodes =
                 members.pools.get(pool).into_iter().flatten().filter_map(|name| all.get(*name).cloned()).collect();
-            return self.some_of(nodes, &format!("pool {pool} has no nodes"), "look at its nodeSelector in pool.yaml");
+            return self.limit(nodes, &format!("pool {pool} has no nodes"), "check nodeSelector in its pool.yaml");
         }
         let reader = self.cluster.reader(labels).await?;
         if let Some(pool) = &self.pool {
@@ -215,16 +218,16 @@ impl Args {
                 let all = reader.list_nodes().await?.0;
                 let pools: BTreeSet<&str> =
                     all.iter().filter_map(|node| Some(node.labels.get(POOL_LABEL)?.as_str())).collect();
-                return Err(unknown_pool(pool, &format!("among the labels {POOL_LABEL} of the nodes"), pools));
+                return Err(unknown_pool(pool, &format!("in the labels {POOL_LABEL} of the nodes"), pools));
             }
-            return self.some_of(nodes, "", "");
+            return self.limit(nodes, "no node is labeled", "name the nodes to capture");
         }
         if let Some(selector) = &self.selector {
             let nodes = reader.nodes_labelled(&selector.to_string()).await?;
-            return self.some_of(
+            return self.limit(
                 nodes,
-                &format!("no node has the labels {selector}"),
-                "see kubectl get nodes --show-labels",
+                &format!("no node matches the selector {selector}"),
+                "list the labels with kubectl get nodes --show-labels",
             );
         }
         let wanted: BTreeSet<&NodeName> = self.nodes.iter().collect();
@@ -235,18 +238,18 @@ impl Args {
                 None => {
                     let all = reader.list_nodes().await?.0;
                     let near = nearest(name.as_str(), all.iter().map(|node| node.name.as_str()));
-                    let help =
-                        near.map_or_else(|| "see kubectl get nodes".to_owned(), |near| format!("did you mean {near}?"));
+                    let list = || "list the nodes with kubectl get nodes".to_owned();
+                    let help = near.map_or_else(list, |near| format!("did you mean {near}?"));
                     return Err(CommandError::UnknownNode { node: name.clone(), help });
                 }
             }
         }
         let of = nodes.len();
-        Ok(Chosen { nodes, of })
+        Ok(SelectedNodes { nodes, of })
     }
 
-    /// As many as are to be asked, those that are Ready first.
-    fn some_of(&self, mut nodes: Vec<Node>, none: &str, help: &str) -> Result<Chosen, CommandError> {
+    /// The nodes to capture: Ready nodes first, at most `at_most`.
+    fn limit(&self, mut nodes: Vec<Node>, none: &str, help: &str) -> Result<SelectedNodes, CommandError> {
         if nodes.is_empty() {
             return Err(CommandError::usage(none, help));
         }
@@ -255,7 +258,7 @@ impl Args {
         if !self.all_nodes {
             nodes.truncate(usize::try_from(self.at_most).unwrap_or(usize::MAX));
         }
-        Ok(Chosen { nodes, of })
+        Ok(SelectedNodes { nodes, of })
     }
 
     fn pool_to_write(&self, nodes: &[Node]) -> Result<PoolName, CommandError> {
@@ -266,7 +269,7 @@ impl Args {
         let only = labelled.first().filter(|_| labelled.len() == 1).copied().flatten();
         only.and_then(|name| PoolName::new(name.as_str()).ok()).ok_or_else(|| {
             CommandError::usage(
-                format!("which pool to write is not clear: the nodes have no label {POOL_LABEL} in common"),
+                format!("cannot derive the pool to write: the nodes do not share one value of the label {POOL_LABEL}"),
                 "name the pool with --into",
             )
         })
@@ -274,38 +277,35 @@ impl Args {
 }
 
 fn unknown_pool<'k>(pool: &PoolName, place: &str, known: impl IntoIterator<Item = &'k str>) -> CommandError {
-    let way_out = "see kubectl get nodes -L nodecfg.dev/pool, or name nodes or --selector";
-    unknown("pool", pool.as_str(), place, known, way_out)
+    let help = "list the pools with kubectl get nodes -L nodecfg.dev/pool";
+    unknown_name("pool", pool.as_str(), place, known, help)
 }
 
-fn refuse_to_replace(folder: &Path, pool: &PoolName, force: bool) -> Result<(), CommandError> {
+fn refuse_existing(folder: &Path, pool: &PoolName, force: bool) -> Result<(), CommandError> {
     let path = folder.join("pools").join(pool.as_str()).join("kubelet.yaml");
     if !force && path.exists() {
-        return Err(CommandError::usage(
-            format!("{} is there already", path.display()),
-            "compare it with what is captured without --write, or pass --force to replace it",
-        ));
+        return Err(CommandError::usage(format!("{} already exists", path.display()), "pass --force to replace it"));
     }
     Ok(())
 }
 
 fn write(folder: &Path, pool: &PoolName, text: String, named: bool) -> Result<Vec<String>, CommandError> {
-    let of_pool = folder.join("pools").join(pool.as_str());
-    let cannot = |path: &Path, error: std::io::Error| {
+    let pool_folder = folder.join("pools").join(pool.as_str());
+    let write_error = |path: &Path, error: std::io::Error| {
         CommandError::usage(
             format!("cannot write {}: {error}", path.display()),
-            "check the folder, its permissions and the disk",
+            "check that the folder is writable and the disk has space",
         )
     };
-    std::fs::create_dir_all(&of_pool).map_err(|error| cannot(&of_pool, error))?;
+    std::fs::create_dir_all(&pool_folder).map_err(|error| write_error(&pool_folder, error))?;
     let mut files = vec![("kubelet.yaml", text)];
-    if !of_pool.join("pool.yaml").exists() {
+    if !pool_folder.join("pool.yaml").exists() {
         files.insert(0, ("pool.yaml", captured_pool(pool, named)));
     }
     let mut written = Vec::new();
     for (name, text) in files {
-        let path = of_pool.join(name);
-        replace(&path, text.as_bytes(), Readers::AsUsual).map_err(|error| cannot(&path, error))?;
+        let path = pool_folder.join(name);
+        replace(&path, text.as_bytes(), Readers::AsUsual).map_err(|error| write_error(&path, error))?;
         written.push(path.display().to_string());
     }
     Ok(written)

@@ -1,4 +1,4 @@
-//! Which cluster: the arguments that all commands share that talk to one.
+//! Arguments that select the cluster, the namespace and the binding.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,21 +11,21 @@ use nodecfg_cluster::{Binding, ClusterReader, LabelKeys, ReaderOptions};
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_planning::desired::Desired;
 
-/// Where the assignments are.
+/// Where assignments are stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum BindingChoice {
-    /// Found out by a patch of a Node in a dry run.
+    /// Detected by a dry-run patch of a Node.
     #[default]
     Auto,
-    /// In the Nodes: kubelets 1.11 to 1.23 follow them.
+    /// In Nodes, which kubelets 1.11 to 1.23 follow.
     Node,
-    /// In NodeConfigs: node agents follow them.
+    /// In NodeConfigs, which node agents follow.
     #[value(name = "nodeconfig")]
     NodeConfig,
 }
 
 impl BindingChoice {
-    fn wanted(self) -> Option<Binding> {
+    fn binding(self) -> Option<Binding> {
         match self {
             Self::Auto => None,
             Self::Node => Some(Binding::Node),
@@ -34,37 +34,37 @@ impl BindingChoice {
     }
 }
 
-/// The cluster to talk to.
+/// Arguments that select the cluster.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub(super) struct ClusterArgs {
-    /// Kubeconfig, instead of $KUBECONFIG, ~/.kube/config or the pod's own credentials.
+    /// Use this kubeconfig instead of $KUBECONFIG, ~/.kube/config or the credentials of the pod.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig, instead of its current one.
+    /// Use this kubeconfig context instead of the current one.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Namespace of the ConfigMaps and of the lock, instead of the one in nodecfg.yaml, or else kube-system or, with node
-    /// agents, nodecfg-system.
+    /// Use this namespace for ConfigMaps and the lock. Default: spec.namespace of nodecfg.yaml, or kube-system (with
+    /// node agents: nodecfg-system).
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<NamespaceName>,
-    /// How long to retry a request while the API server is overloaded or away.
+    /// Retry a request this long while the API server is overloaded or unreachable.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     request_timeout: Duration,
 }
 
-/// Where the assignments of the cluster are.
+/// Argument that selects the binding.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub(super) struct BindingArgs {
-    /// Where the assignments are: node (Node.spec.configSource, for kubelets up to 1.23), nodeconfig (NodeConfigs, for node
-    /// agents), or auto (what the API server keeps).
+    /// Store assignments in Nodes (node: spec.configSource, kubelets up to 1.23), in NodeConfigs (nodeconfig: node
+    /// agents), or where the API server supports it (auto).
     #[arg(long, value_enum, default_value_t, value_name = "BINDING", hide_possible_values = true)]
     binding: BindingChoice,
 }
 
-/// The word for a binding on the command line and in saved plans.
-pub(super) fn binding_word(binding: Binding) -> &'static str {
+/// Name of a binding on the command line and in saved plans.
+pub(super) fn binding_name(binding: Binding) -> &'static str {
     match binding {
         Binding::Node => "node",
         Binding::NodeConfig => "nodeconfig",
@@ -72,40 +72,40 @@ pub(super) fn binding_word(binding: Binding) -> &'static str {
 }
 
 impl BindingArgs {
-    /// The binding that the command line names, if it names one.
+    /// The binding that the command line names, if any.
     pub(super) fn named(self) -> Option<&'static str> {
-        self.binding.wanted().map(binding_word)
+        self.binding.binding().map(binding_name)
     }
 
-    /// As if the command line named this one. A word that is none changes nothing.
-    pub(super) fn naming(self, word: &str) -> Self {
-        match word {
+    /// Sets the binding by name. An unknown name changes nothing.
+    pub(super) fn with_binding(self, name: &str) -> Self {
+        match name {
             "node" => Self { binding: BindingChoice::Node },
             "nodeconfig" => Self { binding: BindingChoice::NodeConfig },
             _ => self,
         }
     }
 
-    /// Finds out where the assignments are, unless the command line says.
+    /// Detects the binding, unless the command line names it.
     pub(super) async fn bind(self, reader: ClusterReader) -> Result<ClusterReader, CommandError> {
-        Ok(reader.bound(self.binding.wanted()).await?)
+        Ok(reader.with_binding(self.binding.binding()).await?)
     }
 }
 
 impl ClusterArgs {
-    /// Makes a reader that keeps the labels that `keys` names. Sends nothing.
+    /// Creates a reader that keeps the labels in `keys`. Sends no request.
     pub(super) async fn reader(&self, keys: LabelKeys) -> Result<ClusterReader, CommandError> {
         let connection = self.connection().await?;
         Ok(self.reader_over(connection.client, &connection.server, keys))
     }
 
-    /// Finds the cluster. Sends nothing.
+    /// Resolves the kubeconfig. Sends no request.
     pub(super) async fn connection(&self) -> Result<Connection, CommandError> {
         let options = ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
         Ok(connect(&options, &Environment::capture()).await?)
     }
 
-    /// The same over a client that is there already.
+    /// Creates a reader over an existing client.
     pub(super) fn reader_over(&self, client: kube::Client, server: &str, keys: LabelKeys) -> ClusterReader {
         let options = ReaderOptions {
             label_keys: keys,
@@ -116,30 +116,35 @@ impl ClusterArgs {
         ClusterReader::new(client, server, options)
     }
 
-    /// Whether the command line names a cluster.
+    /// Reports whether the command line names a cluster.
     pub(super) fn is_named(&self) -> bool {
         self.kubeconfig.is_some() || self.context.is_some()
     }
 
-    /// The namespace that the command line names, if it names one.
+    /// The namespace that the command line names, if any.
     pub(super) fn named_namespace(&self) -> Option<&NamespaceName> {
         self.namespace.as_ref()
     }
 
-    /// As if the command line named this namespace, or none.
-    pub(super) fn naming(self, namespace: Option<NamespaceName>) -> Self {
+    /// Sets the namespace, as if the command line had named it.
+    pub(super) fn with_namespace(self, namespace: Option<NamespaceName>) -> Self {
         Self { namespace, ..self }
     }
 
-    /// Where ConfigMaps go: as the command line says, else as the repository says, else where they belong in such a cluster.
+    /// Namespace of the ConfigMaps: from the command line, the repository, or the default of the binding.
     pub(super) fn namespace(&self, desired: &Desired, reader: &ClusterReader) -> Result<NamespaceName, CommandError> {
-        let said = self.namespace.clone().or_else(|| desired.namespace.clone());
+        let named = self.namespace.clone().or_else(|| desired.namespace.clone());
         let default = reader.binding().default_namespace();
-        said.map_or_else(|| NamespaceName::new(default).map_err(|error| CommandError::usage(error.to_string(), "")), Ok)
+        named.map_or_else(|| NamespaceName::new(default).map_err(|error| invalid_default_name(&error)), Ok)
     }
 }
 
-/// The labels that the pools' selectors look at: no others are kept of a node.
+/// Error for an invalid built-in name, which is a bug.
+pub(super) fn invalid_default_name(error: &dyn std::fmt::Display) -> CommandError {
+    CommandError::usage(error.to_string(), "report this bug with the text of this message")
+}
+
+/// The labels that the pool selectors use. Other labels of nodes are dropped.
 pub(super) fn label_keys(desired: &Desired) -> LabelKeys {
     label_keys_of([desired])
 }
@@ -151,7 +156,7 @@ pub(super) fn label_keys_of<'a>(revisions: impl IntoIterator<Item = &'a Desired>
     LabelKeys::Only(keys)
 }
 
-/// A duration as Go and kubectl write it: `30s`, `5m`, `1h30m`.
+/// Parses a duration in Go syntax, as kubectl does: `30s`, `5m`, `1h30m`.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|problem| format!("it {problem}"))
 }

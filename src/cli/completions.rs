@@ -6,20 +6,20 @@ use clap_complete::env::Shells;
 
 use super::{Cli, CommandResult, Exit, Terminal};
 
-/// The variable of the environment by which a shell asks for proposals.
+/// Environment variable by which a shell requests completions.
 pub(super) const VARIABLE: &str = "COMPLETE";
 
 /// Print a completion script for a shell.
 ///
-/// With it the shell asks nodecfg, which proposes pools and nodes as well: pools of the repository around the current folder,
-/// and what the cluster has, if it answers within 1.5 s.
+/// The script calls nodecfg to complete pools and nodes too: pools of the repository in the current folder, and names
+/// from the cluster if it answers within 1.5 s.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// For which shell.
+    /// Select the shell.
     #[arg(value_enum)]
     shell: Shell,
-    /// A script that knows all there is to know: it asks nobody, and proposes commands and options alone.
+    /// Print a static script, which completes only commands and options.
     #[arg(long = "static")]
     complete: bool,
 }
@@ -31,7 +31,7 @@ Examples:
   nodecfg completions fish > ~/.config/fish/completions/nodecfg.fish";
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
-    // Generated into memory first: the generator panics when its writer fails, and a closed pipe is no reason to.
+    // Generated in memory, because the generator panics when its writer fails, for example on a closed pipe.
     let mut script = Vec::new();
     let shell = args.shell.to_string();
     match Shells::builtins().completer(&shell) {

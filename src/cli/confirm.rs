@@ -1,35 +1,35 @@
-//! Asks on a terminal before something is done that is not easily undone.
+//! Confirmation prompts before destructive changes.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
 
 use super::{CommandError, Terminal};
 
-/// Whether to ask.
+/// Argument that skips the prompt.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(super) struct ConfirmArgs {
-    /// Do it without asking. Needed where standard input or standard error is no terminal.
+    /// Skip the confirmation prompt. Required if standard input or standard error is not a terminal.
     #[arg(short, long)]
     yes: bool,
 }
 
 impl ConfirmArgs {
-    /// Whether nobody need be asked.
+    /// Reports whether --yes is given.
     pub(super) fn is_given(self) -> bool {
         self.yes
     }
 
-    /// Makes sure that there will be somebody to ask, or that nobody need be: before anything is looked at.
-    pub(super) fn possible(self) -> Result<(), CommandError> {
+    /// Fails before any other work if a prompt is needed but there is no terminal.
+    pub(super) fn require_terminal(self) -> Result<(), CommandError> {
         if self.yes || (io::stdin().is_terminal() && io::stderr().is_terminal()) {
             return Ok(());
         }
         Err(CommandError::usage(
-            "this asks before it changes anything, and there is no terminal to ask on",
-            "pass --yes to do it without being asked, or --dry-run to see what it would do",
+            "cannot ask for confirmation: standard input or standard error is not a terminal",
+            "pass --yes to skip the confirmation",
         ))
     }
 
-    /// Asks, and answers whether it shall be done. Everything but yes is no.
+    /// Prints the question and reads the answer. Only `y` and `yes` confirm.
     pub(super) async fn ask(self, question: &str, terminal: &mut Terminal) -> Result<bool, CommandError> {
         if self.yes {
             return Ok(true);
@@ -37,30 +37,30 @@ impl ConfirmArgs {
         terminal.out.flush()?;
         write!(terminal.err, "\n{question} [y/N] ")?;
         terminal.err.flush()?;
-        let mut line = OpenLine { out: &mut *terminal.err, open: true };
+        let mut line = PromptLine { out: &mut *terminal.err, open: true };
         let reading = tokio::task::spawn_blocking(|| {
             let mut line = String::new();
             io::stdin().lock().read_line(&mut line).map(|_| line)
         });
         let answer = reading.await.map_err(io::Error::other)??;
-        // Whoever answers ends the line, unless by the end of the input.
+        // Terminals echo the newline of the answer; the end of the input has none.
         line.open = !answer.ends_with('\n');
         drop(line);
         let yes = is_yes(&answer);
         if !yes {
-            writeln!(terminal.aside(), "Not confirmed; nothing was changed.")?;
+            writeln!(terminal.info(), "Not confirmed; nothing was changed.")?;
         }
         Ok(yes)
     }
 }
 
-/// The line of the question: ended for whatever is said next when nobody answers, as with Ctrl-C.
-struct OpenLine<'a> {
+/// The line of the prompt. Dropping it without an answer, as on Ctrl-C, prints a newline.
+struct PromptLine<'a> {
     out: &'a mut dyn Write,
     open: bool,
 }
 
-impl Drop for OpenLine<'_> {
+impl Drop for PromptLine<'_> {
     fn drop(&mut self) {
         if self.open {
             let _ = writeln!(self.out);
@@ -77,16 +77,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_without_an_answer_ends_its_line() {
+    fn ends_prompt_line_without_answer() {
         for (open, text) in [(true, "sure? \n"), (false, "sure? ")] {
             let mut out = b"sure? ".to_vec();
-            drop(OpenLine { out: &mut out, open });
+            drop(PromptLine { out: &mut out, open });
             assert_eq!(String::from_utf8(out).unwrap(), text);
         }
     }
 
     #[test]
-    fn only_yes_is_yes() {
+    fn accepts_only_yes() {
         for yes in ["y\n", "Y", " yes ", "YES\r\n"] {
             assert!(is_yes(yes), "{yes:?}");
         }

@@ -4,9 +4,10 @@ use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::{self, Format};
 use nodecfg_contract::nodeconfig;
 
-/// Print the CustomResourceDefinition of NodeConfig, which carries the assignments on clusters whose Nodes no longer do (1.26 on).
+/// Print the CustomResourceDefinition of NodeConfig as YAML, or as JSON with -o json.
 ///
-/// As YAML, or with -o json as JSON. `nodecfg install` applies it together with all else that the node agent needs.
+/// NodeConfigs carry the assignments since Kubernetes 1.26, where Nodes no longer do.
+/// `nodecfg install` applies the definition with everything else that node agents need.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct Args {}
@@ -21,7 +22,7 @@ pub(super) fn run(_args: &Args, format: Format, terminal: &mut Terminal) -> Comm
         Format::Text | Format::Yaml => report::yaml(&mut terminal.out, &definition)?,
         Format::Json => report::json(&mut terminal.out, &definition)?,
         Format::Markdown => {
-            return Err(CommandError::usage("there is no markdown of a definition", "use -o yaml or -o json"));
+            return Err(CommandError::usage("crd does not write markdown", "use -o yaml"));
         }
     }
     Ok(Exit::Done)

@@ -1,11 +1,11 @@
-//! `nodecfg diff`: what a change does, to a cluster or between two revisions.
+//! `nodecfg diff`: shows the effect of a revision on a cluster, or the difference between two revisions.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::against::{Against, declared, side};
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
-use super::observe::{Allowances, plan, warn, warn_of_plan};
+use super::comparison::{ComparisonBase, declared, side};
+use super::planning::{Allowances, plan, warn, warn_of};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::telemetry::MetricsArgs;
@@ -16,29 +16,29 @@ use kubelet_config::finding::Severity;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_planning::plan::saved::SavedPlan;
 
-/// Show what a sync or a merge would do: which fields change, what that does to running pods, on which nodes, in which order.
+/// Show what a sync or a merge would change: fields, effects on running pods, nodes and their order.
 ///
-/// Changes nothing. With --against it compares two revisions, and asks no cluster unless --kubeconfig or --context names one.
-/// With -v each field says why it has its class of risk, and by which source. Ends with exit code 1 when there is something to
-/// change.
+/// Changes nothing. With --against it compares two revisions, and contacts a cluster only if --kubeconfig or
+/// --context is given. -v adds the reason and source of each risk class. Exits with code 1 if there are changes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     #[command(flatten)]
     pub(super) repository: RepositoryArgs,
-    /// Compare with this revision of the repository instead of with a cluster. With --kubeconfig or --context, show also what
-    /// that does to the nodes of the cluster.
+    /// Compare with this revision of the repository instead of a cluster. Add --kubeconfig or --context to show
+    /// affected nodes too.
     #[arg(long, value_name = "REV")]
     against: Option<String>,
-    /// Keep markdown on standard output within so many characters, at least 2000, by leaving out details of the pools with the
-    /// least risk; what is left out is said. A comment on GitHub holds 65536.
+    /// Limit markdown on standard output to N characters (at least 2000) by omitting details of low-risk pools, with a
+    /// note. A GitHub comment holds 65536.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(shown::LEAST_CHARS..))]
     max_chars: Option<u32>,
     #[command(flatten)]
     pub(super) reports: ReportArgs,
     #[command(flatten)]
     allowances: Allowances,
-    /// Save the plan to a file. `nodecfg sync --plan FILE` carries out exactly that, or says what has changed since.
+    /// Save the plan to FILE. `nodecfg sync --plan FILE` then applies exactly this plan, or fails if anything
+    /// changed.
     #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path)]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -51,35 +51,35 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg diff                        the commit that is checked out here, and the cluster
-  nodecfg diff --rev origin/main      another revision
-  nodecfg diff --worktree             uncommitted changes too
-  nodecfg diff --against origin/main  what a merge changes, without a cluster
+  nodecfg diff                        compare the commit checked out here with the cluster
+  nodecfg diff --rev origin/main      compare another revision
+  nodecfg diff --worktree             include uncommitted changes
+  nodecfg diff --against origin/main  show what a merge changes, without a cluster
   nodecfg diff --against origin/main -o markdown --max-chars 65536
-                                      the same as a comment on a pull request
-  nodecfg diff --out plan.json        for `nodecfg sync --plan plan.json`, once it is approved";
+                                      the same as a pull request comment
+  nodecfg diff --out plan.json        save the plan for `nodecfg sync --plan plan.json`";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     if args.max_chars.is_some() && format != Format::Markdown {
-        return Err(CommandError::usage("--max-chars is about markdown alone", "add -o markdown, or leave it out"));
+        return Err(CommandError::usage("--max-chars requires -o markdown", "add -o markdown"));
     }
     create_reports(&args.reports)?;
     let loaded = args.repository.load(terminal).await?;
     let base = match &args.against {
-        Some(revision) => Some(Against::load(&args.repository, revision, terminal).await?),
+        Some(revision) => Some(ComparisonBase::load(&args.repository, revision, terminal).await?),
         None => None,
     };
     let (review, saved) = match &base {
         Some(_) if !args.cluster.is_named() && args.out.is_some() => {
             return Err(CommandError::usage(
-                "--out saves a plan for a cluster, and --against alone asks none",
-                "name the cluster with --kubeconfig or --context, or leave --out away",
+                "--out saves a plan for a cluster, and --against alone reads none",
+                "name the cluster with --kubeconfig or --context",
             ));
         }
         Some(_) if !args.cluster.is_named() && (args.allowances.take_over || args.allowances.allow_empty) => {
             return Err(CommandError::usage(
-                "--take-over and --allow-empty are about what a cluster has, and --against alone asks none",
-                "name the cluster with --kubeconfig or --context, or leave them away",
+                "--take-over and --allow-empty depend on a cluster, and --against alone reads none",
+                "name the cluster with --kubeconfig or --context",
             ));
         }
         Some(base) if !args.cluster.is_named() => (args.offline(base, &loaded, format, verbose, terminal)?, None),
@@ -93,10 +93,10 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 impl Args {
-    /// Compares two revisions, and asks the kubelets that the pools declare what they do with the new one.
+    /// Compares two revisions, and checks the new one for the kubelet versions that the pools declare.
     fn offline(
         &self,
-        base: &Against,
+        base: &ComparisonBase,
         loaded: &Loaded,
         format: Format,
         verbose: u8,
@@ -105,9 +105,8 @@ impl Args {
         let found = declared(loaded, self.repository.gate())?;
         let mut review = base.compare(&side(&self.repository, loaded), loaded);
         if matches!(format, Format::Text | Format::Markdown) {
-            writeln!(terminal.aside(), "{}\n", shown::opening(&review))?;
-            let told = found.iter().filter(|finding| !matches!(finding.code, "not-in-git" | "verified-commit"));
-            findings::remarks(&mut terminal.err, &loaded.snapshot, told, verbose > 0, terminal.err_width)?;
+            writeln!(terminal.info(), "{}\n", shown::header_line(&review))?;
+            warn_of(found.iter(), loaded, verbose, terminal)?;
         }
         review.findings = found.into_iter().filter(|finding| finding.severity != Severity::Note).collect();
         let undeclared = loaded.desired.pools.values().any(|pool| pool.kubelets.is_empty());
@@ -115,16 +114,17 @@ impl Args {
         Ok(review)
     }
 
-    /// Looks at the cluster, and at the base revision where there is one; and with `--out` makes what is to be saved.
+    /// Compares the loaded revision with the cluster, and with the base revision if any. With `--out`, also returns
+    /// the plan to save.
     async fn online(
         &self,
-        base: Option<&Against>,
+        base: Option<&ComparisonBase>,
         loaded: &Loaded,
         format: Format,
         verbose: u8,
         terminal: &mut Terminal,
     ) -> Result<(Review, Option<SavedPlan>), CommandError> {
-        warn(loaded, verbose, terminal)?;
+        loaded.record(terminal);
         let old = base.and_then(|base| base.desired());
         let reader = self.cluster.reader(label_keys_of(old.into_iter().chain([&loaded.desired]))).await?;
         let cluster = match &self.out {
@@ -133,12 +133,12 @@ impl Args {
         };
         let reader = self.binding.bind(reader).await?;
         let namespace = self.cluster.namespace(&loaded.desired, &reader)?;
-        run::open(&run::scene(loaded, &namespace, reader.server()), format, None, terminal)?;
+        run::print_header(&run::header(loaded, &namespace, reader.server()), format, None, terminal)?;
         let options = self.allowances.options(namespace, self.repository.gate());
         let planned = plan(loaded, &reader, None, options).await?;
         let (plan, observed) = (&planned.plan, &planned.observed);
         terminal.record.planned(plan);
-        warn_of_plan(plan, loaded, format, verbose, terminal)?;
+        warn(plan, loaded, format, verbose, terminal)?;
         let to = side(&self.repository, loaded);
         let review = match base {
             None => of_plan(to, &loaded.desired, plan),
@@ -149,18 +149,18 @@ impl Args {
         };
         let saved = cluster.map(|cluster| {
             let named = self.cluster.named_namespace().cloned();
-            SavedPlan::of(plan, &plan_file::circumstances(cluster, &reader, &planned, named))
+            SavedPlan::of(plan, &plan_file::context(cluster, &reader, &planned, named))
         });
         Ok((review, saved))
     }
 }
 
-/// The reports of a review: all that there is for people and for programs.
+/// Creates the `--report` files of a review.
 pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), CommandError> {
     reports.create(|output| output.format().map(drop))
 }
 
-/// Writes a review in any format, and its reports. These are whole: `max_chars` is about what goes to standard output.
+/// Writes a review and its reports. `max_chars` limits only standard output.
 pub(super) fn write(
     review: &Review,
     format: Format,

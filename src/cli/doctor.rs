@@ -1,4 +1,4 @@
-//! `nodecfg doctor`: whether a sync could do its work.
+//! `nodecfg doctor`: checks whether a sync could succeed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -8,19 +8,19 @@ use futures::future::join_all;
 use futures::stream;
 use serde_json::Value;
 
-use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
+use super::cluster_args::{BindingArgs, ClusterArgs, invalid_default_name, label_keys};
 use super::git_args::GitArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::doctor::{
-    self, Answer, AskedRight, Bound, Facts, Installed, Lock, Pods, Purpose, Repository, Server, Unavailable,
+    self, CheckedRight, DetectedBinding, Fact, Facts, Installed, Lock, Pods, Purpose, Repository, Server, Unavailable,
 };
 use crate::report::doctor::{self as report, Findings};
 use crate::report::{self as reports, Format};
 use kubelet_config::finding::Severity;
 use nodecfg_cluster::binding::by_version;
-use nodecfg_cluster::checkup::Landmark;
+use nodecfg_cluster::diagnostics::InstalledObject;
 use nodecfg_cluster::lease::{self, LeaseView};
 use nodecfg_cluster::{Binding, ClusterError, ClusterReader, LabelKeys};
 use nodecfg_contract::installation::Right;
@@ -29,29 +29,29 @@ use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Observed, Order
 use nodecfg_install::rights;
 use nodecfg_planning::plan::{self, Options};
 
-/// How many ConfigMaps that nodes point at are read in full, beyond those that a plan needs.
+/// Maximum number of ConfigMaps read in full because nodes point at them, beyond those that a plan needs.
 const MOST_CONFIG_MAPS: usize = 64;
-/// How many are read at a time.
-const AT_A_TIME: usize = 8;
-/// How many fleets' locks are looked at.
+/// Number of ConfigMaps read concurrently.
+const CONCURRENCY: usize = 8;
+/// Maximum number of fleets whose locks are read.
 const MOST_FLEETS: usize = 20;
 
-/// Check all that a sync needs, and say how to mend what is missing.
+/// Check everything that a sync needs, and print a fix for each failed check.
 ///
-/// Ends with the exit code that a sync would end with. Changes nothing.
+/// Changes nothing. Exits with the code that a sync would exit with.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Also check this repository, and what a sync of it would come upon: a folder or an address, as for sync.
+    /// Also check this repository and the plan of a sync: a folder or an address, as for sync.
     #[arg(value_name = "REPO")]
     repository: Option<PathBuf>,
-    /// Branch, tag or commit of REPO to read, instead of HEAD.
+    /// Read this branch, tag or commit of REPO instead of HEAD.
     #[arg(long, value_name = "REV", env = "NODECFG_REV", conflicts_with = "worktree")]
     rev: Option<String>,
-    /// Read the files of REPO as they lie in the folder, uncommitted changes included.
+    /// Read the working tree of REPO, including uncommitted changes.
     #[arg(long, requires = "repository")]
     worktree: bool,
-    /// Only warn of what the kubelet would drop or misread without a word.
+    /// Report what kubelets silently drop or misread as warnings instead of errors.
     #[arg(long, requires = "repository")]
     lenient: bool,
     #[command(flatten)]
@@ -66,17 +66,17 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg doctor                  the cluster alone
-  nodecfg doctor .                with the repository in this folder
-  nodecfg doctor -v               everything that was looked at, in full
-  nodecfg doctor -o markdown      for a ticket";
+  nodecfg doctor                  check the cluster only
+  nodecfg doctor .                check the repository in this folder too
+  nodecfg doctor -v               print every check in full
+  nodecfg doctor -o markdown      print a report for a ticket";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     let facts = args.facts(terminal).await?;
     let checks = doctor::examine(&facts);
-    let ending = doctor::ending(&checks);
-    let exit_code = |ending: Option<doctor::Ending>| ending.map_or(Exit::Done, Exit::from) as u8;
-    let findings = Findings { checks: &checks, ending, exit_code };
+    let failure = doctor::failure(&checks);
+    let exit_code = |failure: Option<doctor::SyncFailure>| failure.map_or(Exit::Done, Exit::from) as u8;
+    let findings = Findings { checks: &checks, failure, exit_code };
     let width = terminal.out_width;
     match format {
         Format::Text => report::text(&mut terminal.out, &findings, verbose > 0, width)?,
@@ -84,17 +84,17 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         Format::Json => reports::json(&mut terminal.out, &report::document(&findings)?)?,
         Format::Yaml => reports::yaml(&mut terminal.out, &report::document(&findings)?)?,
     }
-    Ok(ending.map_or(Exit::Done, Exit::from))
+    Ok(failure.map_or(Exit::Done, Exit::from))
 }
 
-/// The answer of a request, or what is to be told of its failure.
-fn answer<T>(result: Result<T, ClusterError>) -> Answer<T> {
+/// The answer to a request, or the reason why it failed.
+fn answer<T>(result: Result<T, ClusterError>) -> Fact<T> {
     result.map_err(|error| Unavailable::of(&error.into()))
 }
 
 impl Args {
-    /// Reads the repository; a mistake in the arguments ends the command.
-    async fn loaded(&self, terminal: &mut Terminal) -> Result<Option<Answer<Loaded>>, CommandError> {
+    /// Reads the repository. Wrong arguments end the command.
+    async fn loaded(&self, terminal: &mut Terminal) -> Result<Option<Fact<Loaded>>, CommandError> {
         let Some(path) = &self.repository else { return Ok(None) };
         let repository = RepositoryArgs {
             path: path.clone(),
@@ -115,12 +115,12 @@ impl Args {
 
     async fn facts(&self, terminal: &mut Terminal) -> Result<Facts, CommandError> {
         let loaded = self.loaded(terminal).await?;
-        let good = loaded.as_ref().and_then(|loaded| loaded.as_ref().ok());
-        let (said, default) = (self.cluster.named_namespace().cloned(), Binding::default().default_namespace());
-        let namespace = said.or_else(|| good.and_then(|loaded| loaded.desired.namespace.clone()));
+        let valid = loaded.as_ref().and_then(|loaded| loaded.as_ref().ok());
+        let (given, default) = (self.cluster.named_namespace().cloned(), Binding::default().default_namespace());
+        let namespace = given.or_else(|| valid.and_then(|loaded| loaded.desired.namespace.clone()));
         let mut facts = Facts {
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            namespace: named(namespace.clone(), default)?,
+            namespace: namespace_or(namespace.clone(), default)?,
             server: Err(Unavailable::default()),
             rights: Vec::new(),
             bound: None,
@@ -135,7 +135,7 @@ impl Args {
         match self.cluster.connection().await {
             Err(failure) => facts.server = Err(Unavailable::of(&failure)),
             Ok(connection) => {
-                let keys = good.map_or(LabelKeys::Only(BTreeSet::new()), |loaded| label_keys(&loaded.desired));
+                let keys = valid.map_or(LabelKeys::Only(BTreeSet::new()), |loaded| label_keys(&loaded.desired));
                 let reader = self.cluster.reader_over(connection.client, &connection.server, keys);
                 let version = reader.server_version().await;
                 let (now, ahead) = reader.server_clock();
@@ -144,7 +144,7 @@ impl Args {
                 let version = answer(version);
                 facts.server = Ok(Server { address, found: connection.found, version, ahead, now });
                 if let Some(by_version) = by_version {
-                    self.look(reader, by_version, namespace, good, &mut facts).await?;
+                    self.look(reader, by_version, namespace, valid, &mut facts).await?;
                 }
             }
         }
@@ -177,7 +177,7 @@ impl Args {
         Ok(facts)
     }
 
-    /// Everything that an API server can be asked which has answered once.
+    /// Reads all facts from an API server that answered the version request.
     async fn look(
         &self,
         reader: ClusterReader,
@@ -188,7 +188,7 @@ impl Args {
     ) -> Result<(), CommandError> {
         let named_binding = self.binding.named();
         let evidence = match named_binding {
-            Some(_) => Ok("--binding says so".to_owned()),
+            Some(_) => Ok("selected by --binding".to_owned()),
             None => reader.evidence().await.map(|check| check.evidence.to_string()),
         };
         let bound = match evidence {
@@ -198,7 +198,7 @@ impl Args {
         let (binding, reader) = match bound {
             Ok((reader, evidence)) => {
                 let agents = reader.binding() == Binding::NodeConfig;
-                facts.bound = Some(Ok(Bound { agents, evidence }));
+                facts.bound = Some(Ok(DetectedBinding { agents, evidence }));
                 (reader.binding(), Ok(reader))
             }
             Err(failure) => {
@@ -206,9 +206,9 @@ impl Args {
                 (by_version, Err(reader))
             }
         };
-        facts.namespace = named(namespace, binding.default_namespace())?;
+        facts.namespace = namespace_or(namespace, binding.default_namespace())?;
         let any = reader.as_ref().unwrap_or_else(|reader| reader);
-        facts.rights = asked(any, binding == Binding::NodeConfig, facts.namespace.as_str()).await;
+        facts.rights = access_reviews(any, binding == Binding::NodeConfig, facts.namespace.as_str()).await;
         if binding == Binding::NodeConfig {
             facts.installed = installed(any).await;
         }
@@ -219,49 +219,48 @@ impl Args {
     }
 }
 
-fn named(namespace: Option<NamespaceName>, default: &str) -> Result<NamespaceName, CommandError> {
-    namespace
-        .map_or_else(|| NamespaceName::new(default).map_err(|error| CommandError::usage(error.to_string(), "")), Ok)
+fn namespace_or(namespace: Option<NamespaceName>, default: &str) -> Result<NamespaceName, CommandError> {
+    namespace.map_or_else(|| NamespaceName::new(default).map_err(|error| invalid_default_name(&error)), Ok)
 }
 
-/// Asks about every right, all at once: each question is a small request that stores nothing.
-async fn asked(reader: &ClusterReader, agents: bool, namespace: &str) -> Vec<AskedRight> {
-    let sync = rights::of_a_sync(agents, namespace);
+/// Requests an access review for every right, concurrently. These requests store nothing.
+async fn access_reviews(reader: &ClusterReader, agents: bool, namespace: &str) -> Vec<CheckedRight> {
+    let sync = rights::for_sync(agents, namespace);
     let only = |rights: Vec<Right>, command| {
         rights.into_iter().filter(|right| !sync.contains(right)).map(move |right| (right, Purpose::Only(command)))
     };
     let all = (sync.iter().map(|right| (right.clone(), Purpose::Sync)))
-        .chain(only(rights::of_saved_plans(namespace), "sync --plan"))
-        .chain(only(rights::of_capture(namespace), "capture"))
-        .chain(only(rights::of_prune(agents, namespace), "prune"));
+        .chain(only(rights::for_saved_plans(namespace), "sync --plan"))
+        .chain(only(rights::for_capture(namespace), "capture"))
+        .chain(only(rights::for_prune(agents, namespace), "prune"));
     join_all(all.map(async |(right, purpose)| {
         let allowed = answer(reader.has(&right).await);
-        AskedRight { right, purpose, allowed }
+        CheckedRight { right, purpose, allowed }
     }))
     .await
 }
 
-/// What is installed for agents.
+/// Reads what is installed for agents.
 async fn installed(reader: &ClusterReader) -> Installed {
-    let look = async |landmark| answer(reader.landmark(landmark).await);
+    let look = async |object| answer(reader.installed_object(object).await);
     let number = |object: &Value, name: &str| object.pointer(name).and_then(Value::as_u64).unwrap_or_default();
     let pods = |object: Value| Pods {
         desired: number(&object, "/status/desiredNumberScheduled"),
         ready: number(&object, "/status/numberReady"),
     };
     Installed {
-        definition: Some(look(Landmark::Definition).await),
-        policy: Some(look(Landmark::Policy).await.map(|found| found.is_some())),
-        pods: Some(look(Landmark::DaemonSet).await.map(|found| found.map(pods))),
+        definition: Some(look(InstalledObject::Definition).await),
+        policy: Some(look(InstalledObject::Policy).await.map(|found| found.is_some())),
+        pods: Some(look(InstalledObject::DaemonSet).await.map(|found| found.map(pods))),
     }
 }
 
-/// Nodes, ConfigMaps and locks.
+/// Reads nodes, ConfigMaps and locks.
 async fn observe(reader: &ClusterReader, loaded: Option<&Loaded>, facts: &mut Facts) {
     let desired = loaded.map(|loaded| &loaded.desired);
     let (nodes, signs) = match answer(reader.list_nodes_with_signs().await) {
         Ok(listed) => listed,
-        Err(trouble) => return facts.observed = Some(Err(trouble)),
+        Err(unavailable) => return facts.observed = Some(Err(unavailable)),
     };
     facts.signs = signs;
     let mut observed =
@@ -273,15 +272,16 @@ async fn observe(reader: &ClusterReader, loaded: Option<&Loaded>, facts: &mut Fa
             };
             observed.config_maps = maps.into_iter().map(keyed).collect();
         }
-        Err(trouble) => facts.unlisted = Some(trouble),
+        Err(unavailable) => facts.unlisted = Some(unavailable),
     }
-    let of_plan = desired.map(|desired| plan::questions(desired, &observed, &facts.namespace)).unwrap_or_default();
+    let of_plan =
+        desired.map(|desired| plan::required_config_maps(desired, &observed, &facts.namespace)).unwrap_or_default();
     let pointed: BTreeSet<ConfigMapKey> =
         observed.nodes.values().filter_map(|node| ConfigMapKey::of(node.source.as_ref()?)).collect();
     facts.unread = pointed.len().saturating_sub(MOST_CONFIG_MAPS);
     let wanted: BTreeSet<ConfigMapKey> =
         of_plan.into_iter().chain(pointed.into_iter().take(MOST_CONFIG_MAPS)).collect();
-    let mut fetched = stream::iter(wanted).map(|key| fetch(reader, key)).buffer_unordered(AT_A_TIME);
+    let mut fetched = stream::iter(wanted).map(|key| fetch(reader, key)).buffer_unordered(CONCURRENCY);
     while let Some((key, map)) = fetched.next().await {
         match map {
             Ok(map) => drop(observed.contents.insert(key, map)),
@@ -299,10 +299,10 @@ async fn observe(reader: &ClusterReader, loaded: Option<&Loaded>, facts: &mut Fa
         .chain(desired.map(|desired| desired.fleet.clone()))
         .collect();
     let own = desired.map(|desired| &desired.fleet);
-    // Whichever is left out of too many, it is not the repository's.
+    // The fleet of the repository comes first, so that the limit never drops it.
     let fleets = own.cloned().into_iter().chain(fleets.iter().filter(|fleet| Some(*fleet) != own).cloned());
     for fleet in fleets.take(MOST_FLEETS) {
-        let lease = answer(lease::look(reader, facts.namespace.as_str(), &fleet).await);
+        let lease = answer(lease::read(reader, facts.namespace.as_str(), &fleet).await);
         let lock = lease.map(|lease| lease.map(|lease| lock(&facts.namespace, &fleet, lease)));
         if let (true, Ok(Some(Lock { orders: Ok(orders), .. }))) = (own == Some(&fleet), &lock) {
             observed.orders = orders.clone();

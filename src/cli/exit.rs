@@ -1,38 +1,38 @@
-//! Exit codes: documented, and the same for every command.
+//! Exit codes of all commands, and their table in the help text.
 
 use std::process::{ExitCode, Termination};
 
-/// How a command ends. Scripts depend on these numbers; they never change their meaning.
+/// Exit code of a command. The numbers are stable, because scripts depend on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// Done, nothing to report.
+    /// Success.
     Done = 0,
     /// `diff` found changes.
     Changes = 1,
-    /// Wrong usage, or an unexpected error.
+    /// Wrong usage or an unexpected error.
     Failed = 2,
-    /// The repository or a file is invalid, there was nothing to check, or the repository asks for a change that one of its pools does not allow.
+    /// The repository or a file is invalid, nothing was checked, or a change is not allowed by its pool.
     InvalidRepository = 3,
-    /// The cluster refused or cannot be reached.
+    /// The cluster refused a request or cannot be reached.
     Cluster = 4,
-    /// Not every node is where it should be: nodes failed, timed out, or could not be touched.
+    /// Nodes failed, timed out or were skipped.
     NotConverged = 5,
     /// Another sync holds the lock.
     Locked = 6,
-    /// The saved plan is stale: something has changed since it was made; or it is damaged.
+    /// The saved plan is stale or damaged.
     StalePlan = 7,
 }
 
-/// The table that `--help` ends with.
+/// Exit code table at the end of `--help`.
 pub const TABLE: &str = "\
 Exit codes:
-  0  done, nothing to report
+  0  success
   1  diff found changes
   2  wrong usage, or an unexpected error
-  3  the repository or a file is invalid, or a pool changes in a way that it does not allow
-  4  the cluster refused or cannot be reached
-  5  nodes failed, timed out, or were left out
-  6  another sync holds the lock, or the lock was lost on the way
+  3  the repository or a file is invalid, or a pool does not allow one of its changes
+  4  the cluster refused a request or cannot be reached
+  5  nodes failed, timed out, or were skipped
+  6  another sync holds the lock, or the lock was lost during the run
   7  the saved plan is stale or damaged";
 
 impl Termination for Exit {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_lists_every_code() {
+    fn table_lists_every_code() {
         let codes = [
             Exit::Done,
             Exit::Changes,

@@ -1,29 +1,29 @@
-//! `nodecfg explain`: what a field of KubeletConfiguration is, or what the code of a finding, an error or a check means.
+//! `nodecfg explain`: explains a field of KubeletConfiguration, or the code of a finding, error or check.
 
 use super::repository_args::parse_kubernetes_version;
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::report::coded::{self, Coded};
+use crate::report::code_explanation::{self, CodeExplanation};
 use crate::report::{self, Format, field};
 use kubelet_config::Minor;
 use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use nodecfg_contract::json_document::Document;
 
-/// Explain a field of KubeletConfiguration, as `kubectl explain` does for resources; or the code of a finding or an error.
+/// Explain a field of KubeletConfiguration, or the code of a finding, error or check.
 ///
-/// Says what it does, its type and default, what it may be, which kubelets have it, its feature gate, the kubelet's rules
-/// for it, and what a change of it does to a running node. Without a field, lists them all. Of a code: what it means, why
-/// that is so, and what to do.
+/// For a field, prints its meaning, type, default, allowed values, kubelet versions, feature gate, validation rules
+/// and the effect of a change on a running node. For a code, prints its meaning, reason and fix. Without an argument,
+/// lists all fields.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The field: its path with dots, also into lists and maps, or featureGates.NAME. Or a code.
+    /// Explain this field (a path with dots, also into lists and maps, or featureGates.NAME) or this code.
     #[arg(value_name = "FIELD|CODE")]
     field: Option<String>,
-    /// Show the fields of its fields too, names and types alone.
+    /// Print nested fields too, with names and types only.
     #[arg(long)]
     recursive: bool,
     #[arg(long, value_name = "VERSION", value_parser = parse_kubernetes_version)]
-    #[arg(help = format!("For kubelets of which version: {OLDEST} to {NEWEST}. The newest release by default"))]
+    #[arg(help = format!("Explain for kubelets of this version: {OLDEST} to {NEWEST} [default: the newest release]"))]
     kubernetes_version: Option<Minor>,
 }
 
@@ -36,20 +36,20 @@ Examples:
   nodecfg explain cluster-forbidden";
 
 pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
-    let asked = args.field.as_deref().unwrap_or_default();
-    if let Some(coded) = coded::explain(asked) {
-        return write(&coded, format, terminal);
+    let requested = args.field.as_deref().unwrap_or_default();
+    if let Some(explanation) = code_explanation::explain(requested) {
+        return write(&explanation, format, terminal);
     }
-    // No field has a hyphen in its name, and many codes have.
-    if asked.contains('-') && !asked.contains('.') {
-        let help = match coded::nearest_code(asked) {
-            Some(near) => format!("is it {near}?"),
-            None => "docs/findings.md lists the codes of findings; those of errors are in -o json".to_owned(),
+    // Field names never contain a hyphen; most codes do.
+    if requested.contains('-') && !requested.contains('.') {
+        let help = match code_explanation::nearest_code(requested) {
+            Some(near) => format!("did you mean {near}?"),
+            None => "see docs/reference/findings.md for the codes of findings".to_owned(),
         };
-        return Err(CommandError::usage(format!("no finding, no error and no check has the code {asked}"), help));
+        return Err(CommandError::usage(format!("unknown code {requested}: no finding, error or check has it"), help));
     }
     let minor = args.kubernetes_version.unwrap_or(NEWEST_RELEASED);
-    let explanation = field::explain(asked, minor, args.recursive)
+    let explanation = field::explain(requested, minor, args.recursive)
         .map_err(|absent| CommandError::usage(absent.message, absent.help))?;
     match format {
         Format::Text => field::text(&mut terminal.out, &explanation, minor)?,
@@ -60,12 +60,12 @@ pub(super) fn run(args: &Args, format: Format, terminal: &mut Terminal) -> Comma
     Ok(Exit::Done)
 }
 
-fn write(coded: &Coded, format: Format, terminal: &mut Terminal) -> CommandResult {
+fn write(explanation: &CodeExplanation, format: Format, terminal: &mut Terminal) -> CommandResult {
     match format {
-        Format::Text => coded::text(&mut terminal.out, coded)?,
-        Format::Markdown => coded::markdown(&mut terminal.out, coded)?,
-        Format::Json => report::json(&mut terminal.out, &Document::value(coded)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(coded)?)?,
+        Format::Text => code_explanation::text(&mut terminal.out, explanation)?,
+        Format::Markdown => code_explanation::markdown(&mut terminal.out, explanation)?,
+        Format::Json => report::json(&mut terminal.out, &Document::value(explanation)?)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(explanation)?)?,
     }
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! The one place that turns errors into an exit code, a message and a way out.
+//! Errors of all commands, and their conversion to an exit code, a message and a fix.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::plan_file::PlanFileError;
 use super::{Exit, Terminal};
-use crate::doctor::{Ending, Unavailable};
+use crate::doctor::{SyncFailure, Unavailable};
 use crate::report::error::{ErrorMessage, ErrorReport};
 use crate::report::{self, Format, findings, stale};
 use crate::repository::RepositoryError;
@@ -22,45 +22,45 @@ use nodecfg_planning::plan::{Problem, Violation};
 use nodecfg_planning::snapshot::Snapshot;
 use nodecfg_sandbox::SandboxError;
 
-/// How a command ends.
+/// Result of a command.
 pub(super) type CommandResult = Result<Exit, CommandError>;
 
-/// Why a command failed.
+/// Reason why a command failed.
 #[derive(Debug)]
 pub(super) enum CommandError {
-    /// Two arguments contradict each other, or one makes no sense here.
+    /// Arguments conflict, or one is invalid here.
     Usage { message: String, help: String },
     /// The repository cannot be read.
     Repository(Box<RepositoryError>),
     /// The repository can be read and is invalid.
     Invalid { findings: Vec<Finding>, snapshot: Box<Snapshot> },
-    /// No cluster to talk to.
+    /// No cluster is configured or its configuration is invalid.
     Connect(ConnectError),
-    /// The cluster refused or failed.
+    /// The cluster refused a request or failed.
     Cluster(ClusterError),
-    /// Not one of the nodes that were asked has answered.
+    /// None of the nodes answered.
     Nodes(Vec<ClusterError>),
-    /// There is no such node.
+    /// The node does not exist.
     UnknownNode { node: NodeName, help: String },
-    /// Another sync holds the lock, or it could not be taken.
+    /// Another sync holds the lock, or the lock could not be taken.
     Lock(LockError),
-    /// What is ordered of the fleet cannot be understood.
+    /// The orders in the Lease are malformed.
     Orders(OrderError),
-    /// A signal came before anything was changed.
+    /// A signal arrived before the first change.
     Interrupted,
-    /// There can be no plan.
+    /// No plan is possible.
     Problems { problems: Vec<Problem>, snapshot: Box<Snapshot> },
     /// A saved plan cannot be read, written or used.
     PlanFile { path: PathBuf, error: PlanFileError },
-    /// Something has changed since the plan was saved.
+    /// The cluster or repository changed after the plan was saved.
     Stale { path: PathBuf, differences: Vec<Difference> },
-    /// The plan breaks an invariant: a bug.
+    /// The plan violates an invariant, which is a bug.
     Violations(Vec<Violation>),
     /// The embedded cluster failed.
     Sandbox(SandboxError),
-    /// Output failed.
+    /// Output could not be written.
     Output(io::Error),
-    /// The asynchronous runtime could not be started.
+    /// The asynchronous runtime could not start.
     Runtime(io::Error),
 }
 
@@ -70,20 +70,20 @@ impl From<io::Error> for CommandError {
     }
 }
 
-impl From<Ending> for Exit {
-    /// As a sync ends over it.
-    fn from(ending: Ending) -> Self {
-        match ending {
-            Ending::BadRepository | Ending::NoPlan => Self::InvalidRepository,
-            Ending::Cluster | Ending::InTheWay => Self::Cluster,
-            Ending::Locked => Self::Locked,
-            Ending::LeftOut => Self::NotConverged,
+impl From<SyncFailure> for Exit {
+    /// Uses the exit code of a sync that ends for the same reason.
+    fn from(failure: SyncFailure) -> Self {
+        match failure {
+            SyncFailure::BadRepository | SyncFailure::NoPlan => Self::InvalidRepository,
+            SyncFailure::Cluster | SyncFailure::InTheWay => Self::Cluster,
+            SyncFailure::Locked => Self::Locked,
+            SyncFailure::LeftOut => Self::NotConverged,
         }
     }
 }
 
 impl Unavailable {
-    /// What a check-up tells of a failure: the first of its messages, and how many more there are.
+    /// Summary of a failure for `doctor`: the first message, and the number of further ones.
     pub(super) fn of(failure: &CommandError) -> Self {
         let mut messages = failure.messages().into_iter();
         let Message { code, text, help } =
@@ -140,7 +140,7 @@ impl From<SandboxError> for CommandError {
     }
 }
 
-/// One thing that went wrong, with its way out.
+/// One error message with its fix.
 struct Message {
     code: String,
     text: String,
@@ -158,7 +158,7 @@ fn of_finding(finding: &Finding) -> Message {
     }
 }
 
-/// A problem, and the findings that it is made of.
+/// The messages of a problem and of its findings.
 fn of_problem(problem: &Problem) -> Vec<Message> {
     let mut messages =
         vec![Message { code: problem.code().to_owned(), text: problem.to_string(), help: problem.help() }];
@@ -169,12 +169,12 @@ fn of_problem(problem: &Problem) -> Vec<Message> {
 }
 
 impl CommandError {
-    /// Arguments that contradict each other or make no sense.
+    /// An error about conflicting or invalid arguments.
     pub(super) fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self::Usage { message: message.into(), help: help.into() }
     }
 
-    /// What kind of failure it is, for monitoring.
+    /// Kind of the failure, for metrics.
     pub(super) fn kind(&self) -> RunFailure {
         match self {
             Self::Usage { .. } => RunFailure::Usage,
@@ -230,17 +230,17 @@ impl CommandError {
                 .map(|error| Message { code: error.code().to_owned(), text: error.to_string(), help: error.help() })
                 .collect(),
             Self::UnknownNode { node, help } => {
-                one("unknown-node", format!("there is no node {node} in the cluster"), help.clone())
+                one("unknown-node", format!("node {node} does not exist in the cluster"), help.clone())
             }
             Self::Lock(error) => one("locked", error.to_string(), error.help()),
             Self::Orders(error) => one("orders", error.to_string(), error.help()),
             Self::Interrupted => one(
                 "interrupted",
                 "interrupted before anything was changed".to_owned(),
-                "run it again to start over".to_owned(),
+                "run the command again".to_owned(),
             ),
             Self::Problems { problems, .. } => problems.iter().flat_map(of_problem).collect(),
-            Self::PlanFile { path, error } => one(error.code(), error.says(path), error.help().to_owned()),
+            Self::PlanFile { path, error } => one(error.code(), error.message(path), error.help().to_owned()),
             Self::Stale { path, differences } => {
                 one("stale-plan", stale::summary(path, differences), stale::help(path, differences))
             }
@@ -248,14 +248,16 @@ impl CommandError {
                 .iter()
                 .map(|violation| Message {
                     code: "plan-violation".to_owned(),
-                    text: format!("the plan breaks an invariant: {violation}"),
-                    help: "this is a bug in nodecfg; nothing was written. Please report it with this text".to_owned(),
+                    text: format!("the plan breaks an invariant, so nothing was written: {violation}"),
+                    help: "report this text as a bug of nodecfg".to_owned(),
                 })
                 .collect(),
             Self::Sandbox(error) => one("sandbox", error.to_string(), error.help()),
-            Self::Output(error) => {
-                one("output", format!("cannot write the output: {error}"), "is the disk full?".to_owned())
-            }
+            Self::Output(error) => one(
+                "output",
+                format!("cannot write the output: {error}"),
+                "check the free space of the disk".to_owned(),
+            ),
             Self::Runtime(error) => one(
                 "runtime",
                 format!("cannot start the asynchronous runtime: {error}"),
@@ -264,14 +266,14 @@ impl CommandError {
         }
     }
 
-    /// Reports the failure, in the form that the command's output has.
+    /// Prints the failure in the output format of the command.
     pub(super) fn report(&self, terminal: &mut Terminal, format: Format) -> Exit {
         let exit = self.exit();
         let written = match format {
             Format::Json | Format::Yaml => self.write_document(terminal, format),
             Format::Text | Format::Markdown => self.write_text(terminal),
         };
-        // Where even the report cannot be written, the exit code is all that is left.
+        // If the report cannot be written, the exit code still reports the failure.
         let _ = written;
         exit
     }
@@ -281,15 +283,15 @@ impl CommandError {
             return findings::text(&mut terminal.err, snapshot, findings, 0, terminal.err_width);
         }
         if let Self::Problems { problems, snapshot } = self {
-            // With the lines that they are about, before the problem that they make.
             for (index, problem) in problems.iter().enumerate() {
-                if let Problem::Refused { findings, .. } = problem {
-                    if index > 0 {
-                        writeln!(terminal.err)?;
-                    }
-                    findings::each(&mut terminal.err, &**snapshot, findings.iter(), terminal.err_width)?;
+                if index > 0 {
+                    writeln!(terminal.err)?;
                 }
                 findings::message(&mut terminal.err, &problem.to_string(), &problem.help())?;
+                if let Problem::Refused { findings, .. } = problem {
+                    writeln!(terminal.err)?;
+                    findings::write_each(&mut terminal.err, &**snapshot, findings.iter(), terminal.err_width)?;
+                }
             }
             return terminal.err.flush();
         }
@@ -303,7 +305,7 @@ impl CommandError {
         terminal.err.flush()
     }
 
-    /// The findings that it is about, and the texts that they point into.
+    /// The findings of the failure, and the snapshot with their texts.
     pub(super) fn findings(&self) -> Option<(Vec<&Finding>, &Snapshot)> {
         match self {
             Self::Invalid { findings, snapshot } => Some((findings.iter().collect(), snapshot)),
@@ -318,15 +320,16 @@ impl CommandError {
         }
     }
 
-    /// What is wrong and the way out, in words.
-    pub(super) fn told(&self) -> Vec<ErrorMessage> {
+    /// All messages with their fixes.
+    pub(super) fn error_messages(&self) -> Vec<ErrorMessage> {
         let error = |Message { code, text, help }| ErrorMessage { code, message: text, help };
         self.messages().into_iter().map(error).collect()
     }
 
-    /// The failure for programs: `{formatVersion, kind, exitCode, errors}`, and `validation` of an invalid repository.
+    /// The failure for programs: `{formatVersion, kind, exitCode, errors}`, plus `validation` for an invalid
+    /// repository.
     pub(super) fn document(&self) -> serde_json::Result<Value> {
-        let errors = self.told();
+        let errors = self.error_messages();
         let validation = match self {
             Self::Invalid { findings, snapshot } => Some(findings::by_file(snapshot, findings)),
             _ => None,
@@ -343,7 +346,7 @@ impl CommandError {
         let document = self.document()?;
         match format {
             Format::Yaml => report::yaml(&mut terminal.out, &document),
-            // One line: where a command writes JSON lines, its error is one of them.
+            // One line, because some commands write JSON lines.
             _ => writeln!(terminal.out, "{document}"),
         }
     }

@@ -1,32 +1,32 @@
-//! Which fleet: the arguments of commands that work on a cluster alone, without a repository at hand.
+//! Argument that selects the fleet, for commands without a repository.
 
 use std::collections::BTreeSet;
 
 use super::CommandError;
-use super::cluster_args::ClusterArgs;
+use super::cluster_args::{ClusterArgs, invalid_default_name};
 use nodecfg_cluster::{ClusterReader, lease};
 use nodecfg_contract::names::{FleetName, NamespaceName};
 
-/// The fleet to work on.
+/// Argument that selects the fleet.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub(super) struct FleetArgs {
-    /// Fleet to work on. Need not be said where there is only one.
+    /// Select this fleet. Default: the only fleet in the namespace.
     #[arg(long, value_name = "NAME")]
     fleet: Option<FleetName>,
 }
 
 impl FleetArgs {
-    /// The fleet as it was named, if it was.
+    /// The fleet that the command line names, if any.
     pub(super) fn named(&self) -> Option<&FleetName> {
         self.fleet.as_ref()
     }
 
-    /// The fleet that is named, or else the only one that has ConfigMaps in the namespace or, where none has, a Lease; and that
-    /// namespace.
+    /// The named fleet, or else the only fleet with ConfigMaps in the namespace; without ConfigMaps, with a Lease.
+    /// Also returns the namespace.
     ///
     /// # Errors
-    /// When none is named and there are none, or several.
+    /// No fleet is named and the namespace has none or several.
     pub(super) async fn find(
         &self,
         cluster: &ClusterArgs,
@@ -35,7 +35,7 @@ impl FleetArgs {
         let namespace = match cluster.named_namespace() {
             Some(namespace) => namespace.clone(),
             None => NamespaceName::new(reader.binding().default_namespace())
-                .map_err(|error| CommandError::usage(error.to_string(), ""))?,
+                .map_err(|error| invalid_default_name(&error))?,
         };
         if let Some(fleet) = &self.fleet {
             return Ok((fleet.clone(), namespace));
@@ -49,13 +49,13 @@ impl FleetArgs {
             (Some(fleet), true) => Ok((fleet, namespace)),
             (None, _) => Err(CommandError::usage(
                 format!("no fleet has ConfigMaps in the namespace {namespace}"),
-                "name the fleet with --fleet, or another namespace with --namespace",
+                "name the fleet with --fleet",
             )),
             (Some(first), false) => {
                 let names: Vec<String> = std::iter::once(first).chain(fleets).map(|fleet| fleet.to_string()).collect();
                 Err(CommandError::usage(
-                    format!("several fleets are in the namespace {namespace}: {}", names.join(", ")),
-                    "name the one that is meant with --fleet",
+                    format!("namespace {namespace} has several fleets: {}", names.join(", ")),
+                    "name the fleet with --fleet",
                 ))
             }
         }

@@ -1,4 +1,4 @@
-//! Repositories on git servers: the options for them, what the environment offers, and the wait for a fetch.
+//! Arguments for repositories on git servers, and the fetch with its timeouts and progress line.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,31 +8,31 @@ use tokio::sync::oneshot;
 
 use super::cluster_args::parse_duration;
 use super::failure::CommandError;
-use super::status_area::FootLine;
+use super::status_area::StatusLine;
 use super::terminal::Terminal;
 use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, read};
 use crate::repository::signature::Signers;
 use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryError, open};
 use nodecfg_planning::snapshot::Snapshot;
 
-/// Without a sign of life from a server for this long, a fetch has failed.
+/// Time without data from the server after which a fetch fails.
 const TIMEOUT: &str = "60s";
-/// So many times that long is a fetch given as a whole, however lively the server is.
-const OVERALL: u32 = 10;
-/// How often a terminal shows how far a fetch is.
-const GLANCE: Duration = Duration::from_millis(200);
+/// A fetch as a whole may take this many times the timeout.
+const OVERALL_FACTOR: u32 = 10;
+/// Interval at which the progress line is redrawn.
+const REFRESH: Duration = Duration::from_millis(200);
 const HEADING: &str = "Remote repositories";
 
-/// What all commands take that read a repository.
+/// Arguments of all commands that read a repository.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct GitArgs {
-    /// Folder of the configuration within the repository [default: its root]
+    /// Read the configuration from this folder of the repository [default: its root]
     #[arg(long = "path", value_name = "FOLDER", value_parser = Folder::parse, hide_default_value = true)]
     pub(super) folder: Option<Folder>,
-    /// Where to keep what was fetched [default: $NODECFG_CACHE_DIR, $XDG_CACHE_HOME/nodecfg or ~/.cache/nodecfg]
+    /// Keep fetched data in this folder [default: $NODECFG_CACHE_DIR, $XDG_CACHE_HOME/nodecfg or ~/.cache/nodecfg]
     #[arg(long, value_name = "DIR", help_heading = HEADING)]
     git_cache: Option<PathBuf>,
-    /// How long to wait for a git server that sends nothing.
+    /// Fail a fetch when the git server sends nothing for this long.
     #[arg(long, value_name = "DURATION", default_value = TIMEOUT, value_parser = parse_duration, help_heading = HEADING)]
     git_timeout: Duration,
 }
@@ -43,31 +43,31 @@ impl Default for GitArgs {
     }
 }
 
-/// Which files to read.
+/// The files to read: repository, revision and signers.
 #[derive(Debug, Clone)]
-pub(super) struct Which<'a> {
+pub(super) struct SnapshotSource<'a> {
     /// A folder or an address.
     pub(super) repository: &'a Path,
     pub(super) revision: Option<&'a str>,
     pub(super) worktree: bool,
     pub(super) git: &'a GitArgs,
-    /// Who must have signed the commit.
+    /// Keys one of which must have signed the commit.
     pub(super) signers: Option<Arc<Signers>>,
 }
 
-impl Which<'_> {
-    /// The address on a server, when it is one.
+impl SnapshotSource<'_> {
+    /// The address, if the repository is on a server.
     pub(super) fn remote(&self) -> Result<Option<RemoteAddress>, CommandError> {
-        // What is not UTF-8 is no address.
+        // An address is always UTF-8.
         let Some(text) = self.repository.to_str() else { return Ok(None) };
         match Address::parse(text, Path::exists) {
             Ok(Address::Local(_)) => Ok(None),
             Ok(Address::Remote(address)) => Ok(Some(address)),
-            Err(error) => Err(failed(RepositoryError::Address(error))),
+            Err(error) => Err(repository_error(RepositoryError::Address(error))),
         }
     }
 
-    /// Reads the files, from a server if need be.
+    /// Reads the files, from a server if necessary.
     pub(super) async fn snapshot(&self, terminal: &mut Terminal) -> Result<Snapshot, CommandError> {
         let folder = self.git.folder.clone().unwrap_or_default();
         let revision = self.revision.map(str::to_owned);
@@ -80,16 +80,16 @@ impl Which<'_> {
                 worktree: self.worktree,
                 signers: self.signers.clone(),
             })
-            .map_err(failed);
+            .map_err(repository_error);
         };
         if self.worktree {
             return Err(CommandError::usage(
-                format!("--worktree is about files in a folder, and {address} is on a server"),
-                "leave it out, or choose a revision with --rev",
+                format!("--worktree reads files in a folder, and {address} is on a server"),
+                "omit --worktree",
             ));
         }
         let Some(cache) = self.git.git_cache.clone().or_else(default_cache) else {
-            return Err(failed(RepositoryError::Remote {
+            return Err(repository_error(RepositoryError::Remote {
                 address: address.to_string(),
                 source: Box::new(RemoteError::NoCache),
             }));
@@ -99,7 +99,7 @@ impl Which<'_> {
         fetch(request, self.git.git_timeout, terminal).await
     }
 
-    /// The folder on this machine that files are named from; the address where there is none.
+    /// The folder that file paths in messages start from, or the address of a remote repository.
     pub(super) fn root(&self) -> String {
         let folder = self.git.folder.as_ref().map(Folder::as_str).unwrap_or_default();
         match self.remote() {
@@ -111,18 +111,18 @@ impl Which<'_> {
     }
 }
 
-fn failed(error: RepositoryError) -> CommandError {
+fn repository_error(error: RepositoryError) -> CommandError {
     CommandError::Repository(Box::new(error))
 }
 
-/// A variable that is set to something.
+/// A non-empty environment variable.
 fn variable(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn default_cache() -> Option<PathBuf> {
     let cache = variable("NODECFG_CACHE_DIR").map(PathBuf::from);
-    // As the XDG Base Directory Specification has it, what is not absolute does not count.
+    // The XDG Base Directory Specification ignores relative paths.
     let xdg = || variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     cache.or_else(|| xdg().map(|path| path.join("nodecfg"))).or_else(|| {
         let home = PathBuf::from(variable("HOME")?);
@@ -130,65 +130,66 @@ fn default_cache() -> Option<PathBuf> {
     })
 }
 
-/// Ends a fetch that nobody waits for any more, and the program that it runs.
-struct Waiting(Arc<Progress>);
+/// Stops a fetch and its git process when dropped.
+struct FetchGuard(Arc<Progress>);
 
-impl Drop for Waiting {
+impl Drop for FetchGuard {
     fn drop(&mut self) {
-        self.0.give_up();
+        self.0.cancel();
     }
 }
 
-/// Fetches on a thread of its own, which is ended when it has not got on for `timeout`, or nobody waits any more.
+/// Fetches on a separate thread, which is stopped after `timeout` without progress or when the caller stops waiting.
 async fn fetch(request: Request, timeout: Duration, terminal: &Terminal) -> Result<Snapshot, CommandError> {
     tracing::info!("fetching {} of {}", request.revision.as_deref().unwrap_or("HEAD"), request.address);
     let address = request.address.to_string();
     let progress = Arc::new(Progress::default());
-    let waiting = Waiting(Arc::clone(&progress));
+    let guard = FetchGuard(Arc::clone(&progress));
     let (sender, mut receiver) = oneshot::channel();
     let thread = std::thread::Builder::new().name("git".to_owned());
-    // Nobody joins it: what it came to is sent, to whoever is still there.
+    // The thread is never joined: it sends its result, and the receiver may be dropped.
     drop(thread.spawn(move || drop(sender.send(read(&request, &progress)))).map_err(CommandError::Runtime)?);
-    let line = (terminal.interactive && !terminal.quiet).then(|| FootLine::new(&terminal.foot));
-    let mut last = waiting.0.extent();
-    let mut quiet = Box::pin(tokio::time::sleep(timeout));
-    let overall = timeout.saturating_mul(OVERALL);
-    let mut all = Box::pin(tokio::time::sleep(overall));
-    let failed_with = |source| failed(RepositoryError::Remote { address: address.clone(), source: Box::new(source) });
+    let line = (terminal.interactive && !terminal.quiet).then(|| StatusLine::new(&terminal.status_area));
+    let mut last = guard.0.extent();
+    let mut idle_timeout = Box::pin(tokio::time::sleep(timeout));
+    let overall = timeout.saturating_mul(OVERALL_FACTOR);
+    let mut overall_timeout = Box::pin(tokio::time::sleep(overall));
+    let failed_with =
+        |source| repository_error(RepositoryError::Remote { address: address.clone(), source: Box::new(source) });
     loop {
         tokio::select! {
             result = &mut receiver => {
-                return result.map_err(|_| CommandError::Runtime(std::io::Error::other("the thread that fetches has died")))?
-                    .map_err(failed);
+                return result.map_err(|_| CommandError::Runtime(std::io::Error::other("the fetch thread panicked")))?
+                    .map_err(repository_error);
             }
-            () = tokio::time::sleep(GLANCE) => {}
-            () = &mut quiet => {
+            () = tokio::time::sleep(REFRESH) => {}
+            () = &mut idle_timeout => {
                 return Err(failed_with(RemoteError::Stalled { seconds: timeout.as_secs(), doing: last.doing }));
             }
-            () = &mut all => {
+            () = &mut overall_timeout => {
                 return Err(failed_with(RemoteError::TooSlow { seconds: overall.as_secs(), doing: last.doing }));
             }
         }
-        let extent = waiting.0.extent();
-        // Reading is this machine's own work, and bounded by what is read.
+        let extent = guard.0.extent();
+        // Reading is local work without a server, so the timeouts restart.
         if extent.doing == READING {
-            quiet.set(tokio::time::sleep(timeout));
-            all.set(tokio::time::sleep(overall));
-        } else if extent.got_on(&last) {
-            quiet.set(tokio::time::sleep(timeout));
+            idle_timeout.set(tokio::time::sleep(timeout));
+            overall_timeout.set(tokio::time::sleep(overall));
+        } else if extent.has_progressed_since(&last) {
+            idle_timeout.set(tokio::time::sleep(timeout));
         }
         last = extent;
         if let Some(line) = &line {
-            line.show(&shown(&address, extent));
+            line.show(&progress_line(&address, extent));
         }
     }
 }
 
-/// What [`read`] says it does when the server is done with.
+/// The value of [`Extent::doing`] while fetched objects are read.
 const READING: &str = "reading the revision";
 
-/// A line for people who wait.
-fn shown(address: &str, extent: Extent) -> String {
+/// Progress line of a fetch.
+fn progress_line(address: &str, extent: Extent) -> String {
     let Extent { received, total, bytes, doing, .. } = extent;
     if total == 0 {
         return format!("{address}: {doing}");
@@ -201,10 +202,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_far_a_fetch_is() {
+    fn prints_fetch_progress() {
         let extent = Extent { ticks: 1, received: 0, total: 0, bytes: 0, indexed: 0, doing: "connecting" };
-        assert_eq!(shown("h:r", extent), "h:r: connecting");
+        assert_eq!(progress_line("h:r", extent), "h:r: connecting");
         let extent = Extent { received: 3, total: 9, bytes: 4096, doing: "downloading", ..extent };
-        assert_eq!(shown("h:r", extent), "h:r: downloading, 3 of 9 objects, 4 KiB");
+        assert_eq!(progress_line("h:r", extent), "h:r: downloading, 3 of 9 objects, 4 KiB");
     }
 }

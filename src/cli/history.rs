@@ -1,32 +1,32 @@
-//! `nodecfg history`: the revisions of a pool, and the nodes on each.
+//! `nodecfg history`: lists the revisions of a pool, and the nodes on each.
 
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
-use super::past::Past;
+use super::pool_history::PoolHistory;
 use super::repository_args::RepositoryArgs;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::history::{Subject, Whereabouts};
 use crate::report::history::{self as shown, History};
 use crate::report::{self, Format};
 use crate::repository::history::known;
-use nodecfg_cluster::observe::look;
+use nodecfg_cluster::observe::list;
 use nodecfg_contract::names::{CommitId, PoolName};
 
-/// Show the revisions of a pool's configuration, and the nodes on each.
+/// Show the revisions of a pool's configuration, and the number of nodes on each.
 ///
-/// Lists the commits along first parents that changed what the pool's nodes shall run, newest first, with the ConfigMap of each
-/// and how many nodes are on it. Changes nothing. A revision that is invalid is listed as such.
+/// Lists commits along first parents that changed the configuration of the pool, newest first, with their ConfigMaps.
+/// Invalid revisions are marked. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The pool.
+    /// Show this pool.
     #[arg(value_name = "POOL")]
     pool: PoolName,
     #[command(flatten)]
     pub(super) repository: RepositoryArgs,
-    /// How many revisions to show.
+    /// Show at most N revisions.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Ask no cluster: the revisions alone.
+    /// List revisions without reading a cluster.
     #[arg(long)]
     no_cluster: bool,
     #[command(flatten)]
@@ -37,14 +37,14 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg history gpu                what changed, and where its nodes are
-  nodecfg history gpu --no-cluster   from the repository alone
-  nodecfg rollback gpu --dry-run     what going back to the one before would do";
+  nodecfg history gpu                list the revisions and their nodes
+  nodecfg history gpu --no-cluster   list the revisions only
+  nodecfg rollback gpu --dry-run     show what a rollback to the previous revision would do";
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let Past { mut revisions, end, draft, snapshot } =
-        Past::read(&args.repository, &args.pool, limit, terminal).await?;
+    let PoolHistory { mut revisions, end, draft, snapshot } =
+        PoolHistory::read(&args.repository, &args.pool, limit, terminal).await?;
     let Some(fleet) = draft.desired.as_ref().map(|desired| desired.fleet.clone()) else {
         return Err(CommandError::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) });
     };
@@ -58,7 +58,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
             Some(desired) => args.cluster.namespace(desired, &reader)?,
             None => return Err(CommandError::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) }),
         };
-        let observed = look(&reader, Some(namespace.as_str())).await?;
+        let observed = list(&reader, Some(namespace.as_str())).await?;
         let commits = observed.config_maps.values().filter_map(|map| CommitId::new(map.commit.clone()?).ok());
         let known = known(&args.repository.history_options()?, commits)
             .map_err(|error| CommandError::Repository(Box::new(error)))?;

@@ -1,12 +1,15 @@
-//! `nodecfg init`: a starter repository.
+//! `nodecfg init`: creates a repository, from a cluster or as an example.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::capture::take;
-use super::cluster_args::{BindingArgs, ClusterArgs};
+use super::capture::capture_nodes;
+use super::cluster_args::{BindingArgs, ClusterArgs, invalid_default_name};
 use super::{CommandError, CommandResult, Exit, Terminal};
-use crate::capture::{Draft, Group, Runs, Start, StarterPool, Unsettled, common, empty_start, runs, settled, sort};
+use crate::capture::{
+    AdoptionError, CurrentConfig, Draft, Group, Repository, StarterPool, adopt, common, common_config,
+    empty_repository, group_nodes,
+};
 use crate::report::initialization::{InitialPool, InitialRuns, Initialization};
 use crate::report::{self, Format, findings};
 use kubelet_config::label::check_label_key;
@@ -17,31 +20,31 @@ use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_planning::desired::{DEFAULT_FLEET, FLEET_FILE};
 
-/// Start a repository, from the nodes of a cluster where there is one.
+/// Create a repository from the nodes of a cluster, or a small example without a kubeconfig.
 ///
-/// Sorts the nodes into pools by a label that they have, captures a few of each, and writes a repository that changes nothing:
-/// nodes that point at a ConfigMap keep its content, nodes on their local configuration stay on it. `nodecfg diff` of it finds
-/// nothing to do. Changes nothing in the cluster, and writes all files or none. Without a kubeconfig it writes a small example.
+/// Groups the nodes into pools by a label, captures some nodes of each pool, and writes a repository for which
+/// `nodecfg diff` finds no change: nodes keep their ConfigMap content or local configuration. Writes all files or
+/// none. Changes nothing in the cluster.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Folder to write to; it may be a git repository, and must hold no pools yet.
+    /// Write to this folder, which may be a git repository but must not contain pools.
     #[arg(value_name = "FOLDER", default_value = ".")]
     folder: PathBuf,
-    /// Name of the fleet, instead of the one that nodes belong to already, or `default`.
+    /// Name the fleet. Default: the fleet that the nodes belong to, or `default`.
     #[arg(long, value_name = "NAME")]
     fleet: Option<FleetName>,
-    /// Label to make pools by, instead of the known one that most nodes have (nodecfg.dev/pool, those of EKS, GKE, AKS,
-    /// Karpenter and others, or the roles).
+    /// Group nodes by this label. Default: the known label that most nodes have (nodecfg.dev/pool, those of EKS, GKE,
+    /// AKS, Karpenter and others, or the roles).
     #[arg(long, value_name = "KEY", value_parser = parse_key, conflicts_with = "no_cluster")]
     pool_label: Option<String>,
-    /// Write a small example, and ask no cluster.
+    /// Write a small example without reading a cluster.
     #[arg(long)]
     no_cluster: bool,
-    /// How many nodes of each pool to capture; 0 captures none.
+    /// Capture N nodes of each pool; 0 captures none.
     #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "no_cluster")]
     capture: u32,
-    /// Keep in captured configurations what the kubelet would fill in by itself.
+    /// Keep values that equal the defaults of the kubelet in captured configurations.
     #[arg(long, conflicts_with = "no_cluster")]
     keep_defaults: bool,
     #[command(flatten)]
@@ -52,43 +55,43 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg init fleet                           from the cluster of the current context
-  nodecfg init fleet --pool-label team         a pool for each value of a label
-  nodecfg init --no-cluster                    an example with one pool, right here";
+  nodecfg init fleet                           read the cluster of the current context
+  nodecfg init fleet --pool-label team         create a pool for each value of a label
+  nodecfg init --no-cluster                    write an example with one pool to this folder";
 
 fn parse_key(text: &str) -> Result<String, String> {
     check_label_key(text).map(|()| text.to_owned())
 }
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
-    refuse_if_taken(&args.folder)?;
-    let (draft, start) = match args.reader().await? {
-        Some(reader) => args.of_cluster(reader).await?,
+    refuse_existing(&args.folder)?;
+    let (draft, repository) = match args.reader().await? {
+        Some(reader) => args.draft_from_cluster(reader).await?,
         None => {
             let fleet = args.fleet_or_default(None)?;
-            let start = empty_start(&fleet);
+            let repository = empty_repository(&fleet);
             let remarks = if args.no_cluster {
                 Vec::new()
             } else {
-                vec!["No kubeconfig was found, so this is an example and not what your nodes run.".to_owned()]
+                vec!["No kubeconfig was found. This is an example, not the configuration of your nodes.".to_owned()]
             };
-            (Draft { fleet, namespace: None, label: None, pools: Vec::new(), remarks }, start)
+            (Draft { fleet, namespace: None, label: None, pools: Vec::new(), remarks }, repository)
         }
     };
     let keeps_readme = args.folder.join("README.md").exists();
-    let files: BTreeMap<&str, &str> = start
+    let files: BTreeMap<&str, &str> = repository
         .files
         .iter()
         .filter(|(path, _)| *path != "README.md" || !keeps_readme)
         .map(|(path, text)| (path.as_str(), text.as_str()))
         .collect();
-    place(&args.folder, &files)?;
+    write_files(&args.folder, &files)?;
     args.show(&draft, &files, format, terminal)?;
     Ok(Exit::Done)
 }
 
 impl Args {
-    /// The cluster to ask; `None` for none.
+    /// The cluster to read, or `None` for an example.
     async fn reader(&self) -> Result<Option<ClusterReader>, CommandError> {
         if self.no_cluster {
             return Ok(None);
@@ -100,32 +103,28 @@ impl Args {
     }
 
     fn fleet_or_default(&self, found: Option<FleetName>) -> Result<FleetName, CommandError> {
-        let default = || FleetName::new(DEFAULT_FLEET).map_err(|error| CommandError::usage(error.to_string(), ""));
+        let default = || FleetName::new(DEFAULT_FLEET).map_err(|error| invalid_default_name(&error));
         self.fleet.clone().or(found).map_or_else(default, Ok)
     }
 
-    async fn of_cluster(&self, reader: ClusterReader) -> Result<(Draft, Start), CommandError> {
+    async fn draft_from_cluster(&self, reader: ClusterReader) -> Result<(Draft, Repository), CommandError> {
         let mut remarks = Vec::new();
         let reader = match self.binding.bind(reader.clone()).await {
             Err(CommandError::Cluster(ClusterError::DefinitionMissing { .. })) => {
                 remarks.push(
-                    "nodecfg is not installed on this cluster yet: `nodecfg install` comes before `nodecfg diff`."
-                        .to_owned(),
+                    "nodecfg is not installed on this cluster: run `nodecfg install` before `nodecfg diff`.".to_owned(),
                 );
                 reader
             }
             other => other?,
         };
         let namespace = reader.binding().default_namespace();
-        let default = NamespaceName::new(namespace).map_err(|error| CommandError::usage(error.to_string(), ""))?;
-        let asked = self.cluster.named_namespace().cloned();
-        let place = asked.clone().unwrap_or_else(|| default.clone());
+        let default = NamespaceName::new(namespace).map_err(|error| invalid_default_name(&error))?;
+        let requested = self.cluster.named_namespace().cloned();
+        let place = requested.clone().unwrap_or_else(|| default.clone());
         let observed = observe(&reader, place.as_str(), contents_of_nodes).await?;
         if observed.nodes.is_empty() {
-            return Err(CommandError::usage(
-                "the cluster has no nodes",
-                "run it again when there are some, or pass --no-cluster",
-            ));
+            return Err(CommandError::usage("the cluster has no nodes", "pass --no-cluster to write an example"));
         }
         let fleets: BTreeSet<(FleetName, String)> = observed
             .contents
@@ -137,33 +136,33 @@ impl Args {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
             return Err(CommandError::usage(
                 format!("nodes belong to several fleets: {}", names.join(", ")),
-                "name the one that this repository is for with --fleet; nodes of the others are left alone",
+                "name the fleet of this repository with --fleet",
             ));
         }
         let fleet = self.fleet_or_default(names.first().map(|fleet| (*fleet).clone()))?;
-        // Where the ConfigMaps of this fleet are already, if that is not where they would be looked for.
+        // The namespace that already holds the ConfigMaps of this fleet, if it is not the default.
         let found = fleets
             .iter()
             .find(|(name, _)| *name == fleet)
             .and_then(|(_, space)| NamespaceName::new(space.as_str()).ok());
-        let namespace = asked.or(found).filter(|namespace| *namespace != default);
-        let (label, groups) = sort(&observed.nodes, self.pool_label.as_deref());
+        let namespace = requested.or(found).filter(|namespace| *namespace != default);
+        let (label, groups) = group_nodes(&observed.nodes, self.pool_label.as_deref());
         let mut pools = Vec::new();
         for group in groups {
             pools.push(self.pool(group, &observed, &reader, &mut remarks).await);
         }
         let mut draft = Draft { fleet, namespace, label: Some(label), pools, remarks };
-        let start = settled(&mut draft, &observed, &place).map_err(|unsettled| match unsettled {
-            Unsettled::Invalid { findings, snapshot } => CommandError::Invalid { findings, snapshot },
-            Unsettled::Changing => CommandError::usage(
-                "no repository was found that changes nothing",
-                "write one by hand: docs/repository.md",
+        let repository = adopt(&mut draft, &observed, &place).map_err(|error| match error {
+            AdoptionError::Invalid { findings, snapshot } => CommandError::Invalid { findings, snapshot },
+            AdoptionError::Changing => CommandError::usage(
+                "cannot create a repository that changes nothing on these nodes",
+                "write the repository by hand: docs/reference/repository.md",
             ),
         })?;
-        Ok((draft, start))
+        Ok((draft, repository))
     }
 
-    /// What the nodes of a group run.
+    /// Describes what the nodes of a group run.
     async fn pool(
         &self,
         group: Group,
@@ -172,17 +171,17 @@ impl Args {
         remarks: &mut Vec<String>,
     ) -> StarterPool {
         let nodes: Vec<&Node> = group.nodes.iter().filter_map(|name| observed.nodes.get(name)).collect();
-        let (runs, doubts) = runs(&nodes, observed);
-        let mut pool = StarterPool { group: group.clone(), runs, doubts, captured: None };
-        if pool.runs == Runs::Local && self.capture > 0 {
+        let (runs, pause_reasons) = common_config(&nodes, observed);
+        let mut pool = StarterPool { group: group.clone(), runs, pause_reasons, captured: None };
+        if pool.runs == CurrentConfig::Local && self.capture > 0 {
             let mut local: Vec<Node> =
                 nodes.iter().filter(|node| node.source.is_none()).map(|node| (*node).clone()).collect();
             local.sort_by_key(|node| node.ready != Readiness::Ready);
             local.truncate(usize::try_from(self.capture).unwrap_or(usize::MAX));
-            let (taken, errors) = take(reader, &local, !self.keep_defaults).await;
+            let (taken, errors) = capture_nodes(reader, &local, !self.keep_defaults).await;
             for (_, error) in errors {
                 let remark = format!("{error}. {}", error.help());
-                // Where nothing may be captured, that is said once.
+                // Reports missing permissions once, not for every pool.
                 let same = |known: &String| known.ends_with(&error.help());
                 if !(matches!(error, ClusterError::Forbidden { .. }) && remarks.iter().any(same)) {
                     remarks.push(remark);
@@ -190,7 +189,7 @@ impl Args {
             }
             if taken.is_empty() {
                 remarks.push(format!(
-                    "Pool {0} has no kubelet.yaml yet. Once its nodes can be asked: nodecfg capture --pool {0} --write .",
+                    "Pool {0} has no kubelet.yaml. Once its nodes answer, run: nodecfg capture --pool {0} --write .",
                     group.name
                 ));
             } else {
@@ -210,8 +209,8 @@ impl Args {
         let pools = draft.pools.iter().map(|pool| InitialPool {
             name: pool.group.name.clone(),
             nodes: pool.group.nodes.len(),
-            runs: if pool.runs == Runs::Local { InitialRuns::Local } else { InitialRuns::ConfigMap },
-            paused: !pool.doubts.is_empty(),
+            runs: if pool.runs == CurrentConfig::Local { InitialRuns::Local } else { InitialRuns::ConfigMap },
+            paused: !pool.pause_reasons.is_empty(),
             captured: pool.captured.iter().flat_map(|common| common.nodes.iter().cloned()).collect(),
         });
         let example = |path: &&str| {
@@ -220,17 +219,16 @@ impl Args {
             Some(InitialPool { name, nodes: 0, runs, paused: false, captured: Vec::new() })
         };
         let examples = files.keys().filter_map(example).filter(|_| draft.label.is_none());
-        let doubts = draft
-            .pools
-            .iter()
-            .flat_map(|pool| pool.doubts.iter().map(|doubt| format!("Pool {} is paused. {doubt}", pool.group.name)));
+        let pause_reasons = draft.pools.iter().flat_map(|pool| {
+            pool.pause_reasons.iter().map(|reason| format!("Pool {} is paused. {reason}", pool.group.name))
+        });
         let document = Initialization {
             folder: self.folder.display().to_string(),
             fleet: draft.fleet.clone(),
             label: draft.label.clone(),
             pools: pools.chain(examples).collect(),
             files: files.keys().map(|path| (*path).to_owned()).collect(),
-            remarks: draft.remarks.iter().cloned().chain(doubts).collect(),
+            remarks: draft.remarks.iter().cloned().chain(pause_reasons).collect(),
         };
         if matches!(format, Format::Text | Format::Markdown) {
             for remark in &document.remarks {
@@ -246,7 +244,7 @@ impl Args {
         Ok(())
     }
 
-    /// The commands that come next.
+    /// The commands to run next.
     fn next(&self) -> Vec<String> {
         let mut next = Vec::new();
         if self.folder != Path::new(".") {
@@ -264,31 +262,31 @@ impl Args {
     }
 }
 
-/// The ConfigMaps that nodes point at.
+/// ConfigMaps that nodes point at.
 fn contents_of_nodes(observed: &Observed) -> BTreeSet<ConfigMapKey> {
     observed.nodes.values().filter_map(|node| ConfigMapKey::of(node.source.as_ref()?)).collect()
 }
 
-fn refuse_if_taken(folder: &Path) -> Result<(), CommandError> {
+fn refuse_existing(folder: &Path) -> Result<(), CommandError> {
     let taken = [FLEET_FILE, "pools", "base"].into_iter().find(|name| folder.join(name).exists());
     match taken {
         Some(name) => Err(CommandError::usage(
-            format!("{} is there already, and init replaces nothing", folder.join(name).display()),
-            "choose another folder; to add what a pool runs to this repository: nodecfg capture --pool POOL --write FOLDER",
+            format!("{} already exists, and init replaces nothing", folder.join(name).display()),
+            "choose another folder",
         )),
         None if folder.exists() && !folder.is_dir() => {
-            Err(CommandError::usage(format!("{} is no folder", folder.display()), "choose another"))
+            Err(CommandError::usage(format!("{} is not a folder", folder.display()), "choose another path"))
         }
         None => Ok(()),
     }
 }
 
-/// Writes all files or none: beside their places first, and then with one step for each entry of the folder.
-fn place(folder: &Path, files: &BTreeMap<&str, &str>) -> Result<(), CommandError> {
+/// Writes all files or none: first to a temporary folder, then with one rename for each top-level entry.
+fn write_files(folder: &Path, files: &BTreeMap<&str, &str>) -> Result<(), CommandError> {
     let made = !folder.exists();
     let draft = folder.join(format!(".nodecfg-init-{}", std::process::id()));
-    let written = written(folder, &draft, files);
-    // Nothing of it is needed any more, and what was never made cannot be removed.
+    let written = write_and_rename(folder, &draft, files);
+    // The temporary folder may not exist, so this error is ignored.
     let _ = std::fs::remove_dir_all(&draft);
     if written.is_err() && made {
         let _ = std::fs::remove_dir(folder);
@@ -296,12 +294,12 @@ fn place(folder: &Path, files: &BTreeMap<&str, &str>) -> Result<(), CommandError
     written.map_err(|error| {
         CommandError::usage(
             format!("cannot write to {}: {error}", folder.display()),
-            "check the folder, its permissions and the disk",
+            "check that the folder is writable and the disk has space",
         )
     })
 }
 
-fn written(folder: &Path, draft: &Path, files: &BTreeMap<&str, &str>) -> std::io::Result<()> {
+fn write_and_rename(folder: &Path, draft: &Path, files: &BTreeMap<&str, &str>) -> std::io::Result<()> {
     std::fs::create_dir_all(draft)?;
     for (path, text) in files {
         let path = draft.join(path);
@@ -310,7 +308,7 @@ fn written(folder: &Path, draft: &Path, files: &BTreeMap<&str, &str>) -> std::io
         }
         std::fs::write(path, text)?;
     }
-    // The fleet's file last: it says that this is a repository.
+    // Renames the fleet file last, because it marks the folder as a repository.
     let mut names: Vec<&str> = files.keys().filter_map(|path| path.split('/').next()).collect();
     names.dedup();
     names.sort_by_key(|name| *name == FLEET_FILE);
@@ -319,7 +317,7 @@ fn written(folder: &Path, draft: &Path, files: &BTreeMap<&str, &str>) -> std::io
         let target = folder.join(name);
         if let Err(error) = std::fs::rename(draft.join(name), &target) {
             for path in placed {
-                // What remains is reported with the error that is on its way.
+                // Files that cannot be removed remain; the caller reports the rename error.
                 let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
             }
             return Err(error);

@@ -1,10 +1,10 @@
-//! `nodecfg install`: what NodeConfigs and the node agents need on a cluster.
+//! `nodecfg install`: applies the objects that NodeConfigs and node agents need on a cluster.
 
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::cluster_args::ClusterArgs;
+use super::cluster_args::{ClusterArgs, invalid_default_name};
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::installation::{Application, Applied, Installed};
 use crate::report::{self, Format, findings};
@@ -15,28 +15,30 @@ use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_install::{Agent, DaemonSet, Host, Installation, LISTEN};
 
-/// Install NodeConfigs on a cluster, and the node agents.
+/// Install NodeConfigs and, with --agent, the node agents on a cluster.
 ///
-/// Applies, server-side and in this order: the namespace of the ConfigMaps, the CustomResourceDefinition of NodeConfig, and
-/// the reconciler's ServiceAccount with its roles. With --agent also what agents may do, the ValidatingAdmissionPolicy
-/// that lets each write its own node's status alone, and the DaemonSet; unit files go onto the nodes by other means. Run it
-/// again to update; what it installed before and no longer does, it leaves. Needs the rights of cluster-admin.
+/// Applies server-side, in this order: the namespace of the ConfigMaps, the CustomResourceDefinition of NodeConfig,
+/// and the ServiceAccount and roles of the reconciler. --agent adds the roles of agents, the
+/// ValidatingAdmissionPolicy that limits each agent to the status of its own node, and with daemonset the DaemonSet.
+/// Requires the rights of cluster-admin. Run it again to update; objects that are no longer part of the installation
+/// are kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(mut_arg("namespace", |namespace| namespace.help(format!(
-    "Namespace of the ConfigMaps, of the locks and of the reconciler's ServiceAccount. {NAMESPACE} by default"
+    "Use this namespace for the ConfigMaps, the locks and the ServiceAccount of the reconciler [default: {NAMESPACE}]"
 ))))]
 pub(super) struct Args {
-    /// How the agents run: daemonset, as pods; systemd, as services of the nodes; none, not by way of nodecfg install.
+    /// Run the agents as pods (daemonset), as services on the nodes (systemd), or do not install them (none).
     #[arg(long, value_enum, default_value_t = Kind::None, value_name = "HOW", hide_possible_values = true)]
     agent: Kind,
-    /// Print the objects as YAML, or as a List with -o json, and talk to no cluster.
+    /// Print the objects as YAML, or as a List with -o json, without contacting a cluster.
     #[arg(long)]
     dry_run: bool,
-    /// Take over fields that somebody else has set otherwise.
+    /// Take over fields that another client manages.
     #[arg(long, conflicts_with = "dry_run")]
     force_conflicts: bool,
-    /// Print the unit file nodecfg-agent.service for the nodes, with --agent systemd, and talk to no cluster.
+    /// Print the unit file nodecfg-agent.service for the nodes, without contacting a cluster. Requires --agent
+    /// systemd.
     #[arg(long, conflicts_with_all = ["dry_run", "force_conflicts"])]
     unit: bool,
     #[command(flatten)]
@@ -45,47 +47,47 @@ pub(super) struct Args {
     cluster: ClusterArgs,
 }
 
-/// What is where on the nodes.
+/// Paths and addresses on the nodes.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Agents")]
 struct NodeArgs {
-    /// Image of the agent's pods, with --agent daemonset: what the target `agent` of the Dockerfile builds.
+    /// Run this image in the pods of --agent daemonset. The target `agent` of the Dockerfile builds it.
     #[arg(long, value_name = "IMAGE", value_parser = parse_image, required_if_eq("agent", "daemonset"))]
     image: Option<String>,
-    /// Namespace of the agent's pods, which Pod Security Admission must let be privileged.
+    /// Run the pods in this namespace, where Pod Security Admission must allow privileged pods.
     #[arg(long, value_name = "NAME", default_value = AGENT_NAMESPACE)]
     agent_namespace: NamespaceName,
-    /// The kubelets' --config, which the agent replaces.
+    /// Replace this file, the --config of the kubelets.
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/var/lib/kubelet/config.yaml")]
     kubelet_config: String,
-    /// The kubelets' --config-dir, into which the agent puts a file instead of replacing --kubelet-config.
+    /// Write a drop-in file to this folder, the --config-dir of the kubelets, instead of replacing --kubelet-config.
     #[arg(long, value_name = "PATH", value_parser = parse_path)]
     kubelet_config_dir: Option<String>,
-    /// The kubelets' --root-dir.
+    /// Use this folder as the --root-dir of the kubelets.
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/var/lib/kubelet")]
     kubelet_root_dir: String,
-    /// Where the agent serves /healthz and /metrics. Its address is the node's own, whether pod or service.
+    /// Serve /healthz and /metrics of the agent on this address, in the network of the node.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = LISTEN)]
     listen: SocketAddr,
-    /// The kubelets' kubeconfig, with --unit.
+    /// Use this kubeconfig of the kubelets, with --unit.
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/etc/kubernetes/kubelet.conf")]
     kubelet_kubeconfig: String,
-    /// Where nodecfg-agent is on the nodes, with --unit.
+    /// Start nodecfg-agent from this path on the nodes, with --unit.
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/usr/local/bin/nodecfg-agent")]
     program: String,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg install                                              NodeConfigs, and what the reconciler may do
-  nodecfg install --agent daemonset --image IMAGE --dry-run    all objects, for review or for git
-  nodecfg install --agent daemonset --image IMAGE              agents as pods
-  nodecfg install --agent systemd                              what agents on the nodes may do, and for the nodes:
+  nodecfg install                                              install NodeConfigs and the roles of the reconciler
+  nodecfg install --agent daemonset --image IMAGE --dry-run    print all objects, for review or git
+  nodecfg install --agent daemonset --image IMAGE              run the agents as pods
+  nodecfg install --agent systemd                              install the roles of agents that run as services
   nodecfg install --agent systemd --unit > nodecfg-agent.service";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
-    /// Not by way of `nodecfg install`.
+    /// Not installed.
     None,
     /// As pods.
     Daemonset,
@@ -106,7 +108,7 @@ impl Args {
     fn installation(&self) -> Result<Installation, CommandError> {
         let namespace = match self.cluster.named_namespace() {
             Some(namespace) => namespace.clone(),
-            None => NamespaceName::new(NAMESPACE).map_err(|error| CommandError::usage(error.to_string(), ""))?,
+            None => NamespaceName::new(NAMESPACE).map_err(|error| invalid_default_name(&error))?,
         };
         let agent = match (self.agent, &self.nodes.image) {
             (Kind::Daemonset, Some(image)) => Some(Agent::DaemonSet(DaemonSet {
@@ -126,7 +128,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         return print_unit(args, terminal);
     }
     if format == Format::Markdown {
-        return Err(CommandError::usage("install writes no markdown", "use -o text, json or yaml"));
+        return Err(CommandError::usage("install does not write markdown", "use -o text, json or yaml"));
     }
     let objects = nodecfg_install::objects(&args.installation()?);
     if args.dry_run {
@@ -136,21 +138,21 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let reader = args.cluster.reader(LabelKeys::Only(Default::default())).await?;
     apply(args, &reader, &objects, format, terminal).await?;
     if args.agent == Kind::Systemd && format == Format::Text {
-        writeln!(terminal.aside(), "unit file for the nodes: nodecfg install --agent systemd --unit")?;
+        writeln!(terminal.info(), "Unit file for the nodes: nodecfg install --agent systemd --unit")?;
     }
     Ok(Exit::Done)
 }
 
 fn print_unit(args: &Args, terminal: &mut Terminal) -> CommandResult {
     if args.agent != Kind::Systemd {
-        return Err(CommandError::usage("--unit goes with --agent systemd alone", "add --agent systemd"));
+        return Err(CommandError::usage("--unit requires --agent systemd", "add --agent systemd"));
     }
     let unit = nodecfg_install::unit(&args.nodes.program, &args.nodes.kubelet_kubeconfig, &args.host());
     terminal.out.write_all(unit.as_bytes())?;
     Ok(Exit::Done)
 }
 
-/// Writes the objects for `kubectl apply -f -`: YAML, one document an object, or a List.
+/// Prints the objects for `kubectl apply -f -`: as YAML documents, or as a List.
 fn print(objects: &[Value], format: Format, terminal: &mut Terminal) -> Result<(), CommandError> {
     if format == Format::Json {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
@@ -177,8 +179,8 @@ async fn apply(
     for object in objects {
         let Some(target) = Target::of(object) else {
             return Err(CommandError::usage(
-                "an object of nodecfg install is of no known kind",
-                "this is a bug in nodecfg",
+                "an object of nodecfg install has an unknown kind, which is a bug in nodecfg",
+                "report this bug with the text of this message",
             ));
         };
         if target.is_policy() && !applier.serves(&target).await? {
@@ -198,9 +200,9 @@ async fn apply(
     if !skipped.is_empty() {
         findings::message(
             &mut terminal.err,
-            "this cluster has no ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30): none was \
-             applied, and each agent may write the status of every node's NodeConfig",
-            "after an upgrade of the cluster, run nodecfg install again",
+            "this cluster has no ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30), so the \
+             policy was skipped: each agent may write the status of every NodeConfig",
+            "run nodecfg install again after an upgrade of the cluster",
         )?;
     }
     let applied = applied.iter().map(|target| (target, Application::ServersideApplied));
@@ -216,22 +218,22 @@ async fn apply(
     Ok(())
 }
 
-/// An absolute path without detours, as a mount needs it.
+/// Parses an absolute path that is valid as a mount path.
 fn parse_path(text: &str) -> Result<String, String> {
     let detour = |part: &str| part.is_empty() || part == "." || part == "..";
     match text.strip_prefix('/') {
-        None => Err("it must be an absolute path".to_owned()),
+        None => Err("the path must be absolute".to_owned()),
         Some(rest) if rest.split('/').any(detour) || text.contains(|c: char| c.is_control() || c == ':') => {
-            Err("it must be a path without empty parts, `.`, `..`, colons and control characters".to_owned())
+            Err("the path must not contain empty parts, `.`, `..`, colons or control characters".to_owned())
         }
         Some(_) => Ok(text.to_owned()),
     }
 }
 
-/// Only what cannot be one is refused: what it names, the nodes find out.
+/// Rejects only impossible image names. The nodes report a name that does not exist.
 fn parse_image(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err("it must be the name of an image".to_owned());
+        return Err("an image name must not be empty or contain spaces or control characters".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -240,7 +242,7 @@ fn parse_image(text: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// What the agent would read from these arguments.
+    /// Parses the arguments as the agent does.
     fn read<'a>(arguments: impl IntoIterator<Item = &'a str>) -> clap::ArgMatches {
         let words: Vec<&str> = std::iter::once("nodecfg-agent").chain(arguments).collect();
         nodecfg_agent::cli::command().try_get_matches_from(&words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_containers_are_started_as_the_agent_expects() {
+    fn agent_accepts_arguments_of_pods() {
         for host in hosts() {
             let agent = Agent::DaemonSet(DaemonSet {
                 namespace: NamespaceName::new(AGENT_NAMESPACE).expect("a name"),
@@ -299,17 +301,17 @@ mod tests {
             for (argument, does) in [("restart_command", "restart"), ("stop_command", "stop")] {
                 assert_eq!(path(step, argument), format!("nsenter -t 1 -m -- systemctl {does} kubelet"));
             }
-            // The node's name comes by the environment.
+            // The pod passes the node name in the environment.
             assert_eq!(pod["containers"][1]["env"][0]["name"], "NODE_NAME");
         }
     }
 
     #[test]
-    fn the_unit_starts_the_agent_as_it_expects() {
+    fn agent_accepts_arguments_of_unit() {
         for host in hosts() {
             let unit = nodecfg_install::unit("/usr/local/bin/nodecfg-agent", "/etc/kubernetes/kubelet.conf", &host);
             let start = unit.split("\nExecStart=").nth(1).and_then(|rest| rest.split("\nRestart=").next());
-            // systemd joins lines and splits words as a shell does, as far as these words go.
+            // For these words, systemd joins lines and splits words like a shell.
             let words = shlex::split(&start.expect("a command").replace("\\\n", " ")).expect("words");
             assert_eq!(words.first().map(String::as_str), Some("/usr/local/bin/nodecfg-agent"));
             let agent = read(words.iter().skip(1).map(String::as_str));

@@ -1,4 +1,4 @@
-//! A rollout on a terminal: what happens becomes what is drawn, not more often than somebody can read it.
+//! View of a rollout on a terminal: rate-limited redraws of the status area, with notable events above.
 
 use std::io;
 use std::time::Duration;
@@ -11,47 +11,47 @@ use crate::report::progress::{Listener, is_notable, timed};
 use nodecfg_planning::plan::Plan;
 use nodecfg_planning::rollout::progress::{Event, Progress};
 
-/// How often it is drawn at most, however much happens, and how soon what has changed is seen.
-pub(super) const PACE: Duration = Duration::from_millis(100);
-/// How often it is drawn when nothing happens: times are shown in seconds.
-const STILL: Duration = Duration::from_secs(1);
-/// Where more pools than these are rolled out, no line tells of their ConfigMaps.
-const MOST_CONFIG_MAPS: usize = 12;
+/// Minimum interval between redraws after an event.
+pub(super) const MIN_REDRAW: Duration = Duration::from_millis(100);
+/// Redraw interval without events, because elapsed times are shown in seconds.
+const IDLE_REDRAW: Duration = Duration::from_secs(1);
+/// With more pools than this, created ConfigMaps are not listed.
+const MAX_CONFIG_MAP_LINES: usize = 12;
 
-/// The view of a rollout at the foot of the terminal.
-pub(super) struct Live {
+/// View of a rollout in the status area.
+pub(super) struct LiveView {
     state: LiveProgress,
-    foot: StatusArea,
+    status_area: StatusArea,
     start: Timestamp,
     colored: bool,
-    /// Lines that scroll by, and have not been written yet.
+    /// Lines to print above the status area with the next redraw.
     above: String,
     changed: bool,
-    /// When it was last drawn, and for which size.
+    /// Time and terminal size of the last redraw.
     drawn: Option<(Timestamp, (usize, usize))>,
-    over: bool,
+    finished: bool,
 }
 
-impl Live {
-    /// Draws at the foot from now on. `assigns`: the rollout assigns nodes; otherwise it only watches.
-    pub(super) fn new(plan: &Plan, assigns: bool, start: Timestamp, foot: StatusArea, colored: bool) -> Self {
+impl LiveView {
+    /// Creates the view. `assigns` is false for a rollout that only watches nodes.
+    pub(super) fn new(plan: &Plan, assigns: bool, start: Timestamp, status_area: StatusArea, colored: bool) -> Self {
         let state = LiveProgress::new(plan, assigns, start);
-        let over = state.pools() == 0;
-        Self { state, foot, start, colored, above: String::new(), changed: true, drawn: None, over }
+        let finished = state.pools() == 0;
+        Self { state, status_area, start, colored, above: String::new(), changed: true, drawn: None, finished }
     }
 
     fn is_due(&self, now: Timestamp, size: (usize, usize)) -> bool {
         let Some((at, drawn_for)) = self.drawn else { return true };
         let since = now.duration_since(at);
-        // A clock that was set back must not stop the picture.
+        // A clock that was set back must not stop redraws.
         let passed =
             |pace: Duration| since.is_negative() || since >= SignedDuration::try_from(pace).unwrap_or_default();
-        passed(STILL) || (passed(PACE) && (self.changed || size != drawn_for))
+        passed(IDLE_REDRAW) || (passed(MIN_REDRAW) && (self.changed || size != drawn_for))
     }
 
     fn draw_if_due(&mut self, now: Timestamp) -> io::Result<()> {
-        let size = self.foot.size();
-        if self.over || !self.is_due(now, size) {
+        let size = self.status_area.size();
+        if self.finished || !self.is_due(now, size) {
             return Ok(());
         }
         self.drawn = Some((now, size));
@@ -62,22 +62,22 @@ impl Live {
     fn draw(&mut self, lines: Vec<String>) -> io::Result<()> {
         let above = std::mem::take(&mut self.above);
         let lines = lines.into_iter().map(|line| self.shown(line)).collect();
-        self.foot.draw(&self.shown(above), lines)
+        self.status_area.draw(&self.shown(above), lines)
     }
 
-    /// A text with its styles, where they are wanted.
+    /// The text, without styles unless colors are used.
     fn shown(&self, text: String) -> String {
         if self.colored { text } else { anstream::adapter::strip_str(&text).to_string() }
     }
 }
 
-impl Listener for Live {
-    fn tell(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
+impl Listener for LiveView {
+    fn event(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
         let progress = &event.progress;
         self.state.apply(now, event);
         self.changed = true;
         let is_one_of_many =
-            matches!(progress, Progress::ConfigMapCreated { .. }) && self.state.pools() > MOST_CONFIG_MAPS;
+            matches!(progress, Progress::ConfigMapCreated { .. }) && self.state.pools() > MAX_CONFIG_MAP_LINES;
         if is_notable(progress) && !is_one_of_many {
             self.above.push_str(&timed(self.start, now, progress));
             self.above.push('\n');
@@ -86,19 +86,19 @@ impl Listener for Live {
     }
 
     fn tick(&mut self, now: Timestamp) {
-        // A foot that cannot be drawn is told of by the next event, and stops nothing.
+        // The next event reports the error; a failed redraw stops nothing.
         let _ = self.draw_if_due(now);
     }
 
-    fn wants_ticks(&self) -> bool {
+    fn needs_ticks(&self) -> bool {
         true
     }
 
     fn finish(&mut self, now: Timestamp) -> io::Result<()> {
-        let (columns, lines) = self.foot.size();
-        let is_over = std::mem::replace(&mut self.over, true);
-        let drawn = self.draw(if is_over { Vec::new() } else { self.state.rest(columns, lines, now) });
-        self.foot.leave();
+        let (columns, lines) = self.status_area.size();
+        let was_finished = std::mem::replace(&mut self.finished, true);
+        let drawn = self.draw(if was_finished { Vec::new() } else { self.state.rest(columns, lines, now) });
+        self.status_area.leave();
         drawn
     }
 }

@@ -1,4 +1,4 @@
-//! How often the live view is drawn, and what it is told meanwhile.
+//! Tests of the redraw rate of the live view.
 
 use jiff::ToSpan as _;
 
@@ -8,30 +8,30 @@ fn at(milliseconds: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH.checked_add(milliseconds.milliseconds()).unwrap()
 }
 
-fn live(drawn_at: i64, changed: bool) -> Live {
+fn live(drawn_at: i64, changed: bool) -> LiveView {
     let desired = nodecfg_planning::plan::fixtures::desired([]);
     let options = nodecfg_planning::plan::Options { allow_empty: true, ..nodecfg_planning::plan::fixtures::options() };
     let plan =
         nodecfg_planning::plan::make(&desired, &nodecfg_planning::plan::fixtures::observed([]), &options).unwrap();
-    let mut live = Live::new(&plan, true, at(0), StatusArea::of_standard_error(), false);
+    let mut live = LiveView::new(&plan, true, at(0), StatusArea::of_standard_error(), false);
     live.drawn = Some((at(drawn_at), (80, 24)));
     live.changed = changed;
     live
 }
 
 #[test]
-fn what_happens_is_drawn_ten_times_a_second_at_most() {
+fn draws_at_most_ten_times_per_second() {
     let size = (80, 24);
     assert!(!live(1000, true).is_due(at(1099), size));
     assert!(live(1000, true).is_due(at(1100), size));
-    assert!(!live(1000, false).is_due(at(1100), size), "nothing has happened");
-    assert!(live(1000, false).is_due(at(1100), (79, 24)), "the terminal has another size");
+    assert!(!live(1000, false).is_due(at(1100), size), "no event");
+    assert!(live(1000, false).is_due(at(1100), (79, 24)), "the terminal was resized");
     assert!(live(1000, false).is_due(at(2000), size), "times have changed");
     assert!(live(1000, false).is_due(at(0), size), "the clock was set back");
 }
 
 #[test]
-fn a_rollout_of_nothing_draws_nothing() {
+fn draws_nothing_for_empty_rollout() {
     let mut live = live(0, true);
     live.drawn = None;
     live.draw_if_due(at(0)).unwrap();

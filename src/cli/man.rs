@@ -1,4 +1,4 @@
-//! `nodecfg man`: manual pages, made from what `--help` is made from.
+//! `nodecfg man`: manual pages, generated from the command definitions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use clap_mangen::Man;
 use super::{Cli, CommandError, CommandResult, Exit, Terminal, exit};
 use kubelet_config::spelling::nearest;
 
-/// Print a manual page, or write them all to a folder.
+/// Print a manual page, or write all pages to a folder.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Which page: a command, or several words of one joined with hyphens. Of nodecfg itself, if none is named.
+    /// Print the page of this command; join nested commands with hyphens. Default: the page of nodecfg.
     #[arg(value_name = "PAGE")]
     page: Option<String>,
     /// Write all pages to this folder, one file each: nodecfg.1, nodecfg-sync.1 and so on.
@@ -23,31 +23,34 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg man sync | man -l -                       read one
-  nodecfg man --out ~/.local/share/man/man1         then also: man nodecfg-sync";
+  nodecfg man sync | man -l -                       read one page
+  nodecfg man --out ~/.local/share/man/man1         install all pages for man";
 
-/// The program, and with a hyphen the beginning of every page's name.
+/// Program name, which starts the name of every page.
 const PROGRAM: &str = "nodecfg";
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     let pages = pages(Cli::command());
     if let Some(folder) = &args.out {
         write(folder, &pages)?;
-        writeln!(terminal.aside(), "{} manual pages in {}", pages.len(), folder.display())?;
+        writeln!(terminal.info(), "{} manual pages in {}", pages.len(), folder.display())?;
         return Ok(Exit::Done);
     }
-    let asked = args.page.as_deref().unwrap_or(PROGRAM);
-    let name =
-        if asked == PROGRAM || asked.starts_with("nodecfg-") { asked.to_owned() } else { format!("{PROGRAM}-{asked}") };
+    let requested = args.page.as_deref().unwrap_or(PROGRAM);
+    let name = if requested == PROGRAM || requested.starts_with("nodecfg-") {
+        requested.to_owned()
+    } else {
+        format!("{PROGRAM}-{requested}")
+    };
     match pages.iter().find(|page| page.name == name) {
         Some(page) => terminal.out.write_all(page.text.as_bytes())?,
         None => {
             let near = nearest(&name, pages.iter().map(|page| page.name.as_str()));
             let help = near.map_or_else(
-                || "nodecfg --help lists the commands; nodecfg man --out FOLDER writes all pages".to_owned(),
-                |near| format!("is it {near}?"),
+                || "list the commands with nodecfg --help".to_owned(),
+                |near| format!("did you mean {near}?"),
             );
-            return Err(CommandError::usage(format!("there is no manual page {name}"), help));
+            return Err(CommandError::usage(format!("unknown manual page {name}"), help));
         }
     }
     Ok(Exit::Done)
@@ -55,7 +58,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
 
 fn write(folder: &Path, pages: &[Page]) -> Result<(), CommandError> {
     let failed = |path: &Path, error: std::io::Error| {
-        CommandError::usage(format!("cannot write {}: {error}", path.display()), "name a folder that may be written to")
+        CommandError::usage(format!("cannot write {}: {error}", path.display()), "name a writable folder")
     };
     fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     for page in pages {
@@ -68,11 +71,11 @@ fn write(folder: &Path, pages: &[Page]) -> Result<(), CommandError> {
 /// A manual page of section 1.
 struct Page {
     name: String,
-    /// In the language of man(7).
+    /// Source in the man(7) macro language.
     text: String,
 }
 
-/// What the pages are called, without the program's name in front.
+/// Names of all pages without the prefix `nodecfg-`.
 pub(super) fn names(command: clap::Command) -> Vec<String> {
     commands(command)
         .iter()
@@ -80,7 +83,7 @@ pub(super) fn names(command: clap::Command) -> Vec<String> {
         .collect()
 }
 
-/// The program and all its commands, those of commands included.
+/// The program and all commands, including nested ones.
 fn commands(mut program: clap::Command) -> Vec<clap::Command> {
     fn add(command: &clap::Command, all: &mut Vec<clap::Command>) {
         all.push(command.clone());
@@ -114,19 +117,19 @@ fn text(command: &clap::Command, see_also: &[String]) -> String {
     let notes = command.get_after_long_help().or_else(|| command.get_after_help()).map(ToString::to_string);
     let has_commands = command.has_subcommands();
     let version = concat!("nodecfg ", env!("CARGO_PKG_VERSION"));
-    // No date: the same program has the same pages.
+    // Without a date, so that the same program produces the same pages.
     let man = Man::new(command.clone());
     let title = name(command).to_uppercase();
     let mut text = format!(".TH \"{}\" \"1\" \"\" \"{version}\" \"nodecfg manual\"\n", escaped(&title));
     let mut bytes = Vec::new();
-    // A vector takes all that is written to it.
+    // Writing to a vector cannot fail.
     let _ = man
         .render_name_section(&mut bytes)
         .and_then(|()| man.render_synopsis_section(&mut bytes))
         .and_then(|()| man.render_description_section(&mut bytes))
         .and_then(|()| man.render_options_section(&mut bytes))
         .and_then(|()| if has_commands { man.render_subcommands_section(&mut bytes) } else { Ok(()) });
-    // Each section begins with how an apostrophe is written; once is enough.
+    // Every section defines how to print an apostrophe; one definition is enough.
     let mut known = Vec::new();
     for line in String::from_utf8_lossy(&bytes).lines() {
         let defines = line.starts_with(".ie ") || line.starts_with(".el ");
@@ -138,7 +141,9 @@ fn text(command: &clap::Command, see_also: &[String]) -> String {
             known.push(line.to_owned());
         }
     }
-    for (title, lines) in notes.iter().flat_map(|notes| sections(notes)).filter(|(title, _)| title != EXITS) {
+    for (title, lines) in
+        notes.iter().flat_map(|notes| sections(notes)).filter(|(title, _)| title != EXIT_CODES_HEADING)
+    {
         section(&mut text, &title, &lines);
     }
     for (_, lines) in sections(exit::TABLE) {
@@ -153,10 +158,10 @@ fn text(command: &clap::Command, see_also: &[String]) -> String {
     text
 }
 
-/// What the table of exit codes is headed with in `--help`.
-const EXITS: &str = "Exit codes";
+/// Heading of the exit codes in `--help`.
+const EXIT_CODES_HEADING: &str = "Exit codes";
 
-/// The sections of what stands after the options in `--help`: a heading with a colon, and lines that are set in.
+/// Parses the text after the options in `--help`: headings that end with a colon, and indented lines.
 fn sections(notes: &str) -> Vec<(String, Vec<&str>)> {
     let mut sections: Vec<(String, Vec<&str>)> = Vec::new();
     for line in notes.lines() {
@@ -169,7 +174,7 @@ fn sections(notes: &str) -> Vec<(String, Vec<&str>)> {
     sections
 }
 
-/// Lines that stay as they are.
+/// Adds a section with unfilled lines.
 fn section(text: &mut String, title: &str, lines: &[&str]) {
     text.push_str(&format!(".SH \"{}\"\n.nf\n", escaped(&title.to_uppercase())));
     let end = lines.iter().rposition(|line| !line.trim().is_empty()).map_or(0, |last| last + 1);
@@ -180,7 +185,7 @@ fn section(text: &mut String, title: &str, lines: &[&str]) {
     text.push_str(".fi\n");
 }
 
-/// A text in which nothing is an instruction.
+/// Escapes a text so that man does not interpret any part.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-").replace('"', "\\(dq");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
@@ -191,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_the_options_becomes_sections() {
+    fn converts_help_sections() {
         let found = sections("Kinds:\n  a  one\n\nExamples:\n  nodecfg x");
         let titles: Vec<&str> = found.iter().map(|(title, _)| title.as_str()).collect();
         assert_eq!(titles, ["Kinds", "Examples"]);
@@ -201,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_text_is_an_instruction() {
+    fn escapes_roff() {
         assert_eq!(escaped(".so \\n"), "\\&.so \\en");
         assert_eq!(escaped("--out \"x\""), "\\-\\-out \\(dqx\\(dq");
     }

@@ -1,7 +1,7 @@
-//! The command line: one file per command, each with its arguments and one function.
+//! Command-line interface: argument parsing, the dispatch to one file per command, and the exit code.
 //!
-//! Here the environment is read, streams are opened and the runtime is started; errors of every stage become an exit code
-//! and a report in `failure`, and nowhere else. The library below never looks at the terminal or the environment.
+//! Only this layer reads the environment, opens streams and starts the runtime. `failure` converts errors of every
+//! stage into an exit code and a report.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -12,11 +12,10 @@ use clap_complete::CompleteEnv;
 use nodecfg_agent::cli::usage;
 
 mod abort;
-mod actions;
-mod against;
 mod agent;
 mod capture;
 mod cluster_args;
+mod comparison;
 mod complete;
 mod completions;
 mod confirm;
@@ -28,18 +27,19 @@ mod explain;
 mod failure;
 mod fleet_args;
 mod git_args;
+mod github_actions;
 mod history;
 mod init;
 mod install;
 mod live;
 mod logging;
 mod man;
-mod observe;
 mod order_args;
 mod output;
-mod past;
 mod pause;
 mod plan_file;
+mod planning;
+mod pool_history;
 mod prune;
 mod reconcile;
 mod reports;
@@ -56,7 +56,7 @@ mod status_area;
 mod sync;
 mod telemetry;
 mod terminal;
-mod unknown;
+mod unknown_name;
 mod validate;
 mod verify;
 
@@ -74,19 +74,19 @@ use crate::report::Format;
 #[command(name = "nodecfg", version, propagate_version = true, after_help = exit::TABLE, max_term_width = 100)]
 #[command(disable_help_subcommand = true)]
 pub struct Cli {
-    /// How to write the result: text, json (a document, or a line per event from sync and verify), yaml or markdown; validate
-    /// also writes sarif and junit.
+    /// Print the result as text, json (sync and verify: one line per event), yaml or markdown; validate also writes
+    /// sarif and junit.
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Text, value_name = "FORMAT")]
     #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 100)]
     output: Output,
-    /// When to use colours: auto (on a terminal, unless NO_COLOR is set), always or never.
+    /// Use colors: auto (on a terminal, unless NO_COLOR is set), always or never.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 101)]
     color: Color,
-    /// Say more, and log what is done; twice: log every request.
+    /// Print more details and log each step; -vv logs every request.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL, display_order = 102)]
     verbose: u8,
-    /// Say nothing but warnings, errors and the result: no first line, no progress, no summary of what went well.
+    /// Print only warnings, errors and the result.
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = GLOBAL, display_order = 103)]
     quiet: bool,
     #[command(subcommand)]
@@ -94,7 +94,8 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// clap sees a contradiction only where both options stand on the same side of the command's name.
+    /// Rejects `--quiet` with `--verbose`. clap detects this conflict only if both stand on the same side of the
+    /// command name.
     fn consistent(self) -> Result<Self, clap::Error> {
         if self.quiet && self.verbose > 0 {
             let message = "the argument '--quiet' cannot be used with '--verbose'";
@@ -104,7 +105,7 @@ impl Cli {
     }
 }
 
-/// What every command takes.
+/// Help heading of the options that every command accepts.
 const GLOBAL: &str = "Global options";
 
 #[derive(Debug, Subcommand)]
@@ -136,7 +137,7 @@ enum Command {
 }
 
 impl Command {
-    /// The further outputs that are asked for, and what they call the command.
+    /// The `--report` arguments of a command, with the command name used in reports.
     fn reports(&self) -> Option<(&'static str, &ReportArgs)> {
         match self {
             Self::Validate(args) => Some(("validate", &args.reports)),
@@ -149,7 +150,7 @@ impl Command {
         }
     }
 
-    /// The folder that files are named from. `validate` may read several, and annotates them itself.
+    /// The folder that file paths in messages start from. `validate` may read several and annotates them itself.
     fn root(&self) -> Option<String> {
         match self {
             Self::Diff(args) => Some(args.repository.root()),
@@ -161,7 +162,7 @@ impl Command {
         }
     }
 
-    /// What is told of this command to monitoring, when it is one that something is told of.
+    /// Telemetry of the commands that report to monitoring.
     fn telemetry(&self) -> Option<Telemetry> {
         match self {
             Self::Diff(args) => Some(Telemetry::of("diff", &args.metrics)),
@@ -175,9 +176,9 @@ impl Command {
 /// Runs the program with these arguments, the first of them its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    // A shell that completes a line asks by the environment. Whatever else that variable may say is no such question.
+    // Shells request completions by an environment variable. Other values of that variable do not request any.
     let folder = std::env::current_dir().ok();
-    let completing = CompleteEnv::with_factory(complete::proposing).var(completions::VARIABLE).bin("nodecfg");
+    let completing = CompleteEnv::with_factory(complete::with_completers).var(completions::VARIABLE).bin("nodecfg");
     if completing.try_complete(arguments.clone(), folder.as_deref()).unwrap_or(false) {
         return Exit::Done.report();
     }
@@ -188,7 +189,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors; a closed pipe while printing them is none either.
+            // Help and version exit with 0, even if their output pipe is closed.
             if !error.use_stderr() {
                 let _ = error.print();
                 return Exit::Done.report();
@@ -204,7 +205,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut terminal = Terminal::standard(cli.color, cli.quiet);
     let telemetry = cli.command.telemetry();
     let export = telemetry.as_ref().and_then(Telemetry::export);
-    logging::start(cli.verbose, terminal.colored_err(), terminal.foot.clone(), export);
+    logging::start(cli.verbose, terminal.colored_err(), terminal.status_area.clone(), export);
     let format = cli.output.format().unwrap_or(Format::Text);
     let reports = cli.command.reports().map(|(command, reports)| (command, reports.clone()));
     let root = cli.command.root();
@@ -213,10 +214,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let exit = result.unwrap_or_else(|failure| {
         terminal.record.failure = Some(failure.kind());
         if let Some((command, reports)) = reports {
-            reports.fail(command, &failure);
+            reports.write_failure(command, &failure);
         }
         if let Some(root) = root {
-            actions::annotate(&mut terminal.err, &failure, &root);
+            github_actions::annotate(&mut terminal.err, &failure, &root);
         }
         failure.report(&mut terminal, format)
     });
@@ -239,20 +240,20 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
         Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
         Command::Crd(args) => crd::run(&args, format?, terminal),
         Command::Completions(args) => format.and_then(|_| completions::run(&args, terminal)),
-        Command::Diff(args) => block_on(run::unless_ended(diff::run(&args, format?, cli.verbose, terminal))),
-        Command::Sync(args) => block_on(run::unless_ended(sync::run(&args, format?, cli.verbose, terminal))),
-        Command::Verify(args) => block_on(run::unless_ended(verify::run(&args, format?, cli.verbose, terminal))),
-        Command::Status(args) => block_on(status::run(&args, format?, cli.verbose, terminal)),
-        Command::Init(args) => block_on(run::unless_ended(init::run(&args, format?, terminal))),
-        Command::Capture(args) => block_on(run::unless_ended(capture::run(&args, format?, terminal))),
-        Command::Doctor(args) => block_on(run::unless_ended(doctor::run(&args, format?, cli.verbose, terminal))),
-        Command::History(args) => block_on(run::unless_ended(history::run(&args, format?, terminal))),
-        Command::Rollback(args) => block_on(run::unless_ended(rollback::run(&args, format?, cli.verbose, terminal))),
-        Command::Pause(args) => block_on(run::unless_ended(pause::run(&args, format?, terminal))),
-        Command::Resume(args) => block_on(run::unless_ended(resume::run(&args, format?, terminal))),
-        Command::Abort(args) => block_on(run::unless_ended(abort::run(&args, format?, terminal))),
-        Command::Reset(args) => block_on(run::unless_ended(reset::run(&args, format?, cli.verbose, terminal))),
-        Command::Prune(args) => block_on(run::unless_ended(prune::run(&args, format?, cli.verbose, terminal))),
+        Command::Diff(args) => block_on(run::until_signal(diff::run(&args, format?, cli.verbose, terminal))),
+        Command::Sync(args) => block_on(run::until_signal(sync::run(&args, format?, cli.verbose, terminal))),
+        Command::Verify(args) => block_on(run::until_signal(verify::run(&args, format?, cli.verbose, terminal))),
+        Command::Status(args) => block_on(status::run(&args, format?, terminal)),
+        Command::Init(args) => block_on(run::until_signal(init::run(&args, format?, terminal))),
+        Command::Capture(args) => block_on(run::until_signal(capture::run(&args, format?, terminal))),
+        Command::Doctor(args) => block_on(run::until_signal(doctor::run(&args, format?, cli.verbose, terminal))),
+        Command::History(args) => block_on(run::until_signal(history::run(&args, format?, terminal))),
+        Command::Rollback(args) => block_on(run::until_signal(rollback::run(&args, format?, cli.verbose, terminal))),
+        Command::Pause(args) => block_on(run::until_signal(pause::run(&args, format?, terminal))),
+        Command::Resume(args) => block_on(run::until_signal(resume::run(&args, format?, terminal))),
+        Command::Abort(args) => block_on(run::until_signal(abort::run(&args, format?, terminal))),
+        Command::Reset(args) => block_on(run::until_signal(reset::run(&args, format?, cli.verbose, terminal))),
+        Command::Prune(args) => block_on(run::until_signal(prune::run(&args, format?, cli.verbose, terminal))),
         Command::Man(args) => format.and_then(|_| man::run(&args, terminal)),
         Command::Agent(args) => Err(agent::moved(&args)),
         Command::Install(args) => block_on(install::run(&args, format?, terminal)),
@@ -264,7 +265,7 @@ fn block_on<F: Future<Output = CommandResult>>(future: F) -> CommandResult {
     finish(tokio::runtime::Builder::new_multi_thread(), future)
 }
 
-/// The same in this one thread.
+/// Runs the future on the current thread.
 fn block_on_one<F: Future<Output = CommandResult>>(future: F) -> CommandResult {
     finish(tokio::runtime::Builder::new_current_thread(), future)
 }
@@ -275,7 +276,7 @@ where
 {
     let runtime = builder.enable_all().build().map_err(CommandError::Runtime)?;
     let result = runtime.block_on(future);
-    // Background work, such as a watch that is no longer needed, must not delay the end.
+    // Background work, such as an open watch, must not delay the exit.
     runtime.shutdown_background();
     result
 }
@@ -285,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_declared_without_contradictions() {
+    fn declares_consistent_arguments() {
         Cli::command().debug_assert();
     }
 }

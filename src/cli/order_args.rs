@@ -1,4 +1,4 @@
-//! What the commands that give orders have in common: which fleet they are for, who gives them, and about which pools.
+//! Shared arguments and lookups of the commands that write orders (`pause`, `resume`, `abort`) and of `rollback`.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::CommandError;
 use super::cluster_args::{BindingArgs, ClusterArgs};
 use super::fleet_args::FleetArgs;
-use super::unknown::unknown;
+use super::unknown_name::unknown_name;
 use crate::report::orders::Holder;
 use nodecfg_cluster::lease::{self, Acquire, LeaseView, decide};
 use nodecfg_cluster::{ClusterReader, LabelKeys, observe};
@@ -16,7 +16,7 @@ use nodecfg_contract::observed::ManagedConfigMap;
 use nodecfg_contract::observed::orders::LONGEST_REASON;
 use nodecfg_contract::printable::one_line;
 
-/// Which fleet of which cluster.
+/// Arguments that select a fleet in a cluster.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct OrderArgs {
     #[command(flatten)]
@@ -27,38 +27,39 @@ pub(super) struct OrderArgs {
     binding: BindingArgs,
 }
 
-/// Where orders are given.
-pub(super) struct Place {
+/// The namespace of a fleet, where its Lease holds the orders.
+pub(super) struct FleetLocation {
     pub(super) reader: ClusterReader,
     pub(super) fleet: FleetName,
     pub(super) namespace: NamespaceName,
 }
 
 impl OrderArgs {
-    /// What was said of where the fleet is, as arguments: whoever takes an order back says it again.
-    pub(super) fn said(&self) -> String {
+    /// The arguments --fleet and --namespace as given, to repeat in a suggested command.
+    pub(super) fn scope_args(&self) -> String {
         let fleet = self.fleet.named().map(|fleet| format!(" --fleet {fleet}"));
         let namespace = self.cluster.named_namespace().map(|namespace| format!(" --namespace {namespace}"));
         [fleet, namespace].into_iter().flatten().collect()
     }
 
-    /// Connects, and finds out which fleet is meant, and where it is. Only with `first` may it be one that nothing is known of
-    /// yet, where fleet and namespace are named.
-    pub(super) async fn place(&self, first: bool) -> Result<Place, CommandError> {
+    /// Connects to the cluster and finds the fleet and its namespace. `first` accepts a fleet without any objects, if
+    /// the namespace is named.
+    pub(super) async fn locate(&self, first: bool) -> Result<FleetLocation, CommandError> {
         let reader = self.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
-        // The binding only says where the Lease is, and finding it out takes more rights than giving an order.
+        // Only the default namespace depends on the binding, and detecting the binding requires more rights than
+        // writing an order.
         let named = self.cluster.named_namespace().is_some();
         let reader = if named { reader } else { self.binding.bind(reader).await? };
         let (fleet, namespace) = self.fleet.find(&self.cluster, &reader).await?;
-        let place = Place { reader, fleet, namespace };
-        if (first && named) || place.is_there().await? { Ok(place) } else { place.elsewhere(named).await }
+        let location = FleetLocation { reader, fleet, namespace };
+        if (first && named) || location.exists().await? { Ok(location) } else { location.find_namespace(named).await }
     }
 }
 
-impl Place {
-    /// Whether the namespace has a Lease or a ConfigMap of the fleet.
-    async fn is_there(&self) -> Result<bool, CommandError> {
-        Ok(lease::look(&self.reader, self.namespace.as_str(), &self.fleet).await?.is_some()
+impl FleetLocation {
+    /// Reports whether the namespace has a Lease or a ConfigMap of the fleet.
+    async fn exists(&self) -> Result<bool, CommandError> {
+        Ok(lease::read(&self.reader, self.namespace.as_str(), &self.fleet).await?.is_some()
             || self.reader.list_config_maps(self.namespace.as_str()).await?.iter().any(|map| self.owns(map)))
     }
 
@@ -66,12 +67,12 @@ impl Place {
         map.fleet.as_ref() == Some(&self.fleet)
     }
 
-    /// The one namespace where nodes point at ConfigMaps of the fleet, unless another was named: an order that nobody reads is
-    /// worse than none.
-    async fn elsewhere(self, named: bool) -> Result<Self, CommandError> {
+    /// Finds the only namespace whose ConfigMaps of the fleet are used by nodes, unless a namespace was named. No
+    /// sync would read an order in another namespace.
+    async fn find_namespace(self, named: bool) -> Result<Self, CommandError> {
         let mut found = BTreeSet::new();
         if !named {
-            let seen = observe::look(&self.reader, None).await?;
+            let seen = observe::list(&self.reader, None).await?;
             found = seen.config_maps.into_values().filter(|map| self.owns(map)).map(|map| map.namespace).collect();
         }
         let only = found.pop_first().filter(|_| found.is_empty());
@@ -79,13 +80,13 @@ impl Place {
             return Ok(Self { namespace, ..self });
         }
         Err(CommandError::usage(
-            format!("nothing of a fleet {} is in the namespace {}", self.fleet, self.namespace),
-            "check --fleet, and name the fleet's namespace (spec.namespace of nodecfg.yaml) with --namespace",
+            format!("fleet {} has no objects in namespace {}", self.fleet, self.namespace),
+            "name the namespace of the fleet (spec.namespace in nodecfg.yaml) with --namespace",
         ))
     }
 
-    /// Who gives the order: the user as the API server knows them, or else as this machine does.
-    pub(super) async fn who(&self) -> Result<String, CommandError> {
+    /// Name of the user who writes the order: from the API server, or else from this machine.
+    pub(super) async fn requester(&self) -> Result<String, CommandError> {
         if let Some(user) = self.reader.whoami().await? {
             return Ok(user);
         }
@@ -93,26 +94,26 @@ impl Place {
             .into_iter()
             .filter_map(|name| std::env::var(name).ok())
             .find(|user| !user.is_empty())
-            .unwrap_or_else(|| "somebody".to_owned());
+            .unwrap_or_else(|| "unknown".to_owned());
         let host = hostname::get().ok().and_then(|name| name.into_string().ok());
         Ok(host.map_or_else(|| user.clone(), |host| format!("{user}@{host}")))
     }
 
-    /// The pools that the fleet has ConfigMaps of.
+    /// The pools that have ConfigMaps of the fleet.
     pub(super) async fn pools(&self) -> Result<BTreeSet<PoolName>, CommandError> {
         let maps = self.reader.list_config_maps(self.namespace.as_str()).await?;
         let ours = maps.into_iter().filter(|map| map.fleet.as_ref() == Some(&self.fleet));
         Ok(ours.filter_map(|map| map.pool).collect())
     }
 
-    /// That a pool is not known, with the one that may be meant.
-    pub(super) fn unknown(&self, pool: &PoolName, known: &BTreeSet<PoolName>, way_out: &str) -> CommandError {
+    /// Error for an unknown pool, with the nearest name.
+    pub(super) fn unknown_pool(&self, pool: &PoolName, known: &BTreeSet<PoolName>, help: &str) -> CommandError {
         let place = format!("among the ConfigMaps of fleet {}", self.fleet);
-        unknown("pool", pool.as_str(), &place, known.iter().map(PoolName::as_str), way_out)
+        unknown_name("pool", pool.as_str(), &place, known.iter().map(PoolName::as_str), help)
     }
 }
 
-/// Who holds the lock, unless they have died.
+/// The holder of the lock, unless its lease has expired.
 pub(super) fn holder(view: Option<&LeaseView>, now: Timestamp) -> Option<Holder> {
     match decide(view, "", now) {
         Acquire::HeldBy { holder, since, .. } => Some(Holder { identity: holder, since }),
@@ -120,12 +121,12 @@ pub(super) fn holder(view: Option<&LeaseView>, now: Timestamp) -> Option<Holder>
     }
 }
 
-/// A reason, as somebody typed it: on one line, and not empty.
+/// Parses a reason: one line, not empty.
 pub(super) fn parse_reason(text: &str) -> Result<String, String> {
     let reason = one_line(text);
     match reason.chars().count() {
-        0 => Err("say why: others will see it, and wonder".to_owned()),
-        long if long > LONGEST_REASON => Err(format!("at most {LONGEST_REASON} characters, not {long}")),
+        0 => Err("a reason must not be empty".to_owned()),
+        long if long > LONGEST_REASON => Err(format!("a reason has at most {LONGEST_REASON} characters, not {long}")),
         _ => Ok(reason),
     }
 }

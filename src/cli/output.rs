@@ -1,54 +1,54 @@
-//! How results are written: what `-o` takes.
+//! Output formats of `-o` and `--report`.
 
 use super::CommandError;
 use crate::report::Format;
-use crate::report::validation::Shape;
+use crate::report::validation::ReportFormat;
 
-/// What `-o` takes.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub(super) enum Output {
     /// For people.
     #[default]
     Text,
-    /// For programs: one document, or one line per event where a command runs for long.
+    /// For programs: one document, or one line per event of a long-running command.
     Json,
-    /// The same document as YAML.
+    /// The JSON document as YAML.
     Yaml,
     /// For a pull request.
     Markdown,
-    /// For code scanning, SARIF 2.1.0; of `validate` alone.
+    /// SARIF 2.1.0 for code scanning; `validate` only.
     Sarif,
-    /// For the test reports of a pipeline, JUnit XML; of `validate` alone.
+    /// JUnit XML for test reports; `validate` only.
     Junit,
-    /// A page for a browser; as a report of `sync`, `verify` and `status` alone.
+    /// A page for a browser; as a report of `sync`, `rollback`, `verify` and `status` only.
     Html,
 }
 
 impl Output {
-    /// The format of a command that reports about other things than files.
+    /// The format, for commands that do not report on files.
     pub(super) fn format(self) -> Result<Format, CommandError> {
         match self.shape()? {
-            Shape::Format(format) => Ok(format),
-            Shape::Sarif | Shape::Junit => Err(CommandError::usage(
-                "this command writes neither sarif nor junit, which are for findings about files",
-                "use -o text, json, yaml or markdown; `nodecfg validate` writes sarif and junit",
+            ReportFormat::Format(format) => Ok(format),
+            ReportFormat::Sarif | ReportFormat::Junit => Err(CommandError::usage(
+                "this command does not write sarif or junit, which hold findings about files",
+                "use -o text, json, yaml or markdown",
             )),
         }
     }
 
-    /// The format of a report about files.
-    pub(super) fn shape(self) -> Result<Shape, CommandError> {
+    /// The format, for reports about files.
+    pub(super) fn shape(self) -> Result<ReportFormat, CommandError> {
         Ok(match self {
-            Self::Text => Shape::Format(Format::Text),
-            Self::Json => Shape::Format(Format::Json),
-            Self::Yaml => Shape::Format(Format::Yaml),
-            Self::Markdown => Shape::Format(Format::Markdown),
-            Self::Sarif => Shape::Sarif,
-            Self::Junit => Shape::Junit,
+            Self::Text => ReportFormat::Format(Format::Text),
+            Self::Json => ReportFormat::Format(Format::Json),
+            Self::Yaml => ReportFormat::Format(Format::Yaml),
+            Self::Markdown => ReportFormat::Format(Format::Markdown),
+            Self::Sarif => ReportFormat::Sarif,
+            Self::Junit => ReportFormat::Junit,
             Self::Html => {
                 return Err(CommandError::usage(
-                    "html is a page about nodes, in a file of its own",
-                    "`nodecfg sync`, `rollback`, `verify` and `status` write it with --report FILE.html",
+                    "html is only written as a report of sync, rollback, verify and status",
+                    "use --report FILE.html with one of these commands",
                 ));
             }
         })

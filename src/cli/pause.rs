@@ -1,8 +1,8 @@
-//! `nodecfg pause`: holds a pool as it is.
+//! `nodecfg pause`: pauses rollouts of pools.
 
 use std::collections::BTreeMap;
 
-use super::order_args::{OrderArgs, Place, holder, parse_reason};
+use super::order_args::{FleetLocation, OrderArgs, holder, parse_reason};
 use super::{CommandResult, Exit, Terminal, run};
 use crate::report::orders::{self, PoolOrder, PoolOrders, PoolResult};
 use crate::report::{self, Format};
@@ -11,20 +11,20 @@ use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
 
-/// Hold pools as they are, until they are resumed.
+/// Pause rollouts of pools until they are resumed.
 ///
-/// No sync starts a node of a paused pool, and one that runs starts no further ones; nodes on their way finish. Who paused it,
-/// since when and why is shown by status, diff and sync.
+/// A running or later sync starts no node of a paused pool; nodes in transition finish. status, diff and sync print who
+/// paused a pool, when and why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Pools to pause.
+    /// Pause these pools.
     #[arg(required = true, value_name = "POOL")]
     pools: Vec<PoolName>,
-    /// Why, for those who wonder.
+    /// Record this reason; status, diff and sync print it.
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     reason: String,
-    /// Also pause a pool that the fleet has no ConfigMap of: one that has never been rolled out.
+    /// Accept pools that have no ConfigMap yet because they were never rolled out.
     #[arg(long)]
     allow_unknown: bool,
     #[command(flatten)]
@@ -37,70 +37,71 @@ Examples:
   nodecfg resume gpu";
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
-    let place = args.order.place(true).await?;
-    let known = place.pools().await?;
-    let by = place.who().await?;
+    let location = args.order.locate(true).await?;
+    let known = location.pools().await?;
+    let by = location.requester().await?;
     let mut before: BTreeMap<PoolName, Pause> = BTreeMap::new();
     let mut wanted: Option<Pause> = None;
     let mut unknown = None;
-    let _held = run::hold_signals("finishing the order");
-    let desk = lease::order(&place.reader, place.namespace.as_str(), &place.fleet, |desk| {
-        // The same at every attempt, so that one whose answer was lost is known again.
-        let pause = wanted.get_or_insert_with(|| Pause { by: by.clone(), at: desk.now, reason: args.reason.clone() });
-        let there = |pool: &PoolName| known.contains(pool) || desk.orders.pauses.contains_key(pool);
-        unknown = args.pools.iter().find(|pool| !args.allow_unknown && !there(pool)).cloned();
+    let _held = run::defer_signals("finishing the current change");
+    let snapshot = lease::update_orders(&location.reader, location.namespace.as_str(), &location.fleet, |snapshot| {
+        // The same value in every attempt, so that a write whose response was lost is recognized.
+        let pause =
+            wanted.get_or_insert_with(|| Pause { by: by.clone(), at: snapshot.now, reason: args.reason.clone() });
+        let is_known = |pool: &PoolName| known.contains(pool) || snapshot.orders.pauses.contains_key(pool);
+        unknown = args.pools.iter().find(|pool| !args.allow_unknown && !is_known(pool)).cloned();
         if unknown.is_some() {
             return None;
         }
-        let mut orders = desk.orders.clone();
+        let mut orders = snapshot.orders.clone();
         for pool in &args.pools {
             if let Some(old) = orders.pause(pool, pause).filter(|old| old != pause) {
                 before.insert(pool.clone(), old);
             }
         }
-        (orders != desk.orders).then_some(orders)
+        (orders != snapshot.orders).then_some(orders)
     })
     .await?;
     if let Some(pool) = unknown {
-        let way_out = "--allow-unknown pauses a pool that has never been rolled out";
-        return Err(place.unknown(&pool, &known, way_out));
+        let help = "pass --allow-unknown to pause a pool that was never rolled out";
+        return Err(location.unknown_pool(&pool, &known, help));
     }
     let order = |pool: &PoolName| {
         let before = before.get(pool).cloned();
         PoolOrder {
             pool: pool.clone(),
             result: if before.is_some() { PoolResult::Updated } else { PoolResult::Paused },
-            pause: desk.orders.pauses.get(pool).cloned(),
+            pause: snapshot.orders.pauses.get(pool).cloned(),
             before,
             known: known.contains(pool),
         }
     };
-    tell(&args.order, place, &desk, args.pools.iter().map(order).collect(), format, terminal)
+    print_results(&args.order, location, &snapshot, args.pools.iter().map(order).collect(), format, terminal)
 }
 
-/// Says what became of orders about pools, of each pool once.
-pub(super) fn tell(
+/// Prints the result of an order, once for each pool.
+pub(super) fn print_results(
     order: &OrderArgs,
-    place: Place,
-    desk: &LeaseSnapshot,
+    location: FleetLocation,
+    snapshot: &LeaseSnapshot,
     mut pools: Vec<PoolOrder>,
     format: Format,
     terminal: &mut Terminal,
 ) -> CommandResult {
     pools.sort_by(|a, b| a.pool.cmp(&b.pool));
     pools.dedup_by(|a, b| a.pool == b.pool);
-    let told = PoolOrders {
-        fleet: place.fleet,
-        namespace: place.namespace,
+    let results = PoolOrders {
+        fleet: location.fleet,
+        namespace: location.namespace,
         pools,
-        running: holder(desk.view.as_ref(), desk.now),
+        running: holder(snapshot.view.as_ref(), snapshot.now),
     };
-    let said = order.said();
+    let scope_args = order.scope_args();
     match format {
-        Format::Text => orders::pools(&mut terminal.out, &told, &said, terminal.out_width)?,
-        Format::Markdown => orders::pools_markdown(&mut terminal.out, &told, &said)?,
-        Format::Json => report::json(&mut terminal.out, &Document::value(told)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(told)?)?,
+        Format::Text => orders::pools(&mut terminal.out, &results, &scope_args, terminal.out_width)?,
+        Format::Markdown => orders::pools_markdown(&mut terminal.out, &results, &scope_args)?,
+        Format::Json => report::json(&mut terminal.out, &Document::value(results)?)?,
+        Format::Yaml => report::yaml(&mut terminal.out, &Document::value(results)?)?,
     }
     Ok(Exit::Done)
 }

@@ -1,32 +1,32 @@
-//! Saved plans as files: `diff --out` writes one, `sync --plan` reads it and holds to it.
+//! Files of saved plans: written by `diff --out`, and read and enforced by `sync --plan`.
 
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::cluster_args::{BindingArgs, ClusterArgs, binding_word};
-use super::observe::{Allowances, Planned, plan};
+use super::cluster_args::{BindingArgs, ClusterArgs, binding_name};
+use super::planning::{Allowances, Planned, plan};
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::{CommandError, Exit, Terminal};
-use crate::replaced_file::{Readers, replace};
+use crate::atomic_file::{Readers, replace};
 use crate::report::Format;
 use kubelet_config::finding::Strictness;
 use nodecfg_cluster::{ClusterError, ClusterReader};
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_planning::plan::Options;
 use nodecfg_planning::plan::saved::{
-    self, Circumstances, ClusterIdentity, Code, Difference, LIMIT, Now, SavedOptions, SavedPlan, Unreadable,
+    self, ClusterIdentity, Code, Difference, FreshPlan, LIMIT, PlanContext, SavedOptions, SavedPlan, SavedPlanError,
 };
 
-/// Why a saved plan could not be written or used.
+/// Reason why a saved plan cannot be written or used.
 #[derive(Debug)]
 pub(super) enum PlanFileError {
     /// The file cannot be read.
     Read(io::Error),
     /// The file cannot be written.
     Write(io::Error),
-    /// What is in it is no plan that could be held to.
-    Unreadable(Unreadable),
+    /// The content is not a valid plan.
+    Unreadable(SavedPlanError),
 }
 
 impl PlanFileError {
@@ -45,7 +45,7 @@ impl PlanFileError {
         }
     }
 
-    pub(super) fn says(&self, path: &Path) -> String {
+    pub(super) fn message(&self, path: &Path) -> String {
         let path = path.display();
         match self {
             Self::Read(error) => format!("cannot read the saved plan {path}: {error}"),
@@ -56,40 +56,40 @@ impl PlanFileError {
 
     pub(super) fn help(&self) -> &'static str {
         match self {
-            Self::Read(_) => "is this the path of what `nodecfg diff --out FILE` wrote?",
-            Self::Write(_) => "name a file in a folder that exists and may be written to",
+            Self::Read(_) => "name a file that `nodecfg diff --out FILE` wrote",
+            Self::Write(_) => "name a file in an existing, writable folder",
             Self::Unreadable(why) => why.help(),
         }
     }
 }
 
-/// The path of a saved plan.
+/// Parses the path of a saved plan.
 pub(super) fn parse_path(text: &str) -> Result<PathBuf, String> {
     match text {
-        "" => Err("a file must be named".to_owned()),
-        "-" => Err("a plan is saved to a file and read from one; `-` is none".to_owned()),
+        "" => Err("the path must not be empty".to_owned()),
+        "-" => Err("a plan is saved to a file; standard input and output are not supported".to_owned()),
         path => Ok(PathBuf::from(path)),
     }
 }
 
-/// Which cluster this is.
+/// Identity of the cluster.
 pub(super) async fn identify(reader: &ClusterReader) -> Result<ClusterIdentity, ClusterError> {
     Ok(ClusterIdentity { uid: reader.cluster_uid().await?, server: reader.server().to_owned() })
 }
 
-/// What a plan was made under; `named` is the namespace that the command line named.
-pub(super) fn circumstances(
+/// Conditions under which a plan was created; `named` is the namespace on the command line.
+pub(super) fn context(
     cluster: ClusterIdentity,
     reader: &ClusterReader,
     planned: &Planned,
     named: Option<NamespaceName>,
-) -> Circumstances {
+) -> PlanContext {
     let Options { take_over, allow_empty, gate, .. } = planned.options;
     let options = SavedOptions { take_over, allow_empty, lenient: gate == Strictness::Lenient, namespace: named };
-    Circumstances { cluster, binding: binding_word(reader.binding()).to_owned(), options }
+    PlanContext { cluster, binding: binding_name(reader.binding()).to_owned(), options }
 }
 
-/// Writes the plan to its file: completely, or not at all.
+/// Writes the plan atomically.
 pub(super) fn save(
     path: &Path,
     saved: &SavedPlan,
@@ -101,19 +101,19 @@ pub(super) fn save(
     if matches!(format, Format::Text | Format::Markdown) {
         terminal.out.flush()?;
         let path = path.display();
-        writeln!(terminal.aside(), "\nSaved as {path}. `nodecfg sync --plan {path}` carries out exactly this.")?;
+        writeln!(terminal.info(), "\nSaved as {path}. Apply exactly this plan with: nodecfg sync --plan {path}")?;
     }
     Ok(())
 }
 
-/// A plan that was reviewed, and that a sync is to hold to.
+/// A saved plan that a sync must match.
 pub(super) struct LoadedPlan {
     path: PathBuf,
     saved: SavedPlan,
 }
 
-/// The arguments that a saved plan fixes.
-pub(super) struct Fixed {
+/// The arguments that a saved plan determines.
+pub(super) struct PlanArgs {
     pub(super) repository: RepositoryArgs,
     pub(super) allowances: Allowances,
     pub(super) cluster: ClusterArgs,
@@ -132,15 +132,15 @@ impl LoadedPlan {
         Ok(Self { path: path.to_owned(), saved })
     }
 
-    /// The arguments as the plan fixes them. What was given must not say otherwise.
-    pub(super) fn fix(&self, mut given: Fixed) -> Result<Fixed, CommandError> {
+    /// Applies the arguments of the plan, and rejects given arguments that contradict the plan.
+    pub(super) fn merge_args(&self, mut given: PlanArgs) -> Result<PlanArgs, CommandError> {
         let saved = &self.saved.options;
-        for (option, given, reviewed) in [
+        for (option, given, in_plan) in [
             ("--take-over", given.allowances.take_over, saved.take_over),
             ("--allow-empty", given.allowances.allow_empty, saved.allow_empty),
             ("--lenient", given.repository.lenient, saved.lenient),
         ] {
-            if given && !reviewed {
+            if given && !in_plan {
                 return Err(self.contradicts(option, format!("the plan was made without {option}")));
             }
         }
@@ -154,70 +154,66 @@ impl LoadedPlan {
         }
         given.allowances = Allowances { take_over: saved.take_over, allow_empty: saved.allow_empty };
         given.repository.lenient = saved.lenient;
-        given.cluster = given.cluster.naming(saved.namespace.clone());
-        given.binding = given.binding.naming(&self.saved.binding);
+        given.cluster = given.cluster.with_namespace(saved.namespace.clone());
+        given.binding = given.binding.with_binding(&self.saved.binding);
         Ok(given)
     }
 
-    fn contradicts(&self, option: &str, fixed: String) -> CommandError {
+    fn contradicts(&self, option: &str, reason: String) -> CommandError {
         let path = self.path.display();
-        CommandError::usage(
-            format!("{option} goes against --plan {path}: {fixed}"),
-            format!(
-                "leave {option} out, or make a plan with it (nodecfg diff {option} --out {path}) and have it reviewed"
-            ),
-        )
+        CommandError::usage(format!("{option} contradicts --plan {path}: {reason}"), format!("omit {option}"))
     }
 
-    /// Makes sure, before anything is locked, that this is the cluster and the repository of the plan.
-    pub(super) async fn meet(self, reader: &ClusterReader, loaded: &Loaded) -> Result<SavedPlanCheck, CommandError> {
+    /// Checks the cluster and the fleet before the lock is taken.
+    pub(super) async fn check(self, reader: &ClusterReader, loaded: &Loaded) -> Result<SavedPlanCheck, CommandError> {
         let cluster = identify(reader).await?;
         let desired = &loaded.desired;
-        let apart = self.saved.surroundings(&cluster, &desired.fleet, desired.commit.as_ref());
-        let meeting = SavedPlanCheck { reviewed: self, cluster, apart };
-        // Of another cluster or fleet there is nothing more to be said.
-        let foreign = meeting.apart.iter().any(|difference| matches!(difference.code, Code::Cluster | Code::Fleet));
-        if foreign { Err(meeting.stale(meeting.apart.clone())) } else { Ok(meeting) }
+        let differences = self.saved.context_differences(&cluster, &desired.fleet, desired.commit.as_ref());
+        let saved_plan = SavedPlanCheck { loaded_plan: self, cluster, differences };
+        // For another cluster or fleet, further differences are meaningless.
+        let foreign =
+            saved_plan.differences.iter().any(|difference| matches!(difference.code, Code::Cluster | Code::Fleet));
+        if foreign { Err(saved_plan.stale(saved_plan.differences.clone())) } else { Ok(saved_plan) }
     }
 }
 
-/// A reviewed plan in the cluster that it is for.
+/// A saved plan whose cluster and fleet match.
 pub(super) struct SavedPlanCheck {
-    reviewed: LoadedPlan,
+    loaded_plan: LoadedPlan,
     cluster: ClusterIdentity,
-    /// What is known to have changed before anything is planned.
-    apart: Vec<Difference>,
+    /// Differences found before planning.
+    differences: Vec<Difference>,
 }
 
 impl SavedPlanCheck {
-    /// When the plan is known to be stale: ends with all that has changed, having looked without a lock.
-    pub(super) async fn in_time(
+    /// Fails early if the plan is known to be stale, and lists all differences. Reads the cluster without a lock.
+    pub(super) async fn fail_if_stale(
         &self,
         loaded: &Loaded,
         reader: &ClusterReader,
         options: &Options,
     ) -> Result<(), CommandError> {
-        if self.apart.is_empty() {
+        if self.differences.is_empty() {
             return Ok(());
         }
-        // Where there can be no plan now, what is known is enough.
+        // If planning fails, the known differences are reported.
         if let Ok(planned) = plan(loaded, reader, None, options.clone()).await {
-            self.hold(&planned, reader)?;
+            self.require_match(&planned, reader)?;
         }
-        Err(self.stale(self.apart.clone()))
+        Err(self.stale(self.differences.clone()))
     }
 
-    /// Makes sure that a plan is what was reviewed.
-    pub(super) fn hold(&self, planned: &Planned, reader: &ClusterReader) -> Result<(), CommandError> {
-        let saved = &self.reviewed.saved;
-        let circumstances = circumstances(self.cluster.clone(), reader, planned, saved.options.namespace.clone());
-        let fresh = SavedPlan::of(&planned.plan, &circumstances);
-        let differences = saved.differences(&fresh, Now { plan: &planned.plan, observed: &planned.observed });
+    /// Checks that a new plan equals the saved one.
+    pub(super) fn require_match(&self, planned: &Planned, reader: &ClusterReader) -> Result<(), CommandError> {
+        let saved = &self.loaded_plan.saved;
+        let context = context(self.cluster.clone(), reader, planned, saved.options.namespace.clone());
+        let fresh = SavedPlan::of(&planned.plan, &context);
+        let differences = saved.differences(&fresh, FreshPlan { plan: &planned.plan, observed: &planned.observed });
         if differences.is_empty() { Ok(()) } else { Err(self.stale(differences)) }
     }
 
     fn stale(&self, differences: Vec<Difference>) -> CommandError {
-        CommandError::Stale { path: self.reviewed.path.clone(), differences }
+        CommandError::Stale { path: self.loaded_plan.path.clone(), differences }
     }
 }
 
@@ -226,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_is_in_a_file() {
+    fn rejects_standard_streams_as_plan_files() {
         assert!(parse_path("-").is_err() && parse_path("").is_err());
         assert_eq!(parse_path("plan.json"), Ok(PathBuf::from("plan.json")));
     }

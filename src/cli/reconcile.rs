@@ -1,4 +1,4 @@
-//! The one way to change nodes, which `sync`, `rollback` and `reset` share: the lock, the plan under it, its checker, the rollout.
+//! The only code path that changes nodes, shared by `sync`, `rollback` and `reset`: lock, plan, check, rollout.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use tokio::sync::watch;
 use tracing::Instrument as _;
 
 use super::cluster_args::parse_duration;
-use super::observe::{Planned, plan, warn_of_plan};
 use super::plan_file::SavedPlanCheck;
+use super::planning::{Planned, plan, warn};
 use super::reports::ReportArgs;
 use super::repository_args::Loaded;
-use super::run::{self, Purpose, Reporter, Subject};
+use super::run::{self, Purpose, Reporter, RunSubject};
 use super::{CommandError, CommandResult, Exit, Terminal, diff};
 use crate::report::Format;
 use crate::report::progress::RunHeader;
@@ -24,23 +24,23 @@ use nodecfg_contract::observed::Pause;
 use nodecfg_planning::plan::{Options, Plan};
 use nodecfg_planning::rollout::machine::Mode;
 
-/// How a rollout goes about it.
+/// Arguments that control a rollout.
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct PaceArgs {
-    /// Point nodes that fail back at what they had before.
+pub(super) struct RolloutArgs {
+    /// Roll failed nodes back to their previous configuration.
     #[arg(long)]
     rollback_on_failure: bool,
     #[command(flatten)]
     lock: LockArgs,
-    /// How many requests to send at a time.
+    /// Send at most N requests concurrently.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
 }
 
-/// How the lock is taken.
+/// Argument that controls the lock.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct LockArgs {
-    /// How long to wait for another sync of the same fleet to end.
+    /// Wait this long for another sync of the same fleet to end.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     lock_timeout: Duration,
 }
@@ -62,82 +62,87 @@ impl LockArgs {
     }
 }
 
-/// What is to be made so, and how that is shown.
+/// A change to carry out, and its output.
 pub(super) struct Reconciliation<'a> {
     pub(super) purpose: Purpose,
     pub(super) loaded: &'a Loaded,
-    /// What was read, as a reader names it.
+    /// Name of the loaded revision, for display.
     pub(super) side: Side,
-    pub(super) scene: &'a RunHeader,
+    pub(super) header: &'a RunHeader,
     pub(super) reader: &'a ClusterReader,
-    /// The plan that was reviewed, if one was.
-    pub(super) meeting: Option<&'a SavedPlanCheck>,
+    /// The saved plan that the new plan must equal, if one is given.
+    pub(super) saved_plan: Option<&'a SavedPlanCheck>,
     pub(super) options: Options,
-    /// Pauses this pool once it is clear that it can be changed, and before it is.
+    /// Pauses this pool before the first change, once it is certain that the change can start.
     pub(super) pause: Option<(PoolName, Pause)>,
-    pub(super) pace: &'a PaceArgs,
+    pub(super) rollout_args: &'a RolloutArgs,
     pub(super) reports: &'a ReportArgs,
     pub(super) format: Format,
     pub(super) verbose: u8,
 }
 
 impl Reconciliation<'_> {
-    /// Shows what would be done, and changes nothing.
+    /// Prints the plan and changes nothing.
     pub(super) async fn preview(&self, terminal: &mut Terminal) -> CommandResult {
-        let plan = self.shown(terminal).await?;
-        // What the plan says already; here is no more to say than how this would end.
+        let plan = self.print_plan(terminal).await?;
+        // The plan is printed already; only the exit code of a sync is missing.
         Ok(if plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository })
     }
 
-    /// Shows what would be done; answers with the plan.
-    pub(super) async fn shown(&self, terminal: &mut Terminal) -> Result<Plan, CommandError> {
+    /// Prints the plan and returns it.
+    pub(super) async fn print_plan(&self, terminal: &mut Terminal) -> Result<Plan, CommandError> {
         let Planned { plan, .. } =
             plan(self.loaded, self.reader, None, self.options.clone()).await.and_then(|planned| {
-                if let Some(meeting) = self.meeting {
-                    meeting.hold(&planned, self.reader)?;
+                if let Some(saved_plan) = self.saved_plan {
+                    saved_plan.require_match(&planned, self.reader)?;
                 }
                 Ok(planned)
             })?;
         terminal.record.planned(&plan);
-        warn_of_plan(&plan, self.loaded, self.format, self.verbose, terminal)?;
+        warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
         let review = of_plan(self.side.clone(), &self.loaded.desired, &plan);
         diff::write(&review, self.format, None, self.reports, self.verbose, terminal)?;
         Ok(plan)
     }
 
-    /// The plan, shown to people.
-    pub(super) async fn planned_or_shown(&self, show: bool, terminal: &mut Terminal) -> Result<Plan, CommandError> {
+    /// Returns the plan; prints it if `show` is set.
+    pub(super) async fn plan_or_print(&self, show: bool, terminal: &mut Terminal) -> Result<Plan, CommandError> {
         if show {
-            return self.shown(terminal).await;
+            return self.print_plan(terminal).await;
         }
         Ok(plan(self.loaded, self.reader, None, self.options.clone()).await?.plan)
     }
 
-    /// Does it, under the lock.
-    pub(super) async fn carry_out(self, terminal: &mut Terminal) -> CommandResult {
-        let mut stop = run::stop_on_signals(terminal.foot.clone());
-        let taking = self.pace.lock.take(self.reader, &self.options.namespace, &self.loaded.desired.fleet);
-        let lock = run::unless_stopped(&mut stop, taking).await?;
-        let result = self.under(&lock, stop, terminal).await;
+    /// Runs the rollout under the lock.
+    pub(super) async fn apply_plan(self, terminal: &mut Terminal) -> CommandResult {
+        let mut stop = run::stop_on_signals(terminal.status_area.clone());
+        let taking = self.rollout_args.lock.take(self.reader, &self.options.namespace, &self.loaded.desired.fleet);
+        let lock = run::until_stopped(&mut stop, taking).await?;
+        let result = self.run_locked(&lock, stop, terminal).await;
         lock.release().await;
         result
     }
 
-    async fn under(self, lock: &HeldLock, mut stop: watch::Receiver<Stop>, terminal: &mut Terminal) -> CommandResult {
-        let planned = run::unless_stopped(&mut stop, self.planned(lock)).await?;
+    async fn run_locked(
+        self,
+        lock: &HeldLock,
+        mut stop: watch::Receiver<Stop>,
+        terminal: &mut Terminal,
+    ) -> CommandResult {
+        let planned = run::until_stopped(&mut stop, self.checked_plan(lock)).await?;
         let Some((pool, pause)) = self.pause.clone() else {
             return self.roll_out(planned, lock, stop, &mut false, terminal).await;
         };
-        // What would keep it from being changed must not leave it paused.
-        run::unless_stopped(&mut stop, check_permissions(&planned.plan, self.reader)).await?;
+        // The pool must not be paused if the change cannot start.
+        run::until_stopped(&mut stop, check_permissions(&planned.plan, self.reader)).await?;
         let place = (self.reader, self.options.namespace.clone(), self.loaded.desired.fleet.clone());
         let is_text = matches!(self.format, Format::Text | Format::Markdown);
-        let mut begun = false;
-        let result = self.paused_and_rolled_out((&pool, &pause), lock, stop, &mut begun, terminal).await;
+        let mut started = false;
+        let result = self.pause_and_roll_out((&pool, &pause), lock, stop, &mut started, terminal).await;
         if result.is_err() {
             let (reader, namespace, fleet) = place;
-            // As long as no node was touched, nothing has to be kept from the next sync.
-            let stays = begun || withdraw(reader, &namespace, &fleet, (&pool, &pause)).await.is_err();
+            // The pause is only needed once a node was changed.
+            let stays = started || remove_pause(reader, &namespace, &fleet, (&pool, &pause)).await.is_err();
             if stays && is_text {
                 terminal.out.flush()?;
                 writeln!(terminal.err, "Pool {pool} stays paused until: nodecfg resume {pool}")?;
@@ -146,18 +151,18 @@ impl Reconciliation<'_> {
         result
     }
 
-    async fn paused_and_rolled_out(
+    async fn pause_and_roll_out(
         self,
         (pool, pause): (&PoolName, &Pause),
         lock: &HeldLock,
         mut stop: watch::Receiver<Stop>,
-        begun: &mut bool,
+        started: &mut bool,
         terminal: &mut Terminal,
     ) -> CommandResult {
-        run::unless_stopped(&mut stop, self.paused(pool, pause)).await?;
-        // A rollout stops for what was ordered after its plan.
-        let planned = run::unless_stopped(&mut stop, self.planned(lock)).await?;
-        self.roll_out(planned, lock, stop, begun, terminal).await
+        run::until_stopped(&mut stop, self.pause_pool(pool, pause)).await?;
+        // A rollout stops for orders that are newer than its plan.
+        let planned = run::until_stopped(&mut stop, self.checked_plan(lock)).await?;
+        self.roll_out(planned, lock, stop, started, terminal).await
     }
 
     async fn roll_out(
@@ -165,17 +170,17 @@ impl Reconciliation<'_> {
         planned: Planned,
         lock: &HeldLock,
         stop: watch::Receiver<Stop>,
-        begun: &mut bool,
+        started: &mut bool,
         terminal: &mut Terminal,
     ) -> CommandResult {
         terminal.record.planned(&planned.plan);
         let Planned { plan, observed, options } = planned;
         if plan.has_changes() {
-            warn_of_plan(&plan, self.loaded, self.format, self.verbose, terminal)?;
+            warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
         }
         let review = of_plan(self.side, &self.loaded.desired, &plan);
-        let subject = Subject { purpose: self.purpose, scene: self.scene, plan: &plan, review: &review };
-        let mut audience = Reporter::gather(subject, self.format, self.reports, self.verbose, terminal)?;
+        let subject = RunSubject { purpose: self.purpose, header: self.header, plan: &plan, review: &review };
+        let mut reporter = Reporter::start(subject, self.format, self.reports, self.verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,
             desired: &self.loaded.desired,
@@ -183,24 +188,24 @@ impl Reconciliation<'_> {
             options: &options,
             mode: Mode {
                 assign: true,
-                as_reviewed: self.meeting.is_some(),
-                rollback_on_failure: self.pace.rollback_on_failure,
-                concurrency: usize::from(self.pace.concurrency),
+                as_reviewed: self.saved_plan.is_some(),
+                rollback_on_failure: self.rollout_args.rollback_on_failure,
+                concurrency: usize::from(self.rollout_args.concurrency),
                 timeout: None,
             },
         };
         let writer = ClusterWriter::new(self.reader.clone(), lock);
-        let mut listen = |now, event: &_| audience.tell(now, event);
+        let mut listen = |now, event: &_| reporter.event(now, event);
         let execution = execute(rollout, self.reader, &writer, lock.lost(), lock.orders(), stop, &mut listen).await?;
-        *begun = true;
-        audience.dismiss(&execution, terminal)
+        *started = true;
+        reporter.finish(&execution, terminal)
     }
 
-    /// A plan that may be carried out.
-    async fn planned(&self, lock: &HeldLock) -> Result<Planned, CommandError> {
+    /// Creates a plan, and checks that it may be carried out.
+    async fn checked_plan(&self, lock: &HeldLock) -> Result<Planned, CommandError> {
         let planned = plan(self.loaded, self.reader, Some(lock), self.options.clone()).await?;
-        if let Some(meeting) = self.meeting {
-            meeting.hold(&planned, self.reader)?;
+        if let Some(saved_plan) = self.saved_plan {
+            saved_plan.require_match(&planned, self.reader)?;
         }
         let problems = planned.plan.refusals();
         if problems.is_empty() {
@@ -209,14 +214,14 @@ impl Reconciliation<'_> {
         Err(CommandError::Problems { problems, snapshot: Box::new(self.loaded.snapshot.clone()) })
     }
 
-    /// Pauses the pool. Who has paused it before goes on to be the one who did.
-    async fn paused(&self, pool: &PoolName, pause: &Pause) -> Result<(), CommandError> {
+    /// Pauses the pool. An existing pause is kept.
+    async fn pause_pool(&self, pool: &PoolName, pause: &Pause) -> Result<(), CommandError> {
         let fleet = &self.loaded.desired.fleet;
-        lease::order(self.reader, self.options.namespace.as_str(), fleet, |desk| {
-            if desk.orders.pauses.contains_key(pool) {
+        lease::update_orders(self.reader, self.options.namespace.as_str(), fleet, |snapshot| {
+            if snapshot.orders.pauses.contains_key(pool) {
                 return None;
             }
-            let mut orders = desk.orders.clone();
+            let mut orders = snapshot.orders.clone();
             orders.pauses.insert(pool.clone(), pause.clone());
             Some(orders)
         })
@@ -225,18 +230,18 @@ impl Reconciliation<'_> {
     }
 }
 
-/// Takes a pause back, if it is still the same one.
-async fn withdraw(
+/// Removes a pause, if it was not changed since.
+async fn remove_pause(
     reader: &ClusterReader,
     namespace: &NamespaceName,
     fleet: &FleetName,
     (pool, pause): (&PoolName, &Pause),
 ) -> Result<(), lease::OrderError> {
-    lease::order(reader, namespace.as_str(), fleet, |desk| {
-        if desk.orders.pauses.get(pool) != Some(pause) {
+    lease::update_orders(reader, namespace.as_str(), fleet, |snapshot| {
+        if snapshot.orders.pauses.get(pool) != Some(pause) {
             return None;
         }
-        let mut orders = desk.orders.clone();
+        let mut orders = snapshot.orders.clone();
         orders.pauses.remove(pool);
         Some(orders)
     })

@@ -1,7 +1,6 @@
-//! `--report FORMAT=FILE`: the result once more, in other formats, out of the same run.
+//! `--report FORMAT=FILE`: additional outputs of one run.
 //!
-//! A pipeline that wants text in its log, markdown in a pull request and JSON for its next step must not run a command three
-//! times: the cluster moves in between, and the three would disagree.
+//! One run writes all formats. Several runs could print different results, because the cluster changes between them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -15,16 +14,16 @@ use super::CommandError;
 use super::output::Output;
 use crate::report::{self, html, run_summary};
 
-/// Further outputs of a command.
+/// Argument that requests additional outputs.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct ReportArgs {
-    /// Also write the result to a file, in the format named: json=FILE, for instance. FILE.html alone is a page for a browser,
-    /// of sync, rollback, verify and status. May be repeated. The file of an earlier run is replaced; an error goes into it as well.
+    /// Also write the result to FILE in this format, such as json=FILE; FILE.html writes an HTML page (sync,
+    /// rollback, verify, status). An existing file is replaced, and errors are written too. May be repeated.
     #[arg(long = "report", value_name = "FORMAT=FILE")]
     reports: Vec<Report>,
 }
 
-/// One of them.
+/// One additional output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Report {
     output: Output,
@@ -38,34 +37,35 @@ impl FromStr for Report {
         let (format, path) = text.split_once('=').unwrap_or((text, ""));
         let output = match Output::from_str(format, false) {
             Ok(output) => output,
-            // A page is known by its name.
+            // The extension selects the HTML format.
             Err(_) if text.ends_with(".html") => return Ok(Self { output: Output::Html, path: PathBuf::from(text) }),
-            Err(_) => return Err(format!("`{format}` is no format")),
+            Err(_) => return Err(format!("unknown format `{format}`")),
         };
         if path.is_empty() {
-            return Err(format!("it names no file: {format}=FILE"));
+            return Err(format!("the file name is missing: use {format}=FILE"));
         }
         Ok(Self { output, path: PathBuf::from(path) })
     }
 }
 
-/// A report, and what writes its file.
+/// The format of a report, and the writer to its file.
 type Opened = (Output, Box<dyn Write + Send>);
 
 impl Report {
     fn failed(&self, error: &io::Error) -> CommandError {
         CommandError::usage(
             format!("cannot write the report {}: {error}", self.path.display()),
-            "name a file in a folder that exists and can be written to",
+            "name a file in an existing, writable folder",
         )
     }
 }
 
 impl ReportArgs {
-    /// Empties the files, so that none holds what an earlier run said, and refuses formats that the command cannot write.
+    /// Truncates the files, so that none contains the result of an earlier run. Rejects formats that the command
+    /// cannot write.
     ///
     /// # Errors
-    /// When a file cannot be written, before anything was done.
+    /// A file cannot be written. Nothing else was done yet.
     pub(super) fn create(&self, possible: impl Fn(Output) -> Result<(), CommandError>) -> Result<(), CommandError> {
         for report in &self.reports {
             possible(report.output)?;
@@ -74,10 +74,10 @@ impl ReportArgs {
         Ok(())
     }
 
-    /// Writes every report of those formats that `write` makes something of. What is there stays, for reports that grow.
+    /// Appends to every report by `write`.
     ///
     /// # Errors
-    /// When a file cannot be written, or as `write` does.
+    /// A file cannot be written, or `write` fails.
     pub(super) fn each<E: Into<CommandError>>(
         &self,
         mut write: impl FnMut(Output, &mut dyn Write) -> Result<(), E>,
@@ -89,11 +89,11 @@ impl ReportArgs {
         Ok(())
     }
 
-    /// Writes the failure that a command ended with into the reports for programs, as one line, since some are lines already,
-    /// and into those for people that say nothing yet. What cannot be written is no second failure.
-    pub(super) fn fail(&self, command: &'static str, failure: &CommandError) {
+    /// Writes the failure of a command to its reports: to JSON and YAML as one document, to others only if they are
+    /// empty. Write errors are ignored.
+    pub(super) fn write_failure(&self, command: &'static str, failure: &CommandError) {
         let Ok(document) = failure.document() else { return };
-        let (exit, errors) = (failure.exit() as u8, failure.told());
+        let (exit, errors) = (failure.exit() as u8, failure.error_messages());
         let silent = |report: &&Report| std::fs::metadata(&report.path).is_ok_and(|file| file.len() == 0);
         let people: Vec<Report> = self.reports.iter().filter(silent).cloned().collect();
         let _ = Self { reports: people }.each(|output, out| match output {
@@ -109,15 +109,15 @@ impl ReportArgs {
         });
     }
 
-    /// Whether one of them is of this format.
-    pub(super) fn have(&self, output: Output) -> bool {
+    /// Reports whether any report has this format.
+    pub(super) fn contains(&self, output: Output) -> bool {
         self.reports.iter().any(|report| report.output == output)
     }
 
-    /// A writer for every report, without colours.
+    /// A writer for every report, without colors.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// A file cannot be written.
     pub(super) fn writers(&self) -> Result<Vec<Opened>, CommandError> {
         let open = |report: &Report| {
             let file = OpenOptions::new().append(true).create(true).open(&report.path);
@@ -134,19 +134,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_a_format_and_a_file() {
+    fn parses_format_and_file() {
         let parsed = |text: &str| text.parse::<Report>();
         assert_eq!(parsed("json=a=b.json"), Ok(Report { output: Output::Json, path: PathBuf::from("a=b.json") }));
         for (text, path) in [("html=x", "x"), ("a/b.html", "a/b.html"), ("a=b.html", "a=b.html")] {
             assert_eq!(parsed(text), Ok(Report { output: Output::Html, path: PathBuf::from(path) }));
         }
-        assert_eq!(parsed("xml=x"), Err("`xml` is no format".to_owned()));
-        assert_eq!(parsed("json="), Err("it names no file: json=FILE".to_owned()));
-        assert_eq!(parsed("json"), Err("it names no file: json=FILE".to_owned()));
+        assert_eq!(parsed("xml=x"), Err("unknown format `xml`".to_owned()));
+        assert_eq!(parsed("json="), Err("the file name is missing: use json=FILE".to_owned()));
+        assert_eq!(parsed("json"), Err("the file name is missing: use json=FILE".to_owned()));
     }
 
     #[test]
-    fn an_earlier_runs_report_is_gone_and_what_is_written_has_no_colours() {
+    fn replaces_earlier_report_and_strips_colors() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.txt");
         std::fs::write(&path, "stale").unwrap();

@@ -1,11 +1,12 @@
-//! Which repository, and which revision of it: the arguments that all commands share that read one.
+//! Arguments that select a repository and its revision, and the loading of that revision.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use tracing::Instrument as _;
 
 use super::failure::CommandError;
-use super::git_args::{GitArgs, Which};
+use super::git_args::{GitArgs, SnapshotSource};
 use super::signers_args::SignersArgs;
 use super::terminal::Terminal;
 use crate::repository::OpenOptions;
@@ -15,19 +16,21 @@ use kubelet_config::finding::{Finding, Strictness};
 use nodecfg_planning::desired::{Built, Checks, Desired, Kubelets, build};
 use nodecfg_planning::snapshot::Snapshot;
 
-/// The repository to read.
+/// Arguments that select a repository.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct RepositoryArgs {
-    /// The repository: a folder in git or within it, https://host/path, ssh://user@host/path, user@host:path or file:///path.
+    /// Read this repository: a folder in a git repository, https://host/path, ssh://user@host/path, user@host:path or
+    /// file:///path.
     #[arg(value_name = "REPO", default_value = ".")]
     pub(super) path: PathBuf,
-    /// Branch, tag or commit to read, instead of HEAD. Uncommitted changes are never part of it.
+    /// Read this branch, tag or commit instead of HEAD, without uncommitted changes.
     #[arg(long, value_name = "REV", env = "NODECFG_REV", conflicts_with = "worktree")]
     pub(super) rev: Option<String>,
-    /// Read the files as they lie in the folder, uncommitted changes included.
+    /// Read the working tree, including uncommitted changes.
     #[arg(long)]
     pub(super) worktree: bool,
-    /// Only warn of what the kubelet would drop or misread without a word: unknown fields, duplicate keys, ambiguous values.
+    /// Report what kubelets silently drop or misread (unknown fields, duplicate keys, ambiguous values) as warnings
+    /// instead of errors.
     #[arg(long)]
     pub(super) lenient: bool,
     #[command(flatten)]
@@ -36,17 +39,26 @@ pub(super) struct RepositoryArgs {
     pub(super) signers: SignersArgs,
 }
 
-/// A repository that was read and found good.
+/// A repository without errors.
 pub(super) struct Loaded {
     pub(super) desired: Desired,
     pub(super) snapshot: Snapshot,
     /// Warnings and notes.
     pub(super) findings: Vec<Finding>,
+    /// The arguments that name these files.
+    pub(super) arguments: RepositoryArgs,
+}
+
+impl Loaded {
+    /// Records the fleet and the commit for metrics and traces.
+    pub(super) fn record(&self, terminal: &mut Terminal) {
+        terminal.record.read(&self.desired.fleet, self.desired.commit.as_ref());
+    }
 }
 
 impl RepositoryArgs {
-    /// What is at HEAD of this repository.
-    pub(super) fn of(path: &std::path::Path) -> Self {
+    /// HEAD of this repository.
+    pub(super) fn of(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
             rev: None,
@@ -59,32 +71,32 @@ impl RepositoryArgs {
 
     /// Reads the files of the revision.
     async fn snapshot(&self, terminal: &mut Terminal) -> Result<Snapshot, CommandError> {
-        Which { signers: self.signers.read()?, ..self.which() }.snapshot(terminal).await
+        SnapshotSource { signers: self.signers.read()?, ..self.source() }.snapshot(terminal).await
     }
 
-    /// Which files, whoever signed them.
-    fn which(&self) -> Which<'_> {
+    /// The files to read, without a signature check.
+    fn source(&self) -> SnapshotSource<'_> {
         let (revision, worktree) = (self.rev.as_deref(), self.worktree);
-        Which { repository: &self.path, revision, worktree, git: &self.git, signers: None }
+        SnapshotSource { repository: &self.path, revision, worktree, git: &self.git, signers: None }
     }
 
-    /// The folder on this machine that files are named from; the address where there is none.
+    /// The folder that file paths in messages start from, or the address of a remote repository.
     pub(super) fn root(&self) -> String {
-        self.which().root()
+        self.source().root()
     }
 
-    /// What to walk for its history: a clone on this machine.
+    /// The local clone whose history is read.
     pub(super) fn history_options(&self) -> Result<OpenOptions, CommandError> {
-        if let Some(address) = self.which().remote()? {
+        if let Some(address) = self.source().remote()? {
             return Err(CommandError::usage(
-                format!("the history of a pool is read from a clone, and {address} is on a server"),
-                "clone it, and name the folder; `nodecfg rollback --to REV` needs no history",
+                format!("the history of a pool requires a clone, and {address} is on a server"),
+                "clone the repository and name its folder",
             ));
         }
         if self.worktree {
             return Err(CommandError::usage(
-                "--worktree is about files that need not be committed, and a history is made of commits",
-                "leave it out",
+                "--worktree reads uncommitted files, which have no history",
+                "omit --worktree",
             ));
         }
         Ok(OpenOptions {
@@ -96,25 +108,43 @@ impl RepositoryArgs {
         })
     }
 
-    /// How strict nodecfg is beyond the kubelet.
+    /// How nodecfg treats findings that kubelets ignore.
     pub(super) fn gate(&self) -> Strictness {
         if self.lenient { Strictness::Lenient } else { Strictness::Strict }
     }
 
-    /// Reads the revision and builds what it asks for; any error finding is a failure that shows all findings.
+    /// The `nodecfg validate` command that reports the findings of these files for the kubelets `minors`.
+    pub(super) fn validate_command(&self, minors: &BTreeSet<Minor>) -> String {
+        let mut words = vec!["nodecfg".to_owned(), "validate".to_owned()];
+        if self.path != Path::new(".") {
+            words.push(self.path.to_string_lossy().into_owned());
+        }
+        let revision = self.rev.iter().flat_map(|revision| ["--rev".to_owned(), revision.clone()]);
+        let folder = self.git.folder.iter().flat_map(|folder| ["--path".to_owned(), folder.as_str().to_owned()]);
+        words.extend(revision.chain(folder));
+        let flags = [(self.worktree, "--worktree"), (self.lenient, "--lenient")];
+        words.extend(flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_owned()));
+        if !minors.is_empty() {
+            let minors: Vec<String> = minors.iter().map(ToString::to_string).collect();
+            words.extend(["--kubernetes-version".to_owned(), minors.join(",")]);
+        }
+        shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| "nodecfg validate".to_owned())
+    }
+
+    /// Reads the revision and builds its desired state. Any error finding fails, with all findings.
     pub(super) async fn load(&self, terminal: &mut Terminal) -> Result<Loaded, CommandError> {
         let reading = async { self.loaded(self.snapshot(terminal).await?) };
         reading.instrument(spans::stage("load")).await
     }
 
-    /// The same of another revision of the same folder, whoever signed it: it is compared with, not rolled out.
+    /// Reads another revision of the same folder to compare with. Its signature is not checked.
     pub(super) async fn load_revision(&self, revision: &str, terminal: &mut Terminal) -> Result<Loaded, CommandError> {
         let signers = SignersArgs::default();
         let other = Self { rev: Some(revision.to_owned()), worktree: false, signers, ..self.clone() };
         other.load(terminal).await
     }
 
-    /// The files of another revision of the same folder, signed as this one must be: it is rolled out in its place.
+    /// Reads the files of another revision of the same folder to roll out. It must be signed like this one.
     pub(super) async fn load_signed(&self, revision: &str, terminal: &mut Terminal) -> Result<Snapshot, CommandError> {
         let other = Self { rev: Some(revision.to_owned()), worktree: false, ..self.clone() };
         other.snapshot(terminal).await
@@ -124,13 +154,13 @@ impl RepositoryArgs {
         let Built { desired, findings, .. } =
             build(&snapshot, &Checks { gate: self.gate(), kubelets: Kubelets::OfNodes });
         match desired {
-            Some(desired) => Ok(Loaded { desired, snapshot, findings }),
+            Some(desired) => Ok(Loaded { desired, snapshot, findings, arguments: self.clone() }),
             None => Err(CommandError::Invalid { findings, snapshot: Box::new(snapshot) }),
         }
     }
 }
 
-/// A Kubernetes version that configurations can be checked for: `1.36`, `v1.36.2`.
+/// Parses a supported Kubernetes version: `1.36`, `v1.36.2`.
 pub(super) fn parse_kubernetes_version(text: &str) -> Result<Minor, String> {
     Minor::parse_known(text.trim())
 }

@@ -1,59 +1,61 @@
-//! `nodecfg reset`: nodes back to their local configuration.
+//! `nodecfg reset`: returns nodes to their local configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
 use super::confirm::ConfirmArgs;
 use super::fleet_args::FleetArgs;
-use super::observe::{Allowances, warn};
-use super::reconcile::{PaceArgs, Reconciliation};
+use super::planning::Allowances;
+use super::reconcile::{Reconciliation, RolloutArgs};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
-use super::unknown::unknown;
+use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::{Format, count, progress};
 use crate::review::Side;
 use kubelet_config::finding::Strictness;
-use nodecfg_cluster::observe::look;
+use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{Node, Observed};
 use nodecfg_planning::desired::{Desired, LabelSelector, MaxUnavailable, PoolTarget, parse_selector};
 use nodecfg_planning::plan::{
-    NodeSelection, NodeSelectionError, Options, Scope, down_in_any_pool, membership, pools_of_nodes, select_nodes,
+    NodeSelection, NodeSelectionError, Options, Scope, membership, pools_of_nodes, select_nodes,
+    unavailable_without_pool,
 };
 use nodecfg_planning::snapshot::Snapshot;
 
-/// Point nodes back at the configuration that they were provisioned with.
+/// Return nodes to their local configuration.
 ///
-/// Takes away what nodecfg has pointed them at, within the budget, and waits until each runs its own again. Without --repo, a
-/// node's pool is that of the ConfigMap it is on, and one node of a pool goes at a time. The next sync points the nodes back,
-/// unless their pools are paused (nodecfg pause) or local in git (spec.kubelet.local: true). Asks before it changes anything.
+/// Removes the assignments of the nodes, within the budget of their pools, and waits until each node runs its local
+/// configuration. Without --repo, a node belongs to the pool of its ConfigMap, and each pool resets one node at a
+/// time. The next sync assigns the nodes again unless their pools are paused (nodecfg pause) or local in git
+/// (spec.kubelet.local: true). Asks for confirmation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Nodes to reset.
+    /// Reset these nodes.
     #[arg(value_name = "NODE")]
     nodes: Vec<NodeName>,
-    /// Reset the nodes of this pool. May be given several times.
+    /// Reset the nodes of this pool. May be repeated.
     #[arg(long, value_name = "POOL")]
     pool: Vec<PoolName>,
-    /// Reset the nodes with such labels, as kubectl takes them: `zone=a,!gpu`.
+    /// Reset nodes that match this label selector, in the syntax of kubectl: `zone=a,!gpu`.
     #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = parse_selector)]
     selector: Option<LabelSelector>,
     /// Reset the nodes of all pools of the fleet.
     #[arg(long)]
     all: bool,
-    /// Take the pools and their budgets from HEAD of this repository.
+    /// Read the pools and their budgets from HEAD of this repository.
     #[arg(long, value_name = "REPO")]
     repo: Option<PathBuf>,
-    /// How many nodes of a pool may be unavailable at a time, instead of 1, or of what the repository says.
+    /// Allow N unavailable nodes of each pool. Default: 1, or the budget in the repository.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_unavailable: Option<u32>,
-    /// Also reset nodes that point at ConfigMaps of others.
+    /// Also reset nodes that point at ConfigMaps not managed by this fleet.
     #[arg(long)]
     take_over: bool,
     /// Show the plan and change nothing.
@@ -62,7 +64,7 @@ pub(super) struct Args {
     #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
-    pace: PaceArgs,
+    rollout_args: RolloutArgs,
     #[command(flatten)]
     fleet: FleetArgs,
     #[command(flatten)]
@@ -73,20 +75,20 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg reset node-7 --dry-run      what would be done
-  nodecfg reset --pool gpu            one node at a time, once it is confirmed
-  nodecfg reset --all --repo . --yes  with the budgets of the repository, without being asked";
+  nodecfg reset node-7 --dry-run      show the plan
+  nodecfg reset --pool gpu            reset one node at a time, after a confirmation
+  nodecfg reset --all --repo . --yes  use the budgets of the repository, without a confirmation";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
-    let choice = args.choice()?;
+    let selection = args.selection()?;
     if !args.dry_run {
         run::require_stream_format(format)?;
-        args.confirm.possible()?;
+        args.confirm.require_terminal()?;
     }
     let repository = match &args.repo {
         Some(path) => {
             let loaded = RepositoryArgs::of(path).load(terminal).await?;
-            warn(&loaded, verbose, terminal)?;
+            loaded.record(terminal);
             Some(loaded)
         }
         None => None,
@@ -95,18 +97,19 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reader = args.binding.bind(reader).await?;
     let (loaded, namespace, observed) = args.pools(repository, &reader).await?;
     let text = matches!(format, Format::Text | Format::Markdown);
-    let scene = run::scene(&loaded, &namespace, reader.server());
+    let header = run::header(&loaded, &namespace, reader.server());
     if text {
         let place = progress::place(Some(&namespace), reader.server());
-        writeln!(terminal.aside(), "fleet {} back to local configuration {place}\n", loaded.desired.fleet)?;
+        writeln!(terminal.info(), "reset of fleet {} to local configuration {place}\n", loaded.desired.fleet)?;
     } else {
-        run::open(&scene, format, (!args.dry_run).then_some(&ReportArgs::default()), terminal)?;
+        run::print_header(&header, format, (!args.dry_run).then_some(&ReportArgs::default()), terminal)?;
     }
-    let nodes = args.selected(&choice, &loaded.desired, &observed)?;
-    if text && !Args::has_any(&nodes, &loaded.desired, &observed) {
+    let nodes = args.select(&selection, &loaded.desired, &observed)?;
+    if text && !Args::any_assigned(&nodes, &loaded.desired, &observed) {
         writeln!(
-            terminal.aside(),
-            "Nothing to reset: these nodes run their local configuration already,\nor are on ConfigMaps of others."
+            terminal.info(),
+            "Nothing to reset: the selected nodes run their local configuration,\n\
+             or ConfigMaps not managed by this fleet."
         )?;
         return Ok(Exit::Done);
     }
@@ -120,12 +123,12 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         purpose: Purpose::Reset,
         loaded: &loaded,
         side: Side::Local,
-        scene: &scene,
+        header: &header,
         reader: &reader,
-        meeting: None,
+        saved_plan: None,
         options,
         pause: None,
-        pace: &args.pace,
+        rollout_args: &args.rollout_args,
         reports: &ReportArgs::default(),
         format,
         verbose,
@@ -134,7 +137,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         return reconciliation.preview(terminal).await;
     }
     if !args.confirm.is_given() {
-        let plan = reconciliation.planned_or_shown(text, terminal).await?;
+        let plan = reconciliation.plan_or_print(text, terminal).await?;
         let number = plan.counts().assign;
         if number == 0 {
             return Ok(Exit::Done);
@@ -144,11 +147,11 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
             return Ok(Exit::Failed);
         }
     }
-    let exit = reconciliation.carry_out(terminal).await?;
+    let exit = reconciliation.apply_plan(terminal).await?;
     if text {
         terminal.out.flush()?;
         writeln!(
-            terminal.aside(),
+            terminal.info(),
             "\nThe next sync points these nodes back, unless their pools are paused\n\
              (nodecfg pause POOL --reason TEXT) or local in git (spec.kubelet.local: true)."
         )?;
@@ -157,20 +160,17 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 impl Args {
-    fn choice(&self) -> Result<NodeSelection, CommandError> {
-        let choice = NodeSelection {
+    fn selection(&self) -> Result<NodeSelection, CommandError> {
+        let selection = NodeSelection {
             nodes: self.nodes.iter().cloned().collect(),
             pools: self.pool.iter().cloned().collect(),
             selector: self.selector.clone(),
             all: self.all,
         };
-        if choice == NodeSelection::default() {
-            return Err(CommandError::usage(
-                "nothing says which nodes to reset",
-                "name nodes, or pass --pool, --selector or --all",
-            ));
+        if selection == NodeSelection::default() {
+            return Err(CommandError::usage("no nodes are selected", "name the nodes to reset"));
         }
-        Ok(choice)
+        Ok(selection)
     }
 
     fn label_keys(&self, repository: Option<&Loaded>) -> LabelKeys {
@@ -185,7 +185,7 @@ impl Args {
         LabelKeys::Only(keys)
     }
 
-    /// The pools, all of whose nodes shall run their local configuration; and what was seen of the cluster to find them.
+    /// The pools with local configuration as their target, and the observed state of the cluster.
     async fn pools(
         &self,
         repository: Option<Loaded>,
@@ -193,10 +193,10 @@ impl Args {
     ) -> Result<(Loaded, NamespaceName, Observed), CommandError> {
         if let Some(mut loaded) = repository {
             let namespace = self.cluster.namespace(&loaded.desired, reader)?;
-            let observed = look(reader, Some(namespace.as_str())).await?;
+            let observed = list(reader, Some(namespace.as_str())).await?;
             for pool in loaded.desired.pools.values_mut() {
                 pool.target = PoolTarget::Local;
-                // Whoever resets has decided, and a pause is there to keep what comes of it.
+                // A reset is an explicit request, so it includes paused pools.
                 pool.policy.paused = false;
                 if let Some(number) = self.max_unavailable {
                     pool.policy.max_unavailable = MaxUnavailable::Count(number);
@@ -205,67 +205,74 @@ impl Args {
             return Ok((loaded, namespace, observed));
         }
         let (fleet, namespace) = self.fleet.find(&self.cluster, reader).await?;
-        let observed = look(reader, Some(namespace.as_str())).await?;
+        let observed = list(reader, Some(namespace.as_str())).await?;
         let budget = self.max_unavailable.unwrap_or(1);
         let mut desired = pools_of_nodes(&observed, &fleet, budget, self.take_over);
-        let down = down_in_any_pool(&desired, &observed);
+        let down = unavailable_without_pool(&desired, &observed);
         if let Some(example) = down.first() {
             let left = usize::try_from(budget).unwrap_or(usize::MAX).saturating_sub(down.len());
             let Some(left) = u32::try_from(left).ok().filter(|left| *left > 0) else {
                 return Err(CommandError::usage(
                     format!(
-                        "not available and of no known pool: {}, {example} among them. They may be of any, and use up a budget \
-                         of {budget}",
+                        "{} unavailable and in no known pool, for example {example}. They use up the budget of \
+                         {budget} of every pool",
                         count(down.len(), "node")
                     ),
-                    format!(
-                        "pass --repo for the pools of the repository, or --max-unavailable {} or more",
-                        down.len().saturating_add(1)
-                    ),
+                    format!("pass --max-unavailable {} or more", down.len().saturating_add(1)),
                 ));
             };
             tracing::warn!(
-                "not available and of no known pool: {}, {example} among them. They may be of any: of the budget of {budget}, {left} \
-                 is left to each pool",
+                "{} unavailable and in no known pool, for example {example}. They count for every pool: \
+                 {left} of its budget of {budget} remains",
                 count(down.len(), "node")
             );
             for pool in desired.pools.values_mut() {
                 pool.policy.max_unavailable = MaxUnavailable::Count(left);
             }
         }
-        Ok((Loaded { desired, snapshot: Snapshot::of_texts([]), findings: Vec::new() }, namespace, observed))
+        Ok((
+            Loaded {
+                desired,
+                snapshot: Snapshot::of_texts([]),
+                findings: Vec::new(),
+                arguments: RepositoryArgs::of(Path::new(".")),
+            },
+            namespace,
+            observed,
+        ))
     }
 
-    /// Whether any of the nodes is in a pool and points at something, or is on its way to its local configuration.
-    fn has_any(nodes: &BTreeSet<NodeName>, desired: &Desired, observed: &Observed) -> bool {
+    /// Reports whether any of the nodes is in a pool and has an assignment, or has not finished its return to local
+    /// configuration.
+    fn any_assigned(nodes: &BTreeSet<NodeName>, desired: &Desired, observed: &Observed) -> bool {
         let seen = |name: &NodeName| observed.nodes.get(name);
-        let away =
+        let is_assigned =
             |node: &Node| node.source.is_some() || node.status.assigned.is_some() || node.status.active.is_some();
-        let homes = membership(desired, &observed.nodes).pools;
-        let mut members = homes.values().flatten().filter(|name| nodes.contains(**name));
-        members.any(|name| seen(name).is_some_and(away))
+        let pools = membership(desired, &observed.nodes).pools;
+        let mut members = pools.values().flatten().filter(|name| nodes.contains(**name));
+        members.any(|name| seen(name).is_some_and(is_assigned))
     }
 
-    fn selected(
+    fn select(
         &self,
-        choice: &NodeSelection,
+        selection: &NodeSelection,
         desired: &Desired,
         observed: &Observed,
     ) -> Result<BTreeSet<NodeName>, CommandError> {
         let members = membership(desired, &observed.nodes);
-        let homes: BTreeMap<&NodeName, &PoolName> =
+        let pool_of_node: BTreeMap<&NodeName, &PoolName> =
             members.pools.iter().flat_map(|(pool, nodes)| nodes.iter().map(move |node| (*node, *pool))).collect();
-        let labels = |selector: &LabelSelector, node: &Node| selector.matches(&node.labels);
+        let matches = |selector: &LabelSelector, node: &Node| selector.matches(&node.labels);
         let pools: BTreeSet<&PoolName> = desired.pools.keys().collect();
-        select_nodes(choice, observed, &homes, labels, &pools).map_err(|error| match &error {
+        select_nodes(selection, observed, &pool_of_node, matches, &pools).map_err(|error| match &error {
             NodeSelectionError::UnknownNode { name, .. } => {
                 let known = observed.nodes.keys().map(NodeName::as_str);
-                unknown("node", name.as_str(), "in the cluster", known, &error.help())
+                unknown_name("node", name.as_str(), "in the cluster", known, &error.help())
             }
             NodeSelectionError::UnknownPool { name, .. } => {
                 let known = pools.iter().map(|pool| pool.as_str());
                 let place = if self.repo.is_some() { "in the repository" } else { "among those that nodes are in" };
-                unknown("pool", name.as_str(), place, known, &error.help())
+                unknown_name("pool", name.as_str(), place, known, &error.help())
             }
             NodeSelectionError::Unpooled { .. } => CommandError::usage(error.to_string(), error.help()),
         })

@@ -1,9 +1,9 @@
-//! `nodecfg resume`: lets a paused pool go on.
+//! `nodecfg resume`: resumes rollouts of paused pools.
 
 use std::collections::BTreeMap;
 
 use super::order_args::OrderArgs;
-use super::pause::tell;
+use super::pause::print_results;
 use super::{CommandResult, Terminal, run};
 use crate::report::Format;
 use crate::report::orders::{PoolOrder, PoolResult};
@@ -11,12 +11,13 @@ use nodecfg_cluster::lease;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
 
-/// Let paused pools go on.
+/// Resume rollouts of paused pools.
 ///
-/// The next sync brings their nodes to what the repository says. A pool that is paused there (spec.rollout.paused) stays paused.
+/// The next sync brings their nodes to the configuration in git. A pool that is paused in git (spec.rollout.paused)
+/// stays paused.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Pools to resume.
+    /// Resume these pools.
     #[arg(required = true, value_name = "POOL")]
     pools: Vec<PoolName>,
     #[command(flatten)]
@@ -24,29 +25,29 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
-    let place = args.order.place(false).await?;
-    let known = place.pools().await?;
+    let location = args.order.locate(false).await?;
+    let known = location.pools().await?;
     let mut before: BTreeMap<PoolName, Pause> = BTreeMap::new();
     let mut unknown = None;
-    let _held = run::hold_signals("finishing the order");
-    let desk = lease::order(&place.reader, place.namespace.as_str(), &place.fleet, |desk| {
-        let pauses = &desk.orders.pauses;
-        let there = |pool: &PoolName| known.contains(pool) || pauses.contains_key(pool) || before.contains_key(pool);
-        unknown = args.pools.iter().find(|pool| !there(pool)).cloned();
+    let _held = run::defer_signals("finishing the current change");
+    let snapshot = lease::update_orders(&location.reader, location.namespace.as_str(), &location.fleet, |snapshot| {
+        let pauses = &snapshot.orders.pauses;
+        let is_known = |pool: &PoolName| known.contains(pool) || pauses.contains_key(pool) || before.contains_key(pool);
+        unknown = args.pools.iter().find(|pool| !is_known(pool)).cloned();
         if unknown.is_some() {
             return None;
         }
-        let mut orders = desk.orders.clone();
+        let mut orders = snapshot.orders.clone();
         for pool in &args.pools {
             if let Some(old) = orders.pauses.remove(pool) {
                 before.insert(pool.clone(), old);
             }
         }
-        (orders != desk.orders).then_some(orders)
+        (orders != snapshot.orders).then_some(orders)
     })
     .await?;
     if let Some(pool) = unknown {
-        return Err(place.unknown(&pool, &known, "`nodecfg status` shows which pools are paused"));
+        return Err(location.unknown_pool(&pool, &known, "list the paused pools with `nodecfg status`"));
     }
     let order = |pool: &PoolName| {
         let before = before.get(pool).cloned();
@@ -58,5 +59,5 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
             known: known.contains(pool),
         }
     };
-    tell(&args.order, place, &desk, args.pools.iter().map(order).collect(), format, terminal)
+    print_results(&args.order, location, &snapshot, args.pools.iter().map(order).collect(), format, terminal)
 }

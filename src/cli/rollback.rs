@@ -1,60 +1,60 @@
-//! `nodecfg rollback`: a pool back to an earlier revision.
+//! `nodecfg rollback`: rolls a pool back to an earlier revision.
 
 use std::collections::BTreeSet;
 
-use super::against::side_of;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
-use super::observe::{Allowances, warn};
-use super::order_args::{Place, parse_reason};
-use super::past::{Past, unknown_pool};
-use super::reconcile::{PaceArgs, Reconciliation};
+use super::comparison::side_of;
+use super::order_args::{FleetLocation, parse_reason};
+use super::planning::Allowances;
+use super::pool_history::{PoolHistory, unknown_pool};
+use super::reconcile::{Reconciliation, RolloutArgs};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
 use super::{CommandError, CommandResult, Exit, Terminal, diff};
-use crate::history::{Content, Frame, Revision, Subject, content_of, frame, held, previous};
+use crate::history::{Content, ReadablePools, Revision, Subject, certain_nodes, content_of, previous, readable_pools};
 use crate::report::{Format, count, names};
-use nodecfg_cluster::observe::look;
+use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::names::{NamespaceName, PoolName};
 use nodecfg_contract::observed::{Observed, Pause};
 use nodecfg_planning::desired::{Desired, Pool, PoolTarget, RolloutPolicy, draft};
 use nodecfg_planning::plan::{Options, Scope};
 
-/// How many revisions are gone through to find the one before.
-const FAR: usize = 50;
+/// Number of revisions searched for the previous configuration.
+const SEARCH_LIMIT: usize = 50;
 
 /// Roll a pool back to the configuration of an earlier revision.
 ///
-/// A sync of that pool alone: through the same plan, checks, budget and lock, with the selectors and the policy of HEAD, and the
-/// configuration of the earlier revision. Pauses the pool first, so that the next sync of HEAD leaves it there; revert in git, then
-/// `nodecfg resume POOL`. Does not ask: --dry-run shows what it would do.
+/// Runs a sync of this pool only, with the same checks, budget and lock. Takes the configuration from the earlier
+/// revision, and the selector and policy from HEAD. Pauses the pool first, so that the next sync of HEAD keeps the
+/// result. Revert the change in git, then run `nodecfg resume POOL`. Does not ask for confirmation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The pool.
+    /// Roll back this pool.
     #[arg(value_name = "POOL")]
     pool: PoolName,
     #[command(flatten)]
     pub(super) repository: RepositoryArgs,
-    /// The revision to go back to, instead of the newest one before that had another configuration of the pool, and that nodes
-    /// have run (`nodecfg history POOL`).
+    /// Roll back to this revision. Default: the newest earlier revision with another configuration that nodes have
+    /// run (see `nodecfg history POOL`).
     #[arg(long, value_name = "REV")]
     to: Option<String>,
-    /// Do not pause the pool. The next sync brings back what HEAD says.
+    /// Do not pause the pool. The next sync applies HEAD again.
     #[arg(long)]
     no_pause: bool,
-    /// Why, for those who see that the pool is paused.
+    /// Record this reason for the pause.
     #[arg(long, value_name = "TEXT", value_parser = parse_reason, conflicts_with = "no_pause")]
     reason: Option<String>,
-    /// Also move nodes that point at ConfigMaps of others.
+    /// Also move nodes that point at ConfigMaps not managed by this fleet.
     #[arg(long)]
     take_over: bool,
     /// Show the plan and change nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    pace: PaceArgs,
+    rollout_args: RolloutArgs,
     #[command(flatten)]
     pub(super) reports: ReportArgs,
     #[command(flatten)]
@@ -65,9 +65,9 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg rollback gpu --dry-run     what going back to the revision before would do
-  nodecfg rollback gpu --to v1.4.0   to a revision by name
-  nodecfg resume gpu                 once git says the same";
+  nodecfg rollback gpu --dry-run     show the plan of a rollback to the previous revision
+  nodecfg rollback gpu --to v1.4.0   roll back to this revision
+  nodecfg resume gpu                 resume rollouts after the change is reverted in git";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     if args.dry_run {
@@ -76,7 +76,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         run::require_stream_format(format)?;
         run::create_reports(&args.reports)?;
     }
-    let head = args.head(verbose, terminal).await?;
+    let head = args.head(terminal).await?;
     let named = match &args.to {
         Some(revision) => Some(args.target(&head, revision, terminal).await?),
         None => None,
@@ -84,49 +84,49 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reader = args.cluster.reader(head.label_keys()).await?;
     let reader = args.binding.bind(reader).await?;
     let namespace = args.cluster.namespace(&head.desired, &reader)?;
-    let (mut back, revision) = match (named, &args.to) {
-        (Some(back), Some(revision)) => (back, revision.clone()),
+    let (mut target, revision) = match (named, &args.to) {
+        (Some(target), Some(revision)) => (target, revision.clone()),
         _ => {
-            let revision = args.chosen(&head, &reader, &namespace, terminal).await?;
+            let revision = args.previous_revision(&head, &reader, &namespace, terminal).await?;
             (args.target(&head, &revision, terminal).await?, revision)
         }
     };
     let text = matches!(format, Format::Text | Format::Markdown);
-    if back.same && text {
+    if target.unchanged && text {
         let message =
             format!("Nothing to roll back: pool {} has the same configuration\nat {revision} as now.", args.pool);
-        writeln!(terminal.aside(), "{message}")?;
+        writeln!(terminal.info(), "{message}")?;
         return Ok(Exit::Done);
     }
     if !head.unread.is_empty() {
-        args.hold(&mut back.loaded, &head, &look(&reader, Some(namespace.as_str())).await?, terminal)?;
+        args.restrict_nodes(&mut target.loaded, &head, &list(&reader, Some(namespace.as_str())).await?, terminal)?;
     }
-    let Back { loaded: back, same } = back;
-    let scene = run::scene(&back, &namespace, reader.server());
-    run::open(&scene, format, (!args.dry_run).then_some(&args.reports), terminal)?;
+    let RollbackTarget { loaded, unchanged } = target;
+    let header = run::header(&loaded, &namespace, reader.server());
+    run::print_header(&header, format, (!args.dry_run).then_some(&args.reports), terminal)?;
     let allowances = Allowances { take_over: args.take_over, allow_empty: false };
     let options = Options {
-        // Nothing is touched where there is nothing to go back to, and that is told in the same documents.
-        scope: if same { Scope::Nodes(BTreeSet::new()) } else { Scope::Pools([args.pool.clone()].into()) },
+        // With an unchanged configuration nothing is changed, but the same documents are written.
+        scope: if unchanged { Scope::Nodes(BTreeSet::new()) } else { Scope::Pools([args.pool.clone()].into()) },
         despite_pause: [args.pool.clone()].into(),
         ..allowances.options(namespace, args.repository.gate())
     };
-    let place = Place { reader, fleet: head.desired.fleet.clone(), namespace: options.namespace.clone() };
+    let location = FleetLocation { reader, fleet: head.desired.fleet.clone(), namespace: options.namespace.clone() };
     let pause = Pause {
-        by: if args.dry_run || args.no_pause { String::new() } else { place.who().await? },
+        by: if args.dry_run || args.no_pause { String::new() } else { location.requester().await? },
         at: nodecfg_clock::now(),
-        reason: args.reason.clone().unwrap_or_else(|| format!("rolled back to {}", short(&back, &revision))),
+        reason: args.reason.clone().unwrap_or_else(|| format!("rolled back to {}", short_commit(&loaded, &revision))),
     };
     let reconciliation = Reconciliation {
         purpose: Purpose::RollBack,
-        loaded: &back,
-        side: side_of(&back.snapshot, Some(revision)),
-        scene: &scene,
-        reader: &place.reader,
-        meeting: None,
+        loaded: &loaded,
+        side: side_of(&loaded.snapshot, Some(revision)),
+        header: &header,
+        reader: &location.reader,
+        saved_plan: None,
         options,
-        pause: (!args.no_pause && !same).then(|| (args.pool.clone(), pause)),
-        pace: &args.pace,
+        pause: (!args.no_pause && !unchanged).then(|| (args.pool.clone(), pause)),
+        rollout_args: &args.rollout_args,
         reports: &args.reports,
         format,
         verbose,
@@ -135,118 +135,110 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         let exit = reconciliation.preview(terminal).await?;
         if text && !args.no_pause {
             terminal.out.flush()?;
-            writeln!(terminal.aside(), "\nPool {} would be paused as well.", args.pool)?;
+            writeln!(terminal.info(), "\nPool {} would be paused as well.", args.pool)?;
         }
         return Ok(exit);
     }
-    let exit = reconciliation.carry_out(terminal).await?;
+    let exit = reconciliation.apply_plan(terminal).await?;
     if text {
         terminal.out.flush()?;
         let pool = &args.pool;
         if args.no_pause {
-            writeln!(
-                terminal.aside(),
-                "\nThe next sync brings back what HEAD says of pool {pool}:\nrevert it in git."
-            )?;
+            writeln!(terminal.info(), "\nThe next sync applies HEAD to pool {pool} again: revert the change in git.")?;
         } else {
             writeln!(
-                terminal.aside(),
-                "\nPool {pool} is paused, so that no sync undoes this.\nRevert it in git, then run: nodecfg resume {pool}"
+                terminal.info(),
+                "\nPool {pool} is paused, so that no sync undoes the rollback.\n\
+                 Revert the change in git, then run: nodecfg resume {pool}"
             )?;
         }
     }
     Ok(exit)
 }
 
-/// HEAD, as far as it can be read.
+/// HEAD, as far as it is valid.
 struct Head {
     desired: Desired,
-    /// The folders of pools that do not say which nodes they select.
+    /// Folders of pools whose node selector cannot be read.
     unread: BTreeSet<String>,
-    /// Whether anything is wrong with it.
+    /// Whether HEAD has errors.
     invalid: bool,
 }
 
 impl Head {
-    /// The labels to look at: all, where HEAD leaves it open which pools look at which.
+    /// Labels to read. All, if some selectors are unknown.
     fn label_keys(&self) -> LabelKeys {
         if self.invalid { LabelKeys::All } else { label_keys(&self.desired) }
     }
 }
 
-/// What to go back to.
-struct Back {
-    /// HEAD with the pool's configuration of the earlier revision.
+/// Target of the rollback.
+struct RollbackTarget {
+    /// HEAD, with the configuration of the pool from the earlier revision.
     loaded: Loaded,
-    /// Whether HEAD asks for that already.
-    same: bool,
+    /// Whether HEAD already has that configuration.
+    unchanged: bool,
 }
 
 impl Args {
-    /// HEAD. What is wrong with pools does not matter, as long as it is clear who owns which nodes.
-    async fn head(&self, verbose: u8, terminal: &mut Terminal) -> Result<Head, CommandError> {
+    /// Reads HEAD. Invalid pools are accepted if the selectors of the others are known.
+    async fn head(&self, terminal: &mut Terminal) -> Result<Head, CommandError> {
         let (findings, snapshot) = match self.repository.load(terminal).await {
             Ok(head) => {
-                warn(&head, verbose, terminal)?;
+                head.record(terminal);
                 self.require_pool(&head.desired, head.desired.pools.contains_key(&self.pool))?;
                 return Ok(Head { desired: head.desired, unread: BTreeSet::new(), invalid: false });
             }
             Err(CommandError::Invalid { findings, snapshot }) => (findings, snapshot),
             Err(failure) => return Err(failure),
         };
-        let Some(Frame { desired, unread, errors }) = frame(&snapshot, self.repository.gate()) else {
+        let Some(ReadablePools { desired, unread, errors }) = readable_pools(&snapshot, self.repository.gate()) else {
             return Err(CommandError::Invalid { findings, snapshot });
         };
-        let there = desired.pools.contains_key(&self.pool) || unread.contains(self.pool.as_str());
-        self.require_pool(&desired, there)?;
+        let exists = desired.pools.contains_key(&self.pool) || unread.contains(self.pool.as_str());
+        self.require_pool(&desired, exists)?;
         terminal.record.read(&desired.fleet, desired.commit.as_ref());
         let errors = count(errors, "error");
-        writeln!(terminal.err, "warning: HEAD is invalid ({errors}; nodecfg validate shows them).")?;
+        writeln!(terminal.err, "warning: HEAD is invalid ({errors}); run nodecfg validate to list them.")?;
         Ok(Head { desired, unread, invalid: true })
     }
 
-    fn require_pool(&self, desired: &Desired, there: bool) -> Result<(), CommandError> {
-        if there { Ok(()) } else { Err(unknown_pool(&self.pool, Some(desired))) }
+    fn require_pool(&self, desired: &Desired, exists: bool) -> Result<(), CommandError> {
+        if exists { Ok(()) } else { Err(unknown_pool(&self.pool, Some(desired))) }
     }
 
-    /// The revision to go back to where none is named: the newest before that nodes have run.
-    async fn chosen(
+    /// The default target: the newest earlier revision that nodes have run.
+    async fn previous_revision(
         &self,
         head: &Head,
         reader: &ClusterReader,
         namespace: &NamespaceName,
         terminal: &mut Terminal,
     ) -> Result<String, CommandError> {
-        let Past { mut revisions, end, .. } = Past::read(&self.repository, &self.pool, FAR, terminal).await?;
-        let observed = look(reader, Some(namespace.as_str())).await?;
+        let PoolHistory { mut revisions, end, .. } =
+            PoolHistory::read(&self.repository, &self.pool, SEARCH_LIMIT, terminal).await?;
+        let observed = list(reader, Some(namespace.as_str())).await?;
         let fleet = &head.desired.fleet;
         let subject = Subject { fleet, pool: &self.pool, namespace, desired: Some(&head.desired) };
         let _ = subject.find(&mut revisions, &observed, &BTreeSet::new());
-        let told = |revision: &Revision| format!("{} ({})", revision.commit.short(), revision.subject);
+        let describe = |revision: &Revision| format!("{} ({})", revision.commit.short(), revision.subject);
         match previous(&revisions) {
             Ok(revision) => {
-                writeln!(terminal.aside(), "pool {} back to {}", self.pool, told(revision))?;
+                writeln!(terminal.info(), "rollback target of pool {}: {}", self.pool, describe(revision))?;
                 Ok(revision.commit.to_string())
             }
             Err(Some(never)) => Err(CommandError::usage(
                 format!(
-                    "no earlier configuration of pool {} is known to have run: the newest is of {}, and neither is its \
-                     ConfigMap in the cluster nor does a node run it",
+                    "pool {} has no earlier configuration that is known to have run: {} has neither a ConfigMap in the \
+                     cluster nor a node",
                     self.pool,
-                    told(never)
+                    describe(never)
                 ),
-                format!(
-                    "it was never rolled out, or was pruned; to go there all the same: nodecfg rollback {} --to {}",
-                    self.pool,
-                    never.commit.short()
-                ),
+                format!("if that revision is right, run nodecfg rollback {} --to {}", self.pool, never.commit.short()),
             )),
             Err(None) => {
                 let help = crate::report::history::note(end).unwrap_or_else(|| {
-                    format!(
-                        "`nodecfg history {}` lists its revisions; `nodecfg reset` goes back to the local configuration",
-                        self.pool
-                    )
+                    format!("return the nodes to local configuration with nodecfg reset --pool {}", self.pool)
                 });
                 let message = format!("pool {} has no earlier configuration in this repository", self.pool);
                 Err(CommandError::usage(message, help))
@@ -254,8 +246,13 @@ impl Args {
         }
     }
 
-    /// HEAD with the pool's configuration of the earlier revision.
-    async fn target(&self, head: &Head, revision: &str, terminal: &mut Terminal) -> Result<Back, CommandError> {
+    /// HEAD, with the configuration of the pool from the earlier revision.
+    async fn target(
+        &self,
+        head: &Head,
+        revision: &str,
+        terminal: &mut Terminal,
+    ) -> Result<RollbackTarget, CommandError> {
         let earlier = self.repository.load_signed(revision, terminal).await?;
         let gate = self.repository.gate();
         let problem = match content_of(&earlier, &self.pool, gate) {
@@ -271,39 +268,42 @@ impl Args {
             .filter(|_| problem.is_none());
         let Some(mut then) = then else {
             let message = problem.unwrap_or_else(|| format!("revision {revision} cannot be read"));
-            let help = format!("choose another: `nodecfg history {}`", self.pool);
+            let help = format!("choose another revision from `nodecfg history {}`", self.pool);
             return Err(CommandError::usage(message, help));
         };
         let mut desired = head.desired.clone();
         if let PoolTarget::Config(rendered) = &mut then.target {
-            // The fleet may have had another name then.
+            // The fleet may have been renamed since.
             rendered.config_map = format!("{}-{}-{}", desired.fleet, self.pool, rendered.hash.short());
         }
-        let mut same = false;
+        let mut unchanged = false;
         let pool = match desired.pools.remove(&self.pool) {
             Some(pool) => {
-                // What HEAD asks for is not known where it is invalid.
-                same = !head.invalid && is_same(&pool.target, &then.target);
+                // The target of an invalid HEAD is unknown.
+                unchanged = !head.invalid && is_same(&pool.target, &then.target);
                 Pool { target: then.target, ..pool }
             }
             None => {
                 writeln!(
                     terminal.err,
-                    "warning: pools/{0}/pool.yaml cannot be read at HEAD: its selector and\npolicy are those of {revision}.",
+                    "warning: pools/{0}/pool.yaml cannot be read at HEAD; the selector and policy\n\
+                     of {revision} apply.",
                     self.pool
                 )?;
                 then
             }
         };
-        // It is paused against others.
+        // The pause applies to other commands.
         let policy = RolloutPolicy { paused: false, ..pool.policy };
         desired.pools.insert(self.pool.clone(), Pool { policy, ..pool });
         desired.commit.clone_from(&earlier.commit);
-        Ok(Back { loaded: Loaded { desired, snapshot: earlier, findings: Vec::new() }, same })
+        let arguments = RepositoryArgs { rev: Some(revision.to_string()), worktree: false, ..self.repository.clone() };
+        Ok(RollbackTarget { loaded: Loaded { desired, snapshot: earlier, findings: Vec::new(), arguments }, unchanged })
     }
 
-    /// Keeps to the nodes that are the pool's for certain: a pool that cannot be read may select any other.
-    fn hold(
+    /// Restricts the rollback to nodes that certainly belong to the pool. An unreadable pool may select any other
+    /// node.
+    fn restrict_nodes(
         &self,
         back: &mut Loaded,
         head: &Head,
@@ -311,18 +311,18 @@ impl Args {
         terminal: &mut Terminal,
     ) -> Result<(), CommandError> {
         let Some(pool) = back.desired.pools.get_mut(&self.pool) else { return Ok(()) };
-        let held = held(&back.desired.fleet, pool, observed);
+        let held = certain_nodes(&back.desired.fleet, pool, observed);
         let unread = names(head.unread.iter().map(String::as_str), 3);
         if held.is_empty() {
             return Err(CommandError::usage(
-                format!("it is open which nodes are of pool {}: HEAD does not say which {unread} selects", self.pool),
-                "no node is on a ConfigMap of the pool; mend pool.yaml, or begin at a revision that is valid: --rev",
+                format!("the nodes of pool {} are unknown: HEAD has no valid selector for {unread}", self.pool),
+                "fix pool.yaml in these folders",
             ));
         }
         writeln!(
             terminal.err,
-            "warning: HEAD does not say which nodes these pools select: {unread}.\n\
-             Only nodes on ConfigMaps of pool {} are touched: {}.",
+            "warning: HEAD has no valid selector for these pools: {unread}.\n\
+             Only nodes on ConfigMaps of pool {} are changed: {}.",
             self.pool,
             count(held.len(), "node")
         )?;
@@ -339,6 +339,6 @@ fn is_same(now: &PoolTarget, then: &PoolTarget) -> bool {
     }
 }
 
-fn short(loaded: &Loaded, revision: &str) -> String {
+fn short_commit(loaded: &Loaded, revision: &str) -> String {
     loaded.desired.commit.as_ref().map_or_else(|| revision.to_owned(), |commit| commit.short().to_string())
 }

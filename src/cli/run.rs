@@ -1,4 +1,4 @@
-//! What `sync` and `verify` share while they run: who is told, how they are stopped, and what the end means.
+//! Shared parts of commands that run a rollout: output to the user, signal handling and the exit code.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::live::{self, Live};
+use super::live::{self, LiveView};
 use super::output::Output;
 use super::reports::ReportArgs;
 use super::repository_args::Loaded;
@@ -15,7 +15,7 @@ use super::status_area::StatusArea;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, RunHeader};
-use crate::report::run_summary::{self, Before};
+use crate::report::run_summary::{self, PlannedRun};
 use crate::report::{Format, findings, html, outcome, progress, review as shown, summary};
 use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
@@ -29,44 +29,43 @@ use nodecfg_planning::plan::Plan;
 use nodecfg_planning::rollout::progress::Event;
 use nodecfg_planning::rollout::{PoolOutcome, StopReason};
 
-/// Long-running commands write text for people or JSON lines for programs.
+/// Requires a format that can be written while the command runs.
 pub(super) fn require_stream_format(format: Format) -> Result<(), CommandError> {
     match format {
         Format::Text | Format::Json => Ok(()),
         Format::Yaml | Format::Markdown => Err(CommandError::usage(
-            "this command reports while it runs, as text or as JSON lines",
-            "use -o text or -o json; `nodecfg diff` and `nodecfg sync --dry-run` also write yaml and markdown",
+            "this command writes its result while it runs, as text or JSON lines only",
+            "use -o text or -o json",
         )),
     }
 }
 
-/// Reports of what goes on for long are JSON lines, or markdown and pages once it has ended.
+/// Creates the `--report` files. JSON lines are written during the run; markdown and HTML are written at its end.
 pub(super) fn create_reports(reports: &ReportArgs) -> Result<(), CommandError> {
     reports.create(|output| match output {
         Output::Json | Output::Markdown | Output::Html => Ok(()),
         _ => Err(CommandError::usage(
-            "this command reports while it runs, so that --report takes json, a file of JSON lines, and markdown and html, which \
-             say how it ended",
-            "use --report json=FILE, markdown=FILE or FILE.html; `nodecfg diff` also writes text and yaml",
+            "this command writes reports as json (lines), markdown or html only",
+            "use --report json=FILE, markdown=FILE or FILE.html",
         )),
     })
 }
 
-/// What a run is for.
+/// Purpose of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To change the cluster.
+    /// Change the cluster.
     Sync,
-    /// To watch it.
+    /// Watch the cluster.
     Verify,
-    /// To go back to an earlier revision.
+    /// Roll back to an earlier revision.
     RollBack,
-    /// To go back to the local configuration.
+    /// Return nodes to their local configuration.
     Reset,
 }
 
 impl Purpose {
-    /// The command that has it.
+    /// The command name.
     fn command(self) -> &'static str {
         match self {
             Self::Sync => "sync",
@@ -77,44 +76,44 @@ impl Purpose {
     }
 }
 
-/// What a run is about.
+/// Input of a [`Reporter`].
 #[derive(Clone, Copy)]
-pub(super) struct Subject<'a> {
+pub(super) struct RunSubject<'a> {
     pub(super) purpose: Purpose,
-    pub(super) scene: &'a RunHeader,
+    pub(super) header: &'a RunHeader,
     pub(super) plan: &'a Plan,
     pub(super) review: &'a Review,
 }
 
-/// Tells a user of a run, in the format asked for.
+/// Prints the progress and result of a run, in the requested format.
 pub(super) struct Reporter {
     listener: Arc<Mutex<Box<dyn Listener + Send>>>,
-    /// Lets time pass for a listener that shows it.
+    /// Redraws listeners that show elapsed time.
     ticker: Option<JoinHandle<()>>,
     start: Timestamp,
     format: Format,
-    /// The other outputs that are asked for.
+    /// The reports of `--report`.
     reports: ReportArgs,
-    /// What those of them begin with that are written at the end.
-    before: Before,
-    /// What a page tells of the run, where one is asked for.
+    /// Header of the reports that are written at the end.
+    planned: PlannedRun,
+    /// Data of the HTML report, if one is requested.
     page: Option<html::Run>,
-    /// Whether anything has happened that was worth telling.
-    told: bool,
-    failed: Option<std::io::Error>,
-    spans: spans::Rollout,
+    /// Whether any event was printed.
+    reported: bool,
+    output_error: Option<std::io::Error>,
+    spans: spans::RolloutSpans,
 }
 
 impl Reporter {
-    /// Shows the plan, and makes ready to show its progress.
-    pub(super) fn gather(
-        subject: Subject<'_>,
+    /// Prints the plan and starts to print progress.
+    pub(super) fn start(
+        subject: RunSubject<'_>,
         format: Format,
         reports: &ReportArgs,
         verbose: u8,
         terminal: &mut Terminal,
     ) -> Result<Self, CommandError> {
-        let Subject { purpose, scene, plan, review } = subject;
+        let RunSubject { purpose, header, plan, review } = subject;
         let start = nodecfg_clock::now();
         let mut listeners: Vec<Box<dyn Listener + Send>> = Vec::new();
         for (_, out) in reports.writers()?.into_iter().filter(|(output, _)| *output == Output::Json) {
@@ -124,7 +123,7 @@ impl Reporter {
         }
         let listener: Box<dyn Listener + Send> = match format {
             Format::Json => {
-                let mut lines = JsonLines(terminal.another_out());
+                let mut lines = JsonLines(terminal.new_out());
                 lines.document(start, "planned", shown::document(review)?)?;
                 Box::new(lines)
             }
@@ -139,26 +138,26 @@ impl Reporter {
                 }
                 terminal.out.flush()?;
                 if terminal.quiet {
-                    Box::new(Unheard)
+                    Box::new(Silent)
                 } else if terminal.interactive && verbose == 0 {
                     let assigns = purpose != Purpose::Verify;
-                    Box::new(Live::new(plan, assigns, start, terminal.foot.clone(), terminal.colored_err()))
+                    Box::new(LiveView::new(plan, assigns, start, terminal.status_area.clone(), terminal.colored_err()))
                 } else {
-                    Box::new(Lines::new(terminal.another_err(), start, verbose > 0))
+                    Box::new(Lines::new(terminal.new_err(), start, verbose > 0))
                 }
             }
         };
         listeners.push(listener);
-        let listener: Box<dyn Listener + Send> = Box::new(All(listeners));
-        let ticks = listener.wants_ticks();
+        let listener: Box<dyn Listener + Send> = Box::new(Fanout(listeners));
+        let ticks = listener.needs_ticks();
         let listener = Arc::new(Mutex::new(listener));
         let ticker = ticks.then(|| tokio::spawn(tick(Arc::clone(&listener))));
-        let (spans, before) = (spans::Rollout::of(plan), Before::of(purpose.command(), scene, review)?);
-        let page = reports.have(Output::Html).then(|| html::Run {
+        let (spans, planned) = (spans::RolloutSpans::of(plan), PlannedRun::of(purpose.command(), header, review)?);
+        let page = reports.contains(Output::Html).then(|| html::Run {
             command: purpose.command(),
-            scene: scene.clone(),
+            header: header.clone(),
             review: review.clone(),
-            chronicle: html::RunTimeline::new(start),
+            timeline: html::RunTimeline::new(start),
         });
         Ok(Self {
             listener,
@@ -166,35 +165,35 @@ impl Reporter {
             start,
             format,
             reports: reports.clone(),
-            before,
+            planned,
             page,
-            told: false,
-            failed: None,
+            reported: false,
+            output_error: None,
             spans,
         })
     }
 
-    pub(super) fn tell(&mut self, now: Timestamp, event: &Event) {
-        self.told = true;
-        self.spans.tell(event);
+    pub(super) fn event(&mut self, now: Timestamp, event: &Event) {
+        self.reported = true;
+        self.spans.record(event);
         if let Some(page) = &mut self.page {
-            page.chronicle.tell(now, &event.progress);
+            page.timeline.record(now, &event.progress);
         }
-        // Output that fails must not stop a rollout half-way; the first error is told at the end.
-        if let Err(error) = own(&self.listener).tell(now, event) {
-            self.failed.get_or_insert(error);
+        // An output error must not stop a rollout half-way. The first one is reported at the end.
+        if let Err(error) = lock(&self.listener).event(now, event) {
+            self.output_error.get_or_insert(error);
         }
     }
 
-    /// Shows how it ended, and says what that means to a script.
-    pub(super) fn dismiss(mut self, execution: &Execution, terminal: &mut Terminal) -> CommandResult {
-        let (now, exit) = (nodecfg_clock::now(), exit_of(execution));
+    /// Prints the result and returns the exit code.
+    pub(super) fn finish(mut self, execution: &Execution, terminal: &mut Terminal) -> CommandResult {
+        let (now, exit) = (nodecfg_clock::now(), exit_code_of(execution));
         if let Some(ticker) = self.ticker.take() {
             ticker.abort();
         }
         terminal.record.ended(&execution.outcome);
-        terminal.record.failure = kind_of(execution);
-        own(&self.listener).finish(now)?;
+        terminal.record.failure = failure_kind(execution);
+        lock(&self.listener).finish(now)?;
         let seconds = now.duration_since(self.start).as_secs_f64();
         let error = execution.error.as_ref().map(|error| ErrorMessage {
             code: error.code().to_owned(),
@@ -209,17 +208,17 @@ impl Reporter {
         self.reports.each(|output, out| match output {
             Output::Html => page.as_ref().map_or(Ok(()), |page| html::write(out, page)),
             Output::Markdown => {
-                run_summary::write(out, &self.before, &execution.outcome, seconds, exit as u8, error.as_ref())
+                run_summary::write(out, &self.planned, &execution.outcome, seconds, exit as u8, error.as_ref())
             }
             _ => JsonLines(out).document(now, "finished", document.clone()),
         })?;
         match self.format {
             Format::Json => JsonLines(&mut terminal.out).document(now, "finished", document)?,
             _ => {
-                if self.told {
-                    writeln!(terminal.aside())?;
+                if self.reported {
+                    writeln!(terminal.info())?;
                 }
-                // Where all is well there is nothing to say that the exit code does not.
+                // With --quiet, success prints nothing.
                 if !terminal.quiet || exit != Exit::Done {
                     summary::write(&mut terminal.out, &execution.outcome, seconds)?;
                 }
@@ -229,45 +228,45 @@ impl Reporter {
                 }
             }
         }
-        self.failed.take().map_or(Ok(exit), |error| Err(CommandError::Output(error)))
+        self.output_error.take().map_or(Ok(exit), |error| Err(CommandError::Output(error)))
     }
 }
 
 impl Drop for Reporter {
-    /// A run that failed has nobody dismiss those who listen to it.
+    /// Finishes the listener of a failed run, which is never passed to `finish`.
     fn drop(&mut self) {
         if let Some(ticker) = self.ticker.take() {
             ticker.abort();
-            // The failure is told next, and says more than that this could not be shown.
-            let _ = own(&self.listener).finish(nodecfg_clock::now());
+            // The failure is reported next; an error of this output adds nothing.
+            let _ = lock(&self.listener).finish(nodecfg_clock::now());
         }
     }
 }
 
-/// A listener of who does not want to hear.
-struct Unheard;
+/// Listener that prints nothing.
+struct Silent;
 
-impl Listener for Unheard {
-    fn tell(&mut self, _: Timestamp, _: &Event) -> std::io::Result<()> {
+impl Listener for Silent {
+    fn event(&mut self, _: Timestamp, _: &Event) -> std::io::Result<()> {
         Ok(())
     }
 }
 
-/// Several listeners as one.
-struct All(Vec<Box<dyn Listener + Send>>);
+/// Listener that forwards events to several listeners.
+struct Fanout(Vec<Box<dyn Listener + Send>>);
 
-impl Listener for All {
-    fn tell(&mut self, now: Timestamp, event: &Event) -> std::io::Result<()> {
-        // All are told, whichever of them fails.
-        self.0.iter_mut().map(|listener| listener.tell(now, event)).fold(Ok(()), Result::and)
+impl Listener for Fanout {
+    fn event(&mut self, now: Timestamp, event: &Event) -> std::io::Result<()> {
+        // Every listener gets the event, even if another one fails.
+        self.0.iter_mut().map(|listener| listener.event(now, event)).fold(Ok(()), Result::and)
     }
 
     fn tick(&mut self, now: Timestamp) {
         self.0.iter_mut().for_each(|listener| listener.tick(now));
     }
 
-    fn wants_ticks(&self) -> bool {
-        self.0.iter().any(|listener| listener.wants_ticks())
+    fn needs_ticks(&self) -> bool {
+        self.0.iter().any(|listener| listener.needs_ticks())
     }
 
     fn finish(&mut self, now: Timestamp) -> std::io::Result<()> {
@@ -275,22 +274,22 @@ impl Listener for All {
     }
 }
 
-/// Nothing that holds the listener leaves it in a state that the next could not go on from.
-fn own<'a>(listener: &'a Mutex<Box<dyn Listener + Send>>) -> MutexGuard<'a, Box<dyn Listener + Send>> {
+/// Ignores poisoning: every operation leaves the listener in a valid state.
+fn lock<'a>(listener: &'a Mutex<Box<dyn Listener + Send>>) -> MutexGuard<'a, Box<dyn Listener + Send>> {
     listener.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn tick(listener: Arc<Mutex<Box<dyn Listener + Send>>>) {
-    let mut interval = tokio::time::interval(live::PACE);
+    let mut interval = tokio::time::interval(live::MIN_REDRAW);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        own(&listener).tick(nodecfg_clock::now());
+        lock(&listener).tick(nodecfg_clock::now());
     }
 }
 
-/// What the end of a run means to a script.
-fn exit_of(execution: &Execution) -> Exit {
+/// Exit code of a run.
+fn exit_code_of(execution: &Execution) -> Exit {
     if execution.lock_lost {
         Exit::Locked
     } else if execution.error.is_some() {
@@ -302,18 +301,18 @@ fn exit_of(execution: &Execution) -> Exit {
     }
 }
 
-/// Whether [`stop_on_signals`] decides what a signal means.
-static FOLLOWED: AtomicBool = AtomicBool::new(false);
+/// Whether [`stop_on_signals`] or [`defer_signals`] handles signals.
+static SIGNALS_HANDLED: AtomicBool = AtomicBool::new(false);
 
-/// Does the work of a command, until a signal ends it: while a repository is fetched, the cluster is read, and wherever else
-/// nothing was changed that has to be finished.
-pub(super) async fn unless_ended(work: impl Future<Output = CommandResult>) -> CommandResult {
+/// Runs a command until it completes or a signal arrives. For work that changes nothing, such as fetching a
+/// repository or reading the cluster.
+pub(super) async fn until_signal(work: impl Future<Output = CommandResult>) -> CommandResult {
     let mut work = std::pin::pin!(work);
     loop {
         tokio::select! {
             result = &mut work => return result,
             signal = signalled() => match signal {
-                Some(_) if !FOLLOWED.load(Ordering::Relaxed) => return Err(CommandError::Interrupted),
+                Some(_) if !SIGNALS_HANDLED.load(Ordering::Relaxed) => return Err(CommandError::Interrupted),
                 Some(_) => {}
                 None => return work.await,
             },
@@ -321,12 +320,12 @@ pub(super) async fn unless_ended(work: impl Future<Output = CommandResult>) -> C
     }
 }
 
-/// What cut a run short, if anything did, as [`CommandError::kind`] has it.
-fn kind_of(execution: &Execution) -> Option<RunFailure> {
-    let asked = |reason: &StopReason| {
+/// What cut the run short, with the same meaning as [`CommandError::kind`].
+fn failure_kind(execution: &Execution) -> Option<RunFailure> {
+    let requested = |reason: &StopReason| {
         matches!(reason, StopReason::Interrupted | StopReason::Aborted { .. } | StopReason::Paused { .. })
     };
-    let interrupted = |pool: &PoolOutcome| pool.stopped.as_ref().is_some_and(asked);
+    let interrupted = |pool: &PoolOutcome| pool.stopped.as_ref().is_some_and(requested);
     if execution.lock_lost {
         Some(RunFailure::Locked)
     } else if execution.error.is_some() {
@@ -336,16 +335,16 @@ fn kind_of(execution: &Execution) -> Option<RunFailure> {
     }
 }
 
-/// Follows SIGINT, SIGTERM and SIGHUP: the first lets what is in flight finish, the second ends at once. A terminal that is
-/// gone does no more than the former: nobody has asked twice.
-pub(super) fn stop_on_signals(foot: StatusArea) -> watch::Receiver<Stop> {
+/// Follows SIGINT, SIGTERM and SIGHUP. The first lets nodes in transition finish; the second ends at once. SIGHUP never
+/// counts as the second: a closed terminal is not a repeated request.
+pub(super) fn stop_on_signals(status_area: StatusArea) -> watch::Receiver<Stop> {
     let (sender, receiver) = watch::channel(Stop::No);
-    FOLLOWED.store(true, Ordering::Relaxed);
+    SIGNALS_HANDLED.store(true, Ordering::Relaxed);
     tokio::spawn(async move {
         let mut next = Stop::Gently;
         while let Some(signal) = signalled().await {
             if signal == Signal::HangUp {
-                foot.abandon();
+                status_area.abandon();
                 if next == Stop::Now {
                     continue;
                 }
@@ -353,11 +352,11 @@ pub(super) fn stop_on_signals(foot: StatusArea) -> watch::Receiver<Stop> {
             tracing::warn!(
                 "{}",
                 match next {
-                    Stop::Now => "ending now; nodes in flight keep their assignment",
-                    _ => "stopping: nodes in flight are watched to their end, no others start; Ctrl-C again ends now",
+                    Stop::Now => "stopping now; nodes in transition keep their assignment",
+                    _ => "stopping: nodes in transition finish, no further node starts; press Ctrl-C again to stop now",
                 }
             );
-            // The receiver goes with the run; then there is nothing left to stop.
+            // The receiver is dropped when the run ends.
             if sender.send(next).is_err() {
                 return;
             }
@@ -367,23 +366,24 @@ pub(super) fn stop_on_signals(foot: StatusArea) -> watch::Receiver<Stop> {
     receiver
 }
 
-/// Follows the same signals for what is short and must not be cut in the middle: the first is answered with `says`, and told.
-pub(super) fn hold_signals(says: &'static str) -> watch::Receiver<bool> {
+/// Follows signals for a short operation that must not be interrupted. The first signal logs `message` and sets the
+/// receiver.
+pub(super) fn defer_signals(message: &'static str) -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(false);
-    FOLLOWED.store(true, Ordering::Relaxed);
+    SIGNALS_HANDLED.store(true, Ordering::Relaxed);
     tokio::spawn(async move {
         if signalled().await.is_some() {
-            tracing::warn!("{says}");
+            tracing::warn!("{message}");
             sender.send_replace(true);
         }
-        // Those that follow change nothing more.
+        // Ignores further signals until the operation ends.
         sender.closed().await;
     });
     receiver
 }
 
-/// Does what comes before the first change. A signal ends it at once: there is nothing to finish.
-pub(super) async fn unless_stopped<T, E: Into<CommandError>>(
+/// Runs work that comes before the first change. A signal ends it at once.
+pub(super) async fn until_stopped<T, E: Into<CommandError>>(
     stop: &mut watch::Receiver<Stop>,
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, CommandError> {
@@ -393,8 +393,8 @@ pub(super) async fn unless_stopped<T, E: Into<CommandError>>(
     }
 }
 
-/// What a command is about to work on.
-pub(super) fn scene(loaded: &Loaded, namespace: &NamespaceName, server: &str) -> RunHeader {
+/// Header that identifies fleet, commit and cluster of a run.
+pub(super) fn header(loaded: &Loaded, namespace: &NamespaceName, server: &str) -> RunHeader {
     RunHeader {
         fleet: loaded.desired.fleet.clone(),
         commit: loaded.desired.commit.clone(),
@@ -404,15 +404,15 @@ pub(super) fn scene(loaded: &Loaded, namespace: &NamespaceName, server: &str) ->
     }
 }
 
-/// Says what a command is about to work on: on standard error to people, as the first line to programs that read lines.
-pub(super) fn open(
-    scene: &RunHeader,
+/// Prints the header: to standard error as text, or as the first JSON line if `lines` are written.
+pub(super) fn print_header(
+    header: &RunHeader,
     format: Format,
     lines: Option<&ReportArgs>,
     terminal: &mut Terminal,
 ) -> Result<(), CommandError> {
     if let Some(reports) = lines {
-        let document = Document::value(scene.clone())?;
+        let document = Document::value(header.clone())?;
         reports.each(|output, out| match output {
             Output::Json => JsonLines(out).document(nodecfg_clock::now(), "started", document.clone()),
             _ => Ok(()),
@@ -420,10 +420,10 @@ pub(super) fn open(
     }
     match format {
         Format::Json if lines.is_some() => {
-            JsonLines(&mut terminal.out).document(nodecfg_clock::now(), "started", Document::value(scene.clone())?)?;
+            JsonLines(&mut terminal.out).document(nodecfg_clock::now(), "started", Document::value(header.clone())?)?;
         }
         Format::Json | Format::Yaml => {}
-        Format::Text | Format::Markdown => writeln!(terminal.aside(), "{}\n", progress::opening(scene))?,
+        Format::Text | Format::Markdown => writeln!(terminal.info(), "{}\n", progress::header_line(header))?,
     }
     Ok(())
 }

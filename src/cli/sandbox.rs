@@ -1,4 +1,4 @@
-//! `nodecfg sandbox`: an embedded cluster to try things on, and the arguments of `sync --sandbox`.
+//! `nodecfg sandbox` and `sync --sandbox`: an embedded cluster with simulated nodes.
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -10,65 +10,65 @@ use crate::sandbox_nodes;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::desired::Desired;
 use nodecfg_sandbox::api::ServerProfile;
-use nodecfg_sandbox::face::serve::Serving;
 use nodecfg_sandbox::kubelets::fault::KINDS;
 use nodecfg_sandbox::kubelets::{FaultSpec, Faults};
+use nodecfg_sandbox::server::serve::Serving;
 use nodecfg_sandbox::{Embedded, EmbeddedOptions, SandboxError, nodes};
 
-/// How much faster than real the kubelets of a sandbox are, unless told otherwise: a change takes about a second.
-const SPEED: f64 = 10.0;
+/// Default speed of simulated kubelets. A change takes about one second.
+const DEFAULT_SPEED: f64 = 10.0;
 
-/// Run a cluster to try things on: an API server with simulated nodes.
+/// Run a test cluster: an API server with simulated nodes.
 ///
-/// Serves on loopback alone until Ctrl-C, prints a kubeconfig for it, and keeps nothing. kubectl works with it; -v logs every
-/// request.
+/// Listens on loopback only, until Ctrl-C, and prints a kubeconfig that also works with kubectl. Stores nothing. -v
+/// logs every request.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(super) struct Args {
-    /// How many nodes; with --repo, how many for each of its pools.
+    /// Create N nodes; with --repo, N nodes for each pool.
     #[arg(long, value_name = "N", default_value_t = 6)]
     nodes: usize,
-    /// Pools to spread the nodes over, by the label nodecfg.dev/pool.
+    /// Distribute the nodes over these pools, by the label nodecfg.dev/pool.
     #[arg(long, value_name = "POOL", value_delimiter = ',')]
     pools: Vec<PoolName>,
-    /// Make nodes that fit the pools of this repository instead.
+    /// Create nodes that match the pools of this repository.
     #[arg(long, value_name = "REPO", conflicts_with = "pools")]
     repo: Option<PathBuf>,
-    /// Kubernetes version to be like: 1.21 (kubelets follow spec.configSource of their Nodes) or 1.36 (that is dropped; agents
-    /// follow NodeConfigs). Default: what the repository's pools declare (spec.kubernetesVersion), or 1.36.
+    /// Simulate this Kubernetes version: 1.21 (kubelets follow spec.configSource) or 1.36 (agents follow
+    /// NodeConfigs). Default: spec.kubernetesVersion of the pools, or 1.36.
     #[arg(long, value_enum, value_name = "VERSION", hide_possible_values = true)]
     kubernetes_version: Option<Version>,
-    /// Leave out what `nodecfg install` puts on a cluster, and the agents with it.
+    /// Omit the objects and agents that `nodecfg install` adds to a cluster.
     #[arg(long)]
     not_installed: bool,
-    /// Port of 127.0.0.1 to listen on, instead of any that is free.
+    /// Listen on this port of 127.0.0.1. Default: any free port.
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Write the kubeconfig to this file, instead of standard output.
+    /// Write the kubeconfig to this file instead of standard output.
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
     #[command(flatten)]
-    world: WorldArgs,
+    simulation: SimulationArgs,
 }
 
-/// What a sandbox's world is like.
+/// Arguments of the simulation.
 #[derive(Debug, Clone, clap::Args)]
-struct WorldArgs {
-    /// Let something go wrong on a node, or on all of them (*=KIND); the kinds are below. May be repeated.
+struct SimulationArgs {
+    /// Simulate a fault on a node, or on all nodes (*=KIND). The kinds are listed below. May be repeated.
     #[arg(long, value_name = "NODE=KIND")]
     fault: Vec<FaultSpec>,
-    /// Seed of everything that looks random.
+    /// Seed the random number generator.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// How many times faster than real the simulated kubelets are.
-    #[arg(long, value_name = "FACTOR", default_value_t = SPEED, value_parser = parse_speed)]
+    /// Run the simulated kubelets this many times faster than real ones.
+    #[arg(long, value_name = "FACTOR", default_value_t = DEFAULT_SPEED, value_parser = parse_speed)]
     speed: f64,
 }
 
-impl WorldArgs {
-    fn options(&self, character: ServerProfile) -> EmbeddedOptions {
+impl SimulationArgs {
+    fn options(&self, profile: ServerProfile) -> EmbeddedOptions {
         EmbeddedOptions {
-            character,
+            profile,
             seed: self.seed,
             speed: self.speed,
             faults: self.fault.iter().cloned().collect::<Faults>(),
@@ -79,7 +79,7 @@ impl WorldArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Version {
-    /// Keeps spec.configSource; kubelets follow it.
+    /// Stores spec.configSource; kubelets follow it.
     #[value(name = "1.21")]
     V1_21,
     /// Drops spec.configSource; agents follow NodeConfigs.
@@ -87,18 +87,18 @@ enum Version {
     V1_36,
 }
 
-/// What a sandbox is like when nothing is said about it.
-const DEFAULT: ServerProfile = ServerProfile::V1_36;
+/// Default server profile.
+const DEFAULT_PROFILE: ServerProfile = ServerProfile::V1_36;
 
-/// The kinds of faults, one a line, and examples.
+/// Table of fault kinds, and examples.
 fn after_help() -> String {
     let width = KINDS.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     let lines: String = KINDS.iter().map(|(name, what)| format!("  {name:width$}  {what}\n")).collect();
-    format!("Faults (from no-start on, of nodes with agents):\n{lines}\n{EXAMPLES}")
+    format!("Faults (from no-start on, only for nodes with agents):\n{lines}\n{EXAMPLES}")
 }
 
 impl Version {
-    fn character(self) -> ServerProfile {
+    fn profile(self) -> ServerProfile {
         match self {
             Self::V1_21 => ServerProfile::V1_21,
             Self::V1_36 => ServerProfile::V1_36,
@@ -114,20 +114,20 @@ Examples:
   nodecfg sandbox --kubernetes-version 1.36 --fault node-1=dies --kubeconfig-out sandbox.yaml";
 
 pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
-    let asked = args.kubernetes_version.map(Version::character);
-    let (character, specs) = match &args.repo {
+    let requested = args.kubernetes_version.map(Version::profile);
+    let (profile, specs) = match &args.repo {
         Some(path) => {
             let repository = super::repository_args::RepositoryArgs::of(path);
-            fitted_nodes(&repository.load(terminal).await?.desired, args.nodes, asked, terminal)?
+            matching_nodes(&repository.load(terminal).await?.desired, args.nodes, requested, terminal)?
         }
         None => {
-            let character = asked.unwrap_or(DEFAULT);
-            let specs = nodes::generic(args.nodes, &args.pools, character.git_version());
-            (character, specs.map_err(|error| SandboxError::Nodes(error.to_string()))?)
+            let profile = requested.unwrap_or(DEFAULT_PROFILE);
+            let specs = nodes::generic(args.nodes, &args.pools, profile.git_version());
+            (profile, specs.map_err(|error| SandboxError::Nodes(error.to_string()))?)
         }
     };
     let count = specs.len();
-    let options = EmbeddedOptions { installed: !args.not_installed, ..args.world.options(character) };
+    let options = EmbeddedOptions { installed: !args.not_installed, ..args.simulation.options(profile) };
     let embedded = Embedded::start(options, specs).await?;
     embedded.wire().log.observe(|entry| tracing::info!("{entry}"));
     let serving = embedded.serve(args.port).await?;
@@ -146,19 +146,19 @@ fn announce(
 ) -> Result<(), CommandError> {
     let url = serving.url();
     let nodes = report::count(count, "node");
-    writeln!(terminal.aside(), "sandbox: {nodes} at {url}; Ctrl-C ends it, and nothing of it is kept")?;
+    writeln!(terminal.info(), "sandbox: {nodes} at {url}; press Ctrl-C to stop and delete it")?;
     match &args.kubeconfig_out {
         Some(path) => {
             embedded.save_kubeconfig(serving, path)?;
-            writeln!(terminal.aside(), "sandbox: in another terminal:")?;
-            writeln!(terminal.aside(), "  export KUBECONFIG={}", absolute(path).display())?;
+            writeln!(terminal.info(), "sandbox: run in another terminal:")?;
+            writeln!(terminal.info(), "  export KUBECONFIG={}", absolute(path).display())?;
             let repository = args.repo.as_ref().map_or_else(String::new, |repo| format!(" {}", repo.display()));
             for command in ["kubectl get nodes", "nodecfg status", &format!("nodecfg sync{repository}")] {
-                writeln!(terminal.aside(), "  {command}")?;
+                writeln!(terminal.info(), "  {command}")?;
             }
         }
         None => {
-            writeln!(terminal.aside(), "sandbox: its kubeconfig follows; --kubeconfig-out FILE writes it to a file")?;
+            writeln!(terminal.info(), "sandbox: kubeconfig follows; --kubeconfig-out FILE writes it to a file")?;
             write!(terminal.out, "{}", embedded.kubeconfig(serving).to_yaml())?;
             terminal.out.flush()?;
         }
@@ -166,62 +166,62 @@ fn announce(
     Ok(())
 }
 
-/// The path as another terminal understands it.
+/// The absolute path, which is valid in another terminal.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Nodes that fit a repository, and the API server that fits it unless another is asked for.
-fn fitted_nodes(
+/// Nodes that match a repository, and the requested API server or the one that matches.
+fn matching_nodes(
     desired: &Desired,
     per_pool: usize,
-    asked: Option<ServerProfile>,
+    requested: Option<ServerProfile>,
     terminal: &mut Terminal,
 ) -> Result<(ServerProfile, Vec<nodes::NodeSpec>), CommandError> {
-    let character = asked.or_else(|| sandbox_nodes::character_for(desired)).unwrap_or(DEFAULT);
-    let (specs, notes) = sandbox_nodes::nodes_for(desired, per_pool, character);
+    let profile = requested.or_else(|| sandbox_nodes::profile_for(desired)).unwrap_or(DEFAULT_PROFILE);
+    let (specs, notes) = sandbox_nodes::nodes_for(desired, per_pool, profile);
     for note in notes {
         findings::message(&mut terminal.err, &note.message, note.help.as_deref().unwrap_or_default())?;
     }
-    Ok((character, specs))
+    Ok((profile, specs))
 }
 
-/// A number above 0.
+/// Parses a number above 0.
 fn parse_speed(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|speed: &f64| speed.is_finite() && *speed > 0.0)
-        .ok_or_else(|| "it must be a number above 0; 1 is real time".to_owned())
+        .ok_or_else(|| "the factor must be a number above 0; 1 is real time".to_owned())
 }
 
-/// The arguments that make `sync` run against an embedded cluster.
+/// Arguments that run `sync` against an embedded cluster.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Sandbox")]
 pub(super) struct SandboxArgs {
-    /// Run against an embedded cluster with nodes that fit the repository, and forget it afterwards.
+    /// Run against an embedded cluster with nodes that match the repository, and delete it afterwards.
     #[arg(long, conflicts_with_all = ["kubeconfig", "context"])]
     sandbox: bool,
-    /// How many nodes for each pool.
+    /// Create N nodes for each pool.
     #[arg(long, value_name = "N", default_value = "4", requires = "sandbox")]
     sandbox_nodes: NonZeroU64,
-    /// Kubernetes version to be like: 1.21 (kubelets follow spec.configSource of their Nodes) or 1.36 (agents follow
-    /// NodeConfigs). Default: what the pools declare (spec.kubernetesVersion), or 1.36.
+    /// Simulate this Kubernetes version: 1.21 (kubelets follow spec.configSource) or 1.36 (agents follow
+    /// NodeConfigs). Default: spec.kubernetesVersion of the pools, or 1.36.
     #[arg(long, value_enum, value_name = "VERSION", requires = "sandbox", hide_possible_values = true)]
     sandbox_version: Option<Version>,
-    /// Let something go wrong on a node, such as gpu-1=validate-error; `nodecfg sandbox --help` lists the kinds.
+    /// Simulate a fault on a node, such as gpu-1=validate-error. `nodecfg sandbox --help` lists the kinds.
     #[arg(long, value_name = "NODE=KIND", requires = "sandbox")]
     fault: Vec<FaultSpec>,
-    /// Seed of everything that looks random.
+    /// Seed the random number generator.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "sandbox")]
     seed: u64,
-    /// How many times faster than real the simulated kubelets are.
-    #[arg(long, value_name = "FACTOR", default_value_t = SPEED, requires = "sandbox", value_parser = parse_speed)]
+    /// Run the simulated kubelets this many times faster than real ones.
+    #[arg(long, value_name = "FACTOR", default_value_t = DEFAULT_SPEED, requires = "sandbox", value_parser = parse_speed)]
     sandbox_speed: f64,
 }
 
 impl SandboxArgs {
-    /// Starts the embedded cluster, if one is asked for.
-    pub(super) async fn fitted(
+    /// Starts the embedded cluster, if requested.
+    pub(super) async fn start(
         &self,
         loaded: &Loaded,
         terminal: &mut Terminal,
@@ -230,11 +230,11 @@ impl SandboxArgs {
             return Ok(None);
         }
         let per_pool = usize::try_from(self.sandbox_nodes.get()).unwrap_or(usize::MAX);
-        let asked = self.sandbox_version.map(Version::character);
-        let (character, specs) = fitted_nodes(&loaded.desired, per_pool, asked, terminal)?;
-        let world = WorldArgs { fault: self.fault.clone(), seed: self.seed, speed: self.sandbox_speed };
-        // What agents log is not what this command says.
-        let options = EmbeddedOptions { log_agents: false, ..world.options(character) };
+        let requested = self.sandbox_version.map(Version::profile);
+        let (profile, specs) = matching_nodes(&loaded.desired, per_pool, requested, terminal)?;
+        let simulation = SimulationArgs { fault: self.fault.clone(), seed: self.seed, speed: self.sandbox_speed };
+        // Logs of agents are not part of the output of this command.
+        let options = EmbeddedOptions { log_agents: false, ..simulation.options(profile) };
         Ok(Some(Embedded::start(options, specs).await?))
     }
 }

@@ -1,4 +1,4 @@
-//! `nodecfg schema`: JSON Schemas of the files of a repository, of a KubeletConfiguration, and of what commands write.
+//! `nodecfg schema`: JSON Schemas of repository files, of KubeletConfiguration and of command outputs.
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
@@ -10,18 +10,18 @@ use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use nodecfg_planning::desired::schema;
 use nodecfg_planning::plan::saved::schema::plan_schema;
 
-/// Print the JSON Schema of a file or of an output, for editors and checkers.
+/// Print the JSON Schema of a file or output, for editors and validators.
 ///
-/// Editors with yaml-language-server take it from a first line such as
-/// `# yaml-language-server: $schema=../../kubelet.schema.json`.
+/// Editors with yaml-language-server read the schema named in a first line such as `# yaml-language-server:
+/// $schema=../../kubelet.schema.json`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(super) struct Args {
-    /// Of which file or output.
+    /// Print the schema of this file or output.
     #[arg(value_name = "KIND", value_parser = names())]
     name: String,
     #[arg(long, value_name = "VERSION", value_parser = parse_kubernetes_version)]
-    #[arg(help = format!("For kubelets of which version, with `kubelet`: {OLDEST} to {NEWEST}. The newest release by default"))]
+    #[arg(help = format!("Print `kubelet` for this version: {OLDEST} to {NEWEST} [default: the newest release]"))]
     kubernetes_version: Option<Minor>,
 }
 
@@ -29,13 +29,13 @@ const EXAMPLE: &str = "\
 Example:
   nodecfg schema kubelet --kubernetes-version 1.36 > kubelet.schema.json";
 
-/// The files of a repository.
+/// Schemas of repository files.
 const FILES: [(&str, &str); 3] =
     [("fleet", "`nodecfg.yaml`"), ("nodepool", "`pools/<pool>/pool.yaml`"), (KUBELET, "A KubeletConfiguration")];
 const KUBELET: &str = "kubelet";
 const PLAN: (&str, &str) = ("plan", "Output of `nodecfg diff --out`");
 
-/// The names of all schemas, with what each is of.
+/// Names of all schemas, with descriptions.
 fn names() -> PossibleValuesParser {
     let files = FILES.map(|(name, what)| PossibleValue::new(name).help(what));
     let outputs =
@@ -46,16 +46,13 @@ fn names() -> PossibleValuesParser {
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
     if args.kubernetes_version.is_some() && args.name != KUBELET {
-        return Err(CommandError::usage(
-            "--kubernetes-version goes with `schema kubelet` alone",
-            "the formats of nodecfg's own files are the same for every version",
-        ));
+        return Err(CommandError::usage("--kubernetes-version requires `schema kubelet`", "omit --kubernetes-version"));
     }
     let schema = match args.name.as_str() {
         "fleet" => schema::fleet_schema(),
         "nodepool" => schema::nodepool_schema(),
         KUBELET => kubelet_config::schema::schema(args.kubernetes_version.unwrap_or(NEWEST_RELEASED)),
-        // The parser lets no other name through.
+        // The argument parser rejects other names.
         name => OUTPUTS.iter().find(|output| output.name == name).map_or_else(plan_schema, Output::schema),
     };
     terminal.out.write_all(schema::pretty(&schema).as_bytes())?;

@@ -1,4 +1,4 @@
-//! `--verify-commits`: who must have signed the commit, for all commands that take it.
+//! `--verify-commits`: argument that requires signed commits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use super::failure::CommandError;
 use crate::repository::Programs;
 use crate::repository::signature::Signers;
 
-/// Who must have signed the commit.
+/// Argument that requires signed commits.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct SignersArgs {
-    /// Refuse the revision unless its commit is signed with a key in this file: OpenSSH's allowed signers, armoured OpenPGP
-    /// public keys, or both.
+    /// Require the commit to be signed with a key in FILE: OpenSSH allowed signers, armored OpenPGP public keys, or
+    /// both.
     #[arg(long, value_name = "FILE", conflicts_with = "worktree")]
     verify_commits: Option<PathBuf>,
 }
 
 impl SignersArgs {
-    /// Whether commits must be signed.
+    /// Reports whether commits must be signed.
     pub(super) fn are_given(&self) -> bool {
         self.verify_commits.is_some()
     }
 
-    /// Reads the file.
+    /// Reads the keys.
     pub(super) fn read(&self) -> Result<Option<Arc<Signers>>, CommandError> {
         let Some(path) = &self.verify_commits else { return Ok(None) };
         let text = std::fs::read_to_string(path).map_err(|error| {
             CommandError::usage(
                 format!("cannot read the allowed signers {}: {error}", path.display()),
-                "name a text file with OpenSSH's allowed signers or armoured OpenPGP public keys",
+                "name a text file with OpenSSH allowed signers or armored OpenPGP public keys",
             )
         })?;
         let programs = Programs { path: std::env::var_os("PATH").unwrap_or_default(), temporary: std::env::temp_dir() };
@@ -36,7 +36,7 @@ impl SignersArgs {
             let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
             CommandError::usage(
                 format!("the allowed signers {} cannot be used: {}", path.display(), wrong.join("; ")),
-                "correct these lines; docs/signed-commits.md says what the file may hold",
+                "correct these lines as described in docs/reference/signatures.md",
             )
         })?;
         Ok(Some(Arc::new(signers)))

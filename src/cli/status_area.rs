@@ -1,12 +1,13 @@
-//! The foot of the terminal: lines that are drawn over and over, below what scrolls by.
+//! Status area: lines at the bottom of the terminal that are redrawn in place, below scrolling output.
 //!
-//! What else goes to standard error meanwhile goes through [`StatusArea::print`], or it would be drawn over too. Everything is
-//! written in one piece per change, so that nothing flickers, and the cursor rests below the last line, where an echoed `^C`
-//! does no harm.
+//! All other output to standard error must go through [`StatusArea::print`] while lines are drawn, or it is
+//! overwritten. Each change is one write, which prevents flicker. The cursor rests below the last line, where an
+//! echoed `^C` overwrites nothing.
 //!
-//! Own code, since a terminal that becomes narrower breaks the lines that are drawn. indicatif 0.18 does not count these: it
-//! leaves old lines and erases printed ones. ratatui 0.30 clears the whole screen then, has a viewport of fixed height, and asks
-//! the terminal for the cursor's position, which fails after two seconds where the terminal does not answer.
+//! Custom code, because a terminal that becomes narrower wraps the drawn lines. indicatif 0.18 does not count wrapped
+//! lines: it leaves old lines and erases printed ones. ratatui 0.30 clears the whole screen on a resize and has a
+//! viewport of fixed height. It also queries the cursor position, which fails after two seconds on terminals that do
+//! not answer.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
@@ -15,28 +16,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::layout::{shorten, width};
 use nodecfg_contract::printable::one_line;
 
-/// The size of a terminal that does not tell: columns, lines.
-const USUAL: (usize, usize) = (80, 24);
+/// Columns and lines of a terminal that does not report its size.
+const DEFAULT_SIZE: (usize, usize) = (80, 24);
 
-/// The foot of one terminal.
+/// Status area of one terminal.
 #[derive(Clone)]
 pub struct StatusArea(Arc<Mutex<Area>>);
 
 struct Area {
     out: Box<dyn Write + Send>,
     size: Box<dyn Fn() -> Option<(usize, usize)> + Send>,
-    /// The size when it was last known.
+    /// Last known size.
     last_size: (usize, usize),
-    /// What is drawn.
+    /// The lines on screen.
     drawn: Vec<String>,
-    /// Whether it was a terminal when the process started: one that has hung up no longer says so.
+    /// Whether the stream was a terminal when the process started. A terminal that hung up no longer reports this.
     is_terminal: bool,
-    /// Nobody sees it any more.
-    gone: bool,
+    /// Whether the terminal was closed.
+    closed: bool,
 }
 
 impl StatusArea {
-    /// The foot of standard error.
+    /// Status area of standard error.
     #[must_use]
     pub fn of_standard_error() -> Self {
         Self::over(Box::new(io::stderr()), || {
@@ -47,24 +48,31 @@ impl StatusArea {
     }
 
     fn over(out: Box<dyn Write + Send>, size: impl Fn() -> Option<(usize, usize)> + Send + 'static) -> Self {
-        let (drawn, gone, is_terminal) = (Vec::new(), false, io::stderr().is_terminal());
-        Self(Arc::new(Mutex::new(Area { out, size: Box::new(size), last_size: USUAL, drawn, is_terminal, gone })))
+        let (drawn, closed, is_terminal) = (Vec::new(), false, io::stderr().is_terminal());
+        Self(Arc::new(Mutex::new(Area {
+            out,
+            size: Box::new(size),
+            last_size: DEFAULT_SIZE,
+            drawn,
+            is_terminal,
+            closed,
+        })))
     }
 
-    /// Nothing that holds it leaves it in a state that the next could not go on from.
+    /// Ignores poisoning: every operation leaves the state valid.
     fn area(&self) -> MutexGuard<'_, Area> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many columns and lines there are now. A terminal that is gone keeps its last size.
+    /// Number of columns and lines. A closed terminal keeps its last size.
     pub fn size(&self) -> (usize, usize) {
         self.area().size()
     }
 
-    /// Writes whole lines above the foot, or to standard error as it is while nothing is drawn.
+    /// Prints whole lines above the status area. Without drawn lines, writes to standard error directly.
     ///
     /// # Errors
-    /// When it cannot be written, and a terminal that went away is not the reason.
+    /// Write error, except that of a closed terminal.
     pub fn print(&self, text: &str) -> io::Result<()> {
         let mut area = self.area();
         if area.drawn.is_empty() {
@@ -75,30 +83,30 @@ impl StatusArea {
         area.redraw(&format!("{text}{end}"), drawn)
     }
 
-    /// Replaces the foot, with `above` above it if that is not empty. No line may be wider than the terminal.
+    /// Redraws the status area, and prints `above` above it. Lines must not be wider than the terminal.
     ///
     /// # Errors
-    /// As [`print`](Self::print).
+    /// Same as [`print`](Self::print).
     pub fn draw(&self, above: &str, lines: Vec<String>) -> io::Result<()> {
         let mut area = self.area();
         if above.is_empty() && lines == area.drawn { Ok(()) } else { area.redraw(above, lines) }
     }
 
-    /// Lets what is drawn stand where it is. What comes next is written below.
+    /// Keeps the drawn lines on screen as ordinary output.
     pub fn leave(&self) {
         self.area().drawn.clear();
     }
 
-    /// Terminals have hung up: nothing is written to this one any more, if it was one.
+    /// Stops all writes after SIGHUP, if the stream was a terminal.
     pub fn abandon(&self) {
         let mut area = self.area();
-        area.gone |= area.is_terminal;
+        area.closed |= area.is_terminal;
     }
 
-    /// Takes away what is drawn.
+    /// Erases the drawn lines.
     ///
     /// # Errors
-    /// As [`print`](Self::print).
+    /// Same as [`print`](Self::print).
     pub fn clear(&self) -> io::Result<()> {
         self.draw("", Vec::new())
     }
@@ -113,14 +121,15 @@ impl std::fmt::Debug for StatusArea {
 impl Area {
     fn size(&mut self) -> (usize, usize) {
         if let Some((columns, lines)) = (self.size)() {
-            // A terminal of no size is one that does not tell.
-            self.last_size = if columns == 0 || lines == 0 { USUAL } else { (columns, lines) };
+            // A terminal of size 0 does not report its size.
+            self.last_size = if columns == 0 || lines == 0 { DEFAULT_SIZE } else { (columns, lines) };
         }
         self.last_size
     }
 
-    /// Moves the cursor to where the foot begins, and writes `above` and the lines from there. A terminal that became narrower
-    /// has broken its lines, as most do; in one that cuts them instead, the last of what scrolled by is drawn over.
+    /// Moves the cursor to the first drawn line, and writes `above` and the lines from there. Assumes that a narrower
+    /// terminal wrapped the drawn lines, as most do. In a terminal that truncates lines, the last scrolled lines are
+    /// overwritten.
     fn redraw(&mut self, above: &str, lines: Vec<String>) -> io::Result<()> {
         let (columns, height) = self.size();
         let rows: usize = self.drawn.iter().map(|line| width(line).div_ceil(columns).max(1)).sum();
@@ -129,12 +138,12 @@ impl Area {
             rows => format!("\r\x1b[{rows}A"),
         };
         if !above.is_empty() {
-            // Texts may wrap: only a cleared screen is clean behind them.
+            // Texts may wrap, so the screen below must be cleared first.
             let _ = write!(bytes, "\x1b[J{above}");
         }
         for line in &lines {
-            // All of the row: some terminals take cells that were erased behind a text for written ones, and break the line
-            // there when they become narrower.
+            // Erases the whole row: some terminals treat cells erased behind a text as written, and wrap them when
+            // they become narrower.
             let _ = writeln!(bytes, "\x1b[2K{line}");
         }
         bytes.push_str("\x1b[J");
@@ -143,13 +152,13 @@ impl Area {
     }
 
     fn write(&mut self, bytes: &str) -> io::Result<()> {
-        if self.gone {
+        if self.closed {
             return Ok(());
         }
         let result = self.out.write_all(bytes.as_bytes()).and_then(|()| self.out.flush());
         match result {
-            Err(error) if is_gone(&error) => {
-                self.gone = true;
+            Err(error) if is_closed(&error) => {
+                self.closed = true;
                 Ok(())
             }
             result => result,
@@ -157,8 +166,8 @@ impl Area {
     }
 }
 
-/// Whether an error of writing to a terminal or pipe says that nobody is there any more: it was closed, or has hung up.
-pub(super) fn is_gone(error: &io::Error) -> bool {
+/// Reports whether a write error means that the pipe or terminal was closed.
+pub(super) fn is_closed(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe || has_hung_up(error)
 }
 
@@ -173,26 +182,26 @@ pub(super) fn has_hung_up(_: &io::Error) -> bool {
     false
 }
 
-/// One line at the foot, for as long as it lives: what is waited for before there is anything to roll out.
+/// One status line, erased when dropped. Shows progress before a rollout starts.
 #[derive(Debug)]
-pub struct FootLine(StatusArea);
+pub struct StatusLine(StatusArea);
 
-impl FootLine {
-    /// An empty line.
+impl StatusLine {
+    /// Creates an empty line.
     #[must_use]
-    pub fn new(foot: &StatusArea) -> Self {
-        Self(foot.clone())
+    pub fn new(status_area: &StatusArea) -> Self {
+        Self(status_area.clone())
     }
 
     /// Replaces the line.
     pub fn show(&self, text: &str) {
         let (columns, _) = self.0.size();
-        // What cannot be shown is not missed: it says only what is waited for.
+        // A failed redraw is ignored, because the line only shows progress.
         let _ = self.0.draw("", vec![shorten(&one_line(text), columns.saturating_sub(1))]);
     }
 }
 
-impl Drop for FootLine {
+impl Drop for StatusLine {
     fn drop(&mut self) {
         let _ = self.0.clear();
     }

@@ -1,8 +1,8 @@
-//! The foot, drawn on a terminal that is a grid of characters.
+//! Tests of the status area on a simulated terminal.
 
 use super::*;
 
-/// A terminal, as far as the foot makes use of one. It breaks its lines anew when it becomes narrower.
+/// A simulated terminal that wraps lines again when it becomes narrower.
 #[derive(Clone)]
 struct Screen(Arc<Mutex<Grid>>);
 
@@ -12,25 +12,25 @@ struct Grid {
     row: usize,
     column: usize,
     writes: usize,
-    gone: bool,
+    closed: bool,
 }
 
 impl Screen {
     fn new(columns: usize) -> Self {
         let rows = vec![Vec::new()];
-        Self(Arc::new(Mutex::new(Grid { columns, rows, row: 0, column: 0, writes: 0, gone: false })))
+        Self(Arc::new(Mutex::new(Grid { columns, rows, row: 0, column: 0, writes: 0, closed: false })))
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Grid) -> T) -> T {
         look(&mut self.0.lock().unwrap())
     }
 
-    /// The lines that are seen, up to the cursor's.
+    /// The visible lines above the cursor.
     fn seen(&self) -> Vec<String> {
         self.with(|grid| grid.rows[..grid.row].iter().map(|row| row.iter().collect()).collect())
     }
 
-    fn foot(&self) -> StatusArea {
+    fn status_area(&self) -> StatusArea {
         let screen = self.clone();
         StatusArea::over(Box::new(self.clone()), move || Some((screen.with(|grid| grid.columns), 24)))
     }
@@ -74,7 +74,7 @@ impl Grid {
 
     fn control(&mut self, parameter: usize, what: char) {
         match what {
-            'A' => self.row = self.row.checked_sub(parameter).expect("the foot stays on the screen"),
+            'A' => self.row = self.row.checked_sub(parameter).expect("the status area stays on the screen"),
             'K' => {
                 assert_eq!(parameter, 2, "cells that are erased at the end of a row count when it is broken");
                 self.rows[self.row].clear();
@@ -83,7 +83,7 @@ impl Grid {
                 self.rows.truncate(self.row + 1);
                 self.rows[self.row].truncate(self.column);
             }
-            other => panic!("a control that terminals may not know: {other}"),
+            other => panic!("unsupported control sequence: {other}"),
         }
     }
 }
@@ -91,7 +91,7 @@ impl Grid {
 impl Write for Screen {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.with(|grid| {
-            if grid.gone {
+            if grid.closed {
                 return Err(io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()));
             }
             grid.writes += 1;
@@ -123,77 +123,78 @@ fn lines<const N: usize>(texts: [&str; N]) -> Vec<String> {
 }
 
 #[test]
-fn the_foot_is_drawn_over_and_what_is_printed_stays_above() {
+fn redraws_in_place_below_printed_lines() {
     let screen = Screen::new(20);
-    let foot = screen.foot();
-    foot.print("before\n").unwrap();
-    foot.draw("", lines(["one", "two, which is long"])).unwrap();
-    foot.print("a warning that is longer than the screen\n").unwrap();
-    foot.draw("an event\n", lines(["one", "2"])).unwrap();
+    let status_area = screen.status_area();
+    status_area.print("before\n").unwrap();
+    status_area.draw("", lines(["one", "two, which is long"])).unwrap();
+    status_area.print("a warning that is longer than the screen\n").unwrap();
+    status_area.draw("an event\n", lines(["one", "2"])).unwrap();
     let above = ["before", "a warning that is lo", "nger than the screen"];
     assert_eq!(screen.seen(), [&above[..], &["an event", "one", "2"]].concat());
-    foot.draw("", lines(["one"])).unwrap();
+    status_area.draw("", lines(["one"])).unwrap();
     assert_eq!(screen.seen(), [&above[..], &["an event", "one"]].concat());
-    foot.clear().unwrap();
-    foot.print("after").unwrap();
+    status_area.clear().unwrap();
+    status_area.print("after").unwrap();
     assert_eq!(screen.seen(), [&above[..], &["an event"]].concat());
     assert_eq!(screen.with(|grid| grid.rows[grid.row].iter().collect::<String>()), "after");
 }
 
 #[test]
-fn what_is_left_stands_and_the_next_line_is_below() {
+fn keeps_left_lines() {
     let screen = Screen::new(20);
-    let foot = screen.foot();
-    foot.draw("", lines(["one"])).unwrap();
-    foot.leave();
-    foot.print("two\n").unwrap();
-    foot.draw("", lines(["three"])).unwrap();
+    let status_area = screen.status_area();
+    status_area.draw("", lines(["one"])).unwrap();
+    status_area.leave();
+    status_area.print("two\n").unwrap();
+    status_area.draw("", lines(["three"])).unwrap();
     assert_eq!(screen.seen(), ["one", "two", "three"]);
 }
 
 #[test]
-fn a_terminal_that_is_resized_keeps_nothing_of_the_old_picture() {
+fn redraws_after_resize() {
     let screen = Screen::new(40);
-    let foot = screen.foot();
-    foot.print("before\n").unwrap();
-    foot.draw("", lines(["a line that takes forty columns, nearly", "short", "another one that is rather long"]))
+    let status_area = screen.status_area();
+    status_area.print("before\n").unwrap();
+    status_area
+        .draw("", lines(["a line that takes forty columns, nearly", "short", "another one that is rather long"]))
         .unwrap();
     screen.resize(20);
     assert_eq!(screen.seen().len(), 6, "{:?}", screen.seen());
-    foot.draw("", lines(["narrow", "short"])).unwrap();
+    status_area.draw("", lines(["narrow", "short"])).unwrap();
     assert_eq!(screen.seen(), ["before", "narrow", "short"]);
     screen.resize(40);
-    foot.draw("", lines(["wide again", "short"])).unwrap();
+    status_area.draw("", lines(["wide again", "short"])).unwrap();
     assert_eq!(screen.seen(), ["before", "wide again", "short"]);
 }
 
 #[test]
-fn what_has_not_changed_is_not_written_again() {
+fn skips_unchanged_lines() {
     let screen = Screen::new(40);
-    let foot = screen.foot();
+    let status_area = screen.status_area();
     for _ in 0..3 {
-        foot.draw("", lines(["one"])).unwrap();
+        status_area.draw("", lines(["one"])).unwrap();
     }
     assert_eq!(screen.with(|grid| grid.writes), 1);
 }
 
 #[test]
-fn a_terminal_that_is_gone_is_no_error() {
+fn ignores_closed_terminal() {
     let screen = Screen::new(40);
-    let foot = screen.foot();
-    foot.draw("", lines(["one"])).unwrap();
-    screen.with(|grid| grid.gone = true);
-    foot.draw("", lines(["two"])).unwrap();
-    foot.print("three\n").unwrap();
-    foot.clear().unwrap();
-    assert_eq!(foot.size(), (40, 24));
+    let status_area = screen.status_area();
+    status_area.draw("", lines(["one"])).unwrap();
+    screen.with(|grid| grid.closed = true);
+    status_area.draw("", lines(["two"])).unwrap();
+    status_area.print("three\n").unwrap();
+    status_area.clear().unwrap();
+    assert_eq!(status_area.size(), (40, 24));
 }
 
 #[test]
-fn one_line_is_taken_away_again() {
+fn erases_status_line_on_drop() {
     let screen = Screen::new(12);
-    let foot = screen.foot();
-    let line = FootLine::new(&foot);
+    let status_area = screen.status_area();
+    let line = StatusLine::new(&status_area);
     line.show("fetching a long address");
     assert_eq!(screen.seen(), ["fetching a…"]);
     drop(line);

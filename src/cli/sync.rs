@@ -1,12 +1,12 @@
-//! `nodecfg sync`: the reconciler.
+//! `nodecfg sync`: makes the cluster match the repository.
 
 use std::path::PathBuf;
 
-use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
-use super::observe::{Allowances, warn};
-use super::plan_file::{self, Fixed, LoadedPlan};
-use super::reconcile::{PaceArgs, Reconciliation};
+use super::comparison::side;
+use super::plan_file::{self, LoadedPlan, PlanArgs};
+use super::planning::Allowances;
+use super::reconcile::{Reconciliation, RolloutArgs};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Purpose};
@@ -17,10 +17,10 @@ use crate::report::Format;
 
 /// Make the cluster match the repository, a few nodes at a time.
 ///
-/// Creates the ConfigMaps that are missing, points each node at its own within the budget of its pool (rollout.maxUnavailable),
-/// and waits until the node proves that it runs it. Changes nothing when a pool's change does more to running pods than the pool
-/// allows (rollout.allowDisruption). Stops when nodes fail. Ctrl-C lets the nodes in flight finish; run it again
-/// to go on.
+/// Creates missing ConfigMaps, assigns them to nodes within the budget of each pool (rollout.maxUnavailable), and
+/// waits until each node reports that it runs its configuration. Changes nothing if a change disrupts pods more than
+/// its pool allows (rollout.allowDisruption). Stops when nodes fail. Ctrl-C lets nodes in transition finish; run sync
+/// again to continue.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -30,14 +30,14 @@ pub(super) struct Args {
     pub(super) reports: ReportArgs,
     #[command(flatten)]
     allowances: Allowances,
-    /// Carry out a plan that `nodecfg diff --out FILE` saved: exactly that, or nothing when anything has changed since (exit code 7).
+    /// Apply exactly the plan that `nodecfg diff --out FILE` saved; exit with code 7 if anything changed since.
     #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path, conflicts_with = "sandbox")]
     plan: Option<PathBuf>,
     /// Show the plan and change nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    pace: PaceArgs,
+    rollout_args: RolloutArgs,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
@@ -50,11 +50,11 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg sync examples/repo-layout --sandbox  try it, without a cluster
-  nodecfg sync --dry-run                       the plan alone
-  nodecfg sync --rev v1.4.0                    roll out, or back to, a revision
-  nodecfg sync --plan plan.json                exactly what was reviewed (nodecfg diff --out plan.json)
-  nodecfg sync -o json                         one JSON object per line, for a pipeline";
+  nodecfg sync examples/repo-layout --sandbox  run without a cluster
+  nodecfg sync --dry-run                       show the plan
+  nodecfg sync --rev v1.4.0                    roll out this revision
+  nodecfg sync --plan plan.json                apply a plan saved by `nodecfg diff --out plan.json`
+  nodecfg sync -o json                         print one JSON object per line, for a pipeline";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     if !args.dry_run {
@@ -63,48 +63,51 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     } else {
         diff::create_reports(&args.reports)?;
     }
-    let reviewed = args.plan.as_deref().map(LoadedPlan::read).transpose()?;
-    let Fixed { repository, allowances, cluster, binding } = match &reviewed {
-        Some(reviewed) => reviewed.fix(args.given())?,
+    let loaded_plan = args.plan.as_deref().map(LoadedPlan::read).transpose()?;
+    let PlanArgs { repository, allowances, cluster, binding } = match &loaded_plan {
+        Some(loaded_plan) => loaded_plan.merge_args(args.given())?,
         None => args.given(),
     };
     let loaded = repository.load(terminal).await?;
-    warn(&loaded, verbose, terminal)?;
+    loaded.record(terminal);
     let keys = label_keys(&loaded.desired);
-    let sandbox = args.sandbox.fitted(&loaded, terminal).await?;
+    let sandbox = args.sandbox.start(&loaded, terminal).await?;
     let reader = match &sandbox {
         Some(sandbox) => cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys),
         None => cluster.reader(keys).await?,
     };
-    let meeting = match reviewed {
-        Some(reviewed) => Some(reviewed.meet(&reader, &loaded).await?),
+    let saved_plan = match loaded_plan {
+        Some(loaded_plan) => Some(loaded_plan.check(&reader, &loaded).await?),
         None => None,
     };
     let reader = binding.bind(reader).await?;
     let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
     let namespace = cluster.namespace(&loaded.desired, &reader)?;
-    let scene = run::scene(&loaded, &namespace, server);
-    run::open(&scene, format, (!args.dry_run).then_some(&args.reports), terminal)?;
+    let header = run::header(&loaded, &namespace, server);
+    run::print_header(&header, format, (!args.dry_run).then_some(&args.reports), terminal)?;
     let options = allowances.options(namespace, repository.gate());
-    if let Some(meeting) = &meeting {
-        meeting.in_time(&loaded, &reader, &options).await?;
+    if let Some(saved_plan) = &saved_plan {
+        saved_plan.fail_if_stale(&loaded, &reader, &options).await?;
     }
     let reconciliation = Reconciliation {
         purpose: Purpose::Sync,
         loaded: &loaded,
         side: side(&args.repository, &loaded),
-        scene: &scene,
+        header: &header,
         reader: &reader,
-        meeting: meeting.as_ref(),
+        saved_plan: saved_plan.as_ref(),
         options,
         pause: None,
-        pace: &args.pace,
+        rollout_args: &args.rollout_args,
         reports: &args.reports,
         format,
         verbose,
     };
-    let exit =
-        if args.dry_run { reconciliation.preview(terminal).await? } else { reconciliation.carry_out(terminal).await? };
+    let exit = if args.dry_run {
+        reconciliation.preview(terminal).await?
+    } else {
+        reconciliation.apply_plan(terminal).await?
+    };
     if let Some(sandbox) = sandbox {
         sandbox.stop(None).await;
     }
@@ -112,14 +115,14 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 impl Args {
-    /// What monitoring calls the command: a dry run proves nothing of nodes.
+    /// Name of the command in metrics. A dry run has its own name, because it does not check nodes.
     pub(super) fn name(&self) -> &'static str {
         if self.dry_run { "dry-run" } else { "sync" }
     }
 
-    /// The arguments that a saved plan could fix, as they were given.
-    fn given(&self) -> Fixed {
-        Fixed {
+    /// The given arguments that a saved plan may replace.
+    fn given(&self) -> PlanArgs {
+        PlanArgs {
             repository: self.repository.clone(),
             allowances: self.allowances,
             cluster: self.cluster.clone(),

@@ -1,8 +1,7 @@
-//! `--metrics-textfile` and the variables of OpenTelemetry: what `sync`, `verify` and `diff` tell monitoring.
+//! `--metrics-textfile` and OpenTelemetry variables: metrics and traces of `sync`, `verify` and `diff`.
 //!
-//! None of it changes an exit code, which is about nodes: a pipeline that takes a full disk beside the collector for a rollout
-//! that failed would roll back for nothing. A file that could not be written is a warning, and its age tells the rest
-//! (`nodecfg_run_timestamp_seconds`).
+//! Telemetry errors are warnings and never change the exit code. A pipeline could otherwise roll back because of a
+//! full disk. The age of an old textfile is visible in `nodecfg_run_timestamp_seconds`.
 
 use std::path::PathBuf;
 
@@ -10,12 +9,12 @@ use jiff::Timestamp;
 use tracing::Span;
 
 use super::Exit;
-use crate::telemetry::facts::{Record, Run};
+use crate::telemetry::facts::{Run, RunRecord};
 use crate::telemetry::otlp::Export;
 use crate::telemetry::settings::Settings;
 use crate::telemetry::{metrics, spans, textfile};
 
-/// What is told of a run.
+/// Argument that requests metrics.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct MetricsArgs {
     /// Write metrics of the run to this file (*.prom), for node_exporter's textfile collector.
@@ -23,7 +22,7 @@ pub(super) struct MetricsArgs {
     metrics_textfile: Option<PathBuf>,
 }
 
-/// A run that is told of.
+/// Telemetry of one run.
 pub(super) struct Telemetry {
     command: &'static str,
     textfile: Option<PathBuf>,
@@ -33,7 +32,7 @@ pub(super) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Makes ready to tell of a run. Without `--metrics-textfile` and the variables that is nothing at all.
+    /// Reads the settings. Without `--metrics-textfile` and the variables, nothing is recorded.
     pub(super) fn of(command: &'static str, args: &MetricsArgs) -> Self {
         let mut settings = Settings::read(|name| std::env::var(name).ok());
         let problems = std::mem::take(&mut settings.problems);
@@ -41,12 +40,12 @@ impl Telemetry {
         Self { command, textfile, export: Export::new(settings), problems, started: nodecfg_clock::now() }
     }
 
-    /// Where spans go.
+    /// The exporter of spans.
     pub(super) fn export(&self) -> Option<&Export> {
         self.export.as_ref()
     }
 
-    /// The span of the run.
+    /// The root span of the run.
     pub(super) fn span(&self) -> Span {
         for problem in &self.problems {
             tracing::warn!("OpenTelemetry: {problem}");
@@ -57,8 +56,8 @@ impl Telemetry {
         span
     }
 
-    /// Tells how the run ended.
-    pub(super) fn finish(self, span: Span, record: Record, exit: Exit) {
+    /// Writes and exports metrics and spans of the finished run.
+    pub(super) fn finish(self, span: Span, record: RunRecord, exit: Exit) {
         if self.textfile.is_none() && self.export.is_none() {
             return;
         }
@@ -71,7 +70,7 @@ impl Telemetry {
         if let Some(path) = &self.textfile
             && let Err(error) = textfile::write(path, &textfile::render(&samples))
         {
-            tracing::warn!("the metrics could not be written to {}: {error}", path.display());
+            tracing::warn!("cannot write the metrics to {}: {error}", path.display());
         }
         for problem in self.export.into_iter().flat_map(|export| export.finish(&samples).err().unwrap_or_default()) {
             tracing::warn!("OpenTelemetry: {problem}");

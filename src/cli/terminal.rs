@@ -1,4 +1,4 @@
-//! The rim to the terminal: where data and messages go, and whether they are coloured.
+//! Output streams of the process: data, messages, colors and widths.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -6,9 +6,9 @@ use anstream::{AutoStream, ColorChoice};
 
 use super::status_area::{StatusArea, has_hung_up};
 use crate::report::findings::WIDTH;
-use crate::telemetry::facts::Record;
+use crate::telemetry::facts::RunRecord;
 
-/// When to use colours.
+/// When to use colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set.
@@ -30,44 +30,44 @@ impl Color {
     }
 }
 
-/// Standard output for data, standard error for everything else.
+/// Standard output for data, and standard error for everything else.
 pub struct Terminal {
     color: Color,
     /// Data.
     pub out: Box<dyn Write + Send>,
     /// Progress, logs and errors.
     pub err: Box<dyn Write + Send>,
-    /// Whether somebody watches: standard error is a terminal, and not a dumb one.
+    /// Whether standard error is a terminal that supports redraws.
     pub interactive: bool,
-    /// Whether only warnings, errors and results are wanted.
+    /// Whether only warnings, errors and results are printed.
     pub quiet: bool,
-    /// Where progress is drawn.
-    pub foot: StatusArea,
-    /// What is noted down of the run, for monitoring.
-    pub record: Record,
-    nowhere: io::Sink,
-    /// How wide text on standard output may be, in columns.
+    /// The lines that show progress.
+    pub status_area: StatusArea,
+    /// Facts of the run, for monitoring.
+    pub record: RunRecord,
+    sink: io::Sink,
+    /// Width of text on standard output, in columns.
     pub out_width: usize,
-    /// The same on standard error.
+    /// Width of text on standard error, in columns.
     pub err_width: usize,
 }
 
-/// Narrower terminals wrap by themselves.
+/// Minimum width. Narrower terminals wrap lines.
 const NARROWEST: u16 = 50;
 
-/// The width of the terminal behind a stream, within bounds. What is no terminal gets the same bytes everywhere.
+/// Width of the terminal behind a stream, within bounds. Other streams have a fixed width, for reproducible output.
 fn width(columns: Option<(terminal_size::Width, terminal_size::Height)>) -> usize {
     columns.map_or(WIDTH, |(terminal_size::Width(columns), _)| WIDTH.min(usize::from(columns.max(NARROWEST))))
 }
 
-/// Columns and lines of the terminal on standard output, if it is one.
+/// Columns and lines of the terminal on standard output, if any.
 pub(super) fn out_size() -> Option<(usize, usize)> {
     let (terminal_size::Width(columns), terminal_size::Height(lines)) = terminal_size::terminal_size_of(io::stdout())?;
     Some((usize::from(columns), usize::from(lines)))
 }
 
 impl Terminal {
-    /// The process's own streams.
+    /// The streams of the process.
     #[must_use]
     pub fn standard(color: Color, quiet: bool) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -77,39 +77,39 @@ impl Terminal {
             err: stream(io::stderr(), color),
             interactive: io::stderr().is_terminal() && !dumb && std::env::var_os("CI").is_none(),
             quiet,
-            foot: StatusArea::of_standard_error(),
-            record: Record::default(),
-            nowhere: io::sink(),
+            status_area: StatusArea::of_standard_error(),
+            record: RunRecord::default(),
+            sink: io::sink(),
             out_width: width(terminal_size::terminal_size_of(io::stdout())),
             err_width: width(terminal_size::terminal_size_of(io::stderr())),
         }
     }
 
-    /// Where goes what only helps people along: which cluster it is, how far it is, what to do next. Not so warnings and errors,
-    /// which are for [`err`](Self::err).
-    pub fn aside(&mut self) -> &mut dyn Write {
-        if self.quiet { &mut self.nowhere } else { &mut *self.err }
+    /// Stream for messages that --quiet suppresses: header, progress and next steps. Warnings and errors go to
+    /// [`err`](Self::err).
+    pub fn info(&mut self) -> &mut dyn Write {
+        if self.quiet { &mut self.sink } else { &mut *self.err }
     }
 
-    /// Another writer to standard error, for those who keep one.
+    /// Another writer to standard error.
     #[must_use]
-    pub fn another_err(&self) -> Box<dyn Write + Send> {
+    pub fn new_err(&self) -> Box<dyn Write + Send> {
         stream(io::stderr(), self.color)
     }
 
-    /// Another writer to standard output, for those who keep one.
+    /// Another writer to standard output.
     #[must_use]
-    pub fn another_out(&self) -> Box<dyn Write + Send> {
+    pub fn new_out(&self) -> Box<dyn Write + Send> {
         stream(io::stdout(), self.color)
     }
 
-    /// Whether what goes to standard error may be coloured.
+    /// Reports whether standard error is colored.
     #[must_use]
     pub fn colored_err(&self) -> bool {
         self.colored(&io::stderr())
     }
 
-    /// The same of standard output.
+    /// Reports whether standard output is colored.
     #[must_use]
     pub fn colored_out(&self) -> bool {
         self.colored(&io::stdout())
@@ -129,18 +129,18 @@ where
     AutoStream<S>: Write,
 {
     let is_terminal = raw.is_terminal();
-    Box::new(WhileRead { inner: Some(AutoStream::new(raw, color.choice())), is_terminal })
+    Box::new(IgnoreClosed { inner: Some(AutoStream::new(raw, color.choice())), is_terminal })
 }
 
-/// Writes as long as there is a reader. `nodecfg diff | head` is no error, and neither may a rollout end half-way because
-/// the pager or the terminal that shows it was closed, nor may a command's exit code change for it.
-struct WhileRead<W> {
+/// Writer that ignores a closed pipe or terminal. `nodecfg diff | head` is no error. A closed pager must not stop a
+/// rollout or change the exit code.
+struct IgnoreClosed<W> {
     inner: Option<W>,
-    /// Of a terminal, a failed write says that it has hung up; of a file, that something is lost.
+    /// On a terminal, a failed write means that it was closed; on a file, that output is lost.
     is_terminal: bool,
 }
 
-impl<W> WhileRead<W> {
+impl<W> IgnoreClosed<W> {
     fn tolerate<T>(&mut self, result: io::Result<T>, otherwise: T) -> io::Result<T> {
         match result {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe || (self.is_terminal && has_hung_up(&error)) => {
@@ -152,7 +152,7 @@ impl<W> WhileRead<W> {
     }
 }
 
-impl<W: Write> Write for WhileRead<W> {
+impl<W: Write> Write for IgnoreClosed<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(inner) = &mut self.inner else { return Ok(bytes.len()) };
         let result = inner.write(bytes);
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_no_error_and_any_other_failure_is_one() {
-        let mut closed = WhileRead { inner: Some(Fails(io::ErrorKind::BrokenPipe, 0)), is_terminal: false };
+    fn ignores_closed_pipe_only() {
+        let mut closed = IgnoreClosed { inner: Some(Fails(io::ErrorKind::BrokenPipe, 0)), is_terminal: false };
         closed.write_all(b"one").unwrap();
         closed.write_all(b"two").unwrap();
         closed.flush().unwrap();
         assert!(closed.inner.is_none());
 
-        let mut full = WhileRead { inner: Some(Fails(io::ErrorKind::StorageFull, 0)), is_terminal: true };
+        let mut full = IgnoreClosed { inner: Some(Fails(io::ErrorKind::StorageFull, 0)), is_terminal: true };
         assert_eq!(full.write_all(b"one").unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(full.flush().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }

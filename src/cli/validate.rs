@@ -1,16 +1,16 @@
-//! `nodecfg validate`: are these repositories and configurations good?
+//! `nodecfg validate`: checks repositories and KubeletConfiguration files.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::git_args::{GitArgs, Which};
+use super::git_args::{GitArgs, SnapshotSource};
 use super::reports::ReportArgs;
 use super::repository_args::parse_kubernetes_version;
 use super::signers_args::SignersArgs;
-use super::{CommandError, CommandResult, Exit, Terminal, actions};
-use crate::report::findings::{Texts, WIDTH};
-use crate::report::validation::{Batch, FileReport, Location, Renderer, Shape, Totals, annotations, renderer};
+use super::{CommandError, CommandResult, Exit, Terminal, github_actions};
+use crate::report::findings::{SourceTexts, WIDTH};
+use crate::report::validation::{Batch, FileReport, Location, Renderer, ReportFormat, Totals, annotations, renderer};
 use crate::repository::read_file;
 use crate::repository::signature::Signers;
 use kubelet_config::Minor;
@@ -20,32 +20,33 @@ use nodecfg_planning::desired::{Built, CheckedPool, Checks, Kubelets, build, che
 use nodecfg_planning::snapshot::text::is_candidate;
 use nodecfg_planning::snapshot::{Snapshot, SnapshotFile};
 
-/// Check repositories and KubeletConfiguration files, and report everything that is wrong with them.
+/// Check repositories and KubeletConfiguration files, and report all problems.
 ///
-/// Says what kubelets of the versions in question would do with each configuration, and what nodecfg finds beyond that.
-/// Notes, and what only a node's host can tell, are counted; -v shows them. Needs no cluster. Ends with exit code 3 when a
-/// file cannot be read, has an error, or when there is nothing to check.
+/// Reports how kubelets of the selected versions would treat each configuration, plus the checks of nodecfg. Notes,
+/// and checks that only a node can decide, are counted; -v prints them. Needs no cluster. Exits with code 3 if a file
+/// is unreadable or has errors, or if nothing was checked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Repositories (folders, or addresses such as https://host/path), KubeletConfiguration files, or - for standard input
-    /// [default: .]
+    /// Check these repositories (folders, or addresses such as https://host/path) and KubeletConfiguration files; -
+    /// is standard input [default: .]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Also check the files named in this one, one a line; - for standard input.
+    /// Also check the files listed in FILE, one per line; - is standard input.
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
-    /// Kubelet versions to check for, such as 1.36; several with commas. Default: what a pool's spec.kubernetesVersion
-    /// says, or else the newest release that nodecfg knows.
+    /// Check for these kubelet versions, such as 1.36,1.37. Default: spec.kubernetesVersion of the pool, or the
+    /// newest release.
     #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = parse_kubernetes_version)]
     kubernetes_version: Vec<Minor>,
-    /// Only warn of what the kubelet would drop or misread without a word: unknown fields, duplicate keys, ambiguous values.
+    /// Report what kubelets silently drop or misread (unknown fields, duplicate keys, ambiguous values) as warnings
+    /// instead of errors.
     #[arg(long)]
     lenient: bool,
-    /// Branch, tag or commit to read, instead of HEAD. Uncommitted changes are never part of it.
+    /// Read this branch, tag or commit instead of HEAD, without uncommitted changes.
     #[arg(long, value_name = "REV", env = "NODECFG_REV", conflicts_with = "worktree")]
     rev: Option<String>,
-    /// Read the files as they lie in the folder, uncommitted changes included.
+    /// Read the working tree, including uncommitted changes.
     #[arg(long)]
     worktree: bool,
     #[command(flatten)]
@@ -58,19 +59,19 @@ pub(super) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodecfg validate                                     the repository here
-  nodecfg validate --kubernetes-version 1.36,1.37      before an upgrade
-  nodecfg validate nodes/*.yaml --lenient              files on their own
+  nodecfg validate                                     check the repository in this folder
+  nodecfg validate --kubernetes-version 1.36,1.37      check before an upgrade
+  nodecfg validate nodes/*.yaml --lenient              check single files
   git ls-files '*kubelet*.yaml' | nodecfg validate --files-from -
-  nodecfg validate -o sarif > nodecfg.sarif            for code scanning";
+  nodecfg validate -o sarif > nodecfg.sarif            write a report for code scanning";
 
-pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut Terminal) -> CommandResult {
+pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     let targets = args.targets()?;
     args.reports.create(|output| output.shape().map(drop))?;
-    let location = actions::location();
+    let location = github_actions::location();
     let mut run = Run {
         checks: args.checks(),
-        alone: targets.len() == 1,
+        single: targets.len() == 1,
         verbose: verbose > 0,
         renderer: renderer(shape, verbose > 0, terminal.out_width, location.clone()),
         reports: args
@@ -80,29 +81,29 @@ pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut T
             .map(|(output, out)| Ok((renderer(output.shape()?, verbose > 0, WIDTH, location.clone()), out)))
             .collect::<Result<_, CommandError>>()?,
         totals: Totals::default(),
-        annotated: actions::are_here().then_some(location),
+        annotation_root: github_actions::is_active().then_some(location),
         signers: args.signers.read()?,
     };
     for (index, target) in targets.iter().enumerate() {
-        let which = Which { signers: run.signers.clone(), ..args.which(target) };
-        // What a list names, or what is called like a configuration, is a file even where it is missing.
+        let source = SnapshotSource { signers: run.signers.clone(), ..args.source(target) };
+        // A path from a list, or with the name of a configuration file, is a file even if it is missing.
         let named = index < args.paths.len() && !is_candidate(&target.to_string_lossy()) && !target.exists();
-        if target != Path::new("-") && (target.is_dir() || (named && which.remote()?.is_some())) {
-            run.repository(which, terminal).await?;
+        if target != Path::new("-") && (target.is_dir() || (named && source.remote()?.is_some())) {
+            run.repository(source, terminal).await?;
         } else if args.worktree || args.rev.is_some() || args.signers.are_given() {
             return Err(CommandError::usage(
                 format!(
-                    "--rev, --worktree and --verify-commits are about repositories, and {} is a file",
+                    "--rev, --worktree and --verify-commits require a repository, and {} is a file",
                     target.display()
                 ),
-                "name the folder of the repository, or leave the option out: files are read as they are",
+                "omit these options",
             ));
         } else {
             run.file(target, terminal)?;
         }
     }
     if run.totals.files == 0 && run.totals.pools == 0 && run.totals.errors == 0 {
-        run.nothing("no file was named", terminal)?;
+        run.report_nothing_checked("no file was named", terminal)?;
     }
     run.renderer.finish(&mut terminal.out, &run.totals)?;
     for (renderer, out) in &mut run.reports {
@@ -113,21 +114,21 @@ pub(super) async fn run(args: &Args, shape: Shape, verbose: u8, terminal: &mut T
 }
 
 impl Args {
-    /// Everything that is to be checked, in the order in which it was named.
+    /// All repositories and files to check, in the order given.
     fn targets(&self) -> Result<Vec<PathBuf>, CommandError> {
         let mut targets = self.paths.clone();
         if let Some(list) = &self.files_from {
-            let cannot = |error: std::io::Error| {
+            let read_error = |error: std::io::Error| {
                 let message = format!("cannot read the list of files {}: {error}", list.display());
-                CommandError::usage(message, "name a text file with one path a line, or - for standard input")
+                CommandError::usage(message, "name a text file with one path per line")
             };
             let source: Box<dyn Read> = if list == Path::new("-") {
                 Box::new(std::io::stdin())
             } else {
-                Box::new(std::fs::File::open(list).map_err(cannot)?)
+                Box::new(std::fs::File::open(list).map_err(read_error)?)
             };
             for line in BufReader::new(source).lines() {
-                let line = line.map_err(cannot)?;
+                let line = line.map_err(read_error)?;
                 if !line.trim().is_empty() {
                     targets.push(PathBuf::from(line.trim_end_matches('\r')));
                 }
@@ -138,8 +139,14 @@ impl Args {
         Ok(targets)
     }
 
-    fn which<'a>(&'a self, repository: &'a Path) -> Which<'a> {
-        Which { repository, revision: self.rev.as_deref(), worktree: self.worktree, git: &self.git, signers: None }
+    fn source<'a>(&'a self, repository: &'a Path) -> SnapshotSource<'a> {
+        SnapshotSource {
+            repository,
+            revision: self.rev.as_deref(),
+            worktree: self.worktree,
+            git: &self.git,
+            signers: None,
+        }
     }
 
     fn checks(&self) -> Checks {
@@ -157,19 +164,19 @@ impl Args {
     }
 }
 
-/// One run over many targets. Nothing of a target is kept once it is reported.
+/// One run over many targets. Each target is dropped after its report.
 struct Run {
     checks: Checks,
-    /// Whether there is one target only: then paths within a repository need not say which.
-    alone: bool,
+    /// Whether there is only one target. Then paths in messages omit its name.
+    single: bool,
     verbose: bool,
     renderer: Box<dyn Renderer>,
-    /// The other outputs that are asked for.
+    /// The reports of `--report`.
     reports: Vec<(Box<dyn Renderer>, Box<dyn Write + Send>)>,
     totals: Totals,
-    /// Where annotations point, if any are wanted.
-    annotated: Option<Location>,
-    /// Who must have signed the commits.
+    /// Location of annotations, in GitHub Actions.
+    annotation_root: Option<Location>,
+    /// Keys one of which must have signed the commits.
     signers: Option<Arc<Signers>>,
 }
 
@@ -189,17 +196,17 @@ impl Run {
             }
         }
         self.totals.files += 1;
-        let texts = OneText { name, text };
+        let texts = SingleText { name, text };
         self.report(&Batch { root: "", files: &[report], findings: &[], texts: &texts }, terminal)
     }
 
-    async fn repository(&mut self, which: Which<'_>, terminal: &mut Terminal) -> Result<(), CommandError> {
-        let name = which.root();
-        let snapshot = match which.snapshot(terminal).await {
+    async fn repository(&mut self, source: SnapshotSource<'_>, terminal: &mut Terminal) -> Result<(), CommandError> {
+        let name = source.root();
+        let snapshot = match source.snapshot(terminal).await {
             Ok(snapshot) => snapshot,
-            Err(CommandError::Repository(error)) if !self.alone => {
+            Err(CommandError::Repository(error)) if !self.single => {
                 let finding = Finding::error("repository", error.to_string()).help(error.help());
-                return self.general(&[finding], terminal);
+                return self.report_general(&[finding], terminal);
             }
             Err(failure) => return Err(failure),
         };
@@ -212,25 +219,25 @@ impl Run {
             findings.retain(|finding| finding.code != "no-pools");
             let mut nothing = nothing_checked(&format!("{name} has no pools"));
             if !snapshot.files.is_empty() {
-                // Most likely files on their own, which a folder alone does not say.
-                let help = format!("to check its files one by one: `nodecfg validate {name}/*.yaml`");
+                // The folder most likely contains single configuration files.
+                let help = format!("to check single files, run nodecfg validate {name}/*.yaml");
                 nothing = nothing.help(help);
             }
             findings.insert(0, nothing);
         }
-        let prefix = if self.alone { String::new() } else { format!("{name}/") };
+        let prefix = if self.single { String::new() } else { format!("{name}/") };
         let (files, others) = by_file(&snapshot, findings, checked, &prefix);
-        let root = if self.alone { name } else { String::new() };
-        let texts = Rooted { prefix: &prefix, snapshot: &snapshot };
+        let root = if self.single { name } else { String::new() };
+        let texts = PrefixedTexts { prefix: &prefix, snapshot: &snapshot };
         self.report(&Batch { root: &root, files: &files, findings: &others, texts: &texts }, terminal)
     }
 
-    fn nothing(&mut self, why: &str, terminal: &mut Terminal) -> Result<(), CommandError> {
-        self.general(&[nothing_checked(why)], terminal)
+    fn report_nothing_checked(&mut self, why: &str, terminal: &mut Terminal) -> Result<(), CommandError> {
+        self.report_general(&[nothing_checked(why)], terminal)
     }
 
-    fn general(&mut self, findings: &[Finding], terminal: &mut Terminal) -> Result<(), CommandError> {
-        let texts = OneText { name: String::new(), text: None };
+    fn report_general(&mut self, findings: &[Finding], terminal: &mut Terminal) -> Result<(), CommandError> {
+        let texts = SingleText { name: String::new(), text: None };
         self.report(&Batch { root: "", files: &[], findings, texts: &texts }, terminal)
     }
 
@@ -240,13 +247,13 @@ impl Run {
         for (renderer, out) in &mut self.reports {
             renderer.batch(out, batch)?;
         }
-        if let Some(location) = &self.annotated {
+        if let Some(location) = &self.annotation_root {
             annotations::write(&mut terminal.err, batch, location, self.verbose)?;
         }
         Ok(())
     }
 
-    /// Remembers that nobody named the version of these answers.
+    /// Records that the version of these verdicts is a default.
     fn assume(&mut self, verdicts: &[kubelet_config::verdict::Verdict]) {
         if matches!(self.checks.kubelets, Kubelets::Declared(_)) {
             self.totals.assumed = verdicts.first().map(|verdict| verdict.minor).or(self.totals.assumed);
@@ -255,13 +262,11 @@ impl Run {
 }
 
 fn nothing_checked(why: &str) -> Finding {
-    Finding::error("nothing-checked", format!("nothing was checked: {why}")).help(
-        "name a repository, which has its pools in folders pools/<pool>, or KubeletConfiguration files one by one, as in \
-         `nodecfg validate nodes/*.yaml`",
-    )
+    Finding::error("nothing-checked", format!("nothing was checked: {why}"))
+        .help("name a folder that contains pools/, or KubeletConfiguration files as in `nodecfg validate nodes/*.yaml`")
 }
 
-/// The findings and verdicts of a repository by file; what belongs to no file comes apart.
+/// Findings and verdicts of a repository grouped by file, and findings without a file.
 fn by_file(
     snapshot: &Snapshot,
     findings: Vec<Finding>,
@@ -276,7 +281,7 @@ fn by_file(
     for mut finding in findings {
         let file = finding.place.as_ref().map(|place| place.file.to_string());
         for place in finding.place.iter_mut().chain(finding.related.iter_mut().map(|(place, _)| place)) {
-            root(place, prefix);
+            prefix_path(place, prefix);
         }
         match file {
             Some(file) => files.entry(file).or_default().findings.push(finding),
@@ -285,7 +290,7 @@ fn by_file(
     }
     for mut pool in checked {
         for verdict in &mut pool.verdicts {
-            verdict.unknown.iter_mut().for_each(|unknown| root(&mut unknown.place, prefix));
+            verdict.host_conditions.iter_mut().for_each(|condition| prefix_path(&mut condition.place, prefix));
         }
         files.entry(pool.path).or_default().verdicts = pool.verdicts;
     }
@@ -293,31 +298,31 @@ fn by_file(
     (reports.collect(), others)
 }
 
-fn root(place: &mut Place, prefix: &str) {
+fn prefix_path(place: &mut Place, prefix: &str) {
     if !prefix.is_empty() {
         place.file = format!("{prefix}{}", place.file).into();
     }
 }
 
-/// The text of a file that was named on its own.
-struct OneText {
+/// The text of a single file.
+struct SingleText {
     name: String,
     text: Option<Arc<str>>,
 }
 
-impl Texts for OneText {
+impl SourceTexts for SingleText {
     fn text_of(&self, file: &str) -> Option<&Arc<str>> {
         if file == self.name { self.text.as_ref() } else { None }
     }
 }
 
-/// The texts of a repository among several.
-struct Rooted<'a> {
+/// The texts of one repository, with a path prefix.
+struct PrefixedTexts<'a> {
     prefix: &'a str,
     snapshot: &'a Snapshot,
 }
 
-impl Texts for Rooted<'_> {
+impl SourceTexts for PrefixedTexts<'_> {
     fn text_of(&self, file: &str) -> Option<&Arc<str>> {
         self.snapshot.text(file.strip_prefix(self.prefix)?)
     }

@@ -1,13 +1,13 @@
-//! `nodecfg verify`: wait until every node runs what the repository says, and write nothing.
+//! `nodecfg verify`: waits until every node runs the configuration in the repository, and writes nothing.
 
 use std::time::Duration;
 
-use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
-use super::observe::{Allowances, Planned, plan, warn};
+use super::comparison::side;
+use super::planning::{Allowances, Planned, plan, warn};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
-use super::run::{self, Purpose, Reporter, Subject};
+use super::run::{self, Purpose, Reporter, RunSubject};
 use super::telemetry::MetricsArgs;
 use super::{CommandResult, Terminal};
 use crate::report::Format;
@@ -15,9 +15,9 @@ use crate::review::of_plan;
 use crate::rollout::execute::{self, Rollout};
 use nodecfg_planning::rollout::machine::Mode;
 
-/// Wait until every node proves that it runs what the repository says.
+/// Wait until every node reports that it runs the configuration in the repository.
 ///
-/// Changes nothing. Ends with exit code 5 when a node fails or does not get there in time.
+/// Changes nothing. Exits with code 5 if a node fails or does not converge in time.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(super) struct Args {
     pub(super) reports: ReportArgs,
     #[command(flatten)]
     allowances: Allowances,
-    /// How long to wait, instead of each pool's convergenceTimeout.
+    /// Wait this long, instead of the convergenceTimeout of each pool.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -41,20 +41,21 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     run::require_stream_format(format)?;
     run::create_reports(&args.reports)?;
     let loaded = args.repository.load(terminal).await?;
-    warn(&loaded, verbose, terminal)?;
+    loaded.record(terminal);
     let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
     let reader = args.binding.bind(reader).await?;
     let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
-    let scene = run::scene(&loaded, &namespace, reader.server());
-    run::open(&scene, format, Some(&args.reports), terminal)?;
-    let mut stop = run::stop_on_signals(terminal.foot.clone());
+    let header = run::header(&loaded, &namespace, reader.server());
+    run::print_header(&header, format, Some(&args.reports), terminal)?;
+    let mut stop = run::stop_on_signals(terminal.status_area.clone());
     let planning = plan(&loaded, &reader, None, args.allowances.options(namespace, args.repository.gate()));
-    let planned = run::unless_stopped(&mut stop, planning).await?;
+    let planned = run::until_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan);
+    warn(plan, &loaded, format, verbose, terminal)?;
     let review = of_plan(side(&args.repository, &loaded), &loaded.desired, plan);
-    let subject = Subject { purpose: Purpose::Verify, scene: &scene, plan, review: &review };
-    let mut audience = Reporter::gather(subject, format, &args.reports, verbose, terminal)?;
+    let subject = RunSubject { purpose: Purpose::Verify, header: &header, plan, review: &review };
+    let mut reporter = Reporter::start(subject, format, &args.reports, verbose, terminal)?;
     let rollout = Rollout {
         plan,
         desired: &loaded.desired,
@@ -68,6 +69,6 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
             timeout: args.timeout,
         },
     };
-    let execution = execute::verify(rollout, &reader, stop, &mut |now, event| audience.tell(now, event)).await;
-    audience.dismiss(&execution, terminal)
+    let execution = execute::verify(rollout, &reader, stop, &mut |now, event| reporter.event(now, event)).await;
+    reporter.finish(&execution, terminal)
 }

@@ -1,13 +1,13 @@
-//! The codes of all checks, in the order in which they are shown. docs/doctor.md has the same table.
+//! Codes of all checks, in output order. docs/reference/doctor.md has the same table.
 
-/// What a check looks at.
+/// Code of a check with its description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code {
     /// The code.
     pub code: &'static str,
-    /// What is looked at: how it is where all is well.
+    /// Expectation of the check.
     pub about: &'static str,
-    /// Why that matters.
+    /// Reason for the check.
     pub why: &'static str,
 }
 
@@ -15,146 +15,138 @@ const fn code(code: &'static str, about: &'static str, why: &'static str) -> Cod
     Code { code, about, why }
 }
 
-/// The check with this code.
+/// Description of the check with this code.
 #[must_use]
 pub fn lookup(code: &str) -> Option<&'static Code> {
     CODES.iter().find(|known| known.code == code)
 }
 
-/// Every check, those first that all others depend on.
+/// Every check; checks that others depend on come first.
 pub const CODES: &[Code] = &[
     code(
         "repository",
         "The repository can be read and is valid.",
-        "A sync rolls out what it says, and nothing while it is invalid.",
+        "A sync rolls out the repository, and does nothing while it is invalid.",
     ),
+    code("api-server", "The API server is reachable.", "nodecfg reads and changes nodes only through the API server."),
     code(
-        "api-server",
-        "The API server is found and answers.",
-        "Everything that nodecfg knows of nodes, and all that it tells them, goes through it.",
+        "credentials",
+        "The API server accepts the credentials.",
+        "The API server refuses every request without them.",
     ),
-    code("credentials", "The API server accepts the credentials.", "Without them it answers nothing."),
     code(
         "clock",
         "This machine's clock agrees with the API server's.",
-        "Certificates and tokens are refused when clocks are too far apart; the lock and the agents are judged by the server's.",
+        "Servers refuse certificates and tokens when clocks differ too much. The lock and the agents use the server's clock.",
     ),
-    code(
-        "permission",
-        "Every right that a sync needs is given.",
-        "A rollout would come to it half way and stop there.",
-    ),
+    code("permission", "The user has every right that a sync needs.", "Otherwise a rollout would stop half-way."),
     code(
         "permission-optional",
-        "The rights that single commands need beyond that.",
-        "Only some command needs it, so that nobody has it who does not use that.",
+        "The user has the rights of single commands.",
+        "Only these commands need them, so a user without these commands needs no such right.",
     ),
     code(
         "binding",
-        "Whether Nodes or NodeConfigs carry the assignments, and how that is known.",
+        "The binding is known: Nodes or NodeConfigs hold the assignments.",
         "Kubelets 1.11 to 1.23 follow their Nodes; later ones have agents that follow NodeConfigs.",
     ),
     code(
         "definition",
-        "The definition of NodeConfigs is there, served, and as this version of nodecfg has it.",
-        "Without it there are no NodeConfigs, and what an earlier one does not know is dropped without a word.",
+        "The definition of NodeConfigs exists, is served, and equals that of this nodecfg version.",
+        "NodeConfigs need it, and the API server silently drops fields that an earlier definition lacks.",
     ),
     code(
         "admission-policy",
-        "The policy that lets an agent write the status of its own node alone is there.",
-        "All agents have the same rights: without it, whoever has taken over one node can report for all.",
+        "The policy that limits each agent to the status of its own node exists.",
+        "All agents have the same rights. Without the policy, the agent of one compromised node can report for all nodes.",
     ),
-    code(
-        "daemon-set",
-        "The agents' pods are ready.",
-        "A node whose agent does not run does not follow what it is pointed at.",
-    ),
+    code("daemon-set", "The agents' pods are ready.", "A node without a running agent does not follow its assignment."),
     code(
         "kubelet-version",
-        "The kubelets' versions are ones that the API server's goes with.",
-        "Kubernetes supports no others.",
+        "The API server's version supports the kubelets' versions.",
+        "Kubernetes' version skew policy supports no other versions.",
     ),
     code(
-        "node-half",
-        "Each node's half of the contract follows: a kubelet that can, or an agent.",
-        "An assignment would only run into its timeout on such a node.",
+        "node-support",
+        "Each node supports assignments, by its kubelet or by an agent.",
+        "On other nodes an assignment only times out.",
     ),
     code(
         "agent-silent",
-        "Each agent was heard of within the last three hours.",
-        "It does not take what comes next, or cannot say so. A node that is away says nothing either.",
+        "Each agent had a heartbeat within the last three hours.",
+        "A silent agent does not follow the next assignment, or cannot report. An unreachable node is silent too.",
     ),
     code(
         "agent-version",
-        "The agents are of the version of this program.",
-        "An agent and a program understand each other when they are of one minor version or of two that follow each other.",
+        "The agents have the version of this program.",
+        "Agents and programs work together when their minor versions are equal or adjacent.",
     ),
-    code("node-ready", "The nodes are Ready.", "A node that is not counts against the budget of its pool."),
+    code("node-ready", "The nodes are Ready.", "Other nodes count against the budget of their pool."),
     code(
         "node-acknowledge",
-        "Each node took what it is pointed at.",
-        "A kubelet takes up to 15 s for that and an agent one second; a node that never does, does not follow.",
+        "Each node acknowledged its assignment.",
+        "A kubelet needs up to 15 s, an agent one second. A node that never acknowledges does not follow its assignment.",
     ),
     code(
         "node-failed",
-        "No node reports an error of what it is pointed at.",
-        "The node runs its last known good configuration instead, and another sync of the same does not mend that.",
+        "No node reports an error for its assignment.",
+        "The node runs its last known good configuration instead, and another sync of the same configuration does not fix it.",
     ),
     code(
         "node-clock",
-        "No node's clock is ahead of the API server's.",
-        "Certificates that are new there are not valid yet elsewhere, and silence shows later than it should.",
+        "No clock of a node is ahead of the API server's.",
+        "Other machines reject new certificates of the node, and a silent agent is detected late.",
     ),
     code(
         "lock",
         "No other sync holds the lock of the fleet.",
-        "Two syncs of one fleet would spend its budget twice, so that the second one waits or ends.",
+        "Two syncs of one fleet would spend its budget twice, so the second one waits or ends.",
     ),
     code(
         "orders",
-        "What people have ordered: pools that are paused, a rollout that is to stop.",
-        "A sync heeds them: nodes of a paused pool are left alone.",
+        "The orders of the fleet: paused pools, and a rollout that should stop.",
+        "A sync obeys them: it skips the nodes of a paused pool.",
     ),
-    code(
-        "plan",
-        "A plan can be made, and may be carried out.",
-        "A sync does what its plan says, and nothing when none can be made.",
-    ),
+    code("plan", "A plan is possible and may be executed.", "A sync executes its plan, and does nothing without one."),
     code(
         "pool-empty",
         "Every pool selects nodes.",
-        "Such a pool does nothing, which is seldom meant: a label or a nodeSelector may be misspelt.",
+        "An empty pool does nothing, which is seldom intended: a label or a nodeSelector may be misspelled.",
     ),
-    code("node-unpooled", "Every node is in a pool.", "It keeps what it runs, whatever the repository says."),
+    code(
+        "node-unpooled",
+        "Every node belongs to a pool.",
+        "Other nodes keep their configuration, regardless of the repository.",
+    ),
     code(
         "node-left-out",
-        "No node of a pool has to be left out.",
-        "A sync ends with 5 as long as one is: not every node is where it shall be.",
+        "A sync skips no node of a pool.",
+        "Otherwise the sync ends with exit code 5: not every node reaches its target.",
     ),
     code(
         "config-map-gone",
-        "Every ConfigMap that nodes point at is there.",
-        "A node that points at it keeps what it has, until its kubelet starts without a copy.",
+        "Every ConfigMap that nodes refer to exists.",
+        "A node without its ConfigMap keeps its configuration, until its kubelet starts without a local copy.",
     ),
     code(
         "config-map-content",
-        "The ConfigMaps hold what their names and annotations say.",
-        "A kubelet that starts anew would take what nobody has reviewed, or nothing.",
+        "The content of each ConfigMap matches its name and annotations.",
+        "A restarting kubelet would use unreviewed content, or none.",
     ),
     code(
         "config-map-mutable",
-        "The ConfigMaps cannot be changed.",
-        "Whoever changes it restarts all kubelets that point at it, at once and outside every budget.",
+        "The ConfigMaps are immutable.",
+        "A change restarts all kubelets that use the ConfigMap, at once and without a budget.",
     ),
     code(
         "config-map-labels",
-        "The ConfigMaps say whose they are and of which pool.",
-        "By these labels nodecfg knows its own, and prune what it may delete.",
+        "The ConfigMaps have the labels of their fleet and pool.",
+        "These labels identify the ConfigMaps of nodecfg and those that prune may delete.",
     ),
     code(
         "config-map-foreign",
-        "ConfigMaps of other fleets beside.",
-        "Several fleets may share a namespace; a misspelt fleet name looks just like that.",
+        "The namespace contains no ConfigMaps of other fleets.",
+        "Several fleets may share a namespace; a misspelled fleet name looks the same.",
     ),
 ];
 
@@ -163,8 +155,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_every_code_in_this_order() {
-        let page = include_str!("../../docs/doctor.md");
+    fn documentation_lists_every_code_in_order() {
+        let page = include_str!("../../docs/reference/doctor.md");
         let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
         assert_eq!(rows.len(), CODES.len());
         for (row, Code { code, about, .. }) in rows.into_iter().zip(CODES) {

@@ -1,9 +1,9 @@
-//! The ConfigMaps: whether they are there, hold what they should, and can be told apart.
+//! Checks of the ConfigMaps: existence, content, immutability, labels and owners.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::access::troubled;
-use super::{Check, Ending, Facts, Few, count};
+use super::access::unavailable;
+use super::{Check, Facts, NameSample, SyncFailure, count};
 use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::KUBELET_KEY;
@@ -12,50 +12,50 @@ use nodecfg_contract::observed::{
     CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, ConfigMapKey, FLEET_LABEL, FetchedConfigMap, Observed,
 };
 
-/// How many ConfigMaps are told of one by one.
-const MOST: usize = 5;
+/// Number of ConfigMaps that get their own check.
+const MAX_CHECKS: usize = 5;
 
 pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
-    if let Some(trouble) = &facts.unlisted {
-        // That the right is missing has been said.
-        if !checks.iter().any(|check| check.ending == Some(Ending::Cluster)) {
-            checks.push(troubled("permission", trouble).about("ConfigMaps"));
+    if let Some(cause) = &facts.unlisted {
+        // The missing right has its own check.
+        if !checks.iter().any(|check| check.failure == Some(SyncFailure::Cluster)) {
+            checks.push(unavailable("permission", cause).about("ConfigMaps"));
         }
         return;
     }
     let Some(observed) = facts.observed() else { return };
-    gone(facts, observed, checks);
+    missing(facts, observed, checks);
     content(facts, observed, checks);
     labels(observed, checks);
     foreign(facts, observed, checks);
 }
 
-/// What is wrong with a ConfigMap keeps a sync from its work when its pool still wants it. With a plan at hand that is known,
-/// and told of there.
+/// Severity of a faulty ConfigMap. The fault blocks a sync only when a pool still needs the ConfigMap. A plan
+/// determines that and reports it.
 fn severity(facts: &Facts, code: &'static str, seen: String) -> Check {
     match facts.plan() {
         Some(_) => Check::warning(code, seen),
-        None => Check::problem(code, Ending::InTheWay, seen),
+        None => Check::problem(code, SyncFailure::InTheWay, seen),
     }
 }
 
-/// Adds checks of single objects: the first few, and how many more there are.
+/// Adds the checks of the first few objects, and the number of the others.
 fn each(found: Vec<Check>, fine: Check, checks: &mut Vec<Check>) {
     if found.is_empty() {
         return checks.push(fine);
     }
-    let more = found.len().saturating_sub(MOST);
-    let rest = found.get(MOST).map(|check| Check {
+    let more = found.len().saturating_sub(MAX_CHECKS);
+    let rest = found.get(MAX_CHECKS).map(|check| Check {
         seen: format!("{} more like that", count(more, "ConfigMap")),
         subject: Some("others".to_owned()),
         ..check.clone()
     });
-    checks.extend(found.into_iter().take(MOST).chain(rest));
+    checks.extend(found.into_iter().take(MAX_CHECKS).chain(rest));
 }
 
-/// The nodes that point at each ConfigMap.
-fn users(observed: &Observed) -> BTreeMap<ConfigMapKey, Few> {
-    let mut users: BTreeMap<ConfigMapKey, Few> = BTreeMap::new();
+/// Nodes that refer to each ConfigMap.
+fn referencing_nodes(observed: &Observed) -> BTreeMap<ConfigMapKey, NameSample> {
+    let mut users: BTreeMap<ConfigMapKey, NameSample> = BTreeMap::new();
     for node in observed.nodes.values() {
         if let Some(key) = node.source.as_ref().and_then(ConfigMapKey::of) {
             users.entry(key).or_default().add(&node.name);
@@ -64,31 +64,31 @@ fn users(observed: &Observed) -> BTreeMap<ConfigMapKey, Few> {
     users
 }
 
-fn gone(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
+fn missing(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     let mut found = Vec::new();
-    for (key, nodes) in users(observed) {
-        let deleting = match observed.contents.get(&key) {
-            Some(None) => "is gone",
+    for (key, nodes) in referencing_nodes(observed) {
+        let state = match observed.contents.get(&key) {
+            Some(None) => "is missing",
             Some(Some(map)) if map.deleting => "is being deleted",
             _ => continue,
         };
-        let seen = format!("{key} {deleting}, and pointed at by {}", nodes.counted("node"));
-        found.push(severity(facts, "config-map-gone", seen).about(key.to_string()).mend(
-            "do not make it again under its name: that would restart all its nodes at once. They go on with what they have; \
-             change the pool's configuration, which gives it another name, and sync",
+        let seen = format!("{key} {state}; referenced by {}", nodes.counted("node"));
+        found.push(severity(facts, "config-map-gone", seen).about(key.to_string()).fix(
+            "do not recreate it under its name: that would restart all its nodes at once. They keep their configuration; \
+             change the pool's configuration, which results in another name, and sync",
         ));
     }
     let fine = match facts.unread {
-        0 => Check::ok("config-map-gone", "every ConfigMap that nodes point at is there"),
+        0 => Check::ok("config-map-gone", "every ConfigMap that nodes refer to exists"),
         unread => Check::unknown(
             "config-map-gone",
-            format!("{} that nodes point at not looked at: too many", count(unread, "ConfigMap")),
+            format!("{} that nodes refer to not checked: too many", count(unread, "ConfigMap")),
         ),
     };
     each(found, fine, checks);
 }
 
-/// In what the content of a ConfigMap is not what its name or its annotation says, if it is one of nodecfg's.
+/// Difference of a ConfigMap's content from its name or annotation, for ConfigMaps of nodecfg.
 fn difference(map: &FetchedConfigMap) -> Option<String> {
     let Some(text) = map.text(KUBELET_KEY) else { return Some(format!("has no key {KUBELET_KEY}")) };
     let Some(document) = Document::parse(&map.name, text).document else {
@@ -97,32 +97,32 @@ fn difference(map: &FetchedConfigMap) -> Option<String> {
     let hash = ContentHash::of(document.canonical().as_bytes());
     let recorded = map.annotations.get(CONTENT_HASH_ANNOTATION).map(String::as_str);
     match recorded.map(ContentHash::parse) {
-        Some(Some(recorded)) if recorded != hash => Some("holds other content than its annotation says".to_owned()),
-        // By a rule of another version, which says nothing that could be compared.
+        Some(Some(recorded)) if recorded != hash => Some("has other content than its annotation records".to_owned()),
+        // A hash by the rule of another version, which is not comparable.
         Some(None) => None,
         _ if map.name.rsplit_once('-').map(|(_, short)| short) != Some(hash.short().as_str()) => {
-            Some("holds other content than its name says".to_owned())
+            Some("has other content than its name records".to_owned())
         }
         Some(Some(_)) | None => None,
     }
 }
 
 fn content(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
-    let users = users(observed);
-    let (mut differing, mut mutable, mut looked) = (Vec::new(), Vec::new(), 0_usize);
+    let users = referencing_nodes(observed);
+    let (mut differing, mut mutable, mut checked) = (Vec::new(), Vec::new(), 0_usize);
     let managed =
         observed.contents.iter().filter_map(|(key, map)| Some((key, map.as_ref().filter(|map| map.is_managed())?)));
     for (key, map) in managed {
-        looked += 1;
+        checked += 1;
         let nodes =
-            users.get(key).map(|nodes| format!(", pointed at by {}", nodes.counted("node"))).unwrap_or_default();
+            users.get(key).map(|nodes| format!("; referenced by {}", nodes.counted("node"))).unwrap_or_default();
         let ConfigMapKey { namespace, name } = key;
         if let Some(difference) = difference(map) {
             differing.push(
-                severity(facts, "config-map-content", format!("{key} {difference}{nodes}")).about(key.to_string()).mend(format!(
-                    "somebody made or replaced it by hand. Look at it: kubectl -n {namespace} get configmap {name} -o yaml. \
-                     Change the pool's configuration, which gives it another name, and sync; delete this one when no node \
-                     points at it any more"
+                severity(facts, "config-map-content", format!("{key} {difference}{nodes}")).about(key.to_string()).fix(format!(
+                    "it was created or replaced by hand. Inspect it: kubectl -n {namespace} get configmap {name} -o yaml. \
+                     Change the pool's configuration, which results in another name, and sync; delete this one when no node \
+                     refers to it"
                 )),
             );
         }
@@ -131,18 +131,16 @@ fn content(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
                 severity(
                     facts,
                     "config-map-mutable",
-                    format!("{key} is not immutable: a change of it would restart every kubelet that uses it{nodes}"),
+                    format!("{key} is not immutable: a change would restart every kubelet that uses it{nodes}"),
                 )
                 .about(key.to_string())
-                .mend(format!(
-                    "kubectl -n {namespace} patch configmap {name} --type merge -p '{{\"immutable\":true}}'"
-                )),
+                .fix(format!("kubectl -n {namespace} patch configmap {name} --type merge -p '{{\"immutable\":true}}'")),
             );
         }
     }
-    let fine = |code| match looked {
-        0 => Check::ok(code, "there are none of nodecfg that nodes point at"),
-        _ => Check::ok(code, format!("{} looked at", count(looked, "ConfigMap"))),
+    let fine = |code| match checked {
+        0 => Check::ok(code, "nodes refer to no ConfigMap of nodecfg"),
+        _ => Check::ok(code, format!("{} checked", count(checked, "ConfigMap"))),
     };
     each(differing, fine("config-map-content"), checks);
     each(mutable, fine("config-map-mutable"), checks);
@@ -156,14 +154,14 @@ fn labels(observed: &Observed, checks: &mut Vec<Check>) {
             .filter_map(|(missing, label)| missing.then_some(label))
             .collect();
         if !missing.is_empty() {
-            let seen = format!("{key} is marked as nodecfg's and has no readable label {}", missing.join(" and "));
-            let mend = format!(
-                "put it back: kubectl -n {} label configmap {} {}",
+            let seen = format!("{key} belongs to nodecfg but lacks a valid label {}", missing.join(" and "));
+            let fix = format!(
+                "restore it: kubectl -n {} label configmap {} {}",
                 key.namespace,
                 key.name,
                 missing.iter().map(|label| format!("{label}=…")).collect::<Vec<_>>().join(" ")
             );
-            found.push(Check::warning("config-map-labels", seen).about(key.to_string()).mend(mend));
+            found.push(Check::warning("config-map-labels", seen).about(key.to_string()).fix(fix));
         }
     }
     let fine = Check::ok("config-map-labels", format!("{} of nodecfg", count(observed.config_maps.len(), "ConfigMap")));
@@ -178,9 +176,13 @@ fn foreign(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     if others.is_empty() {
         return checks.push(Check::ok("config-map-foreign", "no ConfigMaps of other fleets"));
     }
-    let seen =
-        format!("ConfigMaps of {} are in namespace {} too", Few::of(&others).counted("other fleet"), facts.namespace);
-    checks.push(Check::note("config-map-foreign", seen).mend(
-        "nothing to do where that is meant. After a change of the fleet's name they are what is left of the old one",
-    ));
+    let seen = format!(
+        "namespace {} also contains ConfigMaps of {}",
+        facts.namespace,
+        NameSample::of(&others).counted("other fleet")
+    );
+    checks.push(
+        Check::note("config-map-foreign", seen)
+            .fix("nothing to do if intended. After a change of the fleet's name, they belong to the old name"),
+    );
 }

@@ -1,24 +1,24 @@
-//! Whether the definition of NodeConfigs on a cluster is the one that this program brings.
+//! Comparison of a cluster's definition of NodeConfigs with that of this program.
 //!
-//! An API server adds what is left out to what it stores, so a definition is compared by what ours says: whatever that is must
-//! be there. Fields that only the other has are from a later version of nodecfg.
+//! An API server adds defaults to stored objects, so the comparison only requires every value of this program's
+//! definition. Additional fields come from a later version of nodecfg.
 
 use serde_json::Value;
 
 use nodecfg_contract::nodeconfig;
 
-/// In what a definition differs from ours.
+/// Differences of a definition from that of this program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// Fields of a NodeConfig that it does not know: what is written to them is lost.
+    /// Fields that the definition lacks: values written to them are lost.
     pub missing: Vec<String>,
-    /// Fields whose rules or bounds are others, and whatever else is not as it should be.
+    /// Fields with other rules or limits, and other differing parts.
     pub other: Vec<String>,
     /// Fields that this program does not know.
     pub unknown: Vec<String>,
 }
 
-/// Compares a definition with ours.
+/// Compares a definition with that of this program.
 #[must_use]
 pub fn differences(found: &Value) -> Differences {
     let ours = nodeconfig::definition();
@@ -30,14 +30,14 @@ pub fn differences(found: &Value) -> Differences {
     let schema = |version: &Value| version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_default();
     compare_schema(&schema(our_version), &schema(version), "", &mut differences);
     for part in ["subresources", "additionalPrinterColumns"] {
-        if !holds(our_version.get(part), version.get(part)) {
+        if !contains(our_version.get(part), version.get(part)) {
             differences.other.push(part.to_owned());
         }
     }
     differences
 }
 
-/// Whether the API server serves what a definition describes. One that does not say counts as served.
+/// Reports whether the API server serves a definition. A missing condition counts as served.
 #[must_use]
 pub fn is_established(found: &Value) -> bool {
     let conditions = found.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
@@ -54,7 +54,7 @@ fn version(definition: &Value) -> Option<&Value> {
     })
 }
 
-/// Compares the schema of a value, and of what is within it.
+/// Compares the schema of a value with its nested schemas.
 fn compare_schema(ours: &Value, found: &Value, path: &str, differences: &mut Differences) {
     let properties = |schema: &Value| schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
     let (our_properties, properties) = (properties(ours), properties(found));
@@ -65,7 +65,7 @@ fn compare_schema(ours: &Value, found: &Value, path: &str, differences: &mut Dif
             None => differences.missing.push(below(name)),
         }
     }
-    // What every object has is described by one and left out by the other.
+    // One definition may describe the common fields of all objects, the other omits them.
     let common = ["apiVersion", "kind", "metadata"];
     let unknown = properties.keys().filter(|name| !our_properties.contains_key(*name));
     differences
@@ -74,24 +74,24 @@ fn compare_schema(ours: &Value, found: &Value, path: &str, differences: &mut Dif
     if let (Some(ours), Some(found)) = (ours.get("items"), found.get("items")) {
         compare_schema(ours, found, &format!("{path}[]"), differences);
     }
-    // A description changes nothing of what is taken and what is refused.
+    // A description does not affect validation.
     let rest = ours.as_object().into_iter().flatten();
     let mut rest = rest.filter(|(key, _)| !matches!(key.as_str(), "properties" | "items" | "description"));
-    if rest.any(|(key, ours)| !holds(Some(ours), found.get(key))) {
+    if rest.any(|(key, ours)| !contains(Some(ours), found.get(key))) {
         differences.other.push(if path.is_empty() { "the schema".to_owned() } else { path.to_owned() });
     }
 }
 
-/// Whether all that `ours` says is in `found`.
-fn holds(ours: Option<&Value>, found: Option<&Value>) -> bool {
+/// Reports whether `found` contains every value of `ours`.
+fn contains(ours: Option<&Value>, found: Option<&Value>) -> bool {
     match (ours, found) {
         (None, _) => true,
         (Some(Value::Object(ours)), Some(Value::Object(found))) => {
-            ours.iter().all(|(key, value)| holds(Some(value), found.get(key)))
+            ours.iter().all(|(key, value)| contains(Some(value), found.get(key)))
         }
         (Some(Value::Object(ours)), None) => ours.is_empty(),
         (Some(Value::Array(ours)), Some(Value::Array(found))) => {
-            ours.len() == found.len() && ours.iter().zip(found).all(|(ours, found)| holds(Some(ours), Some(found)))
+            ours.len() == found.len() && ours.iter().zip(found).all(|(ours, found)| contains(Some(ours), Some(found)))
         }
         (Some(ours), found) => found == Some(ours),
     }
@@ -112,7 +112,7 @@ mod tests {
     const STATUS: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
 
     #[test]
-    fn what_a_server_adds_is_no_difference() {
+    fn defaults_of_the_server_are_no_difference() {
         let differences = changed(|definition| {
             definition["metadata"]["uid"] = json!("u");
             definition["spec"]["conversion"] = json!({"strategy": "None"});
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_missing_or_other_are_named() {
+    fn names_missing_and_differing_fields() {
         let old = changed(|definition| {
             definition.pointer_mut(STATUS).unwrap().as_object_mut().unwrap().remove("agent");
         });
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_that_is_not_established_is_seen() {
+    fn detects_a_definition_that_is_not_established() {
         assert!(is_established(&nodeconfig::definition()));
         assert!(!is_established(&json!({"status": {"conditions": [{"type": "Established", "status": "False"}]}})));
     }

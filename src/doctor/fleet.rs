@@ -1,9 +1,9 @@
-//! The repository and what a sync would make of it; the lock, and what people have ordered.
+//! Checks of the repository, of its plan, and of the fleet's lock and orders.
 
 use std::collections::BTreeMap;
 
-use super::access::troubled;
-use super::{Answer, Check, Ending, Facts, Few, Lock, Repository, count};
+use super::access::unavailable;
+use super::{Check, Fact, Facts, Lock, NameSample, Repository, SyncFailure, count};
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::observed::Orders;
 use nodecfg_planning::plan::{Action, Plan, Problem};
@@ -11,18 +11,18 @@ use nodecfg_planning::plan::{Action, Plan, Problem};
 pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     match &facts.repository {
         None => checks.push(
-            Check::unknown("repository", "not looked at: none was named")
-                .mend("nodecfg doctor REPO also checks a repository, and what a sync of it would come upon"),
+            Check::unknown("repository", "not checked: none was given")
+                .fix("run nodecfg doctor REPO to check a repository and its plan too"),
         ),
-        Some(Err(trouble)) => {
-            checks.push(Check::problem("repository", Ending::BadRepository, &trouble.message).mend(&trouble.help))
+        Some(Err(cause)) => {
+            checks.push(Check::problem("repository", SyncFailure::BadRepository, &cause.message).fix(&cause.help))
         }
         Some(Ok(repository)) => of_repository(repository, checks),
     }
-    if let Some(Err(trouble)) = &facts.observed {
-        // A right that is missing is told of as such.
-        if !checks.iter().any(|check| check.ending == Some(Ending::Cluster)) {
-            checks.push(troubled("api-server", trouble).about("nodes"));
+    if let Some(Err(cause)) = &facts.observed {
+        // A missing right has its own check.
+        if !checks.iter().any(|check| check.failure == Some(SyncFailure::Cluster)) {
+            checks.push(unavailable("api-server", cause).about("nodes"));
         }
     }
     for (fleet, answer) in &facts.locks {
@@ -36,19 +36,19 @@ fn of_repository(repository: &Repository, checks: &mut Vec<Check>) {
     checks.push(match warnings {
         0 => Check::ok("repository", format!("{shown}: fleet {}, {pools}, valid", desired.fleet)),
         _ => Check::note("repository", format!("{shown}: valid, with {}", count(*warnings, "warning")))
-            .mend("nodecfg validate shows them"),
+            .fix("nodecfg validate prints them"),
     });
     match plan {
-        None => checks.push(Check::unknown("plan", "not looked at: the cluster could not be")),
+        None => checks.push(Check::unknown("plan", "not checked: the cluster was not readable")),
         Some(Err(problems)) => checks.extend(problems.iter().map(problem)),
         Some(Ok(plan)) => of_plan(plan, checks),
     }
 }
 
-/// What keeps a plan from being made or carried out.
+/// Check of a problem that prevents a plan or its execution.
 fn problem(problem: &Problem) -> Check {
-    let ending = if problem.is_of_repository() { Ending::NoPlan } else { Ending::InTheWay };
-    Check::problem("plan", ending, problem.to_string()).about(problem.code()).mend(problem.help())
+    let failure = if problem.is_of_repository() { SyncFailure::NoPlan } else { SyncFailure::InTheWay };
+    Check::problem("plan", failure, problem.to_string()).about(problem.code()).fix(problem.help())
 }
 
 fn of_plan(plan: &Plan, checks: &mut Vec<Check>) {
@@ -62,9 +62,9 @@ fn of_plan(plan: &Plan, checks: &mut Vec<Check>) {
         checks.push(Check::ok("plan", seen));
     }
     checks.extend(refusals.iter().map(problem));
-    let mut empty = Few::default();
-    let mut blocked: BTreeMap<String, Few> = BTreeMap::new();
-    let mut failed: BTreeMap<&str, Few> = BTreeMap::new();
+    let mut empty = NameSample::default();
+    let mut blocked: BTreeMap<String, NameSample> = BTreeMap::new();
+    let mut failed: BTreeMap<&str, NameSample> = BTreeMap::new();
     for pool in &plan.pools {
         if pool.steps().next().is_none() && pool.left_alone.is_empty() {
             empty.add(&pool.name);
@@ -81,47 +81,49 @@ fn of_plan(plan: &Plan, checks: &mut Vec<Check>) {
     checks.push(match empty.number {
         0 => Check::ok("pool-empty", "every pool selects nodes"),
         _ => Check::warning("pool-empty", format!("no node is selected by {}", empty.counted("pool")))
-            .mend("compare their nodeSelectors with the nodes' labels: kubectl get nodes --show-labels"),
+            .fix("compare their nodeSelectors with the nodes' labels: kubectl get nodes --show-labels"),
     });
-    let unpooled = Few::of(plan.unpooled.iter().map(|unpooled| &unpooled.node));
+    let unpooled = NameSample::of(plan.unpooled.iter().map(|unpooled| &unpooled.node));
     checks.push(match unpooled.number {
-        0 => Check::ok("node-unpooled", "every node is in a pool"),
-        _ => Check::note("node-unpooled", format!("{} in no pool: they keep what they run", unpooled.counted("node")))
-            .mend("where that is not meant, give them a pool's labels: kubectl label node NODE nodecfg.dev/pool=POOL"),
+        0 => Check::ok("node-unpooled", "every node belongs to a pool"),
+        _ => Check::note(
+            "node-unpooled",
+            format!("{} in no pool: they keep their configuration", unpooled.counted("node")),
+        )
+        .fix("if unintended, set the labels of a pool: kubectl label node NODE nodecfg.dev/pool=POOL"),
     });
     for (error, few) in failed {
-        let seen = format!("refused by {}, which another sync does not mend: {error}", few.counted("node"));
-        checks.push(Check::problem("node-failed", Ending::LeftOut, seen).about(error).mend(
-            "go back to what worked (nodecfg rollback POOL), or change the pool's configuration; nodecfg status has each node's \
-             words",
+        let seen = format!("refused by {}, and another sync does not fix it: {error}", few.counted("node"));
+        checks.push(Check::problem("node-failed", SyncFailure::LeftOut, seen).about(error).fix(
+            "roll back (nodecfg rollback POOL), or change the pool's configuration; nodecfg status prints the error of each \
+             node",
         ));
     }
     if blocked.is_empty() {
-        checks.push(Check::ok("node-left-out", "no node of a pool is left out"));
+        checks.push(Check::ok("node-left-out", "no node of a pool is skipped"));
     }
     for (why, few) in blocked {
-        let otherwise = "keep such nodes out of the pool: its nodeSelector, or their labels";
-        let (reason, mend) = why.split_once("; ").unwrap_or((why.as_str(), otherwise));
+        let otherwise = "exclude such nodes from the pool: change its nodeSelector or their labels";
+        let (reason, fix) = why.split_once("; ").unwrap_or((why.as_str(), otherwise));
         checks.push(
-            Check::problem("node-left-out", Ending::LeftOut, format!("{}: {reason}", few.counted("node")))
+            Check::problem("node-left-out", SyncFailure::LeftOut, format!("{}: {reason}", few.counted("node")))
                 .about(reason)
-                .mend(mend),
+                .fix(fix),
         );
     }
 }
 
-fn lock(facts: &Facts, fleet: &FleetName, answer: &Answer<Option<Lock>>, checks: &mut Vec<Check>) {
+fn lock(facts: &Facts, fleet: &FleetName, answer: &Fact<Option<Lock>>, checks: &mut Vec<Check>) {
     let lock = match answer {
         Ok(Some(lock)) => lock,
         Ok(None) => {
             checks.push(
-                Check::ok("lock", format!("free: no sync of fleet {fleet} has ever taken the lock"))
-                    .about(fleet.as_str()),
+                Check::ok("lock", format!("free: no sync of fleet {fleet} has taken the lock")).about(fleet.as_str()),
             );
             return;
         }
-        Err(trouble) => {
-            checks.push(Check::unknown("lock", &trouble.message).about(fleet.as_str()).mend(&trouble.help));
+        Err(cause) => {
+            checks.push(Check::unknown("lock", &cause.message).about(fleet.as_str()).fix(&cause.help));
             return;
         }
     };
@@ -129,14 +131,14 @@ fn lock(facts: &Facts, fleet: &FleetName, answer: &Answer<Option<Lock>>, checks:
     checks.extend(match &lock.orders {
         Ok(orders) => ordered(orders, lock),
         Err(message) => {
-            vec![Check::warning("orders", format!("Lease {}: {message}", lock.lease)).mend(format!(
-                "remove the annotation, and pause again what shall be paused: {}",
-                annotate(&lock.lease)
-            ))]
+            vec![
+                Check::warning("orders", format!("Lease {}: {message}", lock.lease))
+                    .fix(format!("remove the annotation, then repeat the pauses: {}", annotate(&lock.lease))),
+            ]
         }
     });
     if lock.orders == Ok(Orders::default()) {
-        checks.push(Check::ok("orders", format!("nobody has ordered anything of fleet {fleet}")).about(fleet.as_str()));
+        checks.push(Check::ok("orders", format!("fleet {fleet} has no orders")).about(fleet.as_str()));
     }
 }
 
@@ -147,38 +149,38 @@ fn annotate(lease: &str) -> String {
 
 fn state(facts: &Facts, lock: &Lock) -> Check {
     let Lock { lease, holder, since, expires, .. } = lock;
-    let Some(holder) = holder else { return Check::ok("lock", format!("free: nobody holds {lease}")) };
+    let Some(holder) = holder else { return Check::ok("lock", format!("free: {lease} has no holder")) };
     let since = since.map(|since| format!(" since {since:.0}")).unwrap_or_default();
     match (expires, facts.now()) {
         (Some(expires), Some(now)) if *expires >= now => Check::problem(
             "lock",
-            Ending::Locked,
+            SyncFailure::Locked,
             format!("{holder} holds {lease}{since}, until {expires:.0} unless it is renewed"),
         )
-        .mend("wait for that sync to end, with --lock-timeout; or stop it: nodecfg abort"),
+        .fix("wait for that sync, also with --lock-timeout; or stop it: nodecfg abort"),
         (Some(expires), _) => {
             Check::note("lock", format!("{holder} held {lease}{since} and let it expire at {expires:.0}"))
-                .mend("nothing to do: the next sync takes it over. That one was killed, or cut off from the API server")
+                .fix("nothing to do: the next sync takes the lock over. The holder was killed or lost the API server")
         }
-        (None, _) => Check::note("lock", format!("{holder} holds {lease}{since} without a term"))
-            .mend("nothing to do: the next sync takes it over"),
+        (None, _) => Check::note("lock", format!("{holder} holds {lease}{since} without an expiry"))
+            .fix("nothing to do: the next sync takes the lock over"),
     }
 }
 
 fn ordered(orders: &Orders, lock: &Lock) -> Vec<Check> {
     let pauses = orders.pauses.iter().map(|(pool, pause)| {
         let seen = format!("pool {pool} is paused by {} since {:.0}: {}", pause.by, pause.at, pause.reason);
-        Check::note("orders", seen).about(pool.as_str()).mend(format!("when that is over: nodecfg resume {pool}"))
+        Check::note("orders", seen).about(pool.as_str()).fix(format!("to end the pause: nodecfg resume {pool}"))
     });
     let abort = orders.abort.iter().map(|abort| {
         let reason = abort.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let seen = format!("{} told {} at {:.0} to stop{reason}", abort.by, abort.holder, abort.at);
+        let seen = format!("{} ordered {} at {:.0} to stop{reason}", abort.by, abort.holder, abort.at);
         if lock.holder.as_ref() == Some(&abort.holder) {
-            Check::warning("orders", seen).about("abort").mend("wait for it to stop: it looks every ten seconds")
+            Check::warning("orders", seen).about("abort").fix("wait for it to stop: it reads orders every ten seconds")
         } else {
             Check::note("orders", seen)
                 .about("abort")
-                .mend("nothing to do: that sync is over, and the order is for no other")
+                .fix("nothing to do: that sync has ended, and the order affects no other sync")
         }
     });
     pauses.chain(abort).collect()

@@ -1,8 +1,8 @@
-//! Whether a sync could do its work, and what keeps it from that: facts in, checks out.
+//! Checks of `nodecfg doctor`: whether a sync could succeed, and what prevents that. Facts in, checks out.
 //!
-//! Every check has a stable code ([`codes`]), says what was seen and, where something is wrong, how to mend it. A check whose
-//! facts could not be had says so and holds up no other. Pure: the facts are gathered at the rim, with requests that write
-//! nothing, and time comes in with them. Of thousands of nodes a check keeps counts and a few names.
+//! Every check has a stable code ([`codes`]), reports an observation and, for a fault, its fix. A check without its
+//! facts reports that and does not affect other checks. Pure: the caller gathers the facts by requests that write
+//! nothing, and provides the time. Checks keep counts and a few names, never all names of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use nodecfg_contract::installation::Right;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
-use nodecfg_contract::observed::{Observed, Orders, ServerVersion, Signs};
+use nodecfg_contract::observed::{NodeActivity, Observed, Orders, ServerVersion};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{Plan, Problem, Why};
 
@@ -26,78 +26,78 @@ mod nodes;
 #[cfg(test)]
 mod tests;
 
-/// How many names a check gives as examples.
+/// Number of names that a check prints as examples.
 const EXAMPLES: usize = 3;
 
-/// What comes of a check.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "Verdict")]
 pub enum CheckResult {
-    /// A sync would not do its work.
+    /// A sync would fail.
     Problem,
-    /// It would, and something is wrong or is about to be.
+    /// A sync would succeed, but something is wrong or soon will be.
     Warning,
-    /// Worth knowing.
+    /// An observation for information.
     Note,
-    /// It was not looked at, or could not be.
+    /// Not checked, or not checkable.
     Unknown,
-    /// All is well.
+    /// No fault.
     Ok,
 }
 
-/// How a sync would end over a problem, in the order in which it would come upon it.
+/// Failure of a sync that a problem would cause, in the order in which a sync would encounter them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ending {
-    /// The repository cannot be read, or is invalid.
+pub enum SyncFailure {
+    /// The repository is unreadable or invalid.
     BadRepository,
-    /// The cluster cannot be reached, or refuses.
+    /// The cluster is unreachable or refuses a request.
     Cluster,
-    /// Somebody else holds the lock.
+    /// Another sync holds the lock.
     Locked,
-    /// The repository asks for what cannot be planned on this cluster.
+    /// The repository requests something that this cluster cannot satisfy.
     NoPlan,
-    /// The cluster holds what nodecfg does not overwrite.
+    /// The cluster contains an object that nodecfg does not overwrite.
     InTheWay,
-    /// Nodes are left out, or have failed already.
+    /// Nodes are skipped or have failed.
     LeftOut,
 }
 
-impl Ending {
-    /// What that says of a sync.
+impl SyncFailure {
+    /// Description of the failure.
     #[must_use]
-    pub fn means(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
-            Self::BadRepository => "the repository cannot be read, or is invalid",
-            Self::Cluster => "the cluster refuses, or cannot be reached",
+            Self::BadRepository => "the repository is unreadable or invalid",
+            Self::Cluster => "the cluster is unreachable or refuses a request",
             Self::Locked => "another sync holds the lock",
-            Self::NoPlan => "the repository asks for what cannot be done on this cluster",
-            Self::InTheWay => "the cluster holds what nodecfg does not overwrite",
-            Self::LeftOut => "nodes are left out, or have failed",
+            Self::NoPlan => "the repository requests something that this cluster cannot satisfy",
+            Self::InTheWay => "the cluster contains an object that nodecfg does not overwrite",
+            Self::LeftOut => "nodes are skipped or have failed",
         }
     }
 }
 
-/// One check and what came of it.
+/// Check with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// Its stable code, one of [`codes::CODES`].
+    /// Stable code, one of [`codes::CODES`].
     pub code: &'static str,
-    /// What it is about, where there is more than one of it.
+    /// Subject, for codes with several checks.
     pub subject: Option<String>,
-    /// What came of it.
+    /// Result of the check.
     pub verdict: CheckResult,
-    /// What was seen, as a sentence without its full stop.
+    /// Observation, as a sentence without a period.
     pub seen: String,
-    /// How to mend it, with the command where there is one.
-    pub mend: Option<String>,
-    /// How a sync would end over it; of problems alone.
-    pub ending: Option<Ending>,
+    /// Fix, with a command if possible.
+    pub fix: Option<String>,
+    /// Failure that a problem would cause; set only for problems.
+    pub failure: Option<SyncFailure>,
 }
 
 impl Check {
     fn new(code: &'static str, verdict: CheckResult, seen: impl Into<String>) -> Self {
-        Self { code, subject: None, verdict, seen: seen.into(), mend: None, ending: None }
+        Self { code, subject: None, verdict, seen: seen.into(), fix: None, failure: None }
     }
 
     fn ok(code: &'static str, seen: impl Into<String>) -> Self {
@@ -116,163 +116,163 @@ impl Check {
         Self::new(code, CheckResult::Unknown, why)
     }
 
-    fn problem(code: &'static str, ending: Ending, seen: impl Into<String>) -> Self {
-        Self { ending: Some(ending), ..Self::new(code, CheckResult::Problem, seen) }
+    fn problem(code: &'static str, failure: SyncFailure, seen: impl Into<String>) -> Self {
+        Self { failure: Some(failure), ..Self::new(code, CheckResult::Problem, seen) }
     }
 
     fn about(self, subject: impl Into<String>) -> Self {
         Self { subject: Some(subject.into()), ..self }
     }
 
-    fn mend(self, mend: impl Into<String>) -> Self {
-        Self { mend: Some(mend.into()).filter(|text| !text.is_empty()), ..self }
+    fn fix(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()).filter(|text| !text.is_empty()), ..self }
     }
 }
 
-/// Why a fact could not be had.
+/// Reason for a missing fact.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unavailable {
-    /// The code of the error, as in machine-readable reports.
+    /// Code of the error, as in machine-readable reports.
     pub code: String,
-    /// What happened.
+    /// Error message.
     pub message: String,
-    /// The way out.
+    /// Fix for the user.
     pub help: String,
 }
 
-/// Something that was asked for, or why it could not be had.
-pub type Answer<T> = Result<T, Unavailable>;
+/// Requested fact, or the reason why it is missing.
+pub type Fact<T> = Result<T, Unavailable>;
 
-/// The API server, as far as it shows before anything is asked of it that needs a right.
+/// API server, from requests that need no permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// Its address.
+    /// Address.
     pub address: String,
-    /// How it and the credentials were found.
+    /// Source of the address and the credentials.
     pub found: String,
-    /// Its version.
-    pub version: Answer<ServerVersion>,
-    /// How far its clock is ahead of this machine's.
+    /// Version.
+    pub version: Fact<ServerVersion>,
+    /// Offset of its clock from the clock of this machine.
     pub ahead: SignedDuration,
-    /// The moment of the check-up, by its clock.
+    /// Time of the checks by its clock.
     pub now: Timestamp,
 }
 
-/// What a right is needed for.
+/// Purpose of a right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// Every sync.
     Sync,
-    /// This, and no other command of every day.
+    /// Only this command, which is not part of daily use.
     Only(&'static str),
 }
 
-/// A right, and whether this user has it.
+/// Right, and whether this user has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AskedRight {
+pub struct CheckedRight {
     /// The right.
     pub right: Right,
-    /// What it is needed for.
+    /// Purpose of the right.
     pub purpose: Purpose,
-    /// Whether it is given; unset when the server does not say.
-    pub allowed: Answer<Option<bool>>,
+    /// True if the user has the right; unset when the server does not answer.
+    pub allowed: Fact<Option<bool>>,
 }
 
-/// Where the assignments are.
+/// Detected binding of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bound {
-    /// Whether NodeConfigs carry them, which agents follow, and not the Nodes.
+pub struct DetectedBinding {
+    /// True if NodeConfigs, which agents follow, hold the assignments instead of Nodes.
     pub agents: bool,
-    /// How that is known.
+    /// Evidence for the binding.
     pub evidence: String,
 }
 
-/// The DaemonSet of the agents.
+/// Pods of the agents' DaemonSet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pods {
-    /// How many nodes shall have one.
+    /// Number of nodes that should have one.
     pub desired: u64,
-    /// How many are ready.
+    /// Number of ready pods.
     pub ready: u64,
 }
 
-/// What is installed for agents. `None` was not looked for, since nobody needs it.
+/// Installed objects for agents. `None`: not checked, because agents are not used.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Installed {
     /// The definition of NodeConfigs.
-    pub definition: Option<Answer<Option<Value>>>,
-    /// Whether the admission policy is there.
-    pub policy: Option<Answer<bool>>,
-    /// The agents' DaemonSet.
-    pub pods: Option<Answer<Option<Pods>>>,
+    pub definition: Option<Fact<Option<Value>>>,
+    /// True if the admission policy exists.
+    pub policy: Option<Fact<bool>>,
+    /// DaemonSet of the agents.
+    pub pods: Option<Fact<Option<Pods>>>,
 }
 
-/// The lock of a fleet, and what is ordered of it.
+/// Lock of a fleet, with its orders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lock {
     /// Namespace and name of the Lease.
     pub lease: String,
-    /// Who holds it; unset when nobody does.
+    /// Holder; unset when the lock is free.
     pub holder: Option<String>,
-    /// Since when.
+    /// Time of the acquisition.
     pub since: Option<Timestamp>,
-    /// When it expires unless it is renewed.
+    /// Time of the expiry, unless renewed.
     pub expires: Option<Timestamp>,
-    /// What people have ordered.
+    /// Orders of the fleet.
     pub orders: Result<Orders, String>,
 }
 
-/// A repository that was read and is valid.
+/// Readable and valid repository.
 #[derive(Debug, Clone)]
 pub struct Repository {
-    /// Where it is, with the revision.
+    /// Location, with the revision.
     pub shown: String,
-    /// What it asks for.
+    /// Desired state.
     pub desired: Desired,
-    /// How many warnings there are about it.
+    /// Number of warnings.
     pub warnings: usize,
-    /// The plan that a sync would make of it; unset when the cluster could not be looked at.
+    /// Plan that a sync would make; unset when the cluster was not readable.
     pub plan: Option<Result<Plan, Vec<Problem>>>,
 }
 
-/// Everything that was found out.
+/// All gathered facts.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// The version of this program.
+    /// Version of this program.
     pub program: String,
-    /// The namespace of ConfigMaps and locks.
+    /// Namespace of ConfigMaps and locks.
     pub namespace: NamespaceName,
-    /// The server, or why there is none.
-    pub server: Answer<Server>,
-    /// The rights that were asked about.
-    pub rights: Vec<AskedRight>,
-    /// Where the assignments are. `None`: it was not asked.
-    pub bound: Option<Answer<Bound>>,
-    /// What is installed for agents.
+    /// The server.
+    pub server: Fact<Server>,
+    /// Checked rights.
+    pub rights: Vec<CheckedRight>,
+    /// Detected binding. `None`: not checked.
+    pub bound: Option<Fact<DetectedBinding>>,
+    /// Installed objects for agents.
     pub installed: Installed,
-    /// Nodes and ConfigMaps. `None`: they were not asked for.
-    pub observed: Option<Answer<Observed>>,
-    /// Why the ConfigMaps among them could not be listed.
+    /// Nodes and ConfigMaps. `None`: not requested.
+    pub observed: Option<Fact<Observed>>,
+    /// Reason why the ConfigMaps could not be listed.
     pub unlisted: Option<Unavailable>,
-    /// ConfigMaps that nodes point at and that were not fetched: there were too many.
+    /// Number of assigned ConfigMaps that were not fetched: too many.
     pub unread: usize,
-    /// Signs of life of the nodes.
-    pub signs: BTreeMap<NodeName, Signs>,
-    /// The locks of the fleets; `None` within: there is no Lease.
-    pub locks: BTreeMap<FleetName, Answer<Option<Lock>>>,
-    /// The repository. `None`: none was named.
-    pub repository: Option<Answer<Repository>>,
+    /// Heartbeats of the nodes and their agents.
+    pub signs: BTreeMap<NodeName, NodeActivity>,
+    /// Locks of the fleets; `None` for a missing Lease.
+    pub locks: BTreeMap<FleetName, Fact<Option<Lock>>>,
+    /// The repository. `None`: none was given.
+    pub repository: Option<Fact<Repository>>,
 }
 
 impl Facts {
-    /// The moment of the check-up; unset when no server was reached.
+    /// Time of the checks; unset without a server.
     fn now(&self) -> Option<Timestamp> {
         self.server.as_ref().ok().map(|server| server.now)
     }
 
-    /// Whether agents follow the assignments, as far as known.
+    /// Reports whether agents are known to follow the assignments.
     fn has_agents(&self) -> bool {
-        matches!(&self.bound, Some(Ok(Bound { agents: true, .. })))
+        matches!(&self.bound, Some(Ok(DetectedBinding { agents: true, .. })))
     }
 
     fn observed(&self) -> Option<&Observed> {
@@ -283,16 +283,17 @@ impl Facts {
         self.repository.as_ref()?.as_ref().ok()?.plan.as_ref()
     }
 
-    /// The nodes that a sync would leave out since nothing on them follows.
-    fn left_out_by_their_half(&self) -> BTreeSet<&NodeName> {
-        let of_half = |why: &Why| matches!(why, Why::NoDynamicConfig | Why::Unsupported { .. } | Why::AgentSilent);
+    /// Nodes that a sync would skip because nothing follows their assignment.
+    fn nodes_without_support(&self) -> BTreeSet<&NodeName> {
+        let is_unsupported =
+            |why: &Why| matches!(why, Why::NoDynamicConfig | Why::Unsupported { .. } | Why::AgentSilent);
         let pools = self.plan().and_then(|plan| plan.as_ref().ok()).map(|plan| plan.pools.iter());
         let left = pools.into_iter().flatten().flat_map(|pool| &pool.left_alone);
-        left.filter(|left| of_half(&left.why)).map(|left| &left.node).collect()
+        left.filter(|left| is_unsupported(&left.why)).map(|left| &left.node).collect()
     }
 }
 
-/// Makes every check. The worst come first, and those of one verdict in the order of [`codes::CODES`].
+/// Runs every check. Returns the worst results first, and equal results in the order of [`codes::CODES`].
 #[must_use]
 pub fn examine(facts: &Facts) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -301,7 +302,7 @@ pub fn examine(facts: &Facts) -> Vec<Check> {
     nodes::examine(facts, &mut checks);
     fleet::examine(facts, &mut checks);
     config_maps::examine(facts, &mut checks);
-    // What a plan knows to be a problem need not be told again as what nodes report.
+    // A problem from the plan replaces the warning from the node's report.
     let known: BTreeSet<Option<String>> = checks
         .iter()
         .filter(|check| check.code == "node-failed" && check.verdict == CheckResult::Problem)
@@ -315,25 +316,25 @@ pub fn examine(facts: &Facts) -> Vec<Check> {
     checks
 }
 
-/// How a sync would end, as far as these checks tell: `None` when it would do its work.
+/// First failure that a sync would encounter. `None`: the sync would succeed.
 #[must_use]
-pub fn ending(checks: &[Check]) -> Option<Ending> {
-    checks.iter().filter_map(|check| check.ending).min()
+pub fn failure(checks: &[Check]) -> Option<SyncFailure> {
+    checks.iter().filter_map(|check| check.failure).min()
 }
 
-/// `1 node`, `2 nodes`.
+/// Prints `1 node`, `2 nodes`.
 fn count(number: usize, singular: &str) -> String {
     if number == 1 { format!("1 {singular}") } else { format!("{number} {singular}s") }
 }
 
-/// Names of which a few are told: they are counted, not kept.
+/// Count of names with a few examples.
 #[derive(Debug, Clone, Default)]
-struct Few {
+struct NameSample {
     number: usize,
     examples: Vec<String>,
 }
 
-impl Few {
+impl NameSample {
     fn add(&mut self, name: impl ToString) {
         self.number += 1;
         if self.examples.len() < EXAMPLES {
@@ -347,7 +348,7 @@ impl Few {
         some
     }
 
-    /// `a, b, c and 4 more`.
+    /// Prints `a, b, c and 4 more`.
     fn named(&self) -> String {
         match self.number.saturating_sub(self.examples.len()) {
             0 => self.examples.join(", "),
@@ -355,7 +356,7 @@ impl Few {
         }
     }
 
-    /// `7 nodes (a, b, c and 4 more)`.
+    /// Prints `7 nodes (a, b, c and 4 more)`.
     fn counted(&self, singular: &str) -> String {
         format!("{} ({})", count(self.number, singular), self.named())
     }

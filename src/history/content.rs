@@ -1,34 +1,34 @@
-//! What one snapshot says that the nodes of one pool shall run.
+//! Content of one pool in one snapshot: what its nodes should run.
 
 use super::{ContentHash, Draft, Finding, Pool, PoolName, PoolTarget, Serialize, Snapshot, Strictness, draft};
 use nodecfg_contract::printable::remark;
 
-/// What a pool's nodes shall run at some revision.
+/// Content that a pool's nodes should run at a revision.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Content {
     /// A configuration.
     #[serde(rename_all = "camelCase")]
     Config {
-        /// Its hash.
+        /// Hash of the configuration.
         #[schemars(with = "String")]
         hash: ContentHash,
-        /// Its ConfigMap.
+        /// Name of its ConfigMap.
         config_map: String,
     },
-    /// The configuration that they were provisioned with.
+    /// The local configuration of the nodes.
     Local,
-    /// There is no such pool.
+    /// The pool does not exist.
     Absent,
-    /// It cannot be read.
+    /// The pool is invalid.
     Invalid {
-        /// What is wrong first.
+        /// The first error.
         problem: String,
     },
 }
 
 impl Content {
-    /// The hash of the configuration, where it is one.
+    /// Hash of the configuration, if any.
     #[must_use]
     pub fn hash(&self) -> Option<ContentHash> {
         match self {
@@ -37,7 +37,7 @@ impl Content {
         }
     }
 
-    /// Whether the nodes shall run the same. What is invalid is as invalid as anything else.
+    /// Reports whether two contents are the same. All invalid contents count as the same.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -48,10 +48,10 @@ impl Content {
     }
 }
 
-/// What a snapshot says of one pool. What is wrong with others does not matter.
+/// Content of one pool in a snapshot. Errors of other pools do not matter.
 #[must_use]
 pub fn content_of(snapshot: &Snapshot, pool: &PoolName, gate: Strictness) -> Content {
-    // A pool is made of few files, as a rule of its own and of what pools share.
+    // First try with few files: the pool's own and the shared ones.
     let alone = of_draft(&draft(&without_others(snapshot, pool), gate), snapshot, pool);
     match alone {
         Content::Invalid { .. } => of_draft(&draft(snapshot, gate), snapshot, pool),
@@ -71,13 +71,13 @@ fn of_draft(draft: &Draft, snapshot: &Snapshot, pool: &PoolName) -> Content {
         }
         Some(PoolTarget::Local) => Content::Local,
         None if snapshot.files.keys().any(|path| path.starts_with(&folder)) => {
-            Content::Invalid { problem: "it cannot be put together".to_owned() }
+            Content::Invalid { problem: "its files cannot be combined".to_owned() }
         }
         None => Content::Absent,
     }
 }
 
-/// Whether an error is about the pool: about a file that it is made of, or about no file at all.
+/// Reports whether an error concerns the pool: one of its files, or no file.
 fn is_about(error: &Finding, pool: Option<&Pool>, folder: &str) -> bool {
     let Some(place) = &error.place else { return true };
     place.file.starts_with(folder) || pool.is_some_and(|pool| pool.files.contains(&*place.file))

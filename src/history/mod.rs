@@ -1,5 +1,5 @@
-//! The revisions of one pool: in which commits the configuration of its nodes changed, which ConfigMaps of it a cluster has, and
-//! how many nodes are on each. Pure: commits and snapshots come in one by one, newest first, and what is observed at the end.
+//! History of one pool: the commits that changed the configuration of its nodes, their ConfigMaps in a cluster, and
+//! the number of nodes on each. Pure: takes commits with snapshots, newest first, then the observed cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -19,63 +19,63 @@ use nodecfg_planning::desired::{Desired, Draft, Pool, PoolTarget, draft};
 use nodecfg_planning::snapshot::Snapshot;
 
 mod content;
-mod frame;
 mod nodes;
+mod readable_pools;
 
 pub use content::{Content, content_of};
-pub use frame::{Frame, frame, held};
 pub use nodes::{Nodes, OtherConfigMap, Subject, Whereabouts};
+pub use readable_pools::{ReadablePools, certain_nodes, readable_pools};
 
-/// A revision that changed what the pool's nodes shall run.
+/// Revision that changed the content of the pool.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Revision {
     /// The commit.
     pub commit: CommitId,
-    /// When it was committed.
+    /// Commit time.
     pub time: Timestamp,
-    /// Who wrote it, as they call themselves; control characters taken out.
+    /// Author, as in the commit; control characters are removed.
     pub author: String,
-    /// The first line of its message; control characters taken out.
+    /// First line of the commit message; control characters are removed.
     pub subject: String,
-    /// What the pool's nodes shall run since then.
+    /// Content that the pool's nodes should run since this revision.
     pub content: Content,
-    /// Whether that is what the pool's nodes shall run at the revision that was asked about.
+    /// True if the requested revision has the same content.
     pub current: bool,
-    /// Whether it may have been so before this commit: older ones are not here, or were not gone through.
+    /// True if an older commit may have introduced the content: older commits are missing or were not read.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub or_before: bool,
-    /// A later revision with just this content, on which the nodes are counted.
+    /// Later revision with the same content, which has the node counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_as: Option<CommitId>,
-    /// Its ConfigMap is in the cluster; unset without a cluster, and where there is none to have.
+    /// True if its ConfigMap exists; unset without a cluster or without a ConfigMap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exists: Option<bool>,
-    /// The nodes that are on it; unset without a cluster.
+    /// Nodes on the revision; unset without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Nodes>,
 }
 
-/// Takes in commits, newest first, and keeps those that changed the pool.
+/// Collects commits, newest first, and keeps those that changed the pool.
 #[derive(Debug)]
 pub struct Log {
     pool: PoolName,
     gate: Strictness,
     limit: usize,
     revisions: Vec<Revision>,
-    /// The oldest commit so far with the content that is being gone through.
+    /// Oldest commit so far with the current content.
     run: Option<(Logged, Content)>,
 }
 
 impl Log {
-    /// Nothing seen yet; `limit` is how many revisions are kept.
+    /// Empty log that keeps at most `limit` revisions.
     #[must_use]
     pub fn new(pool: PoolName, gate: Strictness, limit: usize) -> Self {
         Self { pool, gate, limit, revisions: Vec::new(), run: None }
     }
 
-    /// Takes in the next older commit. Breaks when there are as many revisions as are kept.
-    pub fn take(&mut self, logged: Logged, snapshot: Result<Snapshot, RepositoryError>) -> ControlFlow<()> {
+    /// Adds the next older commit. Breaks when the limit is reached.
+    pub fn push(&mut self, logged: Logged, snapshot: Result<Snapshot, RepositoryError>) -> ControlFlow<()> {
         let content = match snapshot {
             Ok(snapshot) => content_of(&snapshot, &self.pool, self.gate),
             Err(RepositoryError::NoSuchFolder { .. }) => Content::Absent,
@@ -112,7 +112,7 @@ impl Log {
         });
     }
 
-    /// The revisions, newest first. Before the pool's first there is nothing to list.
+    /// The revisions, newest first, without the time before the pool existed.
     #[must_use]
     pub fn end(mut self, end: WalkEnd) -> Vec<Revision> {
         if self.revisions.len() < self.limit {
@@ -125,12 +125,11 @@ impl Log {
     }
 }
 
-/// The newest revision before the current one that can be gone back to: another content, one that can be read, and one that nodes
-/// have run, which is known once [`Subject::find`] has looked. `Err`: the newest that no node has run, as far as can be seen, if
-/// there is any.
+/// Newest earlier revision for a rollback: valid, with other content, and run by nodes. Requires [`Subject::find`]
+/// before.
 ///
 /// # Errors
-/// When there is none.
+/// The newest valid revision with other content that no node is known to have run, or `None`.
 pub fn previous(revisions: &[Revision]) -> Result<&Revision, Option<&Revision>> {
     let Some(now) = revisions.first() else { return Err(None) };
     let other = |revision: &&Revision| {
@@ -141,7 +140,7 @@ pub fn previous(revisions: &[Revision]) -> Result<&Revision, Option<&Revision>> 
 }
 
 impl Revision {
-    /// Whether nodes have run it, as far as can be seen. Every node has run its local configuration.
+    /// Reports whether nodes are known to have run the revision. Every node has run its local configuration.
     fn was_run(&self) -> bool {
         let on = |nodes: &Nodes| nodes.active > 0 || nodes.last_known_good > 0;
         self.content == Content::Local || self.exists == Some(true) || self.nodes.as_ref().is_some_and(on)

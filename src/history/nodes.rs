@@ -1,4 +1,4 @@
-//! Where the nodes of a pool are: on which of its revisions, on something else, on nothing.
+//! Counts of a pool's nodes per revision, per other ConfigMap, and on the local configuration.
 
 use super::{
     BTreeMap, BTreeSet, CommitId, ConfigMapKey, ConfigSource, Content, Desired, FleetName, ManagedConfigMap,
@@ -7,17 +7,17 @@ use super::{
 use nodecfg_contract::printable::remark;
 use nodecfg_planning::plan::belongs;
 
-/// How many nodes refer to a configuration, and by what.
+/// Number of nodes that refer to a configuration, by the kind of reference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Nodes {
-    /// Nodes that are pointed at it: their spec names it.
+    /// Nodes whose spec names it.
     pub wanted: usize,
-    /// Nodes that report that they are to run it.
+    /// Nodes that report it as assigned.
     pub assigned: usize,
-    /// Nodes that report that they run it.
+    /// Nodes that report it as active.
     pub active: usize,
-    /// Nodes that report that they would fall back to it.
+    /// Nodes that report it as last known good.
     pub last_known_good: usize,
 }
 
@@ -34,51 +34,51 @@ impl Nodes {
         }
     }
 
-    /// Whether there are none.
+    /// Reports whether all counts are zero.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A ConfigMap of the pool that is of none of the revisions that are listed.
+/// ConfigMap of the pool that belongs to none of the listed revisions.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OtherConfigMap {
-    /// Its name.
+    /// Name of the ConfigMap.
     pub name: String,
-    /// The commit that it was made from, as it says itself.
+    /// Commit according to its annotation.
     pub commit: Option<String>,
-    /// Whether the repository has that commit; unset where it says none.
+    /// True if the repository has that commit; unset without an annotation.
     pub known: Option<bool>,
-    /// The nodes that are on it.
+    /// Nodes that refer to the ConfigMap.
     pub nodes: Nodes,
 }
 
-/// Where the nodes of the pool are, beside its revisions.
+/// Nodes of the pool outside its revisions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Whereabouts {
-    /// How many nodes there are: the pool's, and those that are on one of its ConfigMaps all the same.
+    /// Number of nodes: those of the pool, and others on one of its ConfigMaps.
     pub nodes: usize,
-    /// Nodes that are pointed at nothing: they run their local configuration, or are on their way to it.
+    /// Nodes without an assignment: they run their local configuration or are about to.
     pub local: usize,
-    /// Nodes that are pointed at something else than a ConfigMap of this pool.
+    /// Nodes assigned to something other than a ConfigMap of this pool.
     pub elsewhere: usize,
-    /// ConfigMaps of the pool that are of none of the revisions listed.
+    /// ConfigMaps of the pool that belong to none of the listed revisions.
     pub others: Vec<OtherConfigMap>,
 }
 
-/// What a history is of.
+/// Subject of a history.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// The fleet.
     pub fleet: &'a FleetName,
     /// The pool.
     pub pool: &'a PoolName,
-    /// Where its ConfigMaps are.
+    /// Namespace of its ConfigMaps.
     pub namespace: &'a NamespaceName,
-    /// What the revision asks for, to tell which nodes are the pool's; unset where that cannot be read.
+    /// Desired state of the revision, to find the pool's nodes; unset when unreadable.
     pub desired: Option<&'a Desired>,
 }
 
@@ -89,11 +89,11 @@ impl Subject<'_> {
     }
 
     fn name(&self, revision: &Revision) -> Option<String> {
-        // The fleet may have had another name then; what counts is what a sync would make of it today.
+        // The fleet may have been renamed since: uses the name that a sync would use today.
         Some(format!("{}-{}-{}", self.fleet, self.pool, revision.content.hash()?.short()))
     }
 
-    /// Looks up each revision's ConfigMap, and counts the nodes. `is_known` says whether the repository has a commit.
+    /// Finds each revision's ConfigMap and counts the nodes. `is_known` contains the commits that the repository has.
     #[must_use]
     pub fn find(&self, revisions: &mut [Revision], observed: &Observed, is_known: &BTreeSet<CommitId>) -> Whereabouts {
         let of_pool: BTreeMap<&ConfigMapKey, &ManagedConfigMap> = observed

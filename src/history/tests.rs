@@ -1,4 +1,4 @@
-//! The history of a pool: what changed it, and who is on what.
+//! Tests of the history of a pool: its revisions, and the nodes on each.
 
 use super::*;
 use nodecfg_planning::desired::LabelSelector;
@@ -19,17 +19,17 @@ fn snapshot(kubelet: &str) -> Snapshot {
     let kubelet = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{kubelet}\n");
     Snapshot::of_texts([
         ("pools/a/kubelet.yaml", kubelet.as_str()),
-        // What is wrong elsewhere does not matter.
+        // Errors of other pools do not matter.
         ("pools/b/kubelet.yaml", "nonsense: ["),
     ])
 }
 
-/// The revisions after these snapshots, given oldest first.
+/// Revisions after these snapshots, given oldest first.
 fn revisions(texts: &[Option<&str>], limit: usize, end: WalkEnd) -> Vec<Revision> {
     let mut log = Log::new(pool_name("a"), Strictness::Strict, limit);
     for (number, text) in texts.iter().enumerate().rev() {
         let snapshot = text.map_or_else(|| Snapshot::of_texts([]), snapshot);
-        if log.take(logged(u8::try_from(number).unwrap()), Ok(snapshot)).is_break() {
+        if log.push(logged(u8::try_from(number).unwrap()), Ok(snapshot)).is_break() {
             return log.end(WalkEnd::Enough);
         }
     }
@@ -41,8 +41,8 @@ fn commits(revisions: &[Revision]) -> Vec<String> {
 }
 
 #[test]
-fn only_commits_that_changed_the_content_are_revisions() {
-    let story = [
+fn lists_only_commits_that_changed_the_content() {
+    let texts = [
         None,
         Some("maxPods: 110"),
         Some("maxPods:   110 # the same"),
@@ -51,23 +51,23 @@ fn only_commits_that_changed_the_content_are_revisions() {
         Some("maxPods: 110"),
         Some("maxPods: 110"),
     ];
-    let found = revisions(&story, 10, WalkEnd::Root);
+    let found = revisions(&texts, 10, WalkEnd::Root);
     assert_eq!(commits(&found), ["commit 5 more", "commit 4 more", "commit 3 more", "commit 1 more"]);
     assert_eq!(found[0].author, "Ada [31m");
     assert!(found[0].current && found.iter().skip(1).all(|revision| !revision.current));
     let Content::Invalid { problem } = &found[1].content else { panic!("{:?}", found[1]) };
     assert!(problem.contains("maxPodz"), "{problem}");
-    // Gone back to: nodes are counted once.
+    // Reverted to the same content: nodes are counted once.
     assert_eq!(found[3].same_as.as_ref(), Some(&found[0].commit));
-    // What cannot be read is nothing to go back to.
+    // An invalid revision is no target of a rollback.
     assert_eq!(previous(&found), Err(Some(&found[2])));
 
-    assert_eq!(commits(&revisions(&story, 2, WalkEnd::Root)), ["commit 5 more", "commit 4 more"]);
-    let shallow = revisions(&story[2..4], 10, WalkEnd::Shallow);
+    assert_eq!(commits(&revisions(&texts, 2, WalkEnd::Root)), ["commit 5 more", "commit 4 more"]);
+    let shallow = revisions(&texts[2..4], 10, WalkEnd::Shallow);
     assert_eq!(shallow.iter().map(|revision| revision.or_before).collect::<Vec<_>>(), [false, true]);
     assert_eq!(revisions(&[None, None], 10, WalkEnd::Root), []);
-    assert_eq!(previous(&revisions(&story[1..3], 10, WalkEnd::Root)), Err(None));
-    // What nodes have run goes before what is newer and was never rolled out.
+    assert_eq!(previous(&revisions(&texts[1..3], 10, WalkEnd::Root)), Err(None));
+    // Prefers a revision that nodes have run over a newer one that was never rolled out.
     let mut ran = revisions(&[Some("maxPods: 1"), Some("maxPods: 2"), Some("maxPods: 3")], 10, WalkEnd::Root);
     ran[2].exists = Some(true);
     assert_eq!(previous(&ran), Ok(&ran[2]));
@@ -76,23 +76,23 @@ fn only_commits_that_changed_the_content_are_revisions() {
 }
 
 #[test]
-fn a_pool_that_is_gone_and_comes_back_is_listed_so() {
+fn lists_a_pool_that_was_deleted_and_recreated() {
     let found = revisions(&[Some("maxPods: 110"), None, Some("maxPods: 120")], 10, WalkEnd::Root);
     assert_eq!(found.iter().map(|revision| revision.content.hash().is_some()).collect::<Vec<_>>(), [true, false, true]);
     assert_eq!(found[1].content, Content::Absent);
 }
 
 #[test]
-fn nodes_are_counted_where_they_are() {
+fn counts_nodes_per_revision() {
     let mut found = revisions(&[Some("maxPods: 110"), Some("maxPods: 120")], 10, WalkEnd::Root);
     let name = |revision: &Revision| format!("fleet-a-{}", revision.content.hash().unwrap().short());
     let (new, old) = (name(&found[0]), name(&found[1]));
-    let half = Node { source: Some(source(&new)), ..on(node("n2", "a"), &source(&old)) };
+    let assigned = Node { source: Some(source(&new)), ..on(node("n2", "a"), &source(&old)) };
     let mut cluster = observed([
         on(node("n1", "a"), &source(&new)),
-        half,
+        assigned,
         node("n3", "a"),
-        on(node("n4", "a"), &source("somebody-elses")),
+        on(node("n4", "a"), &source("of-another-client")),
         on(node("n5", "moved"), &source("fleet-a-lost")),
         node("n6", "b"),
     ]);
@@ -120,7 +120,7 @@ fn nodes_are_counted_where_they_are() {
 }
 
 #[test]
-fn what_others_wrote_steers_no_terminal() {
+fn remark_removes_control_characters() {
     assert_eq!(remark("a\u{1b}]0;x\u{7}\tb\n\u{202e}c\u{200b}"), "a ]0;x b c");
     assert_eq!(remark(&"é".repeat(300)).chars().count(), 201);
 }

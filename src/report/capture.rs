@@ -1,4 +1,4 @@
-//! What `capture` has found, for programs and as markdown.
+//! Report of `capture`: its JSON document and its markdown.
 
 use std::io::{self, Write};
 
@@ -7,27 +7,27 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::markdown::{code, prose};
-use crate::capture::{Common, Difference, LeftOut, to_yaml};
+use crate::capture::{Common, Difference, OmittedField, to_yaml};
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::NodeName;
 
-/// What nodes run.
+/// Configuration that nodes run.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Capture<'a> {
     /// The nodes that answered, by name.
     pub nodes: &'a [NodeName],
-    /// How many nodes there are to ask; more than answered when not all were asked.
+    /// The number of nodes to query. More than the answers when `capture` did not query all.
     pub of: usize,
-    /// Their KubeletConfiguration. For a field that they do not share, the value that most of them have.
+    /// The KubeletConfiguration that the nodes share. A field with different values has the most common one.
     pub configuration: &'a Map<String, Value>,
-    /// The fields that they do not share, by path.
+    /// The fields whose values differ between nodes, by path.
     pub differences: &'a [Difference],
-    /// Fields that are not in the configuration, though kubelets have them set.
-    pub left_out: &'a [LeftOut],
+    /// Fields that kubelets have set, but that are omitted from the configuration.
+    pub left_out: &'a [OmittedField],
     /// The nodes that did not answer.
     pub failed: Vec<Failed>,
-    /// The files that were written.
+    /// The written files.
     pub written: Vec<String>,
 }
 
@@ -39,18 +39,18 @@ impl Kind for Capture<'_> {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Failed {
-    /// Its name.
+    /// The name of the node.
     pub node: NodeName,
-    /// What went wrong, as an identifier.
+    /// The error code.
     pub code: &'static str,
-    /// What went wrong.
+    /// The error message.
     pub message: String,
-    /// The way out.
+    /// How to fix the error.
     pub help: String,
 }
 
 impl<'a> Capture<'a> {
-    /// What these nodes have in common, of so many.
+    /// The report on `common`, for `of` nodes in total.
     #[must_use]
     pub fn of(common: &'a Common, of: usize, failed: Vec<Failed>, written: Vec<String>) -> Self {
         Self {
@@ -64,10 +64,10 @@ impl<'a> Capture<'a> {
         }
     }
 
-    /// For a ticket: the configuration, and a table of what differs.
+    /// Writes the configuration, a table of the differences, the omitted fields and the errors.
     ///
     /// # Errors
-    /// When the writer does.
+    /// When `out` cannot be written.
     pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "```yaml\n{}```", to_yaml(self.configuration).unwrap_or_default())?;
         if !self.differences.is_empty() {
@@ -81,7 +81,7 @@ impl<'a> Capture<'a> {
             }
         }
         for omitted in self.left_out {
-            writeln!(out, "\n{} is left out: it {}.", code(&omitted.field), omitted.why.words())?;
+            writeln!(out, "\n{} is omitted: it {}.", code(&omitted.field), omitted.why.text())?;
         }
         for failed in &self.failed {
             writeln!(out, "\n{}", prose(&failed.message))?;

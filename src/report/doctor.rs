@@ -1,4 +1,4 @@
-//! What a check-up found: problems with their way out, warnings, notes, and what is fine in one line.
+//! Report of `doctor`: problems with their fixes, warnings, notes, and passed checks in one line.
 
 use nodecfg_contract::json_document::{Document, Kind};
 use std::io::{self, Write};
@@ -10,56 +10,57 @@ use textwrap::fill;
 use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
-use crate::doctor::{Check, CheckResult, Ending};
+use crate::doctor::{Check, CheckResult, SyncFailure};
 use crate::layout::within;
 use nodecfg_contract::printable;
 
-/// How wide text is at most: it is read on whatever terminal is at hand.
+/// The maximum width of the text.
 const WIDTH: usize = 80;
-/// The width of a label and the space behind it.
+/// The width of a label and the following space.
 const INDENT: usize = 9;
 
-/// A check and what came of it.
+/// A check and its result.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Checked<'a> {
-    /// Its stable code.
+#[schemars(rename = "Checked")]
+pub struct CheckReport<'a> {
+    /// The code of the check.
     pub code: &'a str,
-    /// What it is about, where there is more than one of it.
+    /// The object of the check, if the check has several.
     pub subject: Option<&'a str>,
-    /// What came of it.
+    /// The result.
     pub verdict: CheckResult,
-    /// What was seen.
+    /// What the check found.
     pub seen: &'a str,
-    /// How to mend it.
-    pub mend: Option<&'a str>,
-    /// The exit code that a sync would end with over it; of problems alone.
+    /// How to fix the problem.
+    pub fix: Option<&'a str>,
+    /// The exit code of a sync with this problem. Set for problems only.
     pub exit_code: Option<u8>,
 }
 
-/// What a check-up found.
+/// Result of `doctor`.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Doctor<'a> {
-    /// The exit code that a sync would end with, and this command does: 0 when it could do its work.
+    /// The exit code of this command, equal to that of a sync: 0 when a sync can run.
     pub exit_code: u8,
-    /// The checks, the worst first.
-    pub checks: Vec<Checked<'a>>,
+    /// The checks, worst result first.
+    pub checks: Vec<CheckReport<'a>>,
 }
 
 impl Kind for Doctor<'_> {
     const KIND: &'static str = "Doctor";
 }
 
-/// What a check-up found, with the exit codes of endings.
+/// Result of `doctor`, with the exit codes of sync.
 #[derive(Debug, Clone, Copy)]
 pub struct Findings<'a> {
-    /// The checks, the worst first.
+    /// The checks, worst result first.
     pub checks: &'a [Check],
-    /// How a sync would end; `None` when it would do its work.
-    pub ending: Option<Ending>,
-    /// The exit code of an ending.
-    pub exit_code: fn(Option<Ending>) -> u8,
+    /// How a sync would end. `None` when a sync can run.
+    pub failure: Option<SyncFailure>,
+    /// Returns the exit code for a failure.
+    pub exit_code: fn(Option<SyncFailure>) -> u8,
 }
 
 impl Findings<'_> {
@@ -72,10 +73,11 @@ impl Findings<'_> {
     }
 }
 
-/// Writes everything that is wrong with its way out, and the codes of what is fine; `verbose`: everything in full.
+/// Writes problems, warnings and notes with their fixes, and the codes of the other checks. With `verbose`, writes
+/// all checks in full.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: usize) -> io::Result<()> {
     let width = width.min(WIDTH);
     for verdict in
@@ -87,7 +89,7 @@ pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: 
             continue;
         }
         for check in findings.of(verdict) {
-            one(out, check, verbose, width)?;
+            write_check(out, check, verbose, width)?;
         }
         if findings.number(verdict) > 0 {
             writeln!(out)?;
@@ -96,27 +98,27 @@ pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: 
     if !verbose && findings.number(CheckResult::Unknown) + findings.number(CheckResult::Ok) > 0 {
         writeln!(out)?;
     }
-    writeln!(out, "{}", last(findings, width))
+    writeln!(out, "{}", totals(findings, width))
 }
 
-fn one(out: &mut dyn Write, check: &Check, verbose: bool, width: usize) -> io::Result<()> {
+fn write_check(out: &mut dyn Write, check: &Check, verbose: bool, width: usize) -> io::Result<()> {
     let label = match check.verdict {
         CheckResult::Problem => bad("problem:"),
         CheckResult::Warning => warning("warning:"),
         CheckResult::Note => format!("{:>8}", "note:"),
-        CheckResult::Unknown => quiet(" unseen:"),
+        CheckResult::Unknown => quiet("unknown:"),
         CheckResult::Ok => format!("{}{}", " ".repeat(5), good("ok:")),
     };
     paragraph(out, &label, &format!("{} ({})", check.seen, check.code), width)?;
-    let told = verbose || check.verdict <= CheckResult::Note;
-    match &check.mend {
-        Some(mend) if told => paragraph(out, &format!("   {}", quiet("help:")), mend, width),
+    let with_fix = verbose || check.verdict <= CheckResult::Note;
+    match &check.fix {
+        Some(fix) if with_fix => paragraph(out, &format!("   {}", quiet("help:")), fix, width),
         _ => Ok(()),
     }
 }
 
-/// Text behind a label, its further lines below its first. A line that begins with a space, a dash or a hash is of a file, and
-/// stays as it is.
+/// Writes a label and text, with continuation lines indented. Lines that begin with a space, a dash or a hash are
+/// file content: they are not wrapped.
 fn paragraph(out: &mut dyn Write, label: &str, text: &str, width: usize) -> io::Result<()> {
     let mut first = format!("{label} ");
     let rest = " ".repeat(INDENT);
@@ -128,7 +130,7 @@ fn paragraph(out: &mut dyn Write, label: &str, text: &str, width: usize) -> io::
     Ok(())
 }
 
-/// The codes of a verdict, each once. One that something worse was found of is not among what is fine.
+/// Writes the codes of the checks with a verdict, each code once. Skips codes that also have a worse verdict.
 fn codes(out: &mut dyn Write, findings: &Findings<'_>, verdict: CheckResult, width: usize) -> io::Result<()> {
     let mut codes: Vec<&str> = Vec::new();
     for check in findings.of(verdict) {
@@ -140,70 +142,69 @@ fn codes(out: &mut dyn Write, findings: &Findings<'_>, verdict: CheckResult, wid
     if codes.is_empty() {
         return Ok(());
     }
-    let label =
-        if verdict == CheckResult::Ok { format!("   {}", good("fine:")) } else { format!(" {}", quiet("unseen:")) };
+    let label = if verdict == CheckResult::Ok { format!("     {}", good("ok:")) } else { quiet("unknown:") };
     paragraph(out, &label, &codes.join(", "), width)
 }
 
-fn last(findings: &Findings<'_>, width: usize) -> String {
+fn totals(findings: &Findings<'_>, width: usize) -> String {
     let warnings = findings.number(CheckResult::Warning);
     let warned = if warnings > 0 { format!(", with {}", count(warnings, "warning")) } else { String::new() };
-    let (head, rest) = match findings.ending {
-        None => ("Well:", format!("a sync could do its work{warned}.")),
-        Some(ending) => (
-            "Not well:",
+    let (head, rest) = match findings.failure {
+        None => ("Ready:", format!("a sync can run{warned}.")),
+        Some(failure) => (
+            "Not ready:",
             format!(
-                "{}{warned}. A sync would end with {}: {}.",
+                "{}{warned}. A sync would exit with {}: {}.",
                 count(findings.number(CheckResult::Problem), "problem"),
-                (findings.exit_code)(Some(ending)),
-                ending.means()
+                (findings.exit_code)(Some(failure)),
+                failure.description()
             ),
         ),
     };
-    let head = if findings.ending.is_none() { good(head) } else { bad(head) };
+    let head = if findings.failure.is_none() { good(head) } else { bad(head) };
     fill(&format!("{head} {rest}"), within(width))
 }
 
-/// The checks as a table, for a ticket.
+/// Writes the checks as a markdown table.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn markdown(out: &mut dyn Write, findings: &Findings<'_>) -> io::Result<()> {
-    writeln!(out, "| verdict | check | seen | way out |")?;
+    writeln!(out, "| result | check | found | fix |")?;
     writeln!(out, "|---|---|---|---|")?;
     for check in findings.checks {
-        let verdict = word(check.verdict);
-        let mend = check.mend.as_deref().map(prose).unwrap_or_default();
-        writeln!(out, "| {verdict} | {} | {} | {mend} |", code(check.code), prose(&check.seen))?;
+        let verdict = verdict_cell(check.verdict);
+        let fix = check.fix.as_deref().map(prose).unwrap_or_default();
+        writeln!(out, "| {verdict} | {} | {} | {fix} |", code(check.code), prose(&check.seen))?;
     }
-    let last = anstream::adapter::strip_str(&last(findings, usize::MAX)).to_string();
-    writeln!(out, "\n{}", prose(&last))
+    let totals = anstream::adapter::strip_str(&totals(findings, usize::MAX)).to_string();
+    writeln!(out, "\n{}", prose(&totals))
 }
 
-fn word(verdict: CheckResult) -> &'static str {
+fn verdict_cell(verdict: CheckResult) -> &'static str {
     match verdict {
         CheckResult::Problem => "**problem**",
         CheckResult::Warning => "warning",
         CheckResult::Note => "note",
-        CheckResult::Unknown => "not looked at",
+        CheckResult::Unknown => "unknown",
         CheckResult::Ok => "ok",
     }
 }
 
-/// `{formatVersion, kind, exitCode, checks}`.
+/// The JSON document: `{formatVersion, kind, exitCode, checks}`.
 ///
 /// # Errors
-/// When it cannot be serialised, which would be a bug.
+/// When serialization fails, which is a bug.
 pub fn document(findings: &Findings<'_>) -> Result<Value, serde_json::Error> {
-    let checks = findings.checks.iter().map(|check| Checked {
+    let checks = findings.checks.iter().map(|check| CheckReport {
         code: check.code,
         subject: check.subject.as_deref(),
         verdict: check.verdict,
         seen: &check.seen,
-        mend: check.mend.as_deref(),
-        exit_code: check.ending.map(|ending| (findings.exit_code)(Some(ending))),
+        fix: check.fix.as_deref(),
+        exit_code: check.failure.map(|failure| (findings.exit_code)(Some(failure))),
     });
-    Document::value(Doctor { exit_code: (findings.exit_code)(findings.ending), checks: checks.collect() })
+    Document::value(Doctor { exit_code: (findings.exit_code)(findings.failure), checks: checks.collect() })
 }
 
 #[cfg(test)]
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_break_between_words_and_those_of_files_do_not() {
+    fn wraps_prose_but_not_file_content() {
         assert_eq!(shown("one two three", 17), ["   help: one two", "         three"]);
         assert_eq!(
             shown("grant this:\n- verbs: [get, list]\n  of: x", 19),

@@ -1,4 +1,4 @@
-//! What programs get when a command cannot do its work.
+//! JSON document for a command that failed.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,18 +7,18 @@ use super::findings::ByFile;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_planning::plan::saved::Difference;
 
-/// Why a command has not done its work.
+/// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorReport<'a> {
     /// The exit code of the process.
     pub exit_code: u8,
-    /// What is wrong; at least one thing.
+    /// The errors. At least one.
     pub errors: Vec<ErrorMessage>,
-    /// All findings, where the repository is what is wrong.
+    /// All findings, if the repository is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<ByFile<'a>>,
-    /// What has changed since, where a saved plan is stale.
+    /// The changes since the plan was saved, if a saved plan is stale.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
 }
@@ -27,14 +27,14 @@ impl Kind for ErrorReport<'_> {
     const KIND: &'static str = "Error";
 }
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorMessage {
-    /// What kind of error it is, in kebab case; safe to match in scripts.
+    /// The kind of error, in kebab case. Scripts can match it.
     pub code: String,
-    /// What is wrong, with the names of what it is about.
+    /// What failed, and on which object.
     pub message: String,
-    /// The way out.
+    /// How to fix the error.
     pub help: String,
 }

@@ -1,5 +1,5 @@
-//! Findings about a repository: as miette reports that point into the files, as JSON, as markdown. And the errors that point
-//! nowhere, in the same shape.
+//! Findings and errors as text, markdown rows and JSON. Text reports use miette and show the affected lines of the
+//! file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,38 +19,38 @@ use kubelet_config::secrets;
 use nodecfg_contract::printable;
 use nodecfg_planning::snapshot::Snapshot;
 
-/// The texts that findings point into.
-pub trait Texts {
-    /// The text of a file by its path, as it was read.
+/// File contents that findings refer to.
+pub trait SourceTexts {
+    /// The text of a file by its path.
     fn text_of(&self, file: &str) -> Option<&Arc<str>>;
 }
 
-impl Texts for Snapshot {
+impl SourceTexts for Snapshot {
     fn text_of(&self, file: &str) -> Option<&Arc<str>> {
         self.text(file)
     }
 }
 
-/// The longest line, in bytes, that is shown. A file on one line would fill the screen with every finding.
+/// The longest line shown, in bytes. A one-line file would fill the screen otherwise.
 const MAX_LINE: usize = 400;
 
-/// How wide reports are in columns, on terminals of that width and on what is none.
+/// The default width of reports, in columns.
 pub const WIDTH: usize = 100;
 
-/// A finding as miette wants it: with the text that it points into. miette shows labels of one text only; places in other
-/// files are said in words.
-struct Shown<'a> {
+/// A finding with the text it points into, as a miette diagnostic. miette shows labels of one file only, so places in
+/// other files become help text.
+struct FindingDiagnostic<'a> {
     finding: &'a Finding,
     source: Option<NamedSource<String>>,
     code: String,
     help: Option<String>,
 }
 
-impl<'a> Shown<'a> {
-    fn new(finding: &'a Finding, texts: &dyn Texts) -> Self {
+impl<'a> FindingDiagnostic<'a> {
+    fn new(finding: &'a Finding, texts: &dyn SourceTexts) -> Self {
         let source = finding.place.as_ref().and_then(|place| {
             let text = texts.text_of(&place.file)?;
-            // A file that is empty or a place that is the whole file has nothing to underline.
+            // Empty files and whole-file findings have nothing to underline.
             let shown = !text.is_empty() && shows(text, finding) && !shows_secrets(text, finding);
             (place.offset.saturating_add(place.len) <= text.len() && shown)
                 .then(|| NamedSource::new(&place.file, text.to_string()).with_language("yaml"))
@@ -64,15 +64,15 @@ impl<'a> Shown<'a> {
             .map(|(place, words)| format!("{words}: {place}"))
             .collect();
         help.extend(finding.help.clone());
-        let code = match who(finding) {
-            Some(who) => format!("{} ({who})", finding.code),
+        let code = match affected_kubelets(finding) {
+            Some(kubelets) => format!("{} ({kubelets})", finding.code),
             None => finding.code.to_owned(),
         };
         Self { finding, source, code, help: (!help.is_empty()).then(|| help.join("\n")) }
     }
 }
 
-/// Whether the lines that a finding points at, and those around them, are short enough to be shown.
+/// Reports whether the lines around all places of a finding are short enough to show.
 fn shows(text: &str, finding: &Finding) -> bool {
     let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
     places.filter(|place| finding.place.as_ref().is_some_and(|at| at.file == place.file)).all(|place| {
@@ -81,7 +81,7 @@ fn shows(text: &str, finding: &Finding) -> bool {
     })
 }
 
-/// Whether a value that may be a secret stands in the lines that a finding points at, or beside them.
+/// Reports whether a potential secret stands in or next to the lines of a finding.
 fn shows_secrets(text: &str, finding: &Finding) -> bool {
     let secret = secrets::lines(text);
     let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
@@ -92,9 +92,9 @@ fn shows_secrets(text: &str, finding: &Finding) -> bool {
     })
 }
 
-/// The kubelets that a finding is about, and what they do: `kubelets 1.21 and 1.36 do not start on it`.
+/// The affected kubelets and their reaction: `kubelets 1.21 and 1.36 do not start on it`.
 #[must_use]
-pub fn who(finding: &Finding) -> Option<String> {
+pub fn affected_kubelets(finding: &Finding) -> Option<String> {
     let minors = finding.kubelets.as_slice();
     if minors.is_empty() {
         return None;
@@ -137,27 +137,27 @@ pub fn kubelets(minors: &[Minor]) -> String {
     }
 }
 
-impl fmt::Debug for Shown<'_> {
+impl fmt::Debug for FindingDiagnostic<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.finding, f)
     }
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for FindingDiagnostic<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.finding.message)?;
         match (&self.source, &self.finding.place) {
             (None, Some(place)) if place.len > 0 => write!(f, " ({place})"),
-            // Most sentences about a whole file name it.
+            // Most messages about a whole file name it.
             (None, Some(place)) if !self.finding.message.contains(&*place.file) => write!(f, " ({})", place.file),
             _ => Ok(()),
         }
     }
 }
 
-impl std::error::Error for Shown<'_> {}
+impl std::error::Error for FindingDiagnostic<'_> {}
 
-impl Diagnostic for Shown<'_> {
+impl Diagnostic for FindingDiagnostic<'_> {
     fn code<'b>(&'b self) -> Option<Box<dyn fmt::Display + 'b>> {
         Some(Box::new(&self.code))
     }
@@ -196,10 +196,10 @@ fn handler(width: usize) -> GraphicalReportHandler {
     GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(width).with_links(false)
 }
 
-/// Writes every error and warning and a last line, which also counts the notes. `pools` is how many pools were found good.
+/// Writes errors, warnings and a last line with all counts. `pools` is the number of valid pools.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn text(
     out: &mut dyn Write,
     snapshot: &Snapshot,
@@ -207,15 +207,15 @@ pub fn text(
     pools: usize,
     width: usize,
 ) -> io::Result<()> {
-    each(out, snapshot, findings.iter().filter(|finding| finding.severity != Severity::Note), width)?;
+    write_each(out, snapshot, findings.iter().filter(|finding| finding.severity != Severity::Note), width)?;
     writeln!(out, "{}", verdict(findings, pools))?;
     match worst(findings.iter().map(|finding| (finding.severity, finding.code))) {
-        Some((_, code)) => writeln!(out, "  {}", says_more(code)),
+        Some((_, code)) => writeln!(out, "  {}", explain_hint(code)),
         None => Ok(()),
     }
 }
 
-/// The first of the worst, where one is worse than a note.
+/// The first finding of the highest severity. Notes do not count.
 #[must_use]
 pub fn worst(codes: impl Iterator<Item = (Severity, &'static str)>) -> Option<(Severity, &'static str)> {
     let weight = |severity| match severity {
@@ -226,48 +226,41 @@ pub fn worst(codes: impl Iterator<Item = (Severity, &'static str)>) -> Option<(S
     codes.filter(|(severity, _)| *severity != Severity::Note).min_by_key(|(severity, _)| weight(*severity))
 }
 
-/// Where there is more to read about findings, by the code of one of them.
+/// A hint to `nodecfg explain` for a code.
 #[must_use]
-pub fn says_more(code: &str) -> String {
-    quiet(format!("nodecfg explain {code} says more"))
+pub fn explain_hint(code: &str) -> String {
+    quiet(format!("details: nodecfg explain {code}"))
 }
 
-/// Writes every finding in lines of so many columns, and nothing when there is none.
+/// Writes every finding, `width` columns wide.
 ///
 /// # Errors
-/// When the writer does.
-pub fn each<'f>(
+/// When `out` cannot be written.
+pub fn write_each<'f>(
     out: &mut dyn Write,
-    texts: &dyn Texts,
+    texts: &dyn SourceTexts,
     findings: impl Iterator<Item = &'f Finding>,
     width: usize,
 ) -> io::Result<()> {
     let handler = handler(width);
     for finding in findings {
         let mut report = String::new();
-        handler.render_report(&mut report, &Shown::new(finding, texts)).map_err(io::Error::other)?;
+        handler.render_report(&mut report, &FindingDiagnostic::new(finding, texts)).map_err(io::Error::other)?;
         writeln!(out, "{}\n", report.trim_end())?;
     }
     Ok(())
 }
 
-/// Writes errors and warnings, and notes when they are asked for; else how many there are, if any.
+/// Writes one line that counts the warnings about a configuration and names the command that shows them; nothing for 0.
 ///
 /// # Errors
 /// When the writer does.
-pub fn remarks<'f>(
-    out: &mut dyn Write,
-    texts: &dyn Texts,
-    findings: impl Iterator<Item = &'f Finding>,
-    verbose: bool,
-    width: usize,
-) -> io::Result<()> {
-    let (notes, loud): (Vec<_>, Vec<_>) = findings.partition(|finding| finding.severity == Severity::Note && !verbose);
-    each(out, texts, loud.into_iter(), width)?;
-    if !notes.is_empty() {
-        writeln!(out, "{}\n", quiet(format!("{}: -v shows {}", count(notes.len(), "note"), them(notes.len()))))?;
+pub fn summary(out: &mut dyn Write, warnings: usize, validate: &str) -> io::Result<()> {
+    if warnings == 0 {
+        return Ok(());
     }
-    Ok(())
+    let (number, label) = (count(warnings, "warning"), warning("warning:"));
+    writeln!(out, "{label} the configuration has {number}; run `{validate}` to see {}\n", them(warnings))
 }
 
 /// `it` for one, `them` for others.
@@ -296,19 +289,17 @@ fn verdict(findings: &[Finding], pools: usize) -> String {
     format!("{} {}", good("Valid:"), parts.join(", "))
 }
 
-/// Writes an error that points into no file, with its way out. Both may quote others, whose words steer no terminal.
+/// Writes an error that points into no file: the message, then one `help:` line. Control characters in either are printed as
+/// text, so that quoted input cannot steer a terminal.
 ///
 /// # Errors
 /// When the writer does.
 pub fn message(out: &mut dyn Write, text: &str, help: &str) -> io::Result<()> {
     writeln!(out, "{} {}", bad("error:"), printable::lines(text))?;
-    for (index, line) in printable::lines(help).lines().enumerate() {
-        writeln!(out, "{} {line}", if index == 0 { warning(" help:") } else { "      ".to_owned() })?;
-    }
-    Ok(())
+    if help.is_empty() { Ok(()) } else { writeln!(out, "{} {}", warning(" help:"), printable::one_line(help)) }
 }
 
-/// The findings of a repository by file.
+/// The findings of a repository, grouped by file.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ByFile<'a> {
@@ -316,7 +307,7 @@ pub struct ByFile<'a> {
     pub valid: bool,
     /// Every file of the repository, by path.
     pub files: Vec<OfFile<'a>>,
-    /// Findings that belong to no file.
+    /// Findings that refer to no file.
     pub findings: Vec<&'a Finding>,
 }
 
@@ -324,13 +315,13 @@ pub struct ByFile<'a> {
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OfFile<'a> {
-    /// Its path in the repository.
+    /// The path of the file in the repository.
     pub file: &'a str,
-    /// What is wrong with it or worth knowing.
+    /// The findings of the file.
     pub findings: Vec<&'a Finding>,
 }
 
-/// The findings by file.
+/// Groups the findings by file.
 #[must_use]
 pub fn by_file<'a>(snapshot: &'a Snapshot, findings: &'a [Finding]) -> ByFile<'a> {
     let mut files: BTreeMap<&str, Vec<&Finding>> =
@@ -349,13 +340,13 @@ pub fn by_file<'a>(snapshot: &'a Snapshot, findings: &'a [Finding]) -> ByFile<'a
     }
 }
 
-/// A finding as a row of a markdown table: severity, where, what, way out.
+/// A finding as a row of a markdown table: severity, place, message, help.
 #[must_use]
 pub fn row(finding: &Finding) -> String {
     let place = finding.place.as_ref().map_or_else(String::new, |place| code(&place.to_string()));
     let help = finding.help.as_deref().map(prose).unwrap_or_default();
-    let who = who(finding).map_or_else(String::new, |who| format!(" ({})", prose(&who)));
-    format!("| {} | {place} | {}{who} | {help} |", finding.severity, prose(&finding.message))
+    let kubelets = affected_kubelets(finding).map_or_else(String::new, |kubelets| format!(" ({})", prose(&kubelets)));
+    format!("| {} | {place} | {}{kubelets} | {help} |", finding.severity, prose(&finding.message))
 }
 
 #[cfg(test)]
@@ -363,16 +354,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_steers_no_terminal() {
+    fn removes_control_characters_from_errors() {
         let mut out = Vec::new();
         let said = "the kubelet says\u{1b}]52;c;eA==\u{7}\u{9b}2J\u{202e}no\n  - and more";
         message(&mut out, said, "ask\u{1b}[8m it\nor not").unwrap();
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
-        assert_eq!(text, "error: the kubelet says ]52;c;eA==  2Jno\n  - and more\n help: ask [8m it\n       or not\n");
+        assert_eq!(text, "error: the kubelet says ]52;c;eA==  2Jno\n  - and more\n help: ask [8m it or not\n");
     }
 
     #[test]
-    fn versions_are_named_in_runs() {
+    fn groups_versions_into_ranges() {
         let said = |minors: &[u32]| kubelets(&minors.iter().copied().map(Minor).collect::<Vec<_>>());
         assert_eq!(said(&[36]), "kubelet 1.36");
         assert_eq!(said(&[21, 36]), "kubelets 1.21 and 1.36");
@@ -381,13 +372,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_named_and_not_shown() {
+    fn hides_overlong_lines() {
         let text = format!("{{\"maxPods\": -5, \"a\": \"{}\"}}", "x".repeat(2 * MAX_LINE));
         let snapshot = Snapshot::of_texts([("a.json", text.as_str())]);
         let place = Place { offset: 12, len: 2, column: 13, ..Place::whole_file("a.json") };
         let finding = Finding::error("max-pods", "no").at(place).kubelets([Minor(36)]);
         let mut out = Vec::new();
-        each(&mut out, &snapshot, [&finding].into_iter(), WIDTH).unwrap();
+        write_each(&mut out, &snapshot, [&finding].into_iter(), WIDTH).unwrap();
         let out = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         assert_eq!(out, "max-pods (kubelet 1.36 refuses it)\n\n  × no (a.json:1:13)\n\n");
     }

@@ -1,4 +1,4 @@
-//! The revisions of a pool, and the nodes on each.
+//! Report of `history`: the revisions of a pool and the nodes on each.
 
 use std::io::{self, Write};
 
@@ -22,14 +22,14 @@ pub struct History {
     pub fleet: FleetName,
     /// The pool.
     pub pool: PoolName,
-    /// The revisions that changed what its nodes shall run, newest first.
+    /// The revisions that changed the configuration of the pool's nodes, newest first.
     pub revisions: Vec<Revision>,
-    /// Whether these are all there are.
+    /// Whether the list is complete.
     pub whole: bool,
-    /// Why not, and the way to see more; unset when they are.
+    /// Why the list is incomplete, and how to see more. Unset for a complete list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Where the nodes are beside that; unset without a cluster.
+    /// Nodes on other configurations. Unset without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whereabouts: Option<Whereabouts>,
 }
@@ -38,7 +38,7 @@ impl Kind for History {
     const KIND: &'static str = "History";
 }
 
-/// Why a history that ended so is not whole.
+/// Explains why a history is incomplete.
 #[must_use]
 pub fn note(end: WalkEnd) -> Option<String> {
     match end {
@@ -47,9 +47,9 @@ pub fn note(end: WalkEnd) -> Option<String> {
         WalkEnd::Shallow => {
             Some("the clone is shallow, so that older commits are missing; run: git fetch --unshallow".to_owned())
         }
-        WalkEnd::TooMany => {
-            Some("there are more commits than are gone through; begin further back with --rev".to_owned())
-        }
+        WalkEnd::TooMany => Some(
+            "the search stopped at the maximum number of commits; start from an older commit with --rev".to_owned(),
+        ),
     }
 }
 
@@ -57,7 +57,7 @@ fn date(revision: &Revision) -> String {
     revision.time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// The nodes in words; empty when there are none.
+/// The number of nodes per relation to a revision. Empty without nodes.
 fn on_it(nodes: &Nodes) -> String {
     let parts = [
         (nodes.wanted, "pointed at it"),
@@ -82,17 +82,17 @@ fn what(revision: &Revision) -> String {
 
 fn nodes_of(revision: &Revision) -> Option<String> {
     match (&revision.same_as, &revision.nodes) {
-        (Some(same), _) => Some(format!("the same as {}", same.short())),
+        (Some(same), _) => Some(format!("same as {}", same.short())),
         (None, Some(nodes)) if nodes.is_none() => Some("no nodes".to_owned()),
         (None, Some(nodes)) => Some(on_it(nodes)),
         (None, None) => None,
     }
 }
 
-/// Writes the revisions, three lines each.
+/// Writes the revisions as text, three or four lines each.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn text(out: &mut dyn Write, history: &History, width: usize) -> io::Result<()> {
     for revision in &history.revisions {
         let mark = if revision.current { good("*") } else { " ".to_owned() };
@@ -128,13 +128,13 @@ pub fn text(out: &mut dyn Write, history: &History, width: usize) -> io::Result<
 
 fn origin(other: &OtherConfigMap) -> String {
     match (&other.commit, other.known) {
-        (Some(commit), Some(true)) => format!("made from {}, which is not among these", short(commit)),
-        (Some(commit), _) => format!("made from {}, which this repository does not have", short(commit)),
-        (None, _) => "does not say from which commit it was made".to_owned(),
+        (Some(commit), Some(true)) => format!("made from {}, which is not in this list", short(commit)),
+        (Some(commit), _) => format!("made from {}, which is missing in this repository", short(commit)),
+        (None, _) => "source commit unknown".to_owned(),
     }
 }
 
-/// A commit as a ConfigMap names it, which may be anything.
+/// The beginning of a ConfigMap's commit annotation, which may hold any text.
 fn short(commit: &str) -> String {
     commit.chars().take(10).collect()
 }
@@ -143,7 +143,7 @@ fn totals(history: &History) -> String {
     let revisions = format!("{}: {}", heading(&history.pool), count(history.revisions.len(), "revision"));
     let Some(rest) = &history.whereabouts else { return format!("{revisions}.") };
     let mut parts = vec![count(rest.nodes, "node")];
-    for (number, what) in [(rest.local, "on local configuration"), (rest.elsewhere, "on something else")] {
+    for (number, what) in [(rest.local, "on local configuration"), (rest.elsewhere, "on other configuration")] {
         if number > 0 {
             parts.push(format!("{number} {what}"));
         }
@@ -151,10 +151,10 @@ fn totals(history: &History) -> String {
     format!("{revisions}, {}.", parts.join(", "))
 }
 
-/// The revisions as a table.
+/// Writes the revisions as a markdown table.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn markdown(out: &mut dyn Write, history: &History) -> io::Result<()> {
     writeln!(out, "| revision | date (UTC) | author | subject | configuration | nodes |\n|---|---|---|---|---|---|")?;
     for revision in &history.revisions {
@@ -179,10 +179,10 @@ pub fn markdown(out: &mut dyn Write, history: &History) -> io::Result<()> {
     Ok(())
 }
 
-/// `{formatVersion, kind, fleet, pool, revisions, …}`.
+/// The JSON document: `{formatVersion, kind, fleet, pool, revisions, …}`.
 ///
 /// # Errors
-/// When it cannot be serialised, which would be a bug.
+/// When serialization fails, which is a bug.
 pub fn document(history: &History) -> serde_json::Result<Value> {
     Document::value(history.clone())
 }

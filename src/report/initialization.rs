@@ -1,4 +1,4 @@
-//! What `init` has written, for people and for programs.
+//! Report of `init`: the written repository as text, markdown and JSON.
 
 use std::io::{self, Write};
 
@@ -10,21 +10,21 @@ use super::table::Table;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
-/// A repository to begin with.
+/// A new repository.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Initialization {
-    /// The folder that it was written to.
+    /// The folder of the repository.
     pub folder: String,
     /// The name of the fleet.
     pub fleet: FleetName,
-    /// The label that pools were made by; unset when no cluster was asked.
+    /// The label that separates pools. Unset without a cluster.
     pub label: Option<String>,
     /// The pools, by name.
     pub pools: Vec<InitialPool>,
-    /// The files that were written, by path from the folder.
+    /// The written files, relative to the folder.
     pub files: Vec<String>,
-    /// What the author may want to know.
+    /// Remarks for the author.
     pub remarks: Vec<String>,
 }
 
@@ -32,46 +32,47 @@ impl Kind for Initialization {
     const KIND: &'static str = "Initialization";
 }
 
-/// A pool of it.
+/// A pool of a new repository.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InitialPool {
-    /// Its name.
+    /// The name of the pool.
     pub name: PoolName,
-    /// How many nodes it has.
+    /// The number of nodes.
     pub nodes: usize,
-    /// What its nodes run, or most of them.
+    /// What most of the nodes run.
     pub runs: InitialRuns,
-    /// Whether its nodes are left alone for now.
+    /// Whether the pool is paused.
     pub paused: bool,
     /// The nodes whose configuration was captured.
     pub captured: Vec<NodeName>,
 }
 
-/// What the nodes of a pool run.
+/// The kind of configuration that the nodes of a pool run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum InitialRuns {
-    /// The configuration that they were provisioned with.
+    /// The local configuration.
     Local,
     /// The content of ConfigMaps.
     ConfigMap,
-    /// Nothing that is known: there was no cluster to ask.
+    /// Unknown, without a cluster.
     Unknown,
 }
 
 impl Initialization {
-    /// What was written, and what comes next.
+    /// Writes the result and the next steps as text.
     ///
     /// # Errors
-    /// When the writer does.
+    /// When `out` cannot be written.
     pub fn text(&self, out: &mut dyn Write, next: &[String]) -> io::Result<()> {
         let by = self.label.as_ref().map_or_else(String::new, |label| format!(" by the label {label}"));
         let (files, pools) = (count(self.files.len(), "file"), count(self.pools.len(), "pool"));
         writeln!(out, "Wrote {files} to {}: {pools}{by}.\n", self.folder)?;
         if self.label.is_some() && !self.pools.is_empty() {
-            let rows = self.pools.iter().map(|pool| [pool.name.to_string(), pool.nodes.to_string(), pool.words()]);
-            writeln!(out, "{}\n", Table::plain(["POOL", "NODES", "WHAT THEY RUN"], rows))?;
+            let rows =
+                self.pools.iter().map(|pool| [pool.name.to_string(), pool.nodes.to_string(), pool.configuration()]);
+            writeln!(out, "{}\n", Table::plain(["POOL", "NODES", "CURRENT CONFIGURATION"], rows))?;
         }
         writeln!(out, "Next:")?;
         for line in next {
@@ -80,26 +81,26 @@ impl Initialization {
         Ok(())
     }
 
-    /// The same for a ticket.
+    /// Writes the pools as a markdown table.
     ///
     /// # Errors
-    /// When the writer does.
+    /// When `out` cannot be written.
     pub fn markdown(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "| pool | nodes | what they run |\n|---|---|---|")?;
+        writeln!(out, "| pool | nodes | current configuration |\n|---|---|---|")?;
         for pool in &self.pools {
-            writeln!(out, "| {} | {} | {} |", pool.name, pool.nodes, pool.words())?;
+            writeln!(out, "| {} | {} | {} |", pool.name, pool.nodes, pool.configuration())?;
         }
         Ok(())
     }
 }
 
 impl InitialPool {
-    fn words(&self) -> String {
+    fn configuration(&self) -> String {
         let runs = match (self.runs, self.captured.len()) {
-            (InitialRuns::Local, 0) => "their local configuration, not captured".to_owned(),
-            (InitialRuns::Local, captured) => format!("their local configuration ({captured} captured)"),
-            (InitialRuns::ConfigMap, _) => "what their ConfigMap holds".to_owned(),
-            (InitialRuns::Unknown, _) => "not known".to_owned(),
+            (InitialRuns::Local, 0) => "local configuration, not captured".to_owned(),
+            (InitialRuns::Local, captured) => format!("local configuration ({captured} captured)"),
+            (InitialRuns::ConfigMap, _) => "ConfigMap".to_owned(),
+            (InitialRuns::Unknown, _) => "unknown".to_owned(),
         };
         if self.paused { format!("{runs}; paused") } else { runs }
     }

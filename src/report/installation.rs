@@ -1,15 +1,15 @@
-//! What `install` has applied, for programs.
+//! JSON document of `install`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use nodecfg_contract::json_document::Kind;
 
-/// What was applied, in this order.
+/// The applied objects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Installed<'a> {
-    /// The objects.
+    /// The objects, in the order of application.
     pub objects: Vec<Applied<'a>>,
 }
 
@@ -17,26 +17,26 @@ impl Kind for Installed<'_> {
     const KIND: &'static str = "Installation";
 }
 
-/// An object and what became of it.
+/// An applied object and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Applied<'a> {
-    /// Its resource with the group, as `kubectl` names it: `clusterrole.rbac.authorization.k8s.io`.
+    /// The resource with its API group, as `kubectl` names it: `clusterrole.rbac.authorization.k8s.io`.
     pub resource: String,
-    /// Its namespace, if it has one.
+    /// The namespace, if the object has one.
     pub namespace: Option<&'a str>,
-    /// Its name.
+    /// The name.
     pub name: &'a str,
-    /// What became of it.
+    /// The result.
     pub result: Application,
 }
 
-/// What became of an object.
+/// Result of applying an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Application {
-    /// It is as it shall be.
+    /// The object was applied.
     ServersideApplied,
-    /// The cluster has no such resource.
+    /// Skipped: the cluster has no such resource.
     Skipped,
 }

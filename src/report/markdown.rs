@@ -1,13 +1,13 @@
-//! Text from elsewhere within GitHub-flavoured markdown: it must show as what it is, and never become markup.
+//! Escaping of text for GitHub-flavoured markdown, so that text never becomes markup.
 
-/// What keeps apart what must not be read together: `@` and a name notify somebody, `#` and a number refer to an issue and are
-/// told there, and both do so after entities and backslashes are gone.
-const APART: char = '\u{200b}';
+/// Zero-width space. It breaks `@name` (notifies a user) and `#1` (links an issue). GitHub resolves entities and
+/// backslashes before it looks for both.
+const ZERO_WIDTH_SPACE: char = '\u{200b}';
 
-/// Text as code within a table cell: longer backtick runs than the text has, no cell border, and no line end.
+/// Text as a code span within a table cell: a fence longer than any backtick run, no cell border, no line end.
 pub(super) fn code(text: &str) -> String {
     if text.is_empty() {
-        // Two backticks alone would open a code of that length.
+        // Two backticks alone would open a code span.
         return "` `".to_owned();
     }
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -17,11 +17,11 @@ pub(super) fn code(text: &str) -> String {
     format!("{fence}{pad}{shown}{pad}{fence}")
 }
 
-/// Prose of nodecfg itself, which may quote names and values, within a table cell or a list. What it sets in backticks
-/// stays code; outside of them nothing opens a tag, a link or an emphasis, and nobody is notified.
+/// Escapes a message of nodecfg, which may quote names and values, for a table cell or a list. Text in backticks
+/// stays code. Other text creates no tag, link, emphasis or notification.
 pub(super) fn prose(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    // Within code, entities and backslashes would show; without a closing backtick there is no code.
+    // Entities and backslashes would show within code. An unpaired backtick opens no code.
     let paired = text.matches('`').count().is_multiple_of(2) && !text.contains("``");
     let mut in_code = false;
     let mut characters = text.chars().peekable();
@@ -40,11 +40,11 @@ pub(super) fn prose(text: &str) -> String {
                 shown.push('\\');
                 shown.push(character);
             }
-            '@' | '#' if !in_code => shown.extend([character, APART]),
-            ':' if !in_code && characters.peek() == Some(&'/') => shown.extend([character, APART]),
-            // Without a scheme, too, this would be a link.
-            '.' if !in_code && ends_with_www(&shown) => shown.extend([APART, character]),
-            '-' if !in_code && shown.ends_with(['H', 'h']) => shown.extend([APART, character]),
+            '@' | '#' if !in_code => shown.extend([character, ZERO_WIDTH_SPACE]),
+            ':' if !in_code && characters.peek() == Some(&'/') => shown.extend([character, ZERO_WIDTH_SPACE]),
+            // GitHub links `www.` without a scheme too.
+            '.' if !in_code && ends_with_www(&shown) => shown.extend([ZERO_WIDTH_SPACE, character]),
+            '-' if !in_code && shown.ends_with(['H', 'h']) => shown.extend([ZERO_WIDTH_SPACE, character]),
             other => shown.push(other),
         }
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_survives_backticks_and_borders() {
+    fn code_keeps_backticks_and_borders() {
         assert_eq!(code("a"), "`a`");
         assert_eq!(code("a`b"), "``a`b``");
         assert_eq!(code("`a"), "`` `a ``");
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_notifies_nobody() {
+    fn prose_notifies_no_user() {
         let apart = |text: &str| text.replace('^', "\u{200b}");
         assert_eq!(prose("ask @octocat, see o/r#12 or GH-3"), apart("ask @^octocat, see o/r#^12 or GH^-3"));
         assert_eq!(prose("https://github.com/o/r/issues/1"), apart("https:^//github.com/o/r/issues/1"));

@@ -1,12 +1,12 @@
-//! What people and programs get to see. One renderer per output format; each is given plain data and a writer, decides
-//! nothing, and knows no cluster.
+//! Renderers of all outputs: text, markdown, HTML and JSON documents.
 //!
-//! Text is written with ANSI styles throughout; the stream that it goes to strips them where they are not wanted.
+//! Renderers take plain data and a writer. They make no decisions and do not access a cluster. Text contains ANSI
+//! styles; the output stream removes them where unsupported.
 
 use std::io;
 
 pub mod capture;
-pub mod coded;
+pub mod code_explanation;
 pub mod codes;
 pub mod doctor;
 pub mod error;
@@ -37,21 +37,21 @@ pub mod validation;
 /// The output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// For people.
+    /// For terminals.
     #[default]
     Text,
-    /// For programs: one document, or one line per event where a command runs for long.
+    /// For programs: one document, or one line per event from long-running commands.
     Json,
-    /// The same document as YAML.
+    /// The JSON document as YAML.
     Yaml,
-    /// For a pull request.
+    /// For pull requests.
     Markdown,
 }
 
 /// Writes a document as pretty JSON.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn json(out: &mut dyn io::Write, document: &serde_json::Value) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, document)?;
     writeln!(out)
@@ -60,7 +60,7 @@ pub fn json(out: &mut dyn io::Write, document: &serde_json::Value) -> io::Result
 /// Writes a document as YAML.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn yaml(out: &mut dyn io::Write, document: &serde_json::Value) -> io::Result<()> {
     let text = serde_saphyr::to_string(document).map_err(io::Error::other)?;
     out.write_all(text.as_bytes())
@@ -72,17 +72,17 @@ pub fn count(number: usize, singular: &str) -> String {
     if number == 1 { format!("1 {singular}") } else { format!("{number} {singular}s") }
 }
 
-/// A duration in seconds as people say it: `0.4s`, `12s`, `3m20s`, `2h05m`.
+/// A duration in seconds, for readers: `0.4s`, `12s`, `3m20s`, `2h05m`.
 #[must_use]
 pub fn duration(seconds: f64) -> String {
     if seconds < 9.95 {
         return format!("{seconds:.1}s");
     }
-    // Saturating: a negative or unrepresentable duration shows as the nearest bound.
+    // Saturating: a negative or unrepresentable duration becomes the nearest bound.
     whole_duration(seconds.round() as u64)
 }
 
-/// A duration that somebody chose in whole seconds: `3s`, `10m`, `1h30m`.
+/// A configured duration in whole seconds: `3s`, `10m`, `1h30m`.
 #[must_use]
 pub fn whole_duration(whole: u64) -> String {
     match (whole / 3600, whole / 60 % 60, whole % 60) {
@@ -94,7 +94,7 @@ pub fn whole_duration(whole: u64) -> String {
     }
 }
 
-/// Up to `most` names, and how many more there are.
+/// Up to `most` names, and the number of omitted ones.
 #[must_use]
 pub fn names<'a>(names: impl IntoIterator<Item = &'a str>, most: usize) -> String {
     let mut names = names.into_iter();
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_as_people_say_them() {
+    fn formats_durations() {
         for (seconds, text) in [
             (0.04, "0.0s"),
             (9.94, "9.9s"),
@@ -125,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn chosen_durations_have_no_fractions() {
+    fn formats_whole_durations_without_fractions() {
         assert_eq!(whole_duration(3), "3s");
         assert_eq!(whole_duration(600), "10m");
         assert_eq!(whole_duration(5400), "1h30m");
     }
 
     #[test]
-    fn long_lists_are_cut_and_say_so() {
+    fn shortens_long_lists() {
         assert_eq!(names(["a", "b"], 3), "a, b");
         assert_eq!(names(["a", "b", "c"], 2), "a, b and 1 more");
         assert_eq!(names([], 2), "");

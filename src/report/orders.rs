@@ -1,4 +1,4 @@
-//! What became of an order: a pool that was paused or resumed, a rollout that was aborted; and what the next sync will do.
+//! Reports of `pause`, `resume` and `abort`: the result of the order, and its effect on the next sync.
 
 use nodecfg_contract::json_document::Kind;
 use std::io::{self, Write};
@@ -16,17 +16,17 @@ use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::{Abort, Pause};
 use nodecfg_contract::printable::one_line;
 
-/// What became of orders about pools.
+/// Result of orders for pools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolOrders {
     /// The fleet.
     pub fleet: FleetName,
-    /// Where the Lease is.
+    /// The namespace of the Lease.
     pub namespace: NamespaceName,
     /// The pools, by name.
     pub pools: Vec<PoolOrder>,
-    /// Who holds the lock of the fleet meanwhile, if anybody: a rollout notices within a few seconds.
+    /// The holder of the fleet's lock, if any. A running rollout notices the order within a few seconds.
     pub running: Option<Holder>,
 }
 
@@ -34,63 +34,63 @@ impl Kind for PoolOrders {
     const KIND: &'static str = "PoolOrders";
 }
 
-/// Who holds the lock.
+/// The holder of the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
     /// The identity: machine, process and a random number.
     pub identity: String,
-    /// Since when, if it said.
+    /// When the holder took the lock, if known.
     pub since: Option<Timestamp>,
 }
 
-/// What became of an order about one pool.
+/// Result of an order for one pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolOrder {
     /// The pool.
     pub pool: PoolName,
-    /// What happened.
+    /// The result.
     pub result: PoolResult,
-    /// The pause that holds now.
+    /// The current pause.
     pub pause: Option<Pause>,
-    /// The pause that held before.
+    /// The previous pause.
     pub before: Option<Pause>,
-    /// Whether the fleet has a ConfigMap of this pool. Without one it has never been rolled out, or nobody knows it.
+    /// Whether the fleet has a ConfigMap for this pool. Without one, the pool was never rolled out or does not exist.
     pub known: bool,
 }
 
-/// What happened to the pause of a pool.
+/// Result for the pause of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PoolResult {
-    /// It is paused now.
+    /// The pool is now paused.
     Paused,
-    /// It was paused before, and now is by somebody else, or for another reason.
+    /// The pool was already paused. The author or the reason changed.
     Updated,
-    /// It is not paused any more.
+    /// The pool is no longer paused.
     Resumed,
-    /// It was not.
+    /// The pool was not paused.
     NotPaused,
 }
 
-/// What became of the order to stop a rollout.
+/// Result of the order to stop a rollout.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Aborted {
     /// The fleet.
     pub fleet: FleetName,
-    /// Where the Lease is.
+    /// The namespace of the Lease.
     pub namespace: NamespaceName,
-    /// What happened.
+    /// The result.
     pub result: AbortResult,
-    /// Who held the lock of the fleet; null when nobody did.
+    /// The holder of the lock. Null if the lock was free.
     pub holder: Option<Holder>,
-    /// Until when the lock was held, where its holder has died.
+    /// When the lock expired, if its holder died.
     pub expired: Option<Timestamp>,
-    /// The order; null when there was nobody to give it to.
+    /// The order. Null without a running rollout.
     pub order: Option<Abort>,
-    /// How long the end was waited for, in seconds.
+    /// How long the command waited for the end, in seconds.
     pub seconds: f64,
 }
 
@@ -98,86 +98,87 @@ impl Kind for Aborted {
     const KIND: &'static str = "Abort";
 }
 
-/// What happened to a rollout that was to stop.
+/// Result for a rollout that was ordered to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AbortResult {
-    /// Nobody held the lock.
+    /// The lock was free.
     NothingRuns,
-    /// Its holder has stopped renewing the lock, and cannot be asked.
+    /// The holder stopped renewing the lock, so it cannot receive the order.
     HolderDied,
-    /// It has ended, and given up the lock.
+    /// The rollout ended and released the lock.
     Ended,
-    /// It still holds the lock after all the time there was.
+    /// The rollout still held the lock at the timeout.
     StillRunning,
 }
 
-/// Writes orders about pools for people, in lines of about so many columns. `place` is what was said of where the fleet is, as
-/// arguments: whoever goes on says it again.
+/// Writes orders for pools as text, `width` columns wide. `place` holds the arguments that select the fleet, for the
+/// suggested command.
 ///
 /// # Errors
+/// When `out` cannot be written.
 /// When the writer does.
 pub fn pools(out: &mut dyn Write, orders: &PoolOrders, place: &str, width: usize) -> io::Result<()> {
     for order in &orders.pools {
         write_pool(out, &orders.fleet, order, width)?;
     }
-    let [held, freed] = held_and_freed(orders);
-    if !held.is_empty() {
-        writeln!(out, "\nThe next sync leaves their nodes as they are.")?;
-        hanging(out, 0, &format!("To go on: {}", resume(&held, place)), width)?;
+    let [paused, resumed] = paused_and_resumed(orders);
+    if !paused.is_empty() {
+        writeln!(out, "\nThe next sync does not change their nodes.")?;
+        hanging(out, 0, &format!("To continue: {}", resume(&paused, place)), width)?;
     }
-    if !freed.is_empty() {
-        writeln!(out, "\n{}", fill(&freed_words(&freed), within(width)))?;
+    if !resumed.is_empty() {
+        writeln!(out, "\n{}", fill(&after_resume(&resumed), within(width)))?;
     }
-    if let Some(holder) = orders.running.as_ref().filter(|_| !held.is_empty() || !freed.is_empty()) {
+    if let Some(holder) = orders.running.as_ref().filter(|_| !paused.is_empty() || !resumed.is_empty()) {
         writeln!(out)?;
-        hanging(out, 0, &format!("{} {}", warning("running now:"), holder_words(holder)), width)?;
-        writeln!(out, "{}", fill(running_words(!held.is_empty()), within(width)))?;
+        hanging(out, 0, &format!("{} {}", warning("running now:"), holder_text(holder)), width)?;
+        writeln!(out, "{}", fill(effect_on_running(!paused.is_empty()), within(width)))?;
     }
     out.flush()
 }
 
 fn write_pool(out: &mut dyn Write, fleet: &FleetName, order: &PoolOrder, width: usize) -> io::Result<()> {
     let (result, pause) = match (order.result, &order.pause) {
-        (PoolResult::Updated, Some(pause)) => ("paused anew", format!(" {pause}")),
+        (PoolResult::Updated, Some(pause)) => ("pause updated:", format!(" {pause}")),
         (_, Some(pause)) => ("paused", format!(" {pause}")),
         (PoolResult::Resumed, None) => ("resumed", String::new()),
         (_, None) => ("was not paused", String::new()),
     };
     hanging(out, 0, &format!("{} {result}{pause}", heading(format!("{}:", order.pool))), width)?;
     if let Some(before) = &order.before {
-        let label = if order.pause.is_some() { "before:" } else { "was paused" };
+        let label = if order.pause.is_some() { "previously:" } else { "was paused" };
         hanging(out, 2, &format!("{label} {before}"), width)?;
     }
     if !order.known && order.pause.is_some() {
-        let text = format!("{} fleet {fleet} has no ConfigMap of a pool of this name", warning("not known:"));
+        let text = format!("{} fleet {fleet} has no ConfigMap for a pool of this name", warning("unknown pool:"));
         hanging(out, 2, &text, width)?;
     }
     Ok(())
 }
 
-/// A text in lines that fit, the first after `indent` columns and the others two columns further in.
+/// Writes wrapped text: the first line indented by `indent` columns, the others by two more.
 fn hanging(out: &mut dyn Write, indent: usize, text: &str, width: usize) -> io::Result<()> {
     let (first, rest) = (" ".repeat(indent), " ".repeat(indent + 2));
     writeln!(out, "{}", fill(text, within(width).initial_indent(&first).subsequent_indent(&rest)))
 }
 
-/// The command that lifts pauses.
+/// The command that resumes pools.
 fn resume(pools: &[&str], place: &str) -> String {
     format!("nodecfg resume {}{place}", pools.join(" "))
 }
 
-/// The same as markdown.
+/// Writes orders for pools as markdown.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn pools_markdown(out: &mut dyn Write, orders: &PoolOrders, place: &str) -> io::Result<()> {
     writeln!(out, "| pool | result | by | since | why |\n|---|---|---|---|---|")?;
     for order in &orders.pools {
         let pool = code(order.pool.as_str());
         let result = match order.result {
             PoolResult::Paused => "paused",
-            PoolResult::Updated => "paused anew",
+            PoolResult::Updated => "pause updated",
             PoolResult::Resumed => "resumed",
             PoolResult::NotPaused => "was not paused",
         };
@@ -189,18 +190,18 @@ pub fn pools_markdown(out: &mut dyn Write, orders: &PoolOrders, place: &str) -> 
             None => writeln!(out, "| {pool} | {result} | | | |")?,
         }
     }
-    let [held, freed] = held_and_freed(orders);
-    if !held.is_empty() {
-        writeln!(out, "\nThe next sync leaves their nodes as they are, until `{}`.", resume(&held, place))?;
+    let [paused, resumed] = paused_and_resumed(orders);
+    if !paused.is_empty() {
+        writeln!(out, "\nThe next sync does not change their nodes. To continue: `{}`.", resume(&paused, place))?;
     }
-    if !freed.is_empty() {
-        writeln!(out, "\n{}", freed_words(&freed))?;
+    if !resumed.is_empty() {
+        writeln!(out, "\n{}", after_resume(&resumed))?;
     }
     out.flush()
 }
 
-/// The pools that are held as they are now, and those that are not any more.
-fn held_and_freed(orders: &PoolOrders) -> [Vec<&str>; 2] {
+/// The pools that are now paused, and those that were resumed.
+fn paused_and_resumed(orders: &PoolOrders) -> [Vec<&str>; 2] {
     let of = |results: &[PoolResult]| {
         let these = orders.pools.iter().filter(|order| results.contains(&order.result));
         these.map(|order| order.pool.as_str()).collect::<Vec<_>>()
@@ -208,98 +209,99 @@ fn held_and_freed(orders: &PoolOrders) -> [Vec<&str>; 2] {
     [of(&[PoolResult::Paused, PoolResult::Updated]), of(&[PoolResult::Resumed])]
 }
 
-fn freed_words(freed: &[&str]) -> String {
+fn after_resume(pools: &[&str]) -> String {
     format!(
-        "The next sync brings the nodes of {} to what the repository says, unless it says spec.rollout.paused.",
-        names(freed.iter().copied(), 8)
+        "The next sync changes the nodes of {} to the configuration in the repository, unless spec.rollout.paused is \
+         set there.",
+        names(pools.iter().copied(), 8)
     )
 }
 
-fn running_words(held: bool) -> &'static str {
-    if held {
-        "It starts no further nodes of them, within a few seconds; nodes on their way finish."
+fn effect_on_running(paused: bool) -> &'static str {
+    if paused {
+        "Within a few seconds it starts no further nodes of these pools; nodes in transition finish."
     } else {
-        "It goes on without them: its plan was made while they were paused."
+        "It continues without these pools: they were paused when it made its plan."
     }
 }
 
-fn holder_words(holder: &Holder) -> String {
+fn holder_text(holder: &Holder) -> String {
     let since = holder.since.map(|since| format!(" since {since:.0}")).unwrap_or_default();
     format!("{}{since}", one_line(&holder.identity))
 }
 
 impl Aborted {
-    /// What happened, in sentences, and what the next sync will do.
-    fn words(&self) -> Vec<String> {
+    /// The result in sentences, with the effect on the next sync.
+    fn sentences(&self) -> Vec<String> {
         let fleet = &self.fleet;
-        let holder = self.holder.as_ref().map(holder_words).unwrap_or_default();
-        let next = "The next sync goes on from where the cluster is; pause a pool to keep it from that \
+        let holder = self.holder.as_ref().map(holder_text).unwrap_or_default();
+        let next = "The next sync continues from the current state; to prevent that, pause the pool \
                     (nodecfg pause POOL --reason …)."
             .to_owned();
         let back = self.order.as_ref().is_some_and(|order| order.back);
         match self.result {
             AbortResult::NothingRuns => {
-                vec![format!("Nothing to abort: nobody holds the lock of fleet {fleet}."), next]
+                vec![format!("Nothing to abort: the lock of fleet {fleet} is free."), next]
             }
             AbortResult::HolderDied => {
                 let expired = self.expired.map(|at| format!(", which expired at {at:.0}")).unwrap_or_default();
                 vec![
                     format!("The rollout is dead: {holder} stopped renewing the lock of fleet {fleet}{expired}."),
-                    "It starts nothing any more. Nodes that it had assigned go on to what they were pointed at."
+                    "It starts no further nodes. Nodes that it assigned continue to their new configuration."
                         .to_owned(),
                     next,
                 ]
             }
             AbortResult::Ended => vec![
-                format!("The rollout of fleet {fleet} has ended, after {}.", duration(self.seconds)),
-                format!("It was run by {holder}."),
+                format!("The rollout of fleet {fleet} ended after {}.", duration(self.seconds)),
+                format!("Its holder was {holder}."),
                 if back {
-                    "Nodes that had not converged were pointed back at what they had, where that was still there; \
-                     the output of the rollout names them."
+                    "Nodes that had not converged returned to their previous configuration, unless it was deleted; \
+                     the output of the rollout lists them."
                         .to_owned()
                 } else {
-                    "Nodes that were on their way were watched to their end; no others were started.".to_owned()
+                    "It waited for nodes in transition and started no others.".to_owned()
                 },
                 next,
             ],
             AbortResult::StillRunning => vec![
-                format!("The rollout of fleet {fleet} has not ended, after {}.", duration(self.seconds)),
+                format!("The rollout of fleet {fleet} still runs after {}.", duration(self.seconds)),
                 format!(
-                    "{holder} still holds the lock. It has been told to stop; a node may take as long as the \
+                    "{holder} still holds the lock. It received the order to stop; a node may take as long as the \
                          convergenceTimeout of its pool."
                 ),
-                "Ask again to go on waiting (--timeout), or have the nodes on their way pointed back (--back)."
+                "Run the command again to wait longer (--timeout), or to roll back the nodes in transition (--back)."
                     .to_owned(),
             ],
         }
     }
 }
 
-/// That an abort has been asked for and the end is waited for, in lines of about so many columns.
+/// The message while `abort` waits for the end of the rollout.
 #[must_use]
 pub fn waiting(running: &Holder, order: Option<&Abort>, width: usize) -> String {
-    let asked = order.filter(|order| order.back).map_or("", |_| ", and to point back what has not converged");
-    let text = format!("Asked {} to stop{asked}; waiting for it to end.", holder_words(running));
+    let back = order.filter(|order| order.back).map_or("", |_| " and to roll back nodes that have not converged");
+    let text = format!("Ordered {} to stop{back}; waiting for it to end.", holder_text(running));
     fill(&text, within(width)) + "\n"
 }
 
-/// Writes what became of an abort for people, in lines of about so many columns.
+/// Writes the result of an abort as text, `width` columns wide.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn aborted(out: &mut dyn Write, aborted: &Aborted, width: usize) -> io::Result<()> {
-    for sentence in aborted.words() {
+    for sentence in aborted.sentences() {
         writeln!(out, "{}", fill(&sentence, within(width)))?;
     }
     out.flush()
 }
 
-/// The same as markdown.
+/// Writes the result of an abort as markdown.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn aborted_markdown(out: &mut dyn Write, aborted: &Aborted) -> io::Result<()> {
-    for sentence in aborted.words() {
+    for sentence in aborted.sentences() {
         writeln!(out, "- {}", prose(&sentence))?;
     }
     out.flush()
@@ -332,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_fits_and_no_name_is_broken() {
+    fn fits_every_line_without_breaking_names() {
         let orders = paused(&["general", "gpu"]);
         let mut out = Vec::new();
         pools(&mut out, &orders, " --fleet default", 80).expect("memory");
@@ -340,7 +342,7 @@ mod tests {
         let running = orders.running.as_ref().expect("set");
         let text = text + &waiting(running, None, 80);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(text.contains("To go on: nodecfg resume general gpu --fleet default\n"), "{text}");
+        assert!(text.contains("To continue: nodecfg resume general gpu --fleet default\n"), "{text}");
         assert_eq!(text.matches(&running.identity).count(), 2, "{text}");
         assert_eq!(text.matches("somebody-with-a-long-name@a-machine.with.a.long.domain.example").count(), 4, "{text}");
     }

@@ -1,4 +1,4 @@
-//! How a rollout ended, for programs. For people it is in [`summary`].
+//! JSON document for the end of a rollout. The text is in [`summary`].
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::error::ErrorMessage;
-use super::explain::{Explanation, way_on};
+use super::explain::{Explanation, next_step};
 use super::summary;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::rollout::{NodeOutcome, Outcome, PoolOutcome, StopReason};
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ended {
-    /// Whether every node of every pool that is not paused is where the repository wants it.
+    /// Whether all nodes of all pools run the configuration in the repository. Paused pools do not count.
     pub complete: bool,
     /// The pools by name.
     pub pools: BTreeMap<PoolName, PoolEnd>,
-    /// How long it took, in seconds.
+    /// The duration in seconds.
     pub seconds: f64,
     /// The exit code of the process.
     pub exit_code: u8,
-    /// What cut the run short, if something did.
+    /// The error that ended the run early, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorMessage>,
 }
@@ -33,38 +33,38 @@ impl Kind for Ended {
     const KIND: &'static str = "Outcome";
 }
 
-/// How a pool ended.
+/// Result of a rollout for one pool.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolEnd {
-    /// Why it stopped before its end, if it did.
+    /// Why the pool stopped early, if it did.
     pub stopped: Option<StopReason>,
-    /// The way on, when it stopped.
+    /// The next step, if the pool stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// Its nodes, by name.
+    /// The nodes, by name.
     pub nodes: Vec<NodeEnd>,
 }
 
-/// How a node ended, and what that means.
+/// Result of a rollout for one node.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeEnd {
-    /// How it ended.
+    /// The result.
     #[serde(flatten)]
     pub outcome: NodeOutcome,
-    /// What it means, what causes it and where to look, when it is not where it shall be.
+    /// Meaning, likely causes and where to look next, if the node failed or is blocked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<Explanation>,
 }
 
-/// The outcome for programs, with an explanation beside each failure and the way on beside each stop.
+/// The JSON document of an outcome, with explanations of failures and next steps.
 #[must_use]
 pub fn ended(outcome: &Outcome, seconds: f64, exit_code: u8, error: Option<ErrorMessage>) -> Ended {
     let node = |node: &NodeOutcome| NodeEnd { outcome: node.clone(), explanation: summary::explanation(node) };
     let pool = |name: &PoolName, pool: &PoolOutcome| PoolEnd {
         stopped: pool.stopped.clone(),
-        next: pool.stopped.as_ref().and_then(|reason| way_on(&[name], reason)),
+        next: pool.stopped.as_ref().and_then(|reason| next_step(&[name], reason)),
         nodes: pool.nodes.iter().map(node).collect(),
     };
     let pools = outcome.pools.iter().map(|(name, ended)| (name.clone(), pool(name, ended))).collect();
@@ -74,18 +74,20 @@ pub fn ended(outcome: &Outcome, seconds: f64, exit_code: u8, error: Option<Error
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodecfg_planning::judge::{Failure, Target};
+    use nodecfg_planning::convergence::{ConvergenceFailure, Target};
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
     use nodecfg_planning::rollout::End;
 
     #[test]
-    fn programs_get_every_node_what_a_failure_means_and_the_way_on() {
+    fn lists_all_nodes_with_explanations_and_next_step() {
         let node = |index: usize| NodeOutcome {
             node: node_name(&format!("n{index:03}")),
             from: None,
             to: Target::Source(source("prod-gpu-x")),
             end: match index {
-                0 => End::Failed { failure: Failure::Refused { error: "no".to_owned() }, rolled_back: false },
+                0 => {
+                    End::Failed { failure: ConvergenceFailure::Refused { error: "no".to_owned() }, rolled_back: false }
+                }
                 _ => End::NotStarted,
             },
             seconds: None,

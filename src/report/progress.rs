@@ -1,4 +1,4 @@
-//! A rollout while it runs: a line per change for people, JSON lines for programs. What is drawn on a terminal is in
+//! Progress of a running rollout: a text line or a JSON line per event. The terminal display is in
 //! [`live`](super::live).
 
 use std::io::{self, Write};
@@ -11,39 +11,39 @@ use super::style::{bad, good, heading, quiet, warning};
 use super::{duration, whole_duration};
 use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_planning::judge::Target;
+use nodecfg_planning::convergence::Target;
 use nodecfg_planning::rollout::progress::{Event, Progress};
 use nodecfg_planning::snapshot::Signer;
 
-/// Shows progress to somebody.
+/// Receiver of rollout events.
 pub trait Listener {
-    /// Something happened.
+    /// Handles an event.
     ///
     /// # Errors
-    /// When it cannot be shown.
-    fn tell(&mut self, now: Timestamp, event: &Event) -> io::Result<()>;
+    /// When the output cannot be written.
+    fn event(&mut self, now: Timestamp, event: &Event) -> io::Result<()>;
 
-    /// Time went by. Called several times a second where [`wants_ticks`](Self::wants_ticks) says so.
+    /// Handles the passing of time. Called several times a second if [`needs_ticks`](Self::needs_ticks) returns true.
     fn tick(&mut self, now: Timestamp) {
         let _ = now;
     }
 
-    /// Whether something that is shown changes with time alone.
-    fn wants_ticks(&self) -> bool {
+    /// Reports whether the display changes with time alone.
+    fn needs_ticks(&self) -> bool {
         false
     }
 
-    /// Nothing more will happen.
+    /// Closes the display.
     ///
     /// # Errors
-    /// When the display cannot be closed.
+    /// When the output cannot be written.
     fn finish(&mut self, now: Timestamp) -> io::Result<()> {
         let _ = now;
         Ok(())
     }
 }
 
-/// One line per change, with the time since the beginning.
+/// Text output: one line per event, with the time since the start.
 pub struct Lines<W> {
     out: W,
     start: Timestamp,
@@ -51,14 +51,14 @@ pub struct Lines<W> {
 }
 
 impl<W: Write> Lines<W> {
-    /// Writes to `out`; `with_waiting` also tells what nodes are waited for.
+    /// Writes to `out`. With `with_waiting`, also reports what nodes wait for.
     pub fn new(out: W, start: Timestamp, with_waiting: bool) -> Self {
         Self { out, start, with_waiting }
     }
 }
 
 impl<W: Write> Listener for Lines<W> {
-    fn tell(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
+    fn event(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
         if matches!(event.progress, Progress::Waiting { .. }) && !self.with_waiting {
             return Ok(());
         }
@@ -67,20 +67,20 @@ impl<W: Write> Listener for Lines<W> {
     }
 }
 
-/// Whether a change has a line of its own where the present state is seen anyway.
+/// Reports whether an event needs its own line beside the live display.
 #[must_use]
 pub fn is_notable(progress: &Progress) -> bool {
     !matches!(progress, Progress::Waiting { .. } | Progress::Assigned { .. } | Progress::Converged { .. })
 }
 
-/// One change in one line, after the time since the beginning.
+/// An event in one line, after the time since the start.
 #[must_use]
 pub fn timed(start: Timestamp, now: Timestamp, progress: &Progress) -> String {
     let since = format!("{:>6}", duration(now.duration_since(start).as_secs_f64()));
     format!("{} {}", quiet(since), line(now, progress))
 }
 
-/// One change in one line.
+/// An event in one line.
 fn line(now: Timestamp, progress: &Progress) -> String {
     let at = |pool: &PoolName, node: &NodeName| format!("{pool}/{node}");
     match progress {
@@ -97,18 +97,18 @@ fn line(now: Timestamp, progress: &Progress) -> String {
         Progress::RolledBack { pool, node, to } => {
             format!("{} {} to {}", at(pool, node), warning("rolled back"), source::full(to.as_ref()))
         }
-        Progress::NotBack { pool, node, failure } => {
-            format!("{} pointed back and {}: {failure}", at(pool, node), bad("has not come back"))
+        Progress::RollbackFailed { pool, node, failure } => {
+            format!("{} {}: {failure}", at(pool, node), bad("rollback failed"))
         }
         Progress::NotRolledBack { pool, node, needs } => {
             format!(
-                "{} {}: the way back needs {needs}, which the pool does not allow",
+                "{} {}: a rollback needs {needs}, which the pool does not allow",
                 at(pool, node),
-                warning("not pointed back")
+                warning("not rolled back")
             )
         }
         Progress::Changed { pool, node, to } => format!(
-            "{} {} by somebody else, points at {} now; left as it is",
+            "{} {} by another client to {}; left unchanged",
             at(pool, node),
             warning("changed"),
             source::full(to.as_ref())
@@ -117,18 +117,18 @@ fn line(now: Timestamp, progress: &Progress) -> String {
         Progress::Soaking { pool, until } => {
             format!("{pool} canaries converged, soaking for {}", whole_duration(seconds_until(now, *until)))
         }
-        Progress::Soaked { pool } => format!("{pool} canaries held, the others follow"),
+        Progress::Soaked { pool } => format!("{pool} canaries passed, continuing with the other nodes"),
         Progress::Stopped { pool, reason } => format!("{pool} {}: {reason}", bad("stopped")),
     }
 }
 
-/// The whole seconds from `now` to `until`, begun ones counted.
+/// The seconds from `now` to `until`, rounded up.
 pub(super) fn seconds_until(now: Timestamp, until: Timestamp) -> u64 {
-    // Saturating: a time that has passed is no time.
+    // Saturating: a past time gives 0.
     until.duration_since(now).as_secs_f64().ceil().max(0.0) as u64
 }
 
-/// The ConfigMap's name alone: its namespace is the same for all.
+/// The name of the ConfigMap without its namespace, which is the same for all.
 fn short(target: &Target) -> String {
     match target.source().and_then(|source| source.config_map.as_ref()) {
         Some(map) => map.name.clone(),
@@ -136,18 +136,19 @@ fn short(target: &Target) -> String {
     }
 }
 
-/// One JSON object a line: a document with two fields more, `{formatVersion, kind, time, event, …}`.
+/// JSON output: one document per line, with the fields `time` and `event` added: `{formatVersion, kind, time, event,
+/// …}`.
 pub struct JsonLines<W>(pub W);
 
 impl<W: Write> JsonLines<W> {
     /// Writes a document as a line.
     ///
     /// # Errors
-    /// When the writer does, or the document does not serialise.
+    /// When the output cannot be written, or the document cannot be serialized.
     pub fn document(&mut self, now: Timestamp, event: &str, document: Value) -> io::Result<()> {
         let mut line = Map::new();
         if let Value::Object(mut fields) = document {
-            // In front, so that a line can be told by its beginning.
+            // These fields come first, so that the start of a line identifies its kind.
             for name in ["formatVersion", "kind"] {
                 line.extend(fields.shift_remove(name).map(|value| (name.to_owned(), value)));
             }
@@ -162,27 +163,27 @@ impl<W: Write> JsonLines<W> {
 }
 
 impl<W: Write> Listener for JsonLines<W> {
-    fn tell(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
+    fn event(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
         let document = Document::value(&event.progress)?;
         let event = document.get("event").and_then(Value::as_str).unwrap_or_default().to_owned();
         self.document(now, &event, document)
     }
 }
 
-/// What a run is about to work on: which files, which cluster, which part of it.
+/// Header of a run: the files and the cluster it works on.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunHeader {
     /// The fleet.
     pub fleet: FleetName,
-    /// The commit that was read; unset for a working tree.
+    /// The commit. Unset for a working tree.
     pub commit: Option<CommitId>,
-    /// Who signed it, where that was asked for.
+    /// The signer of the commit, if signatures are verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signer: Option<Signer>,
-    /// Where the ConfigMaps are.
+    /// The namespace of the ConfigMaps.
     pub namespace: NamespaceName,
-    /// The API server.
+    /// The URL of the API server.
     pub server: String,
 }
 
@@ -190,23 +191,23 @@ impl Kind for RunHeader {
     const KIND: &'static str = "Started";
 }
 
-/// The scene in one line, for people.
+/// The header in one line.
 #[must_use]
-pub fn opening(scene: &RunHeader) -> String {
-    let revision = revision(scene.commit.as_ref());
-    let signed = scene.signer.as_ref().map(|signer| format!(" signed by {signer}")).unwrap_or_default();
-    let rest = format!("{revision}{signed}, namespace {}, on {}", scene.namespace, scene.server);
-    format!("{} {} {}", heading("fleet"), heading(&scene.fleet), quiet(rest))
+pub fn header_line(header: &RunHeader) -> String {
+    let revision = revision(header.commit.as_ref());
+    let signed = header.signer.as_ref().map(|signer| format!(" signed by {signer}")).unwrap_or_default();
+    let rest = format!("{revision}{signed}, namespace {}, on {}", header.namespace, header.server);
+    format!("{} {} {}", heading("fleet"), heading(&header.fleet), quiet(rest))
 }
 
-/// Which cluster is looked at, in one line, for people.
+/// The cluster in one line.
 #[must_use]
 pub fn place(namespace: Option<&NamespaceName>, server: &str) -> String {
     let within = namespace.map(|namespace| format!(", namespace {namespace}")).unwrap_or_default();
     quiet(format!("on {server}{within}"))
 }
 
-/// A revision as a sentence goes on with it: `at commit 0123456789`, `from the working tree`.
+/// A revision in a sentence: `at commit 0123456789`, `from the working tree`.
 fn revision(commit: Option<&CommitId>) -> String {
     commit.map_or_else(|| "from the working tree".to_owned(), |commit| format!("at commit {}", commit.short()))
 }

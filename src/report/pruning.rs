@@ -1,4 +1,4 @@
-//! What a prune deletes, and what it keeps.
+//! Report of `prune`: the ConfigMaps to delete and to keep.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,19 +15,19 @@ use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::{Deletion, ManagedConfigMap};
 use nodecfg_planning::plan::{Kept, PrunePlan};
 
-/// What a prune does to the ConfigMaps of a fleet.
+/// Result of a prune of a fleet.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pruning {
     /// The fleet.
     pub fleet: FleetName,
-    /// Where its ConfigMaps are.
+    /// The namespace of the ConfigMaps.
     pub namespace: NamespaceName,
-    /// How many of each pool are kept, the newest.
+    /// How many ConfigMaps of each pool are kept, newest first.
     pub keep: usize,
-    /// Whether this is what would be deleted, and nothing was.
+    /// Whether this is a dry run, which deletes nothing.
     pub dry_run: bool,
-    /// Its ConfigMaps, by name.
+    /// The ConfigMaps, by name.
     pub config_maps: Vec<PrunedConfigMap>,
 }
 
@@ -35,35 +35,35 @@ pub struct Pruning {
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PrunedConfigMap {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its pool, where it names one.
+    /// The pool, if the ConfigMap names one.
     pub pool: Option<PoolName>,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// The commit that it was made from, as it says itself.
+    /// The source commit in the ConfigMap's annotation.
     pub commit: Option<String>,
-    /// What became of it.
+    /// The result.
     pub end: PruneEnd,
 }
 
-/// What became of a ConfigMap.
+/// Result for a ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum PruneEnd {
-    /// It is to be deleted: nothing refers to it.
+    /// To be deleted: no object refers to it.
     ToDelete,
-    /// It was deleted.
+    /// Deleted.
     Deleted,
-    /// It was gone already when it was to be deleted.
+    /// Already deleted by another client.
     Gone,
-    /// It was changed, made anew or put to use since it was looked at, and stays.
+    /// Kept: changed, recreated or used since the plan.
     Changed,
-    /// It is kept.
+    /// Kept.
     Kept {
-        /// Why.
+        /// The reason.
         why: Kept,
-        /// Why, in words.
+        /// The reason as text.
         reason: String,
     },
 }
@@ -73,7 +73,7 @@ impl Kind for Pruning {
 }
 
 impl Pruning {
-    /// What a plan would do; `dry_run`: and will not.
+    /// The report of a plan. With `dry_run`, the plan is not executed.
     #[must_use]
     pub fn of(plan: &PrunePlan, dry_run: bool, fleet: FleetName, namespace: NamespaceName, keep: usize) -> Self {
         let entry = |map: &ManagedConfigMap, end| PrunedConfigMap {
@@ -93,7 +93,7 @@ impl Pruning {
         Self { fleet, namespace, keep, dry_run, config_maps }
     }
 
-    /// The same after it was done; what is not among `ends` was not tried.
+    /// The report after the prune. ConfigMaps missing in `ends` were not tried.
     #[must_use]
     pub fn done(mut self, ends: &BTreeMap<String, Deletion>) -> Self {
         for map in &mut self.config_maps {
@@ -119,23 +119,23 @@ fn line(map: &PrunedConfigMap) -> String {
     let created = map.created.map(|at| at.strftime("%Y-%m-%d %H:%M UTC").to_string());
     let commit = map.commit.as_deref().map(|commit| format!("commit {}", commit.chars().take(10).collect::<String>()));
     let created = created.map(|at| format!("created {at}"));
-    let said: Vec<String> = [created, commit].into_iter().flatten().collect();
-    nodecfg_contract::printable::remark(&said.join(", "))
+    let parts: Vec<String> = [created, commit].into_iter().flatten().collect();
+    nodecfg_contract::printable::remark(&parts.join(", "))
 }
 
-/// Writes what is deleted, one by one, and what is kept, in numbers; with `all` that one by one too.
+/// Writes deleted ConfigMaps one by one and the kept ones as counts. With `all`, lists the kept ones too.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn text(out: &mut dyn Write, pruning: &Pruning, all: bool) -> io::Result<()> {
     let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut told = false;
+    let mut any_listed = false;
     for map in &pruning.config_maps {
         let word = match &map.end {
             PruneEnd::ToDelete => "to delete",
             PruneEnd::Deleted => "deleted",
-            PruneEnd::Gone => "gone already",
-            PruneEnd::Changed => "changed since, left as it is",
+            PruneEnd::Gone => "already deleted",
+            PruneEnd::Changed => "kept, changed since the plan",
             PruneEnd::Kept { why, reason } => {
                 let group = match why {
                     Kept::InUse { .. } => "in use",
@@ -143,16 +143,16 @@ pub fn text(out: &mut dyn Write, pruning: &Pruning, all: bool) -> io::Result<()>
                 };
                 *kept.entry(group).or_default() += 1;
                 if all {
-                    told = true;
+                    any_listed = true;
                     writeln!(out, "{} {}: {reason}", quiet("kept:"), map.name)?;
                 }
                 continue;
             }
         };
-        told = true;
+        any_listed = true;
         writeln!(out, "{} {}\n    {}", warning(format!("{word}:")), map.name, quiet(line(map)))?;
     }
-    if told {
+    if any_listed {
         writeln!(out)?;
     }
     writeln!(out, "{}", heading(totals(pruning)))?;
@@ -171,23 +171,23 @@ fn totals(pruning: &Pruning) -> String {
         (true, number, _) => format!("{} to delete.", count(number, "ConfigMap")),
         (false, 0, number) => format!("Deleted: {}.", count(number, "ConfigMap")),
         (false, left, number) => {
-            format!("Deleted: {}; {left} not tried any more.", count(number, "ConfigMap"))
+            format!("Deleted: {}; not tried: {left}.", count(number, "ConfigMap"))
         }
     }
 }
 
-/// The same as a table.
+/// Writes the ConfigMaps as a markdown table.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn markdown(out: &mut dyn Write, pruning: &Pruning) -> io::Result<()> {
-    writeln!(out, "| ConfigMap | pool | what became of it |\n|---|---|---|")?;
+    writeln!(out, "| ConfigMap | pool | result |\n|---|---|---|")?;
     for map in &pruning.config_maps {
         let end = match &map.end {
             PruneEnd::ToDelete => "to delete".to_owned(),
             PruneEnd::Deleted => "deleted".to_owned(),
-            PruneEnd::Gone => "gone already".to_owned(),
-            PruneEnd::Changed => "changed since, left as it is".to_owned(),
+            PruneEnd::Gone => "already deleted".to_owned(),
+            PruneEnd::Changed => "kept, changed since the plan".to_owned(),
             PruneEnd::Kept { reason, .. } => format!("kept: {reason}"),
         };
         let pool = map.pool.as_ref().map_or_else(|| "–".to_owned(), |pool| code(pool.as_str()));
@@ -196,10 +196,10 @@ pub fn markdown(out: &mut dyn Write, pruning: &Pruning) -> io::Result<()> {
     writeln!(out, "\n{}", totals(pruning))
 }
 
-/// `{formatVersion, kind, fleet, namespace, keep, dryRun, configMaps}`.
+/// The JSON document: `{formatVersion, kind, fleet, namespace, keep, dryRun, configMaps}`.
 ///
 /// # Errors
-/// When it cannot be serialised, which would be a bug.
+/// When serialization fails, which is a bug.
 pub fn document(pruning: &Pruning) -> serde_json::Result<Value> {
     Document::value(pruning.clone())
 }

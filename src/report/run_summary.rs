@@ -1,7 +1,7 @@
-//! How a run of `sync` or `verify` ended, in markdown for a page of CI: the verdict, why it stopped and the way on, the nodes
-//! that are not where they shall be, what that means, and, folded, what was to be done.
+//! Markdown summary of a `sync` or `verify` run for a CI job page: result, stop reasons, next steps, nodes with
+//! problems, explanations, and the plan (collapsed).
 //!
-//! Facts and words are those of [`summary`]; here they are only laid out. Every list has an end, since such pages have one.
+//! Facts and texts come from [`summary`]. Every list has a maximum length, because job pages have one.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,52 +18,52 @@ use crate::review::Review;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome};
 
-/// How many rows a table has.
+/// The maximum rows of a table.
 const ROWS: usize = 50;
-/// How many names a list has.
+/// The maximum names in a list.
 const NAMES: usize = 8;
-/// How long the words of a node or of the API server may be, in characters.
+/// The maximum length of a message from a node or the API server, in characters.
 const WORDS: usize = 400;
-/// How long the plan may be, in UTF-16 units; the page of a step of GitHub Actions has 1 MiB.
+/// The maximum length of the plan, in UTF-16 units. The summary page of a GitHub Actions step holds 1 MiB.
 const PLAN: usize = 60_000;
 
-/// What is known of a run before it begins.
+/// A run before its start: its header and its plan.
 #[derive(Debug, Clone)]
-pub struct Before {
+pub struct PlannedRun {
     command: &'static str,
-    scene: RunHeader,
-    /// The plan's name.
+    header: RunHeader,
+    /// The name of the plan.
     plan: Option<String>,
-    /// What was to be done; empty when that is nothing.
+    /// The plan as markdown. Empty if there is nothing to do.
     planned: String,
 }
 
-impl Before {
-    /// A run of this command, which is about to carry out, or to watch, what this review shows.
+impl PlannedRun {
+    /// The plan of `command` as shown in `review`.
     ///
     /// # Errors
-    /// When the plan cannot be shown.
-    pub fn of(command: &'static str, scene: &RunHeader, review: &Review) -> io::Result<Self> {
+    /// When the plan cannot be rendered.
+    pub fn of(command: &'static str, header: &RunHeader, review: &Review) -> io::Result<Self> {
         let mut planned = Vec::new();
         if review.is_changed() {
             review::markdown(&mut planned, review, Some(PLAN))?;
         }
         Ok(Self {
             command,
-            scene: scene.clone(),
+            header: header.clone(),
             plan: review.cluster.as_ref().map(|cluster| cluster.plan.to_string()),
             planned: String::from_utf8(planned).map_err(io::Error::other)?,
         })
     }
 }
 
-/// Writes how the run ended. `seconds` is how long it took, `error` what cut it short.
+/// Writes the summary of a finished run. `seconds` is its duration, `error` the error that ended it early.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn write(
     out: &mut dyn Write,
-    before: &Before,
+    before: &PlannedRun,
     outcome: &Outcome,
     seconds: f64,
     exit_code: u8,
@@ -71,40 +71,40 @@ pub fn write(
 ) -> io::Result<()> {
     write_verdict(out, before, outcome, seconds, exit_code)?;
     if let Some(error) = error {
-        writeln!(out, "- **error:** {}", words(&error.message))?;
-        writeln!(out, "- **help:** {}\n", words(&error.help))?;
+        writeln!(out, "- **error:** {}", quoted(&error.message))?;
+        writeln!(out, "- **help:** {}\n", quoted(&error.help))?;
     }
     write_stops(out, outcome)?;
     write_nodes(out, outcome)?;
     write_explanations(out, outcome)?;
     write_pools(out, outcome)?;
     if !before.planned.is_empty() {
-        let title = if before.command == "verify" { "What a sync would do" } else { "What was to be done" };
+        let title = if before.command == "verify" { "What a sync would do" } else { "Plan" };
         writeln!(out, "<details><summary>{title}</summary>\n\n{}\n</details>\n", before.planned)?;
     }
     Ok(())
 }
 
-/// Writes that a command could not do its work, and why.
+/// Writes the summary of a command that failed.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn failed(out: &mut dyn Write, command: &str, exit_code: u8, errors: &[ErrorMessage]) -> io::Result<()> {
-    writeln!(out, "### nodecfg {command}: could not do its work, exit code {exit_code}\n")?;
+    writeln!(out, "### nodecfg {command}: failed, exit code {exit_code}\n")?;
     for error in errors.iter().take(ROWS) {
-        writeln!(out, "- **error:** {}", words(&error.message))?;
+        writeln!(out, "- **error:** {}", quoted(&error.message))?;
         if !error.help.is_empty() {
-            writeln!(out, "- **help:** {}", words(&error.help))?;
+            writeln!(out, "- **help:** {}", quoted(&error.help))?;
         }
     }
     if errors.len() > ROWS {
-        writeln!(out, "- {} more; the JSON report lists them", count(errors.len() - ROWS, "error"))?;
+        writeln!(out, "- {} more; see the JSON report", count(errors.len() - ROWS, "error"))?;
     }
     writeln!(out)
 }
 
-/// Words that quote others.
-fn words(text: &str) -> String {
+/// Escapes and shortens a quoted message.
+fn quoted(text: &str) -> String {
     prose(&clipped(text, WORDS))
 }
 
@@ -115,15 +115,15 @@ fn listed<'a>(all: impl IntoIterator<Item = &'a str>) -> String {
 
 fn write_verdict(
     out: &mut dyn Write,
-    before: &Before,
+    before: &PlannedRun,
     outcome: &Outcome,
     seconds: f64,
     exit_code: u8,
 ) -> io::Result<()> {
     let verdict = if outcome.is_complete() { "done in" } else { "not done after" };
-    let (nodes, parts) = summary::numbers(outcome);
+    let (nodes, parts) = summary::node_counts(outcome);
     writeln!(out, "### nodecfg {}: {verdict} {}. {nodes}{parts}.\n", before.command, duration(seconds))?;
-    let RunHeader { fleet, commit, signer, namespace, server } = &before.scene;
+    let RunHeader { fleet, commit, signer, namespace, server } = &before.header;
     let revision = match commit {
         Some(commit) => format!("at commit `{}`", commit.short()),
         None => "from the working tree".to_owned(),
@@ -137,29 +137,29 @@ fn write_verdict(
     )
 }
 
-/// Why pools stopped, and how to go on.
+/// Writes why pools stopped, and the next steps.
 fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let stops = summary::stops(outcome);
     for (pools, reason) in stops.iter().take(ROWS) {
         let label = if pools.len() == 1 { "pool" } else { "pools" };
         let pools = listed(pools.iter().map(|pool| pool.as_str()));
-        writeln!(out, "- **stopped:** {label} {pools}: {}", words(&reason.to_string()))?;
+        writeln!(out, "- **stopped:** {label} {pools}: {}", quoted(&reason.to_string()))?;
     }
     if stops.len() > ROWS {
         writeln!(out, "- **stopped:** other pools for {} more reasons", stops.len() - ROWS)?;
     }
-    for way in summary::ways_on(&stops) {
+    for way in summary::next_steps(&stops) {
         writeln!(out, "- **next:** {}", prose(&way))?;
     }
     let pauses = summary::pauses(outcome);
     for (pool, nodes, pause) in pauses.iter().take(ROWS) {
         let (pool, nodes) = (code(pool.as_str()), count(*nodes, "node"));
-        writeln!(out, "- **paused:** pool {pool}, {nodes} left as they are: {}", words(&pause.to_string()))?;
+        writeln!(out, "- **paused:** pool {pool}, {nodes} unchanged: {}", quoted(&pause.to_string()))?;
     }
     if stops.is_empty() && pauses.is_empty() { Ok(()) } else { writeln!(out) }
 }
 
-/// Nodes that are not where they shall be, those that failed first, in their own words.
+/// Writes the nodes with problems and their messages, failed ones first.
 fn write_nodes(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let mut amiss: Vec<(&PoolName, &NodeOutcome)> = outcome
         .pools
@@ -170,12 +170,12 @@ fn write_nodes(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     if amiss.is_empty() {
         return Ok(());
     }
-    // Pools and nodes stay in order otherwise.
-    amiss.sort_by_key(|(_, node)| summary::weight(&node.end));
+    // The sort is stable: pools and nodes keep their order.
+    amiss.sort_by_key(|(_, node)| summary::priority(&node.end));
     let rest = amiss.split_off(amiss.len().min(ROWS));
     writeln!(out, "| node | pool | from | to | state | why |\n|---|---|---|---|---|---|")?;
     for (pool, node) in amiss {
-        let said = summary::words(&node.end).map(|(_, text)| words(&text)).unwrap_or_default();
+        let said = summary::problem(&node.end).map(|(_, text)| quoted(&text)).unwrap_or_default();
         writeln!(
             out,
             "| {} | {} | {} | {} | {} | {said} |",
@@ -187,21 +187,21 @@ fn write_nodes(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         )?;
     }
     if !rest.is_empty() {
-        let states = summary::in_numbers(rest.iter().map(|(_, node)| &node.end));
-        writeln!(out, "\n{} more: {states}; the JSON report lists them", count(rest.len(), "node"))?;
+        let states = summary::state_counts(rest.iter().map(|(_, node)| &node.end));
+        writeln!(out, "\n{} more: {states}; see the JSON report", count(rest.len(), "node"))?;
     }
     writeln!(out)
 }
 
-/// Says once for each kind of failure what it means, what causes it and where to look.
+/// Writes the explanation of each kind of failure once.
 fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     type Kind<'a> = (u8, &'a str, &'static str);
     let mut kinds: BTreeMap<Kind<'_>, (Explanation, Vec<&str>)> = BTreeMap::new();
     for node in outcome.pools.values().flat_map(|pool| &pool.nodes) {
-        let (Some((label, _)), Some(explanation)) = (summary::words(&node.end), summary::explanation(node)) else {
+        let (Some((label, _)), Some(explanation)) = (summary::problem(&node.end), summary::explanation(node)) else {
             continue;
         };
-        let kind = (summary::weight(&node.end), label, explanation.meaning);
+        let kind = (summary::priority(&node.end), label, explanation.meaning);
         kinds.entry(kind).or_insert_with(|| (explanation, Vec::new())).1.push(node.node.as_str());
     }
     for ((_, label, _), (explanation, nodes)) in kinds {
@@ -210,25 +210,25 @@ fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> 
         for cause in explanation.causes {
             writeln!(out, "- likely: {}", prose(cause))?;
         }
-        writeln!(out, "- look at: {}\n", prose(&explanation.look_at))?;
+        writeln!(out, "- see: {}\n", prose(&explanation.look_at))?;
     }
     Ok(())
 }
 
-/// Every pool in numbers, those that stopped or have nodes amiss first.
+/// Writes the node counts of every pool, pools with problems first.
 fn write_pools(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let mut pools: Vec<_> = outcome.pools.iter().collect();
     if pools.is_empty() {
         return Ok(());
     }
     pools.sort_by_key(|(_, ended)| ended.stopped.is_none() && ended.nodes.iter().all(|node| node.end.is_good()));
-    writeln!(out, "| pool | nodes | how they ended |\n|---|--:|---|")?;
+    writeln!(out, "| pool | nodes | result |\n|---|--:|---|")?;
     for (pool, ended) in pools.iter().take(ROWS) {
         let ends: Vec<&End> = ended.nodes.iter().map(|node| &node.end).collect();
-        writeln!(out, "| {} | {} | {} |", code(pool.as_str()), ends.len(), summary::in_numbers(ends.into_iter()))?;
+        writeln!(out, "| {} | {} | {} |", code(pool.as_str()), ends.len(), summary::state_counts(ends.into_iter()))?;
     }
     if pools.len() > ROWS {
-        writeln!(out, "\n{} more; the JSON report lists them", count(pools.len() - ROWS, "pool"))?;
+        writeln!(out, "\n{} more; see the JSON report", count(pools.len() - ROWS, "pool"))?;
     }
     writeln!(out)
 }
@@ -237,19 +237,19 @@ fn write_pools(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 mod tests {
     use super::*;
     use nodecfg_contract::names::{FleetName, NamespaceName};
-    use nodecfg_planning::judge::{Failure, Target, Waiting};
+    use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
     use nodecfg_planning::rollout::{PoolOutcome, StopReason};
 
-    fn before(command: &'static str) -> Before {
-        let scene = RunHeader {
+    fn before(command: &'static str) -> PlannedRun {
+        let header = RunHeader {
             fleet: FleetName::new("prod").unwrap(),
             commit: None,
             signer: None,
             namespace: NamespaceName::new("kube-system").unwrap(),
             server: "https://cluster.example".to_owned(),
         };
-        Before { command, scene, plan: Some("p1:0123".to_owned()), planned: String::new() }
+        PlannedRun { command, header, plan: Some("p1:0123".to_owned()), planned: String::new() }
     }
 
     fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> PoolOutcome {
@@ -270,18 +270,18 @@ mod tests {
     }
 
     fn failed(error: &str) -> End {
-        End::Failed { failure: Failure::Refused { error: error.to_owned() }, rolled_back: false }
+        End::Failed { failure: ConvergenceFailure::Refused { error: error.to_owned() }, rolled_back: false }
     }
 
     #[test]
-    fn a_success_is_short() {
+    fn success_is_short() {
         let outcome = Outcome { pools: [(pool_name("gpu"), pool(None, [End::Converged, End::Gone]))].into() };
         insta::assert_snapshot!("ending-done", text(&outcome, 0, None));
     }
 
     #[test]
-    fn a_pool_that_stopped_says_why_and_how_to_go_on() {
-        let timed_out = |waiting| End::Failed { failure: Failure::TimedOut { waiting }, rolled_back: false };
+    fn stopped_pool_has_reason_and_next_step() {
+        let timed_out = |waiting| End::Failed { failure: ConvergenceFailure::TimedOut { waiting }, rolled_back: false };
         let gpu = pool(
             Some(StopReason::TooManyFailures { failures: 2, max_failures: 1 }),
             [End::NotStarted, timed_out(Waiting::NotAcknowledged), timed_out(Waiting::NotAcknowledged), End::Converged],
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cut_a_run_short_is_told_with_the_way_out() {
+    fn reports_error_with_help() {
         let reason = StopReason::ClusterFailed { error: "no route".to_owned() };
         let outcome = Outcome { pools: [(pool_name("gpu"), pool(Some(reason), [End::InFlight]))].into() };
         let error = ErrorMessage {
@@ -306,18 +306,15 @@ mod tests {
     }
 
     #[test]
-    fn a_large_failure_stays_within_a_page() {
+    fn large_failure_fits_on_a_page() {
         let ends = (0..5000).map(|index| failed(&format!("{index} {}", "x|".repeat(5000))));
         let pools = (0..200).map(|index| (pool_name(&format!("p{index}")), pool(None, [End::NotStarted])));
         let mut outcome = Outcome { pools: pools.collect() };
         outcome.pools.insert(pool_name("gpu"), pool(None, ends));
         let text = text(&outcome, 5, None);
         assert!(text.len() < 200_000, "{}", text.len());
-        assert!(
-            text.contains("\n5150 nodes more: 4950 failed, 200 not started; the JSON report lists them\n"),
-            "{text}"
-        );
-        assert!(text.contains("\n151 pools more; the JSON report lists them\n"), "{text}");
+        assert!(text.contains("\n5150 nodes more: 4950 failed, 200 not started; see the JSON report\n"), "{text}");
+        assert!(text.contains("\n151 pools more; see the JSON report\n"), "{text}");
         assert_eq!(text.matches("- meaning:").count(), 1);
     }
 }

@@ -1,11 +1,11 @@
-//! The JSON Schemas of everything that nodecfg writes for programs, made from the types that are written.
+//! JSON Schemas of all JSON outputs, generated from the serialized types.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use super::capture::Capture;
-use super::coded::Coded;
+use super::code_explanation::CodeExplanation;
 use super::doctor::Doctor;
 use super::error::ErrorReport;
 use super::field::Explained;
@@ -25,24 +25,24 @@ use nodecfg_contract::json_document::{Document, Kind, format_version, prepend};
 use nodecfg_planning::desired::schema::tidy;
 use nodecfg_planning::rollout::progress::Progress;
 
-/// A kind of JSON output.
+/// Schema of a JSON output.
 pub struct Output {
-    /// Its name, in `nodecfg schema NAME` and in `schemas/output/NAME.v1.json`.
+    /// The name, used in `nodecfg schema NAME` and `schemas/output/NAME.v1.json`.
     pub name: &'static str,
-    /// The commands that write it.
+    /// The commands that write this output.
     pub written_by: &'static str,
     schema: fn(&str) -> Value,
 }
 
 impl Output {
-    /// Its JSON Schema (2020-12).
+    /// The JSON Schema (2020-12).
     #[must_use]
     pub fn schema(&self) -> Value {
         (self.schema)(self.name)
     }
 }
 
-/// Every kind of JSON output.
+/// All JSON outputs.
 pub const OUTPUTS: &[Output] = &[
     Output { name: "validation", written_by: "`validate -o json`", schema: of::<Document<Validation>> },
     Output {
@@ -53,7 +53,7 @@ pub const OUTPUTS: &[Output] = &[
     Output { name: "events", written_by: "`sync -o json` and `verify -o json`", schema: of::<Line> },
     Output { name: "status", written_by: "`status -o json`", schema: of::<Document<Status<'_>>> },
     Output { name: "doctor", written_by: "`doctor -o json`", schema: of::<Document<Doctor<'_>>> },
-    Output { name: "code", written_by: "`explain -o json` of a code", schema: of::<Document<&Coded>> },
+    Output { name: "code", written_by: "`explain -o json` of a code", schema: of::<Document<&CodeExplanation>> },
     Output { name: "status-lines", written_by: "`status --watch -o json`", schema: of::<WatchLine> },
     Output { name: "explanation", written_by: "`explain -o json` of a field", schema: of::<Document<Explained<'_>>> },
     Output { name: "initialization", written_by: "`init -o json`", schema: of::<Document<Initialization>> },
@@ -80,7 +80,7 @@ pub const OUTPUTS: &[Output] = &[
     },
 ];
 
-/// The schema (2020-12) of what is written as a type.
+/// The JSON Schema (2020-12) of a type.
 fn of<T: JsonSchema>(name: &str) -> Value {
     let mut schema = SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
     schema.insert("$id".to_owned(), format!("https://nodecfg.dev/schemas/output/{name}.v1.json").into());
@@ -89,7 +89,7 @@ fn of<T: JsonSchema>(name: &str) -> Value {
     schema
 }
 
-/// One line of a run.
+/// A line of `sync -o json` or `verify -o json`.
 struct Line;
 
 impl JsonSchema for Line {
@@ -99,21 +99,21 @@ impl JsonSchema for Line {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut lines = vec![
-            line::<RunHeader>(generator, "started", "What the run is about to work on. The first line."),
-            line::<Diff<'_>>(generator, "planned", "What there is to do. The second line."),
-            line::<Ended>(generator, "finished", "How the run ended. The last line."),
+            line::<RunHeader>(generator, "started", "The repository and the cluster of the run. The first line."),
+            line::<Diff<'_>>(generator, "planned", "The plan. The second line."),
+            line::<Ended>(generator, "finished", "The result of the run. The last line."),
         ];
         lines.extend(variants::<&Progress>(generator));
-        // A run that cannot do its work ends with an error in place of the last line.
+        // A run that fails early ends with an error instead of the last line.
         lines.push(generator.subschema_for::<Document<ErrorReport<'_>>>().to_value());
         json_schema!({
-            "description": "One line of what `sync` and `verify` write with `-o json`.",
+            "description": "One line of `sync -o json` and `verify -o json`.",
             "oneOf": lines,
         })
     }
 }
 
-/// One line of a status that is watched.
+/// A line of `status --watch -o json`.
 struct WatchLine;
 
 impl JsonSchema for WatchLine {
@@ -122,17 +122,17 @@ impl JsonSchema for WatchLine {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut lines = vec![line::<Status<'_>>(generator, "status", "How everything is. The first line.")];
+        let mut lines = vec![line::<Status<'_>>(generator, "status", "The complete status. The first line.")];
         lines.extend(variants::<StatusLine<'_>>(generator));
         lines.push(generator.subschema_for::<Document<ErrorReport<'_>>>().to_value());
         json_schema!({
-            "description": "One line of what `status --watch` writes with `-o json`.",
+            "description": "One line of `status --watch -o json`.",
             "oneOf": lines,
         })
     }
 }
 
-/// The variants of what happens, each as a line.
+/// The line schemas of the variants of an event.
 fn variants<T: Kind + JsonSchema>(generator: &mut SchemaGenerator) -> Vec<Value> {
     let Some(Value::Array(variants)) = T::json_schema(generator).remove("oneOf") else { return Vec::new() };
     let lines = variants.into_iter().filter_map(|variant| {
@@ -148,7 +148,7 @@ fn variants<T: Kind + JsonSchema>(generator: &mut SchemaGenerator) -> Vec<Value>
     lines.collect()
 }
 
-/// A document as a line.
+/// The line schema of a document.
 fn line<T: Kind + JsonSchema>(generator: &mut SchemaGenerator, event: &str, description: &str) -> Value {
     let mut schema = T::json_schema(generator);
     prepend(
@@ -166,6 +166,6 @@ fn line<T: Kind + JsonSchema>(generator: &mut SchemaGenerator, event: &str, desc
 
 fn time(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = jiff::Timestamp::json_schema(generator);
-    schema.insert("description".to_owned(), "When it was written.".into());
+    schema.insert("description".to_owned(), "The time of writing.".into());
     schema
 }

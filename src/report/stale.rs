@@ -1,4 +1,4 @@
-//! A saved plan that is stale: what has changed since, to people.
+//! Error message for a stale saved plan.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,40 +6,38 @@ use std::path::Path;
 use super::{count, findings};
 use nodecfg_planning::plan::saved::{Code, Difference};
 
-/// How many differences of one kind are shown. JSON has them all.
+/// The maximum differences shown per kind. JSON has all.
 const SHOWN: usize = 10;
 
-/// One sentence of what is wrong.
+/// The error in one sentence.
 #[must_use]
 pub fn summary(path: &Path, differences: &[Difference]) -> String {
-    format!("the saved plan {} is stale: {} since it was made", path.display(), count(differences.len(), "change"))
+    format!(
+        "nothing was written: the saved plan {} is stale, with {} since it was made",
+        path.display(),
+        count(differences.len(), "change")
+    )
 }
 
-/// The way out.
+/// The fix.
 #[must_use]
 pub fn help(path: &Path, differences: &[Difference]) -> String {
     let path = path.display();
     let of = |code: Code| differences.iter().find(|difference| difference.code == code);
     if of(Code::Cluster).is_some() {
-        return format!(
-            "nothing was written. Choose the cluster that it is for (--kubeconfig, --context), or make a plan for this one \
-             (nodecfg diff --out {path}) and have it reviewed"
-        );
+        return "select the cluster of the plan with --kubeconfig or --context".to_owned();
     }
-    let anew = format!("make a plan of what would be done now (nodecfg diff --out {path}) and have it reviewed");
     match of(Code::Commit).and_then(|commit| commit.then.as_ref()) {
-        // Alone it is no reason to review again.
-        Some(commit) if differences.len() == 1 => {
-            format!("nothing was written. `--rev {commit}` reads the commit that was reviewed. Or {anew}")
-        }
-        _ => format!("nothing was written. To go on, {anew}"),
+        // A different commit alone needs no new review.
+        Some(commit) if differences.len() == 1 => format!("select the reviewed commit with `--rev {commit}`"),
+        _ => format!("make a new plan with `nodecfg diff --out {path}`, and have it reviewed"),
     }
 }
 
-/// All of it, with the first differences of each kind.
+/// Writes the error with the first differences of each kind.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When `out` cannot be written.
 pub fn text(out: &mut dyn Write, path: &Path, differences: &[Difference]) -> io::Result<()> {
     let mut text = format!("{}:", summary(path, differences));
     for same in differences.chunk_by(|a, b| a.code == b.code) {
@@ -47,7 +45,7 @@ pub fn text(out: &mut dyn Write, path: &Path, differences: &[Difference]) -> io:
             text.push_str(&format!("\n  - {}", difference.message));
         }
         if let Some(more) = same.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            text.push_str(&format!("\n  - and {more} more like this"));
+            text.push_str(&format!("\n  - and {more} more of this kind"));
         }
     }
     findings::message(out, &text, &help(path, differences))

@@ -1,4 +1,4 @@
-//! The few styles that text output uses, so that the same thing looks the same everywhere.
+//! Text styles of all outputs.
 
 use std::fmt::Display;
 

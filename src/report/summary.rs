@@ -1,4 +1,4 @@
-//! How a rollout ended: a table of nodes, then what went wrong and where to look.
+//! Text summary of a finished rollout: a table of nodes, failures with explanations, and next steps.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,19 +10,18 @@ use super::table::Table;
 use super::{count, duration, names};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
-use nodecfg_planning::judge::Failure;
+use nodecfg_planning::convergence::ConvergenceFailure;
 use nodecfg_planning::plan::Why;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 use nodecfg_planning::state::State;
 
-/// How many nodes the table shows. Where there are more, it leaves out those that converged.
+/// The maximum rows of the table. Longer tables omit converged nodes.
 const ROWS: usize = 50;
 
-/// Writes the table of nodes that did or should have changed, the explanations, the way on, and a last line. `seconds` is
-/// how long it took.
+/// Writes the table of nodes, the explanations, the next steps and the totals. `seconds` is the duration.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn write(out: &mut dyn Write, outcome: &Outcome, seconds: f64) -> io::Result<()> {
     write_table(out, outcome)?;
     write_explanations(out, outcome)?;
@@ -31,7 +30,7 @@ pub fn write(out: &mut dyn Write, outcome: &Outcome, seconds: f64) -> io::Result
     writeln!(out, "{}", totals(outcome, seconds))
 }
 
-/// A node that did or should have changed.
+/// A node that changed or should have changed.
 struct Row<'a> {
     pool: &'a PoolName,
     node: &'a NodeOutcome,
@@ -49,8 +48,8 @@ fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     }
     let mut rest = Vec::new();
     if rows.len() > ROWS {
-        // What somebody has to look at must not be what is cut. The sort keeps pools and nodes in order otherwise.
-        rows.sort_by_key(|row| weight(&row.node.end));
+        // Nodes with problems must not be cut. The sort is stable: pools and nodes keep their order.
+        rows.sort_by_key(|row| priority(&row.node.end));
         let amiss = rows.iter().take_while(|row| row.node.end != End::Converged).count();
         rest = rows.split_off(amiss.min(ROWS));
     }
@@ -69,26 +68,26 @@ fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         writeln!(out, "{}", Table::plain(["NODE", "POOL", "FROM", "TO", "STATE", "SECONDS"], cells))?;
     }
     if !rest.is_empty() {
-        let states = in_numbers(rest.iter().map(|row| &row.node.end));
+        let states = state_counts(rest.iter().map(|row| &row.node.end));
         let more = if shown > 0 { "more nodes" } else { "nodes" };
         writeln!(out, "{}", quiet(format!("{} {more}: {states}; -o json lists them", rest.len())))?;
     }
     writeln!(out)
 }
 
-/// States and how many nodes have each: `50 not started, 900 converged`.
-pub(super) fn in_numbers<'a>(ends: impl Iterator<Item = &'a End>) -> String {
+/// The number of nodes per state: `50 not started, 900 converged`.
+pub(super) fn state_counts<'a>(ends: impl Iterator<Item = &'a End>) -> String {
     let mut states: BTreeMap<(u8, &str), usize> = BTreeMap::new();
     for end in ends {
-        *states.entry((weight(end), state(end))).or_default() += 1;
+        *states.entry((priority(end), state(end))).or_default() += 1;
     }
     let states: Vec<String> = states.iter().map(|((_, state), number)| format!("{number} {state}")).collect();
     states.join(", ")
 }
 
-/// What is shown first where not everything is: what went wrong, then what is left to do, then the rest. Coarser than the
-/// order of states: it groups ends by what somebody has to do about them.
-pub(super) fn weight(end: &End) -> u8 {
+/// The display priority of a result, most urgent first. Coarser than the order of states: groups results by the
+/// action that they need.
+pub(super) fn priority(end: &End) -> u8 {
     match end {
         End::Failed { .. } | End::Refused { .. } => 0,
         End::Changed { .. } => 1,
@@ -101,7 +100,7 @@ pub(super) fn weight(end: &End) -> u8 {
     }
 }
 
-/// A node's end in a word or two: that of its state, or a more exact one.
+/// The result of a node in one or two words. More specific than its state for some results.
 #[must_use]
 pub fn state(end: &End) -> &'static str {
     match end {
@@ -112,64 +111,64 @@ pub fn state(end: &End) -> &'static str {
         End::LeftAlone { why: Why::AgentSilent } => "no agent",
         End::LeftAlone { .. } => "unchanged",
         End::Failed { rolled_back: true, .. } => "failed, rolled back",
-        End::Failed { failure: Failure::TimedOut { .. }, .. } => "timed out",
+        End::Failed { failure: ConvergenceFailure::TimedOut { .. }, .. } => "timed out",
         End::Refused { .. } => "refused",
         _ => end.state().word(),
     }
 }
 
-/// Says once for each kind of failure what it means, with the nodes that have it.
+/// Writes each kind of failure once, with its nodes and its explanation.
 fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let mut groups: BTreeMap<(u8, &str, String), Vec<&NodeOutcome>> = BTreeMap::new();
     for node in outcome.pools.values().flat_map(|pool| &pool.nodes) {
-        let Some((label, text)) = words(&node.end) else { continue };
-        groups.entry((weight(&node.end), label, text)).or_default().push(node);
+        let Some((label, text)) = problem(&node.end) else { continue };
+        groups.entry((priority(&node.end), label, text)).or_default().push(node);
     }
-    for ((weight, label, text), nodes) in groups {
+    for ((priority, label, text), nodes) in groups {
         let Some(first) = nodes.first() else { continue };
         let listed = names(nodes.iter().map(|node| node.node.as_str()), 8);
-        let label = if weight == 0 { bad(format!("{label}:")) } else { warning(format!("{label}:")) };
+        let label = if priority == 0 { bad(format!("{label}:")) } else { warning(format!("{label}:")) };
         writeln!(out, "{label} {listed}: {text}")?;
         if let Some(explanation) = explanation(first) {
             writeln!(out, "  meaning: {}", explanation.meaning)?;
             for cause in explanation.causes {
                 writeln!(out, "  likely:  {cause}")?;
             }
-            writeln!(out, "  look at: {}", explanation.look_at)?;
+            writeln!(out, "  see:     {}", explanation.look_at)?;
         }
         writeln!(out)?;
     }
     Ok(())
 }
 
-/// What kind of end it is that somebody has to look at, and the words for it: the node's own, or the API server's.
-pub(super) fn words(end: &End) -> Option<(&'static str, String)> {
+/// The kind of problem and its message, from the node or the API server. `None` for results without a problem.
+pub(super) fn problem(end: &End) -> Option<(&'static str, String)> {
     Some(match end {
-        End::Failed { failure: Failure::TimedOut { waiting }, .. } => ("timed out", waiting.to_string()),
-        End::Failed { failure: Failure::Refused { error }, .. } => ("failed", error.clone()),
+        End::Failed { failure: ConvergenceFailure::TimedOut { waiting }, .. } => ("timed out", waiting.to_string()),
+        End::Failed { failure: ConvergenceFailure::Refused { error }, .. } => ("failed", error.clone()),
         End::Refused { error } => ("refused", error.clone()),
         End::LeftAlone { why } if why.is_blocked() => ("blocked", why.to_string()),
         End::Changed { to } => {
-            ("changed", format!("somebody else points it at {} now; it was left so", source::full(to.as_ref())))
+            ("changed", format!("changed by another client to {}; left unchanged", source::full(to.as_ref())))
         }
         _ => return None,
     })
 }
 
-/// Says why pools stopped, and once for each kind of reason how to go on.
+/// Writes why pools stopped, and each next step once.
 fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let stops = stops(outcome);
     for (pools, reason) in &stops {
         let label = if pools.len() == 1 { "pool" } else { "pools" };
         writeln!(out, "{} {label} {}: {reason}", bad("stopped:"), names(pools.iter().map(|pool| pool.as_str()), 8))?;
     }
-    for way in ways_on(&stops) {
+    for way in next_steps(&stops) {
         writeln!(out, "{} {way}", warning("next:"))?;
     }
     if stops.is_empty() { Ok(()) } else { writeln!(out) }
 }
 
-/// Why pools stopped, each reason once with the pools that have it.
+/// The stop reasons, each once with its pools.
 pub(super) fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
     let mut stops: Vec<(Vec<&PoolName>, &StopReason)> = Vec::new();
     for (pool, ended) in &outcome.pools {
@@ -182,20 +181,20 @@ pub(super) fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
     stops
 }
 
-/// Says which pools somebody has paused, with how many nodes that are left as they are for that, and how to go on.
+/// Writes the paused pools with their unchanged nodes, and the next step.
 fn write_pauses(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let pauses = pauses(outcome);
     for (pool, nodes, pause) in &pauses {
         let nodes = count(*nodes, "node");
-        writeln!(out, "{} pool {pool}, {nodes} left as they are: {pause}", warning("paused:"))?;
+        writeln!(out, "{} pool {pool}, {nodes} unchanged: {pause}", warning("paused:"))?;
     }
     if pauses.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{} {}\n", warning("next:"), way_after(&pauses))
+    writeln!(out, "{} {}\n", warning("next:"), next_step_after_pauses(&pauses))
 }
 
-/// The pools of which nodes were left as they are because somebody has paused them, how many, and by whom.
+/// The paused pools, the number of their unchanged nodes, and the pause.
 pub(super) fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
     fn of_pool<'a>((pool, ended): (&'a PoolName, &'a PoolOutcome)) -> Option<(&'a PoolName, usize, &'a Pause)> {
         let mut paused = ended.nodes.iter().filter_map(|node| match &node.end {
@@ -207,16 +206,16 @@ pub(super) fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
     outcome.pools.iter().filter_map(of_pool).collect()
 }
 
-/// How to go on after pauses.
-pub(super) fn way_after(pauses: &[(&PoolName, usize, &Pause)]) -> String {
+/// The next step after pauses.
+pub(super) fn next_step_after_pauses(pauses: &[(&PoolName, usize, &Pause)]) -> String {
     let pools: Vec<&str> = pauses.iter().map(|(pool, ..)| pool.as_str()).collect();
-    format!("once the reason is gone: nodecfg resume {}, and sync again", pools.join(" "))
+    format!("when the reason no longer applies: nodecfg resume {}, and sync again", pools.join(" "))
 }
 
-/// How to go on after these stops, each way once.
-pub(super) fn ways_on(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
+/// The next steps after stops, each once.
+pub(super) fn next_steps(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
     let mut ways = Vec::new();
-    for way in stops.iter().filter_map(|(pools, reason)| explain::way_on(pools, reason)) {
+    for way in stops.iter().filter_map(|(pools, reason)| explain::next_step(pools, reason)) {
         if !ways.contains(&way) {
             ways.push(way);
         }
@@ -224,7 +223,7 @@ pub(super) fn ways_on(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
     ways
 }
 
-/// The last line: the outcome in numbers, and how long it took.
+/// The last line: the result, the duration and the node counts.
 #[must_use]
 pub fn totals(outcome: &Outcome, seconds: f64) -> String {
     let took = duration(seconds);
@@ -233,22 +232,22 @@ pub fn totals(outcome: &Outcome, seconds: f64) -> String {
     } else {
         format!("{} after {took}.", bad("Not done"))
     };
-    let (nodes, parts) = numbers(outcome);
+    let (nodes, parts) = node_counts(outcome);
     format!("{verdict} {}{parts}.", heading(nodes))
 }
 
-/// The number of nodes, and how many ended in each state: `3 nodes` and `: 2 converged, 1 failed`. What is as wanted comes
-/// first, then the worst.
-pub(super) fn numbers(outcome: &Outcome) -> (String, String) {
-    const WANTED: [State; 2] = [State::Converged, State::Settled];
+/// The number of nodes, and the number per state: `3 nodes` and `: 2 converged, 1 failed`. Good states come first,
+/// then the worst.
+pub(super) fn node_counts(outcome: &Outcome) -> (String, String) {
+    const GOOD: [State; 2] = [State::Converged, State::Settled];
     let states = outcome.states();
-    let others = states.keys().copied().filter(|state| !WANTED.contains(state));
-    let parts: Vec<String> = WANTED
+    let others = states.keys().copied().filter(|state| !GOOD.contains(state));
+    let parts: Vec<String> = GOOD
         .into_iter()
         .chain(others)
         .filter_map(|state| Some((state, states.get(&state)?)))
         .map(|(state, number)| match state {
-            State::Settled => format!("{number} as wanted already"),
+            State::Settled => format!("{number} already up to date"),
             _ => format!("{number} {}", state.word()),
         })
         .collect();
@@ -256,7 +255,7 @@ pub(super) fn numbers(outcome: &Outcome) -> (String, String) {
     (nodes, if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) })
 }
 
-/// What there is to explain about how a node ended.
+/// The explanation of a node's result, if one exists.
 pub(super) fn explanation(node: &NodeOutcome) -> Option<explain::Explanation> {
     match &node.end {
         End::Failed { failure, .. } => Some(explain::failure(&node.node, failure)),
@@ -268,7 +267,7 @@ pub(super) fn explanation(node: &NodeOutcome) -> Option<explain::Explanation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodecfg_planning::judge::Target;
+    use nodecfg_planning::convergence::Target;
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
     use nodecfg_planning::rollout::PoolOutcome;
 
@@ -291,11 +290,11 @@ mod tests {
     }
 
     fn failed(error: &str) -> End {
-        End::Failed { failure: Failure::Refused { error: error.to_owned() }, rolled_back: false }
+        End::Failed { failure: ConvergenceFailure::Refused { error: error.to_owned() }, rolled_back: false }
     }
 
     #[test]
-    fn a_small_rollout_shows_every_node_in_order() {
+    fn small_rollout_lists_every_node_in_order() {
         let text = text(&outcome([End::Converged, failed("no"), End::NotStarted]));
         let nodes: Vec<&str> = text.lines().skip(1).map_while(|line| line.split_whitespace().next()).collect();
         assert_eq!(nodes, ["n000", "n001", "n002"]);
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_big_rollout_shows_what_is_amiss_and_counts_the_rest() {
+    fn big_rollout_lists_problems_and_counts_the_rest() {
         let converged = std::iter::repeat_n(End::Converged, 900);
         let waiting = std::iter::repeat_n(End::NotStarted, 99);
         let text = text(&outcome(converged.chain(waiting).chain([failed("no")])));
@@ -313,22 +312,22 @@ mod tests {
     }
 
     #[test]
-    fn a_big_rollout_that_went_well_needs_no_table() {
+    fn big_successful_rollout_has_no_table() {
         let text = text(&outcome(std::iter::repeat_n(End::Converged, 60)));
         assert_eq!(text, "60 nodes: 60 converged; -o json lists them\n\nDone in 1m01s. 60 nodes: 60 converged.\n");
     }
 
     #[test]
-    fn the_same_failure_is_explained_once() {
+    fn explains_each_failure_once() {
         let text = text(&outcome([failed("no"), failed("no"), failed("never")]));
         assert_eq!(text.matches("meaning:").count(), 2, "{text}");
         assert!(text.contains("failed: n000, n001: no\n"), "{text}");
     }
 
     #[test]
-    fn nothing_to_do_is_one_line() {
+    fn no_changes_are_one_line() {
         let settled = outcome([End::LeftAlone { why: Why::Converged }]);
-        assert_eq!(text(&settled), "Done in 1m01s. 1 node: 1 as wanted already.\n");
+        assert_eq!(text(&settled), "Done in 1m01s. 1 node: 1 already up to date.\n");
         assert_eq!(text(&outcome([])), "Done in 1m01s. 0 nodes.\n");
     }
 }

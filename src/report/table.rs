@@ -1,4 +1,4 @@
-//! Tables in the columns of a terminal: the widest columns give first where there is little room.
+//! Tables for terminals. Wide columns shrink first if the terminal is narrow.
 
 use std::fmt::Display;
 
@@ -9,9 +9,9 @@ use crate::layout::{pad, shorten_middle, width, within};
 use crate::status::Grade;
 use nodecfg_contract::printable::one_line;
 
-/// No column is cut further down than this.
+/// The minimum width of a shortened column.
 const NARROWEST: usize = 8;
-/// A column that goes on below itself gets at least this much, or what it needs.
+/// The preferred width of a wrapped column.
 const WRAPPED: usize = 28;
 
 /// A table: its columns, and the space between them.
@@ -24,21 +24,21 @@ pub(super) struct Table {
 pub(super) struct Column {
     title: &'static str,
     right: bool,
-    /// Whether it may be cut to fit, and when.
+    /// Whether and when the column may be shortened.
     cut: Cut,
     cells: Vec<Cell>,
 }
 
-/// When a column is cut to fit.
+/// When a column may be shortened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     Never,
     First,
-    /// When nothing else can be cut any more.
+    /// After all other columns.
     Last,
 }
 
-/// One cell: its text, and how good or bad that is.
+/// One cell: its text and its grade.
 pub(super) struct Cell {
     text: String,
     grade: Option<Grade>,
@@ -57,27 +57,27 @@ impl<T: Display> From<T> for Cell {
 }
 
 impl Column {
-    /// Text, at the left.
+    /// A left-aligned text column.
     pub(super) fn new(title: &'static str, cells: impl IntoIterator<Item = impl Into<Cell>>) -> Self {
         Self { title, right: false, cut: Cut::Never, cells: cells.into_iter().map(Into::into).collect() }
     }
 
-    /// Numbers, at the right.
+    /// Aligns the column to the right.
     pub(super) fn right(self) -> Self {
         Self { right: true, ..self }
     }
 
-    /// May be cut to fit.
+    /// Allows the column to be shortened.
     pub(super) fn cut(self) -> Self {
         Self { cut: Cut::First, ..self }
     }
 
-    /// May be cut to fit where cutting the others is not enough.
+    /// Allows the column to be shortened after all others.
     pub(super) fn cut_last(self) -> Self {
         Self { cut: Cut::Last, ..self }
     }
 
-    /// Whether it goes on below itself, being the last.
+    /// Reports whether the column wraps. Applies to the last column only.
     fn wraps(&self) -> bool {
         !self.right && self.cut == Cut::Never
     }
@@ -88,12 +88,12 @@ impl Column {
 }
 
 impl Table {
-    /// A table that is cut to fit, with two spaces between its columns.
+    /// A table that adapts to the terminal width, with two spaces between columns.
     pub(super) fn new(columns: Vec<Column>) -> Self {
         Self { columns, gap: 2 }
     }
 
-    /// A table as kubectl shows it: as wide as it is, with three spaces between its columns.
+    /// A table as kubectl prints it: full width, with three spaces between columns.
     pub(super) fn plain<const N: usize>(titles: [&'static str; N], rows: impl Iterator<Item = [String; N]>) -> String {
         let mut columns = titles.map(|title| Column::new(title, [""; 0]));
         for row in rows {
@@ -106,17 +106,17 @@ impl Table {
         widths.iter().sum::<usize>() + self.gap * widths.len().saturating_sub(1)
     }
 
-    /// How wide it would like to be.
+    /// The full width without shortening.
     pub(super) fn natural(&self) -> usize {
         self.sum(&self.columns.iter().map(Column::natural).collect::<Vec<_>>())
     }
 
-    /// Whether it can be cut to this width.
+    /// Reports whether the table fits into `width` columns.
     pub(super) fn can_fit(&self, width: usize) -> bool {
         self.sum(&self.widths(width)) <= width
     }
 
-    /// Its lines, the header first. What does not fit is cut; the last column goes on below itself.
+    /// The lines of the table, header first. Shortens or wraps text that does not fit.
     pub(super) fn lines(&self, width: usize) -> Vec<String> {
         let widths = self.widths(width);
         let gap = " ".repeat(self.gap);
@@ -145,7 +145,8 @@ impl Table {
         lines
     }
 
-    /// How wide each column becomes: the widest of those that may be cut gives first, and the last takes what is left.
+    /// The width of each column. The widest one that may be shortened shrinks first. A wrapped last column takes the
+    /// rest.
     fn widths(&self, width: usize) -> Vec<usize> {
         let columns = &self.columns;
         let mut widths: Vec<usize> = columns.iter().map(Column::natural).collect();
@@ -163,7 +164,7 @@ impl Table {
                 *widest -= 1;
             }
         }
-        // What goes on below itself gets less only where nothing else can give any more.
+        // The wrapped column shrinks only if no other column can.
         let sum = self.sum(&widths);
         if let Some(last) = widths.last_mut().filter(|_| wraps) {
             *last = match sum.checked_sub(width) {
@@ -175,7 +176,7 @@ impl Table {
     }
 }
 
-/// A text that looks as good or bad as it is.
+/// Styles a text by its grade.
 pub(super) fn styled(text: &str, grade: Option<Grade>) -> String {
     match grade {
         Some(Grade::Bad) => bad(text),
@@ -195,31 +196,31 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_and_the_widest_column_gives_first() {
+    fn fits_by_shrinking_the_widest_column() {
         let table = Table::new(vec![
             Column::new("NODE", ["a-very-long-name-of-a-node-in-some-cloud", "short"]).cut(),
             Column::new("POOL", ["general-purpose", "x"]).cut(),
             Column::new("N", [1, 20]).right(),
-            Column::new("STATES", ["1 failed, 20 converged, 3 on the way", "x"]),
+            Column::new("STATES", ["1 failed, 20 converged, 3 in transition", "x"]),
         ]);
         for columns in [60, 80, 200] {
             let lines = table.lines(columns);
             assert!(lines.iter().all(|line| width(line) <= columns), "{columns}\n{}", plain(&lines));
         }
         let at_80 = "NODE                           POOL              N  STATES\n\
-                     a-very-long-na…-in-some-cloud  general-purpose   1  1 failed, 20 converged, 3 on\n";
+                     a-very-long-na…-in-some-cloud  general-purpose   1  1 failed, 20 converged, 3\n";
         assert!(plain(&table.lines(80)).starts_with(at_80), "{}", plain(&table.lines(80)));
     }
 
     #[test]
-    fn what_goes_on_below_itself_gives_last() {
+    fn wrapped_column_shrinks_last() {
         let table = Table::new(vec![
             Column::new("POOL", ["general-purpose"]).cut(),
             Column::new("FLEET", ["production"]).cut(),
             Column::new("NODES", [15_000]).right(),
             Column::new("CONVERGED", ["100%"]).right(),
             Column::new("CONFIGS", [12]).right(),
-            Column::new("STATES", ["1 failed, 20 converged, 3 on the way"]),
+            Column::new("STATES", ["1 failed, 20 converged, 3 in transition"]),
         ]);
         assert!(table.can_fit(60));
         let lines = table.lines(60);
@@ -227,13 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn wide_characters_do_not_shift_the_next_column() {
+    fn aligns_wide_characters() {
         let table = Table::new(vec![Column::new("NODE", ["节点", "n"]), Column::new("STATE", ["a", "b"])]);
         assert_eq!(table.lines(80), ["NODE  STATE", "节点  a", "n     b"]);
     }
 
     #[test]
-    fn nothing_in_a_cell_steers_the_terminal() {
+    fn removes_control_characters_from_cells() {
         let table = Table::plain(["A"], ["a\u{1b}[31m\n b\t".to_owned()].map(|cell| [cell]).into_iter());
         assert_eq!(table, "A\na [31m b");
     }

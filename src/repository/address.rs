@@ -1,17 +1,18 @@
-//! Where a repository is: a folder on this machine, or the address of a git server. Pure; looks at nothing.
+//! Addresses of repositories: a folder on this machine, or a repository on a git server.
 //!
-//! Reads what `git clone` reads: `https://`, `ssh://` and `file://` URLs and the short `user@host:path`. Refuses what is not
-//! encrypted, and what has a secret in it: an address is on the command line, where every process of the machine sees it.
+//! Accepts the addresses of `git clone`: `https://`, `ssh://` and `file://` URLs and `user@host:path`. Rejects
+//! unencrypted protocols. Rejects secrets, because every process of the machine can read the command line. Must not
+//! access the file system.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// User names that are tokens of GitHub and GitLab begin like this.
+/// Prefixes of user names that are tokens of GitHub or GitLab.
 const TOKEN_PREFIXES: [&str; 9] = ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glcbt-"];
-/// Names of people are shorter.
+/// The maximum length of a user name. Longer ones count as tokens.
 const LONGEST_USER: usize = 39;
 
-/// Where a repository is.
+/// Address of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// A folder.
@@ -20,50 +21,50 @@ pub enum Address {
     Remote(RemoteAddress),
 }
 
-/// How a server is talked to.
+/// Protocol of a git server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// Git's smart protocol over HTTP and TLS.
     Https,
     /// `git upload-pack` over SSH.
     Ssh,
-    /// Another repository on this machine, read through a copy like any remote one.
+    /// Another repository on this machine, read through the cache like a remote one.
     File,
 }
 
-/// The address of a repository on a git server. Holds no secret.
+/// Address of a repository on a git server, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteAddress {
     scheme: Scheme,
     user: Option<String>,
     host: String,
     port: Option<u16>,
-    /// With its leading `/`, unless it is relative to the home of the user (`user@host:path`).
+    /// Starts with `/`, unless relative to the user's home (`user@host:path`).
     path: String,
 }
 
-/// An address that cannot be used. Its text never holds more of the address than the scheme.
+/// Error for an invalid address. Messages contain no part of the address but its scheme.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Neither encrypted nor authenticated.
-    #[error("{scheme}:// is not supported: it is not encrypted, and the server could be anybody")]
+    /// An unencrypted and unauthenticated protocol.
+    #[error("{scheme}:// is not supported: it is not encrypted and does not authenticate the server")]
     Insecure {
         /// The scheme as given.
         scheme: String,
     },
-    /// Nothing that nodecfg speaks.
-    #[error("{scheme:?} is not a way to reach a repository that nodecfg knows")]
+    /// An unknown protocol.
+    #[error("unknown repository address scheme {scheme:?}")]
     UnknownScheme {
         /// The scheme as given.
         scheme: String,
     },
     /// A password or a token.
     #[error(
-        "the address of the repository has a password or a token in it, which every process of this machine can read"
+        "the address of the repository contains a password or a token, which every process of this machine can read"
     )]
     Secret,
-    /// The address has a part that makes no sense.
-    #[error("the address of the repository cannot be understood: {why}")]
+    /// An invalid part.
+    #[error("invalid address of the repository: {why}")]
     Malformed {
         /// What is wrong.
         why: &'static str,
@@ -71,27 +72,27 @@ pub enum AddressError {
 }
 
 impl AddressError {
-    /// The way out.
+    /// How to fix the error.
     #[must_use]
     pub fn help(&self) -> &'static str {
         match self {
             Self::Insecure { .. } => "use https:// or ssh://",
             Self::UnknownScheme { .. } => "use a folder, https://, ssh://, user@host:path or file://",
             Self::Secret => {
-                "leave it out of the address and put it into the environment variable NODECFG_GIT_TOKEN; replace it if it \
-                 was used in public"
+                "remove it from the address and set the environment variable NODECFG_GIT_TOKEN; replace the secret if \
+                 it was used in public"
             }
-            Self::Malformed { .. } => "write it like https://host/path, ssh://user@host:port/path or user@host:path",
+            Self::Malformed { .. } => "use https://host/path, ssh://user@host:port/path or user@host:path",
         }
     }
 }
 
 impl Address {
-    /// Reads an address. `exists` tells whether there is a file or folder of that name: as in git, it wins over
-    /// `host:path`.
+    /// Parses an address. `exists` reports whether a file or folder of a name exists: as in git, it takes precedence
+    /// over `host:path`.
     ///
     /// # Errors
-    /// When the address is not encrypted, holds a secret, or is no address.
+    /// When the address is unencrypted, contains a secret, or is invalid.
     pub fn parse(text: &str, exists: impl Fn(&Path) -> bool) -> Result<Self, AddressError> {
         let local = || Ok(Self::Local(PathBuf::from(text)));
         if let Some((scheme, rest)) = text.split_once("://")
@@ -113,7 +114,7 @@ impl Address {
             Some((user, host)) => (Some(user), host),
             None => (None, host),
         };
-        // Git takes a port in brackets here: [host:port]:path.
+        // Git accepts a port in brackets here: [host:port]:path.
         let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let (host, port) = match inner {
             Some(inner) if inner.matches(':').count() > 1 => (inner, None),
@@ -124,7 +125,7 @@ impl Address {
     }
 }
 
-/// The two sides of `host:path`, when the text can be read so: no slash comes before the colon.
+/// Splits `host:path`. `None` if a slash precedes the colon.
 fn short(text: &str) -> Option<(&str, &str)> {
     let from = match text.find('[') {
         Some(open) if !text.get(..open)?.contains(['/', ':']) => text.find(']')?,
@@ -149,7 +150,8 @@ fn url(scheme: &str, rest: &str) -> Result<RemoteAddress, AddressError> {
     };
     if scheme == Scheme::File {
         if !matches!(authority, "" | "localhost") {
-            return Err(AddressError::Malformed { why: "a file:// address names a path, as in file:///srv/fleet.git" });
+            let why = "a file:// address holds a path only, as in file:///srv/fleet.git";
+            return Err(AddressError::Malformed { why });
         }
         return remote(scheme, None, "", None, path);
     }
@@ -161,7 +163,7 @@ fn url(scheme: &str, rest: &str) -> Result<RemoteAddress, AddressError> {
         return Err(AddressError::Secret);
     }
     if scheme == Scheme::Https && path.contains(['?', '#']) {
-        return Err(AddressError::Malformed { why: "it has a query or a fragment; a revision goes to --rev" });
+        return Err(AddressError::Malformed { why: "it has a query or a fragment; set the revision with --rev" });
     }
     let (host, port) = match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
@@ -191,18 +193,18 @@ fn remote(
     let malformed = |why| Err(AddressError::Malformed { why });
     let odd = |text: &str| text.chars().any(|c| c.is_control() || c.is_whitespace());
     if odd(host) || user.is_some_and(odd) || path.chars().any(char::is_control) {
-        return malformed("it has control characters or spaces in it");
+        return malformed("it contains control characters or spaces");
     }
     if scheme != Scheme::File && host.is_empty() {
-        return malformed("it names no host");
+        return malformed("the host is missing");
     }
-    // What looks like an option could become one on the other side.
+    // git or ssh could take a part with a leading dash for an option.
     if host.starts_with('-') || user.is_some_and(|user| user.starts_with('-')) || path.starts_with('-') {
-        return malformed("a part of it begins with a dash");
+        return malformed("a part of it starts with a dash");
     }
     let path = path.trim_end_matches('/');
     if path.is_empty() {
-        return malformed("it names no repository on the host");
+        return malformed("the path of the repository is missing");
     }
     let user = user.filter(|user| !user.is_empty());
     let token = |user: &str| {
@@ -226,25 +228,25 @@ fn remote(
 }
 
 impl RemoteAddress {
-    /// How the server is talked to.
+    /// The protocol.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The user that the address names.
+    /// The user, if the address names one.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The host in lower case, without the brackets of an IPv6 address; empty for files.
+    /// The host in lower case, without the brackets of an IPv6 address. Empty for files.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port, the scheme's own when the address names none; 0 for files.
+    /// The port, by default that of the scheme. 0 for files.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.unwrap_or(match self.scheme {
@@ -254,14 +256,14 @@ impl RemoteAddress {
         })
     }
 
-    /// The host as URLs write it, with the port unless it is the scheme's own.
+    /// The host as in a URL, with a port that is not the default one.
     #[must_use]
     pub fn host_and_port(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         self.port.map_or_else(|| host.clone(), |port| format!("{host}:{port}"))
     }
 
-    /// The address as git takes it. The user of an SSH address that names none is `git`.
+    /// The address for git. The default SSH user is `git`.
     #[must_use]
     pub fn for_git(&self) -> String {
         match (self.scheme, self.user()) {
@@ -283,7 +285,7 @@ impl RemoteAddress {
         }
     }
 
-    /// What tells this repository from all others, whatever way its address is spelled.
+    /// An identifier of the repository that is the same for all spellings of its address.
     #[must_use]
     pub fn key(&self) -> String {
         self.url()
@@ -302,7 +304,7 @@ impl RemoteAddress {
     }
 }
 
-/// As people may see it: without the user of an HTTPS address.
+/// The address in messages: without the user of an HTTPS address.
 impl fmt::Display for RemoteAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written(self.user()))
@@ -324,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_as_git_reads_them() {
+    fn parses_addresses_as_git() {
         for (text, expected) in [
             (".", "local ."),
             ("/srv/fleet", "local /srv/fleet"),
@@ -350,25 +352,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_safe_is_refused_without_repeating_it() {
+    fn rejects_unsafe_addresses_without_repeating_them() {
         for (text, expected) in [
             ("http://host/r", "http:// is not supported"),
             ("git://host/r", "git:// is not supported"),
-            ("s3://bucket/r", "\"s3\" is not a way"),
-            ("ext::sh -c hunter2", "\"ext::\" is not a way"),
+            ("s3://bucket/r", "scheme \"s3\""),
+            ("ext::sh -c hunter2", "scheme \"ext::\""),
             ("https://user:hunter2@host/r", "a password or a token"),
             ("https://:hunter2@host/r", "a password or a token"),
             ("user:hunter2@host:r", "a password or a token"),
             ("https://ghp_hunter2@github.com/r", "a password or a token"),
             ("https://github.com/r?access_token=hunter2", "a query or a fragment"),
-            ("https:///r", "names no host"),
-            ("https://host/", "names no repository"),
-            ("https://host", "names no repository"),
+            ("https:///r", "host is missing"),
+            ("https://host/", "path of the repository is missing"),
+            ("https://host", "path of the repository is missing"),
             ("https://host:x/r", "port"),
             ("https://host:0/r", "port"),
             ("ssh://-oProxyCommand=hunter2/r", "dash"),
             ("git@host:-r", "dash"),
-            ("file://host/r", "names a path"),
+            ("file://host/r", "holds a path only"),
             ("https://ho st/r", "spaces"),
         ] {
             let said = read(text);
@@ -379,12 +381,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "\\PC{0,40}") {
+        fn any_text_is_parsed_or_rejected(text in "\\PC{0,40}") {
             let _ = Address::parse(&text, |_| false);
         }
 
         #[test]
-        fn a_password_is_never_repeated(scheme in "https|ssh", user in "[a-z]{0,5}", secret in "[A-Z]{8}", path in "[a-z]{1,9}") {
+        fn messages_contain_no_password(scheme in "https|ssh", user in "[a-z]{0,5}", secret in "[A-Z]{8}", path in "[a-z]{1,9}") {
             let error = Address::parse(&format!("{scheme}://{user}:{secret}@host/{path}"), |_| false).unwrap_err();
             prop_assert_eq!(&error, &AddressError::Secret);
             let said = format!("{error} {error:?}");
@@ -392,7 +394,7 @@ mod tests {
         }
 
         #[test]
-        fn what_an_address_is_written_as_reads_as_the_same(
+        fn written_address_parses_to_the_same_address(
             text in "(https://host(:[1-9][0-9]{1,3})?/[a-z./]{1,9}r|(ssh://)?git@[a-z]{1,9}(:[1-9][0-9]{1,3}/|/|:/?)[a-z]{1,5}|git@\\[h:[1-9]{3}\\]:r)"
         ) {
             if let Ok(Address::Remote(address)) = Address::parse(&text, |_| false) {

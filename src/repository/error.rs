@@ -1,4 +1,4 @@
-//! Why a repository cannot be read at all. What is wrong with a single file of it is a finding.
+//! Errors of reading a repository. Problems of a single file are findings instead.
 
 use std::path::PathBuf;
 
@@ -6,15 +6,15 @@ use super::AddressError;
 use super::remote::RemoteError;
 use super::signature::Unverified;
 
-/// A repository could not be opened or read.
+/// Error of opening or reading a repository.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
-    /// The path cannot be reached.
+    /// The path is unreadable.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable {
         /// The path as given, or the file below it.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: std::io::Error,
     },
     /// The path is a file.
@@ -23,43 +23,43 @@ pub enum RepositoryError {
         /// The path as given.
         path: PathBuf,
     },
-    /// A revision was asked for outside of git.
-    #[error("cannot read revision {revision:?} of {}: it is in no git repository", path.display())]
+    /// A revision of a folder outside of git.
+    #[error("cannot read revision {revision:?} of {}: the folder is not in a git repository", path.display())]
     NotARepository {
         /// The path as given.
         path: PathBuf,
         /// The revision as given.
         revision: String,
     },
-    /// A history was asked for outside of git.
-    #[error("{} is in no git repository, and so has no history", path.display())]
+    /// The history of a folder outside of git.
+    #[error("{} has no history: it is not in a git repository", path.display())]
     NoHistory {
         /// The path as given.
         path: PathBuf,
     },
-    /// Both a revision and the working tree were asked for.
+    /// Both a revision and the working tree.
     #[error("cannot read both revision {revision:?} and the working tree")]
     RevisionOfWorktree {
         /// The revision as given.
         revision: String,
     },
-    /// The repository has no commit on HEAD.
+    /// HEAD has no commit.
     #[error("the git repository {} has no commits on its current branch", path.display())]
     NoCommits {
         /// The repository.
         path: PathBuf,
     },
-    /// No commit has that name.
+    /// Unknown revision.
     #[error("the git repository {} has no revision {revision:?}", path.display())]
     UnknownRevision {
         /// The repository.
         path: PathBuf,
         /// The revision as given.
         revision: String,
-        /// What there is, or what to do.
+        /// The known revisions, or how to fix the error.
         hint: String,
     },
-    /// The commit has no such folder.
+    /// The commit lacks the folder.
     #[error("revision {revision} has no folder {folder:?}")]
     NoSuchFolder {
         /// The revision.
@@ -67,10 +67,8 @@ pub enum RepositoryError {
         /// The folder from the root of the repository.
         folder: String,
     },
-    /// The folder is not part of the repository.
-    #[error(
-        "revision {revision} has no folder {folder:?}: {submodule:?} is a submodule, which nodecfg does not read into"
-    )]
+    /// The folder is in a submodule.
+    #[error("revision {revision} has no folder {folder:?}: {submodule:?} is a submodule, which nodecfg does not read")]
     FolderInSubmodule {
         /// The revision.
         revision: String,
@@ -79,39 +77,39 @@ pub enum RepositoryError {
         /// The submodule.
         submodule: String,
     },
-    /// A repository on a server cannot be read.
+    /// A repository on a git server is unreadable.
     #[error("cannot read {address}: {source}")]
     Remote {
-        /// The address, as people may see it.
+        /// The address without secrets.
         address: String,
-        /// Why.
+        /// The cause.
         source: Box<RemoteError>,
     },
-    /// The address of a repository cannot be used.
+    /// Invalid address.
     #[error("{0}")]
     Address(#[from] AddressError),
-    /// There are more files than nodecfg reads.
-    #[error("{} holds too much: more than {files} YAML and JSON files, or more than {bytes} bytes of them", path.display())]
+    /// Too many or too large files.
+    #[error("{} is too large: it has more than {files} YAML and JSON files or more than {bytes} bytes", path.display())]
     TooLarge {
         /// The root.
         path: PathBuf,
-        /// The bound on files.
+        /// The maximum number of files.
         files: usize,
-        /// The bound on bytes.
+        /// The maximum number of bytes.
         bytes: u64,
     },
-    /// The repository belongs to somebody else, and git therefore does not trust it.
+    /// Git does not trust a repository of another user.
     #[error("git does not trust the repository at {}, which belongs to another user", path.display())]
     NotTrusted {
         /// The repository.
         path: PathBuf,
     },
-    /// Signed commits were asked for where files need not be committed.
-    #[error("cannot verify who signed {}: {}", path.display(), if *worktree { "--worktree reads files that need not be committed" } else { "it is in no git repository" })]
+    /// Signature verification of files that may be uncommitted.
+    #[error("cannot verify the signature of {}: {}", path.display(), nothing_signed(*worktree))]
     NothingSigned {
         /// The path as given.
         path: PathBuf,
-        /// Whether the working tree was asked for.
+        /// Whether the working tree was requested.
         worktree: bool,
     },
     /// The commit is not signed by an allowed signer.
@@ -121,47 +119,51 @@ pub enum RepositoryError {
         path: PathBuf,
         /// The commit, shortened.
         commit: String,
-        /// Why.
+        /// The reason.
         why: Box<Unverified>,
     },
-    /// Git could not read the repository.
+    /// Git cannot read the repository.
     #[error("cannot {operation} in the git repository {}: {}", path.display(), source.message())]
     Git {
-        /// What was tried.
+        /// The failed operation.
         operation: &'static str,
         /// The repository.
         path: PathBuf,
-        /// What git says.
+        /// The libgit2 error.
         source: git2::Error,
     },
 }
 
+fn nothing_signed(worktree: bool) -> &'static str {
+    if worktree { "--worktree reads uncommitted files" } else { "the folder is not in a git repository" }
+}
+
 impl RepositoryError {
-    /// The way out.
+    /// How to fix the error.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
             Self::Unreadable { .. } => "check the path and its permissions".to_owned(),
-            Self::NotAFolder { .. } => "name the folder that holds nodecfg.yaml or pools/".to_owned(),
-            Self::NotARepository { .. } => "leave out --rev to read the folder as it is".to_owned(),
-            Self::NoHistory { .. } => "name a clone of the repository".to_owned(),
-            Self::RevisionOfWorktree { .. } => "leave out --rev or --worktree".to_owned(),
-            Self::NoCommits { .. } => "commit something, name a branch with --rev, or pass --worktree".to_owned(),
+            Self::NotAFolder { .. } => "specify the folder that contains nodecfg.yaml or pools/".to_owned(),
+            Self::NotARepository { .. } => "omit --rev to read the folder".to_owned(),
+            Self::NoHistory { .. } => "specify a clone of the repository".to_owned(),
+            Self::RevisionOfWorktree { .. } => "omit --rev or --worktree".to_owned(),
+            Self::NoCommits { .. } => "create a commit, specify a branch with --rev, or use --worktree".to_owned(),
             Self::UnknownRevision { hint, .. } => hint.clone(),
             Self::NoSuchFolder { .. } => {
-                "commit it, choose another with --rev, or pass --worktree to read uncommitted files".to_owned()
+                "commit it, choose another revision with --rev, or read uncommitted files with --worktree".to_owned()
             }
             Self::FolderInSubmodule { submodule, .. } => {
-                format!("name the repository of the submodule {submodule} itself")
+                format!("specify the repository of the submodule {submodule}")
             }
             Self::Remote { source, .. } => source.help(),
             Self::Address(error) => error.help().to_owned(),
             Self::TooLarge { .. } => {
-                "name the folder that holds the configuration, with --path when it is within a repository".to_owned()
+                "specify the folder of the configuration; within a repository use --path".to_owned()
             }
             Self::NotTrusted { path } => format!("run: git config --global --add safe.directory {}", path.display()),
-            Self::NothingSigned { worktree: true, .. } => "leave out --worktree or --verify-commits".to_owned(),
-            Self::NothingSigned { .. } => "name a git repository, or leave out --verify-commits".to_owned(),
+            Self::NothingSigned { worktree: true, .. } => "omit --worktree or --verify-commits".to_owned(),
+            Self::NothingSigned { .. } => "specify a git repository, or omit --verify-commits".to_owned(),
             Self::Unverified { why, .. } => why.help().to_owned(),
             Self::Git { .. } => "check the repository with git fsck".to_owned(),
         }

@@ -1,4 +1,4 @@
-//! Reads a folder as it lies on disk.
+//! Reads a snapshot of a folder on disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use git2::Repository;
 use walkdir::WalkDir;
 
-use super::links::{Entry, Followed, follow};
-use super::text::{is_candidate, normalised, too_large, unreadable_name, unusable};
+use super::links::{Entry, Resolved, resolve_links};
+use super::text::{is_candidate, normalized, too_large, unreadable_name, unusable};
 use super::{MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapshot, SnapshotFile, Source};
 
-/// The deepest folder that is entered.
+/// The maximum depth of folders.
 const MAX_DEPTH: usize = 32;
 
-/// Reads the folder `root`, which must be absolute and without links. Hidden files and folders are left out, and what
-/// git ignores where there is a repository.
+/// Reads the folder `root`, which must be absolute and contain no links. Skips hidden files, and in a repository the
+/// files that git ignores.
 pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>) -> Result<Snapshot, RepositoryError> {
-    // A folder that git ignores as a whole was still asked for by name.
+    // An ignored folder is readable if the user names it explicitly.
     let repository = repository.filter(|repository| !repository.is_path_ignored(root).unwrap_or(false));
     let mut entries = BTreeMap::new();
     let mut walk = WalkDir::new(root).min_depth(1).max_depth(MAX_DEPTH).follow_links(false).into_iter();
@@ -71,7 +71,7 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
         }
         entries.insert(path, entry);
     }
-    let Followed { files: found, refused } = follow(&entries);
+    let Resolved { files: found, refused } = resolve_links(&entries);
     if found.len() > MAX_FILES {
         return Err(too_much(root));
     }
@@ -101,7 +101,7 @@ fn file(path: &str, on_disk: &PathBuf, total: &mut u64) -> SnapshotFile {
     }
     *total += size;
     match std::fs::read(on_disk) {
-        Ok(bytes) => normalised(path, &bytes),
+        Ok(bytes) => normalized(path, &bytes),
         Err(error) => cannot(error),
     }
 }
@@ -110,7 +110,7 @@ fn too_much(root: &Path) -> RepositoryError {
     RepositoryError::TooLarge { path: root.to_owned(), files: MAX_FILES, bytes: MAX_TOTAL }
 }
 
-/// A path below `root` with `/` between its parts; `None` when a part is not UTF-8.
+/// A path below `root` with `/` as separator. `None` if a part is not UTF-8.
 pub(super) fn relative(root: &Path, path: &Path) -> Option<String> {
     let below = path.strip_prefix(root).ok()?;
     let parts: Option<Vec<&str>> = below.iter().map(|part| part.to_str()).collect();

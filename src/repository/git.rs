@@ -1,4 +1,5 @@
-//! Reads a commit through libgit2: objects alone. The working tree is looked at only to say that it differs.
+//! Reads a snapshot of a commit through libgit2, from objects only. Reads the working tree only to report uncommitted
+//! changes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,9 +7,9 @@ use std::path::{Path, PathBuf};
 use git2::{Commit, ErrorCode, ObjectType, Odb, Oid, Repository, StatusOptions, Tree};
 
 use super::folder::relative;
-use super::links::{Entry, Followed, follow};
+use super::links::{Entry, Resolved, resolve_links};
 use super::signature::Signers;
-use super::text::{is_candidate, normalised, too_large, unreadable_name, unusable};
+use super::text::{is_candidate, normalized, too_large, unreadable_name, unusable};
 use super::{
     MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, OpenOptions, RepositoryError, Snapshot, SnapshotFile, Source,
 };
@@ -16,14 +17,14 @@ use kubelet_config::finding::Finding;
 use nodecfg_contract::names::CommitId;
 use nodecfg_planning::snapshot::Signer;
 
-/// The deepest folder that is entered.
+/// The maximum depth of folders.
 const MAX_DEPTH: usize = 32;
 /// The mode of a symbolic link.
 const LINK: i32 = 0o120_000;
-/// How many names an error lists.
+/// The maximum names in an error.
 const NAMES: usize = 8;
 
-/// The folder that is to be read, without links in its path.
+/// The folder to read, with links resolved.
 pub(super) fn root_of(options: &OpenOptions) -> Result<PathBuf, RepositoryError> {
     let root = options
         .path
@@ -32,13 +33,13 @@ pub(super) fn root_of(options: &OpenOptions) -> Result<PathBuf, RepositoryError>
     if root.is_dir() { Ok(root) } else { Err(RepositoryError::NotAFolder { path: options.path.clone() }) }
 }
 
-/// The repository that a folder is in.
+/// The repository of a folder, if any.
 pub(super) fn discover(root: &Path) -> Result<Option<Repository>, RepositoryError> {
     match Repository::discover(root) {
         Ok(repository) => Ok(Some(repository)),
         Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
         Err(error) if error.code() == ErrorCode::Owner => {
-            // Trust is given to the top of a repository.
+            // Git's setting safe.directory needs the top folder of the repository.
             let top = root.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(root);
             Err(RepositoryError::NotTrusted { path: top.to_owned() })
         }
@@ -46,7 +47,7 @@ pub(super) fn discover(root: &Path) -> Result<Option<Repository>, RepositoryErro
     }
 }
 
-/// Reads a folder of a commit, HEAD unless a revision is given: `folder` below `root`.
+/// Reads `folder` below `root` from a commit, by default HEAD.
 pub(super) fn read(
     repository: &Repository,
     root: &Path,
@@ -63,7 +64,7 @@ pub(super) fn read(
     Ok(snapshot)
 }
 
-/// The path within the repository of `folder` below `root`.
+/// The path of `folder` within the repository.
 pub(super) fn folder_within(repository: &Repository, root: &Path, folder: &str) -> String {
     let parts = [prefix(repository, root), folder.to_owned()];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
@@ -73,7 +74,7 @@ fn short(id: Oid) -> String {
     id.to_string().chars().take(10).collect()
 }
 
-/// Reads the folder `prefix` of a commit. `root` and `revision` are what errors call the repository and the commit.
+/// Reads the folder `prefix` of a commit. Errors show `root` and `revision`.
 pub(super) fn read_commit(
     repository: &Repository,
     root: &Path,
@@ -86,21 +87,21 @@ pub(super) fn read_commit(
         move |source: git2::Error| RepositoryError::Git { operation, path: root.to_owned(), source }
     };
     let commit = repository.find_commit(id).map_err(failed("find the commit"))?;
-    // Before anything of it is read.
+    // Verifies the signature before reading the content.
     let signer = signers.map(|signers| signer(repository, root, &commit, signers)).transpose()?;
     let mut tree = commit.tree().map_err(failed("read the commit's tree"))?;
     if !prefix.is_empty() {
         let name = || revision.map_or_else(|| format!("HEAD ({})", short(id)), str::to_owned);
         tree = match folder_of(repository, &tree, prefix).map_err(failed("read the folder's tree"))? {
-            Found::Folder(tree) => tree,
-            Found::Submodule(submodule) => {
+            FolderLookup::Folder(tree) => tree,
+            FolderLookup::Submodule(submodule) => {
                 return Err(RepositoryError::FolderInSubmodule {
                     revision: name(),
                     folder: prefix.to_owned(),
                     submodule,
                 });
             }
-            Found::Nothing => {
+            FolderLookup::Missing => {
                 return Err(RepositoryError::NoSuchFolder { revision: name(), folder: prefix.to_owned() });
             }
         };
@@ -112,7 +113,7 @@ pub(super) fn read_commit(
     if walk.candidates > MAX_FILES || walk.seen > MAX_ENTRIES {
         return Err(too_large());
     }
-    let Followed { files: found, refused } = follow(&walk.entries);
+    let Resolved { files: found, refused } = resolve_links(&walk.entries);
     if found.len() > MAX_FILES {
         return Err(too_large());
     }
@@ -131,15 +132,19 @@ pub(super) fn read_commit(
     Ok(Snapshot { files, commit: CommitId::new(id.to_string()).ok(), signer, source: Source::Commit, findings })
 }
 
-/// What stands where a folder is looked for.
-pub(super) enum Found<'r> {
+/// Result of a folder lookup.
+pub(super) enum FolderLookup<'r> {
     Folder(Tree<'r>),
-    /// It is in this submodule, or is one.
+    /// The folder is or belongs to this submodule.
     Submodule(String),
-    Nothing,
+    Missing,
 }
 
-pub(super) fn folder_of<'r>(repository: &'r Repository, root: &Tree<'r>, path: &str) -> Result<Found<'r>, git2::Error> {
+pub(super) fn folder_of<'r>(
+    repository: &'r Repository,
+    root: &Tree<'r>,
+    path: &str,
+) -> Result<FolderLookup<'r>, git2::Error> {
     let mut tree = root.clone();
     let mut walked = String::new();
     for part in path.split('/') {
@@ -148,15 +153,15 @@ pub(super) fn folder_of<'r>(repository: &'r Repository, root: &Tree<'r>, path: &
         }
         walked.push_str(part);
         let Some((kind, id)) = tree.get_name(part).map(|entry| (entry.kind(), entry.id())) else {
-            return Ok(Found::Nothing);
+            return Ok(FolderLookup::Missing);
         };
         match kind {
             Some(ObjectType::Tree) => tree = repository.find_tree(id)?,
-            Some(ObjectType::Commit) => return Ok(Found::Submodule(walked)),
-            _ => return Ok(Found::Nothing),
+            Some(ObjectType::Commit) => return Ok(FolderLookup::Submodule(walked)),
+            _ => return Ok(FolderLookup::Missing),
         }
     }
-    Ok(Found::Folder(tree))
+    Ok(FolderLookup::Folder(tree))
 }
 
 pub(super) fn commit<'r>(
@@ -176,7 +181,7 @@ pub(super) fn commit<'r>(
     }
 }
 
-/// The allowed signer who signed a commit.
+/// Verifies the signature of a commit and returns its signer.
 fn signer(
     repository: &Repository,
     root: &Path,
@@ -193,13 +198,13 @@ fn signer(
     })
 }
 
-/// What revisions there are.
+/// The hint of an unknown revision.
 fn hint(repository: &Repository, error: &git2::Error) -> String {
     if error.code() == ErrorCode::Ambiguous {
-        return "more than one object starts like that; write more digits".to_owned();
+        return "several objects start with these digits; use more digits".to_owned();
     }
     if repository.is_shallow() {
-        return "the clone is shallow, so that older commits are missing; run: git fetch --unshallow".to_owned();
+        return "the clone is shallow and lacks older commits; run: git fetch --unshallow".to_owned();
     }
     let mut names: Vec<String> = Vec::new();
     if let Ok(references) = repository.references() {
@@ -210,9 +215,9 @@ fn hint(repository: &Repository, error: &git2::Error) -> String {
     let more = if names.len() > NAMES { format!(" and {} more", names.len() - NAMES) } else { String::new() };
     names.truncate(NAMES);
     if names.is_empty() {
-        return "it has no branches or tags; commit something first".to_owned();
+        return "the repository has no branches or tags; create a commit first".to_owned();
     }
-    format!("it has {}{more}, and takes whatever git rev-parse takes", names.join(", "))
+    format!("known revisions: {}{more}, and any other that git rev-parse accepts", names.join(", "))
 }
 
 /// The path of `root` within the repository.
@@ -226,7 +231,7 @@ struct Walk<'r> {
     repository: &'r Repository,
     entries: BTreeMap<String, Entry<Oid>>,
     candidates: usize,
-    /// Entries of any kind. A few trees that hold each other many times make a folder without end.
+    /// The number of entries. A few nested trees that repeat each other can form an enormous folder.
     seen: usize,
     findings: Vec<Finding>,
 }
@@ -276,12 +281,12 @@ fn blob(odb: &Odb<'_>, path: &str, id: Oid, total: &mut u64) -> Result<SnapshotF
     let size = match odb.read_header(id) {
         Ok((size, _)) => u64::try_from(size).unwrap_or(u64::MAX),
         Err(error) if error.code() == ErrorCode::NotFound => {
-            let message = format!("{path} is in the commit, but its content is missing from this clone");
+            let message = format!("{path} is in the commit, but its content is missing in this clone");
             return Ok(unusable(
                 path,
                 "missing-object",
                 message,
-                "the clone is partial; fetch the objects with git fetch --refetch",
+                "the clone is partial; fetch all objects: git fetch --refetch",
             ));
         }
         Err(error) => return Err(error),
@@ -290,10 +295,10 @@ fn blob(odb: &Odb<'_>, path: &str, id: Oid, total: &mut u64) -> Result<SnapshotF
         return Ok(too_large(path, size));
     }
     *total += size;
-    Ok(normalised(path, odb.read(id)?.data()))
+    Ok(normalized(path, odb.read(id)?.data()))
 }
 
-/// The warning that files of the configuration differ from the commit that is read.
+/// The warning about uncommitted changes of configuration files.
 fn uncommitted(repository: &Repository, prefix: &str, short: &str) -> Option<Finding> {
     if repository.is_bare() {
         return None;
@@ -316,6 +321,6 @@ fn uncommitted(repository: &Repository, prefix: &str, short: &str) -> Option<Fin
     let what = if count == 1 { first } else { format!("{first} and {} more", count - 1) };
     Some(
         Finding::warning("uncommitted-changes", format!("uncommitted changes are not used: {what}; HEAD is {short}"))
-            .help("commit them, or pass --worktree to read the files as they lie in the folder"),
+            .help("commit them, or read the files of the folder with --worktree"),
     )
 }

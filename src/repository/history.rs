@@ -1,5 +1,5 @@
-//! The commits that led to a revision, newest first, along first parents: objects alone, like everything here. A commit whose
-//! folder is that of its parent is passed over unread.
+//! Walks the commits of a folder, newest first, along first parents. Skips commits that do not change the folder.
+//! Reads objects only.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -7,46 +7,46 @@ use std::ops::ControlFlow;
 use git2::{Commit, Oid, Repository};
 use jiff::Timestamp;
 
-use super::git::{self, Found};
+use super::git::{self, FolderLookup};
 use super::{OpenOptions, RepositoryError, Snapshot};
 use nodecfg_contract::names::CommitId;
 
-/// The most commits that are gone through.
+/// The maximum number of visited commits.
 pub const MAX_COMMITS: usize = 20_000;
-/// The most of them that are read.
+/// The maximum number of commits whose content is read.
 pub const MAX_READ: usize = 1_000;
 
 /// A commit that changed the folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Logged {
-    /// Its id.
+    /// The commit ID.
     pub commit: CommitId,
-    /// When it was committed.
+    /// The commit time.
     pub time: Timestamp,
-    /// Who wrote it, as they call themselves. Anything may stand here.
+    /// The author name. Untrusted text.
     pub author: String,
-    /// The first line of its message. Anything may stand here.
+    /// The first line of the message. Untrusted text.
     pub subject: String,
 }
 
-/// Where a walk ended.
+/// Reason for the end of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalkEnd {
-    /// At the first commit there is.
+    /// The first commit of the repository was reached.
     Root,
-    /// The visitor had seen enough.
+    /// The visitor stopped the walk.
     Enough,
-    /// Older commits are missing: the clone is shallow.
+    /// Older commits are missing in a shallow clone.
     Shallow,
-    /// There are more commits than are gone through.
+    /// The maximum number of commits was reached.
     TooMany,
 }
 
-/// Walks from the revision on, and shows `visit` each commit that changed the folder, with what it has there: the error where
-/// that cannot be read, be it that the folder is not there.
+/// Calls `visit` for each commit that changed the folder, with the folder's content or the error of reading it. A
+/// missing folder is an error.
 ///
 /// # Errors
-/// When there is no such repository or revision, or git cannot read a commit.
+/// When the repository or revision is missing, or git cannot read a commit.
 pub fn walk(
     options: &OpenOptions,
     mut visit: impl FnMut(Logged, Result<Snapshot, RepositoryError>) -> ControlFlow<()>,
@@ -83,32 +83,31 @@ pub fn walk(
     Ok(WalkEnd::TooMany)
 }
 
-/// Those of the commits that the repository has, reached from anywhere or not.
+/// The subset of commits that exist in the repository, reachable or not.
 ///
 /// # Errors
-/// When there is no such repository.
+/// When the repository is unreadable.
 pub fn known(
     options: &OpenOptions,
     commits: impl IntoIterator<Item = CommitId>,
 ) -> Result<BTreeSet<CommitId>, RepositoryError> {
     let root = git::root_of(options)?;
     let Some(repository) = git::discover(&root)? else { return Ok(BTreeSet::new()) };
-    let is_there =
-        |commit: &CommitId| Oid::from_str(commit.as_str()).is_ok_and(|id| repository.find_commit(id).is_ok());
-    Ok(commits.into_iter().filter(is_there).collect())
+    let exists = |commit: &CommitId| Oid::from_str(commit.as_str()).is_ok_and(|id| repository.find_commit(id).is_ok());
+    Ok(commits.into_iter().filter(exists).collect())
 }
 
 enum Parent<'r> {
     Commit(Commit<'r>),
     None,
-    /// The commit names one that is not here.
+    /// The commit has a parent that this clone lacks.
     Missing,
 }
 
 fn parent<'r>(commit: &Commit<'r>) -> Parent<'r> {
     match commit.parent(0) {
         Ok(parent) => Parent::Commit(parent),
-        // A shallow clone hides parents, and the commit's own bytes tell.
+        // A shallow clone hides parents, but the raw commit still names them.
         Err(_) if commit.raw_header_bytes().split(|byte| *byte == b'\n').any(|line| line.starts_with(b"parent ")) => {
             Parent::Missing
         }
@@ -116,15 +115,15 @@ fn parent<'r>(commit: &Commit<'r>) -> Parent<'r> {
     }
 }
 
-/// The id of the folder's tree; `None` where there is no such folder.
+/// The ID of the folder's tree. `None` if the folder is missing.
 fn folder_id(repository: &Repository, commit: &Commit<'_>, prefix: &str) -> Result<Option<Oid>, git2::Error> {
     let tree = commit.tree()?;
     if prefix.is_empty() {
         return Ok(Some(tree.id()));
     }
     Ok(match git::folder_of(repository, &tree, prefix)? {
-        Found::Folder(tree) => Some(tree.id()),
-        Found::Submodule(_) | Found::Nothing => None,
+        FolderLookup::Folder(tree) => Some(tree.id()),
+        FolderLookup::Submodule(_) | FolderLookup::Missing => None,
     })
 }
 
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn commits_that_leave_the_folder_alone_are_passed_over() {
+    fn skips_commits_that_do_not_change_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         git(path, &["init", "-q"]);
@@ -196,7 +195,7 @@ mod tests {
         assert_eq!(walked(&options(path, "k8s"), 1).1, WalkEnd::Enough);
         assert_eq!(walked(&options(path, ""), 9).0.len(), 4);
 
-        // A shallow clone says that there is more.
+        // A shallow clone reports missing commits.
         let clone = tempfile::tempdir().unwrap();
         let url = format!("file://{}", path.display());
         git(clone.path(), &["clone", "-q", "--depth", "2", &url, "clone"]);
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_git_has_no_history() {
+    fn folder_without_git_has_no_history() {
         let folder = tempfile::tempdir().unwrap();
         let error = walk(&options(folder.path(), ""), |_, _| ControlFlow::Continue(())).unwrap_err();
         assert!(matches!(error, RepositoryError::NoHistory { .. }), "{error}");

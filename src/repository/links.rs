@@ -1,43 +1,43 @@
-//! Follows symbolic links within a set of entries, the same way for a commit and for a folder: by name alone, never
-//! through the file system, and never out of the root.
+//! Resolves symbolic links within a set of entries, for commits and folders alike. Works on names, never on the file
+//! system, and stays within the root.
 
 use std::collections::BTreeMap;
 
 use super::SnapshotFile;
 use super::text::{is_candidate, unusable};
 
-/// The most links on the way to one file.
+/// The maximum number of links in one resolution.
 const MAX_HOPS: usize = 32;
 
-/// What stands at a path, before links are followed.
+/// An entry before link resolution.
 #[derive(Debug, Clone)]
 pub(super) enum Entry<T> {
-    /// A file, and how to get at its bytes.
+    /// A file, with access to its content.
     File(T),
-    /// A symbolic link, and what it says.
+    /// A symbolic link with its target.
     Link(String),
     /// Another git repository.
     Submodule,
-    /// A link that says nothing readable, a socket, a device.
+    /// A link with an unreadable target, a socket or a device.
     Other,
 }
 
-/// What following links came to: the files that nodecfg could use, and the entries that it cannot.
-pub(super) struct Followed<T> {
-    /// Files by path, and how to get at their bytes.
+/// Result of link resolution.
+pub(super) struct Resolved<T> {
+    /// Files by path, with access to their content.
     pub files: Vec<(String, T)>,
-    /// What cannot be used, by path.
+    /// Unusable entries, by path.
     pub refused: Vec<(String, SnapshotFile)>,
 }
 
-enum Problem {
-    Leaves,
+enum LinkError {
+    Outside,
     Cycle,
-    Nowhere,
+    Missing,
 }
 
-/// Follows every link among the entries.
-pub(super) fn follow<T: Clone>(entries: &BTreeMap<String, Entry<T>>) -> Followed<T> {
+/// Resolves all links among the entries.
+pub(super) fn resolve_links<T: Clone>(entries: &BTreeMap<String, Entry<T>>) -> Resolved<T> {
     let (mut files, mut refused) = (Vec::new(), Vec::new());
     for (path, entry) in entries {
         match entry {
@@ -47,17 +47,16 @@ pub(super) fn follow<T: Clone>(entries: &BTreeMap<String, Entry<T>>) -> Followed
                 }
             }
             Entry::Submodule => {
-                let message = format!(
-                    "{path} is a git repository of its own, a submodule perhaps; nodecfg does not read into it"
-                );
+                let message =
+                    format!("{path} is a separate git repository, for example a submodule; nodecfg does not read it");
                 refused.push((
                     path.clone(),
-                    unusable(path, "submodule", message, "copy the files, or name the folder itself as the repository"),
+                    unusable(path, "submodule", message, "copy the files, or specify this folder as the repository"),
                 ));
             }
             Entry::Other => {
                 let message = format!("{path} is neither a file nor a folder");
-                refused.push((path.clone(), unusable(path, "not-a-file", message, "put a file in its place")));
+                refused.push((path.clone(), unusable(path, "not-a-file", message, "replace it with a file")));
             }
             Entry::Link(target) => match resolve(entries, path) {
                 Ok(real) => link(entries, path, &real, &mut files, &mut refused),
@@ -65,7 +64,7 @@ pub(super) fn follow<T: Clone>(entries: &BTreeMap<String, Entry<T>>) -> Followed
             },
         }
     }
-    Followed { files, refused }
+    Resolved { files, refused }
 }
 
 fn link<T: Clone>(
@@ -83,7 +82,7 @@ fn link<T: Clone>(
     }
     let within = if real.is_empty() { String::new() } else { format!("{real}/") };
     if path.starts_with(&within) {
-        refused.push((path.to_owned(), broken(path, real, &Problem::Cycle)));
+        refused.push((path.to_owned(), broken(path, real, &LinkError::Cycle)));
         return;
     }
     let mut found = false;
@@ -94,39 +93,35 @@ fn link<T: Clone>(
         let real = match entry {
             Entry::File(_) => Ok(below.clone()),
             Entry::Link(_) => resolve(entries, below),
-            _ => Err(Problem::Nowhere),
+            _ => Err(LinkError::Missing),
         };
         match real.as_ref().map(|real| entries.get(real)) {
             Ok(Some(Entry::File(file))) if is_candidate(&name) => files.push((name, file.clone())),
             Ok(Some(Entry::File(_))) => {}
             _ => {
-                let message =
-                    format!("{name} is reached through a linked folder and is no file; nodecfg does not read it");
+                let message = format!("{name} is in a linked folder and is not a file; nodecfg does not read it");
                 refused.push((name.clone(), unusable(&name, "bad-link", message, "link the files themselves")));
             }
         }
     }
     if !found {
-        refused.push((path.to_owned(), broken(path, real, &Problem::Nowhere)));
+        refused.push((path.to_owned(), broken(path, real, &LinkError::Missing)));
     }
 }
 
-fn broken(path: &str, target: &str, problem: &Problem) -> SnapshotFile {
+fn broken(path: &str, target: &str, problem: &LinkError) -> SnapshotFile {
     let (what, help) = match problem {
-        Problem::Leaves => (
-            "which is outside of the configuration; nodecfg does not follow it",
-            "copy the file into the configuration",
-        ),
-        Problem::Cycle => ("which leads back to itself", "link to a file"),
-        Problem::Nowhere => {
-            ("where there is nothing that nodecfg reads", "remove the link, or commit what it points at")
+        LinkError::Outside => {
+            ("which is outside of the configuration; nodecfg does not read it", "copy the file into the configuration")
         }
+        LinkError::Cycle => ("which links back to itself", "link to a file"),
+        LinkError::Missing => ("which does not exist or is not readable", "remove the link, or commit its target"),
     };
     unusable(path, "bad-link", format!("{path} is a symbolic link to {target:?}, {what}"), help)
 }
 
-/// The path without links that a path stands for.
-fn resolve<T>(entries: &BTreeMap<String, Entry<T>>, path: &str) -> Result<String, Problem> {
+/// Resolves a path to one without links.
+fn resolve<T>(entries: &BTreeMap<String, Entry<T>>, path: &str) -> Result<String, LinkError> {
     let mut pending: Vec<&str> = path.split('/').rev().collect();
     let mut at: Vec<&str> = Vec::new();
     let mut hops = 0;
@@ -134,17 +129,17 @@ fn resolve<T>(entries: &BTreeMap<String, Entry<T>>, path: &str) -> Result<String
         match part {
             "" | "." => {}
             ".." => {
-                at.pop().ok_or(Problem::Leaves)?;
+                at.pop().ok_or(LinkError::Outside)?;
             }
             part => {
                 at.push(part);
                 if let Some(Entry::Link(target)) = entries.get(&at.join("/")) {
                     hops += 1;
                     if hops > MAX_HOPS {
-                        return Err(Problem::Cycle);
+                        return Err(LinkError::Cycle);
                     }
                     if target.starts_with('/') {
-                        return Err(Problem::Leaves);
+                        return Err(LinkError::Outside);
                     }
                     at.pop();
                     pending.extend(target.split('/').rev());
@@ -159,7 +154,7 @@ fn resolve<T>(entries: &BTreeMap<String, Entry<T>>, path: &str) -> Result<String
 mod tests {
     use super::*;
 
-    fn followed(entries: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
+    fn resolved(entries: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let entries = entries
             .iter()
             .map(|(path, target)| {
@@ -171,7 +166,7 @@ mod tests {
                 ((*path).to_owned(), entry)
             })
             .collect();
-        let Followed { files, refused } = follow(&entries);
+        let Resolved { files, refused } = resolve_links(&entries);
         let refused = refused.into_iter().map(|(path, file)| match file {
             SnapshotFile::Unusable(finding) => format!("{path}: {}", finding.code),
             SnapshotFile::Text(_) => path,
@@ -180,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn links_within_the_root_are_followed() {
-        let (files, refused) = followed(&[
+    fn resolves_links_within_the_root() {
+        let (files, refused) = resolved(&[
             ("base/a.yaml", ""),
             ("pools/x/kubelet.yaml", "../../base/a.yaml"),
             ("pools/y", "x"),
@@ -204,8 +199,8 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_root_or_turns_in_circles_is_refused() {
-        let (files, refused) = followed(&[
+    fn rejects_links_out_of_the_root_and_cycles() {
+        let (files, refused) = resolved(&[
             ("a.yaml", "../secret.yaml"),
             ("b.yaml", "/etc/passwd"),
             ("c.yaml", "d.yaml"),

@@ -1,8 +1,7 @@
-//! The configuration repository as one set of files: a commit of a git repository here or on a server, or a folder.
+//! Reads a configuration repository as a snapshot of files, from a git commit, a git server or a folder.
 //!
-//! All give the same type. Reading never changes a repository: no checkout, no index; what is fetched from a server goes to a
-//! cache of nodecfg's own (`remote`). What the files mean is
-//! [`desired`](nodecfg_planning::desired)'s business; here they are names and text.
+//! Reading never changes a repository: no checkout, no index. Downloads go to nodecfg's own cache (`remote`). This
+//! module handles names and texts only; [`desired`](nodecfg_planning::desired) interprets them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,32 +30,32 @@ pub use program::{ProgramError, Programs, Stopper};
 pub use read_file::read_file;
 pub use subfolder::{Folder, FolderError};
 
-/// The most files of one snapshot.
+/// The maximum number of files in a snapshot.
 pub const MAX_FILES: usize = 50_000;
-/// The most entries of any kind that are looked at on the way: files that nodecfg has no use for, and folders.
+/// The maximum number of visited entries, including folders and files of other types.
 pub const MAX_ENTRIES: usize = 1_000_000;
-/// The most bytes of all the files of one snapshot together.
+/// The maximum total size of a snapshot, in bytes.
 pub const MAX_TOTAL: u64 = 256 << 20;
 
-/// What to read.
+/// The repository and revision to read.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
-    /// The root of the configuration: a git repository, bare or not, a folder within one, or any folder.
+    /// The root: a git repository (bare or not), a folder within one, or any folder.
     pub path: PathBuf,
-    /// The folder of the configuration below it.
+    /// The folder of the configuration below the root.
     pub folder: Folder,
-    /// Which commit, as git spells revisions; default HEAD.
+    /// The revision in git syntax. Default: HEAD.
     pub revision: Option<String>,
-    /// Read the files as they lie in the folder, committed or not.
+    /// Whether to read the files of the folder instead of a commit.
     pub worktree: bool,
-    /// Who must have signed the commit; unset: nobody need have.
+    /// The allowed signers of the commit. Unset: signatures are not verified.
     pub signers: Option<Arc<Signers>>,
 }
 
 /// Reads a repository.
 ///
 /// # Errors
-/// When there is nothing to read: no such folder, no such revision, no such folder in the revision, or too much of it.
+/// When the folder or revision is missing, or the content is too large.
 pub fn open(options: &OpenOptions) -> Result<Snapshot, RepositoryError> {
     let root = git::root_of(options)?;
     let repository = git::discover(&root)?;
@@ -70,7 +69,7 @@ pub fn open(options: &OpenOptions) -> Result<Snapshot, RepositoryError> {
         }
         (None, None, _) => {
             let mut snapshot = folder::read(&options.folder.below(&root)?, Source::Folder, None)?;
-            let message = format!("{} is in no git repository; its files are read as they are", options.path.display());
+            let message = format!("{} is not in a git repository; reading its files", options.path.display());
             snapshot.findings.push(Finding::note("not-in-git", message));
             Ok(snapshot)
         }

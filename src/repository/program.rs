@@ -1,7 +1,7 @@
-//! Programs that are run for a repository: `git`, and `gpg` where signatures of OpenPGP are checked.
+//! Runs external programs for a repository: `git`, and `gpg` and `ssh-keygen` for signatures.
 //!
-//! A program gets the arguments and the environment that its caller names, no shell and no standard input. It runs in a
-//! process group of its own, which is killed when the program takes too long, writes too much, or is no longer wanted.
+//! A program gets only the arguments and environment of its caller, no shell and no standard input. It runs in its
+//! own process group, which is killed at a limit or on request.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// The most bytes of standard error that are kept. Older ones are dropped.
+/// The maximum kept bytes of standard error. Older ones are dropped.
 const MAX_ERROR: usize = 64 << 10;
-/// How often a running program is looked at, at most and at least.
-const GLANCES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(50)];
-/// How long output is waited for after the program has ended: another process may hold its pipes.
-const AFTERWARDS: Duration = Duration::from_secs(1);
+/// The shortest and longest interval between checks of a running program.
+const POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(50)];
+/// How long to wait for output after the program has ended. Another process may hold its pipes.
+const PIPE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where programs and temporary files are.
+/// Location of programs and temporary files.
 #[derive(Debug, Clone, Default)]
 pub struct Programs {
     /// The value of `PATH`.
@@ -30,32 +30,32 @@ pub struct Programs {
     pub temporary: PathBuf,
 }
 
-/// A program did not come to an end of its own.
+/// Error of running a program.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// It is not installed.
+    /// The program is not installed.
     #[error("the program {name} is not installed")]
     Missing {
         /// The name of the program.
         name: &'static str,
     },
-    /// The system cannot run it.
+    /// The system cannot run the program.
     #[error("cannot run {name}: {source}")]
     Failed {
         /// The name of the program.
         name: &'static str,
-        /// What the system reports.
+        /// The I/O error.
         source: io::Error,
     },
-    /// It ran for too long and was killed.
-    #[error("{name} was still running after {seconds} s and was ended")]
+    /// The program reached the time limit and was killed.
+    #[error("{name} did not finish within {seconds} s and was stopped")]
     TooSlow {
         /// The name of the program.
         name: &'static str,
         /// The limit.
         seconds: u64,
     },
-    /// It wrote more than its caller takes, and was killed.
+    /// The program reached the output limit and was killed.
     #[error("{name} wrote more than {bytes} bytes")]
     TooMuch {
         /// The name of the program.
@@ -63,8 +63,8 @@ pub enum ProgramError {
         /// The limit.
         bytes: usize,
     },
-    /// Its caller wants no answer any more, and it was killed.
-    #[error("{name} was ended")]
+    /// The caller stopped the program.
+    #[error("{name} was stopped")]
     Stopped {
         /// The name of the program.
         name: &'static str,
@@ -72,7 +72,7 @@ pub enum ProgramError {
 }
 
 impl ProgramError {
-    /// The fix.
+    /// How to fix the error.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
@@ -92,7 +92,7 @@ impl ProgramError {
     }
 }
 
-/// What a program came to.
+/// Result of a program.
 #[derive(Debug)]
 pub struct Answer {
     /// Its exit status.
@@ -101,39 +101,40 @@ pub struct Answer {
     pub out: Vec<u8>,
     /// The end of its standard error.
     pub err: Vec<u8>,
-    /// Whether the beginning of its standard error is missing.
+    /// Whether the beginning of standard error was dropped.
     pub cut: bool,
 }
 
-/// How much a program may take.
+/// Limits of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// How long it may run.
+    /// The maximum run time.
     pub time: Duration,
-    /// How many bytes it may write to standard output.
+    /// The maximum bytes of standard output.
     pub bytes: usize,
 }
 
-/// Ends a program from another thread.
+/// Stops a program from another thread.
 #[derive(Debug, Default)]
 pub struct Stopper(Mutex<Running>);
 
 #[derive(Debug, Default)]
 struct Running {
     stopped: bool,
-    /// The group of the program that runs. Unset before its leader is waited for: afterwards the number may be another's.
+    /// The process group of the running program. Cleared before the leader is reaped, because its ID may be reused
+    /// afterwards.
     group: Option<Pid>,
 }
 
 impl Stopper {
-    /// Kills the program that runs, and keeps others from starting.
+    /// Kills the running program and prevents further starts.
     pub fn stop(&self) {
         let mut running = locked(&self.0);
         running.stopped = true;
         running.kill();
     }
 
-    /// Whether [`Self::stop`] was called.
+    /// Reports whether [`Self::stop`] was called.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         locked(&self.0).stopped
@@ -152,7 +153,7 @@ impl Stopper {
         Ok(child)
     }
 
-    /// How the program ended, if it has.
+    /// The exit status, if the program has ended.
     fn ended(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
         let mut running = locked(&self.0);
         let status = child.try_wait()?;
@@ -175,23 +176,23 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a program to its end. `glance` is called with what it has written to standard error, again and again while it runs;
-/// an error from there ends the program.
+/// Runs a program to its end. Calls `on_stderr` repeatedly with the standard error so far; an error from `on_stderr` stops
+/// the program.
 ///
 /// # Errors
-/// When it cannot be run, or was ended.
+/// When the program cannot run or was stopped.
 pub fn run<E: From<ProgramError>>(
     name: &'static str,
     command: &mut Command,
     limits: Limits,
     stopper: &Stopper,
-    mut glance: impl FnMut(&[u8]) -> Result<(), E>,
+    mut on_stderr: impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<Answer, E> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = stopper.spawn(name, command)?;
     let out = Output::read(child.stdout.take(), limits.bytes.saturating_add(1), false);
     let err = Output::read(child.stderr.take(), MAX_ERROR, true);
-    let (mut waited, mut pause) = (Duration::ZERO, GLANCES[0]);
+    let (mut waited, mut pause) = (Duration::ZERO, POLL_INTERVALS[0]);
     let ended = loop {
         match stopper.ended(&mut child) {
             Ok(Some(status)) => break Ok(status),
@@ -204,12 +205,12 @@ pub fn run<E: From<ProgramError>>(
         if locked(&out).bytes.len() > limits.bytes {
             break Err(ProgramError::TooMuch { name, bytes: limits.bytes }.into());
         }
-        if let Err(error) = glance(&locked(&err).bytes) {
+        if let Err(error) = on_stderr(&locked(&err).bytes) {
             break Err(error);
         }
         thread::sleep(pause);
         waited += pause;
-        pause = (pause * 2).min(GLANCES[1]);
+        pause = (pause * 2).min(POLL_INTERVALS[1]);
     };
     let status = match ended {
         Ok(status) => status,
@@ -224,9 +225,9 @@ pub fn run<E: From<ProgramError>>(
         return Err(ProgramError::Stopped { name }.into());
     }
     let mut waited = Duration::ZERO;
-    while waited < AFTERWARDS && !(locked(&out).complete && locked(&err).complete) {
-        thread::sleep(GLANCES[0]);
-        waited += GLANCES[0];
+    while waited < PIPE_TIMEOUT && !(locked(&out).complete && locked(&err).complete) {
+        thread::sleep(POLL_INTERVALS[0]);
+        waited += POLL_INTERVALS[0];
     }
     let cut = locked(&err).cut;
     let taken = |output: &Mutex<Output>| std::mem::take(&mut locked(output).bytes);
@@ -237,7 +238,7 @@ pub fn run<E: From<ProgramError>>(
     Ok(Answer { status, out, err, cut })
 }
 
-/// What a program has written so far.
+/// The output of a program so far.
 #[derive(Debug, Default)]
 struct Output {
     bytes: Vec<u8>,
@@ -246,7 +247,7 @@ struct Output {
 }
 
 impl Output {
-    /// Reads a stream on a thread of its own, which ends with the stream or, unless the end is wanted, at the limit.
+    /// Reads a stream on a separate thread. With `end`, keeps the last `most` bytes, otherwise stops at `most` bytes.
     fn read(stream: Option<impl Read + Send + 'static>, most: usize, end: bool) -> Arc<Mutex<Self>> {
         let output = Arc::new(Mutex::new(Self::default()));
         let (written, mut buffer) = (Arc::clone(&output), [0; 8 << 10]);
@@ -272,10 +273,10 @@ impl Output {
     }
 }
 
-/// The file of a program that another one is to run, looked for as a shell does.
+/// Searches for a program in `PATH`, as a shell does.
 ///
 /// # Errors
-/// When it is in no folder of the path.
+/// When the program is missing.
 pub fn find(name: &'static str, programs: &Programs) -> Result<PathBuf, ProgramError> {
     use std::os::unix::fs::PermissionsExt as _;
     let runs = |file: &Path| file.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
@@ -301,10 +302,10 @@ mod tests {
         run("sh", &mut shell(script), limits, &Stopper::default(), |_| Ok(()))
     }
 
-    /// Whether a process is there and has not ended.
+    /// Reports whether a process exists and has not ended.
     fn runs(pid: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // Its name is in parentheses, and then comes its state.
+        // The state follows the name in parentheses.
         stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
     }
 
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn another_thread_ends_a_program() {
+    fn stops_a_program_from_another_thread() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pid");
         let stopper = Arc::new(Stopper::default());
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_background_process_that_keeps_the_pipes_does_not_hold_up_the_caller() {
+    fn background_process_with_the_pipes_does_not_delay_the_caller() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pid");
         let answer = ran(&format!("sleep 600 & echo $! > {}; echo done", file.display()), LIMITS).unwrap();
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_named_with_its_fix() {
+    fn names_a_missing_program_and_its_fix() {
         let error = run("gpg", &mut Command::new("/nonexistent/gpg"), LIMITS, &Stopper::default(), |_| {
             Ok::<_, ProgramError>(())
         });

@@ -1,10 +1,10 @@
-//! Reads one file by its path, or standard input.
+//! Reads a single file or standard input.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::text::{normalised, unusable};
+use super::text::{normalized, unusable};
 use super::{MAX_FILE, SnapshotFile};
 
 /// The byte order mark of UTF-8.
@@ -16,7 +16,7 @@ pub fn read_file(path: &Path, name: &str) -> SnapshotFile {
     let read =
         if path == Path::new("-") { read_limited(io::stdin().lock()) } else { File::open(path).and_then(read_limited) };
     match read {
-        Ok(bytes) => match normalised(name, &bytes) {
+        Ok(bytes) => match normalized(name, &bytes) {
             // The kubelet reads a text that begins with `{` as JSON, and after a byte order mark as YAML.
             SnapshotFile::Text(text) if bytes.starts_with(BOM) && text.trim_start().starts_with('{') => {
                 SnapshotFile::Text(format!("\u{feff}{text}").into())

@@ -1,32 +1,32 @@
-//! The folder of the configuration within its repository (`--path`): a relative path that cannot lead out.
+//! The folder of the configuration within its repository (`--path`): a relative path that stays inside.
 
 use std::path::{Path, PathBuf};
 
 use super::RepositoryError;
 
-/// A folder within a repository; empty for its root.
+/// A folder within a repository. Empty for the root.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Folder(String);
 
-/// A path that is no folder within a repository.
+/// Error for an invalid folder path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FolderError {
-    /// It begins at the root of the file system.
-    #[error("{0:?} is absolute; name the folder from the root of the repository")]
+    /// An absolute path.
+    #[error("{0:?} is absolute; specify the folder relative to the root of the repository")]
     Absolute(String),
-    /// It leads out of the repository.
+    /// A path out of the repository.
     #[error("{0:?} leads out of the repository")]
     Leaves(String),
-    /// It has a part that no path can have.
-    #[error("{0:?} has a control character in it")]
+    /// A path with control characters.
+    #[error("{0:?} contains a control character")]
     Odd(String),
 }
 
 impl Folder {
-    /// Reads a path. `.` and doubled slashes are dropped; `..` is refused even where it would stay inside.
+    /// Parses a path. Drops `.` and doubled slashes. Rejects `..`, even if the path would stay inside.
     ///
     /// # Errors
-    /// When it is absolute or has a part `..`.
+    /// When the path is absolute or contains `..`.
     pub fn parse(text: &str) -> Result<Self, FolderError> {
         if text.starts_with('/') || Path::new(text).is_absolute() {
             return Err(FolderError::Absolute(text.to_owned()));
@@ -41,13 +41,13 @@ impl Folder {
         Ok(Self(parts.join("/")))
     }
 
-    /// The path from the root of the repository, with `/` between its parts.
+    /// The path from the root of the repository, with `/` as separator.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The folder on disk below `root`, which has no links in it. A link may lead elsewhere within the root, and not out.
+    /// The folder on disk below `root`, which contains no links. A link may lead elsewhere within the root only.
     pub(super) fn below(&self, root: &Path) -> Result<PathBuf, RepositoryError> {
         if self.0.is_empty() {
             return Ok(root.to_owned());
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_stays_within_its_repository() {
+    fn parses_paths_within_the_repository() {
         let read = |text: &str| Folder::parse(text).map(|folder| folder.0).map_err(|error| error.to_string());
         for (text, expected) in [("", ""), (".", ""), ("./a//b/", "a/b"), ("a/..b", "a/..b")] {
             assert_eq!(read(text).as_deref(), Ok(expected), "{text}");
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn a_link_leads_nowhere_outside() {
+    fn rejects_links_out_of_the_repository() {
         let outer = tempfile::tempdir().unwrap();
         let root = outer.path().canonicalize().unwrap().join("root");
         std::fs::create_dir_all(root.join("a")).unwrap();
@@ -93,7 +93,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_accepted_has_no_way_up(text in "[a./\\\\]{0,12}") {
+        fn accepted_paths_stay_inside(text in "[a./\\\\]{0,12}") {
             if let Ok(folder) = Folder::parse(&text) {
                 proptest::prop_assert!(!folder.0.starts_with('/') && folder.0.split('/').all(|part| part != ".."));
             }

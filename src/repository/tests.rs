@@ -1,4 +1,4 @@
-//! Reading repositories that the tests make.
+//! Tests of reading repositories on disk.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -29,7 +29,7 @@ fn repository(files: &[(&str, &str)]) -> (TempDir, Repository) {
     (folder, repository)
 }
 
-/// Commits everything that lies in the working tree.
+/// Commits all files of the working tree.
 fn commit(repository: &Repository) -> String {
     let mut index = repository.index().expect("an index");
     index.add_all(["*"], IndexAddOption::DEFAULT, None).expect("added");
@@ -70,7 +70,7 @@ fn codes(snapshot: &Snapshot) -> Vec<String> {
 }
 
 #[test]
-fn head_is_read_and_nothing_else() {
+fn reads_head_only() {
     let (folder, repository) = repository(&[
         ("nodecfg.yaml", "a: 1\r\nb: 2\r\n"),
         ("pools/gpu/kubelet.yaml", "\u{feff}kind: x\n"),
@@ -88,7 +88,7 @@ fn head_is_read_and_nothing_else() {
 }
 
 #[test]
-fn uncommitted_changes_are_told_and_not_used() {
+fn reports_uncommitted_changes_without_using_them() {
     let (folder, _) = repository(&[("pools/gpu/kubelet.yaml", KUBELET), ("other/x.yaml", "")]);
     let index = fs::read(folder.path().join(".git/index")).expect("an index");
     write(folder.path(), "pools/gpu/kubelet.yaml", "kind: changed\n");
@@ -107,7 +107,7 @@ fn uncommitted_changes_are_told_and_not_used() {
 }
 
 #[test]
-fn any_revision() {
+fn reads_any_revision() {
     let (folder, repository) = repository(&[("nodecfg.yaml", "a: 1\n")]);
     let first = repository.head().expect("HEAD").peel_to_commit().expect("a commit");
     repository.tag_lightweight("v1", first.as_object(), false).expect("tagged");
@@ -129,12 +129,12 @@ fn any_revision() {
     for unknown in ["nope", "HEAD~7", "v1..HEAD", "", "--all", "HEAD:nodecfg.yaml", "\0"] {
         let message = error(folder.path(), Some(unknown));
         assert!(message.starts_with("the git repository REPO has no revision"), "{message}");
-        assert!(message.contains("v1, v1-annotated, and takes") || message.contains("v1, v1-annotated"), "{message}");
+        assert!(message.contains("v1, v1-annotated, and any") || message.contains("v1, v1-annotated"), "{message}");
     }
 }
 
 #[test]
-fn a_subfolder_is_the_root() {
+fn reads_a_subfolder_as_root() {
     let (folder, _) =
         repository(&[("prod/nodecfg.yaml", "a: 1\n"), ("prod/pools/x/kubelet.yaml", KUBELET), ("nodecfg.yaml", "")]);
     let prod = folder.path().join("prod");
@@ -149,11 +149,11 @@ fn a_subfolder_is_the_root() {
     );
     write(folder.path(), "file", "");
     let message = error(&folder.path().join("file"), None);
-    assert_eq!(message, "REPO is not a folder; name the folder that holds nodecfg.yaml or pools/");
+    assert_eq!(message, "REPO is not a folder; specify the folder that contains nodecfg.yaml or pools/");
 }
 
 #[test]
-fn folders_outside_of_git() {
+fn reads_folders_outside_of_git() {
     let folder = TempDir::new().expect("a folder");
     write(folder.path(), "pools/x/kubelet.yaml", KUBELET);
     write(folder.path(), ".hidden/x.yaml", KUBELET);
@@ -163,14 +163,14 @@ fn folders_outside_of_git() {
         assert_eq!(codes(&snapshot), ["not-in-git"]);
         assert_eq!(snapshot.source, Source::Folder);
     }
-    assert!(error(folder.path(), Some("main")).contains("leave out --rev"));
+    assert!(error(folder.path(), Some("main")).contains("omit --rev"));
     assert!(error(&folder.path().join("missing"), None).starts_with("cannot read REPO: "));
     let both = read(folder.path(), Some("main"), true).expect_err("both").to_string();
     assert!(both.contains("both revision"), "{both}");
 }
 
 #[test]
-fn bare_and_empty_repositories() {
+fn reads_bare_and_empty_repositories() {
     let (folder, _) = repository(&[("nodecfg.yaml", "a: 1\n")]);
     let bare = TempDir::new().expect("a folder");
     git2::build::RepoBuilder::new()
@@ -180,11 +180,13 @@ fn bare_and_empty_repositories() {
     assert_eq!(names(&read(bare.path(), None, false).expect("reads")), ["nodecfg.yaml"]);
     let (empty, _) = repository(&[]);
     assert!(error(empty.path(), None).contains("has no commits on its current branch"));
-    assert!(error(empty.path(), Some("main")).contains("it has no branches or tags; commit something first"));
+    assert!(
+        error(empty.path(), Some("main")).contains("the repository has no branches or tags; create a commit first")
+    );
 }
 
 #[test]
-fn links_are_followed_within_the_root_alone() {
+fn follows_links_within_the_root_only() {
     let (folder, repository) = repository(&[("conf/base/kubelet.yaml", KUBELET), ("secret.yaml", "a: secret\n")]);
     let root = folder.path().join("conf");
     fs::create_dir_all(root.join("pools/x")).expect("created");
@@ -211,7 +213,7 @@ fn links_are_followed_within_the_root_alone() {
 }
 
 #[test]
-fn what_cannot_be_read_is_a_finding() {
+fn unreadable_files_are_findings() {
     let (folder, repository) = repository(&[("nodecfg.yaml", "")]);
     write(folder.path(), "pools/x/latin.yaml", b"a: 1\nb: \xe9\n");
     write(folder.path(), "pools/x/large.yaml", "#".repeat(1024 * 1024 + 1));
@@ -229,7 +231,7 @@ fn what_cannot_be_read_is_a_finding() {
 }
 
 #[test]
-fn submodules_are_a_finding() {
+fn submodules_are_findings() {
     let (folder, repository) = repository(&[("nodecfg.yaml", "")]);
     let inner = Repository::init(folder.path().join("pools/sub")).expect("a repository");
     write(folder.path(), "pools/sub/kubelet.yaml", KUBELET);
@@ -248,7 +250,7 @@ fn submodules_are_a_finding() {
 }
 
 #[test]
-fn ignored_files_of_a_working_tree_are_left_out() {
+fn skips_ignored_files_of_a_working_tree() {
     let (folder, _) = repository(&[("nodecfg.yaml", ""), (".gitignore", "out/\n")]);
     write(folder.path(), "out/x.yaml", "");
     assert_eq!(names(&read(folder.path(), None, true).expect("reads")), ["nodecfg.yaml"]);

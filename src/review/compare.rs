@@ -1,36 +1,36 @@
-//! Two revisions of a repository, compared: what the new one asks for that the old one did not.
+//! Comparison of two revisions of a repository.
 
 use std::collections::BTreeSet;
 
 use super::{
-    Changes, ConfigMapChange, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, Start, files, setting_changes,
+    Changes, ConfigMapChange, Origin, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, files, setting_changes,
 };
 use kubelet_config::document::Document;
 use kubelet_config::finding::Finding;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::desired::{Desired, Pool, PoolTarget, Rendered};
-use nodecfg_planning::plan::{ChangedField, Disruption, changed_fields, way_out};
+use nodecfg_planning::plan::{ChangedField, Disruption, changed_fields, fix};
 use nodecfg_planning::snapshot::Snapshot;
 
-/// The revision that is compared with. It may be invalid: that is no fault of the change under review.
+/// The base revision. May be invalid, because its errors are not part of the change.
 #[derive(Debug, Clone, Copy)]
 pub struct Base<'a> {
-    /// Which it is.
+    /// The identity of the revision.
     pub side: &'a Side,
-    /// What of it could be read; unset when nothing could.
+    /// The readable configuration. Unset if unreadable.
     pub desired: Option<&'a Desired>,
     /// Its files.
     pub snapshot: &'a Snapshot,
-    /// What makes it invalid.
+    /// The errors of the revision.
     pub errors: &'a [Finding],
 }
 
-/// The revision under review, which is valid.
+/// The revision under review. Always valid.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
-    /// Which it is.
+    /// The identity of the revision.
     pub side: &'a Side,
-    /// What it asks for.
+    /// The configuration.
     pub desired: &'a Desired,
     /// Its files.
     pub snapshot: &'a Snapshot,
@@ -65,7 +65,7 @@ pub fn compare(base: &Base<'_>, head: &Head<'_>) -> Review {
     review
 }
 
-/// Whether the base has a folder for a pool, of which nothing could be made.
+/// Reports whether the base has a folder for the pool without readable content.
 fn is_unreadable(base: &Base<'_>, name: &PoolName) -> bool {
     let folder = format!("pools/{name}/");
     !base.errors.is_empty() && base.snapshot.files.keys().any(|path| path.starts_with(&folder))
@@ -95,10 +95,10 @@ fn pool(
         },
     };
     let from = match change {
-        PoolChange::Added => Start::Nothing,
-        PoolChange::Unknown => Start::Unreadable,
-        PoolChange::FromLocal => Start::Local,
-        _ => Start::Base,
+        PoolChange::Added => Origin::Nothing,
+        PoolChange::Unknown => Origin::Unreadable,
+        PoolChange::FromLocal => Origin::Local,
+        _ => Origin::Base,
     };
     let content = |rendered: Option<&Rendered>| rendered.map(|rendered| rendered.document.clone());
     let changes = change_set(from, change, content(was).as_ref(), content(becomes).as_ref());
@@ -128,9 +128,9 @@ fn rendered(pool: &Pool) -> Option<&Rendered> {
     }
 }
 
-/// The fields that change from the base; none where nodes run the same, or where the pool is gone and they keep what they
-/// have.
-fn change_set(from: Start, change: PoolChange, old: Option<&Document>, new: Option<&Document>) -> Vec<Changes> {
+/// The changed fields. Empty if nodes run the same configuration, or if the pool is removed and its nodes keep
+/// theirs.
+fn change_set(from: Origin, change: PoolChange, old: Option<&Document>, new: Option<&Document>) -> Vec<Changes> {
     let same =
         matches!(change, PoolChange::Unchanged | PoolChange::PolicyOnly | PoolChange::Selection | PoolChange::Removed);
     if same || (old.is_none() && new.is_none()) {
@@ -145,7 +145,7 @@ fn risk(name: &PoolName, changes: &[Changes], new: Option<&Pool>) -> PoolRisk {
     let fields: Vec<&ChangedField> = changes.iter().flat_map(|set| &set.fields).collect();
     let Disruption { worst, state_files, refused, .. } = Disruption::of_fields(fields, pool.policy.allow_disruption);
     let allowed = pool.policy.allow_disruption;
-    let refused = worst.filter(|_| refused).map(|worst| Refusal { allowed, help: way_out(name, worst, &state_files) });
+    let refused = worst.filter(|_| refused).map(|worst| Refusal { allowed, help: fix(name, worst, &state_files) });
     let unknown = changes.iter().any(|set| !set.has_risk());
     PoolRisk { worst, state_files, unknown, unknown_nodes: None, refused }
 }

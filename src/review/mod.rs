@@ -1,9 +1,9 @@
-//! What a reviewer needs to know of a change: which pools it touches, field by field, what that does to pods that run, and,
-//! when there is a cluster, on which nodes and in which order.
+//! Model of a change under review: changed pools and fields, effects on running pods, and with a cluster the affected
+//! nodes and their order.
 //!
-//! One model for everybody who shows a change: two revisions of a repository compared ([`compare`]), a [`Plan`](nodecfg_planning::plan::Plan) for a
-//! cluster ([`of_plan`]), or both ([`Review::with_plan`]). It is also, as it stands, the document that programs read; how it
-//! looks to people is [`report`](crate::report)'s business. Pure: knows no client, no terminal and no file.
+//! Created from two revisions ([`compare`]), from a [`Plan`](nodecfg_planning::plan::Plan) ([`of_plan`]), or from
+//! both ([`Review::with_plan`]). Its serialization is the JSON output; [`report`](crate::report) renders the other
+//! formats. Must not access a cluster, a terminal or files.
 
 use std::collections::BTreeMap;
 
@@ -29,34 +29,34 @@ pub(crate) mod tests;
 pub use compare::{Base, Head, compare};
 pub use planned::{moves, of_plan};
 
-/// A change, as it is reviewed.
+/// A change under review.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Review {
-    /// What it is compared with.
+    /// The base of the comparison.
     pub from: Side,
-    /// What is wanted.
+    /// The revision under review.
     pub to: Side,
-    /// The fleet that is wanted.
+    /// The fleet of the revision under review.
     pub fleet: FleetName,
-    /// What changes for the fleet as a whole: its name, its namespace.
+    /// Changed settings of the fleet: its name, its namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<Setting>,
-    /// Every pool of either side, worst risk first, then by name.
+    /// All pools of both sides, worst risk first, then by name.
     pub pools: Vec<PoolReview>,
-    /// Whether nodes may come to another pool than before, which takes a cluster to know.
+    /// Whether nodes may move between pools. Set only without a cluster.
     pub nodes_may_move: bool,
-    /// What makes the base revision invalid, where it is; it is compared as far as it can be read.
+    /// The errors of the base revision. The comparison covers its readable parts only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub base_findings: Vec<Finding>,
-    /// Warnings about what is wanted, for the kubelets that the nodes have or that the pools declare.
+    /// Warnings about the revision under review, for the kubelets of the nodes or the declared versions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// The version of kubelets that pools were checked for that do not say which they have; unset where all say it, or a
-    /// cluster did.
+    /// The kubelet version assumed for pools without a declared version. Unset if all pools declare versions or a
+    /// cluster reports them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assumed_version: Option<Minor>,
-    /// What a sync would do to a cluster; unset when none was asked.
+    /// The effect of a sync on the cluster. Unset without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterReview>,
 }
@@ -67,106 +67,104 @@ pub struct Review {
 pub enum Side {
     /// A commit of the repository.
     Revision {
-        /// As it was asked for: a branch, a tag, `HEAD^1`. Unset for the commit that is checked out.
+        /// The requested name: a branch, a tag, `HEAD^1`. Unset for the checked-out commit.
         #[serde(skip_serializing_if = "Option::is_none")]
         name: Option<String>,
         /// The commit.
         commit: CommitId,
-        /// Who signed it, where that was asked for.
+        /// The signer of the commit, if signatures are verified.
         #[serde(skip_serializing_if = "Option::is_none")]
         signer: Option<Signer>,
     },
-    /// The files as they lie in the folder.
+    /// The files of the folder, committed or not.
     WorkingTree,
-    /// The configuration that nodes were provisioned with, whatever a repository says.
+    /// The local configuration of nodes.
     Local,
     /// What the nodes of the cluster run.
     Cluster,
 }
 
-/// What happens to one pool.
+/// The change of one pool.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolReview {
     /// The pool.
     pub name: PoolName,
-    /// What kind of change it is.
+    /// The kind of change.
     pub change: PoolChange,
-    /// Which nodes it is about, and how they are changed.
+    /// The nodes of the pool and its rollout limits.
     pub scope: Scope,
-    /// What it does to pods that run.
+    /// The effect on running pods.
     pub risk: PoolRisk,
-    /// The ConfigMap of its nodes.
+    /// The ConfigMap of the pool.
     pub config_map: ConfigMapChange,
-    /// Which fields change, for each configuration that nodes leave.
+    /// The changed fields, per configuration that nodes currently have.
     pub changes: Vec<Changes>,
-    /// What else changes: which nodes belong to it and how it is rolled out.
+    /// Other changed settings of the pool: node selection and rollout policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<Setting>,
-    /// The files that it is made from and that differ between two revisions, by path.
+    /// The changed files of the pool, by path.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
-    /// Its nodes and what is done to them; unset without a cluster, and for a pool that is gone.
+    /// The nodes and their changes. Unset without a cluster, and for a removed pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
 }
 
-/// Which nodes a pool has and how they are changed, as the revision under review says; for a pool that is gone, as the base
-/// said.
+/// The nodes of a pool and its rollout limits, in the revision under review. For a removed pool, those of the base.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Scope {
-    /// The labels of its nodes, as kubectl's `--selector` takes them; `<everything>` for all nodes. Unset where they are
-    /// known by name.
+    /// The label selector in kubectl's syntax. `<everything>` for all nodes. Unset if nodes are selected by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
     /// How many nodes may be unavailable at once: a number, or a percentage of the pool.
     pub max_unavailable: String,
-    /// The nodes that go first, and how long they are watched; unset without canaries.
+    /// The canary nodes and their soak time. Unset without canaries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canary: Option<String>,
 }
 
-/// What kind of change it is for a pool.
+/// Kind of change of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PoolChange {
-    /// It is new.
+    /// The pool is new.
     Added,
-    /// It is gone. Its nodes keep what they have, unless another pool selects them.
+    /// The pool is removed. Its nodes keep their configuration, unless another pool selects them.
     Removed,
-    /// Its nodes shall run something else.
+    /// The configuration changes.
     Changed,
-    /// Its nodes shall run what they were provisioned with again.
+    /// The nodes return to their local configuration.
     ToLocal,
-    /// Its nodes shall no longer run what they were provisioned with.
+    /// The nodes leave their local configuration.
     FromLocal,
-    /// Its nodes run the same; which nodes belong to it changes (`nodeSelector`, `priority`).
+    /// Only the selection of nodes changes (`nodeSelector`, `priority`).
     Selection,
-    /// Its nodes run the same; how a change would be rolled out or checked differs.
+    /// Only the rollout or validation settings change.
     PolicyOnly,
-    /// It is there, and what it was cannot be read: the base revision is invalid.
+    /// The pool is unreadable in the base revision, which is invalid.
     Unknown,
-    /// Nothing between the revisions, but nodes of the cluster do not run it.
+    /// The revisions are equal, but nodes of the cluster do not run the configuration.
     Drift,
-    /// Nothing.
+    /// No change.
     Unchanged,
 }
 
-/// What the changes of a pool do to pods that run.
+/// The effect of a pool's changes on running pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolRisk {
-    /// The worst class of a field that changes; unset when no such change is known.
+    /// The worst risk of a changed field. Unset if no risk is known.
     pub worst: Option<Class>,
-    /// State files that must be gone when the kubelet starts again.
+    /// State files that must be removed before the kubelet starts.
     pub state_files: Vec<StateFile>,
-    /// Whether there are nodes whose present or future configuration is not known, and so neither is their risk.
+    /// Whether the risk is unknown for some nodes, because their current or future configuration is unknown.
     pub unknown: bool,
-    /// How many nodes these are; unset without a cluster.
+    /// The number of nodes with unknown risk. Unset without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_nodes: Option<usize>,
-    /// Set when a sync refuses it.
+    /// Set if a sync refuses the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refusal>,
 }
@@ -175,80 +173,82 @@ pub struct PoolRisk {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
-    /// The worst class that the pool allows (`spec.rollout.allowDisruption`).
+    /// The worst risk that the pool allows (`spec.rollout.allowDisruption`).
     pub allowed: Class,
-    /// The way out.
+    /// How to fix the refusal.
     pub help: String,
 }
 
-/// The names of a pool's ConfigMap. Its name holds a hash of its content: another name is another content.
+/// The ConfigMap names of a pool. A name contains a hash of the content, so it changes with the content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapChange {
-    /// In the base revision; unset where there is none: a comparison with a cluster, a new pool, the local configuration.
+    /// The name in the base revision. Unset for a comparison with a cluster, a new pool, and the local configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// As wanted; unset for the local configuration and for a pool that is gone.
+    /// The name in the revision under review. Unset for the local configuration and a removed pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// Whether a sync creates it; unset when it is not needed, or without a cluster.
+    /// Whether a sync creates the ConfigMap. Unset if not needed, and without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub create: Option<bool>,
 }
 
-/// The fields that change for nodes that leave one configuration.
+/// The changed fields for nodes with the same current configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
-    /// What they leave.
-    pub from: Start,
-    /// How many nodes; unset without a cluster. One that is on its way from one configuration to another counts for both.
+    /// The current configuration.
+    pub from: Origin,
+    /// The number of nodes. Unset without a cluster. A node between two configurations counts for both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<usize>,
-    /// Whether its content is known. If not, every field of the new configuration is listed as set.
+    /// Whether the content of the current configuration is known. Otherwise all fields of the new one are listed as
+    /// set.
     pub from_known: bool,
-    /// Field by field, by path.
+    /// The changed fields, by path.
     pub fields: Vec<ChangedField>,
 }
 
 impl Changes {
-    /// Whether both sides are known, so that the risk is.
+    /// Reports whether both configurations are known, and so is the risk.
     #[must_use]
     pub fn has_risk(&self) -> bool {
         self.from_known && self.fields.iter().all(|field| field.risk.is_some())
     }
 }
 
-/// A configuration that nodes leave.
+/// The current configuration of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
-pub enum Start {
-    /// What the base revision gives them.
+#[schemars(rename = "Start")]
+pub enum Origin {
+    /// The configuration in the base revision.
     Base,
-    /// The base revision has nothing for them: the pool is new.
+    /// None: the pool is new.
     Nothing,
-    /// The pool cannot be read in the base revision, which is invalid.
+    /// Unknown: the base revision of the pool is invalid.
     Unreadable,
-    /// What they were provisioned with, which nodecfg does not know.
+    /// The local configuration, which nodecfg does not know.
     Local,
     /// A ConfigMap of the cluster.
     ConfigMap {
-        /// Which.
+        /// The ConfigMap.
         source: ConfigSource,
     },
 }
 
-/// Something that a repository says of a pool or a fleet beside the configuration of its kubelets.
+/// A setting of a pool or a fleet besides the kubelet configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Setting {
-    /// Its path in `pool.yaml` or `nodecfg.yaml`.
+    /// The path in `pool.yaml` or `nodecfg.yaml`.
     pub path: &'static str,
-    /// What it was, defaults applied; unset when nothing is said and there is no default.
+    /// The old value or default. Unset without both.
     pub old: Option<String>,
-    /// What it becomes.
+    /// The new value or default.
     pub new: Option<String>,
-    /// What it is, in a few words.
+    /// The meaning in a few words.
     pub meaning: &'static str,
 }
 
@@ -256,130 +256,130 @@ pub struct Setting {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileChange {
-    /// Its path from the root of the configuration.
+    /// The path from the root of the configuration.
     pub path: String,
-    /// What happened to it.
+    /// The kind of change.
     pub change: FileChangeKind,
 }
 
-/// What happened to a file.
+/// Kind of change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum FileChangeKind {
-    /// It is new.
+    /// Added.
     Added,
-    /// It says something else.
+    /// Modified.
     Modified,
-    /// It says the same in another way: comments, order, quotes. This has no effect on any node.
+    /// Reformatted: comments, order or quotes. Has no effect on nodes.
     Formatting,
-    /// It is gone.
+    /// Removed.
     Removed,
 }
 
-/// The nodes of a pool, and what a sync would do to them.
+/// The nodes of a pool, and the effect of a sync on them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// How many nodes belong to the pool.
+    /// The number of nodes in the pool.
     pub nodes: usize,
-    /// How many of them may be unavailable at once.
+    /// How many nodes may be unavailable at once.
     pub budget: usize,
     /// Whether the pool is paused, by its policy or by an order.
     pub paused: bool,
-    /// Who has paused it from a command line, since when and why; unset when nobody has.
+    /// The pause by `nodecfg pause`, with its author, time and reason. Unset without a pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,
-    /// Whether it is changed despite that order.
+    /// Whether the pool changes despite the pause.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub despite_pause: bool,
-    /// How many are pointed at the new configuration.
+    /// The number of nodes to assign.
     pub assign: usize,
-    /// The nodes that do or shall change, in the order in which they start.
+    /// The nodes to change or await, in start order.
     pub waves: Vec<plan::Wave>,
-    /// Every other node, and why it is left alone.
+    /// The unchanged nodes with the reason.
     pub left_alone: Vec<LeftAlone>,
 }
 
-/// A node that is left alone.
+/// A node that a sync does not change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeftAlone {
     /// The node.
     pub node: NodeName,
-    /// Why.
+    /// The reason.
     pub why: Why,
-    /// Why, in words, with the way out where there is one.
+    /// The reason as text, with a fix if one exists.
     pub reason: String,
-    /// Whether it cannot be brought to its target, and somebody should know.
+    /// Whether the node cannot reach its target. Needs attention.
     pub blocked: bool,
 }
 
-/// What a sync would do to a cluster beside its pools.
+/// The effect of a sync on a cluster outside of pools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterReview {
-    /// The plan that this tells.
+    /// The ID of the plan.
     pub plan: PlanId,
     /// Whether a sync would change anything.
     pub changed: bool,
-    /// Where the ConfigMaps are.
+    /// The namespace of the ConfigMaps.
     pub namespace: NamespaceName,
-    /// Nodes and ConfigMaps in numbers.
+    /// The number of nodes and ConfigMaps.
     pub counts: plan::Counts,
-    /// Nodes that come to another pool than in the base revision, by name.
+    /// Nodes that move to another pool, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<Move>,
-    /// Nodes that no pool selects, by name. They are left as they are.
+    /// Nodes without a pool, by name. A sync does not change them.
     pub unpooled: Vec<Unpooled>,
-    /// ConfigMaps of this fleet that `nodecfg prune` deletes unless it is told otherwise, by name.
+    /// ConfigMaps of this fleet that `nodecfg prune` would delete with default options, by name.
     pub prunable: Vec<String>,
 }
 
-/// A node that comes to another pool.
+/// A node that moves to another pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Move {
     /// The node.
     pub node: NodeName,
-    /// The pool that it was in.
+    /// The pool in the base revision.
     pub from: Option<PoolName>,
-    /// The pool that it is in.
+    /// The pool in the revision under review.
     pub to: Option<PoolName>,
 }
 
-/// The pools in numbers.
+/// Numbers of pools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// Of either side.
+    /// All pools of both sides.
     pub pools: usize,
-    /// Those that change in any way.
+    /// Changed pools.
     pub changed: usize,
-    /// Of these, those that are new.
+    /// New pools, included in `changed`.
     pub added: usize,
-    /// Of these, those that are gone.
+    /// Removed pools, included in `changed`.
     pub removed: usize,
-    /// Of these, those whose nodes go on with the same configuration.
+    /// Pools whose nodes keep their configuration, included in `changed`.
     pub settings_only: usize,
-    /// Those that a sync refuses.
+    /// Pools that a sync refuses.
     pub refused: usize,
 }
 
 impl PoolReview {
-    /// Whether anything changes for the pool.
+    /// Reports whether anything changes for the pool.
     #[must_use]
     pub fn is_changed(&self) -> bool {
         self.change != PoolChange::Unchanged
     }
 
-    /// Whether its nodes are to run something else.
+    /// Reports whether the configuration of nodes changes.
     #[must_use]
     pub fn changes_nodes(&self) -> bool {
         !matches!(self.change, PoolChange::Unchanged | PoolChange::PolicyOnly | PoolChange::Selection)
             || self.rollout.as_ref().is_some_and(|rollout| rollout.assign > 0)
     }
 
-    /// How bad it is, for sorting: what is not known ranks between what running pods survive and what they do not.
+    /// The sort order by risk. Unknown risks rank between restart and drain.
     #[must_use]
     pub fn rank(&self) -> u8 {
         let class = match self.risk.worst {
@@ -396,7 +396,7 @@ impl PoolReview {
 }
 
 impl Review {
-    /// Whether anything changes: in the repository, between two revisions of it; and in the cluster, when one was asked.
+    /// Reports whether anything changes: between the revisions, or in the cluster.
     #[must_use]
     pub fn is_changed(&self) -> bool {
         !self.settings.is_empty()
@@ -404,13 +404,13 @@ impl Review {
             || self.cluster.as_ref().is_some_and(|cluster| cluster.changed)
     }
 
-    /// The worst class of all pools.
+    /// The worst known risk of all pools.
     #[must_use]
     pub fn worst(&self) -> Option<Class> {
         self.pools.iter().filter_map(|pool| pool.risk.worst).max()
     }
 
-    /// The pools in numbers.
+    /// The numbers of pools.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let number = |is: &dyn Fn(&PoolReview) -> bool| self.pools.iter().filter(|pool| is(pool)).count();
@@ -424,7 +424,7 @@ impl Review {
         }
     }
 
-    /// The files that differ, of all pools, by path.
+    /// The changed files of all pools, by path.
     #[must_use]
     pub fn files(&self) -> BTreeMap<&str, FileChangeKind> {
         self.pools.iter().flat_map(|pool| &pool.files).map(|file| (file.path.as_str(), file.change)).collect()

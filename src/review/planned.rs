@@ -1,18 +1,18 @@
-//! What a sync would do to a cluster, within a review.
+//! Adds the plan of a sync to a review.
 
 use std::collections::BTreeMap;
 
 use super::{
-    Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, PoolChange, PoolReview, PoolRisk, Refusal, Review,
-    Rollout, Side, Start, setting_changes,
+    Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, Origin, PoolChange, PoolReview, PoolRisk, Refusal,
+    Review, Rollout, Side, setting_changes,
 };
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
+use nodecfg_planning::convergence::Target;
 use nodecfg_planning::desired::Desired;
-use nodecfg_planning::judge::Target;
-use nodecfg_planning::plan::{self, Plan, PoolPlan, membership, way_out};
+use nodecfg_planning::plan::{self, Plan, PoolPlan, fix, membership};
 
-/// What a plan does, compared with what the nodes run.
+/// The review of a plan, compared with what the nodes run.
 #[must_use]
 pub fn of_plan(to: Side, desired: &Desired, plan: &Plan) -> Review {
     let review = Review {
@@ -31,13 +31,13 @@ pub fn of_plan(to: Side, desired: &Desired, plan: &Plan) -> Review {
 }
 
 impl Review {
-    /// Adds what a sync would do to a cluster: `plan` is one for what the revision under review asks for.
+    /// Adds the plan of a sync for the revision under review.
     #[must_use]
     pub fn with_plan(mut self, desired: &Desired, plan: &Plan, moves: Vec<Move>) -> Self {
         for planned in &plan.pools {
             match self.pools.iter_mut().find(|pool| pool.name == planned.name) {
                 Some(pool) => pool.add(planned, plan),
-                None => self.pools.push(fresh(desired, planned, plan)),
+                None => self.pools.push(from_plan(desired, planned, plan)),
             }
         }
         self.nodes_may_move = false;
@@ -56,7 +56,7 @@ impl Review {
     }
 }
 
-/// The nodes that come to another pool, by name. One that several pools contest is in none.
+/// The nodes that move to another pool, by name. A node that several pools select without precedence belongs to none.
 #[must_use]
 pub fn moves(old: &Desired, new: &Desired, nodes: &BTreeMap<NodeName, Node>) -> Vec<Move> {
     let homes = |desired| {
@@ -72,8 +72,8 @@ pub fn moves(old: &Desired, new: &Desired, nodes: &BTreeMap<NodeName, Node>) -> 
     nodes.keys().filter_map(one).collect()
 }
 
-/// A pool of which nothing is known but the plan.
-fn fresh(desired: &Desired, planned: &PoolPlan, plan: &Plan) -> PoolReview {
+/// The review of a pool from its plan alone.
+fn from_plan(desired: &Desired, planned: &PoolPlan, plan: &Plan) -> PoolReview {
     let change = match (planned.assignments(), &planned.target) {
         (0, _) => PoolChange::Unchanged,
         (_, Target::Local) => PoolChange::ToLocal,
@@ -107,44 +107,44 @@ impl PoolReview {
         self.rollout = Some(rollout(planned));
     }
 
-    /// Nodes whose change is the one between the revisions are counted there; what others leave is told apart.
+    /// Counts nodes whose change equals the one between the revisions, and adds other changes separately.
     fn add_changes(&mut self, planned: &PoolPlan) {
         for set in &mut self.changes {
             set.nodes = Some(0);
         }
         for set in &planned.changes {
             let same = |known: &&mut Changes| known.from_known == set.from_known && known.fields == set.fields;
-            if let Some(known) = self.changes.iter_mut().filter(|known| known.from == Start::Base).find(same) {
+            if let Some(known) = self.changes.iter_mut().filter(|known| known.from == Origin::Base).find(same) {
                 known.nodes = known.nodes.map(|nodes| nodes + set.nodes);
                 continue;
             }
-            let from = set.from.clone().map_or(Start::Local, |source| Start::ConfigMap { source });
+            let from = set.from.clone().map_or(Origin::Local, |source| Origin::ConfigMap { source });
             let (fields, from_known) = (set.fields.clone(), set.from_known);
             self.changes.push(Changes { from, nodes: Some(set.nodes), from_known, fields });
         }
-        // What cannot be known without a cluster is known now: from what the nodes of a new pool start.
-        let guess = |set: &Changes| matches!(set.from, Start::Nothing | Start::Unreadable | Start::Local);
+        // The plan replaces guesses: it knows what the nodes of a new pool run.
+        let is_guess = |set: &Changes| matches!(set.from, Origin::Nothing | Origin::Unreadable | Origin::Local);
         if !planned.changes.is_empty() {
-            self.changes.retain(|set| !(guess(set) && set.nodes == Some(0)));
+            self.changes.retain(|set| !(is_guess(set) && set.nodes == Some(0)));
         }
     }
 }
 
-/// What the plan says, and where it cannot tell for some nodes, what the revisions say as well.
+/// The risk in the plan. Where unknown for some nodes, includes the risk between the revisions.
 fn risk(between: &PoolRisk, planned: &PoolPlan) -> PoolRisk {
-    let says = &planned.disruption;
-    let tells = planned.nodes > 0 && says.unknown == 0;
-    let refused = says.worst.filter(|_| says.refused).map(|worst| Refusal {
+    let disruption = &planned.disruption;
+    let is_complete = planned.nodes > 0 && disruption.unknown == 0;
+    let refused = disruption.worst.filter(|_| disruption.refused).map(|worst| Refusal {
         allowed: planned.policy.allow_disruption,
-        help: way_out(&planned.name, worst, &says.state_files),
+        help: fix(&planned.name, worst, &disruption.state_files),
     });
-    let (mut worst, mut state_files) = (says.worst, says.state_files.clone());
-    if !tells && between.worst > worst {
+    let (mut worst, mut state_files) = (disruption.worst, disruption.state_files.clone());
+    if !is_complete && between.worst > worst {
         worst = between.worst;
         state_files.clone_from(&between.state_files);
     }
-    let unknown = says.unknown > 0 || (planned.nodes == 0 && between.unknown);
-    PoolRisk { worst, state_files, unknown, unknown_nodes: Some(says.unknown), refused }
+    let unknown = disruption.unknown > 0 || (planned.nodes == 0 && between.unknown);
+    PoolRisk { worst, state_files, unknown, unknown_nodes: Some(disruption.unknown), refused }
 }
 
 fn rollout(planned: &PoolPlan) -> Rollout {
@@ -157,7 +157,7 @@ fn rollout(planned: &PoolPlan) -> Rollout {
     Rollout {
         nodes: planned.nodes,
         budget: planned.budget,
-        paused: planned.is_held(),
+        paused: planned.is_paused(),
         pause: planned.paused.clone(),
         despite_pause: planned.despite_pause,
         assign: planned.assignments(),

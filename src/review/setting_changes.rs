@@ -15,19 +15,19 @@ struct PoolSetting {
 const SETTINGS: [PoolSetting; 9] = [
     PoolSetting {
         path: "spec.nodeSelector",
-        meaning: "which nodes belong to the pool",
+        meaning: "the nodes of the pool",
         affects_membership: true,
         read: |pool| pool.selector.to_string(),
     },
     PoolSetting {
         path: "spec.priority",
-        meaning: "the higher pool wins a node that several select",
+        meaning: "the pool of higher priority gets nodes that several pools select",
         affects_membership: true,
         read: |pool| pool.priority.to_string(),
     },
     PoolSetting {
         path: "spec.kubernetesVersion",
-        meaning: "the kubelets that the configuration is checked for",
+        meaning: "the kubelet versions that the configuration is checked for",
         affects_membership: false,
         read: |pool| pool.kubelets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     },
@@ -39,7 +39,7 @@ const SETTINGS: [PoolSetting; 9] = [
     },
     PoolSetting {
         path: "spec.rollout.canary",
-        meaning: "nodes that go first, and how long they are watched",
+        meaning: "the nodes that go first, and their soak time",
         affects_membership: false,
         read: |pool| pool.policy.canary.map(canary).unwrap_or_default(),
     },
@@ -53,23 +53,23 @@ const SETTINGS: [PoolSetting; 9] = [
         path: "spec.rollout.convergenceTimeout",
         meaning: "how long a node may take",
         affects_membership: false,
-        read: |pool| duration::written(pool.policy.convergence_timeout),
+        read: |pool| duration::format(pool.policy.convergence_timeout),
     },
     PoolSetting {
         path: "spec.rollout.paused",
-        meaning: "whether its nodes are left as they are",
+        meaning: "whether the pool is paused",
         affects_membership: false,
         read: |pool| pool.policy.paused.to_string(),
     },
     PoolSetting {
         path: "spec.rollout.allowDisruption",
-        meaning: "the worst that a change may do to pods that run",
+        meaning: "the worst allowed disruption of running pods",
         affects_membership: false,
         read: |pool| pool.policy.allow_disruption.to_string(),
     },
 ];
 
-/// The settings that differ. Of a new or removed pool: the selector and the settings with other than default values.
+/// The changed settings. For a new or removed pool: the selector and all settings with other than default values.
 pub(super) fn changes(old: Option<&Pool>, new: Option<&Pool>) -> Vec<Setting> {
     let change = |setting: &PoolSetting| {
         let value = |pool: Option<&Pool>| pool.map(setting.read).filter(|value| !value.is_empty());
@@ -86,7 +86,7 @@ pub(super) fn changes(old: Option<&Pool>, new: Option<&Pool>) -> Vec<Setting> {
     SETTINGS.iter().filter_map(change).collect()
 }
 
-/// Which nodes a pool has, and how they are changed.
+/// The nodes of a pool and its rollout limits.
 pub(super) fn scope(pool: &Pool) -> Scope {
     Scope {
         selector: pool.named.is_none().then(|| pool.selector.to_string()),
@@ -95,19 +95,19 @@ pub(super) fn scope(pool: &Pool) -> Scope {
     }
 }
 
-/// Whether any of these settings decides which nodes belong to the pool.
+/// Reports whether any of these settings selects nodes.
 pub(super) fn any_affects_membership(settings: &[Setting]) -> bool {
     let affects =
         |change: &Setting| SETTINGS.iter().any(|setting| setting.affects_membership && setting.path == change.path);
     settings.iter().any(affects)
 }
 
-/// The pool with the default of every setting but its selector.
+/// The pool with default settings except its selector.
 fn with_defaults(pool: &Pool) -> Pool {
     Pool { priority: 0, policy: RolloutPolicy::default(), kubelets: Vec::new(), ..pool.clone() }
 }
 
-/// The settings of the fleet that differ.
+/// The changed settings of the fleet.
 pub(super) fn of_fleet(old: &Desired, new: &Desired) -> Vec<Setting> {
     let namespace = |desired: &Desired| desired.namespace.as_ref().map(ToString::to_string);
     let all = [
@@ -115,13 +115,13 @@ pub(super) fn of_fleet(old: &Desired, new: &Desired) -> Vec<Setting> {
             path: "metadata.name",
             old: Some(old.fleet.to_string()),
             new: Some(new.fleet.to_string()),
-            meaning: "the fleet; the ConfigMaps of another one are left alone",
+            meaning: "the fleet; a sync does not change ConfigMaps of other fleets",
         },
         Setting {
             path: "spec.namespace",
             old: namespace(old),
             new: namespace(new),
-            meaning: "where the ConfigMaps are created",
+            meaning: "the namespace of the ConfigMaps",
         },
     ];
     all.into_iter().filter(|setting| setting.old != setting.new).collect()
@@ -129,5 +129,5 @@ pub(super) fn of_fleet(old: &Desired, new: &Desired) -> Vec<Setting> {
 
 fn canary(canary: Canary) -> String {
     let nodes = if canary.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", canary.nodes) };
-    if canary.soak.is_zero() { nodes } else { format!("{nodes}, {} soak", duration::written(canary.soak)) }
+    if canary.soak.is_zero() { nodes } else { format!("{nodes}, {} soak", duration::format(canary.soak)) }
 }

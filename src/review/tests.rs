@@ -1,4 +1,4 @@
-//! Stories of changes, and what holds for every change.
+//! Scenarios and property tests of reviews.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +20,12 @@ fn files<const N: usize>(files: [(&str, &str); N]) -> Files {
     files.into_iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect()
 }
 
-/// A pool's `kubelet.yaml`.
+/// A `kubelet.yaml` file.
 fn kubelet(fields: &str) -> String {
     format!("{HEADER}{fields}\n")
 }
 
-/// A pool's `pool.yaml`.
+/// A `pool.yaml` file.
 fn pool_yaml(name: &str, spec: &str) -> String {
     format!("apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: {spec}\n")
 }
@@ -48,7 +48,7 @@ fn review(old: &Files, new: &Files) -> Review {
 }
 
 fn of<'a>(review: &'a Review, name: &str) -> &'a PoolReview {
-    review.pools.iter().find(|pool| pool.name.as_str() == name).expect("the pool is there")
+    review.pools.iter().find(|pool| pool.name.as_str() == name).expect("the pool exists")
 }
 
 fn changed_paths(pool: &PoolReview) -> Vec<&str> {
@@ -56,7 +56,7 @@ fn changed_paths(pool: &PoolReview) -> Vec<&str> {
 }
 
 #[test]
-fn a_change_of_a_field_has_its_risk_its_place_and_its_files() {
+fn field_change_has_risk_place_and_files() {
     let old = files([("pools/a/kubelet.yaml", &kubelet("cpuManagerPolicy: none\nkubeReserved: {cpu: 500m}"))]);
     let new = files([("pools/a/kubelet.yaml", &kubelet("cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}"))]);
     let review = review(&old, &new);
@@ -73,7 +73,7 @@ fn a_change_of_a_field_has_its_risk_its_place_and_its_files() {
 }
 
 #[test]
-fn a_base_is_a_file_of_every_pool_that_names_it_and_of_no_other() {
+fn base_file_belongs_to_exactly_the_pools_that_use_it() {
     let spec = "{kubelet: {base: ../../base/kubelet.yaml}}";
     let mut old = files([
         ("base/kubelet.yaml", &kubelet("maxPods: 100")),
@@ -86,14 +86,14 @@ fn a_base_is_a_file_of_every_pool_that_names_it_and_of_no_other() {
     old.insert("base/kubelet.yaml".to_owned(), kubelet("maxPods: 120"));
     let review = review(&before, &old);
     assert_eq!(of(&review, "a").change, PoolChange::Changed);
-    // It lays its own value over that of the base.
+    // This pool overrides the value of the base.
     let overlaid = of(&review, "b");
     assert_eq!((overlaid.change, overlaid.files.len()), (PoolChange::Unchanged, 1));
     assert_eq!((of(&review, "c").change, of(&review, "c").files.len()), (PoolChange::Unchanged, 0));
 }
 
 #[test]
-fn settings_are_told_apart_by_what_they_do() {
+fn classifies_settings_by_effect() {
     let with = |spec: &str| {
         files([("pools/a/kubelet.yaml", kubelet("maxPods: 50").as_str()), ("pools/a/pool.yaml", &pool_yaml("a", spec))])
     };
@@ -121,12 +121,12 @@ fn settings_are_told_apart_by_what_they_do() {
         changed("{kubernetesVersion: ['1.35', '1.36']}"),
         (PoolChange::PolicyOnly, false, vec![("spec.kubernetesVersion", None, some("1.35, 1.36"))])
     );
-    // What is only written out is no change.
+    // Explicit defaults are no change.
     assert_eq!(changed("{priority: 0, rollout: {maxUnavailable: 10%}}"), (PoolChange::Unchanged, false, vec![]));
 }
 
 #[test]
-fn pools_come_and_go_and_go_local() {
+fn pools_are_added_removed_and_made_local() {
     let old = files([
         ("pools/gone/kubelet.yaml", &kubelet("maxPods: 50")),
         ("pools/local/kubelet.yaml", &kubelet("maxPods: 50")),
@@ -148,17 +148,17 @@ fn pools_come_and_go_and_go_local() {
             named("local", PoolChange::ToLocal)
         ])
     );
-    // Nobody knows what a new pool's nodes run, nor what nodes were provisioned with.
+    // The current configuration of a new pool's nodes and the local configuration are unknown.
     assert!(of(&there, "fresh").risk.unknown && of(&there, "local").risk.unknown);
     assert_eq!(of(&there, "gone").risk, PoolRisk::default());
-    assert!(of(&there, "gone").changes.is_empty(), "its nodes keep what they have");
+    assert!(of(&there, "gone").changes.is_empty(), "its nodes keep their configuration");
     assert!(there.nodes_may_move);
     let back = review(&new, &old);
     assert_eq!(of(&back, "local").change, PoolChange::FromLocal);
 }
 
 #[test]
-fn a_base_that_is_invalid_is_compared_as_far_as_it_can_be_read() {
+fn compares_readable_parts_of_an_invalid_base() {
     let old =
         files([("pools/a/kubelet.yaml", "maxPods: [\n"), ("pools/b/kubelet.yaml", &kubelet("maxPods: 50\nmaxPod: 3"))]);
     let new = files([
@@ -169,13 +169,13 @@ fn a_base_that_is_invalid_is_compared_as_far_as_it_can_be_read() {
     let review = review(&old, &new);
     assert!(review.base_findings.len() >= 2, "{:?}", review.base_findings);
     assert_eq!(of(&review, "a").change, PoolChange::Unknown);
-    assert_eq!(of(&review, "a").changes[0].from, Start::Unreadable);
+    assert_eq!(of(&review, "a").changes[0].from, Origin::Unreadable);
     assert_eq!(changed_paths(of(&review, "b")), ["maxPod", "maxPods"]);
     assert_eq!(of(&review, "c").change, PoolChange::Added);
 }
 
 #[test]
-fn the_fleet_itself_may_change() {
+fn reports_a_changed_fleet_name() {
     let fleet = |name: &str| format!("apiVersion: nodecfg.dev/v1alpha1\nkind: Fleet\nmetadata: {{name: {name}}}\n");
     let with =
         |name: &str| files([("nodecfg.yaml", fleet(name).as_str()), ("pools/a/kubelet.yaml", &kubelet("maxPods: 50"))]);
@@ -184,7 +184,7 @@ fn the_fleet_itself_may_change() {
     assert!(review.is_changed());
 }
 
-/// A cluster of kubelets whose pool `a` runs `old` on two nodes and nothing on a third.
+/// A cluster in which pool `a` runs `old` on two nodes and the local configuration on a third.
 fn planned(old: &Files, new: &Files) -> Review {
     let (before, after) = (desired(&snapshot(old)), desired(&snapshot(new)));
     let was = before.pools.values().next().expect("a pool");
@@ -203,14 +203,14 @@ fn planned(old: &Files, new: &Files) -> Review {
 }
 
 #[test]
-fn a_cluster_adds_nodes_to_what_changes_and_tells_apart_what_they_leave() {
+fn plan_adds_nodes_per_current_configuration() {
     let old = files([("pools/a/kubelet.yaml", &kubelet("maxPods: 50"))]);
     let new = files([("pools/a/kubelet.yaml", &kubelet("maxPods: 60"))]);
     let review = planned(&old, &new);
     let pool = of(&review, "a");
-    let told: Vec<(&Start, Option<usize>, usize)> =
+    let told: Vec<(&Origin, Option<usize>, usize)> =
         pool.changes.iter().map(|set| (&set.from, set.nodes, set.fields.len())).collect();
-    assert_eq!(told, [(&Start::Base, Some(2), 1), (&Start::Local, Some(1), 1)]);
+    assert_eq!(told, [(&Origin::Base, Some(2), 1), (&Origin::Local, Some(1), 1)]);
     assert_eq!((pool.risk.worst, pool.risk.unknown_nodes), (Some(Class::Restart), Some(1)));
     let rollout = pool.rollout.as_ref().expect("nodes");
     assert_eq!((rollout.nodes, rollout.assign), (3, 3));
@@ -218,7 +218,7 @@ fn a_cluster_adds_nodes_to_what_changes_and_tells_apart_what_they_leave() {
 }
 
 #[test]
-fn nodes_that_do_not_run_what_both_revisions_say_are_drift() {
+fn nodes_that_differ_from_equal_revisions_are_drift() {
     let old = files([("pools/a/kubelet.yaml", &kubelet("maxPods: 50"))]);
     let review = planned(&old, &old);
     let pool = of(&review, "a");
@@ -227,7 +227,7 @@ fn nodes_that_do_not_run_what_both_revisions_say_are_drift() {
 }
 
 #[test]
-fn nodes_that_another_pool_selects_are_named() {
+fn lists_nodes_that_move_to_another_pool() {
     let with = |priority: &str| {
         let both = "matchLabels: {nodecfg.dev/pool: a}";
         files([
@@ -242,9 +242,9 @@ fn nodes_that_another_pool_selects_are_named() {
     assert_eq!(told, ["n1 Some(PoolName(\"a\")) Some(PoolName(\"b\"))"]);
 }
 
-/// What a pool of a made-up repository says.
+/// A pool of a generated repository.
 #[derive(Debug, Clone)]
-struct Made {
+struct GeneratedPool {
     max_pods: u32,
     static_cpus: bool,
     local: bool,
@@ -252,18 +252,24 @@ struct Made {
     paused: bool,
 }
 
-fn made() -> impl Strategy<Value = Made> {
+fn made() -> impl Strategy<Value = GeneratedPool> {
     (1..4u32, any::<bool>(), prop::bool::weighted(0.2), 0..3i64, any::<bool>()).prop_map(
-        |(max_pods, static_cpus, local, priority, paused)| Made { max_pods, static_cpus, local, priority, paused },
+        |(max_pods, static_cpus, local, priority, paused)| GeneratedPool {
+            max_pods,
+            static_cpus,
+            local,
+            priority,
+            paused,
+        },
     )
 }
 
-fn repository() -> impl Strategy<Value = BTreeMap<char, Made>> {
+fn repository() -> impl Strategy<Value = BTreeMap<char, GeneratedPool>> {
     prop::collection::btree_map(prop::char::range('a', 'e'), made(), 0..5)
 }
 
-/// The files of a made-up repository, in one of two ways to write the same.
-fn written(pools: &BTreeMap<char, Made>, other_way: bool) -> Files {
+/// The files of a generated repository, in one of two equivalent notations.
+fn written(pools: &BTreeMap<char, GeneratedPool>, other_way: bool) -> Files {
     let mut files = Files::new();
     for (name, made) in pools {
         let (local, paused, priority) = (made.local, made.paused, made.priority);
@@ -287,7 +293,7 @@ fn written(pools: &BTreeMap<char, Made>, other_way: bool) -> Files {
     files
 }
 
-/// The kind of change the other way round.
+/// The kind of the opposite change.
 fn mirrored(change: PoolChange) -> PoolChange {
     match change {
         PoolChange::Added => PoolChange::Removed,
@@ -300,7 +306,7 @@ fn mirrored(change: PoolChange) -> PoolChange {
 
 proptest! {
     #[test]
-    fn nothing_changes_from_a_revision_to_itself(pools in repository()) {
+    fn revision_equals_itself(pools in repository()) {
         let files = written(&pools, false);
         let review = review(&files, &files);
         prop_assert!(!review.is_changed() && !review.nodes_may_move);
@@ -314,12 +320,12 @@ proptest! {
         prop_assert!(!review.is_changed());
         prop_assert!(review.files().values().all(|kind| *kind == FileChangeKind::Formatting));
         let local = pools.values().filter(|made| made.local).count();
-        // A local pool is not made from its kubelet.yaml.
+        // A local pool does not use its kubelet.yaml.
         prop_assert_eq!(review.files().len(), 2 * pools.len() - local);
     }
 
     #[test]
-    fn the_way_back_is_the_way_there_mirrored(old in repository(), new in repository()) {
+    fn opposite_comparison_is_mirrored(old in repository(), new in repository()) {
         let (old, new) = (written(&old, false), written(&new, false));
         let (there, back) = (review(&old, &new), review(&new, &old));
         prop_assert_eq!(there.pools.len(), back.pools.len());
@@ -345,7 +351,7 @@ proptest! {
     }
 
     #[test]
-    fn the_worst_comes_first(old in repository(), new in repository()) {
+    fn sorts_the_worst_risk_first(old in repository(), new in repository()) {
         let review = review(&written(&old, false), &written(&new, false));
         let order: Vec<_> = review.pools.iter().map(|pool| (std::cmp::Reverse(pool.rank()), pool.name.clone())).collect();
         prop_assert!(order.is_sorted());

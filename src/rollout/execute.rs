@@ -1,5 +1,5 @@
-//! Carries the machine's wishes to the cluster, and tells the machine what happens: patches, one watch, the clock, and
-//! whoever asks to stop. Decides nothing.
+//! Driver of a rollout: sends the requests of the state machine to the cluster, and passes responses, watch events,
+//! time, orders and stop signals to the machine. Must not decide.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::{Pin, pin};
@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::commentary::Commentary;
+use super::kubernetes_events::EventSender;
 use nodecfg_cluster::permission::Needs;
 use nodecfg_cluster::writer::{ConfigMapSpec, Created};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
@@ -17,55 +17,55 @@ use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{Node, Observed, Orders};
 use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan::{Options, Plan, belongs, redecide};
+use nodecfg_planning::plan::{Options, Plan, belongs, decide_again};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 use nodecfg_planning::rollout::orders::OrderWatcher;
 use nodecfg_planning::rollout::progress::{Event, Progress};
 use nodecfg_planning::rollout::{Outcome, StopReason};
 
-/// How many ConfigMaps are created at a time.
+/// Number of ConfigMaps created concurrently.
 const CONFIG_MAPS_AT_A_TIME: usize = 8;
 
-/// What a rollout is made of.
+/// Inputs of a rollout.
 #[derive(Clone, Copy)]
 pub struct Rollout<'a> {
-    /// The plan, checked.
+    /// The checked plan.
     pub plan: &'a Plan,
-    /// What it was made from, to plan a node anew that somebody else changed.
+    /// Desired state of the plan, to replan a node that another client changed.
     pub desired: &'a Desired,
-    /// What it was made from.
+    /// Observed state of the plan.
     pub observed: &'a Observed,
-    /// What it was made with.
+    /// Options of the plan.
     pub options: &'a Options,
-    /// How it is carried out.
+    /// Mode of the rollout.
     pub mode: Mode,
 }
 
-/// How far somebody wants a rollout to be stopped.
+/// Requested stop of a rollout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stop {
-    /// Not at all.
+    /// No stop.
     #[default]
     No,
-    /// Start nothing more, finish what is in flight.
+    /// Start nothing new, finish requests in flight.
     Gently,
     /// End at once.
     Now,
 }
 
-/// What became of a rollout.
+/// Result of a rollout.
 #[derive(Debug)]
 pub struct Execution {
-    /// How each node ended.
+    /// Outcome of each node.
     pub outcome: Outcome,
-    /// What cut it short, if the cluster did.
+    /// Error of the cluster that ended the rollout early.
     pub error: Option<ClusterError>,
-    /// Whether it ended because the lock of the fleet was lost.
+    /// True if the loss of the fleet's lock ended the rollout.
     pub lock_lost: bool,
 }
 
-/// The answer to a request.
-enum Answer {
+/// Response to a request.
+enum Response {
     Assigned(NodeName),
     Changed(NodeName),
     Refused(NodeName, ClusterError),
@@ -73,7 +73,7 @@ enum Answer {
     Reread(NodeName, Box<Result<Option<Node>, ClusterError>>),
 }
 
-/// A request that waits for its turn.
+/// Queued request.
 enum Request {
     Assign(NodeName, Assignment),
     RollBack(NodeName, Assignment),
@@ -90,12 +90,11 @@ pub async fn verify(
     run(rollout, reader, None, StopSignals { lock_lost: None, orders: None, stop }, listener).await
 }
 
-/// Carries the plan out. The lock must be held as long as `writer` is used; `lock_lost` ends when it is not. `orders` are
-/// those for the holder of the lock: what was not known when the plan was made is followed.
+/// Executes a plan. The lock must be held while `writer` is used; `lock_lost` ends after its loss. `orders` are the
+/// orders for the holder of the lock; orders given after the plan are obeyed.
 ///
 /// # Errors
-/// When something that it takes is not allowed: nothing has been written then. When a ConfigMap cannot be created: no node
-/// has been touched then.
+/// A missing permission, before the first write. A failed creation of a ConfigMap, before the first change of a node.
 pub async fn execute(
     rollout: Rollout<'_>,
     reader: &ClusterReader,
@@ -109,30 +108,30 @@ pub async fn execute(
         check_permissions(rollout.plan, reader).await?;
         create_config_maps(rollout.plan, writer, listener).await
     };
-    let mut asked = stop.clone();
+    let mut requested = stop.clone();
     tokio::select! {
         prepared = prepare => prepared?,
-        // No node has been touched; whatever ConfigMaps are there serve the next run.
-        Ok(_) = asked.wait_for(|stop| *stop >= Stop::Gently) => {}
+        // No node was changed; created ConfigMaps serve the next run.
+        Ok(_) = requested.wait_for(|stop| *stop >= Stop::Gently) => {}
     }
-    let commentary = Commentary::start(writer.clone(), rollout.plan);
+    let events = EventSender::start(writer.clone(), rollout.plan);
     let execution = {
-        let mut tell = |now: Timestamp, event: &Event| {
-            commentary.hear(now, event);
+        let mut listen = |now: Timestamp, event: &Event| {
+            events.send(now, event);
             listener(now, event);
         };
         let mut lost = pin!(lock_lost);
-        let helm = StopSignals { lock_lost: Some(lost.as_mut()), orders: Some(orders), stop };
-        run(rollout, reader, Some(writer), helm, &mut tell).await
+        let signals = StopSignals { lock_lost: Some(lost.as_mut()), orders: Some(orders), stop };
+        run(rollout, reader, Some(writer), signals, &mut listen).await
     };
-    commentary.finish().await;
+    events.finish().await;
     Ok(execution)
 }
 
-/// Makes sure that the rollout may do what it will have to, so that it does not end half way.
+/// Checks the permissions of the whole rollout, so that it does not end half-way.
 ///
 /// # Errors
-/// When something that it takes is not allowed, or the server does not say.
+/// A missing permission, or a failed request.
 pub async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<(), ClusterError> {
     let creates = plan.config_maps.iter().any(|map| map.create);
     let needs = Needs {
@@ -175,13 +174,13 @@ async fn create_config_maps(
     Ok(())
 }
 
-/// Who may end a rollout before its end, or part of it.
+/// Signals that end a rollout or a part of it early.
 struct StopSignals<'a> {
-    /// Ends when the lock is lost. `None`: none is held.
+    /// Ends when the lock is lost. `None`: no lock is held.
     lock_lost: Option<Pin<&'a mut (dyn Future<Output = String> + 'a)>>,
-    /// What people order meanwhile. `None`: nobody can.
+    /// Orders given during the rollout. `None`: orders are impossible.
     orders: Option<watch::Receiver<Orders>>,
-    /// Signals.
+    /// Stop requested by the user.
     stop: watch::Receiver<Stop>,
 }
 
@@ -189,7 +188,7 @@ async fn run(
     rollout: Rollout<'_>,
     reader: &ClusterReader,
     writer: Option<&ClusterWriter>,
-    mut helm: StopSignals<'_>,
+    mut signals: StopSignals<'_>,
     listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Execution {
     let mut runner = Runner {
@@ -199,18 +198,18 @@ async fn run(
         queue: VecDeque::new(),
         error: None,
         lock_lost: false,
-        ear: OrderWatcher::new(&rollout.observed.orders),
+        orders: OrderWatcher::new(&rollout.observed.orders),
         listener,
     };
-    if *helm.stop.borrow() >= Stop::Gently {
+    if *signals.stop.borrow() >= Stop::Gently {
         runner.step(Input::Stop(StopReason::Interrupted));
     }
-    if let Some(orders) = &mut helm.orders {
+    if let Some(orders) = &mut signals.orders {
         let ordered = orders.borrow_and_update().clone();
-        runner.ordered(&ordered);
+        runner.apply_orders(&ordered);
     }
     runner.step(Input::Start);
-    // The plan's own view of its nodes: what changed since comes by the watch.
+    // The observed state of the plan; the watch yields later changes.
     for node in rollout
         .plan
         .pools
@@ -220,7 +219,7 @@ async fn run(
     {
         runner.step(Input::Observed(Box::new(node.clone())));
     }
-    runner.drive(reader, writer, helm).await;
+    runner.drive(reader, writer, signals).await;
     Execution { outcome: runner.machine.outcome(), error: runner.error, lock_lost: runner.lock_lost }
 }
 
@@ -235,7 +234,7 @@ struct Runner<'a> {
     queue: VecDeque<Request>,
     error: Option<ClusterError>,
     lock_lost: bool,
-    ear: OrderWatcher,
+    orders: OrderWatcher,
     listener: &'a mut dyn FnMut(Timestamp, &Event),
 }
 
@@ -247,7 +246,7 @@ impl Runner<'_> {
             match command {
                 Command::Assign(node, change) => self.queue.push_back(Request::Assign(node, change)),
                 Command::RollBack(node, change) => self.queue.push_back(Request::RollBack(node, change)),
-                Command::Tell(event) => {
+                Command::Report(event) => {
                     (self.listener)(now, &event);
                     if let Progress::Stopped { pool, .. } = event.progress {
                         stopped.push(pool);
@@ -260,8 +259,8 @@ impl Runner<'_> {
         }
     }
 
-    async fn drive(&mut self, reader: &ClusterReader, writer: Option<&ClusterWriter>, helm: StopSignals<'_>) {
-        let StopSignals { lock_lost, orders, mut stop } = helm;
+    async fn drive(&mut self, reader: &ClusterReader, writer: Option<&ClusterWriter>, signals: StopSignals<'_>) {
+        let StopSignals { lock_lost, orders, mut stop } = signals;
         if self.machine.is_finished() && self.queue.is_empty() {
             return;
         }
@@ -273,20 +272,20 @@ impl Runner<'_> {
             }
         });
         let mut orders = pin!(new_orders(orders));
-        let mut in_air = FuturesUnordered::new();
+        let mut in_flight = FuturesUnordered::new();
         loop {
-            while in_air.len() < self.rollout.mode.concurrency.max(1) {
+            while in_flight.len() < self.rollout.mode.concurrency.max(1) {
                 let Some(request) = self.queue.pop_front() else { break };
-                in_air.push(send(request, reader, writer));
+                in_flight.push(send(request, reader, writer));
             }
-            if self.lock_lost || (self.machine.is_finished() && in_air.is_empty()) {
+            if self.lock_lost || (self.machine.is_finished() && in_flight.is_empty()) {
                 return;
             }
             let tick = sleep_until(self.machine.next_tick());
             tokio::select! {
-                Some(answer) = in_air.next() => self.answered(answer),
+                Some(response) = in_flight.next() => self.handle(response),
                 event = nodes.next() => match event {
-                    Some(Ok(event)) => self.seen(event),
+                    Some(Ok(event)) => self.apply_event(event),
                     Some(Err(error)) => return self.cut_short(StopReason::ClusterFailed { error: error.to_string() }, Some(error)),
                     None => {
                         let error = "the watch of Nodes ended".to_owned();
@@ -299,13 +298,13 @@ impl Runner<'_> {
                     self.lock_lost = true;
                     return self.cut_short(StopReason::LockLost, None);
                 }
-                Some(ordered) = orders.next() => self.ordered(&ordered),
+                Some(orders) = orders.next() => self.apply_orders(&orders),
                 Ok(()) = stop.changed() => {
                     let wanted = *stop.borrow_and_update();
                     if wanted >= Stop::Gently {
                         self.step(Input::Stop(StopReason::Interrupted));
                     }
-                    // Who only watches has nothing to finish.
+                    // Without assignments nothing is left to finish.
                     if wanted == Stop::Now || !self.rollout.mode.assign {
                         return;
                     }
@@ -314,14 +313,14 @@ impl Runner<'_> {
         }
     }
 
-    /// People have ordered something meanwhile.
-    fn ordered(&mut self, orders: &Orders) {
-        for input in self.ear.hear(orders) {
+    /// Passes orders that were given during the rollout to the machine.
+    fn apply_orders(&mut self, orders: &Orders) {
+        for input in self.orders.new_inputs(orders) {
             self.step(input);
         }
     }
 
-    /// Takes back the assignments of a pool that wait for their turn: a pool that stops, stops here too.
+    /// Withdraws the queued assignments of a stopped pool.
     fn withdraw(&mut self, pool: &PoolName) {
         for request in std::mem::take(&mut self.queue) {
             match request {
@@ -336,30 +335,30 @@ impl Runner<'_> {
         self.error = error;
     }
 
-    fn answered(&mut self, answer: Answer) {
-        match answer {
-            Answer::Assigned(node) => self.step(Input::Assigned(node)),
-            Answer::Changed(node) => self.queue.push_front(Request::Reread(node)),
-            Answer::Refused(_, error @ ClusterError::LockLost { .. }) => {
+    fn handle(&mut self, response: Response) {
+        match response {
+            Response::Assigned(node) => self.step(Input::Assigned(node)),
+            Response::Changed(node) => self.queue.push_front(Request::Reread(node)),
+            Response::Refused(_, error @ ClusterError::LockLost { .. }) => {
                 tracing::error!("{error}");
                 self.lock_lost = true;
                 self.step(Input::Stop(StopReason::LockLost));
             }
-            Answer::Refused(node, error) => {
+            Response::Refused(node, error) => {
                 self.step(Input::Refused(node, error.to_string()));
-                // Every error that is not about this one node will meet the next node as well; the machine stops by its
-                // failures, the user is told the way out once.
+                // An error that is not about this node meets the next nodes as well. The failures stop the machine;
+                // the user gets the first error with its fix.
                 self.error.get_or_insert(error);
             }
-            Answer::RolledBack(node, result) => {
+            Response::RolledBack(node, result) => {
                 self.step(Input::RolledBack(node, result.map_err(|error| error.to_string())));
             }
-            Answer::Reread(node, current) => match *current {
+            Response::Reread(node, current) => match *current {
                 Ok(current) => {
                     let decision = current.map(|current| {
                         let Rollout { desired, observed, options, .. } = self.rollout;
                         let pool = self.pool_of.get(&node);
-                        let decision = pool.and_then(|pool| redecide(desired, observed, options, pool, &current));
+                        let decision = pool.and_then(|pool| decide_again(desired, observed, options, pool, &current));
                         Box::new((current, decision))
                     });
                     self.step(Input::Changed(node, decision));
@@ -369,15 +368,15 @@ impl Runner<'_> {
         }
     }
 
-    fn seen(&mut self, event: NodeEvent) {
+    fn apply_event(&mut self, event: NodeEvent) {
         match event {
             NodeEvent::Upsert(node) => self.observed(node),
             NodeEvent::Deleted(node) => self.step(Input::Gone(node)),
             NodeEvent::Relisted(nodes) => {
                 let present: BTreeSet<NodeName> = nodes.iter().map(|node| node.name.clone()).collect();
-                let gone: Vec<NodeName> =
+                let deleted: Vec<NodeName> =
                     self.machine.nodes().filter(|node| !present.contains(*node)).cloned().collect();
-                for node in gone {
+                for node in deleted {
                     self.step(Input::Gone(node));
                 }
                 for node in nodes {
@@ -387,7 +386,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Labels are no part of what an assignment tests: whether a node still is its pool's is seen here.
+    /// An assignment does not test labels. Checks here whether the node still belongs to its pool.
     fn observed(&mut self, node: Box<Node>) {
         if self.pool_of.get(&node.name).is_none_or(|pool| belongs(self.rollout.desired, pool, &node)) {
             return self.step(Input::Observed(node));
@@ -397,39 +396,39 @@ impl Runner<'_> {
             self.queue.remove(at);
             self.step(Input::Withdrawn(node.name.clone()));
         }
-        self.step(Input::Moved(node));
+        self.step(Input::Unselected(node));
     }
 }
 
-async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterWriter>) -> Answer {
+async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterWriter>) -> Response {
     match (request, writer) {
         (Request::Assign(node, change), Some(writer)) => match writer.assign(&node, &change).await {
-            Ok(_) => Answer::Assigned(node),
+            Ok(_) => Response::Assigned(node),
             Err(
                 ClusterError::PreconditionFailed { .. }
                 | ClusterError::Conflict { .. }
                 | ClusterError::NotFound { .. }
-                // These leave open whether the patch arrived.
+                // These errors leave open whether the patch arrived.
                 | ClusterError::TimedOut { .. }
                 | ClusterError::Unreachable { .. }
                 | ClusterError::Unexpected { .. },
-            ) => Answer::Changed(node),
-            Err(error) => Answer::Refused(node, error),
+            ) => Response::Changed(node),
+            Err(error) => Response::Refused(node, error),
         },
         (Request::RollBack(node, change), Some(writer)) => {
             let result = writer.assign(&node, &change).await.map(drop);
-            Answer::RolledBack(node, result)
+            Response::RolledBack(node, result)
         }
         (Request::Reread(node), _) => {
             let result = reader.node(&node).await;
-            Answer::Reread(node, Box::new(result))
+            Response::Reread(node, Box::new(result))
         }
-        // Without a writer the machine only watches: it has been told so and assigns nothing.
-        (Request::Assign(node, _) | Request::RollBack(node, _), None) => Answer::Changed(node),
+        // Without a writer the machine assigns nothing.
+        (Request::Assign(node, _) | Request::RollBack(node, _), None) => Response::Changed(node),
     }
 }
 
-/// Every change of the orders from now on. Of none, when nobody can order anything.
+/// Every later change of the orders; none without orders.
 fn new_orders(orders: Option<watch::Receiver<Orders>>) -> impl Stream<Item = Orders> {
     stream::unfold(orders, |orders| async {
         let mut orders = orders?;
@@ -437,7 +436,7 @@ fn new_orders(orders: Option<watch::Receiver<Orders>>) -> impl Stream<Item = Ord
         let ordered = orders.borrow_and_update().clone();
         Some((ordered, Some(orders)))
     })
-    // A lock that is given up orders nothing more.
+    // A released lock yields no more orders.
     .chain(stream::pending())
 }
 

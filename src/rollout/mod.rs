@@ -1,5 +1,5 @@
-//! Carries out a plan: sends the commands of the pure state machine ([`nodecfg_planning::rollout`]) to the cluster, and
-//! returns what happens there. Decides nothing.
+//! Execution of a plan: sends the commands of the pure state machine ([`nodecfg_planning::rollout`]) to the cluster
+//! and returns the observed changes. Must not decide.
 
-mod commentary;
 pub mod execute;
+mod kubernetes_events;

@@ -1,35 +1,35 @@
-//! What has changed between two looks at a fleet, node by node.
+//! Changes between two statuses of a fleet, by node.
 
 use std::collections::BTreeMap;
 
 use super::{FleetOrders, FleetStatus, NodeStatus};
 use nodecfg_contract::names::{NodeName, PoolName};
 
-/// What has changed.
+/// Change of a fleet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change<'a> {
-    /// A node is not as it was, or is new.
+    /// A node changed or is new.
     Node {
-        /// How it is.
+        /// Current status.
         node: &'a NodeStatus,
-        /// How it was; unset for a node that is new.
+        /// Previous status; unset for a new node.
         was: Option<&'a NodeStatus>,
     },
-    /// A node has left the cluster.
+    /// A node left the cluster.
     Gone {
         /// The node.
         node: &'a NodeName,
-        /// The pool it was in.
+        /// Previous pool of the node.
         pool: Option<&'a PoolName>,
     },
-    /// Somebody has begun or ended a rollout, paused a pool or resumed one, or ordered a rollout to stop.
+    /// A rollout started or ended, a pool was paused or resumed, or a rollout was ordered to stop.
     Orders {
-        /// How it is.
+        /// Current orders.
         orders: &'a FleetOrders,
     },
 }
 
-/// What has changed: orders first, then nodes by name.
+/// Changes between two statuses: orders first, then nodes by name.
 #[must_use]
 pub fn changes<'a>(before: &'a FleetStatus, after: &'a FleetStatus) -> Vec<Change<'a>> {
     let orders = after.fleets.iter().filter(|fleet| !before.fleets.contains(fleet));

@@ -1,8 +1,7 @@
-//! How a fleet is: every node and every pool of it, the worst first, with what a repository wants of them where one is
-//! named.
+//! Status of a fleet: every node and every pool, the worst first, compared with a repository if one is given.
 //!
-//! One model for everybody who shows it: [`make`] makes it of one look at a cluster, [`changes`] tells two of them apart.
-//! How it looks to people is [`report`](crate::report)'s business. Pure: knows no client, no clock and no terminal.
+//! [`build`] builds the status from one observation of a cluster, [`changes`] compares two statuses.
+//! [`report`](crate::report) renders them. Pure: must not use a client, the clock or a terminal.
 
 use std::collections::BTreeMap;
 
@@ -13,140 +12,141 @@ use serde::Serialize;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::{Abort, KubeletVersion, Pause, Readiness};
-use nodecfg_planning::judge::{Convergence, Target};
+use nodecfg_planning::convergence::{Convergence, Target};
 use nodecfg_planning::plan::{Owner, Why};
 
+mod build;
 mod changes;
-mod make;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use build::{DesiredFleet, Selection, build};
 pub use changes::{Change, changes};
-pub use make::{Selection, Wanted, make};
 pub use nodecfg_planning::state::{Grade, State};
 
-/// How a fleet is, or several in one cluster.
+/// Status of the fleets of a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetStatus {
-    /// When the cluster was looked at.
+    /// Time of the observation.
     pub at: Timestamp,
-    /// What the nodes are compared with; unset when no repository was named: then each is compared with what it points at.
+    /// Revision that the nodes are compared with. Unset without a repository: each node is then compared with its own
+    /// assignment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compared: Option<Compared>,
-    /// The fleets that have ConfigMaps in the cluster, by name, and the one of the repository: who rolls out, and what is
-    /// paused.
+    /// Fleets with ConfigMaps in the cluster, by name, and the fleet of the repository, with their rollouts and
+    /// pauses.
     pub fleets: Vec<FleetOrders>,
-    /// The pools, the worst first.
+    /// Pools, the worst first.
     pub pools: Vec<PoolStatus>,
-    /// How many nodes are in each state, the worst first.
+    /// Number of nodes per state, the worst first.
     pub states: BTreeMap<State, usize>,
-    /// The nodes, the worst first.
+    /// Nodes, the worst first.
     pub nodes: Vec<NodeStatus>,
 }
 
-/// The revision of a repository that nodes are compared with.
+/// Revision of a repository that nodes are compared with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Compared {
-    /// Its fleet.
+    /// Fleet of the repository.
     pub fleet: FleetName,
     /// The commit; unset for a working tree.
     pub commit: Option<CommitId>,
 }
 
-/// Who rolls out a fleet, and what people have ordered of it: what its Lease says.
+/// Rollout and orders of a fleet, from its Lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetOrders {
     /// The fleet.
     pub fleet: FleetName,
-    /// Where its Lease is.
+    /// Namespace of its Lease.
     pub namespace: String,
-    /// Who holds the lock: a rollout runs. Unset: nobody does, or it is not known.
+    /// Running rollout, which holds the lock. Unset: none runs, or unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Running>,
-    /// The order to stop that rollout.
+    /// Order to stop that rollout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort: Option<Abort>,
-    /// The pools that are paused from a command line.
+    /// Pools that were paused by an order.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub pauses: BTreeMap<PoolName, Pause>,
-    /// Why none of this is known, where it is not.
+    /// Reason why these fields are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
 }
 
-/// A rollout that runs.
+/// Running rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Running {
-    /// Who holds the lock.
+    /// Holder of the lock.
     pub holder: String,
-    /// Since when, if they said.
+    /// Start time, if known.
     pub since: Option<Timestamp>,
 }
 
-/// How one pool is.
+/// Status of one pool.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolStatus {
-    /// The pool; unset for the nodes that are in none.
+    /// The pool; unset for nodes without a pool.
     pub pool: Option<PoolName>,
-    /// Its fleet.
+    /// Fleet of the pool.
     pub fleet: Option<FleetName>,
-    /// What its nodes shall run, as the repository says.
+    /// Target of its nodes according to the repository.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired: Option<Target>,
-    /// How many nodes it has.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many of them have converged.
+    /// Number of converged nodes.
     pub converged: usize,
-    /// The worst state that a node of it is in; that it has converged, where there are no nodes.
+    /// Worst state of its nodes; converged without nodes.
     pub worst: State,
-    /// How many nodes are in each state, the worst first.
+    /// Number of nodes per state, the worst first.
     pub states: BTreeMap<State, usize>,
-    /// How many different configurations its nodes run, the local one among them.
+    /// Number of different configurations that its nodes run, including the local one.
     pub configurations: usize,
-    /// That it is paused, and by whom.
+    /// Pause of the pool, with its origin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<Paused>,
 }
 
 impl PoolStatus {
-    /// How many in a hundred of its nodes have converged, rounded down: 100 means all. Of no nodes, all have.
+    /// Percentage of converged nodes, rounded down: 100 means all nodes, or no nodes.
     #[must_use]
     pub fn percent(&self) -> usize {
         (self.converged * 100).checked_div(self.nodes).unwrap_or(100)
     }
 }
 
-/// That a pool is paused.
+/// Pause of a pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Paused {
-    /// The repository says so (`spec.rollout.paused`).
+    /// True if the repository pauses the pool (`spec.rollout.paused`).
     pub in_repository: bool,
-    /// Somebody has paused it from a command line.
+    /// Order that pauses the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<Pause>,
 }
 
-/// How one node is.
+/// Status of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
     /// The node.
     pub node: NodeName,
-    /// The pool that selects it in the repository, or else whose ConfigMap it points at; unset when there is none.
+    /// Pool that selects the node in the repository, otherwise the pool of its ConfigMap; unset without either.
     pub pool: Option<PoolName>,
     /// The fleet of that pool.
     pub fleet: Option<FleetName>,
-    /// Its Ready condition.
+    /// Ready condition.
     pub ready: Readiness,
-    /// Its kubelet.
+    /// Version of its kubelet.
     pub kubelet: Option<KubeletVersion>,
-    /// What the repository wants it to run; unset where no repository was named, or it is in none of its pools.
+    /// Target according to the repository; unset without a repository, and for nodes without a pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired: Option<Target>,
     /// `spec.configSource`.
@@ -160,53 +160,53 @@ pub struct NodeStatus {
     /// `status.config.error`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// How far it is on its way: to what the repository wants where one was named, otherwise to what it points at.
+    /// Convergence to the target of the repository, or without a repository to the node's own assignment.
     pub verdict: Convergence,
-    /// All of it in a word.
+    /// Summary of all fields.
     pub state: State,
-    /// Since when it is in that state, where somebody has noted that down: the Ready condition of a node that is not
-    /// Ready, the node agent in its NodeConfig.
+    /// Start of the state, if recorded: by the Ready condition of a node that is not Ready, or by the node agent in
+    /// its NodeConfig.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// What somebody has changed behind nodecfg's back.
+    /// Change by another client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
-    /// Why no sync can bring it where it shall be.
+    /// Reason why no sync can bring the node to its target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Why>,
 }
 
-/// What somebody has changed behind nodecfg's back.
+/// Change of a node's assignment by another client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Drift {
-    /// It points at a ConfigMap that its fleet does not manage.
+    /// The node is assigned a ConfigMap that its fleet does not manage.
     Elsewhere {
-        /// What it points at.
+        /// The assignment.
         source: ConfigSource,
-        /// Who manages that.
+        /// Owner of the ConfigMap.
         owner: Owner,
     },
-    /// It points at the ConfigMap of another pool of its fleet.
+    /// The node is assigned the ConfigMap of another pool of its fleet.
     OtherPool {
-        /// What it points at.
+        /// The assignment.
         source: ConfigSource,
-        /// Whose that is.
+        /// Pool of the ConfigMap.
         pool: PoolName,
     },
-    /// No pool of the repository selects it, and it points at a ConfigMap of the fleet all the same.
+    /// No pool of the repository selects the node, but it is assigned a ConfigMap of the fleet.
     Unselected {
-        /// What it points at.
+        /// The assignment.
         source: ConfigSource,
     },
-    /// Several pools of the repository select it.
+    /// Several pools of the repository select the node.
     Contested {
-        /// These.
+        /// The pools.
         pools: Vec<PoolName>,
     },
-    /// It runs the content of a ConfigMap that has been deleted and made again under its name since.
+    /// The node runs a ConfigMap that was deleted and recreated under its name since.
     OtherContent {
-        /// What it points at.
+        /// The assignment.
         source: ConfigSource,
     },
 }

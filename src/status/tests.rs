@@ -1,4 +1,4 @@
-//! What is said of nodes and pools in every state that they can be in.
+//! Tests of the status of nodes and pools in every state.
 
 use jiff::Timestamp;
 
@@ -13,7 +13,7 @@ pub(crate) fn at() -> Timestamp {
 }
 
 pub(crate) fn compared(desired: &Desired, observed: &Observed, fleets: Vec<FleetOrders>) -> FleetStatus {
-    make(observed, Some(&Wanted { desired, namespace: &namespace() }), fleets, at())
+    build(observed, Some(&DesiredFleet { desired, namespace: &namespace() }), fleets, at())
 }
 
 pub(crate) fn orders(pauses: impl IntoIterator<Item = (&'static str, Pause)>) -> FleetOrders {
@@ -27,7 +27,7 @@ pub(crate) fn orders(pauses: impl IntoIterator<Item = (&'static str, Pause)>) ->
     }
 }
 
-/// What the pool of this name wants, on the cluster and as nodes name it.
+/// Creates the ConfigMap of a pool in the cluster and returns it as a source.
 fn target(observed: &mut Observed, pool: &Pool) -> ConfigSource {
     let nodecfg_planning::desired::PoolTarget::Config(rendered) = &pool.target else { panic!("no configuration") };
     with_config_map(observed, pool.name.as_str(), rendered);
@@ -39,7 +39,7 @@ fn state_of(status: &FleetStatus, node: &str) -> State {
 }
 
 #[test]
-fn the_worst_comes_first_and_is_counted() {
+fn worst_state_comes_first_and_is_counted() {
     let (a, b) = (pool("a", 64, policy(1)), pool("b", 64, policy(1)));
     let mut observed = observed([]);
     let (on_a, on_b) = (target(&mut observed, &a), target(&mut observed, &b));
@@ -73,7 +73,7 @@ fn the_worst_comes_first_and_is_counted() {
 }
 
 #[test]
-fn drift_is_what_somebody_else_changed() {
+fn drift_is_a_change_by_another_client() {
     let (a, b) = (pool("a", 64, policy(1)), pool("b", 65, policy(1)));
     let mut observed = observed([]);
     let (on_a, on_b) = (target(&mut observed, &a), target(&mut observed, &b));
@@ -102,7 +102,7 @@ fn drift_is_what_somebody_else_changed() {
 }
 
 #[test]
-fn content_of_another_name_is_as_wanted() {
+fn desired_content_under_another_name_is_converged() {
     let a = pool("a", 64, policy(1));
     let mut observed = observed([]);
     let old = source("kept");
@@ -115,7 +115,7 @@ fn content_of_another_name_is_as_wanted() {
 }
 
 #[test]
-fn a_paused_pool_says_who_and_why_and_its_nodes_wait() {
+fn paused_pool_names_author_and_reason() {
     let (a, mut b) = (pool("a", 64, policy(1)), pool("b", 64, policy(1)));
     b.policy.paused = true;
     let observed = observed([node("a1", "a"), node("b1", "b")]);
@@ -128,17 +128,17 @@ fn a_paused_pool_says_who_and_why_and_its_nodes_wait() {
 }
 
 #[test]
-fn a_node_without_a_follower_is_blocked_only_where_something_is_asked_of_it() {
+fn node_without_support_is_blocked_only_with_a_target() {
     let a = pool("a", 64, policy(1));
-    let silent = Node { half: NodeSupport::AgentSilent, ..node("a1", "a") };
+    let silent = Node { support: NodeSupport::AgentSilent, ..node("a1", "a") };
     let observed = observed([silent]);
     let status = compared(&desired([a]), &observed, Vec::new());
     assert_eq!((state_of(&status, "a1"), &status.nodes[0].blocked), (State::Blocked, &Some(Why::AgentSilent)));
-    assert_eq!(state_of(&make(&observed, None, Vec::new(), at()), "a1"), State::Converged);
+    assert_eq!(state_of(&build(&observed, None, Vec::new(), at()), "a1"), State::Converged);
 }
 
 #[test]
-fn without_a_repository_a_node_is_compared_with_what_it_points_at() {
+fn compares_a_node_with_its_assignment_without_a_repository() {
     let a = pool("a", 64, policy(1));
     let mut observed = observed([]);
     let on_a = target(&mut observed, &a);
@@ -151,16 +151,16 @@ fn without_a_repository_a_node_is_compared_with_what_it_points_at() {
         node("n5", "a"),
     ];
     observed.nodes.extend(nodes.map(|node| (node.name.clone(), node)));
-    let status = make(&observed, None, Vec::new(), at());
+    let status = build(&observed, None, Vec::new(), at());
     let states: Vec<State> = ["n1", "n2", "n3", "n4", "n5"].map(|node| state_of(&status, node)).into();
-    let wanted = [State::Converged, State::OnTheWay, State::CannotFetch, State::Converged, State::Converged];
+    let wanted = [State::Converged, State::InTransition, State::CannotFetch, State::Converged, State::Converged];
     assert_eq!(states, wanted);
     let pools: Vec<_> = status.pools.iter().map(|pool| (pool.pool.is_some(), pool.nodes)).collect();
     assert_eq!(pools, [(true, 3), (false, 2)]);
 }
 
 #[test]
-fn a_selection_names_what_there_is_not_and_keeps_whole_pools() {
+fn selection_reports_unknown_names_and_keeps_whole_pools() {
     let a = pool("alpha", 64, policy(1));
     let status = compared(&desired([a]), &observed([node("n1", "alpha"), node("n2", "alpha")]), Vec::new());
     let misspelt = Selection { pools: [pool_name("alhpa")].into(), ..Selection::default() };
@@ -173,13 +173,13 @@ fn a_selection_names_what_there_is_not_and_keeps_whole_pools() {
 }
 
 #[test]
-fn changes_are_told_by_node() {
+fn lists_changes_by_node() {
     let a = desired([pool("a", 64, policy(1))]);
     let before = compared(&a, &observed([node("n1", "a"), node("n2", "a"), node("n3", "a")]), vec![orders([])]);
     let down = Node { ready: Readiness::Unknown, ..node("n2", "a") };
     let pause = Pause { by: "ada".to_owned(), at: at(), reason: "x".to_owned() };
     let after = compared(&a, &observed([node("n1", "a"), down, node("n4", "a")]), vec![orders([("b", pause)])]);
-    let told: Vec<String> = changes(&before, &after)
+    let listed: Vec<String> = changes(&before, &after)
         .iter()
         .map(|change| match change {
             Change::Node { node, was } => format!("{} {:?} {:?}", node.node, was.map(|was| was.state), node.state),
@@ -188,6 +188,6 @@ fn changes_are_told_by_node() {
         })
         .collect();
     let wanted = ["fleet orders", "n2 Some(Behind) NotReady", "n3 gone", "n4 None Behind"];
-    assert_eq!(told, wanted);
+    assert_eq!(listed, wanted);
     assert!(changes(&before, &before).is_empty());
 }

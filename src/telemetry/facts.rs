@@ -1,29 +1,28 @@
-//! What there is to know of a run when it has ended: where the nodes of each pool are, what failed, how it ended. Counts
-//! only: no name of a node gets in here, so that a large cluster is no large metric.
+//! Facts of a finished run: counts of nodes and failures per pool, and the result. Counts only: node names must not
+//! become labels, so that metrics of large clusters stay small.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
 use nodecfg_contract::names::{CommitId, FleetName, PoolName};
-use nodecfg_planning::judge;
+use nodecfg_planning::convergence;
 use nodecfg_planning::plan::{Action, Plan};
 use nodecfg_planning::rollout::{End, Outcome};
 use nodecfg_planning::state::State;
 
-/// The values of the label `state`, each with the states that it stands for. Coarser than the order of severity: alerts
-/// depend on these names.
+/// Values of the label `state`, each with the states that it covers. Coarser than [`State`]: alerts depend on these names.
 pub const LABELS: [(&str, &[State]); 6] = [
     ("converged", &[State::Converged, State::Settled]),
     ("to_assign", &[State::NotStarted, State::RolledBack]),
     ("waiting", &[State::InFlight]),
     ("failed", &[State::Failed]),
     // The next plan finds a conflict where another client changed a node, or a node to assign.
-    ("blocked", &[State::Blocked, State::Astray]),
+    ("blocked", &[State::Blocked, State::ChangedByOthers]),
     ("skipped", &[State::Skipped]),
 ];
 
-/// Where the plan sees a node that it has a step for.
+/// State of a node with a planned step.
 fn planned(action: &Action) -> State {
     match action {
         Action::Assign => State::NotStarted,
@@ -33,22 +32,22 @@ fn planned(action: &Action) -> State {
     }
 }
 
-/// How nodes fail.
+/// Kind of a node's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeFailure {
-    /// The node reports an error against what it was assigned.
+    /// The node reported an error for its assignment.
     Rejected,
-    /// It did not get there in time.
+    /// The node did not converge in time.
     TimedOut,
-    /// The API server refused to assign it.
+    /// The API server refused the assignment.
     Refused,
 }
 
 impl NodeFailure {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Rejected, Self::TimedOut, Self::Refused];
 
-    /// The value of the label.
+    /// Value of the label.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -60,43 +59,43 @@ impl NodeFailure {
 
     fn of(end: &End) -> Option<Self> {
         match end {
-            End::Failed { failure: judge::Failure::Refused { .. }, .. } => Some(Self::Rejected),
-            End::Failed { failure: judge::Failure::TimedOut { .. }, .. } => Some(Self::TimedOut),
+            End::Failed { failure: convergence::ConvergenceFailure::Refused { .. }, .. } => Some(Self::Rejected),
+            End::Failed { failure: convergence::ConvergenceFailure::TimedOut { .. }, .. } => Some(Self::TimedOut),
             End::Refused { .. } => Some(Self::Refused),
             _ => None,
         }
     }
 }
 
-/// What ended a run before it was through with its nodes. There are few, and they never change their meaning.
+/// Kind of failure that ended a run early. The kinds never change their meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunFailure {
-    /// Arguments that make no sense together.
+    /// The arguments contradict each other.
     Usage,
     /// The repository cannot be read.
     Repository,
-    /// It can be read, and has errors.
+    /// The repository has errors.
     Invalid,
-    /// Repository and cluster together allow no plan.
+    /// Repository and cluster allow no plan.
     NoPlan,
-    /// A saved plan cannot be read, written or used.
+    /// A saved plan cannot be read, written or applied.
     PlanFile,
-    /// Something has changed since the plan was saved.
+    /// The state changed after the plan was saved.
     StalePlan,
-    /// No cluster to talk to.
+    /// No cluster is configured.
     NoCluster,
-    /// The cluster refused, or failed.
+    /// The cluster refused a request or failed.
     Cluster,
     /// Another sync holds the lock, or it was lost.
     Locked,
-    /// A signal.
+    /// A signal interrupted the run.
     Interrupted,
-    /// Something else.
+    /// Any other failure.
     Internal,
 }
 
 impl RunFailure {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 11] = [
         Self::Usage,
         Self::Repository,
@@ -111,7 +110,7 @@ impl RunFailure {
         Self::Internal,
     ];
 
-    /// The value of the label.
+    /// Value of the label.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -130,12 +129,12 @@ impl RunFailure {
     }
 }
 
-/// The nodes of one pool, counted.
+/// Node counts of one pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolFacts {
-    /// How many nodes are in each state; a state without nodes may be missing.
+    /// Number of nodes per state; a missing state has none.
     pub states: BTreeMap<State, usize>,
-    /// How many failed in each way; likewise.
+    /// Number of failures per kind; a missing kind has none.
     pub failures: BTreeMap<NodeFailure, usize>,
 }
 
@@ -144,24 +143,24 @@ impl PoolFacts {
         *self.states.entry(state).or_default() += 1;
     }
 
-    /// How many nodes each value of the label `state` has.
+    /// Number of nodes per value of the label `state`.
     #[must_use]
     pub fn labelled(&self) -> [(&'static str, usize); 6] {
         LABELS.map(|(label, states)| (label, states.iter().filter_map(|state| self.states.get(state)).sum()))
     }
 }
 
-/// What the cluster's nodes are like.
+/// Node counts of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nodes {
-    /// By pool.
+    /// Counts per pool.
     pub pools: BTreeMap<PoolName, PoolFacts>,
-    /// How many nodes no pool selects.
+    /// Number of nodes that no pool selects.
     pub unpooled: usize,
 }
 
 impl Nodes {
-    /// As the plan sees them.
+    /// Counts before a plan is executed.
     #[must_use]
     pub fn planned(plan: &Plan) -> Self {
         let mut nodes = Self { unpooled: plan.unpooled.len(), ..Self::default() };
@@ -181,7 +180,7 @@ impl Nodes {
         nodes
     }
 
-    /// As a rollout, or the watching of one, has left them.
+    /// Counts after a rollout or its verification.
     #[must_use]
     pub fn ended(&self, outcome: &Outcome) -> Self {
         let mut nodes = Self { unpooled: self.unpooled, ..Self::default() };
@@ -198,72 +197,72 @@ impl Nodes {
     }
 }
 
-/// What is noted down of a run while it runs.
+/// Record of a run in progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Record {
-    /// The fleet, once the repository has been read.
+pub struct RunRecord {
+    /// Fleet, after the repository was read.
     pub fleet: Option<FleetName>,
-    /// The commit, likewise; unset for a working tree.
+    /// Commit, after the repository was read; unset for a working tree.
     pub commit: Option<CommitId>,
-    /// The nodes, once there is a plan.
+    /// Node counts, after the plan was made.
     pub nodes: Option<Nodes>,
-    /// What kind of failure ended the run, if one did.
+    /// Kind of failure that ended the run, if any.
     pub failure: Option<RunFailure>,
 }
 
-impl Record {
-    /// The repository was read.
+impl RunRecord {
+    /// Records the repository.
     pub fn read(&mut self, fleet: &FleetName, commit: Option<&CommitId>) {
         (self.fleet, self.commit) = (Some(fleet.clone()), commit.cloned());
     }
 
-    /// There is a plan.
+    /// Records a plan.
     pub fn planned(&mut self, plan: &Plan) {
         self.nodes = Some(Nodes::planned(plan));
     }
 
-    /// It has been carried out, or as far as that went.
+    /// Records an outcome, possibly a partial one.
     pub fn ended(&mut self, outcome: &Outcome) {
         self.nodes = Some(self.nodes.take().unwrap_or_default().ended(outcome));
     }
 }
 
-/// A run that has ended.
+/// Finished run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// The command: `sync`, `verify`, `diff`, or `dry-run` for a sync that was to write nothing.
+    /// Command: `sync`, `verify`, `diff`, or `dry-run` for a sync without writes.
     pub command: &'static str,
-    /// When it began.
+    /// Start time.
     pub started: Timestamp,
-    /// When it ended.
+    /// End time.
     pub ended: Timestamp,
-    /// Its exit code.
+    /// Exit code.
     pub exit: u8,
-    /// What was noted down.
-    pub record: Record,
-    /// What the run before says, where that is known.
-    pub before: Option<Before>,
+    /// Record of the run.
+    pub record: RunRecord,
+    /// Values of the previous run, if known.
+    pub before: Option<PreviousRun>,
 }
 
-/// What is carried over from the run before.
+/// Values carried over from the previous run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Before {
-    /// Its fleet. Empty: not known.
+pub struct PreviousRun {
+    /// Fleet; empty when unknown.
     pub fleet: String,
-    /// When the last one that succeeded ended, in seconds since 1970.
+    /// End of the last successful run, in seconds since 1970.
     pub last_success: Option<f64>,
 }
 
-impl Eq for Before {}
+impl Eq for PreviousRun {}
 
 impl Run {
-    /// Whether the command did what it is for. A diff that finds changes does.
+    /// Reports whether the command succeeded. A diff that finds changes succeeds.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         self.exit == 0 || (self.command == "diff" && self.exit == 1)
     }
 
-    /// The fleet: of a repository that could not be read it is the one of the run before. Empty: not known.
+    /// Fleet of the run, or of the previous run when the repository is unreadable. Empty when unknown.
     #[must_use]
     pub fn fleet(&self) -> &str {
         match (&self.record.fleet, &self.before) {
@@ -273,7 +272,7 @@ impl Run {
         }
     }
 
-    /// When a run last succeeded, in seconds since 1970. Another fleet's runs do not count.
+    /// End of the last successful run of the same fleet, in seconds since 1970.
     #[must_use]
     pub fn last_success(&self) -> Option<f64> {
         if self.succeeded() {

@@ -1,23 +1,24 @@
-//! The metrics of a run: what they are called, and their values. docs/metrics.md has the same table (a test compares them).
+//! Metrics of a run: names, labels and values. docs/reference/metrics.md has the same table; a test compares them.
 
 use super::facts::{NodeFailure, Run, seconds};
 
-/// A metric. All are gauges: a run is over when they are seen, and the next one knows nothing of it.
+/// Metric of a run. All metrics are gauges: a run has ended when they are read, and the next run starts anew.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name in Prometheus.
+    /// Name in Prometheus.
     pub name: &'static str,
-    /// Its name in OpenTelemetry, from which a collector's Prometheus exporter makes `name`.
+    /// Name in OpenTelemetry. A collector's Prometheus exporter derives `name` from it.
     pub otel: &'static str,
-    /// Its unit, in UCUM as OpenTelemetry has it.
+    /// Unit in UCUM, as in OpenTelemetry.
     pub unit: &'static str,
-    /// What it says.
+    /// Description.
     pub help: &'static str,
-    /// Its labels beyond [`COMMON`].
+    /// Labels in addition to [`COMMON`].
     pub labels: &'static [&'static str],
 }
 
-/// Labels of every metric. Several files lie in one folder, and the same series twice would spoil them all.
+/// Labels of every metric. They distinguish the files of one folder: a duplicate series would make all of them
+/// invalid.
 pub const COMMON: [&str; 2] = ["command", "fleet"];
 
 macro_rules! metrics {
@@ -26,49 +27,49 @@ macro_rules! metrics {
             #[doc = $help]
             pub const $id: Metric = Metric { name: $name, otel: $otel, unit: $unit, help: $help, labels: &[$($label),*] };
         )*
-        /// Every metric, in the order in which they are written.
+        /// Every metric, in output order.
         pub const ALL: &[&Metric] = &[$(&$id),*];
     };
 }
 
 metrics! {
     BUILD_INFO: "nodecfg_build_info", "nodecfg.build_info", "", ["version"],
-        "The version of nodecfg that ran. Always 1";
+        "Version of nodecfg. Always 1";
     RUN_INFO: "nodecfg_run_info", "nodecfg.run.info", "", ["commit"],
-        "The commit that the run was about, empty when it was none or the repository could not be read. Always 1";
+        "Commit of the run; empty for a working tree or an unreadable repository. Always 1";
     EXIT_CODE: "nodecfg_run_exit_code", "nodecfg.run.exit_code", "", [],
-        "The exit code of the run";
+        "Exit code of the run";
     FAILURE: "nodecfg_run_failure", "nodecfg.run.failure", "", ["kind"],
-        "What ended the run before it was through with its nodes. Always 1; missing when nothing did";
+        "Failure that ended the run early. Always 1; missing without such a failure";
     DURATION: "nodecfg_run_duration_seconds", "nodecfg.run.duration", "s", [],
-        "How long the run took";
+        "Duration of the run";
     ENDED: "nodecfg_run_timestamp_seconds", "nodecfg.run.timestamp", "s", [],
-        "When the run ended, in seconds since 1970";
+        "End of the run, in seconds since 1970";
     LAST_SUCCESS: "nodecfg_run_last_success_timestamp_seconds", "nodecfg.run.last_success.timestamp", "s", [],
-        "When a run of this command last succeeded, in seconds since 1970; missing when none is known to have";
+        "End of the last successful run of this command, in seconds since 1970; missing when unknown";
     NODES: "nodecfg_nodes", "nodecfg.nodes", "", ["pool", "state"],
-        "Nodes by pool and state at the end of the run; missing when there was no plan";
+        "Nodes by pool and state at the end of the run; missing without a plan";
     DRIFTED: "nodecfg_drifted_nodes", "nodecfg.drifted_nodes", "", ["pool"],
-        "Nodes that do not run what the repository says, and should";
+        "Nodes that should run the configuration of the repository and do not";
     NODE_FAILURES: "nodecfg_node_failures", "nodecfg.node_failures", "", ["pool", "kind"],
         "Failed nodes by pool and kind of failure";
 }
 
-/// A value of a metric.
+/// Value of a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
     /// The metric.
     pub metric: &'static Metric,
-    /// Its labels, [`COMMON`] first.
+    /// Labels, [`COMMON`] first.
     pub labels: Vec<(&'static str, String)>,
     /// The value.
     pub value: f64,
 }
 
-/// The state of nodes that are in no pool; their label `pool` is empty.
+/// State of nodes without a pool; their label `pool` is empty.
 pub const UNPOOLED: &str = "unpooled";
 
-/// What there is to say of a run. Samples of one metric are together, in the order of [`ALL`].
+/// Samples of a run. Samples of one metric are adjacent, in the order of [`ALL`].
 #[must_use]
 pub fn samples(run: &Run) -> Vec<Sample> {
     let common = COMMON.into_iter().zip([run.command.to_owned(), run.fleet().to_owned()]).collect::<Vec<_>>();

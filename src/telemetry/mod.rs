@@ -1,9 +1,8 @@
-//! What a run tells those who were not there: metrics in a file for node_exporter, metrics and traces for an OpenTelemetry
-//! collector.
+//! Telemetry of a run: metrics in a file for node_exporter, and metrics and traces for an OpenTelemetry collector.
 //!
-//! [`facts`] and [`metrics`] are pure: what a plan and its outcome say becomes a [`Run`](facts::Run), and that a list of
-//! samples, which [`textfile`] and [`otlp`] write down each in its form. Nothing here decides anything, or changes how a run
-//! ends: monitoring that is broken must not make a rollout look as if it were.
+//! [`facts`] and [`metrics`] are pure: a plan and its outcome become a [`Run`](facts::Run), and the run becomes
+//! samples. [`textfile`] and [`otlp`] write the samples. Must not decide, and must not change the result of a run:
+//! broken monitoring must not look like a broken rollout.
 
 pub mod facts;
 pub mod metrics;

@@ -1,8 +1,7 @@
-//! The export to an OpenTelemetry collector, over HTTP with protobuf: set up when a run begins, sent when it ends.
+//! Export to an OpenTelemetry collector over HTTP with protobuf: set up at the start of a run, sent at its end.
 //!
-//! Spans are kept until then: a run that is not asked for telemetry starts no thread, and one that is talks to nobody but the
-//! cluster while nodes are at stake. Sending takes no longer than the time limit, whatever the collector does, and no error
-//! gets further than its text.
+//! Spans are buffered until the end. Without telemetry a run starts no thread; with telemetry it contacts the
+//! collector only after the rollout. Sending respects the time limit, and an error is only reported as text.
 
 use std::fmt;
 use std::pin::Pin;
@@ -37,36 +36,36 @@ use super::metrics::{ALL, Sample};
 use super::settings::{Settings, Signal};
 use super::spans::TARGET;
 
-/// What tells how the sending of one kind of data went.
-type Sent = mpsc::Receiver<Result<(), String>>;
+/// Receiver of the result of sending one kind of data.
+type SendResult = mpsc::Receiver<Result<(), String>>;
 
-/// How many spans are kept. A rollout has one for each node, and Kubernetes is said to bear 5,000 nodes.
+/// Limit of buffered spans. A rollout has one per node, and Kubernetes supports 5,000 nodes.
 const SPANS: usize = 100_000;
-/// How many spans are sent at a time.
+/// Number of spans per request.
 const BATCH: usize = 512;
-/// How much of an answer is read, in bytes.
-const ANSWER: usize = 4 << 20;
-/// The name of the instrumentation.
+/// Limit of the bytes read from a response.
+const RESPONSE_LIMIT: usize = 4 << 20;
+/// Name of the instrumentation.
 const SCOPE: &str = "nodecfg";
 
-/// An export that was asked for.
+/// Requested export.
 #[derive(Debug)]
 pub struct Export {
     settings: Settings,
     resource: Resource,
-    spans: Kept,
-    /// Lives as long as spans may end.
+    spans: SpanBuffer,
+    /// Must live as long as spans may end.
     tracer: Option<SdkTracerProvider>,
 }
 
 impl Export {
-    /// What these settings ask for. `None`: nothing.
+    /// Export with these settings. `None`: nothing is requested.
     #[must_use]
     pub fn new(settings: Settings) -> Option<Self> {
         if settings.traces.is_none() && settings.metrics.is_none() {
             return None;
         }
-        // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before these.
+        // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override these attributes.
         let resource = Resource::builder_empty()
             .with_attributes([
                 KeyValue::new("service.name", "nodecfg"),
@@ -78,7 +77,7 @@ impl Export {
             ])
             .with_attributes(named(settings.service.as_deref()))
             .build();
-        let spans = Kept::default();
+        let spans = SpanBuffer::default();
         let tracer = settings.traces.is_some().then(|| {
             let processor = spans.clone();
             SdkTracerProvider::builder().with_span_processor(processor).with_resource(resource.clone()).build()
@@ -86,7 +85,7 @@ impl Export {
         Some(Self { settings, resource, spans, tracer })
     }
 
-    /// What takes the spans, beside the logs. `None` when only metrics are exported.
+    /// Layer that collects the spans. `None` when only metrics are exported.
     #[must_use]
     pub fn layer<S>(&self) -> Option<Box<dyn Layer<S> + Send + Sync>>
     where
@@ -103,25 +102,25 @@ impl Export {
         Some(Box::new(layer))
     }
 
-    /// Puts a span into the trace of whoever started this process, when that said which.
+    /// Adds a span to the trace of the parent process, if the environment names one.
     pub fn join(&self, span: &tracing::Span) {
         let carrier = self.settings.parent.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
         let carrier: std::collections::HashMap<String, String> = carrier.collect();
         let parent = TraceContextPropagator::new().extract_with_context(&Context::new(), &carrier);
-        // Without a layer that takes spans there is nothing to join.
+        // An error means that no layer collects spans.
         let _ = span.set_parent(parent);
     }
 
-    /// Sends everything, and ends. Whatever the collector does, this takes no longer than the longest of the time limits.
+    /// Sends all data and ends, at most after the longest of the time limits.
     ///
     /// # Errors
-    /// What went wrong, for each kind of data.
+    /// One message for each kind of data that was not sent.
     pub fn finish(self, samples: &[Sample]) -> Result<(), Vec<String>> {
-        // A runtime of its own: that of the command is gone.
+        // A new runtime: the command's runtime has ended.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| vec![format!("telemetry could not be sent: {error}")])?;
         let Self { settings, resource, spans, tracer } = self;
-        let mut awaited: Vec<(&str, &Signal, Sent)> = Vec::new();
+        let mut awaited: Vec<(&str, &Signal, SendResult)> = Vec::new();
         if let Some(signal) = &settings.traces {
             let (spans, resource, handle, to) =
                 (spans.take(), resource.clone(), runtime.handle().clone(), signal.clone());
@@ -135,7 +134,8 @@ impl Export {
         let mut problems = Vec::new();
         for (what, signal, sent) in awaited {
             let left = signal.timeout.saturating_sub(started.elapsed());
-            let result = sent.recv_timeout(left).unwrap_or_else(|_| Err(format!("no answer in {:?}", signal.timeout)));
+            let result =
+                sent.recv_timeout(left).unwrap_or_else(|_| Err(format!("no response in {:?}", signal.timeout)));
             if let Err(error) = result {
                 problems.push(format!("{what} could not be sent to {}: {error}", signal.host()));
             }
@@ -150,25 +150,25 @@ fn named(service: Option<&str>) -> Option<KeyValue> {
     service.map(|name| KeyValue::new("service.name", name.to_owned()))
 }
 
-/// Does this in a thread of its own, which nobody waits for longer than they like.
+/// Runs `work` in a new thread. The caller may stop waiting.
 fn in_background<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        // Whoever does not wait any more need not be told.
+        // The receiver may be closed.
         let _ = sender.send(work());
     });
     receiver
 }
 
-/// An exporter, of whatever it exports, that sends to this collector.
-fn reaching<E: WithExportConfig + WithHttpConfig>(
+/// Configures an exporter for this collector.
+fn configure<E: WithExportConfig + WithHttpConfig>(
     exporter: E,
     to: &Signal,
     handle: &Handle,
-    trouble: &LastError,
+    last_error: &LastError,
 ) -> Result<E, String> {
     Ok(exporter
-        .with_http_client(Hyper::new(to, handle, trouble)?)
+        .with_http_client(HyperClient::new(to, handle, last_error)?)
         .with_headers(to.headers.clone().into_iter().collect())
         .with_protocol(Protocol::HttpBinary)
         .with_endpoint(to.endpoint.to_string())
@@ -177,22 +177,22 @@ fn reaching<E: WithExportConfig + WithHttpConfig>(
 
 fn send_spans(spans: (Vec<SpanData>, usize), resource: &Resource, to: &Signal, handle: &Handle) -> Result<(), String> {
     let (mut spans, dropped) = spans;
-    let trouble = LastError::default();
-    let exporter = reaching(opentelemetry_otlp::SpanExporter::builder().with_http(), to, handle, &trouble)?;
+    let last_error = LastError::default();
+    let exporter = configure(opentelemetry_otlp::SpanExporter::builder().with_http(), to, handle, &last_error)?;
     let mut exporter = exporter.build().map_err(|error| error.to_string())?;
     exporter.set_resource(resource);
     while !spans.is_empty() {
         let batch: Vec<SpanData> = spans.drain(..spans.len().min(BATCH)).collect();
-        handle.block_on(exporter.export(batch)).map_err(|error| trouble.told(&error))?;
+        handle.block_on(exporter.export(batch)).map_err(|error| last_error.message(&error))?;
     }
-    if dropped > 0 { Err(format!("{dropped} spans were too many to keep")) } else { Ok(()) }
+    if dropped > 0 { Err(format!("{dropped} spans exceeded the limit of {SPANS} spans")) } else { Ok(()) }
 }
 
 fn send_metrics(samples: Vec<Sample>, resource: Resource, to: &Signal, handle: &Handle) -> Result<(), String> {
-    let trouble = LastError::default();
-    let exporter = reaching(opentelemetry_otlp::MetricExporter::builder().with_http(), to, handle, &trouble)?;
+    let last_error = LastError::default();
+    let exporter = configure(opentelemetry_otlp::MetricExporter::builder().with_http(), to, handle, &last_error)?;
     let exporter = exporter.build().map_err(|error| error.to_string())?;
-    // It sends when it is asked to, and never of its own accord.
+    // Sends only on request: the interval exceeds the duration of a run.
     let reader = PeriodicReader::builder(exporter).with_interval(Duration::from_secs(24 * 3600)).build();
     let provider = SdkMeterProvider::builder().with_reader(reader).with_resource(resource).build();
     let meter = provider.meter(SCOPE);
@@ -207,23 +207,24 @@ fn send_metrics(samples: Vec<Sample>, resource: Resource, to: &Signal, handle: &
             gauge.record(sample.value, &labels.collect::<Vec<_>>());
         }
     }
-    let sent = provider.force_flush().map_err(|error| trouble.told(&error));
-    // Its end would send everything once more, and wait for 5 s whatever the time limit. The process ends now.
+    let sent = provider.force_flush().map_err(|error| last_error.message(&error));
+    // Dropping the provider would send all metrics again and wait for 5 s regardless of the time limit. The process
+    // ends now.
     std::mem::forget(provider);
     sent
 }
 
-/// Spans that have ended, until they are sent.
+/// Buffer of ended spans, with the number of dropped spans.
 #[derive(Debug, Clone, Default)]
-struct Kept(Arc<Mutex<(Vec<SpanData>, usize)>>);
+struct SpanBuffer(Arc<Mutex<(Vec<SpanData>, usize)>>);
 
-impl Kept {
+impl SpanBuffer {
     fn take(&self) -> (Vec<SpanData>, usize) {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl SpanProcessor for Kept {
+impl SpanProcessor for SpanBuffer {
     fn on_start(&self, _span: &mut Span, _context: &Context) {}
 
     fn on_end(&self, span: SpanData) {
@@ -244,7 +245,7 @@ impl SpanProcessor for Kept {
     }
 }
 
-/// What last went wrong with a request, which the exporters do not pass on.
+/// Last error of a request, which the exporters do not pass on.
 #[derive(Debug, Clone, Default)]
 struct LastError(Arc<Mutex<Option<String>>>);
 
@@ -253,36 +254,36 @@ impl LastError {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 
-    fn told(&self, otherwise: &dyn fmt::Display) -> String {
+    fn message(&self, otherwise: &dyn fmt::Display) -> String {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         noted.unwrap_or_else(|| otherwise.to_string())
     }
 }
 
-/// An error with its causes: that of the client alone says no more than that it could not connect.
+/// Error with its causes: the client's own text names no cause.
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// The HTTP client of the exporters, which call it from threads that have no runtime.
-struct Hyper {
+/// HTTP client of the exporters, which call it from threads without a runtime.
+struct HyperClient {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     handle: Handle,
     timeout: Duration,
-    trouble: LastError,
+    last_error: LastError,
 }
 
-impl Hyper {
-    fn new(to: &Signal, handle: &Handle, trouble: &LastError) -> Result<Self, String> {
+impl HyperClient {
+    fn new(to: &Signal, handle: &Handle, last_error: &LastError) -> Result<Self, String> {
         let connector = HttpsConnectorBuilder::new();
         let tls = to.endpoint.scheme_str() == Some("https");
-        // Certificates are looked for only where they are needed: an image may have none.
+        // Loads certificates only for https: an image may contain none.
         let connector = if tls {
             let provider = rustls::crypto::ring::default_provider();
             connector
                 .with_provider_and_native_roots(provider)
-                .map_err(|error| format!("no certificates of authorities: {error}"))?
+                .map_err(|error| format!("cannot load the certificates of authorities: {error}"))?
                 .https_only()
                 .enable_http1()
                 .build()
@@ -297,18 +298,18 @@ impl Hyper {
             connector.with_tls_config(config).https_or_http().enable_http1().build()
         };
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { client, handle: handle.clone(), timeout: to.timeout, trouble: trouble.clone() })
+        Ok(Self { client, handle: handle.clone(), timeout: to.timeout, last_error: last_error.clone() })
     }
 }
 
-impl fmt::Debug for Hyper {
+impl fmt::Debug for HyperClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hyper").finish_non_exhaustive()
+        f.debug_struct("HyperClient").finish_non_exhaustive()
     }
 }
 
-impl HttpClient for Hyper {
-    // As the macro async_trait would write it.
+impl HttpClient for HyperClient {
+    // Signature as the macro async_trait generates it.
     fn send_bytes<'a, 'f>(
         &'a self,
         request: Request<Bytes>,
@@ -321,23 +322,23 @@ impl HttpClient for Hyper {
         let exchange = async move {
             let response = client.request(request.map(Full::new)).await?;
             let (parts, body) = response.into_parts();
-            let body = Limited::new(body, ANSWER).collect().await?.to_bytes();
+            let body = Limited::new(body, RESPONSE_LIMIT).collect().await?.to_bytes();
             Ok::<_, HttpError>(Response::from_parts(parts, body))
         };
         let sent = self.handle.spawn(async move { tokio::time::timeout(timeout, exchange).await });
-        let trouble = self.trouble.clone();
+        let last_error = self.last_error.clone();
         Box::pin(async move {
-            let answer = match sent.await? {
-                Ok(answer) => answer,
-                Err(_) => Err(format!("no answer in {timeout:?}").into()),
+            let response = match sent.await? {
+                Ok(response) => response,
+                Err(_) => Err(format!("no response in {timeout:?}").into()),
             };
-            trouble.note(match &answer {
+            last_error.note(match &response {
                 Ok(response) if response.status().is_success() => None,
                 // The body may repeat credentials.
-                Ok(response) => Some(format!("it answers {}", response.status())),
+                Ok(response) => Some(format!("it returns {}", response.status())),
                 Err(error) => Some(with_causes(&**error)),
             });
-            answer
+            response
         })
     }
 }

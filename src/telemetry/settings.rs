@@ -1,5 +1,5 @@
-//! What the environment says about OpenTelemetry, in the variables of its specification. Pure: the variables come in as a
-//! function. The values of headers are credentials; nothing here shows them.
+//! OpenTelemetry settings from the environment variables of the specification. Pure: a function provides the
+//! variables. Header values are credentials and must not be printed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use http::Uri;
 
-/// How long the end of a run may wait for a collector when nobody says otherwise. The specification has 10 s; a pipeline that
-/// is done should not wait so long to learn that a collector is not there.
+/// Default time limit for sending at the end of a run. The specification has 10 s, which is too long for a finished
+/// pipeline with an unreachable collector.
 pub const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Where one kind of data goes.
+/// Destination of one kind of data.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Signal {
-    /// The whole URL.
+    /// Complete URL.
     pub endpoint: Uri,
     /// Headers of each request.
     pub headers: BTreeMap<String, String>,
-    /// How long sending may take.
+    /// Time limit for sending.
     pub timeout: Duration,
 }
 
 impl Signal {
-    /// The host, for messages: a URL may hold a password.
+    /// Host for messages: a URL may contain a password.
     #[must_use]
     pub fn host(&self) -> String {
         let host = self.endpoint.host().unwrap_or_default();
@@ -42,22 +42,22 @@ impl fmt::Debug for Signal {
     }
 }
 
-/// What is to be exported.
+/// Requested exports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Spans.
     pub traces: Option<Signal>,
     /// Metrics.
     pub metrics: Option<Signal>,
-    /// `TRACEPARENT` and `TRACESTATE`: the trace of whoever started this process, as W3C writes them.
+    /// `TRACEPARENT` and `TRACESTATE` (W3C): the trace of the parent process.
     pub parent: BTreeMap<&'static str, String>,
     /// `OTEL_SERVICE_NAME`.
     pub service: Option<String>,
-    /// What was asked for and cannot be had, in whole sentences.
+    /// Unsupported or invalid requests, in whole sentences.
     pub problems: Vec<String>,
 }
 
-/// The names of one signal.
+/// Names of one signal.
 struct Names {
     what: &'static str,
     exporter: &'static str,
@@ -70,7 +70,7 @@ const METRICS: Names =
     Names { what: "metrics", exporter: "OTEL_METRICS_EXPORTER", infix: "METRICS_", path: "v1/metrics" };
 
 impl Settings {
-    /// Reads the variables; an empty one counts as not set, as the specification has it.
+    /// Reads the variables. An empty variable counts as unset, as in the specification.
     #[must_use]
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
         let variable =
@@ -82,7 +82,7 @@ impl Settings {
         let mut signal = |names: &Names| match read_signal(names, &variable) {
             Ok(signal) => signal,
             Err(problem) => {
-                // Both of them often have the same.
+                // Both signals often have the same problem.
                 if !problems.contains(&problem) {
                     problems.push(problem);
                 }
@@ -105,25 +105,24 @@ impl Settings {
     }
 }
 
-/// What is asked for and not done, though the data is sent.
+/// Settings without effect on data that is sent.
 fn ignored(names: &Names, variable: &impl Fn(&str) -> Option<String>) -> Vec<String> {
     let set = |suffix: &str| {
         [format!("OTEL_EXPORTER_OTLP_{}{suffix}", names.infix), format!("OTEL_EXPORTER_OTLP_{suffix}")]
             .into_iter()
             .find_map(|name| variable(&name).map(|value| (name, value)))
     };
-    let certificate = set("CERTIFICATE").map(|(name, _)| {
-        format!("{name} is not supported and has no effect: name the authorities' certificates in SSL_CERT_FILE")
-    });
+    let certificate = set("CERTIFICATE")
+        .map(|(name, _)| format!("{name} is not supported: set SSL_CERT_FILE to the certificates of the authorities"));
     let compression = set("COMPRESSION")
         .filter(|(_, value)| value != "none")
-        .map(|(name, value)| format!("{name}={value} is not supported: what is sent is not compressed"));
+        .map(|(name, value)| format!("{name}={value} is not supported: the data is sent uncompressed"));
     certificate.into_iter().chain(compression).collect()
 }
 
 fn read_signal(names: &Names, variable: &impl Fn(&str) -> Option<String>) -> Result<Option<Signal>, String> {
     let own = format!("OTEL_EXPORTER_OTLP_{}", names.infix);
-    // The signal's own variable goes before the one for all signals.
+    // The variable of one signal overrides the variable of all signals.
     let either = |suffix: &str| {
         let named = |name: String| variable(&name).map(|value| (name, value));
         named(format!("{own}{suffix}")).or_else(|| named(format!("OTEL_EXPORTER_OTLP_{suffix}")))
@@ -133,7 +132,7 @@ fn read_signal(names: &Names, variable: &impl Fn(&str) -> Option<String>) -> Res
         Some("otlp") => true,
         Some(other) => {
             return Err(format!(
-                "{}={other} is not supported; no {} are exported: use otlp or none",
+                "{}={other} is not supported, so no {} are exported: set it to otlp or none",
                 names.exporter, names.what
             ));
         }
@@ -147,13 +146,13 @@ fn read_signal(names: &Names, variable: &impl Fn(&str) -> Option<String>) -> Res
     };
     if let Some((name, protocol)) = either("PROTOCOL").filter(|(_, protocol)| protocol != "http/protobuf") {
         return Err(format!(
-            "{name}={protocol} is not supported, nothing is exported that way: use http/protobuf, at a collector usually on \
-             port 4318"
+            "{name}={protocol} is not supported, so its data is not exported: use http/protobuf, usually on port 4318 of a \
+             collector"
         ));
     }
     let bad = || {
-        // The value may hold a password.
-        format!("the endpoint for {} is no http or https URL; no {} are exported", names.what, names.what)
+        // The value may contain a password.
+        format!("the endpoint for {} is not an http or https URL, so no {} are exported", names.what, names.what)
     };
     let endpoint: Uri = endpoint.parse().map_err(|_| bad())?;
     if !matches!(endpoint.scheme_str(), Some("http" | "https")) || endpoint.host().is_none_or(str::is_empty) {
@@ -161,23 +160,22 @@ fn read_signal(names: &Names, variable: &impl Fn(&str) -> Option<String>) -> Res
     }
     let timeout = match either("TIMEOUT") {
         None => TIMEOUT,
-        Some((name, text)) => Duration::from_millis(
-            text.parse()
-                .map_err(|_| format!("{name}={text} is no number of milliseconds; no {} are exported", names.what))?,
-        ),
+        Some((name, text)) => Duration::from_millis(text.parse().map_err(|_| {
+            format!("{name}={text} is not a number of milliseconds, so no {} are exported", names.what)
+        })?),
     };
-    // Not of the other signal's host: what is for all goes first, what is for this one replaces it.
+    // Headers of all signals first; headers of this signal override them.
     let mut headers = BTreeMap::new();
     for name in ["OTEL_EXPORTER_OTLP_HEADERS".to_owned(), format!("{own}HEADERS")] {
         let Some(text) = variable(&name) else { continue };
         let parsed = parse_headers(&text)
-            .ok_or_else(|| format!("{name} is no list of name=value pairs; no {} are exported", names.what))?;
+            .ok_or_else(|| format!("{name} is not a list of name=value pairs, so no {} are exported", names.what))?;
         headers.extend(parsed);
     }
     Ok(Some(Signal { endpoint, headers, timeout }))
 }
 
-/// `name=value,name=value`, values percent-encoded.
+/// Parses `name=value,name=value` with percent-encoded values.
 fn parse_headers(text: &str) -> Option<BTreeMap<String, String>> {
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
     let parse = |pair: &str| {
@@ -200,7 +198,7 @@ fn percent_decoded(text: &str) -> Option<String> {
                 bytes.push(byte);
                 rest = after.get(2..)?;
             }
-            // A percent sign that encodes nothing is one: tokens are pasted as they are.
+            // A percent sign without two hex digits stands for itself: tokens may be unencoded.
             None => {
                 bytes.push(b'%');
                 rest = after;

@@ -1,5 +1,5 @@
-//! The spans of a run. They are spans of `tracing` with a target of their own, which logs leave out and an exporter, when there
-//! is one, takes. Without one they cost nothing.
+//! Spans of a run. They are `tracing` spans with their own target, which logs exclude and an exporter collects.
+//! Without an exporter they are disabled.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use tracing::Span;
 use super::facts::{Run, RunFailure};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::plan::Plan;
-use nodecfg_planning::rollout::progress::{Event, Gate, Progress};
+use nodecfg_planning::rollout::progress::{CanaryGate, Event, Progress};
 
-/// The target of all spans and of their events.
+/// Target of all spans and their events.
 pub const TARGET: &str = "nodecfg::spans";
 
-/// The span of a command. `process.*` and `error.type` are names of OpenTelemetry's semantic conventions.
+/// Span of a command. `process.*` and `error.type` follow OpenTelemetry's semantic conventions.
 #[must_use]
 pub fn command(command: &str) -> Span {
     tracing::info_span!(
@@ -30,7 +30,7 @@ pub fn command(command: &str) -> Span {
     )
 }
 
-/// Says in the span of a command how it ended.
+/// Records the result of a command in its span.
 pub fn finish(span: &Span, run: &Run) {
     span.record("process.exit.code", run.exit);
     if let Some(fleet) = &run.record.fleet {
@@ -41,26 +41,27 @@ pub fn finish(span: &Span, run: &Run) {
     }
     if !run.succeeded() {
         span.record("otel.status_code", "ERROR");
-        // The conventions want few values here.
+        // The conventions require few distinct values.
         span.record("error.type", run.record.failure.map_or("exit-code", RunFailure::name));
     }
 }
 
-/// The span of a stage: reading the repository, looking at the cluster, planning, waiting for the lock.
+/// Span of a stage: reading the repository, reading the cluster, planning, waiting for the lock.
 #[must_use]
 pub fn stage(stage: &'static str) -> Span {
     tracing::info_span!(target: TARGET, "stage", otel.name = stage)
 }
 
-/// The spans of a rollout: one for each pool with something to do, and in it one for each node, from its assignment to its end.
+/// Spans of a rollout: one for each pool with steps, which contains one for each node, from its assignment to its
+/// end.
 #[derive(Default)]
-pub struct Rollout {
+pub struct RolloutSpans {
     pools: BTreeMap<PoolName, Span>,
     nodes: BTreeMap<NodeName, Span>,
 }
 
-impl Rollout {
-    /// Opens the spans of the pools that the plan has steps for, and of the nodes that are on their way already.
+impl RolloutSpans {
+    /// Opens the spans of the pools with steps.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let mut rollout = Self::default();
@@ -83,8 +84,8 @@ impl Rollout {
         rollout
     }
 
-    /// Something happened.
-    pub fn tell(&mut self, event: &Event) {
+    /// Records an event of the rollout.
+    pub fn record(&mut self, event: &Event) {
         if self.pools.is_empty() {
             return;
         }
@@ -105,7 +106,7 @@ impl Rollout {
             }
             Progress::Gone { pool, node } => self.ended(pool, node, "gone", None),
             Progress::RolledBack { pool, .. } => self.note(pool, "rolled back"),
-            Progress::NotBack { pool, .. } => self.note(pool, "not back"),
+            Progress::RollbackFailed { pool, .. } => self.note(pool, "not back"),
             Progress::NotRolledBack { pool, .. } => self.note(pool, "not pointed back"),
             Progress::Soaking { pool, .. } => self.note(pool, "soaking"),
             Progress::Soaked { pool } => self.note(pool, "soaked"),
@@ -121,13 +122,13 @@ impl Rollout {
             }
         }
         let Some((name, state)) = event.progress.pool().zip(event.pool.as_ref()) else { return };
-        // A pool's span ends with its last node, unless that is a canary that has yet to soak.
-        if state.counts.pending + state.counts.in_flight == 0 && !matches!(state.gate, Gate::Soaking { .. }) {
+        // The span of a pool ends with its last node, unless that node is a canary in its soak time.
+        if state.counts.pending + state.counts.in_flight == 0 && !matches!(state.gate, CanaryGate::Soaking { .. }) {
             self.pools.remove(name);
         }
     }
 
-    /// The span of a node, opened when it is new. `None` when that of its pool has ended.
+    /// Span of a node; opens a missing one. `None` when the span of the pool has ended.
     fn node(&mut self, pool: &PoolName, node: &NodeName) -> Option<Span> {
         let parent = self.pools.get(pool)?;
         let open = || {

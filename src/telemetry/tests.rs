@@ -1,4 +1,4 @@
-//! What a run tells, as it is written, and what it makes of what an earlier one told.
+//! Tests of metrics, the metrics file, the values carried over between runs, and the OpenTelemetry settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,13 +6,13 @@ use std::fs;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::facts::{Before, LABELS, NodeFailure, Nodes, PoolFacts, Record, Run, RunFailure};
+use super::facts::{LABELS, NodeFailure, Nodes, PoolFacts, PreviousRun, Run, RunFailure, RunRecord};
 use super::metrics::{ALL, COMMON, LAST_SUCCESS, RUN_INFO, samples};
 use super::settings::Settings;
 use super::textfile;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
-use nodecfg_planning::judge::{Failure, Target, Waiting};
+use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::plan::{Owner, Why};
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
 use nodecfg_planning::state::State;
@@ -28,7 +28,7 @@ fn run(exit: u8) -> Run {
         failures: [(NodeFailure::TimedOut, 1)].into(),
     };
     let pool = |name: &str| PoolName::new(name).expect("a name");
-    let record = Record {
+    let record = RunRecord {
         fleet: Some(FleetName::new("prod").expect("a name")),
         commit: CommitId::new("0123456789abcdef0123456789abcdef01234567").ok(),
         nodes: Some(Nodes { pools: [(pool("general"), general), (pool("gpu"), gpu)].into(), unpooled: 2 }),
@@ -47,14 +47,14 @@ fn a_file_in_full() {
 }
 
 #[test]
-fn a_run_that_failed_early_has_no_nodes_and_keeps_what_is_known() {
+fn early_failure_has_no_nodes_and_keeps_carried_values() {
     let mut run = run(4);
-    run.record = Record { failure: Some(RunFailure::NoCluster), ..Record::default() };
-    run.before = Some(Before { fleet: "prod".to_owned(), last_success: Some(1_799_990_000.5) });
+    run.record = RunRecord { failure: Some(RunFailure::NoCluster), ..RunRecord::default() };
+    run.before = Some(PreviousRun { fleet: "prod".to_owned(), last_success: Some(1_799_990_000.5) });
     insta::assert_snapshot!("a_run_that_failed_early", text(&run));
 }
 
-/// What node_exporter's parser asks of a file, as far as it can be broken here.
+/// Checks the requirements of node_exporter's parser that this code could violate.
 fn assert_valid(text: &str) {
     let (mut declared, mut series) = (BTreeSet::new(), BTreeSet::new());
     for line in text.lines() {
@@ -80,25 +80,25 @@ fn assert_valid(text: &str) {
 }
 
 #[test]
-fn what_is_carried_over() {
-    let before = |fleet: &str| Some(Before { fleet: fleet.to_owned(), last_success: Some(5.0) });
-    // Success is now; a diff that finds changes is one.
+fn carries_values_over_from_the_previous_run() {
+    let before = |fleet: &str| Some(PreviousRun { fleet: fleet.to_owned(), last_success: Some(5.0) });
+    // A success is the new value; a diff that finds changes succeeds.
     assert_eq!(Run { before: before("prod"), ..run(0) }.last_success(), Some(1_800_000_090.25));
     assert_eq!(Run { command: "diff", ..run(1) }.last_success(), Some(1_800_000_090.25));
-    // Failure keeps what was, unless it was another fleet's.
+    // A failure keeps the previous value of the same fleet.
     assert_eq!(run(5).last_success(), None);
     assert_eq!(Run { before: before("prod"), ..run(5) }.last_success(), Some(5.0));
     assert_eq!(Run { before: before("test"), ..run(5) }.last_success(), None);
-    // Of a repository that cannot be read, the fleet is that of the run before.
-    let unread = Run { before: before("test"), record: Record::default(), ..run(3) };
+    // With an unreadable repository, the fleet is that of the previous run.
+    let unread = Run { before: before("test"), record: RunRecord::default(), ..run(3) };
     assert_eq!((unread.fleet(), unread.last_success()), ("test", Some(5.0)));
 
-    // From the text itself, through any number of failures.
+    // Carried over through the text of repeated failures.
     let good = text(&run(0));
-    let once = Run { before: textfile::carried_over(&good, "sync"), record: Record::default(), ..run(3) };
-    let twice = Run { before: textfile::carried_over(&text(&once), "sync"), record: Record::default(), ..run(4) };
+    let once = Run { before: textfile::carried_over(&good, "sync"), record: RunRecord::default(), ..run(3) };
+    let twice = Run { before: textfile::carried_over(&text(&once), "sync"), record: RunRecord::default(), ..run(4) };
     assert_eq!((twice.fleet(), twice.last_success()), ("prod", Some(1_800_000_090.25)));
-    // Another command's file says nothing.
+    // Nothing is carried over from another command's file.
     assert_eq!(textfile::carried_over(&good, "verify"), None);
     for nonsense in ["", "no metrics", "nodecfg_run_info{command=\"sync\"", "nodecfg_run_info{command=\"sync\\"] {
         assert_eq!(textfile::carried_over(nonsense, "sync"), None, "{nonsense}");
@@ -106,7 +106,7 @@ fn what_is_carried_over() {
 }
 
 #[test]
-fn a_file_is_replaced_in_one_step_and_can_be_read_by_others() {
+fn replaces_the_file_readable_for_all_users() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("nodecfg.prom");
     textfile::write(&path, "old\n").expect("is written");
@@ -114,13 +114,13 @@ fn a_file_is_replaced_in_one_step_and_can_be_read_by_others() {
     assert_eq!(fs::read_to_string(&path).expect("text"), "new\n");
     let names: Vec<_> =
         fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("a file").file_name()).collect();
-    assert_eq!(names, ["nodecfg.prom"], "a draft was left behind");
+    assert_eq!(names, ["nodecfg.prom"], "no draft remains");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
         assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o644);
     }
-    // A folder stands where the file should: the draft does not stay.
+    // A folder has the name of the file: no draft remains.
     fs::create_dir(folder.path().join("x.prom")).expect("a folder");
     textfile::write(&folder.path().join("x.prom"), "no").expect_err("is a folder");
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
@@ -128,7 +128,7 @@ fn a_file_is_replaced_in_one_step_and_can_be_read_by_others() {
 }
 
 #[test]
-fn the_file_is_one_that_node_exporter_reads() {
+fn accepts_only_names_that_node_exporter_reads() {
     for good in ["nodecfg.prom", "/var/lib/node_exporter/a.prom", "./x.prom"] {
         textfile::path(good).expect(good);
     }
@@ -138,8 +138,8 @@ fn the_file_is_one_that_node_exporter_reads() {
 }
 
 #[test]
-fn how_nodes_end_is_counted() {
-    let refused = || Failure::Refused { error: "no".to_owned() };
+fn counts_the_outcomes_of_nodes() {
+    let refused = || ConvergenceFailure::Refused { error: "no".to_owned() };
     let ends = [
         (End::Converged, Some("converged")),
         (End::LeftAlone { why: Why::Converged }, Some("converged")),
@@ -155,7 +155,7 @@ fn how_nodes_end_is_counted() {
         (End::Failed { failure: refused(), rolled_back: false }, Some("failed")),
         (End::Failed { failure: refused(), rolled_back: true }, Some("failed")),
         (
-            End::Failed { failure: Failure::TimedOut { waiting: Waiting::NotAssigned }, rolled_back: false },
+            End::Failed { failure: ConvergenceFailure::TimedOut { waiting: Waiting::NotAssigned }, rolled_back: false },
             Some("failed"),
         ),
         (End::Refused { error: "forbidden".to_owned() }, Some("failed")),
@@ -183,8 +183,8 @@ fn how_nodes_end_is_counted() {
 }
 
 #[test]
-fn every_metric_is_documented_as_it_is() {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md")).expect("docs/metrics.md");
+fn documentation_lists_every_metric() {
+    let page = include_str!("../../docs/reference/metrics.md");
     let row = |metric: &super::metrics::Metric| {
         let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
         format!("| `{}` | `{}` | {} | {} |", metric.name, metric.otel, labels.join(", "), metric.help)
@@ -195,7 +195,7 @@ fn every_metric_is_documented_as_it_is() {
     for name in LABELS.map(|(label, _)| label).iter().chain(&NodeFailure::ALL.map(NodeFailure::name)) {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
-    // As rows of their table, and no others.
+    // Exactly the rows of the table.
     let table = page.split_once("| `kind` of `nodecfg_run_failure`").expect("the table").1;
     let kinds: Vec<&str> = table
         .lines()
@@ -207,9 +207,9 @@ fn every_metric_is_documented_as_it_is() {
 }
 
 #[test]
-fn names_follow_the_conventions_of_both() {
+fn names_follow_both_conventions() {
     for metric in ALL {
-        // What a collector's Prometheus exporter makes of a gauge: dots and the unit.
+        // Prometheus name that a collector's exporter derives from a gauge: dots and unit.
         let unit = if metric.unit == "s" { "_seconds" } else { "" };
         assert_eq!(metric.name, format!("{}{unit}", metric.otel.replace('.', "_")));
         assert!(!metric.help.ends_with('.'), "the encoder adds one");
@@ -219,7 +219,7 @@ fn names_follow_the_conventions_of_both() {
 
 proptest! {
     #[test]
-    fn any_run_makes_a_valid_file(
+    fn any_run_yields_a_valid_file(
         exit in 0_u8..8,
         kind in proptest::option::of(proptest::sample::select(RunFailure::ALL.to_vec())),
         before in proptest::option::of(("[ -~\n]{0,20}", proptest::option::of(0.0..4e9_f64))),
@@ -229,17 +229,17 @@ proptest! {
         let mut run = run(exit);
         run.record.failure = kind;
         if !read {
-            run.record = Record { failure: kind, ..Record::default() };
+            run.record = RunRecord { failure: kind, ..RunRecord::default() };
         }
         if let Some(nodes) = &mut run.record.nodes {
             for pool in nodes.pools.values_mut() {
                 pool.states = LABELS.map(|(_, states)| states[0]).into_iter().zip(counts.iter().copied()).collect();
             }
         }
-        run.before = before.map(|(fleet, last_success)| Before { fleet, last_success });
+        run.before = before.map(|(fleet, last_success)| PreviousRun { fleet, last_success });
         let text = text(&run);
         assert_valid(&text);
-        // What was written is what is read.
+        // The file parses to the written samples.
         let read: Vec<textfile::Line> = textfile::parse(&text).unwrap();
         let mut written: Vec<textfile::Line> = samples(&run)
             .into_iter()
@@ -252,17 +252,17 @@ proptest! {
         written.sort_by_key(|(name, _, _)| order(name));
         prop_assert_eq!(&read, &written);
         let carried = textfile::carried_over(&text, "sync").unwrap();
-        prop_assert_eq!(carried, Before { fleet: run.fleet().to_owned(), last_success: run.last_success() });
+        prop_assert_eq!(carried, PreviousRun { fleet: run.fleet().to_owned(), last_success: run.last_success() });
     }
 
     #[test]
-    fn reading_takes_any_text(text in "[ -~\n\u{e4}\"{}]{0,200}") {
+    fn parses_any_text_without_panic(text in "[ -~\n\u{e4}\"{}]{0,200}") {
         let _ = textfile::parse(&text);
         let _ = textfile::carried_over(&format!("nodecfg_run_info{{command=\"sync\"{text}"), "sync");
     }
 
     #[test]
-    fn drift_is_what_should_run_something_else(counts in proptest::collection::vec(0_usize..50, 6)) {
+    fn drifted_nodes_are_those_that_should_change(counts in proptest::collection::vec(0_usize..50, 6)) {
         let mut run = run(0);
         for pool in run.record.nodes.iter_mut().flat_map(|nodes| nodes.pools.values_mut()) {
             pool.states = LABELS.map(|(_, states)| states[0]).into_iter().zip(counts.iter().copied()).collect();
@@ -280,7 +280,7 @@ fn settings(variables: &[(&str, &str)]) -> Settings {
 }
 
 #[test]
-fn without_variables_nothing_is_exported() {
+fn exports_nothing_without_variables() {
     assert_eq!(settings(&[]), Settings::default());
     for quiet in [
         &[("OTEL_SERVICE_NAME", "x"), ("TRACEPARENT", "y"), ("OTEL_EXPORTER_OTLP_HEADERS", "a=b")][..],
@@ -298,7 +298,7 @@ fn without_variables_nothing_is_exported() {
 }
 
 #[test]
-fn endpoints_headers_and_time_limits() {
+fn reads_endpoints_headers_and_time_limits() {
     let both = settings(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://c.example:4318/x/")]);
     let (traces, metrics) = (both.traces.unwrap(), both.metrics.unwrap());
     assert_eq!(traces.endpoint.to_string(), "https://c.example:4318/x/v1/traces");
@@ -329,22 +329,22 @@ fn endpoints_headers_and_time_limits() {
     assert!(ignored.problems[0].contains("SSL_CERT_FILE"), "{ignored:?}");
     assert!(ignored.problems[1].contains("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION=gzip"), "{ignored:?}");
 
-    let asked = settings(&[("OTEL_METRICS_EXPORTER", "otlp")]);
-    assert_eq!(asked.metrics.unwrap().endpoint.to_string(), "http://localhost:4318/v1/metrics");
-    assert_eq!(asked.traces, None);
+    let both = settings(&[("OTEL_METRICS_EXPORTER", "otlp")]);
+    assert_eq!(both.metrics.unwrap().endpoint.to_string(), "http://localhost:4318/v1/metrics");
+    assert_eq!(both.traces, None);
 }
 
 #[test]
-fn what_cannot_be_had_is_said_once_and_without_values_of_headers() {
+fn reports_problems_once_without_header_values() {
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c");
     for (variables, says, both) in [
         (vec![endpoint, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], "grpc", true),
         (vec![endpoint, ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json")], "METRICS_PROTOCOL=http/json", false),
         (vec![endpoint, ("OTEL_TRACES_EXPORTER", "zipkin")], "OTEL_TRACES_EXPORTER=zipkin", false),
-        (vec![("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4317")], "no http or https URL", false),
-        (vec![("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "unix:///pa55")], "no http or https URL", false),
-        (vec![endpoint, ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "3s")], "no number of milliseconds", false),
-        (vec![endpoint, ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "pa55")], "no list of name=value", false),
+        (vec![("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4317")], "not an http or https URL", false),
+        (vec![("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "unix:///pa55")], "not an http or https URL", false),
+        (vec![endpoint, ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "3s")], "not a number of milliseconds", false),
+        (vec![endpoint, ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "pa55")], "not a list of name=value", false),
     ] {
         let settings = settings(&variables);
         assert_eq!(settings.problems.len(), 1, "{settings:?}");

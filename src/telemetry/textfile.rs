@@ -1,5 +1,5 @@
-//! The metrics of a run as a file for the textfile collector of node_exporter: rendered, read again for what is carried
-//! over, and replaced in one step.
+//! Metrics file for the textfile collector of node_exporter: rendering, atomic replacement, and reading of the values
+//! that the next run carries over.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,14 +13,14 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::facts::Before;
+use super::facts::PreviousRun;
 use super::metrics::{ALL, LAST_SUCCESS, RUN_INFO, Sample};
-use crate::replaced_file::{Readers, replace};
+use crate::atomic_file::{Readers, replace};
 
-/// The largest file that is read for what is carried over, in bytes. One of ours is a few KiB.
+/// Largest file that is read, in bytes. Files of nodecfg have a few KiB.
 const LIMIT: u64 = 16 << 20;
 
-/// The samples in the text format that Prometheus and node_exporter read.
+/// Samples in the text format of Prometheus and node_exporter.
 #[must_use]
 pub fn render(samples: &[Sample]) -> String {
     let mut registry = Registry::default();
@@ -28,7 +28,7 @@ pub fn render(samples: &[Sample]) -> String {
     let mut text = String::new();
     match prometheus_client::encoding::text::encode(&mut text, &registry) {
         Ok(()) => text,
-        // Writing to a String does not fail.
+        // Writing to a String never fails.
         Err(fmt::Error) => String::new(),
     }
 }
@@ -52,10 +52,10 @@ impl Collector for Samples {
     }
 }
 
-/// A line of a file: name, labels, value.
+/// Line of a file: name, labels, value.
 pub type Line = (String, BTreeMap<String, String>, f64);
 
-/// Reads the text format, as far as it is written here: comments, and samples without timestamps. `None` for anything else.
+/// Parses comments and samples without timestamps, as [`render`] writes them. `None` for any other text.
 #[must_use]
 pub fn parse(text: &str) -> Option<Vec<Line>> {
     text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(parse_line).collect()
@@ -92,16 +92,16 @@ fn parse_line(line: &str) -> Option<Line> {
     Some((name.to_owned(), labels, rest.strip_prefix(' ')?.parse().ok()?))
 }
 
-/// What the file of an earlier run of this command says. `None` when there is none, or none that can be read.
+/// Values of the previous run of this command. `None` when the file is missing or unreadable.
 #[must_use]
-pub fn before(path: &Path, command: &str) -> Option<Before> {
+pub fn before(path: &Path, command: &str) -> Option<PreviousRun> {
     let sensible = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LIMIT);
     carried_over(&sensible.then(|| fs::read_to_string(path).ok())??, command)
 }
 
-/// What is carried over from this text.
+/// Values to carry over from this text.
 #[must_use]
-pub fn carried_over(text: &str, command: &str) -> Option<Before> {
+pub fn carried_over(text: &str, command: &str) -> Option<PreviousRun> {
     let lines = parse(text)?;
     let of = |name: &str| {
         let is = |labels: &BTreeMap<String, String>| labels.get("command").is_some_and(|is| is == command);
@@ -109,26 +109,26 @@ pub fn carried_over(text: &str, command: &str) -> Option<Before> {
     };
     let (_, labels, _) = of(RUN_INFO.name)?;
     let last_success = of(LAST_SUCCESS.name).map(|(_, _, value)| *value).filter(|value| value.is_finite());
-    Some(Before { fleet: labels.get("fleet").cloned().unwrap_or_default(), last_success })
+    Some(PreviousRun { fleet: labels.get("fleet").cloned().unwrap_or_default(), last_success })
 }
 
-/// A file for the collector, by its name.
+/// Path of a file for the collector.
 ///
 /// # Errors
-/// When the name does not end in `.prom`: node_exporter looks at no other.
+/// The name does not end in `.prom`: node_exporter reads no other files.
 pub fn path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if path.extension().is_some_and(|extension| extension == "prom") && !text.ends_with('/') {
         Ok(path)
     } else {
-        Err("the name must end in .prom, since node_exporter reads no other files".to_owned())
+        Err("the name must end in .prom: node_exporter reads no other files".to_owned())
     }
 }
 
-/// Replaces the file in one step, readable for everyone: node_exporter is another user.
+/// Replaces the file atomically, readable for all users: node_exporter is another user.
 ///
 /// # Errors
-/// When the folder is not there or cannot be written to. The old file is as it was then.
+/// The folder is missing or not writable. The old file then stays unchanged.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     replace(path, text.as_bytes(), Readers::Everyone)
 }

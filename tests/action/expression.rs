@@ -1,16 +1,16 @@
-//! As much of GitHub's expressions as action.yml uses. Whatever is not known here fails the test that meets it.
+//! Evaluator of the subset of GitHub expressions in action.yml. Unsupported expressions fail the test.
 
 use std::collections::BTreeMap;
 
-/// What expressions can look at: `inputs.command`, `steps.run.outputs.changed`, `github.token`.
+/// Context of expressions: `inputs.command`, `steps.run.outputs.changed`, `github.token`.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
     pub values: BTreeMap<String, String>,
-    /// Steps whose outputs may be asked for: those that have an `id` and come earlier.
+    /// IDs of earlier steps, whose outputs are available.
     pub steps: Vec<String>,
-    /// Whether no step has failed.
+    /// Set while no step has failed.
     pub success: bool,
-    /// Whether somebody has cancelled the job.
+    /// Set if the job was cancelled.
     pub cancelled: bool,
 }
 
@@ -45,7 +45,7 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// Every value is a string here; true and false are the words.
+/// Parser of an expression. Every value is a string; booleans are `true` and `false`.
 struct Parser<'a> {
     tokens: Vec<Token>,
     at: usize,
@@ -122,7 +122,7 @@ impl Context {
         if let Some(step) = name.strip_prefix("steps.") {
             let (id, output) = step.split_once(".outputs.").expect("an output of a step");
             assert!(self.steps.iter().any(|step| step == id), "no earlier step has the id {id}");
-            // What a step did not set, or one that was skipped, is empty.
+            // An output that a step did not set, or of a skipped step, is empty.
             return self.values.get(&format!("steps.{id}.outputs.{output}")).cloned().unwrap_or_default();
         }
         self.values.get(name).cloned().unwrap_or_else(|| panic!("{name} is not known"))
@@ -135,7 +135,7 @@ impl Context {
         value
     }
 
-    /// Text with `${{ … }}` in it.
+    /// Evaluates the expressions `${{ … }}` in a text.
     pub fn fill(&self, text: &str) -> String {
         let mut parts = text.split("${{");
         let mut filled = parts.next().unwrap_or_default().to_owned();
@@ -147,19 +147,19 @@ impl Context {
         filled
     }
 
-    /// Whether a step with this `if` runs.
+    /// Reports whether a step with this `if` runs.
     pub fn allows(&self, condition: Option<&str>) -> bool {
         let condition = condition.unwrap_or("true");
-        // `if` may have the signs of an expression, and must where the first one is `!`, which means something in YAML.
+        // `if` works with and without `${{ }}`, which is required if the condition starts with `!`, a YAML tag.
         let bare = condition.strip_prefix("${{").and_then(|rest| rest.strip_suffix("}}")).unwrap_or(condition);
         let holds = condition == "true" || truthy(&self.value(bare));
-        let asks = ["always()", "cancelled()"].iter().any(|function| bare.contains(function));
-        holds && (asks || (self.success && !self.cancelled))
+        let has_status_function = ["always()", "cancelled()"].iter().any(|function| bare.contains(function));
+        holds && (has_status_function || (self.success && !self.cancelled))
     }
 }
 
 #[test]
-fn expressions_mean_what_they_do_on_github() {
+fn evaluates_expressions_like_github() {
     let mut context = Context { success: true, steps: vec!["a".to_owned()], ..Context::default() };
     context.values.insert("inputs.x-y".to_owned(), "Yes".to_owned());
     context.values.insert("inputs.empty".to_owned(), String::new());

@@ -1,4 +1,4 @@
-//! A stand-in for GitHub: releases to download, and comments of pull requests.
+//! Simulated GitHub: release downloads, and comments of pull requests.
 
 use std::collections::VecDeque;
 use std::process::Command;
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 pub const TOKEN: &str = "ghs_a-token-of-the-job";
-/// Whom comments with the job's token are from.
+/// Author of comments with the job's token.
 pub const BOT: &str = "github-actions[bot]";
 
-/// An answer that is given instead of the right one.
+/// Response that replaces the normal one.
 #[derive(Clone)]
 pub struct Answer {
     pub status: u16,
@@ -37,25 +37,25 @@ impl Answer {
 }
 
 #[derive(Default)]
-pub struct World {
+pub struct GithubState {
     pub comments: Vec<Value>,
-    /// Requests to the API, `PATCH /repos/…`.
+    /// API requests, such as `PATCH /repos/…`.
     pub requests: Vec<String>,
-    /// Answers to the next requests to the API that write; an empty one lets it through.
+    /// Responses for the next API writes; an empty one lets the request through.
     pub instead: VecDeque<Answer>,
-    /// An answer to all of them.
+    /// Response for all API writes.
     pub always: Option<Answer>,
-    /// Contents of SHA256SUMS, when not the right ones.
+    /// Content of SHA256SUMS; `None` means the correct one.
     pub sums: Option<String>,
-    /// Comments that are left out of their pages, as those of spammers are: a page is shorter, and another one follows.
+    /// Comments that are hidden from their page, like spam. The page is shorter, and another page follows.
     pub hidden: Vec<u64>,
-    /// The newest commit of the pull request's branch, where the API says.
+    /// Newest commit of the pull request's branch according to the API.
     pub head: Option<String>,
     archive: Bytes,
 }
 
-impl World {
-    /// Adds a comment that is there already.
+impl GithubState {
+    /// Adds an existing comment.
     pub fn comment(&mut self, author: &str, body: &str) -> u64 {
         let id = 100 + u64::try_from(self.comments.len()).unwrap();
         let url = format!("https://github.example/acme/fleet/pull/7#issuecomment-{id}");
@@ -68,21 +68,21 @@ impl World {
     }
 }
 
-/// GitHub, served on loopback as long as this lives.
+/// A GitHub server on loopback, which stops when dropped.
 pub struct Github {
-    world: Arc<Mutex<World>>,
+    state: Arc<Mutex<GithubState>>,
     url: String,
-    // Serves until it is dropped.
+    // The server stops when this is dropped.
     _runtime: Runtime,
 }
 
-/// The release's archive for this machine.
+/// Name of the release archive for this machine.
 pub fn archive_name() -> String {
     let system = if cfg!(target_os = "macos") { "apple-darwin" } else { "unknown-linux-musl" };
     format!("nodecfg-{}-{system}.tar.gz", std::env::consts::ARCH)
 }
 
-/// As a release has it, but for the program, which is the one that was built here. It notes who may read its kubeconfig.
+/// Release archive with the program of this build, wrapped to record the mode of its kubeconfig.
 fn archive() -> Bytes {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
@@ -106,64 +106,64 @@ pub fn sha256(bytes: &[u8]) -> String {
 
 impl Github {
     pub fn start() -> Self {
-        let world = Arc::new(Mutex::new(World { archive: archive(), ..World::default() }));
+        let state = Arc::new(Mutex::new(GithubState { archive: archive(), ..GithubState::default() }));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().fallback(answer).with_state(Arc::clone(&world));
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&state));
         runtime.spawn(async move { axum::serve(listener, router).await });
-        Self { world, url, _runtime: runtime }
+        Self { state, url, _runtime: runtime }
     }
 
     pub fn url(&self) -> String {
         self.url.clone()
     }
 
-    pub fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap()
+    pub fn state(&self) -> MutexGuard<'_, GithubState> {
+        self.state.lock().unwrap()
     }
 
-    /// The checksum that the archive has.
+    /// Checksum of the archive.
     pub fn sha256(&self) -> String {
-        sha256(&self.world().archive)
+        sha256(&self.state().archive)
     }
 }
 
-async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Response {
+async fn answer(State(state): State<Arc<Mutex<GithubState>>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    let mut world = world.lock().unwrap();
+    let mut state = state.lock().unwrap();
     let path = parts.uri.path();
     if let Some(file) = path.strip_prefix("/example/nodecfg/releases/download/v0.1.0/") {
         let name = archive_name();
         return match file {
             "SHA256SUMS" => {
-                let right = format!("{}  {name}\n{}  other.tar.gz\n", sha256(&world.archive), "0".repeat(64));
-                world.sums.clone().unwrap_or(right).into_response()
+                let right = format!("{}  {name}\n{}  other.tar.gz\n", sha256(&state.archive), "0".repeat(64));
+                state.sums.clone().unwrap_or(right).into_response()
             }
-            file if file == name => world.archive.clone().into_response(),
+            file if file == name => state.archive.clone().into_response(),
             _ => StatusCode::NOT_FOUND.into_response(),
         };
     }
     let Some(path) = path.strip_prefix("/api") else { return StatusCode::NOT_FOUND.into_response() };
-    world.requests.push(format!("{} {path}", parts.method));
+    state.requests.push(format!("{} {path}", parts.method));
     if parts.headers.get("authorization").is_none_or(|value| value != format!("Bearer {TOKEN}").as_str()) {
         return refuse(&Answer::of(401, "Bad credentials"));
     }
     let writes = parts.method != "GET";
-    if writes && let Some(answer) = world.instead.pop_front() {
+    if writes && let Some(answer) = state.instead.pop_front() {
         return refuse(&answer);
     }
-    if writes && let Some(answer) = &world.always {
+    if writes && let Some(answer) = &state.always {
         return refuse(answer);
     }
     match (parts.method.as_str(), path) {
         ("GET", "/repos/acme/fleet/issues/7/comments") => {
             let query = parts.uri.query().unwrap_or_default();
             let page: usize = query.rsplit_once("page=").and_then(|(_, page)| page.parse().ok()).unwrap_or(1);
-            let all = &world.comments;
+            let all = &state.comments;
             let shown = all.iter().skip((page - 1) * 100).take(100);
-            let shown = shown.filter(|comment| !world.hidden.iter().any(|id| comment["id"].as_u64() == Some(*id)));
+            let shown = shown.filter(|comment| !state.hidden.iter().any(|id| comment["id"].as_u64() == Some(*id)));
             let mut answer = axum::Json(shown.cloned().collect::<Vec<_>>()).into_response();
             if all.len() > page * 100 {
                 let link = format!("<http://127.0.0.1/api{path}?per_page=100&page={}>; rel=\"next\"", page + 1);
@@ -171,17 +171,17 @@ async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Res
             }
             answer
         }
-        ("GET", "/repos/acme/fleet/pulls/7") if world.head.is_some() => {
-            axum::Json(json!({"number": 7, "head": {"sha": world.head}})).into_response()
+        ("GET", "/repos/acme/fleet/pulls/7") if state.head.is_some() => {
+            axum::Json(json!({"number": 7, "head": {"sha": state.head}})).into_response()
         }
         ("POST", "/repos/acme/fleet/issues/7/comments") => stored(&body, |text| {
-            world.comment(BOT, text);
-            let comment = world.comments.last().cloned();
+            state.comment(BOT, text);
+            let comment = state.comments.last().cloned();
             (StatusCode::CREATED, axum::Json(comment)).into_response()
         }),
         ("PATCH", path) => stored(&body, |text| {
             let id = path.strip_prefix("/repos/acme/fleet/issues/comments/").and_then(|id| id.parse::<u64>().ok());
-            match world.comments.iter_mut().find(|comment| comment["id"].as_u64() == id) {
+            match state.comments.iter_mut().find(|comment| comment["id"].as_u64() == id) {
                 Some(comment) => {
                     comment["body"] = json!(text);
                     axum::Json(comment.clone()).into_response()
@@ -193,7 +193,7 @@ async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Res
     }
 }
 
-/// What GitHub does with a comment's text: it has a limit, and other line ends afterwards.
+/// Stores a comment like GitHub, with a length limit and normalized line ends.
 fn stored(body: &[u8], store: impl FnOnce(&str) -> Response) -> Response {
     let body: Value = serde_json::from_slice(body).unwrap();
     let text = body["body"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! Where the program comes from.
+//! Tests of the program's download and build.
 
 use crate::github::{Github, archive_name, sha256};
 use crate::job::{Job, possible, root};
@@ -9,7 +9,7 @@ fn workspace() -> Workspace {
 }
 
 #[test]
-fn an_archive_with_another_checksum_is_not_run() {
+fn archive_with_wrong_checksum_is_not_run() {
     if !possible() {
         return;
     }
@@ -20,17 +20,17 @@ fn an_archive_with_another_checksum_is_not_run() {
     refused.failed_in("Download nodecfg", "input sha256 says");
     assert!(refused.left("bin").is_empty());
 
-    github.world().sums = Some(format!("{other}  {}\n", archive_name()));
+    github.state().sums = Some(format!("{other}  {}\n", archive_name()));
     let refused = Job::push(&workspace, &github).run();
     refused.failed_in("Download nodecfg", "SHA256SUMS of the release says");
     assert!(refused.left("bin").is_empty());
 
-    github.world().sums = Some(format!("{other}  another.tar.gz\n"));
+    github.state().sums = Some(format!("{other}  another.tar.gz\n"));
     Job::push(&workspace, &github).run().failed_in("Download nodecfg", "does not have");
 }
 
 #[test]
-fn a_release_that_is_not_there_is_named() {
+fn missing_release_is_named() {
     if !possible() {
         return;
     }
@@ -46,12 +46,12 @@ fn a_release_that_is_not_there_is_named() {
 }
 
 #[test]
-fn it_can_be_built_from_the_actions_own_source() {
+fn builds_from_the_actions_source() {
     if !possible() {
         return;
     }
     let (github, workspace) = (Github::start(), workspace());
-    // A stand-in for cargo: what it is asked, and a program where it would put it.
+    // A fake cargo that records its arguments and installs a program.
     let cargo = format!(
         "#!/bin/sh\necho cargo \"$@\"\nwhile [ $# -gt 0 ]; do [ \"$1\" = --target-dir ] && target=$2; shift; done\n\
          mkdir -p \"$target/release\" && cp '{}' \"$target/release/nodecfg\"\n",

@@ -1,4 +1,4 @@
-//! A job that uses the action: its steps run as the runner runs them.
+//! Simulated runner of a job that uses the action.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use crate::expression::Context;
 use crate::github::{Github, TOKEN};
 use crate::workspace::Workspace;
 
-/// What is in action.yml.
+/// Content of action.yml.
 pub static ACTION: LazyLock<Value> = LazyLock::new(|| {
     let text = fs::read_to_string(root().join("action.yml")).unwrap();
     serde_saphyr::from_str(&text).unwrap()
@@ -24,7 +24,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Whether the tools that runners have are here too. Says so when they are not.
+/// Reports whether the runner's tools are installed, and prints a note if not.
 pub fn possible() -> bool {
     let missing: Vec<&str> = ["bash", "jq", "curl", "git", "tar"]
         .into_iter()
@@ -32,7 +32,7 @@ pub fn possible() -> bool {
         .collect();
     if !missing.is_empty() {
         static SKIPPED: Once = Once::new();
-        // Past the harness, which shows what a test prints only when it fails.
+        // Bypasses the test runner, which prints output only for failed tests.
         let line = format!("skipped: no {} on the PATH: the action does not run", missing.join(", "));
         SKIPPED.call_once(|| drop(writeln!(std::io::stderr(), "{line}")));
     }
@@ -50,20 +50,20 @@ pub struct Job {
     cancelled: Option<PathBuf>,
 }
 
-/// One step, as it went.
+/// Result of one step.
 pub struct Step {
     pub name: String,
     pub failed: bool,
     pub log: String,
 }
 
-/// What came of a job.
+/// Result of a job.
 pub struct Outcome {
-    /// Those that ran.
+    /// Steps that ran.
     pub steps: Vec<Step>,
     pub outputs: BTreeMap<String, String>,
     pub summary: String,
-    /// Workflow commands that the runner obeyed: `error file=…::text`, with escapes.
+    /// Workflow commands that the runner executed: `error file=…::text`, with escapes.
     pub commands: Vec<String>,
     home: tempfile::TempDir,
 }
@@ -83,7 +83,7 @@ impl Outcome {
         self
     }
 
-    /// It failed in this step, with an annotation that says this.
+    /// Asserts that the job failed in `step`, with an annotation that contains `saying`.
     #[track_caller]
     pub fn failed_in(&self, step: &str, saying: &str) -> &Self {
         assert_eq!(self.failed(), Some(step), "{}", self.log());
@@ -96,14 +96,14 @@ impl Outcome {
         self.outputs.get(name).map_or_else(|| panic!("no output {name}"), String::as_str)
     }
 
-    /// Files of this name that are still there.
+    /// Remaining files with this name.
     pub fn left(&self, name: &str) -> Vec<PathBuf> {
         let folders = fs::read_dir(self.home.path().join("temp")).unwrap().map(|entry| entry.unwrap().path());
         folders.map(|folder| folder.join(name)).filter(|path| path.exists()).collect()
     }
 }
 
-/// `NAME=VALUE` and `NAME<<END … END`, as in the files of GITHUB_OUTPUT and GITHUB_ENV.
+/// Parses `NAME=VALUE` and `NAME<<END … END`, the format of GITHUB_OUTPUT and GITHUB_ENV.
 fn pairs(text: &str) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     let mut lines = text.lines();
@@ -119,8 +119,8 @@ fn pairs(text: &str) -> Vec<(String, String)> {
     pairs
 }
 
-/// The commands that the runner would obey in a log: `::name …::` at the start of a line, the older `##[name]` anywhere, and
-/// none between stop-commands and its word.
+/// Commands in a log that the runner executes: `::name …::` at the start of a line and the older `##[name]` anywhere,
+/// but none after stop-commands until its token.
 fn commands(log: &str) -> Vec<String> {
     let mut obeyed = Vec::new();
     let mut resume: Option<String> = None;
@@ -159,10 +159,10 @@ impl Job {
         }
     }
 
-    /// For pull request 7 of a branch of `head`.
+    /// Creates a job for pull request 7 from a branch of `head`.
     pub fn pull_request(head: &str, workspace: &Workspace, github: &Github) -> Self {
         let commits = workspace.commits();
-        // Of a shallow checkout of the merge commit alone, git says no parents.
+        // In a shallow checkout of the merge commit, git shows no parents.
         let branch = commits.get(2).cloned().unwrap_or_else(|| "b".repeat(40));
         let event = json!({"pull_request": {
             "number": 7,
@@ -172,37 +172,37 @@ impl Job {
         Self::new("pull_request", event, workspace, github).variable("GITHUB_SHA", commits[0].clone())
     }
 
-    /// For a push to the main branch.
+    /// Creates a job for a push to the main branch.
     pub fn push(workspace: &Workspace, github: &Github) -> Self {
         Self::new("push", json!({"ref": "refs/heads/main"}), workspace, github)
     }
 
-    /// With this commit as the newest of the pull request's branch, as the event has it.
+    /// Sets the newest commit of the pull request's branch in the event.
     pub fn head(mut self, commit: &str) -> Self {
         self.event.1["pull_request"]["head"]["sha"] = json!(commit);
         self
     }
 
-    /// With an input, as under `with:`.
+    /// Sets an input, as under `with:`.
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         assert!(ACTION["inputs"][name].is_object(), "no input {name}");
         self.inputs.insert(name.to_owned(), value.into());
         self
     }
 
-    /// With a variable, as under `env:` of the job.
+    /// Sets a variable, as under the job's `env:`.
     pub fn variable(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Cancelled as soon as this file is there: a SIGINT to the process of the step, and to no other.
+    /// Cancels the job once this file exists, with a SIGINT to the process of the step only.
     pub fn cancelled_at(mut self, file: PathBuf) -> Self {
         self.cancelled = Some(file);
         self
     }
 
-    /// With a program that is found before any other of its name.
+    /// Adds a program that precedes others with its name in the PATH.
     pub fn program(self, name: &str, script: &str) -> Self {
         use std::os::unix::fs::PermissionsExt as _;
         let path = self.home.path().join("stand-ins").join(name);
@@ -211,7 +211,7 @@ impl Job {
         self
     }
 
-    /// Used from a folder of the workspace, `uses: ./…`.
+    /// Uses the action from a folder of the workspace, `uses: ./…`.
     pub fn local(self) -> Self {
         self.variable("GITHUB_ACTION_PATH", root().to_str().unwrap())
     }
@@ -221,7 +221,7 @@ impl Job {
         context.values.insert("github.token".to_owned(), TOKEN.to_owned());
         for (name, input) in ACTION["inputs"].as_object().unwrap() {
             let default = context.fill(input["default"].as_str().unwrap_or_else(|| panic!("{name} has no default")));
-            // As in the runner: the default is for inputs that are not named, not for empty ones.
+            // As in the runner, the default applies to missing inputs, not to empty ones.
             let value = self.inputs.get(name).cloned().unwrap_or(default);
             context.values.insert(format!("inputs.{name}"), value);
         }
@@ -260,7 +260,7 @@ impl Job {
         let path = format!("{}:{}", home.join("stand-ins").display(), std::env::var("PATH").unwrap());
         let mut bash = Command::new("env");
         if self.cancelled.is_some() {
-            // bash cannot trap a signal that was ignored when it started, as SIGINT is in background jobs of a shell.
+            // bash cannot trap a signal that was ignored at its start, like SIGINT in background jobs of a shell.
             bash.arg("--default-signal=INT,TERM");
         }
         bash.args(["bash", "--noprofile", "--norc", "-eo", "pipefail"])
@@ -318,7 +318,7 @@ impl Job {
                 context.values.insert(format!("steps.{id}.outputs.{output}"), value);
             }
         }
-        // Whatever nodecfg shows of a repository may be in any encoding.
+        // Repository content in nodecfg's output may have any encoding.
         let log = String::from_utf8_lossy(&fs::read(&log).unwrap()).into_owned();
         assert!(!log.contains(TOKEN), "{name}: the token is in the log");
         Step { name, failed: !status.success(), log }

@@ -1,11 +1,11 @@
-//! Runs that are of no pull request, and `validate`.
+//! Tests of runs without a pull request, and of `validate`.
 
 use crate::github::Github;
 use crate::job::{Job, possible};
 use crate::workspace::{KUBELET, Workspace, changed};
 
 #[test]
-fn a_push_has_a_summary_and_no_comment() {
+fn push_has_summary_and_no_comment() {
     if !possible() {
         return;
     }
@@ -16,12 +16,12 @@ fn a_push_has_a_summary_and_no_comment() {
     outcome.passed();
     assert!(outcome.summary.contains("maxPods"), "{}", outcome.summary);
     assert_eq!(outcome.output("comment-url"), "");
-    assert!(github.world().requests.is_empty());
+    assert!(github.state().requests.is_empty());
     job().with("comment", "true").run().failed_in("Comment on the pull request", "of no pull request");
 }
 
 #[test]
-fn what_fails_is_the_users_choice() {
+fn input_selects_which_results_fail_the_job() {
     if !possible() {
         return;
     }
@@ -32,14 +32,14 @@ fn what_fails_is_the_users_choice() {
     };
     let changes = job("changes");
     changes.failed_in("Pass or fail", "there are changes");
-    // It was told all the same.
+    // The result is reported nevertheless.
     assert!(changes.summary.contains("maxPods"), "{}", changes.summary);
     job("restart").failed_in("Pass or fail", "gpu (");
     job("never").passed();
 }
 
 #[test]
-fn findings_are_annotations_from_the_root_of_the_checkout() {
+fn finding_annotations_are_relative_to_the_checkout() {
     if !possible() {
         return;
     }
@@ -59,11 +59,11 @@ fn findings_are_annotations_from_the_root_of_the_checkout() {
         assert!(outcome.summary.contains("maxPods"), "{command}: {}", outcome.summary);
         assert_eq!(outcome.output("exit-code"), "3");
     }
-    assert!(github.world().comments.is_empty(), "nothing to review");
+    assert!(github.state().comments.is_empty(), "nothing to review");
 }
 
 #[test]
-fn a_good_repository_is_valid_and_counted() {
+fn valid_repository_is_reported_with_counts() {
     if !possible() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Pull requests: one comment, kept up to date.
+//! Tests of pull requests: one comment, which later runs update.
 
 use crate::github::{Answer, BOT, Github};
 use crate::job::{Job, Outcome, possible};
@@ -12,7 +12,7 @@ fn diff(workspace: &Workspace, github: &Github) -> Outcome {
 }
 
 #[test]
-fn the_first_run_comments_and_later_ones_update_that() {
+fn first_run_comments_and_later_runs_update_the_comment() {
     if !possible() {
         return;
     }
@@ -21,14 +21,14 @@ fn the_first_run_comments_and_later_ones_update_that() {
     let first = diff(&workspace, &github);
     first.passed();
     {
-        let world = github.world();
-        assert_eq!(world.comments.len(), 1);
-        let body = world.body(0);
+        let state = github.state();
+        assert_eq!(state.comments.len(), 1);
+        let body = state.body(0);
         assert!(body.starts_with(MARKER), "{body}");
         assert!(body.contains("maxPods") && body.contains("`64`"), "{body}");
         assert!(!body.contains("web") || body.find("gpu") < body.find("web"), "{body}");
         assert!(body.contains("/acme/fleet/actions/runs/4711"), "{body}");
-        assert_eq!(first.output("comment-url"), world.comments[0]["html_url"]);
+        assert_eq!(first.output("comment-url"), state.comments[0]["html_url"]);
     }
     assert!(first.summary.contains("maxPods"), "{}", first.summary);
     assert!(!first.summary.contains(MARKER));
@@ -36,23 +36,23 @@ fn the_first_run_comments_and_later_ones_update_that() {
     assert!(std::path::Path::new(first.output("report-json")).exists());
     assert!(std::path::Path::new(first.output("report-markdown")).exists());
 
-    // The same again: nothing to write.
+    // An unchanged diff writes nothing.
     let again = diff(&workspace, &github);
     again.passed();
     assert_eq!(again.output("comment-url"), first.output("comment-url"));
-    assert_eq!(github.world().requests.iter().filter(|request| !request.starts_with("GET")).count(), 1);
+    assert_eq!(github.state().requests.iter().filter(|request| !request.starts_with("GET")).count(), 1);
 
     let other = Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)])
         .merging(&[("pools/gpu/kubelet.yaml", &KUBELET.replace("32", "99"))])
         .fetched(2);
     diff(&other, &github).passed();
-    let world = github.world();
-    assert_eq!(world.comments.len(), 1);
-    assert!(world.body(0).contains("`99`") && !world.body(0).contains("`64`"), "{}", world.body(0));
+    let state = github.state();
+    assert_eq!(state.comments.len(), 1);
+    assert!(state.body(0).contains("`99`") && !state.body(0).contains("`64`"), "{}", state.body(0));
 }
 
 #[test]
-fn without_changes_there_is_no_new_comment_and_an_old_one_says_so() {
+fn run_without_changes_updates_only_an_existing_comment() {
     if !possible() {
         return;
     }
@@ -64,70 +64,70 @@ fn without_changes_there_is_no_new_comment_and_an_old_one_says_so() {
     first.passed();
     assert_eq!((first.output("changed"), first.output("exit-code")), ("false", "0"));
     assert_eq!(first.output("comment-url"), "");
-    assert!(github.world().comments.is_empty());
+    assert!(github.state().comments.is_empty());
 
-    github.world().comment(BOT, &format!("{MARKER}\nchanges of an earlier commit"));
+    github.state().comment(BOT, &format!("{MARKER}\nchanges of an earlier commit"));
     quiet().passed();
-    let world = github.world();
-    let body = world.body(0).trim_end().to_owned();
+    let state = github.state();
+    let body = state.body(0).trim_end().to_owned();
     assert!(body.starts_with(MARKER) && !body.contains("earlier"), "{body}");
-    // The marker, what there is to say, and of which commit.
+    // The marker, the text, and the commit.
     assert_eq!(body.lines().filter(|line| !line.is_empty()).count(), 3, "{body}");
     assert!(body.ends_with(&format!("<sub>of commit {}</sub>", &"b".repeat(12))), "{body}");
 }
 
 #[test]
-fn only_our_own_comment_with_our_own_marker_is_changed() {
+fn changes_only_own_comment_with_own_marker() {
     if !possible() {
         return;
     }
     let github = Github::start();
     {
-        let mut world = github.world();
-        world.comment("mallory", &format!("{MARKER}\nnot by us"));
-        world.comment(BOT, "<!-- nodecfg diff other -->\nof another fleet");
-        world.comment(BOT, "a comment of another action");
-        world.comment("ghost", &format!("quoted: {MARKER}"));
+        let mut state = github.state();
+        state.comment("mallory", &format!("{MARKER}\nnot by us"));
+        state.comment(BOT, "<!-- nodecfg diff other -->\nof another fleet");
+        state.comment(BOT, "a comment of another action");
+        state.comment("ghost", &format!("quoted: {MARKER}"));
     }
     diff(&changed(), &github).passed();
-    let world = github.world();
-    assert_eq!(world.comments.len(), 5);
-    assert!(!world.requests.iter().any(|request| request.starts_with("PATCH")), "{:?}", world.requests);
+    let state = github.state();
+    assert_eq!(state.comments.len(), 5);
+    assert!(!state.requests.iter().any(|request| request.starts_with("PATCH")), "{:?}", state.requests);
 }
 
 #[test]
-fn a_comment_on_the_second_page_is_found_and_a_second_one_is_retired() {
+fn finds_comment_on_second_page_and_retires_duplicate() {
     if !possible() {
         return;
     }
     let github = Github::start();
     let (first, second) = {
-        let mut world = github.world();
+        let mut state = github.state();
         for _ in 0..120 {
-            world.comment("somebody", "words");
+            state.comment("somebody", "words");
         }
         let key = "<!-- nodecfg diff prod%20%3E%20eu -->";
-        (world.comment(BOT, &format!("{key}\nold")), world.comment(BOT, &format!("{key}\nof a run at the same time")))
+        (state.comment(BOT, &format!("{key}\nold")), state.comment(BOT, &format!("{key}\nof a run at the same time")))
     };
     let workspace = changed();
     let job = Job::pull_request(UP_TO_DATE, &workspace, &github).with("command", "diff");
     let outcome = job.with("comment-key", "prod > eu").run();
     outcome.passed();
-    let world = github.world();
-    assert_eq!(world.comments.len(), 122);
-    assert!(world.body(120).contains("maxPods"), "{}", world.body(120));
-    assert!(world.body(121).starts_with("Superseded by [this comment]"), "{}", world.body(121));
+    let state = github.state();
+    assert_eq!(state.comments.len(), 122);
+    assert!(state.body(120).contains("maxPods"), "{}", state.body(120));
+    assert!(state.body(121).starts_with("Superseded by [this comment]"), "{}", state.body(121));
     assert!(outcome.output("comment-url").ends_with(&first.to_string()));
-    assert!(world.requests.contains(&format!("PATCH /repos/acme/fleet/issues/comments/{second}")));
+    assert!(state.requests.contains(&format!("PATCH /repos/acme/fleet/issues/comments/{second}")));
 }
 
 #[test]
-fn a_fork_without_rights_has_its_summary_and_no_comment() {
+fn fork_without_permission_has_summary_and_no_comment() {
     if !possible() {
         return;
     }
     let github = Github::start();
-    github.world().always = Some(Answer::of(403, "Resource not accessible by integration"));
+    github.state().always = Some(Answer::of(403, "Resource not accessible by integration"));
     let workspace = changed();
     let job = |comment: &str, head: &str| {
         Job::pull_request(head, &workspace, &github).with("command", "diff").with("comment", comment).run()
@@ -138,7 +138,7 @@ fn a_fork_without_rights_has_its_summary_and_no_comment() {
     assert!(forked.commands.iter().any(|command| command.starts_with("notice ")), "{:?}", forked.commands);
 
     job("true", "mallory/fleet").failed_in("Comment on the pull request", "pull-requests: write");
-    // Not a fork: somebody forgot the permission.
+    // Not a fork: the permission is missing in the workflow.
     job("auto", "acme/fleet").failed_in("Comment on the pull request", "pull-requests: write");
     let never = job("false", "acme/fleet");
     never.passed();
@@ -146,7 +146,7 @@ fn a_fork_without_rights_has_its_summary_and_no_comment() {
 }
 
 #[test]
-fn a_diff_that_is_too_long_still_is_a_comment() {
+fn too_long_diff_is_shortened_in_comment() {
     if !possible() {
         return;
     }
@@ -175,14 +175,14 @@ fn a_diff_that_is_too_long_still_is_a_comment() {
     let github = Github::start();
     let outcome = diff(&workspace, &github);
     outcome.passed();
-    let world = github.world();
-    let length = world.body(0).chars().count();
+    let state = github.state();
+    let length = state.body(0).chars().count();
     assert!((30_000..=65_536).contains(&length), "{length}");
-    assert!(outcome.summary.len() > length, "the job summary has room for all of it");
+    assert!(outcome.summary.len() > length, "the job summary contains the whole diff");
 }
 
 #[test]
-fn what_a_pull_request_says_is_no_command_to_the_runner() {
+fn pull_request_content_is_no_runner_command() {
     if !possible() {
         return;
     }
@@ -199,13 +199,13 @@ fn what_a_pull_request_says_is_no_command_to_the_runner() {
             .iter()
             .filter(|command| !["error ", "warning ", "notice "].iter().any(|known| command.starts_with(known)));
         assert_eq!(others.collect::<Vec<_>>(), Vec::<&String>::new(), "{}", outcome.log());
-        // Within the text of an annotation it is text.
+        // Inside an annotation's text, a command is plain text.
         assert!(obeyed.iter().all(|command| command.starts_with("error ") || command.starts_with("warning ")));
     }
 }
 
 #[test]
-fn a_base_that_was_not_fetched_and_a_checkout_of_something_else_are_told() {
+fn missing_base_and_wrong_checkout_are_reported() {
     if !possible() {
         return;
     }
@@ -217,7 +217,7 @@ fn a_base_that_was_not_fetched_and_a_checkout_of_something_else_are_told() {
 }
 
 #[test]
-fn what_is_not_checked_out_has_no_base_by_itself() {
+fn path_outside_checkout_has_no_default_base() {
     if !possible() {
         return;
     }
@@ -233,12 +233,12 @@ fn what_is_not_checked_out_has_no_base_by_itself() {
         let outcome = diff().with(input, value).run();
         outcome.failed_in("Check the inputs", saying).failed_in("Check the inputs", "(input against)");
     }
-    assert!(github.world().comments.is_empty());
+    assert!(github.state().comments.is_empty());
     diff().with("revision", "HEAD").with("against", "HEAD^1").run().passed();
 }
 
 #[test]
-fn a_branch_that_merged_main_is_not_taken_for_the_merge_commit() {
+fn branch_that_merged_main_is_not_the_merge_commit() {
     if !possible() {
         return;
     }
@@ -254,11 +254,11 @@ fn a_branch_that_merged_main_is_not_taken_for_the_merge_commit() {
         job.head(&commits[0]).variable("GITHUB_SHA", merge.clone())
     };
     job().run().failed_in("Run nodecfg", "not the merge commit").failed_in("Run nodecfg", "(input against)");
-    let said = job().with("against", "main").run();
-    said.passed();
-    assert!(said.summary.contains("maxPods"), "{}", said.summary);
+    let outcome = job().with("against", "main").run();
+    outcome.passed();
+    assert!(outcome.summary.contains("maxPods"), "{}", outcome.summary);
 
-    // One of the two is enough: GitHub may have made the merge commit anew since, or the event have no commit.
+    // One match is enough: GitHub may have recreated the merge commit, or the event may lack the commit.
     let workspace = changed();
     let job = || Job::pull_request(UP_TO_DATE, &workspace, &github).with("command", "diff");
     for merge in [job().variable("GITHUB_SHA", merge.clone()), job().head("")] {
@@ -269,25 +269,25 @@ fn a_branch_that_merged_main_is_not_taken_for_the_merge_commit() {
 }
 
 #[test]
-fn a_diff_that_could_not_be_made_leaves_no_older_one_as_if_it_were_current() {
+fn failed_diff_marks_older_comment_as_outdated() {
     if !possible() {
         return;
     }
     let github = Github::start();
-    github.world().comment(BOT, &format!("{MARKER}\nchanges of an earlier commit"));
+    github.state().comment(BOT, &format!("{MARKER}\nchanges of an earlier commit"));
     let workspace = changed();
     let job = || Job::pull_request(UP_TO_DATE, &workspace, &github).with("command", "diff");
     let head = &workspace.commits()[2][..12];
-    let body = || github.world().body(0).to_owned();
+    let body = || github.state().body(0).to_owned();
 
-    // Before there is a folder, before there is a program, and before nodecfg runs.
+    // Failures before the checkout, before the download, and before nodecfg runs.
     let runs = [
         ("Check the inputs", job().with("fail-on", "whatever")),
         ("Download nodecfg", job().with("version", "9.9.9")),
         ("Run nodecfg", job().head(&"b".repeat(40)).variable("GITHUB_SHA", "a".repeat(40))),
     ];
     for (step, run) in runs {
-        github.world().comments[0]["body"] = format!("{MARKER}\nchanges of an earlier commit").into();
+        github.state().comments[0]["body"] = format!("{MARKER}\nchanges of an earlier commit").into();
         let outcome = run.run();
         assert_eq!(outcome.failed(), Some(step), "{}", outcome.log());
         assert!(body().starts_with(MARKER) && body().contains("the diff could not be made"), "{step}: {}", body());
@@ -295,55 +295,55 @@ fn a_diff_that_could_not_be_made_leaves_no_older_one_as_if_it_were_current() {
     }
     job().run().passed();
     assert!(body().contains("maxPods") && body().contains(&format!("<sub>of commit {head} · ")), "{}", body());
-    assert_eq!(github.world().comments.len(), 1);
+    assert_eq!(github.state().comments.len(), 1);
 
-    // Where there was nothing to take for current, nothing is made.
-    github.world().comments.clear();
+    // Without an older comment, none is created.
+    github.state().comments.clear();
     job().with("version", "9.9.9").run().failed_in("Download nodecfg", "9.9.9");
-    assert!(github.world().comments.is_empty());
+    assert!(github.state().comments.is_empty());
 }
 
 #[test]
-fn a_run_of_an_older_push_leaves_the_comment_of_a_newer_one() {
+fn run_for_older_push_keeps_newer_comment() {
     if !possible() {
         return;
     }
     let github = Github::start();
     let workspace = changed();
-    github.world().comment(BOT, &format!("{MARKER}\nof the newer push"));
-    github.world().head = Some("c".repeat(40));
+    github.state().comment(BOT, &format!("{MARKER}\nof the newer push"));
+    github.state().head = Some("c".repeat(40));
     let late = diff(&workspace, &github);
     late.passed();
     assert!(late.commands.iter().any(|command| command.starts_with("notice ")), "{:?}", late.commands);
-    assert!(github.world().body(0).contains("of the newer push"));
+    assert!(github.state().body(0).contains("of the newer push"));
     assert!(late.summary.contains("maxPods"), "{}", late.summary);
 
-    github.world().head = Some(workspace.commits()[2].clone());
+    github.state().head = Some(workspace.commits()[2].clone());
     diff(&workspace, &github).passed();
-    assert!(github.world().body(0).contains("maxPods"), "{}", github.world().body(0));
+    assert!(github.state().body(0).contains("maxPods"), "{}", github.state().body(0));
 }
 
 #[test]
-fn a_short_page_is_not_taken_for_the_last_one() {
+fn short_page_is_not_the_last_page() {
     if !possible() {
         return;
     }
-    // One that is short, and one that has nothing left.
+    // A shortened page and an empty page.
     for hidden in [1, 100] {
         let github = Github::start();
         {
-            let mut world = github.world();
+            let mut state = github.state();
             for _ in 0..100 {
-                let id = world.comment("somebody", "words");
-                if world.hidden.len() < hidden {
-                    world.hidden.push(id);
+                let id = state.comment("somebody", "words");
+                if state.hidden.len() < hidden {
+                    state.hidden.push(id);
                 }
             }
-            world.comment(BOT, &format!("{MARKER}\nold"));
+            state.comment(BOT, &format!("{MARKER}\nold"));
         }
         diff(&changed(), &github).passed();
-        let world = github.world();
-        assert_eq!(world.comments.len(), 101, "{hidden}");
-        assert!(world.body(100).contains("maxPods"), "{}", world.body(100));
+        let state = github.state();
+        assert_eq!(state.comments.len(), 101, "{hidden}");
+        assert!(state.body(100).contains("maxPods"), "{}", state.body(100));
     }
 }

@@ -1,10 +1,10 @@
-//! Commands that need a cluster: one of the sandbox, served by this process.
+//! Tests of commands with a cluster: a sandbox that this process serves.
 
 use std::path::PathBuf;
 
 use nodecfg_contract::names::PoolName;
-use nodecfg_sandbox::face::serve::Serving;
 use nodecfg_sandbox::nodes;
+use nodecfg_sandbox::server::serve::Serving;
 use nodecfg_sandbox::{Embedded, EmbeddedOptions};
 use tokio::runtime::Runtime;
 
@@ -27,7 +27,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Two nodes of the pool gpu.
+    /// Starts two nodes of the pool gpu.
     fn start(faults: &[&str]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let faults = faults.iter().map(|fault| fault.parse().unwrap()).collect();
@@ -47,7 +47,7 @@ impl Cluster {
         self.home.path().join("kubeconfig")
     }
 
-    /// As it would be in a secret.
+    /// Kubeconfig in the format of a secret.
     fn kubeconfig(&self) -> String {
         std::fs::read_to_string(self.path()).unwrap()
     }
@@ -58,7 +58,7 @@ fn workspace() -> Workspace {
 }
 
 #[test]
-fn plan_sync_and_verify_as_on_a_merge() {
+fn plan_sync_and_verify_run_after_merge() {
     if !possible() {
         return;
     }
@@ -87,7 +87,7 @@ fn plan_sync_and_verify_as_on_a_merge() {
     assert!(sync.summary.contains("### nodecfg sync: done"), "{}", sync.summary);
     assert!(sync.log().contains("2 converged"), "{}", sync.log());
 
-    // The plan was for a cluster that was behind.
+    // The plan was made before the sync.
     let stale = job("sync").with("plan", plan.to_str().unwrap()).run();
     stale.failed_in("Pass or fail", "exit code 7");
 
@@ -100,7 +100,7 @@ fn plan_sync_and_verify_as_on_a_merge() {
 }
 
 #[test]
-fn nodes_that_fail_are_named_in_the_summary() {
+fn summary_names_failed_nodes() {
     if !possible() {
         return;
     }
@@ -113,16 +113,16 @@ fn nodes_that_fail_are_named_in_the_summary() {
     let summary = &outcome.summary;
     assert!(summary.starts_with("### nodecfg sync: not done after "), "{summary}");
     assert!(summary.contains("| `gpu-1` | `gpu` | `local` | "), "{summary}");
-    // Why the pool stopped, the way on, and what the failure means.
-    for said in ["- **stopped:** pool `gpu`: ", "- **next:** ", "- meaning: ", "- look at: ", "exit code 5"] {
-        assert!(summary.contains(said), "{said}: {summary}");
+    // Reason of the stop, next step, and meaning of the failure.
+    for part in ["- **stopped:** pool `gpu`: ", "- **next:** ", "- meaning: ", "- see: ", "exit code 5"] {
+        assert!(summary.contains(part), "{part}: {summary}");
     }
-    assert!(summary.contains("<summary>What was to be done</summary>"), "{summary}");
+    assert!(summary.contains("<summary>Plan</summary>"), "{summary}");
     assert!(cluster.path().exists(), "what was there before stays");
 }
 
 #[test]
-fn a_cluster_that_is_away_is_exit_code_4_and_told() {
+fn unreachable_cluster_is_exit_code_4() {
     if !possible() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What actions/checkout leaves in the workspace.
+//! Git workspaces as actions/checkout creates them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn commit(folder: &Path, message: &str) {
 }
 
 impl Workspace {
-    /// One commit with these files.
+    /// Creates a workspace with one commit of these files.
     pub fn of(files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("fleet");
@@ -55,7 +55,7 @@ impl Workspace {
         Self { folder, at }
     }
 
-    /// The merge commit of a pull request that changes these files, as refs/pull/7/merge is.
+    /// Adds the merge commit of a pull request that changes these files, like refs/pull/7/merge.
     pub fn merging(self, files: &[(&str, &str)]) -> Self {
         git(&self.at, &["checkout", "--quiet", "-b", "change"]);
         write(&self.at, files);
@@ -65,7 +65,7 @@ impl Workspace {
         self
     }
 
-    /// The same, fetched with this depth.
+    /// Fetches the same commit with this depth.
     pub fn fetched(mut self, depth: u32) -> Self {
         let url = format!("file://{}", self.at.display());
         git(&self.at, &["branch", "--quiet", "--force", "fetched", "HEAD"]);
@@ -75,14 +75,14 @@ impl Workspace {
         self
     }
 
-    /// Another commit on top, of these files.
+    /// Adds another commit with these files.
     pub fn then(self, files: &[(&str, &str)]) -> Self {
         write(&self.at, files);
         commit(&self.at, "then");
         self
     }
 
-    /// What `ref: ${{ github.event.pull_request.head.sha }}` checks out, where the branch had merged main: its author's commit,
+    /// Checkout of `ref: ${{ github.event.pull_request.head.sha }}` after the branch merged main: the author's commit
     /// with two parents.
     pub fn branch_that_merged_main(files: &[(&str, &str)], harmful: &[(&str, &str)]) -> Self {
         let workspace = Self::of(files);
@@ -97,7 +97,7 @@ impl Workspace {
         workspace
     }
 
-    /// A clone with all branches, as of `fetch-depth: 0`, at this revision.
+    /// Clones all branches, like `fetch-depth: 0`, and checks out this revision.
     pub fn cloned(&self, revision: &str) -> PathBuf {
         let to = self.folder.path().join("clone");
         drop(fs::remove_dir_all(&to));
@@ -106,7 +106,7 @@ impl Workspace {
         to
     }
 
-    /// The commit that is checked out, and its parents.
+    /// IDs of the checked-out commit and its parents.
     pub fn commits(&self) -> Vec<String> {
         let output = Command::new("git")
             .args(["log", "-1", "--format=%H %P"])
@@ -123,14 +123,14 @@ impl Workspace {
     }
 }
 
-/// Pull request 7: one field of one pool.
+/// Workspace of pull request 7, which changes one field of one pool.
 pub fn changed() -> Workspace {
     Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET), ("pools/web/kubelet.yaml", KUBELET)])
         .merging(&[("pools/gpu/kubelet.yaml", &KUBELET.replace("32", "64"))])
         .fetched(2)
 }
 
-/// The same of a file that nodecfg does not read.
+/// Workspace whose pull request changes only a file that nodecfg does not read.
 pub fn unchanged() -> Workspace {
     Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]).merging(&[("README.md", "words")]).fetched(2)
 }

@@ -1,4 +1,4 @@
-//! A Chromium without a window, and the chromedriver that speaks for it.
+//! Headless Chromium, controlled by chromedriver.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
@@ -11,18 +11,18 @@ use nodecfg::report::html::page::Page;
 use nodecfg::report::html::write;
 use serde_json::{Value, json};
 
-/// A browser with one page. What it leaves on disk goes with it.
+/// A browser with one page. Its files are deleted when dropped.
 pub struct Browser {
     pub client: Client,
     driver: Child,
     folder: tempfile::TempDir,
 }
 
-/// Whether this machine has what it takes. Where not, that is said.
+/// Reports whether Chromium and chromedriver are installed, and prints a note if not.
 fn is_installed() -> bool {
     let missing: Vec<&str> = ["chromedriver", "chromium"].into_iter().filter(|program| !is_on_path(program)).collect();
     for program in &missing {
-        // Past the harness, which shows what a test prints only when it fails.
+        // Bypasses the test runner, which prints output only for failed tests.
         let _ = writeln!(std::io::stderr(), "skipped: {program} is not on the PATH");
     }
     missing.is_empty()
@@ -33,7 +33,7 @@ fn is_on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Does this in a browser that has the page open, where there is a browser.
+/// Runs a test in a browser with the page, if a browser is installed.
 pub fn with<F: AsyncFnOnce(&Browser)>(page: &Page, test: F) {
     if !is_installed() {
         return;
@@ -75,7 +75,7 @@ impl Browser {
                 line.split_once("successfully on port ").map(|(_, port)| port.trim_matches('.').to_owned())
             })
             .expect("chromedriver says its port");
-        // Read on, so that it never waits for somebody to.
+        // Continues reading, so that chromedriver does not block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         let profile = format!("--user-data-dir={}", folder.path().join("profile").display());
         let arguments = [
@@ -107,35 +107,35 @@ impl Browser {
         self.client.goto(&format!("file://{}", file.display())).await.unwrap();
     }
 
-    /// What a script within the page returns.
+    /// Runs a script in the page and returns its result.
     pub async fn eval(&self, script: &str) -> Value {
         self.client.execute(script, Vec::new()).await.unwrap()
     }
 
-    /// A command of the Chrome DevTools Protocol.
+    /// Sends a command of the Chrome DevTools Protocol.
     pub async fn devtools(&self, command: &str, parameters: Value) {
         self.post("goog/cdp/execute", json!({"cmd": command, "params": parameters})).await;
     }
 
-    /// The page as somebody with this wish meets it.
+    /// Sets the preferred color scheme.
     pub async fn prefer(&self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.devtools("Emulation.setEmulatedMedia", json!({"features": features})).await;
     }
 
-    /// What the console has heard since it was last asked.
+    /// Returns console messages since the last call.
     pub async fn console(&self) -> Value {
         self.post("se/log", json!({"type": "browser"})).await
     }
 
-    /// The role that assistive technology is told, and the name.
+    /// Role and name in the accessibility tree.
     pub async fn role_and_name(&self, element: &Element) -> (String, String) {
-        let told = async |what: &str| {
+        let property = async |what: &str| {
             let path = format!("element/{}/computed{what}", &*element.element_id());
             let answer = self.client.issue_cmd(Endpoint { path, body: None }).await.unwrap();
             answer.as_str().unwrap().to_owned()
         };
-        (told("role").await, told("label").await)
+        (property("role").await, property("label").await)
     }
 
     pub async fn post(&self, path: &str, body: Value) -> Value {
@@ -143,7 +143,7 @@ impl Browser {
     }
 }
 
-/// An endpoint of WebDriver that the client has no function for.
+/// A WebDriver endpoint that the client does not implement.
 #[derive(Debug)]
 struct Endpoint {
     path: String,

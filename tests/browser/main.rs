@@ -1,7 +1,8 @@
-//! The HTML report in a browser: that it needs nothing but itself, that nothing in it can act, and that it can be used by eye in light
-//! and dark, by keyboard, by ear and on paper. Skipped visibly where chromium or chromedriver is not on the PATH.
+//! Tests of the HTML report in a browser: it is self-contained, executes no hostile content, and works in light and
+//! dark mode, by keyboard, with assistive technology and in print. Without chromium or chromedriver in the PATH, the
+//! tests print that they are skipped.
 //!
-//! `PAGES=FOLDER cargo test --test browser pages` writes the pages there, to be looked at.
+//! `PAGES=FOLDER cargo test --test browser pages` writes the pages to a folder for inspection.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
 
@@ -14,11 +15,11 @@ use fantoccini::key::Key;
 use serde_json::json;
 
 #[test]
-fn a_page_needs_nothing_but_itself_and_says_nothing_to_the_console() {
+fn page_is_self_contained_and_logs_nothing() {
     with(&pages::run(20, 2), async |browser| {
         assert_eq!(browser.console().await, json!([]));
         assert_eq!(browser.eval("return performance.getEntriesByType('resource').map(e => e.name)").await, json!([]));
-        // And could not have more: nothing is fetched, no further script or style is taken.
+        // The content security policy blocks requests, scripts and styles.
         let tried = "const done = arguments[0]; fetch('data:,x').then(() => done('fetched'), () => done('refused'))";
         assert_eq!(browser.client.execute_async(tried, Vec::new()).await.unwrap(), json!("refused"));
         let tried = "const s = document.createElement('script'); s.textContent = 'window.ran = true'; \
@@ -29,20 +30,20 @@ fn a_page_needs_nothing_but_itself_and_says_nothing_to_the_console() {
 }
 
 #[test]
-fn light_and_dark_can_both_be_read() {
+fn text_has_contrast_in_light_and_dark_mode() {
     with(&pages::run(20, 2), async |browser| {
         let mut papers = Vec::new();
         for scheme in ["light", "dark"] {
             browser.prefer(scheme).await;
             papers.push(browser.eval("return getComputedStyle(document.body).backgroundColor").await);
-            // WCAG 2.2, 1.4.3: 4.5 to 1 for text.
+            // WCAG 2.2, 1.4.3 requires 4.5 to 1 for text.
             assert_eq!(browser.eval(CONTRAST).await, json!([]), "{scheme}");
         }
         assert_ne!(papers[0], papers[1]);
     });
 }
 
-/// Every piece of text with less contrast than 4.5 to what is behind it.
+/// Script that returns every text with a contrast below 4.5.
 const CONTRAST: &str = "
     const parse = (text) => text.match(/[\\d.]+/g).map(Number);
     const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
@@ -67,11 +68,11 @@ const CONTRAST: &str = "
     return faint;";
 
 #[test]
-fn the_grid_can_be_walked_by_keyboard() {
+fn grid_is_usable_by_keyboard() {
     with(&pages::run(200, 2), async |browser| {
         let focus = "return document.activeElement.getAttribute('aria-label')";
         browser.eval("document.querySelector('.search input').focus()").await;
-        // One stop a grid, whatever its size: from the search to the first node of the first grid.
+        // Each grid is one tab stop: from the search to the first node of the first grid.
         let press = async |key: Key| {
             browser.client.active_element().await.unwrap().send_keys(&key.to_string()).await.unwrap();
             browser.eval(focus).await.as_str().unwrap_or_default().to_owned()
@@ -89,7 +90,7 @@ fn the_grid_can_be_walked_by_keyboard() {
         }
         let detail = browser.eval("return document.getElementById('detail').innerText").await.to_string();
         assert!(detail.contains("ip-10-0-0-3") && detail.contains("failed to validate config"), "{detail}");
-        // Its row, in a table that was closed.
+        // The node's row, in a closed table.
         press(Key::Enter).await;
         let row = "const row = document.querySelector(':target'); \
                    return [row.cells[0].textContent, row.closest('details').open, row.checkVisibility()]";
@@ -98,7 +99,7 @@ fn the_grid_can_be_walked_by_keyboard() {
 }
 
 #[test]
-fn nodes_are_found_by_state_and_by_name() {
+fn filters_nodes_by_state_and_name() {
     with(&pages::run(200, 2), async |browser| {
         let shown = "return [document.querySelectorAll('.grid li:not([hidden])').length, \
                      document.querySelectorAll('.nodes tbody tr:not([hidden])').length, \
@@ -116,22 +117,22 @@ fn nodes_are_found_by_state_and_by_name() {
 }
 
 #[test]
-fn what_is_seen_is_also_told() {
+fn visible_content_is_accessible() {
     with(&pages::run(20, 2), async |browser| {
-        let told = async |css: &str| {
+        let role_and_name = async |css: &str| {
             let element = browser.client.find(Locator::Css(css)).await.unwrap();
             browser.role_and_name(&element).await
         };
         let pair = |role: &str, name: &str| (role.to_owned(), name.to_owned());
-        assert_eq!(told(".grid").await, pair("list", "Nodes: pool-00"));
-        assert_eq!(told(".grid .failed").await, pair("link", "ip-10-0-0-3.ec2.internal, failed"));
-        assert_eq!(told(".grid li").await.0, "listitem");
-        assert_eq!(told("table.nodes").await, pair("table", "Nodes: pool-00"));
-        assert_eq!(told("table.nodes tbody th").await, pair("rowheader", "ip-10-0-0-0.ec2.internal"));
-        assert_eq!(told("table.changes").await, pair("table", "Changes: pool-00"));
-        assert_eq!(told(".search input").await, pair("searchbox", "Find"));
-        assert_eq!(told("main").await.0, "main");
-        let heading = told("h1").await;
+        assert_eq!(role_and_name(".grid").await, pair("list", "Nodes: pool-00"));
+        assert_eq!(role_and_name(".grid .failed").await, pair("link", "ip-10-0-0-3.ec2.internal, failed"));
+        assert_eq!(role_and_name(".grid li").await.0, "listitem");
+        assert_eq!(role_and_name("table.nodes").await, pair("table", "Nodes: pool-00"));
+        assert_eq!(role_and_name("table.nodes tbody th").await, pair("rowheader", "ip-10-0-0-0.ec2.internal"));
+        assert_eq!(role_and_name("table.changes").await, pair("table", "Changes: pool-00"));
+        assert_eq!(role_and_name(".search input").await, pair("searchbox", "Find"));
+        assert_eq!(role_and_name("main").await.0, "main");
+        let heading = role_and_name("h1").await;
         assert_eq!(heading.0, "heading");
         assert!(heading.1.starts_with("Not done after"), "{heading:?}");
         let ids = "const ids = [...document.querySelectorAll('[id]')].map(e => e.id); \
@@ -142,7 +143,7 @@ fn what_is_seen_is_also_told() {
 }
 
 #[test]
-fn colour_is_never_all_that_tells_two_states_apart() {
+fn states_differ_not_only_by_color() {
     with(&pages::run(80, 2), async |browser| {
         let signs = "const seen = {}; for (const c of document.querySelectorAll('.grid a')) { const s = getComputedStyle(c); \
                      const plain = s.backgroundColor === 'rgba(0, 0, 0, 0)', edge = s.borderColor !== 'rgba(0, 0, 0, 0)'; \
@@ -165,14 +166,14 @@ fn hostile_text_stays_text() {
         assert_eq!(browser.eval(found).await, json!([1, 0, 0, true]));
         let text = browser.eval("return document.body.innerText").await.as_str().unwrap().to_owned();
         for hostile in &pages::HOSTILE[..5] {
-            assert!(text.contains(hostile), "{hostile} is not shown as it is");
+            assert!(text.contains(hostile), "{hostile} is not shown unchanged");
         }
         assert!(text.contains("⟨U+202E⟩lamron") && text.contains("⟨U+0000⟩⟨U+001B⟩[31m&lt;b&gt;"), "{text}");
     });
 }
 
 #[test]
-fn without_scripts_it_is_all_there() {
+fn page_is_complete_without_scripts() {
     let page = pages::run(200, 2);
     with(&page, async |browser| {
         browser.devtools("Emulation.setScriptExecutionDisabled", json!({"value": true})).await;
@@ -188,7 +189,7 @@ fn without_scripts_it_is_all_there() {
 }
 
 #[test]
-fn five_thousand_nodes_are_one_page_that_can_be_used_and_printed() {
+fn page_with_five_thousand_nodes_is_usable_and_printable() {
     with(&pages::run(5000, 4), async |browser| {
         assert_eq!(browser.console().await, json!([]));
         assert_eq!(browser.eval("return document.querySelectorAll('.grid a').length").await, json!(5000));
@@ -201,9 +202,9 @@ fn five_thousand_nodes_are_one_page_that_can_be_used_and_printed() {
     });
 }
 
-/// Writes the pages to a folder, where one is named.
+/// Writes the pages to the folder in PAGES.
 #[test]
-fn pages_to_look_at() {
+fn writes_pages_for_inspection() {
     let Some(folder) = std::env::var_os("PAGES").map(std::path::PathBuf::from) else { return };
     for (name, page) in [
         ("20", pages::run(20, 2)),

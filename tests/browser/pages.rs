@@ -1,4 +1,4 @@
-//! Pages of runs that never were, small and large.
+//! Example pages of runs, small and large.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use kubelet_config::finding::Place;
 use nodecfg::report::html::page::Page;
 use nodecfg::report::html::{Run, RunTimeline, of_run};
 use nodecfg::report::progress::RunHeader;
-use nodecfg::review::{Changes, ConfigMapChange, PoolChange, PoolReview, PoolRisk, Review, Scope, Side, Start};
+use nodecfg::review::{Changes, ConfigMapChange, Origin, PoolChange, PoolReview, PoolRisk, Review, Scope, Side};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_planning::judge::{Failure, Target, Waiting};
+use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::plan::{ChangedField, Why};
 use nodecfg_planning::rollout::progress::Progress;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
@@ -24,7 +24,7 @@ fn node_name(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
 
-fn scene(server: &str) -> RunHeader {
+fn header(server: &str) -> RunHeader {
     RunHeader {
         fleet: FleetName::new("prod-eu").unwrap(),
         commit: None,
@@ -51,7 +51,7 @@ fn review(pools: &[PoolName], value: &str) -> Review {
         risk: PoolRisk::default(),
         config_map: ConfigMapChange { before: None, after: Some(format!("prod-eu-{name}-x")), create: Some(true) },
         changes: vec![Changes {
-            from: Start::Base,
+            from: Origin::Base,
             nodes: Some(3),
             from_known: true,
             fields: vec![field("maxPods", Some("110")), field("evictionHard[\"memory.available\"]", None)],
@@ -77,8 +77,11 @@ fn review(pools: &[PoolName], value: &str) -> Review {
 fn end(index: usize) -> End {
     let refused = "failed to validate config, see Kubelet log for details";
     match index % 97 {
-        3 => End::Failed { failure: Failure::Refused { error: refused.to_owned() }, rolled_back: false },
-        5 => End::Failed { failure: Failure::TimedOut { waiting: Waiting::NotAcknowledged }, rolled_back: true },
+        3 => End::Failed { failure: ConvergenceFailure::Refused { error: refused.to_owned() }, rolled_back: false },
+        5 => End::Failed {
+            failure: ConvergenceFailure::TimedOut { waiting: Waiting::NotAcknowledged },
+            rolled_back: true,
+        },
         7 => End::LeftAlone { why: Why::AgentSilent },
         9 => End::Changed { to: None },
         11 => End::InFlight,
@@ -90,11 +93,11 @@ fn end(index: usize) -> End {
     }
 }
 
-/// A run of so many nodes in so many pools, of which some failed.
+/// Page of a run with `nodes` nodes in `pools` pools, some of which failed.
 pub fn run(nodes: usize, pools: usize) -> Page {
     let start: Timestamp = "2026-05-04T03:02:01Z".parse().unwrap();
     let names: Vec<PoolName> = (0..pools).map(|index| pool_name(&format!("pool-{index:02}"))).collect();
-    let mut chronicle = RunTimeline::new(start);
+    let mut timeline = RunTimeline::new(start);
     let mut outcome = Outcome { pools: std::collections::BTreeMap::new() };
     let mut last = start;
     for (number, pool) in names.iter().enumerate() {
@@ -112,16 +115,16 @@ pub fn run(nodes: usize, pools: usize) -> Page {
             ));
             if matches!(end, End::Converged | End::Failed { .. } | End::InFlight) {
                 let (pool, node) = at();
-                chronicle.tell(began, &Progress::Assigned { pool, node, from: None, to: to.clone() });
+                timeline.record(began, &Progress::Assigned { pool, node, from: None, to: to.clone() });
                 last = last.max(began + took);
             }
             let (of, node) = at();
             match &end {
                 End::Converged => {
-                    chronicle.tell(began + took, &Progress::Converged { pool: of, node, seconds: took.as_secs_f64() });
+                    timeline.record(began + took, &Progress::Converged { pool: of, node, seconds: took.as_secs_f64() });
                 }
                 End::Failed { failure, .. } => {
-                    chronicle.tell(began + took, &Progress::Failed { pool: of, node, failure: failure.clone() });
+                    timeline.record(began + took, &Progress::Failed { pool: of, node, failure: failure.clone() });
                 }
                 _ => {}
             }
@@ -130,21 +133,21 @@ pub fn run(nodes: usize, pools: usize) -> Page {
         }
         if number == 0 {
             let reason = StopReason::TooManyFailures { failures: 2, max_failures: 1 };
-            chronicle.tell(last, &Progress::Stopped { pool: pool.clone(), reason: reason.clone() });
+            timeline.record(last, &Progress::Stopped { pool: pool.clone(), reason: reason.clone() });
             ended.stopped = Some(reason);
         }
         outcome.pools.insert(pool.clone(), ended);
     }
     let run = Run {
         command: "sync",
-        scene: scene("https://api.prod-eu.example:6443"),
+        header: header("https://api.prod-eu.example:6443"),
         review: review(&names, "220"),
-        chronicle,
+        timeline,
     };
     of_run(run, &outcome, last, last.duration_since(start).as_secs_f64(), 5, None)
 }
 
-/// Text that wants to be more than text.
+/// Texts that attempt to inject markup or scripts.
 pub const HOSTILE: [&str; 6] = [
     "<script>document.title='owned'</script>",
     "\"onmouseover=\"document.title='owned'\" x=\"",
@@ -154,7 +157,7 @@ pub const HOSTILE: [&str; 6] = [
     "\u{202e}lamron si siht\u{202c}\u{0}\u{1b}[31m&lt;b&gt;",
 ];
 
-/// A run in which everything that is not checked by its type is hostile.
+/// Page of a run with hostile text in every untyped field.
 pub fn hostile() -> Page {
     let pool = pool_name("gpu");
     let node = |(index, text): (usize, &str)| NodeOutcome {
@@ -162,7 +165,7 @@ pub fn hostile() -> Page {
         from: Some(ConfigSource::config_map("kube-system", text, text)),
         to: Target::Local,
         end: match index % 2 {
-            0 => End::Failed { failure: Failure::Refused { error: text.to_owned() }, rolled_back: false },
+            0 => End::Failed { failure: ConvergenceFailure::Refused { error: text.to_owned() }, rolled_back: false },
             _ => End::Refused { error: text.to_owned() },
         },
         seconds: None,
@@ -176,6 +179,6 @@ pub fn hostile() -> Page {
     for set in review.pools.iter_mut().flat_map(|pool| &mut pool.changes) {
         set.fields.iter_mut().for_each(|field| field.change.path.clone_from(&all));
     }
-    let run = Run { command: "sync", scene: scene(&all), review, chronicle: RunTimeline::new(start) };
+    let run = Run { command: "sync", header: header(&all), review, timeline: RunTimeline::new(start) };
     of_run(run, &outcome, start, 1.0, 5, None)
 }

@@ -1,30 +1,30 @@
-//! Clusters to run the program against: served by this process.
+//! Served sandbox clusters to run the program against.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_sandbox::api::User;
-use nodecfg_sandbox::face::serve::Serving;
 use nodecfg_sandbox::kubelets::Fault;
 use nodecfg_sandbox::nodes::{self, NodeSpec};
+use nodecfg_sandbox::server::serve::Serving;
 use nodecfg_sandbox::{Embedded, EmbeddedOptions};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::program::{Run, nodecfg};
 
-/// A served cluster of kubelets 1.21.
+/// A served sandbox cluster with kubelets 1.21.
 pub struct Cluster {
     runtime: Runtime,
     embedded: Embedded,
-    // Lives as long as the cluster is served.
+    // Keeps the runtime that serves the cluster alive.
     _serving: Serving,
     home: tempfile::TempDir,
 }
 
 impl Cluster {
-    /// With this many nodes in each of these pools, and these faults.
+    /// Starts a cluster with `nodes` nodes in each pool and with these faults.
     pub fn start(pools: &[&str], nodes: usize, faults: &[&str]) -> Self {
         Self::of(specs(pools, nodes), faults)
     }
@@ -56,13 +56,13 @@ impl Cluster {
         &self.embedded
     }
 
-    /// Makes a node misbehave from now on, or with `None` mends it.
+    /// Sets the fault of a node, or clears it with `None`.
     pub fn fault(&self, node: &str, fault: Option<Fault>) {
         let node = NodeName::new(node).unwrap();
         self.runtime.block_on(self.embedded.nodes().inject(&node, fault)).unwrap();
     }
 
-    /// Runs the program against it in a folder.
+    /// Runs the program in a folder against this cluster.
     pub fn run(&self, folder: &Path, arguments: &str) -> Run {
         Run::of(self.command(folder, arguments))
     }
@@ -86,7 +86,7 @@ impl Cluster {
             .unwrap()
     }
 
-    /// Points a node at a ConfigMap in kube-system.
+    /// Assigns a ConfigMap in kube-system to a node.
     pub fn point(&self, node: &str, config_map: &str) {
         let source =
             json!({"configMap": {"namespace": "kube-system", "name": config_map, "kubeletConfigKey": "kubelet"}});
@@ -101,7 +101,7 @@ impl Cluster {
     }
 }
 
-/// Nodes as `nodecfg sandbox --pools` makes them.
+/// Nodes as created by `nodecfg sandbox --pools`.
 pub fn specs(pools: &[&str], nodes: usize) -> Vec<NodeSpec> {
     let pools: Vec<PoolName> = pools.iter().map(|pool| PoolName::new(*pool).unwrap()).collect();
     nodes::generic(nodes * pools.len().max(1), &pools, "v1.21.14").unwrap()

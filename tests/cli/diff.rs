@@ -1,11 +1,11 @@
-//! `diff`: fresh clusters, changes, conflicts, nothing to do.
+//! Tests of `diff` against a cluster.
 
 use crate::cluster::{Cluster, specs};
 use crate::program::shows;
 use crate::repository::{KUBELET, POOL, gpu, gpu_and_general};
 
 #[test]
-fn a_fresh_cluster_in_every_format() {
+fn prints_fresh_cluster_in_every_format() {
     let folder = gpu_and_general();
     let cluster = Cluster::start(&["gpu", "general"], 3, &[]);
     shows!("diff-fresh", cluster.run(folder.path(), "diff").shown());
@@ -19,14 +19,14 @@ fn a_fresh_cluster_in_every_format() {
 }
 
 #[test]
-fn nothing_to_do_and_then_a_change_of_two_fields() {
+fn prints_no_change_and_change_of_two_fields() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 3, &[]);
     assert_eq!(cluster.run(folder.path(), "sync").exit, 0);
     shows!("diff-nothing", cluster.run(folder.path(), "diff").shown());
     shows!("diff-nothing-markdown", cluster.run(folder.path(), "diff -o markdown").shown());
 
-    // Comments, quotes and order are no changes.
+    // Comments, quotes and order do not count as changes.
     let formatted = format!("# A comment.\n{}", KUBELET.replace("maxPods: 32", "maxPods:   32  # enough"));
     folder.write("pools/gpu/kubelet.yaml", &formatted);
     folder.commit();
@@ -40,7 +40,7 @@ fn nothing_to_do_and_then_a_change_of_two_fields() {
 }
 
 #[test]
-fn conflicts_and_nodes_that_cannot() {
+fn prints_blocked_nodes() {
     let folder = gpu();
     let mut nodes = specs(&["gpu"], 4);
     nodes[2].kubelet_version = "v1.24.1".to_owned();
@@ -53,7 +53,7 @@ fn conflicts_and_nodes_that_cannot() {
 }
 
 #[test]
-fn what_the_nodes_kubelets_would_refuse_is_never_planned() {
+fn rejects_configuration_invalid_for_node_versions() {
     let folder = gpu();
     folder.write("pools/gpu/kubelet.yaml", &format!("{KUBELET}enforceNodeAllocatable: [nothing]\npodLogsDir: /a\n"));
     folder.commit();
@@ -68,7 +68,7 @@ fn what_the_nodes_kubelets_would_refuse_is_never_planned() {
         assert_eq!(refused.exit, 3, "{}", refused.shown());
         assert!(!refused.err.contains("assigned"), "{}", refused.shown());
     }
-    // What the kubelets would only drop is no reason to stop once the gate is lenient.
+    // Fields that kubelets drop do not block a plan with --lenient.
     folder.write("pools/gpu/kubelet.yaml", &format!("{KUBELET}podLogsDir: /a\n"));
     folder.commit();
     assert_eq!(cluster.run(folder.path(), "sync").exit, 3);
@@ -77,7 +77,7 @@ fn what_the_nodes_kubelets_would_refuse_is_never_planned() {
 }
 
 #[test]
-fn each_class_of_risk_and_what_sync_says_to_it() {
+fn prints_every_risk_class() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 2, &[]);
     assert_eq!(cluster.run(folder.path(), "sync").exit, 0);

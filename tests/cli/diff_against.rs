@@ -1,4 +1,4 @@
-//! `diff --against`: two revisions compared, without a cluster and with one.
+//! Tests of `diff --against`, without and with a cluster.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn pool(name: &str, spec: &str) -> String {
     )
 }
 
-/// A fleet in which each pool is to change in a way of its own.
+/// A fleet before the change, with one pool for each kind of change.
 fn before() -> Folder {
     let folder = Folder::committed(&[
         ("nodecfg.yaml", FLEET),
@@ -39,7 +39,7 @@ fn before() -> Folder {
     folder
 }
 
-/// The same with a change of each kind on top.
+/// The fleet with a change of each kind.
 fn after() -> Folder {
     let folder = before();
     folder.write(
@@ -65,7 +65,7 @@ fn after() -> Folder {
 }
 
 #[test]
-fn two_revisions_in_every_format() {
+fn prints_two_revisions_in_every_format() {
     let folder = after();
     shows!("against", run(folder.path(), "diff --against HEAD^1").shown());
     shows!("against-markdown", run(folder.path(), "diff --against HEAD^1 -o markdown").shown());
@@ -77,11 +77,11 @@ fn two_revisions_in_every_format() {
 }
 
 #[test]
-fn two_revisions_and_a_cluster() {
+fn prints_two_revisions_and_cluster() {
     let folder = before();
     let cluster = Cluster::start(&["batch", "calm", "edge", "general", "gpu", "old", "web"], 2, &[]);
     assert_eq!(cluster.run(folder.path(), "sync").exit, 0);
-    // Another repository of the same first commit.
+    // A different repository with the same first commit.
     let folder = after();
     let with = "diff --against HEAD^1 --context nodecfg-sandbox";
     shows!("against-cluster", cluster.run(folder.path(), with).shown());
@@ -90,11 +90,11 @@ fn two_revisions_and_a_cluster() {
     let json: Value = serde_json::from_str(&json.out).unwrap();
     let moves = json["cluster"]["moves"].as_array().unwrap();
     assert!(moves.contains(&json!({"node": "web-1", "from": "web", "to": "edge"})), "{json}");
-    // Without the cluster being named, none is asked, and what is about one is refused.
+    // Without a named cluster, options that depend on a cluster are rejected.
     for allowance in ["--take-over", "--allow-empty"] {
         let alone = cluster.run(folder.path(), &format!("diff --against HEAD^1 {allowance}"));
         assert_eq!((alone.exit, alone.out.as_str()), (2, ""), "{}", alone.shown());
-        assert!(alone.err.contains("--against alone asks none"), "{}", alone.shown());
+        assert!(alone.err.contains("--against alone reads none"), "{}", alone.shown());
         assert_ne!(cluster.run(folder.path(), &format!("{with} {allowance}")).exit, 2);
     }
     cluster.embedded().api().deny("list", "nodes");
@@ -102,7 +102,7 @@ fn two_revisions_and_a_cluster() {
 }
 
 #[test]
-fn nothing_changes() {
+fn prints_no_change() {
     let folder = before();
     shows!("against-nothing", run(folder.path(), "diff --against HEAD").shown());
     let markdown = run(folder.path(), "diff --against HEAD -o markdown");
@@ -112,19 +112,19 @@ fn nothing_changes() {
     let formatted = run(folder.path(), "diff --against HEAD^1 -o markdown");
     assert_eq!(formatted.exit, 0, "{}", formatted.shown());
     assert!(formatted.out.contains("1 file differs only in formatting"), "{}", formatted.shown());
-    // Uncommitted changes are compared when they are asked for.
+    // --worktree compares uncommitted changes.
     folder.write("pools/calm/kubelet.yaml", &kubelet("maxPods: 26"));
     assert_eq!(run(folder.path(), "diff --against HEAD").exit, 0);
     assert_eq!(run(folder.path(), "diff --against HEAD --worktree").exit, 1);
 }
 
 #[test]
-fn markdown_stays_within_what_a_comment_holds() {
+fn limits_markdown_length() {
     let folder = after();
     let whole = run(folder.path(), "diff --against HEAD^1 -o markdown").out;
     for most in [2000, 3000, 5000] {
         let kept = run(folder.path(), &format!("diff --against HEAD^1 -o markdown --max-chars {most}")).out;
-        assert!(kept.chars().count() <= most && kept.contains("**Left out for length**"), "{kept}");
+        assert!(kept.chars().count() <= most && kept.contains("**Shortened**"), "{kept}");
         assert_eq!(kept.matches("<details>").count(), kept.matches("</details>").count(), "{kept}");
         assert_eq!(kept.lines().next(), whole.lines().next());
     }
@@ -136,22 +136,22 @@ fn markdown_stays_within_what_a_comment_holds() {
 }
 
 #[test]
-fn an_invalid_revision_is_its_authors_fault_alone() {
+fn accepts_invalid_base_revision() {
     let folder = before();
     folder.write("pools/gpu/kubelet.yaml", "maxPods: [\n");
     folder.write("pools/web/kubelet.yaml", &kubelet("podPidLimit: 1"));
     folder.commit();
-    // The change under review mends both.
+    // The change under review fixes both.
     folder.write("pools/gpu/kubelet.yaml", &kubelet("maxPods: 50"));
     folder.write("pools/web/kubelet.yaml", &kubelet("podPidsLimit: 1"));
     folder.commit();
     shows!("against-invalid", run(folder.path(), "diff --against HEAD^1").shown());
     let markdown = run(folder.path(), "diff --against HEAD^1 -o markdown");
     assert!(markdown.out.contains("is invalid"), "{}", markdown.shown());
-    // The other way round it is the change that is wrong.
+    // In the other direction, the change is invalid.
     let worse = run(folder.path(), "diff --rev HEAD^1 --against HEAD");
     assert_eq!(worse.exit, 3, "{}", worse.shown());
-    // What the declared kubelets refuse is found without a cluster.
+    // Values that the declared kubelets reject are found without a cluster.
     folder.write("pools/gpu/kubelet.yaml", &kubelet("maxPods: -5"));
     folder.commit();
     let refused = run(folder.path(), "diff --against HEAD^1");

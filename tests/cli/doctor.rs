@@ -1,4 +1,4 @@
-//! `doctor`.
+//! Tests of `doctor`.
 
 use serde_json::json;
 
@@ -6,24 +6,24 @@ use crate::cluster::Cluster;
 use crate::program::{Run, run, shows};
 use crate::repository::{Folder, gpu};
 
-/// What it wrote, none of it wider than a terminal.
-fn fits(run: &Run) -> String {
+/// The output, after a check that no line is wider than a terminal.
+fn narrow_output(run: &Run) -> String {
     let wide: Vec<&str> = run.out.lines().filter(|line| line.chars().count() > 80).collect();
     assert!(wide.iter().all(|line| line.contains('/')), "{wide:#?}");
     let shown = run.shown();
-    // Where it is depends on the machine.
+    // The path differs between machines.
     shown.replace(&std::env::temp_dir().display().to_string(), "[temporary]")
 }
 
 #[test]
-fn a_cluster_that_is_well() {
+fn reports_healthy_cluster() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu", "spare"], 2, &[]);
-    shows!("doctor-alone", fits(&cluster.run(folder.path(), "doctor")));
-    shows!("doctor", fits(&cluster.run(folder.path(), "doctor .")));
+    shows!("doctor-alone", narrow_output(&cluster.run(folder.path(), "doctor")));
+    shows!("doctor", narrow_output(&cluster.run(folder.path(), "doctor .")));
     assert_eq!(cluster.run(folder.path(), "sync").exit, 0);
-    let verbose = fits(&cluster.run(folder.path(), "doctor . -v"));
-    // The kubeconfig is in a folder whose name differs.
+    let verbose = narrow_output(&cluster.run(folder.path(), "doctor . -v"));
+    // The name of the folder differs between runs.
     let verbose: String =
         verbose.lines().filter(|line| !line.contains("kubeconfig")).map(|line| format!("{line}\n")).collect();
     assert!(verbose.contains("ok: nothing to do (plan)"), "{verbose}");
@@ -33,7 +33,7 @@ fn a_cluster_that_is_well() {
 }
 
 #[test]
-fn a_cluster_that_is_not() {
+fn reports_unhealthy_cluster() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu", "spare"], 2, &["gpu-2=validate-error"]);
     assert_eq!(cluster.run(folder.path(), "sync").exit, 5);
@@ -50,8 +50,8 @@ fn a_cluster_that_is_not() {
     );
     let ill = cluster.run(folder.path(), "doctor .");
     assert_eq!(ill.exit, 4);
-    shows!("doctor-ill", fits(&ill));
-    // The kubeconfig is in a folder whose name differs.
+    shows!("doctor-ill", narrow_output(&ill));
+    // The name of the folder differs between runs.
     let markdown = cluster.run(folder.path(), "doctor . -o markdown").shown();
     let markdown: String =
         markdown.lines().filter(|line| !line.contains("kubeconfig")).map(|line| format!("{line}\n")).collect();
@@ -59,7 +59,7 @@ fn a_cluster_that_is_not() {
 }
 
 #[test]
-fn no_cluster_and_no_repository() {
+fn reports_missing_cluster_and_repository() {
     let folder = Folder::with(&[("pools/gpu/kubelet.yaml", "kind: Nothing\n")]);
     let mut shown = String::new();
     for (line, exit) in [
@@ -71,7 +71,7 @@ fn no_cluster_and_no_repository() {
     ] {
         let run = run(folder.path(), line);
         assert_eq!(run.exit, exit, "{}", run.shown());
-        shown.push_str(&fits(&run));
+        shown.push_str(&narrow_output(&run));
         shown.push('\n');
     }
     shows!("doctor-nowhere", shown);

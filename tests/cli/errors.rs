@@ -1,4 +1,4 @@
-//! What goes wrong before anything is written: one clear report, the right exit code, a way out.
+//! Tests of errors before the first write: report, exit code and help.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::program::{Run, run, shows};
 use crate::repository::{Folder, gpu};
 
 #[test]
-fn wrong_usage() {
+fn reports_wrong_usage() {
     let folder = gpu();
     let mut shown = String::new();
     for line in [
@@ -42,7 +42,7 @@ fn wrong_usage() {
 }
 
 #[test]
-fn repositories_that_cannot_be_read() {
+fn reports_unreadable_repositories() {
     let folder = gpu();
     folder.write("notes.txt", "");
     let mut shown = String::new();
@@ -59,10 +59,10 @@ fn repositories_that_cannot_be_read() {
 }
 
 #[test]
-fn no_cluster_or_not_that_one() {
+fn reports_unusable_kubeconfigs() {
     let folder = gpu();
     folder.write("broken.yaml", "apiVersion: v1\nkind: Config\nclusters: [\n");
-    // As CI writes a file from a secret that is not there.
+    // CI writes an empty file from a missing secret.
     folder.write("empty.yaml", "\n");
     let cluster = Cluster::start(&["gpu"], 1, &[]);
     let good = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
@@ -93,7 +93,7 @@ fn no_cluster_or_not_that_one() {
 }
 
 #[test]
-fn what_the_cluster_refuses() {
+fn reports_forbidden_requests() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 1, &[]);
     let mut shown = String::new();
@@ -105,18 +105,18 @@ fn what_the_cluster_refuses() {
     show(cluster.run(folder.path(), "sync -n nowhere"), 4);
     cluster.embedded().api().deny("create", "configmaps");
     show(cluster.run(folder.path(), "sync"), 4);
-    cluster.embedded().api().allow_again();
+    cluster.embedded().api().clear_denials();
     cluster.embedded().api().deny("patch", "nodes");
     show(cluster.run(folder.path(), "sync"), 4);
-    cluster.embedded().api().allow_again();
+    cluster.embedded().api().clear_denials();
     cluster.embedded().api().deny("list", "nodes");
     show(cluster.run(folder.path(), "diff -o json"), 4);
-    cluster.embedded().api().allow_again();
+    cluster.embedded().api().clear_denials();
     shows!("refused", shown);
 }
 
 #[test]
-fn a_config_map_with_other_content() {
+fn reports_config_map_with_other_content() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 1, &[]);
     let plan: serde_json::Value = serde_json::from_str(&cluster.run(folder.path(), "diff -o json").out).unwrap();
@@ -129,7 +129,7 @@ fn a_config_map_with_other_content() {
 }
 
 #[test]
-fn another_sync_holds_the_lock() {
+fn reports_held_lock() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 1, &[]);
     let now = nodecfg_clock::now();
@@ -149,7 +149,7 @@ fn another_sync_holds_the_lock() {
 }
 
 #[test]
-fn a_repository_that_fits_nothing() {
+fn reports_pool_without_nodes() {
     let cluster = Cluster::start(&["cpu"], 1, &[]);
     let mut shown = cluster.run(gpu().path(), "sync").shown();
     let empty = Folder::committed(&[("README.md", "Nothing yet.\n")]);

@@ -1,9 +1,9 @@
-//! `explain`.
+//! Tests of `explain` for fields.
 
 use crate::program::{nodecfg, run, shows};
 
 #[test]
-fn fields_explained() {
+fn explains_fields() {
     let folder = tempfile::tempdir().unwrap();
     for (name, arguments) in [
         ("map", "evictionHard"),
@@ -28,7 +28,7 @@ fn fields_explained() {
 }
 
 #[test]
-fn what_there_is_not() {
+fn reports_unknown_fields() {
     let folder = tempfile::tempdir().unwrap();
     let mut all = String::new();
     for arguments in [
@@ -54,7 +54,7 @@ fn what_there_is_not() {
 }
 
 #[test]
-fn without_a_field_all_are_listed() {
+fn lists_all_fields() {
     let folder = tempfile::tempdir().unwrap();
     let newest = run(folder.path(), "explain");
     let oldest = run(folder.path(), "explain --kubernetes-version 1.16");
@@ -70,7 +70,7 @@ fn without_a_field_all_are_listed() {
 }
 
 #[test]
-fn colours_are_for_terminals_and_those_who_ask() {
+fn uses_colors_on_request_only() {
     let folder = tempfile::tempdir().unwrap();
     let with = |arguments: &[&str]| {
         let mut command = nodecfg(folder.path());

@@ -1,9 +1,9 @@
-//! Help, schemas and completions.
+//! Tests of help texts, `schema` and static completions.
 
 use crate::program::{run, shows};
 
 #[test]
-fn help_of_every_command() {
+fn prints_help_of_commands() {
     let folder = tempfile::tempdir().unwrap();
     for command in [
         "",
@@ -26,7 +26,7 @@ fn help_of_every_command() {
 }
 
 #[test]
-fn without_a_command_the_short_help_is_the_answer_and_the_usage_is_wrong() {
+fn prints_short_help_without_command() {
     let folder = tempfile::tempdir().unwrap();
     let shown = run(folder.path(), "");
     assert_eq!(shown.exit, 2);
@@ -35,7 +35,7 @@ fn without_a_command_the_short_help_is_the_answer_and_the_usage_is_wrong() {
 }
 
 #[test]
-fn schemas_are_those_of_the_repository() {
+fn prints_schemas_of_repository() {
     let folder = tempfile::tempdir().unwrap();
     for kind in ["fleet", "nodepool"] {
         let shown = run(folder.path(), &format!("schema {kind}"));
@@ -55,7 +55,7 @@ fn schemas_are_those_of_the_repository() {
 }
 
 #[test]
-fn completions_exist_for_every_shell() {
+fn prints_completions_for_every_shell() {
     let folder = tempfile::tempdir().unwrap();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let shown = run(folder.path(), &format!("completions {shell} --static"));

@@ -1,4 +1,4 @@
-//! `nodecfg install`: what it prints, refuses and sends.
+//! Tests of `install`: output, rejected arguments and requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::program::{Run, run, shows};
 
 #[test]
-fn a_dry_run_prints_the_objects_in_the_order_in_which_they_are_applied() {
+fn dry_run_prints_objects_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let yaml = run(folder.path(), "install --agent daemonset --image agent:1 --namespace fleet --dry-run");
     assert_eq!((yaml.exit, yaml.err.as_str()), (0, ""));
@@ -28,7 +28,7 @@ fn a_dry_run_prints_the_objects_in_the_order_in_which_they_are_applied() {
 }
 
 #[test]
-fn the_unit_file_is_printed_alone() {
+fn prints_only_unit_file() {
     let folder = tempfile::tempdir().unwrap();
     let shown =
         run(folder.path(), "install --agent systemd --unit --kubelet-config-dir /etc/kubernetes/kubelet.conf.d");
@@ -38,7 +38,7 @@ fn the_unit_file_is_printed_alone() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn rejects_invalid_arguments() {
     let folder = tempfile::tempdir().unwrap();
     let cases = [
         "install --agent daemonset --dry-run",
@@ -62,8 +62,8 @@ fn what_makes_no_sense_is_refused() {
     shows!("install-refused", shown.join("\n"));
 }
 
-/// An API server that takes whatever is applied, has a definition established when it is looked at for the second time, and knows
-/// nothing else. Gives its address and what it was asked.
+/// Starts an API server that accepts every apply and reports the definition as established on the second read.
+/// Returns its address and the log of requests.
 async fn server(policies: bool) -> (String, Arc<Mutex<Vec<String>>>) {
     let log = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&log);
@@ -95,7 +95,7 @@ async fn server(policies: bool) -> (String, Arc<Mutex<Vec<String>>>) {
     (address, log)
 }
 
-/// Runs it against that server.
+/// Runs `install` against that server.
 async fn installed(policies: bool, arguments: &str) -> (Run, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let (server, log) = server(policies).await;
@@ -112,18 +112,18 @@ async fn installed(policies: bool, arguments: &str) -> (Run, Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn objects_are_applied_one_after_the_other_and_each_is_told() {
+async fn applies_and_prints_objects_in_order() {
     let (shown, log) = installed(true, "--agent daemonset --image agent:1 --force-conflicts").await;
     assert_eq!((shown.exit, shown.err.as_str()), (0, ""));
     insta::assert_snapshot!("install-applied", format!("{}\n{}", shown.out, log.join("\n")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_without_admission_policies_gets_none_and_that_is_said() {
+async fn skips_admission_policies_without_support() {
     let (shown, log) = installed(false, "--agent systemd -o json").await;
     assert_eq!(shown.exit, 0);
     assert!(!log.iter().any(|line| line.starts_with("PATCH") && line.contains("admissionregistration")), "{log:#?}");
-    assert!(shown.err.contains("each agent may write the status of every node's NodeConfig"), "{}", shown.err);
+    assert!(shown.err.contains("each agent may write the status of every NodeConfig"), "{}", shown.err);
     let document: Value = serde_json::from_str(&shown.out).unwrap();
     let results: Vec<&str> =
         document["objects"].as_array().unwrap().iter().map(|object| object["result"].as_str().unwrap()).collect();

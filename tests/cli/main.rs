@@ -1,7 +1,7 @@
-//! The command line from outside: the program is run as its users run it, and what it writes is held against snapshots.
+//! Tests that run the built program and compare its output with snapshots.
 //!
-//! What differs from run to run (times, ports, the names of plans) is written as `[…]` before it is compared. Clusters are
-//! served by this process, seeded and fast, with budgets of one node, so that things happen in one order.
+//! Variable parts such as times, ports and plan names are replaced by `[…]`. Clusters are served by the test process
+//! with a fixed seed, high speed and a budget of one node, so that events have a fixed order.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
 

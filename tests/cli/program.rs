@@ -1,18 +1,18 @@
-//! Runs the program and shows what came of it.
+//! Runs of the built program and their output.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt as _;
 
-/// The program with nothing of this machine around it: no home, no kubeconfig, no terminal.
+/// The program in a clean environment: no home, kubeconfig or terminal.
 pub fn nodecfg(folder: &Path) -> Command {
     let mut command = Command::cargo_bin("nodecfg").unwrap();
     command.env_clear().env("HOME", folder.join("no-home")).current_dir(folder).stdin(Stdio::null());
     command
 }
 
-/// What one run brought.
+/// Result of one run.
 pub struct Run {
     pub line: String,
     pub exit: i32,
@@ -33,29 +33,28 @@ impl Run {
         }
     }
 
-    /// Everything that a user gets to see.
+    /// Output and exit code, for snapshots.
     pub fn shown(&self) -> String {
         let Self { line, exit, out, err } = self;
         let lines = |text: &str| text.lines().map(|line| format!("{line}\n")).collect::<String>();
         format!("$ {line}\n--- standard output\n{}--- standard error\n{}--- exit code {exit}\n", lines(out), lines(err))
     }
 
-    /// The JSON lines of standard output, but for those about nodes that are waited for: which of a kubelet's steps are
-    /// seen is up to chance.
+    /// The JSON lines of standard output, except those about waiting nodes, whose number depends on timing.
     pub fn json_lines(&self) -> Vec<serde_json::Value> {
         let lines = self.out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         lines.filter(|line| line["event"] != "waiting").collect()
     }
 }
 
-/// Runs it in a folder with these arguments, split at spaces.
+/// Runs the program in a folder with these arguments, split at spaces.
 pub fn run(folder: &Path, arguments: &str) -> Run {
     let mut command = nodecfg(folder);
     command.args(arguments.split_whitespace());
     Run::of(command)
 }
 
-/// The same with this on standard input and in the environment.
+/// The same with standard input and environment variables.
 pub fn run_with(folder: &Path, arguments: &str, input: &str, environment: &[(&str, &str)]) -> Run {
     let given = folder.join("standard-input");
     std::fs::write(&given, input).unwrap();
@@ -67,22 +66,22 @@ pub fn run_with(folder: &Path, arguments: &str, input: &str, environment: &[(&st
     run
 }
 
-/// What differs from run to run, and what stands for it.
+/// Variable parts of the output, and their replacements.
 const VOLATILE: &[(&str, &str)] = &[
     (r"127\.0\.0\.1:\d+", "127.0.0.1:[port]"),
     (r"p1:[0-9a-f]+", "p1:[plan]"),
-    // Nodes are created side by side: which of them gets which uid is chance.
+    // Nodes are created concurrently, so their uids differ between runs.
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "[uid]"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "[time]"),
-    // The time in front of a line of progress, padded to six columns.
+    // Elapsed time of a progress line, padded to six columns.
     (r"(?m)^ *(\d+m)?\d+(\.\d)?s (?P<rest>[a-zA-Z])", "[since] $rest"),
     (r"\b(?P<word>in|after) (\d+m)?\d+(\.\d)?s\b", "$word [duration]"),
-    // The last column of the table.
+    // Last column of the table.
     (r"(?m) \d+\.\d$", " [seconds]"),
     (r#""seconds": ?\d+\.\d+"#, r#""seconds": "[seconds]""#),
 ];
 
-/// Compares with the snapshot of this name.
+/// Compares a text with the snapshot of this name.
 macro_rules! shows {
     ($name:expr, $text:expr) => {
         $crate::program::volatile().bind(|| insta::assert_snapshot!($name, $text));
@@ -90,7 +89,7 @@ macro_rules! shows {
 }
 pub(crate) use shows;
 
-/// Settings under which what is volatile is not compared.
+/// Snapshot settings that replace variable parts.
 pub fn volatile() -> insta::Settings {
     let mut settings = insta::Settings::clone_current();
     settings.set_omit_expression(true);

@@ -1,15 +1,15 @@
-//! Configuration repositories to run the program on.
+//! Configuration repositories for the tests.
 
 use std::fs;
 use std::path::Path;
 
 use git2::{IndexAddOption, Repository, Signature, Time};
 
-/// A folder that goes away with its owner.
+/// A temporary folder, deleted on drop.
 pub struct Folder(tempfile::TempDir);
 
 impl Folder {
-    /// A folder with these files.
+    /// Creates a folder with these files.
     pub fn with(files: &[(&str, &str)]) -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
         for (path, text) in files {
@@ -18,7 +18,7 @@ impl Folder {
         folder
     }
 
-    /// The same as a git repository with one commit, whose id depends on the files alone.
+    /// Creates a git repository with one commit, whose id depends only on the files.
     pub fn committed(files: &[(&str, &str)]) -> Self {
         let folder = Self::with(files);
         Repository::init(folder.path()).unwrap();
@@ -88,7 +88,7 @@ pub fn gpu() -> Folder {
     Folder::committed(&[("nodecfg.yaml", FLEET), ("pools/gpu/pool.yaml", POOL), ("pools/gpu/kubelet.yaml", KUBELET)])
 }
 
-/// The same with a pool that needs many lines.
+/// A second pool whose configuration has many lines.
 pub fn gpu_and_general() -> Folder {
     let folder = gpu();
     let many: String = (0..30).map(|number| format!("  X-Registry-{number:02}: [example.com]\n")).collect();

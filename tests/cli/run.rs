@@ -1,4 +1,4 @@
-//! `sync` and `verify`: what they tell while they run, and how they end.
+//! Tests of `sync` and `verify`: progress output, reports and exit codes.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::program::{Run, shows};
 use crate::repository::{FLEET, Folder, KUBELET, POOL, gpu};
 
 #[test]
-fn a_rollout_in_text() {
+fn prints_rollout_as_text() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 3, &[]);
     shows!("sync", cluster.run(folder.path(), "sync").shown());
@@ -19,7 +19,7 @@ fn a_rollout_in_text() {
 }
 
 #[test]
-fn a_rollout_in_json_lines() {
+fn prints_rollout_as_json_lines() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 2, &[]);
     let run = cluster.run(folder.path(), "sync -o json");
@@ -39,11 +39,11 @@ fn a_rollout_in_json_lines() {
 }
 
 #[test]
-fn a_rollout_that_fails_explains_itself() {
+fn explains_failed_rollout() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 3, &["gpu-1=validate-error"]);
     shows!("sync-failed", cluster.run(folder.path(), "sync").shown());
-    // The node that failed goes first and costs nothing.
+    // The failed node comes first in the plan and uses no budget.
     shows!("diff-after-failure", cluster.run(folder.path(), "diff").shown());
 
     let json = cluster.run(folder.path(), "verify -o json --timeout 1s").json_lines().pop().unwrap();
@@ -55,7 +55,7 @@ fn a_rollout_that_fails_explains_itself() {
 }
 
 #[test]
-fn a_node_that_never_answers_is_rolled_back() {
+fn rolls_back_unresponsive_node() {
     let pool = POOL.replace("2m", "2s");
     let files = [("nodecfg.yaml", FLEET), ("pools/gpu/pool.yaml", &pool), ("pools/gpu/kubelet.yaml", KUBELET)];
     let cluster = Cluster::start(&["gpu"], 2, &["gpu-1=deaf"]);
@@ -63,7 +63,7 @@ fn a_node_that_never_answers_is_rolled_back() {
 }
 
 #[test]
-fn a_page_says_how_it_ended() {
+fn reports_contain_result() {
     let pool = POOL.replace("2m", "2s");
     let files = [("nodecfg.yaml", FLEET), ("pools/gpu/pool.yaml", &pool), ("pools/gpu/kubelet.yaml", KUBELET)];
     let (folder, pages) = (Folder::committed(&files), Folder::with(&[]));
@@ -75,12 +75,12 @@ fn a_page_says_how_it_ended() {
     assert_eq!(cluster.run(folder.path(), &format!("verify --timeout 1s {report}")).exit, 5);
     let verified = std::fs::read_to_string(&page).unwrap();
     assert!(verified.starts_with("### nodecfg verify: not done after "), "{verified}");
-    // What cannot be written is refused before anything is done.
+    // An unsupported report format is rejected before any other work.
     assert_eq!(cluster.run(folder.path(), "sync --report text=page.txt").exit, 2);
 }
 
 #[test]
-fn a_reader_that_goes_away_neither_stops_a_rollout_nor_hides_how_it_ended() {
+fn closed_pipe_keeps_rollout_and_exit_code() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 2, &["gpu-2=validate-error"]);
     for format in ["text", "json"] {
@@ -101,7 +101,7 @@ fn a_reader_that_goes_away_neither_stops_a_rollout_nor_hides_how_it_ended() {
 }
 
 #[test]
-fn a_dry_run_writes_nothing() {
+fn dry_run_writes_nothing() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 2, &[]);
     let before = cluster.embedded().api().revision();
@@ -112,7 +112,7 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
-fn the_first_command_of_a_newcomer() {
+fn sandbox_sync_of_example_succeeds() {
     let folder = gpu();
     let mut command = crate::program::nodecfg(folder.path());
     command.args(["sync", "--sandbox", "--sandbox-nodes", "2", "--sandbox-speed", "100"]);

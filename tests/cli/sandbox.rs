@@ -1,4 +1,4 @@
-//! `sandbox`: it says how to use it, and ends when it is told to.
+//! Test of `sandbox`: printed instructions and shutdown.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use crate::program::{Run, nodecfg};
 use crate::repository::gpu;
 
-/// Ends the program as Ctrl-C does.
+/// Sends SIGINT, like Ctrl-C.
 fn interrupt(id: u32) {
     assert!(Command::new("sh").args(["-c", &format!("kill -INT {id}")]).status().unwrap().success());
 }
 
 #[test]
 #[cfg(unix)]
-fn it_announces_itself_and_serves_until_it_is_interrupted() {
+fn prints_instructions_and_serves_until_interrupted() {
     let folder = gpu();
     let child = nodecfg(folder.path())
         .args(["sandbox", "--repo", ".", "--nodes", "2", "--kubeconfig-out", "kube.yaml", "--speed", "100", "-v"])

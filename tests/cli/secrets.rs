@@ -1,4 +1,4 @@
-//! Values of `staticPodURLHeader` are in no output of any command, however they are spelled and whatever is wrong with them.
+//! Tests that no output contains values of `staticPodURLHeader`, in any spelling and with any error.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use crate::cluster::Cluster;
 use crate::program::{Run, run};
 use crate::repository::{Folder, KUBELET, gpu};
 
-/// What stands for a token. None of its parts occurs in an output otherwise.
+/// Secret values. No output contains them by coincidence.
 const TOKENS: [&str; 3] = ["s3cr3tOld", "s3cr3tNew", "918273645"];
 
-fn assert_silent(run: &Run) {
+fn assert_redacted(run: &Run) {
     let shown = run.shown();
     for token in TOKENS {
         assert!(!shown.contains(token), "{shown}");
@@ -26,62 +26,62 @@ fn write(folder: &Folder, kubelet: &str) {
 }
 
 #[test]
-fn a_change_is_shown_without_its_values() {
+fn redacts_values_of_changes() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 2, &[]);
     write(&folder, &with_header("[s3cr3tOld]").replace("32", "40"));
-    assert_silent(&cluster.run(folder.path(), "sync"));
+    assert_redacted(&cluster.run(folder.path(), "sync"));
     write(&folder, &with_header("[s3cr3tNew, s3cr3tOld]").replace("32", "48"));
     for command in ["diff", "diff -v", "sync --dry-run"] {
         for format in ["text", "json", "yaml", "markdown"] {
             let shown = cluster.run(folder.path(), &format!("{command} -o {format}"));
-            assert_silent(&shown);
+            assert_redacted(&shown);
             assert!(shown.out.contains("X-Token") && shown.out.contains("(not shown)"), "{}", shown.shown());
-            // What is no secret is shown.
+            // Other fields are printed.
             assert!(shown.out.contains("maxPods") && shown.out.contains("48"), "{}", shown.shown());
         }
     }
-    // Refused as too disruptive, and said so without the values.
+    // The change is rejected as too disruptive, without its values.
     let refused = cluster.run(folder.path(), "sync -o json");
-    assert_silent(&refused);
-    // It is in the cluster all the same.
+    assert_redacted(&refused);
+    // The ConfigMap in the cluster contains the values.
     let names = cluster.run(folder.path(), "diff -o json").out;
     assert!(names.contains("\"configMap\""), "{names}");
 }
 
 #[test]
-fn a_url_is_shown_without_its_credentials() {
+fn redacts_credentials_of_urls() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 2, &[]);
     let with_url = |rest: &str| format!("{KUBELET}staticPodURL: https://{rest}\n");
     write(&folder, &with_url("bot:s3cr3tOld@pods.example.com/a").replace("32", "40"));
-    assert_silent(&cluster.run(folder.path(), "sync"));
+    assert_redacted(&cluster.run(folder.path(), "sync"));
     write(&folder, &with_url("bot:s3cr3tNew@pods.example.com/a?token=918273645").replace("32", "48"));
     for command in ["diff", "diff -v", "sync --dry-run"] {
         for format in ["text", "json", "yaml", "markdown"] {
             let shown = cluster.run(folder.path(), &format!("{command} -o {format}"));
-            assert_silent(&shown);
+            assert_redacted(&shown);
             assert!(shown.out.contains("https://(not shown)@pods.example.com/a"), "{}", shown.shown());
         }
     }
 }
 
 #[test]
-fn a_plan_is_another_when_only_a_secret_differs() {
+fn secret_changes_config_map_name() {
     let id = |value: &str| {
         let folder = gpu();
         write(&folder, &with_header(value));
         let shown = run(folder.path(), "sync --sandbox --dry-run -o json");
-        assert_silent(&shown);
+        assert_redacted(&shown);
         let plan: serde_json::Value = serde_json::from_str(&shown.out).expect("a document");
-        // Its name ends with a hash of its content.
+        // The name ends with a hash of the content.
         plan["pools"][0]["configMap"]["after"].as_str().expect("a name").to_owned()
     };
     assert_ne!(id("[s3cr3tOld]"), id("[s3cr3tNew]"));
 }
 
 #[test]
-fn what_is_wrong_with_a_value_is_said_without_it() {
+fn redacts_values_in_errors() {
     let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
     let broken = [
         "staticPodURLHeader: s3cr3tOld",
@@ -104,7 +104,7 @@ fn what_is_wrong_with_a_value_is_said_without_it() {
         fs::write(folder.path().join("kubelet.yaml"), format!("{head}{body}\n")).unwrap();
         for format in ["text", "json", "yaml", "markdown", "sarif", "junit", "github"] {
             for more in ["", " -v", " --lenient -v"] {
-                assert_silent(&run(folder.path(), &format!("validate kubelet.yaml -o {format}{more}")));
+                assert_redacted(&run(folder.path(), &format!("validate kubelet.yaml -o {format}{more}")));
             }
         }
         let repository = gpu();
@@ -112,13 +112,13 @@ fn what_is_wrong_with_a_value_is_said_without_it() {
         for command in
             ["validate -v", "validate -o sarif", "sync --sandbox --dry-run", "sync --sandbox --dry-run -o json"]
         {
-            assert_silent(&run(repository.path(), command));
+            assert_redacted(&run(repository.path(), command));
         }
     }
 }
 
 #[test]
-fn patches_keep_their_secrets_too() {
+fn redacts_values_of_patches() {
     let folder = gpu();
     folder.write(
         "pools/gpu/pool.yaml",
@@ -133,7 +133,7 @@ fn patches_keep_their_secrets_too() {
         folder.write("pools/gpu/header.yaml", patch);
         folder.commit();
         for command in ["validate -v", "validate -o json", "validate -o sarif", "sync --sandbox --dry-run -o json"] {
-            assert_silent(&run(folder.path(), command));
+            assert_redacted(&run(folder.path(), command));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Completions and manual pages.
+//! Tests of completions, manual pages and explained codes.
 
 use std::io::Write as _;
 use std::process::Command;
@@ -7,8 +7,8 @@ use crate::cluster::Cluster;
 use crate::program::{Run, nodecfg, run};
 use crate::repository::gpu_and_general;
 
-/// What bash would propose for the last of these words.
-fn proposals(mut command: Command, words: &str) -> Vec<String> {
+/// Completions that bash would offer for the last of these words.
+fn completions(mut command: Command, words: &str) -> Vec<String> {
     let words: Vec<&str> = words.split(' ').collect();
     command.env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
     command.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_COMPLETE_SPACE", "false").env("_CLAP_IFS", "\n");
@@ -19,35 +19,35 @@ fn proposals(mut command: Command, words: &str) -> Vec<String> {
 }
 
 #[test]
-fn pools_and_nodes_are_proposed_and_nothing_where_there_is_no_cluster() {
+fn completes_pools_and_nodes() {
     let cluster = Cluster::start(&["gpu"], 2, &[]);
     let (folder, empty) = (gpu_and_general(), tempfile::tempdir().unwrap());
-    let at = |folder: &std::path::Path, words: &str| proposals(cluster.command(folder, ""), words);
+    let at = |folder: &std::path::Path, words: &str| completions(cluster.command(folder, ""), words);
     assert_eq!(at(folder.path(), "nodecfg pause g"), ["general", "gpu"]);
     assert_eq!(at(folder.path(), "nodecfg capture --pool gp"), ["gpu"]);
     assert_eq!(at(empty.path(), "nodecfg capture gpu-"), ["gpu-1", "gpu-2"]);
     assert_eq!(at(empty.path(), "nodecfg pause g"), [""; 0], "the cluster has no ConfigMaps yet");
     assert_eq!(cluster.run(folder.path(), "sync -q").exit, 0);
     assert_eq!(at(empty.path(), "nodecfg pause g"), ["gpu"]);
-    let elsewhere = |words: &str| proposals(nodecfg(empty.path()), words);
-    assert_eq!(elsewhere("nodecfg capture gpu-"), [""; 0]);
-    assert_eq!(elsewhere("nodecfg capture --kubeconfig nowhere gpu-"), [""; 0]);
-    assert!(elsewhere("nodecfg sy").contains(&"sync".to_owned()));
+    let without_cluster = |words: &str| completions(nodecfg(empty.path()), words);
+    assert_eq!(without_cluster("nodecfg capture gpu-"), [""; 0]);
+    assert_eq!(without_cluster("nodecfg capture --kubeconfig nowhere gpu-"), [""; 0]);
+    assert!(without_cluster("nodecfg sy").contains(&"sync".to_owned()));
 }
 
 #[test]
-fn every_shell_gets_a_script_that_asks_and_one_that_does_not() {
+fn prints_dynamic_and_static_scripts_for_every_shell() {
     let folder = tempfile::tempdir().unwrap();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let asking = run(folder.path(), &format!("completions {shell}"));
+        let dynamic = run(folder.path(), &format!("completions {shell}"));
         let fixed = run(folder.path(), &format!("completions {shell} --static"));
-        assert!(asking.exit == 0 && asking.out.contains("COMPLETE"), "{}", asking.shown());
+        assert!(dynamic.exit == 0 && dynamic.out.contains("COMPLETE"), "{}", dynamic.shown());
         assert!(fixed.exit == 0 && fixed.out.contains("rollback-on-failure"), "{shell}");
     }
 }
 
 #[test]
-fn a_variable_that_means_something_else_is_no_question() {
+fn ignores_unrelated_complete_variable() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = nodecfg(folder.path());
     command.env("COMPLETE", "yes").args(["explain", "maxPods"]);
@@ -56,7 +56,7 @@ fn a_variable_that_means_something_else_is_no_question() {
 }
 
 #[test]
-fn every_command_has_a_manual_page_that_man_can_show() {
+fn every_command_has_valid_manual_page() {
     let folder = tempfile::tempdir().unwrap();
     let written = run(folder.path(), "man --out pages");
     assert_eq!(written.exit, 0, "{}", written.shown());
@@ -79,12 +79,12 @@ fn every_command_has_a_manual_page_that_man_can_show() {
         "{sync}"
     );
     let unknown = run(folder.path(), "man snyc");
-    assert!(unknown.exit == 2 && unknown.err.contains("is it nodecfg-sync?"), "{}", unknown.shown());
+    assert!(unknown.exit == 2 && unknown.err.contains("did you mean nodecfg-sync?"), "{}", unknown.shown());
     assert_eq!(run(folder.path(), "man sync --out x").exit, 2);
 
-    // groff's warnings are about pages that would be shown otherwise than they are meant.
+    // groff warns about pages with wrong formatting.
     if Command::new("groff").arg("--version").output().is_err() {
-        // Past the harness, which shows what a test prints only when it fails.
+        // Written to standard error directly, because the harness hides the output of passing tests.
         let _ = writeln!(std::io::stderr(), "skipped: no groff on the PATH: manual pages are not formatted");
         return;
     }
@@ -96,7 +96,7 @@ fn every_command_has_a_manual_page_that_man_can_show() {
 }
 
 #[test]
-fn codes_of_findings_and_errors_are_explained() {
+fn explains_codes() {
     let folder = tempfile::tempdir().unwrap();
     for (code, words) in [
         ("always-allow", "CIS Kubernetes Benchmark"),
@@ -111,5 +111,5 @@ fn codes_of_findings_and_errors_are_explained() {
         assert!(explained.exit == 0 && flat.contains(words), "{}", explained.shown());
     }
     let unknown = run(folder.path(), "explain config-map-gon");
-    assert!(unknown.exit == 2 && unknown.err.contains("is it config-map-gone?"), "{}", unknown.shown());
+    assert!(unknown.exit == 2 && unknown.err.contains("did you mean config-map-gone?"), "{}", unknown.shown());
 }

@@ -1,4 +1,4 @@
-//! `--verify-commits`: commits that git signed here with ssh-keygen, and commits that nobody did.
+//! Tests of `--verify-commits` with signed and unsigned commits.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,36 +9,36 @@ use git2::{ObjectType, Oid, Repository};
 use crate::program::{Run, nodecfg};
 use crate::repository::{Folder, KUBELET, gpu};
 
-/// Whether git and ssh-keygen are there. A test that cannot run says so and passes.
-fn tools() -> bool {
+/// Reports whether git and ssh-keygen are installed. A test without these programs prints this and passes.
+fn tools_installed() -> bool {
     let there = |tool: &str, argument: &str| {
         let mut command = Command::new(tool);
         command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
     };
     let both = there("git", "--version") && there("ssh-keygen", "-?");
     if !both {
-        // Past the harness, which shows what a test prints only when it fails.
+        // Written to standard error directly, because the harness hides the output of passing tests.
         let _ = writeln!(std::io::stderr(), "skipped: git or ssh-keygen is not on the PATH");
     }
     both
 }
 
-/// Runs it with these arguments and the programs of this machine.
+/// Runs the program with the `PATH` of this machine.
 fn run(folder: &Path, arguments: &str) -> Run {
     let mut command = nodecfg(folder);
     command.env("PATH", std::env::var_os("PATH").unwrap()).args(arguments.split_whitespace());
     Run::of(command)
 }
 
-fn must(command: &mut Command) {
+fn run_to_success(command: &mut Command) {
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Makes a key beside the repository, and says what its public half is.
+/// Creates a key beside the repository and returns its public half.
 fn key(folder: &Path, name: &str) -> String {
     let file = folder.join(name);
-    must(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"]).arg(&file));
+    run_to_success(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"]).arg(&file));
     std::fs::read_to_string(file.with_extension("pub")).unwrap().trim().to_owned()
 }
 
@@ -52,11 +52,11 @@ fn commit(folder: &Folder, key: &Path) {
         git.arg(format!("user.signingkey={}", key.display()));
         git
     };
-    must(git().args(["add", "-A"]));
-    must(git().args(["commit", "-q", "-S", "-m", "signed"]));
+    run_to_success(git().args(["add", "-A"]));
+    run_to_success(git().args(["commit", "-q", "-S", "-m", "signed"]));
 }
 
-/// Writes a commit object as it is, and puts HEAD on it.
+/// Writes a modified commit object and moves HEAD to it.
 fn replace_head(folder: &Folder, change: impl Fn(&str) -> String) {
     let repository = Repository::open(folder.path()).unwrap();
     let head = repository.head().unwrap().target().unwrap();
@@ -67,18 +67,18 @@ fn replace_head(folder: &Folder, change: impl Fn(&str) -> String) {
     repository.reference(&name, id, true, "test").unwrap();
 }
 
-fn refused(run: &Run, exit: i32, says: &str) {
-    // Lines are wrapped to the width of a terminal.
+fn refused(run: &Run, exit: i32, message: &str) {
+    // Lines are wrapped to the terminal width.
     let words = |text: &str| {
         text.split(|c: char| c.is_whitespace() || c == '│').filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(run.exit, exit, "{}", run.shown());
-    assert!(words(&run.err).contains(says), "{}", run.shown());
+    assert!(words(&run.err).contains(message), "{}", run.shown());
 }
 
 #[test]
-fn a_revision_is_rolled_out_when_an_allowed_signer_signed_it() {
-    if !tools() {
+fn accepts_only_commits_of_allowed_signers() {
+    if !tools_installed() {
         return;
     }
     let keys = tempfile::tempdir().unwrap();
@@ -105,23 +105,23 @@ fn a_revision_is_rolled_out_when_an_allowed_signer_signed_it() {
     assert_eq!(started["signer"]["name"], "alice@example.com", "{}", lines.shown());
     assert_eq!(started["signer"]["kind"], "ssh");
 
-    // The commit before it is not signed, and can be named.
+    // The previous commit is unsigned, and --rev selects it.
     refused(&run(folder.path(), &format!("validate --rev HEAD^ {options}")), 3, "it is not signed");
 
-    // Without the programs nothing counts as signed.
+    // Without the programs, no signature is valid.
     let mut without = nodecfg(folder.path());
     without.env("PATH", keys.path()).args(format!("validate {options}").split_whitespace());
     refused(&Run::of(without), 3, "the program ssh-keygen is not installed");
 
-    // Somebody else's key.
+    // A different key.
     let other = key(keys.path(), "mallory");
     std::fs::write(&allowed, format!("mallory@example.com {other}\n")).unwrap();
     refused(&run(folder.path(), &format!("validate {options}")), 3, "not among the allowed signers");
-    // The right key, too late.
+    // The right key after its end of validity.
     std::fs::write(&allowed, format!("alice@example.com valid-before=\"20240101Z\" {public}\n")).unwrap();
     refused(&run(folder.path(), &format!("validate {options}")), 3, "valid-before");
 
-    // Another message under the same signature, and a signature that moved into the message.
+    // A different message under the same signature, and a signature moved into the message.
     std::fs::write(&allowed, format!("alice@example.com {public}\n")).unwrap();
     assert_eq!(run(folder.path(), &format!("validate {options}")).exit, 0);
     replace_head(&folder, |text| text.replace("\n\nsigned", "\n\nSigned"));
@@ -129,8 +129,8 @@ fn a_revision_is_rolled_out_when_an_allowed_signer_signed_it() {
 }
 
 #[test]
-fn no_configuration_of_the_repository_decides_who_signed_or_runs_anything() {
-    if !tools() {
+fn ignores_git_configuration_of_repository() {
+    if !tools_installed() {
         return;
     }
     let keys = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ fn no_configuration_of_the_repository_decides_who_signed_or_runs_anything() {
     commit(&folder, &keys.path().join("mallory"));
     let (touched, own) = (keys.path().join("touched"), keys.path().join("own"));
     std::fs::write(&own, format!("alice@example.com {mallory}\n")).unwrap();
-    // What every program below would do, and say: that it is all good.
+    // Every program below reports success.
     let program = keys.path().join("program");
     let good = "echo 'Good \"git\" signature for key-0 with ED25519 key SHA256:x'";
     std::fs::write(&program, format!("#!/bin/sh\ntouch {}\n{good}\n", touched.display())).unwrap();
@@ -167,7 +167,7 @@ fn no_configuration_of_the_repository_decides_who_signed_or_runs_anything() {
 }
 
 #[test]
-fn what_cannot_be_verified_is_wrong_usage() {
+fn rejects_unverifiable_sources() {
     let public = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHV7so77TV4DcOsgEJB0DnJWW0YssMNylT7LWu7GROkG";
     let outside = tempfile::tempdir().unwrap();
     let allowed = outside.path().join("allowed");
@@ -175,10 +175,10 @@ fn what_cannot_be_verified_is_wrong_usage() {
     let options = format!("--verify-commits {}", allowed.display());
     let folder = gpu();
     refused(&run(folder.path(), &format!("validate --worktree {options}")), 2, "cannot be used with");
-    refused(&run(folder.path(), &format!("validate pools/gpu/kubelet.yaml {options}")), 2, "are about repositories");
+    refused(&run(folder.path(), &format!("validate pools/gpu/kubelet.yaml {options}")), 2, "require a repository");
     let plain = Folder::with(&[("nodecfg.yaml", crate::repository::FLEET)]);
-    refused(&run(plain.path(), &format!("validate {options}")), 2, "it is in no git repository");
+    refused(&run(plain.path(), &format!("validate {options}")), 2, "is not in a git repository");
     refused(&run(folder.path(), "validate --verify-commits nowhere"), 2, "cannot read the allowed signers nowhere");
     std::fs::write(&allowed, format!("a@b {public}\nnonsense\n")).unwrap();
-    refused(&run(folder.path(), &format!("validate {options}")), 2, "line 2: there is no key after the principals");
+    refused(&run(folder.path(), &format!("validate {options}")), 2, "line 2: the key after the principals is missing");
 }

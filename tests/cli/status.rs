@@ -1,11 +1,11 @@
-//! `status`.
+//! Tests of `status`.
 
 use crate::cluster::Cluster;
 use crate::program::shows;
 use crate::repository::{Folder, gpu};
 
 #[test]
-fn what_every_node_runs() {
+fn prints_every_node() {
     let empty = Folder::with(&[]);
     let cluster = Cluster::start(&["gpu", "spare"], 2, &["gpu-2=validate-error"]);
     shows!("status-fresh", cluster.run(empty.path(), "status").shown());
@@ -24,7 +24,7 @@ fn what_every_node_runs() {
 }
 
 #[test]
-fn an_empty_cluster() {
+fn prints_empty_cluster() {
     let empty = Folder::with(&[]);
     let cluster = Cluster::start(&[], 0, &[]);
     let status = cluster.run(empty.path(), "status");

@@ -1,5 +1,4 @@
-//! What `sync`, `verify` and `diff` tell monitoring: a file for node_exporter, and a collector that stands in for
-//! OpenTelemetry's.
+//! Tests of metrics and traces: a textfile for node_exporter, and an OpenTelemetry collector on loopback.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +11,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use nodecfg::telemetry::textfile;
-use nodecfg_sandbox::face::serve;
+use nodecfg_sandbox::server::serve;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -26,7 +25,7 @@ use crate::cluster::Cluster;
 use crate::program::Run;
 use crate::repository::{Folder, gpu};
 
-/// What a file says: the series as they are written, without common labels.
+/// The series of a textfile, without common labels.
 fn metrics(path: &Path) -> BTreeMap<String, f64> {
     let text = std::fs::read_to_string(path).unwrap();
     let line = |(name, mut labels, value): textfile::Line| {
@@ -39,7 +38,7 @@ fn metrics(path: &Path) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn a_file_for_node_exporter() {
+fn writes_textfile() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 3, &["gpu-3=validate-error"]);
     let file = folder.path().join(".git/sync.prom");
@@ -53,7 +52,7 @@ fn a_file_for_node_exporter() {
     let diffed = found["nodecfg_run_last_success_timestamp_seconds{}"];
     assert_eq!(diffed, found["nodecfg_run_timestamp_seconds{}"]);
 
-    // The file is another command's: its success is none of this one.
+    // The file belongs to another command, whose success does not count here.
     assert_eq!(run("sync").exit, 5);
     let found = metrics(&file);
     assert_eq!(found["nodecfg_nodes{pool=gpu,state=failed}"], 1.0, "{found:?}");
@@ -66,7 +65,7 @@ fn a_file_for_node_exporter() {
 }
 
 #[test]
-fn a_run_that_fails_early_keeps_the_last_success() {
+fn early_failure_keeps_last_success() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 1, &[]);
     let file = folder.path().join(".git/sync.prom");
@@ -92,23 +91,23 @@ fn a_run_that_fails_early_keeps_the_last_success() {
     folder.commit();
     assert_eq!(cluster.run(folder.path(), arguments).exit, 3);
     kept("invalid", 3.0);
-    // The fleet is known from before, so that the series goes on.
+    // The fleet is known from an earlier run, so the series continues.
     assert!(!std::fs::read_to_string(&file).unwrap().contains("fleet=\"\""));
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_a_warning_and_one_with_a_wrong_name_is_wrong_usage() {
+fn warns_about_unwritable_file_and_rejects_wrong_name() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 1, &[]);
     let run = cluster.run(folder.path(), "sync --metrics-textfile missing/x.prom");
     assert_eq!(run.exit, 0, "{}", run.err);
-    assert!(run.err.contains("the metrics could not be written to missing/x.prom"), "{}", run.err);
+    assert!(run.err.contains("cannot write the metrics to missing/x.prom"), "{}", run.err);
     let run = cluster.run(folder.path(), "sync --metrics-textfile x.txt");
     assert_eq!((run.exit, run.out.as_str()), (2, ""));
     assert!(run.err.contains("must end in .prom"), "{}", run.err);
 }
 
-/// What a collector was sent.
+/// Requests that the collector received.
 #[derive(Default)]
 struct Sent {
     requests: Vec<(Uri, HeaderMap)>,
@@ -117,7 +116,7 @@ struct Sent {
     metrics: BTreeMap<String, f64>,
 }
 
-/// A collector on loopback.
+/// An OpenTelemetry collector on loopback.
 struct Collector {
     address: String,
     sent: Arc<Mutex<Sent>>,
@@ -177,13 +176,13 @@ impl Collector {
     }
 }
 
-fn exporting(mut command: Command, address: &str, more: &[(&str, &str)]) -> Run {
+fn run_with_export(mut command: Command, address: &str, more: &[(&str, &str)]) -> Run {
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}")).envs(more.iter().copied());
     Run::of(command)
 }
 
 #[test]
-fn a_collector_sees_spans_and_metrics_of_a_sync() {
+fn exports_spans_and_metrics_of_sync() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 3, &["gpu-3=validate-error"]);
     let collector = Collector::start(StatusCode::OK);
@@ -193,7 +192,7 @@ fn a_collector_sees_spans_and_metrics_of_a_sync() {
         ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test"),
         ("NODECFG_LOG", "trace"),
     ];
-    let run = exporting(cluster.command(folder.path(), "sync"), &collector.address, &environment);
+    let run = run_with_export(cluster.command(folder.path(), "sync"), &collector.address, &environment);
     assert_eq!(run.exit, 5, "{}", run.err);
     assert!(!run.err.contains("OpenTelemetry") && !run.err.contains("s3cret"), "{}", run.err);
     assert!(!run.err.contains("transition"), "spans are no logs: {}", run.err);
@@ -230,7 +229,7 @@ fn a_collector_sees_spans_and_metrics_of_a_sync() {
     assert!(transitions.iter().all(|span| span.parent_span_id == rollout.span_id));
     let events = |span: &Span| span.events.iter().map(|event| event.name.clone()).collect::<Vec<_>>();
     let failed = transitions.iter().find(|span| texts(&span.attributes)["k8s.node.name"] == "gpu-3");
-    // Nodes start one by one in the order of their names, and any of them may be the canary.
+    // Nodes start one by one in the order of their names, but any node may be the canary.
     if let Some(failed) = failed {
         assert_eq!(failed.status.as_ref().unwrap().code, 2, "{failed:?}");
         assert_eq!(events(failed).last().unwrap(), "failed");
@@ -244,7 +243,7 @@ fn a_collector_sees_spans_and_metrics_of_a_sync() {
 }
 
 #[test]
-fn a_collector_behind_tls_is_asked_for_its_certificate() {
+fn verifies_certificate_of_collector() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 1, &[]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -265,7 +264,7 @@ fn a_collector_behind_tls_is_asked_for_its_certificate() {
     assert_eq!(run_trusted.exit, 1);
     assert!(!run_trusted.err.contains("OpenTelemetry"), "{}", run_trusted.err);
     assert_eq!(std::mem::take(&mut *sent.lock().unwrap()).requests.len(), 2);
-    // Of an authority that nobody here knows.
+    // Certificate of an unknown authority.
     let run_untrusted = run(None);
     assert_eq!((run_untrusted.exit, &run_untrusted.out), (1, &run_trusted.out));
     assert_eq!(run_untrusted.err.matches("could not be sent").count(), 2, "{}", run_untrusted.err);
@@ -274,19 +273,19 @@ fn a_collector_behind_tls_is_asked_for_its_certificate() {
 }
 
 #[test]
-fn a_collector_that_is_dead_or_deaf_changes_neither_exit_code_nor_output() {
+fn unreachable_collector_keeps_exit_code_and_output() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 1, &[]);
     let plain = cluster.run(folder.path(), "sync --dry-run");
 
-    // It takes connections and never answers.
+    // A server that accepts connections and never answers.
     let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = deaf.local_addr().unwrap().to_string();
     let secret = ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=s3cret");
     let limit = [("OTEL_EXPORTER_OTLP_TIMEOUT", "300"), secret];
     let started = Instant::now();
-    let run = exporting(cluster.command(folder.path(), "sync --dry-run"), &address, &limit);
-    // Far from both the limit and the hour that it would otherwise take.
+    let run = run_with_export(cluster.command(folder.path(), "sync --dry-run"), &address, &limit);
+    // Far from both the timeout and the hour that a run without a timeout would take.
     assert!(started.elapsed() < Duration::from_secs(180));
     assert_eq!((run.exit, &run.out), (plain.exit, &plain.out));
     for what in ["traces", "metrics"] {
@@ -299,43 +298,46 @@ fn a_collector_that_is_dead_or_deaf_changes_neither_exit_code_nor_output() {
     }
     drop(deaf);
 
-    // From here on the collector answers at once, and a busy machine may take longer than the limit above.
+    // The collector answers at once, but a busy machine may exceed the short timeout above.
     let limit = [("OTEL_EXPORTER_OTLP_TIMEOUT", "60000"), secret];
-    let run = exporting(cluster.command(folder.path(), "sync --dry-run"), &address, &limit);
+    let run = run_with_export(cluster.command(folder.path(), "sync --dry-run"), &address, &limit);
     assert_eq!((run.exit, &run.out), (plain.exit, &plain.out));
     assert_eq!(run.err.matches("could not be sent").count(), 2, "{}", run.err);
     assert!(run.err.contains("refused"), "{}", run.err);
     assert!(!run.err.contains("s3cret"));
 
-    // It does not know us.
+    // The collector rejects the credentials.
     let collector = Collector::start(StatusCode::UNAUTHORIZED);
-    let run = exporting(cluster.command(folder.path(), "sync --dry-run"), &collector.address, &limit);
+    let run = run_with_export(cluster.command(folder.path(), "sync --dry-run"), &collector.address, &limit);
     assert_eq!((run.exit, &run.out), (plain.exit, &plain.out));
-    assert!(run.err.contains("it answers 401"), "{}", run.err);
+    assert!(run.err.contains("it returns 401"), "{}", run.err);
 }
 
 #[test]
-fn what_opentelemetry_cannot_have_is_said_and_the_run_goes_on() {
+fn warns_about_unsupported_settings() {
     let folder = gpu();
     let cluster = Cluster::start(&["gpu"], 1, &[]);
-    let run =
-        exporting(cluster.command(folder.path(), "diff"), "127.0.0.1:1", &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]);
+    let run = run_with_export(
+        cluster.command(folder.path(), "diff"),
+        "127.0.0.1:1",
+        &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")],
+    );
     assert_eq!(run.exit, 1);
     assert_eq!(run.err.matches("OTEL_EXPORTER_OTLP_PROTOCOL=grpc is not supported").count(), 1, "{}", run.err);
-    let run = exporting(cluster.command(folder.path(), "diff"), "127.0.0.1:1", &[("OTEL_SDK_DISABLED", "true")]);
+    let run = run_with_export(cluster.command(folder.path(), "diff"), "127.0.0.1:1", &[("OTEL_SDK_DISABLED", "true")]);
     assert!(!run.err.contains("OpenTelemetry"), "{}", run.err);
 }
 
 #[test]
-fn a_run_that_cannot_begin_is_told_of_too() {
+fn exports_runs_that_fail_to_start() {
     let folder = Folder::with(&[]);
     let collector = Collector::start(StatusCode::OK);
-    let run = exporting(crate::program::nodecfg(folder.path()), &collector.address, &[]);
+    let run = run_with_export(crate::program::nodecfg(folder.path()), &collector.address, &[]);
     assert_eq!(run.exit, 2);
     assert!(collector.sent.lock().unwrap().requests.is_empty(), "help is no run");
     let mut verify = crate::program::nodecfg(folder.path());
     verify.args(["verify", "missing"]);
-    assert_eq!(exporting(verify, &collector.address, &[]).exit, 3);
+    assert_eq!(run_with_export(verify, &collector.address, &[]).exit, 3);
     let sent = collector.sent.lock().unwrap();
     assert_eq!(sent.metrics["nodecfg.run.failure{kind=repository}"], 1.0, "{:?}", sent.metrics);
     let root = sent.spans.iter().find(|span| span.name == "nodecfg verify").unwrap();

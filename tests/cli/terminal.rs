@@ -1,5 +1,5 @@
-//! Over a pseudo-terminal, which `script` of util-linux makes: what is drawn while a rollout runs, a terminal that is resized,
-//! and one that goes away. Where there is no `script` this says so and passes.
+//! Tests of the status area in a pseudo-terminal, created by `script` of util-linux: redraws, resizes and hang-ups.
+//! Without `script` the tests print a note and pass.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -14,28 +14,28 @@ use serde_json::Value;
 use crate::cluster::Cluster;
 use crate::repository::{FLEET, Folder, KUBELET, POOL};
 
-/// Within this everything happens that shall.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Timeout for every expected event.
+const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// A pseudo-terminal of 80 columns and 24 lines with the program in it, and what is seen there.
+/// A pseudo-terminal of 80 columns and 24 lines that runs the program.
 struct Session {
     script: Child,
     seen: Arc<Mutex<String>>,
 }
 
 impl Session {
-    /// `None`: there is no `script` that could make one.
+    /// `None` without `script`.
     fn start(cluster: &Cluster, folder: &Path, arguments: &str) -> Option<Self> {
         let version = Command::new("script").arg("--version").output();
         if !version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("util-linux")) {
-            // Past the harness, which shows what a test prints only when it fails.
+            // Written to standard error directly, because the harness hides the output of passing tests.
             let _ = writeln!(std::io::stderr(), "skipped: no `script` of util-linux on the PATH: no terminal");
             return None;
         }
         let program = env!("CARGO_BIN_EXE_nodecfg");
         let mut script = Command::new("script")
             .args(["--quiet", "--flush", "--command"])
-            // Who goes on without a terminal ignores SIGHUP (`nohup cargo test`), and what it starts does too.
+            // A parent without a terminal, such as `nohup cargo test`, ignores SIGHUP, and so would its children.
             .arg(format!("stty cols 80 rows 24; tty > tty; exec env --default-signal=HUP {program} {arguments}"))
             .arg("/dev/null")
             .env_clear()
@@ -67,7 +67,7 @@ impl Session {
     fn until(&self, what: &str, mut happened: impl FnMut(&str) -> bool) {
         let start = Instant::now();
         while !happened(&self.seen()) {
-            assert!(start.elapsed() < PATIENCE, "{what}: {}", self.seen());
+            assert!(start.elapsed() < TIMEOUT, "{what}: {}", self.seen());
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -81,12 +81,12 @@ impl Drop for Session {
 }
 
 #[test]
-fn a_terminal_that_is_resized_is_filled_anew_and_one_that_is_gone_stops_the_rollout_gently() {
+fn redraws_after_resize_and_stops_gently_after_hang_up() {
     let pool = POOL.replace("    canary: {nodes: 1, soak: 1s}\n", "");
     let files = [("nodecfg.yaml", FLEET), ("pools/gpu/pool.yaml", &pool), ("pools/gpu/kubelet.yaml", KUBELET)];
     let folder = Folder::committed(&files);
     let cluster = Cluster::start(&["gpu"], 3, &[]);
-    // On its way for as long as the test looks.
+    // The node stays in transition for the whole test.
     cluster.fault("gpu-2", Some(Fault::NeverAcknowledges));
     let Some(session) = Session::start(&cluster, folder.path(), "sync --color never --report json=report") else {
         return;
@@ -111,7 +111,7 @@ fn a_terminal_that_is_resized_is_filled_anew_and_one_that_is_gone_stops_the_roll
             if let Some(line) = lines.find(|line| line["event"] == event) {
                 return line;
             }
-            assert!(start.elapsed() < PATIENCE, "no {event}: {written}");
+            assert!(start.elapsed() < TIMEOUT, "no {event}: {written}");
             thread::sleep(Duration::from_millis(20));
         }
     };
@@ -122,16 +122,16 @@ fn a_terminal_that_is_resized_is_filled_anew_and_one_that_is_gone_stops_the_roll
     assert_eq!(finished["pools"]["gpu"]["stopped"]["kind"], "interrupted", "{finished}");
     let ends: Vec<&Value> =
         finished["pools"]["gpu"]["nodes"].as_array().unwrap().iter().map(|node| &node["end"]["state"]).collect();
-    assert_eq!(ends, ["converged", "converged", "notStarted"], "the node on its way is watched to its end");
+    assert_eq!(ends, ["converged", "converged", "notStarted"], "the node in transition finishes");
 }
 
 #[test]
-fn who_wants_quiet_hears_of_what_is_amiss_alone() {
+fn quiet_prints_only_problems() {
     let files = [("nodecfg.yaml", FLEET), ("pools/gpu/pool.yaml", POOL), ("pools/gpu/kubelet.yaml", KUBELET)];
     let folder = Folder::committed(&files);
     let cluster = Cluster::start(&["gpu"], 2, &[]);
     let done = cluster.run(folder.path(), "sync -q");
-    // What there is to say of the configuration is a warning.
+    // Findings of the configuration are warnings.
     assert!(done.exit == 0 && done.out.is_empty() && !done.err.contains("fleet"), "{}", done.shown());
     assert!(!done.err.contains("gpu-1"), "{}", done.shown());
     let state = cluster.run(folder.path(), "status --quiet");
@@ -153,7 +153,7 @@ fn who_wants_quiet_hears_of_what_is_amiss_alone() {
 }
 
 #[test]
-fn a_reset_shows_its_nodes_as_pending_until_it_assigns_them() {
+fn reset_shows_pending_nodes() {
     let folder = Folder::committed(&[
         ("nodecfg.yaml", FLEET),
         ("pools/gpu/pool.yaml", POOL),
@@ -161,7 +161,7 @@ fn a_reset_shows_its_nodes_as_pending_until_it_assigns_them() {
     ]);
     let cluster = Cluster::start(&["gpu"], 3, &[]);
     assert_eq!(cluster.run(folder.path(), "sync").exit, 0);
-    // In transition for as long as the test looks.
+    // The node stays in transition for the whole test.
     cluster.fault("gpu-1", Some(Fault::NeverAcknowledges));
     let Some(session) = Session::start(&cluster, folder.path(), "reset --all --yes --color never") else { return };
     session.until("the first node is in transition", |seen| seen.contains("gpu/gpu-1") && seen.contains("elapsed"));

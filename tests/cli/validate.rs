@@ -1,4 +1,4 @@
-//! `validate` on good and bad repositories, in every format.
+//! Tests of `validate` on repositories.
 
 use crate::program::{run, shows};
 use crate::repository::{FLEET, Folder, KUBELET, POOL, gpu};
@@ -10,7 +10,7 @@ fn one_pool(kubelet: &str) -> Folder {
 }
 
 #[test]
-fn a_good_repository() {
+fn accepts_valid_repository() {
     let folder = gpu();
     shows!("validate-good", run(folder.path(), "validate").shown());
     shows!("validate-good-json", run(folder.path(), "validate -o json").shown());
@@ -18,7 +18,7 @@ fn a_good_repository() {
 }
 
 #[test]
-fn bad_files_in_text() {
+fn prints_bad_files_as_text() {
     let bomb = format!(
         "{HEADER}a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c]\n\
          e: &e [*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n"
@@ -35,8 +35,8 @@ fn bad_files_in_text() {
     }
 }
 
-/// Several findings in two files.
-fn several() -> Folder {
+/// A repository with several_findings findings in two files.
+fn several_findings() -> Folder {
     let pool = POOL.replace("maxUnavailable: 1", "maxUnavailable: 0").replace("gpu}", "gqu}");
     Folder::committed(&[
         ("nodecfg.yaml", FLEET),
@@ -46,8 +46,8 @@ fn several() -> Folder {
 }
 
 #[test]
-fn several_findings_in_every_format() {
-    let folder = several();
+fn prints_findings_in_every_format() {
+    let folder = several_findings();
     shows!("validate-several", run(folder.path(), "validate").shown());
     shows!("validate-several-json", run(folder.path(), "validate -o json").shown());
     shows!("validate-several-yaml", run(folder.path(), "validate -o yaml").shown());
@@ -56,7 +56,7 @@ fn several_findings_in_every_format() {
 }
 
 #[test]
-fn uncommitted_changes_are_named_and_not_read() {
+fn names_uncommitted_changes_without_reading_them() {
     let folder = gpu();
     folder.write("pools/gpu/kubelet.yaml", "maxPods: [");
     let committed = run(folder.path(), "validate");
@@ -66,8 +66,8 @@ fn uncommitted_changes_are_named_and_not_read() {
 }
 
 #[test]
-fn colours_only_where_they_are_asked_for() {
-    let folder = several();
+fn uses_colors_on_request_only() {
+    let folder = several_findings();
     let plain = run(folder.path(), "validate").out;
     assert!(!plain.contains('\x1b'));
     let colored = run(folder.path(), "validate --color always").out;

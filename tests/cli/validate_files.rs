@@ -1,4 +1,4 @@
-//! `validate` on files that are named one by one, for the kubelets' versions, in the forms that pipelines take.
+//! Tests of `validate` on single files: kubelet versions, file lists, and formats for pipelines.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::repository::{FLEET, Folder, KUBELET, POOL, gpu};
 
 const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-/// A good file, one that kubelets refuse, one that only the gate refuses, and two that cannot be read.
+/// Files: valid, rejected by kubelets, rejected only by nodecfg, and two unreadable ones.
 fn files() -> Folder {
     let folder = Folder::with(&[
         ("good.yaml", HEADER),
@@ -31,14 +31,14 @@ fn codes(file: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn every_file_is_told_of_whatever_the_others_are() {
+fn reports_every_file() {
     let folder = files();
     let shown = run(folder.path(), &format!("validate {ALL} --kubernetes-version 1.21,v1.36.2"));
     assert_eq!(shown.exit, 3);
     shows!("validate-files", shown.shown());
     let document = json_of(&run(folder.path(), &format!("validate {ALL} --kubernetes-version 1.21,1.36 -o json")));
-    let told: Vec<&str> = document["files"].as_array().unwrap().iter().filter_map(|f| f["file"].as_str()).collect();
-    assert_eq!(told.join(" "), ALL, "in the order in which they were named");
+    let reported: Vec<&str> = document["files"].as_array().unwrap().iter().filter_map(|f| f["file"].as_str()).collect();
+    assert_eq!(reported.join(" "), ALL, "in the order in which they were named");
     let kubelet = |at: usize| &document["files"][at]["kubelet"];
     assert_eq!(
         *kubelet(0),
@@ -56,7 +56,7 @@ fn every_file_is_told_of_whatever_the_others_are() {
 }
 
 #[test]
-fn a_lenient_gate_only_warns_of_what_kubelets_go_on_with() {
+fn lenient_warns_about_tolerated_problems() {
     let folder = files();
     let document = json_of(&run(folder.path(), "validate gate.yaml -o json"));
     assert_eq!(codes(&document["files"][0]), [("error", "unknown-field"), ("error", "duplicate-key")]);
@@ -65,14 +65,14 @@ fn a_lenient_gate_only_warns_of_what_kubelets_go_on_with() {
     assert_eq!(lenient.exit, 0);
     assert_eq!(codes(&json_of(&lenient)["files"][0]), [("warning", "unknown-field"), ("warning", "duplicate-key")]);
     assert_eq!(run(folder.path(), "validate refused.yaml --lenient").exit, 3);
-    // nodecfg's own files have no other reader that would go on.
+    // Files of nodecfg are read by nodecfg only, so --lenient has no effect on them.
     let pool = POOL.replace("maxUnavailable", "maxUnavailabel");
     let folder = Folder::committed(&[("pools/gpu/pool.yaml", &pool), ("pools/gpu/kubelet.yaml", KUBELET)]);
     assert_eq!(run(folder.path(), "validate --lenient").exit, 3);
 }
 
 #[test]
-fn nothing_to_check_is_never_good() {
+fn fails_if_nothing_is_checked() {
     let folder = Folder::with(&[("notes/README.md", "Nothing.\n"), ("empty.txt", "\n"), ("good.yaml", HEADER)]);
     let mut shown = String::new();
     for line in ["validate notes", "validate --files-from empty.txt", "validate good.yaml notes"] {
@@ -85,7 +85,7 @@ fn nothing_to_check_is_never_good() {
 }
 
 #[test]
-fn files_come_from_lists_and_from_standard_input() {
+fn reads_file_lists_and_standard_input() {
     let folder = files();
     let list = run_with(folder.path(), "validate --files-from - -o json", "good.yaml\n\nmalformed.yaml\r\n", &[]);
     assert_eq!((list.exit, json_of(&list)["summary"]["files"].as_u64()), (3, Some(2)));
@@ -97,19 +97,19 @@ fn files_come_from_lists_and_from_standard_input() {
 }
 
 #[test]
-fn repositories_among_other_targets_are_named() {
+fn names_repositories_among_targets() {
     let folder = files();
     folder.write("fleet/nodecfg.yaml", FLEET);
     folder.write("fleet/pools/gpu/kubelet.yaml", &format!("{HEADER}maxPods: -5\n"));
     let shown = run(folder.path(), "validate fleet refused.yaml");
     shows!("validate-several-targets", shown.shown());
     let document = json_of(&run(folder.path(), "validate fleet good.yaml -o json"));
-    let told: Vec<&str> = document["files"].as_array().unwrap().iter().filter_map(|f| f["file"].as_str()).collect();
-    assert_eq!(told, ["fleet/nodecfg.yaml", "fleet/pools/gpu/kubelet.yaml", "good.yaml"]);
+    let reported: Vec<&str> = document["files"].as_array().unwrap().iter().filter_map(|f| f["file"].as_str()).collect();
+    assert_eq!(reported, ["fleet/nodecfg.yaml", "fleet/pools/gpu/kubelet.yaml", "good.yaml"]);
 }
 
 #[test]
-fn a_pool_says_which_kubelets_it_has() {
+fn uses_declared_kubelet_versions() {
     let pool = format!("{POOL}  kubernetesVersion: [\"1.21\", v1.36.2]\n");
     let kubelet = format!("{KUBELET}podLogsDir: /var/log/here\n");
     let folder = Folder::committed(&[("pools/gpu/pool.yaml", &pool), ("pools/gpu/kubelet.yaml", &kubelet)]);
@@ -119,7 +119,7 @@ fn a_pool_says_which_kubelets_it_has() {
 }
 
 #[test]
-fn pipelines_get_their_forms() {
+fn writes_pipeline_formats() {
     let folder = files();
     shows!("validate-sarif", run(folder.path(), "validate refused.yaml gate.yaml latin-1.yaml -o sarif").shown());
     shows!("validate-junit", run(folder.path(), "validate good.yaml refused.yaml malformed.yaml -o junit").shown());
@@ -128,7 +128,7 @@ fn pipelines_get_their_forms() {
     let name = folder.path().file_name().unwrap().to_str().unwrap();
     shows!("validate-annotations", annotated.err.replace(name, "[folder]"));
     assert_eq!(run(folder.path(), "validate refused.yaml nowhere.yaml").err, "");
-    // The folder within the repository is part of the path, whichever command reads it.
+    // Paths include the folder within the repository, for every command.
     let nested = Folder::with(&[("fleets/eu/nodecfg.yaml", FLEET), ("fleets/eu/pools/gpu/kubelet.yaml", "maxPods: [")]);
     for command in ["validate", "diff", "sync", "verify"] {
         let actions = [("GITHUB_ACTIONS", "true"), ("GITHUB_WORKSPACE", nested.path().to_str().unwrap())];
@@ -136,7 +136,7 @@ fn pipelines_get_their_forms() {
         let place = "::error file=fleets/eu/pools/gpu/kubelet.yaml,line=";
         assert!(annotated.err.lines().any(|line| line.starts_with(place)), "{command}: {}", annotated.err);
     }
-    // In a repository that is not the current folder, paths begin at the current one all the same.
+    // For a repository elsewhere, paths are relative to the current folder.
     let fleet = gpu();
     fleet.write("below/pools/a/kubelet.yaml", "maxPods: [");
     let sarif: Value = json_of(&run(fleet.path(), "validate below --worktree -o sarif"));
@@ -145,7 +145,7 @@ fn pipelines_get_their_forms() {
 }
 
 #[test]
-fn what_only_the_host_can_tell_is_listed_on_request() {
+fn verbose_lists_host_checks() {
     let folder = Folder::with(&[("a.yaml", &format!("{HEADER}staticPodPath: /etc/kubernetes/manifests\n"))]);
     shows!("validate-verbose", run(folder.path(), "validate a.yaml -v").shown());
 }

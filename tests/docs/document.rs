@@ -1,4 +1,4 @@
-//! A Markdown file as its fenced blocks, each with what the comment before it says.
+//! Parser of Markdown files: fenced blocks with the test directives in the comments before them.
 
 use std::path::Path;
 
@@ -10,46 +10,46 @@ pub struct Document {
 
 /// One fenced block.
 pub struct Block {
-    /// Of the fence that opens it, from 1.
+    /// Line of the opening fence, from 1.
     pub line: usize,
     pub language: String,
-    /// Without the indentation of its fence.
+    /// Text without the indentation of the fence.
     pub text: String,
-    pub wishes: Vec<Wish>,
-    /// Whether a comment for the test stands before it.
-    pub commented: bool,
+    pub directives: Vec<Directive>,
+    /// Whether a directive comment precedes the block.
+    pub has_comment: bool,
 }
 
-/// What a comment asks of the test.
+/// Directive of a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
-    /// Commands end with these exit codes.
+pub enum Directive {
+    /// Commands of the block exit with these codes.
     Exit(Vec<i32>),
-    /// It runs on; what follows begins when this file is there.
+    /// The command keeps running. The next block starts when this file exists.
     Background(String),
     Setting(Setting),
     Cluster(Cluster),
-    /// The text goes into this file.
+    /// The text is written to this file.
     File(String),
-    /// The text is what the commands before it have written.
+    /// The text is output of the preceding commands.
     Output,
-    /// It goes on from a block that needs this program.
+    /// The block depends on one that needs this program.
     Needs(String),
 }
 
-/// What the scratch folder is.
+/// Content of the scratch folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
-    /// A repository of configurations.
+    /// A configuration repository.
     Repository,
     /// A clone of this project.
     Clone,
 }
 
-/// Which cluster `KUBECONFIG` leads to.
+/// Cluster of `KUBECONFIG`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cluster {
-    Like(&'static str),
+    Version(&'static str),
     None,
 }
 
@@ -84,10 +84,13 @@ impl Document {
                     line: index + 1,
                     language: information.split_whitespace().next().unwrap_or_default().to_owned(),
                     text: body,
-                    wishes: comment.map_or_else(Vec::new, |comment| {
-                        comment.split(';').map(|wish| Wish::parse(wish.trim(), &format!("{file}:{index}"))).collect()
+                    directives: comment.map_or_else(Vec::new, |comment| {
+                        comment
+                            .split(';')
+                            .map(|directive| Directive::parse(directive.trim(), &format!("{file}:{index}")))
+                            .collect()
                     }),
-                    commented: comment.is_some(),
+                    has_comment: comment.is_some(),
                 });
             }
             before = line;
@@ -96,32 +99,34 @@ impl Document {
     }
 }
 
-impl Wish {
-    fn parse(text: &str, place: &str) -> Self {
+impl Directive {
+    fn parse(text: &str, location: &str) -> Self {
         let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
         match (verb, rest) {
             ("exit", codes) if !codes.is_empty() => Self::Exit(
                 codes
                     .split(',')
-                    .map(|code| code.trim().parse().unwrap_or_else(|_| panic!("{place}: {code:?} is no exit code")))
+                    .map(|code| {
+                        code.trim().parse().unwrap_or_else(|_| panic!("{location}: {code:?} is not an exit code"))
+                    })
                     .collect(),
             ),
             ("background", rest) if rest.starts_with("until ") => Self::Background(rest["until ".len()..].to_owned()),
             ("setting", "repository") => Self::Setting(Setting::Repository),
             ("setting", "clone") => Self::Setting(Setting::Clone),
-            ("cluster", "1.21") => Self::Cluster(Cluster::Like("1.21")),
-            ("cluster", "1.36") => Self::Cluster(Cluster::Like("1.36")),
+            ("cluster", "1.21") => Self::Cluster(Cluster::Version("1.21")),
+            ("cluster", "1.36") => Self::Cluster(Cluster::Version("1.36")),
             ("cluster", "none") => Self::Cluster(Cluster::None),
             ("file", path) if !path.is_empty() => Self::File(path.to_owned()),
             ("output", "") => Self::Output,
             ("needs", tool) if crate::OPTIONAL.contains(&tool) => Self::Needs(tool.to_owned()),
-            _ => panic!("{place}: the test does not know {text:?}; tests/docs/main.rs lists what it knows"),
+            _ => panic!("{location}: unknown directive {text:?}; see tests/docs/main.rs"),
         }
     }
 }
 
 #[test]
-fn blocks_are_found_with_what_is_said_of_them() {
+fn parses_blocks_and_directives() {
     let text = "\
 # T
 
@@ -144,8 +149,8 @@ a: 1
     let document = Document::parse("t.md".to_owned(), text);
     let texts: Vec<&str> = document.blocks.iter().map(|block| block.text.as_str()).collect();
     assert_eq!(texts, ["one\n", "two\n  three\n", "a: 1\n"]);
-    assert_eq!(document.blocks[0].wishes, [Wish::Setting(Setting::Clone), Wish::Exit(vec![1, 5])]);
-    assert_eq!(document.blocks[2].wishes, [Wish::File("a/b.yaml".to_owned())]);
+    assert_eq!(document.blocks[0].directives, [Directive::Setting(Setting::Clone), Directive::Exit(vec![1, 5])]);
+    assert_eq!(document.blocks[2].directives, [Directive::File("a/b.yaml".to_owned())]);
     assert_eq!(document.blocks.iter().map(|block| block.line).collect::<Vec<_>>(), [4, 10, 15]);
     assert!(document.blocks[0].is_shell() && !document.blocks[2].is_shell());
 }

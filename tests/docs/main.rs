@@ -1,35 +1,36 @@
-//! The documents are executed: every `sh` block of every Markdown file of the project runs here, as `bash -euo pipefail`.
+//! Execution of the documents: every `sh` block of every Markdown file runs as `bash -euo pipefail`.
 //!
-//! The blocks of one document run in order, each in a shell of its own; exported variables and the current folder are carried
-//! from one to the next. A document begins in a scratch folder like this:
+//! The blocks of a document run in order, each in its own shell. Exported variables and the current folder are
+//! carried over. A document starts in a scratch folder:
 //!
-//! - The folder is a git repository: [examples/repo-layout](../../examples/repo-layout) with two commits on the branch `main`
-//!   (the first, tagged `v1.0.0`, gives the pool `edge` a smaller `maxPods`) and a remote `origin` that is at the second.
-//!   With `setting clone` it is a clone of this project instead, with `target/release/nodecfg` in its place.
-//! - `KUBECONFIG` names a served sandbox cluster with four nodes for each pool of examples/repo-layout. Nothing has been rolled
-//!   out to it. It is one of today, with agents, unless `cluster 1.21` or `cluster none` says otherwise.
-//! - On `PATH` are `nodecfg`, the stand-ins below, and whatever the machine has. A block that names kubectl or another
-//!   of [`OPTIONAL`] is not run where that is not installed, nor is one that goes on from it (`needs`); this is said.
-//! - `HOME` is an empty folder but for a `.gitconfig` with a name and an address; and with the addresses of
-//!   git.example.com that documents name, which lead to repositories beside the folder ([`scratch`]).
+//! - The folder is a git repository: [examples/repo-layout](../../examples/repo-layout) with two commits on the
+//!   branch `main`. The first, tagged `v1.0.0`, has a smaller `maxPods` in the pool `edge`. The remote `origin` is at
+//!   the second. With `setting clone` it is a clone of this project, with `target/release/nodecfg`.
+//! - `KUBECONFIG` names a served sandbox cluster with four nodes for each pool of examples/repo-layout and no rollout
+//!   yet. It has agents and Kubernetes 1.36, unless `cluster 1.21` or `cluster none` is set.
+//! - `PATH` contains `nodecfg`, the fakes of [`stand_ins`], and the programs of the machine. A block that names a
+//!   missing program of [`OPTIONAL`] is skipped with a message, and so are blocks that depend on that block
+//!   (`needs`).
+//! - `HOME` contains only a `.gitconfig` with a name and an email address. It redirects the addresses at
+//!   git.example.com in the documents to local repositories ([`scratch`]).
 //!
-//! What else a block needs is said in a comment right before its fence, which readers do not see:
+//! A comment before the fence, which readers do not see, sets directives:
 //!
 //! | comment | meaning |
 //! |---|---|
-//! | `<!-- test: exit 1 -->` | commands of this block end with exit code 1, at least one of them; `exit 1, 5` allows and expects both. Without it each must end with 0 |
-//! | `<!-- test: background until FILE -->` | a command that runs on, in a terminal of its own: what follows begins when FILE is there, and at the end of the document it gets SIGTERM |
-//! | `<!-- test: setting clone -->`, `<!-- test: setting repository -->` | a fresh scratch folder and cluster from here on |
-//! | `<!-- test: cluster 1.21 -->`, `cluster 1.36`, `cluster none` | the same with another cluster |
-//! | `<!-- test: needs kubectl -->` | the block goes on from one that needs this program, and is not run without it either |
-//! | `<!-- test: file PATH -->` | before a block of any language: its text is written to this file of the scratch folder |
-//! | `<!-- test: output -->` | before a block of any language but `sh`: each of its lines was written by the `sh` block before it. A line `…` stands for any lines, `…` within a line for any text; durations and the ids of plans are not compared |
+//! | `<!-- test: exit 1 -->` | at least one command of the block exits with code 1, and all others with 0; `exit 1, 5` expects both codes |
+//! | `<!-- test: background until FILE -->` | the command keeps running. The next block starts when FILE exists; at the end of the document the command gets SIGTERM |
+//! | `<!-- test: setting clone -->`, `<!-- test: setting repository -->` | a new scratch folder and cluster from here on |
+//! | `<!-- test: cluster 1.21 -->`, `cluster 1.36`, `cluster none` | a new scratch folder with this cluster from here on |
+//! | `<!-- test: needs kubectl -->` | the block depends on one that needs this program, and is skipped with it |
+//! | `<!-- test: file PATH -->` | for a block of any language: its text is written to this file of the scratch folder |
+//! | `<!-- test: output -->` | for a block of any language but `sh`: the preceding `sh` block printed each line. A line `…` stands for any lines, `…` within a line for any text; durations and plan ids are not compared |
 //!
-//! Several go into one comment with `;` between them. There is no comment that leaves a block out: what no shell would run
-//! goes into a `text` block, and what a test machine must not do, or cannot, has a stand-in in [`stand_ins::TABLE`].
+//! `;` separates directives in one comment. No directive excludes a block: text that is no command belongs in a
+//! `text` block, and a program that a test cannot run has a fake in [`stand_ins::TABLE`].
 //!
-//! `DOCS=docs/plans.md cargo test --test docs` runs the documents whose path contains that, and `WITHOUT=kubectl,jq` runs them as
-//! where these are not installed.
+//! `DOCS=docs/how-to/saved-plans.md cargo test --test docs` runs the documents whose path contains this text.
+//! `WITHOUT=kubectl,jq` runs them as if these programs were missing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
 
@@ -41,17 +42,17 @@ mod stand_ins;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use document::{Document, Wish};
+use document::{Directive, Document};
 use session::Session;
 
-/// Programs that a machine for tests need not have. Everything else that the documents call is there or is missed.
+/// Programs that may be missing on a test machine. All others are required.
 const OPTIONAL: &[&str] = &["kubectl", "jq", "ssh-keygen", "gpg", "shellcheck"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every Markdown file of the project, with `/` between the parts of its path; sorted.
+/// All Markdown files of the project, sorted, with `/` as path separator.
 fn documents() -> Vec<Document> {
     let own = |name: &std::ffi::OsStr| ![".git", "target"].iter().any(|other| name == *other);
     let mut files: Vec<String> = walkdir::WalkDir::new(root())
@@ -66,14 +67,14 @@ fn documents() -> Vec<Document> {
 }
 
 #[test]
-fn every_command_of_the_documents_runs() {
-    let asked = std::env::var("DOCS").unwrap_or_default();
+fn commands_of_documents_succeed() {
+    let filter = std::env::var("DOCS").unwrap_or_default();
     let all = documents();
-    let chosen: Vec<&Document> = all.iter().filter(|document| document.file.contains(&asked)).collect();
-    assert!(!chosen.is_empty(), "no document has {asked:?} in its path");
-    let queue = Mutex::new(chosen.into_iter());
+    let selected: Vec<&Document> = all.iter().filter(|document| document.file.contains(&filter)).collect();
+    assert!(!selected.is_empty(), "no document path contains {filter:?}");
+    let queue = Mutex::new(selected.into_iter());
     let failures = Mutex::new(Vec::new());
-    // Most of the time they wait for what the cluster simulates.
+    // The documents mostly wait for the simulated cluster.
     let workers = 6;
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -90,40 +91,44 @@ fn every_command_of_the_documents_runs() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
-/// Counted by other means than those that find what is run: no block may be lost on the way.
+/// Counts blocks independently of the parser, so that none is skipped silently.
 #[test]
-fn no_block_is_run_by_nothing() {
+fn every_block_of_commands_is_run() {
     let mut found = Vec::new();
     for document in documents() {
         let text = std::fs::read_to_string(root().join(&document.file)).unwrap();
         let fences = text.lines().filter(|line| line.trim_start().starts_with("```sh")).count();
         let run = document.blocks.iter().filter(|block| block.is_shell()).count();
         if fences != run {
-            found.push(format!("{}: {fences} blocks, {run} of them run", document.file));
+            found.push(format!("{}: {fences} blocks, only {run} of them run", document.file));
         }
         let comments = text.lines().filter(|line| line.trim_start().starts_with("<!-- test:")).count();
-        let heard = document.blocks.iter().filter(|block| block.commented).count();
-        if comments != heard {
-            found.push(format!("{}: {comments} comments for the test, {heard} right before a block", document.file));
+        let parsed = document.blocks.iter().filter(|block| block.has_comment).count();
+        if comments != parsed {
+            found.push(format!(
+                "{}: {comments} directive comments, only {parsed} directly before a block",
+                document.file
+            ));
         }
         found.extend(document.blocks.iter().filter_map(|block| {
-            let disguised = ["bash", "shell", "console", "zsh", "shell-session"].contains(&block.language.as_str());
-            disguised.then(|| format!("{}:{}: a block to run is called sh", document.file, block.line))
+            let mislabeled = ["bash", "shell", "console", "zsh", "shell-session"].contains(&block.language.as_str());
+            mislabeled.then(|| format!("{}:{}: use sh as the language of commands", document.file, block.line))
         }));
-        // Nor as a text, unless it is one that is compared with what was written.
+        // Commands must not be in text blocks either, unless the text is compared with an output.
         found.extend(document.blocks.iter().filter_map(|block| {
             let commands = ["nodecfg", "kubectl", "git", "curl", "ssh-keyscan", "ssh-keygen", "cargo", "docker"];
             let is_command = |line: &str| {
                 let line = line.trim_start().trim_start_matches("$ ");
                 line.split_whitespace().next().is_some_and(|word| commands.contains(&word))
             };
-            let text = ["", "text", "txt"].contains(&block.language.as_str()) && !block.wishes.contains(&Wish::Output);
+            let text = ["", "text", "txt"].contains(&block.language.as_str())
+                && !block.directives.contains(&Directive::Output);
             let line = block.text.lines().position(is_command).filter(|_| text)?;
-            Some(format!("{}:{}: a command is run, in a block called sh", document.file, block.line + 1 + line))
+            Some(format!("{}:{}: move this command to a block of language sh", document.file, block.line + 1 + line))
         }));
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
     let shell: usize =
         documents().iter().flat_map(|document| &document.blocks).filter(|block| block.is_shell()).count();
-    assert!(shell > 10, "the documents have only {shell} blocks of commands; are they still found?");
+    assert!(shell > 10, "the documents have only {shell} blocks of commands; does the parser still find them?");
 }

@@ -1,4 +1,4 @@
-//! What a document begins with: its folder, its home, its cluster and its `PATH`.
+//! Scratch environment of a document: folder, home, cluster and `PATH`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::{root, stand_ins};
 /// The built program.
 const NODECFG: &str = env!("CARGO_BIN_EXE_nodecfg");
 
-/// Repositories beside the folder, and the addresses that git is told to reach them by (`url.<base>.insteadOf`).
+/// Local repositories, and the addresses that git redirects to them (`url.<base>.insteadOf`).
 const SERVERS: &[(&str, &[&str])] = &[
     (
         "origin.git",
@@ -27,7 +27,7 @@ const SERVERS: &[(&str, &[&str])] = &[
     ("infrastructure.git", &["ssh://git@git.example.com:2222/platform/infrastructure.git"]),
 ];
 
-/// A folder to run blocks in. Everything in it ends with it.
+/// A temporary environment, deleted on drop.
 pub struct Scratch {
     home: tempfile::TempDir,
     cluster: Option<Child>,
@@ -46,37 +46,37 @@ impl Scratch {
         let home = tempfile::tempdir().unwrap();
         let mut scratch = Self { home, cluster: None };
         for folder in ["home", "bin", "tmp"] {
-            fs::create_dir(scratch.place(folder)).unwrap();
+            fs::create_dir(scratch.path_of(folder)).unwrap();
         }
-        fs::write(scratch.place("home/.gitconfig"), scratch.gitconfig()).unwrap();
-        symlink(NODECFG, scratch.place("bin/nodecfg")).unwrap();
-        stand_ins::write(&scratch.place("bin"));
+        fs::write(scratch.path_of("home/.gitconfig"), scratch.gitconfig()).unwrap();
+        symlink(NODECFG, scratch.path_of("bin/nodecfg")).unwrap();
+        stand_ins::write(&scratch.path_of("bin"));
         match setting {
             Setting::Repository => scratch.repository(),
-            Setting::Clone => scratch.clone_of_the_project(),
+            Setting::Clone => scratch.clone_project(),
         }
-        if let Cluster::Like(version) = cluster {
+        if let Cluster::Version(version) = cluster {
             scratch.serve(version);
         }
         scratch
     }
 
-    /// A place beside the folder that blocks run in.
-    pub fn place(&self, path: &str) -> PathBuf {
+    /// A path in the environment.
+    pub fn path_of(&self, path: &str) -> PathBuf {
         self.home.path().join(path)
     }
 
-    /// The folder that blocks run in.
+    /// The current folder of blocks.
     pub fn folder(&self) -> PathBuf {
-        self.place("work")
+        self.path_of("work")
     }
 
-    /// With the addresses of git servers that documents name, which lead to repositories here.
+    /// A .gitconfig that redirects addresses of git servers to local repositories.
     fn gitconfig(&self) -> String {
         let mut text =
             "[user]\n  name = A. Reader\n  email = reader@example.com\n[init]\n  defaultBranch = main\n".to_owned();
         for (repository, addresses) in SERVERS {
-            let _ = writeln!(text, "[url \"file://{}\"]", self.place(repository).display());
+            let _ = writeln!(text, "[url \"file://{}\"]", self.path_of(repository).display());
             for address in *addresses {
                 let _ = writeln!(text, "  insteadOf = {address}");
             }
@@ -97,15 +97,15 @@ impl Scratch {
         self.git(&["tag", "v1.0.0"]);
         fs::write(&edge, now).unwrap();
         self.commit("Thirty pods on the machines at the edge");
-        let origin = self.place("origin.git");
+        let origin = self.path_of("origin.git");
         let origin = origin.to_str().unwrap();
         self.git(&["init", "--quiet", "--bare", origin]);
         self.git(&["remote", "add", "origin", origin]);
         self.git(&["push", "--quiet", "--tags", "--set-upstream", "origin", "main"]);
-        // Another has the same in a folder.
-        let beside = self.place("beside");
+        // A second repository contains the same files in a subfolder.
+        let beside = self.path_of("beside");
         copy(&folder, &beside.join("clusters/prod"), &|path| path != Path::new(".git"));
-        let infrastructure = self.place("infrastructure.git");
+        let infrastructure = self.path_of("infrastructure.git");
         let (beside, infrastructure) = (beside.to_str().unwrap(), infrastructure.to_str().unwrap());
         self.git(&["init", "--quiet", "--bare", infrastructure]);
         self.git(&["init", "--quiet", beside]);
@@ -114,11 +114,11 @@ impl Scratch {
         self.git(&["-C", beside, "push", "--quiet", infrastructure, "main"]);
     }
 
-    fn clone_of_the_project(&self) {
+    fn clone_project(&self) {
         let folder = self.folder();
         let part = |path: &Path| ![".git", "target", "fuzz/corpus"].iter().any(|other| path == Path::new(other));
         copy(&root(), &folder, &part);
-        // The checks run the tests, and this is one.
+        // The checks would run this test again.
         stand_ins::executable(&folder.join(".ci/run"), "#!/usr/bin/env bash\n");
         fs::create_dir_all(folder.join("target/release")).unwrap();
         symlink(NODECFG, folder.join("target/release/nodecfg")).unwrap();
@@ -136,12 +136,12 @@ impl Scratch {
         assert!(run.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&run.stderr));
     }
 
-    /// Serves a cluster that fits the example repository.
+    /// Serves a cluster that matches the example repository.
     fn serve(&mut self, version: &str) {
-        let kubeconfig = self.place("home/kubeconfig");
+        let kubeconfig = self.path_of("home/kubeconfig");
         let example = root().join("examples/repo-layout");
-        let log = fs::File::create(self.place("cluster.log")).unwrap();
-        // Faster, and a busy machine would look like kubelets that hang.
+        let log = fs::File::create(self.path_of("cluster.log")).unwrap();
+        // At a higher speed, kubelets on a busy machine would seem unresponsive.
         let child = self
             .command(NODECFG)
             .args(["sandbox", "--nodes", "4", "--speed", "5", "--kubernetes-version", version, "--repo"])
@@ -156,32 +156,32 @@ impl Scratch {
         wait_for(&kubeconfig, child).unwrap_or_else(|error| panic!("the cluster: {error}"));
     }
 
-    /// A program in the folder, with nothing of this machine around it but its programs.
+    /// A command in the folder with a clean environment, except for the `PATH`.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         let path = std::env::var("PATH").unwrap();
         command
             .env_clear()
-            .env("PATH", format!("{}:{path}", self.place("bin").display()))
-            .env("HOME", self.place("home"))
-            .env("TMPDIR", self.place("tmp"))
-            .env("KUBECONFIG", self.place("home/kubeconfig"))
+            .env("PATH", format!("{}:{path}", self.path_of("bin").display()))
+            .env("HOME", self.path_of("home"))
+            .env("TMPDIR", self.path_of("tmp"))
+            .env("KUBECONFIG", self.path_of("home/kubeconfig"))
             .env("LANG", "C.UTF-8")
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .current_dir(self.folder_or_home())
             .stdin(Stdio::null())
-            // Its signals are its own.
+            // Its own process group, so that signals do not reach this process.
             .process_group(0);
         command
     }
 
     fn folder_or_home(&self) -> PathBuf {
         let folder = self.folder();
-        if folder.is_dir() { folder } else { self.place("home") }
+        if folder.is_dir() { folder } else { self.path_of("home") }
     }
 }
 
-/// Copies what `part` says of a folder; links stay links.
+/// Copies the entries of a folder for which `part` returns true. Symbolic links are kept.
 fn copy(from: &Path, to: &Path, part: &dyn Fn(&Path) -> bool) {
     let entries = walkdir::WalkDir::new(from)
         .into_iter()

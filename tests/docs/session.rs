@@ -1,4 +1,4 @@
-//! One document from its first block to its last.
+//! Execution of the blocks of one document.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use regex::Regex;
 
 use crate::OPTIONAL;
-use crate::document::{Block, Cluster, Document, Setting, Wish};
+use crate::document::{Block, Cluster, Directive, Document, Setting};
 use crate::scratch::Scratch;
 
-/// No block takes that long, on whatever machine; one that does hangs.
-const LIMIT: Duration = Duration::from_secs(600);
+/// Timeout of a block. A block that exceeds it hangs.
+const BLOCK_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs the blocks of a document.
 pub struct Session<'a> {
@@ -23,9 +23,9 @@ pub struct Session<'a> {
     cluster: Cluster,
     scratch: Option<Scratch>,
     background: Vec<Child>,
-    /// What the last block wrote, to both streams.
+    /// Output of the last block, from both streams.
     written: String,
-    /// The last block of commands was not run.
+    /// Whether the last block of commands was skipped.
     skipped: bool,
 }
 
@@ -36,13 +36,15 @@ impl Drop for Session<'_> {
 }
 
 impl<'a> Session<'a> {
+    /// Runs the blocks of a document.
+    ///
     /// # Errors
-    /// What went wrong, at which line.
+    /// The failure, with the line of its block.
     pub fn run(document: &'a Document) -> Result<(), String> {
         let mut session = Self {
             document,
             setting: Setting::Repository,
-            cluster: Cluster::Like("1.36"),
+            cluster: Cluster::Version("1.36"),
             scratch: None,
             background: Vec::new(),
             written: String::new(),
@@ -52,9 +54,9 @@ impl<'a> Session<'a> {
         let mut blocks = 0;
         for block in &document.blocks {
             session.prepare(block);
-            let is_output = block.wishes.contains(&Wish::Output);
+            let is_output = block.directives.contains(&Directive::Output);
             if let Some(tool) = missing(block) {
-                // Past the harness, which shows what a test prints only when it fails.
+                // Written to standard error directly, because the harness hides the output of passing tests.
                 let _ = writeln!(std::io::stderr(), "skipped: {}:{}: no {tool} on the PATH", document.file, block.line);
                 session.skipped = true;
             } else if !(is_output && session.skipped) {
@@ -69,12 +71,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What a block changes for those after it, even where it is not run.
+    /// Applies directives that affect later blocks, even if this one is skipped.
     fn prepare(&mut self, block: &Block) {
-        for wish in &block.wishes {
-            match wish {
-                Wish::Setting(setting) => (self.setting, self.cluster) = (*setting, Cluster::Like("1.36")),
-                Wish::Cluster(cluster) => self.cluster = *cluster,
+        for directive in &block.directives {
+            match directive {
+                Directive::Setting(setting) => (self.setting, self.cluster) = (*setting, Cluster::Version("1.36")),
+                Directive::Cluster(cluster) => self.cluster = *cluster,
                 _ => continue,
             }
             self.close();
@@ -82,17 +84,21 @@ impl<'a> Session<'a> {
     }
 
     fn block(&mut self, block: &Block) -> Result<(), String> {
-        for wish in &block.wishes {
-            match wish {
-                Wish::File(path) => self.file(path, &block.text),
-                Wish::Output => self.compare(block)?,
+        for directive in &block.directives {
+            match directive {
+                Directive::File(path) => self.file(path, &block.text),
+                Directive::Output => self.compare(block)?,
                 _ => {}
             }
         }
         if !block.is_shell() {
             return Ok(());
         }
-        match block.wishes.iter().find_map(|wish| if let Wish::Background(file) = wish { Some(file) } else { None }) {
+        match block
+            .directives
+            .iter()
+            .find_map(|directive| if let Directive::Background(file) = directive { Some(file) } else { None })
+        {
             Some(file) => self.start(block, file),
             None => self.execute(block),
         }
@@ -115,10 +121,10 @@ impl<'a> Session<'a> {
         fs::write(path, text).unwrap();
     }
 
-    /// The shell that runs a block, and the file that it writes to.
+    /// The shell that runs a block, and its log file.
     fn shell(&mut self, script: &str) -> (Command, std::path::PathBuf) {
         let scratch = self.scratch();
-        let (file, log) = (scratch.place("block.sh"), scratch.place("block.log"));
+        let (file, log) = (scratch.path_of("block.sh"), scratch.path_of("block.log"));
         fs::write(&file, script).unwrap();
         let out = fs::File::create(&log).unwrap();
         let mut command = scratch.command("bash");
@@ -127,9 +133,10 @@ impl<'a> Session<'a> {
     }
 
     fn start(&mut self, block: &Block, until: &str) -> Result<(), String> {
-        // In the place of the shell, so that a signal reaches it; as of another terminal that was opened here.
+        // Runs in its own process group, so that a signal reaches it, as in a separate terminal.
         let scratch = self.scratch();
-        let (file, log) = (scratch.place(&format!("{}.sh", block.line)), scratch.place(&format!("{}.log", block.line)));
+        let (file, log) =
+            (scratch.path_of(&format!("{}.sh", block.line)), scratch.path_of(&format!("{}.log", block.line)));
         let awaited = scratch.folder().join(until);
         fs::write(&file, format!("{}{}", prelude(scratch), block.text)).unwrap();
         let out = fs::File::create(&log).unwrap();
@@ -149,21 +156,21 @@ impl<'a> Session<'a> {
 
     fn execute(&mut self, block: &Block) -> Result<(), String> {
         let expected: Vec<i32> = block
-            .wishes
+            .directives
             .iter()
-            .find_map(|wish| if let Wish::Exit(codes) = wish { Some(codes.clone()) } else { None })
+            .find_map(|directive| if let Directive::Exit(codes) = directive { Some(codes.clone()) } else { None })
             .unwrap_or_default();
         let scratch = self.scratch();
-        let seen = scratch.place("seen");
+        let seen = scratch.path_of("seen");
         fs::write(&seen, "").unwrap();
-        let script = format!("{}{}{}", prelude(scratch), tolerance(scratch, &expected), block.text);
+        let script = format!("{}{}{}", prelude(scratch), allow_exit_codes(scratch, &expected), block.text);
         let (mut command, log) = self.shell(&script);
         let mut child = command.spawn().unwrap();
         let begin = Instant::now();
         let status = loop {
             match child.try_wait().unwrap() {
                 Some(status) => break status,
-                None if begin.elapsed() > LIMIT => {
+                None if begin.elapsed() > BLOCK_TIMEOUT => {
                     end(&mut child);
                     return Err(self.failure(block, "it does not end", &fs::read_to_string(log).unwrap()));
                 }
@@ -184,15 +191,15 @@ impl<'a> Session<'a> {
         wrong.map_or(Ok(()), |wrong| Err(self.failure(block, &wrong, &self.written)))
     }
 
-    /// Holds what a document shows against what its commands wrote.
+    /// Compares the output in a document with the output of its commands.
     fn compare(&self, block: &Block) -> Result<(), String> {
-        let written: Vec<String> = self.written.lines().map(steady).collect();
+        let written: Vec<String> = self.written.lines().map(normalize).collect();
         let missing: Vec<&str> = block
             .text
             .lines()
             .filter(|line| !matches!(line.trim(), "" | "…"))
             .filter(|line| {
-                let parts: Vec<String> = steady(line).split('…').map(regex::escape).collect();
+                let parts: Vec<String> = normalize(line).split('…').map(regex::escape).collect();
                 let shape = Regex::new(&format!("^{}$", parts.join(".*"))).unwrap();
                 !written.iter().any(|line| shape.is_match(line))
             })
@@ -200,7 +207,7 @@ impl<'a> Session<'a> {
         if missing.is_empty() {
             return Ok(());
         }
-        let wrong = format!("these lines were not written by the commands before it:\n{}", missing.join("\n"));
+        let wrong = format!("the preceding commands did not print these lines:\n{}", missing.join("\n"));
         Err(self.failure(block, &wrong, &self.written))
     }
 
@@ -210,9 +217,9 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Goes on where the last block was, and remembers where this one ends.
+/// Restores variables and folder of the last block, and saves them on exit.
 fn prelude(scratch: &Scratch) -> String {
-    let (variables, folder) = (scratch.place("variables"), scratch.place("folder"));
+    let (variables, folder) = (scratch.path_of("variables"), scratch.path_of("folder"));
     let (variables, folder) = (variables.display(), folder.display());
     format!(
         "if [ -e '{variables}' ]; then . '{variables}'; cd \"$(cat '{folder}')\"; fi\n\
@@ -220,8 +227,8 @@ fn prelude(scratch: &Scratch) -> String {
     )
 }
 
-/// Goes on after commands that end with one of these codes, and notes which did.
-fn tolerance(scratch: &Scratch, codes: &[i32]) -> String {
+/// Continues after commands that exit with one of these codes, and records the codes.
+fn allow_exit_codes(scratch: &Scratch, codes: &[i32]) -> String {
     if codes.is_empty() {
         return String::new();
     }
@@ -229,12 +236,12 @@ fn tolerance(scratch: &Scratch, codes: &[i32]) -> String {
     format!(
         "set +e -E\ntrap 'code=$?; case $code in {}) echo $code >> {};; *) exit $code;; esac' ERR\n",
         cases.join("|"),
-        scratch.place("seen").display()
+        scratch.path_of("seen").display()
     )
 }
 
-/// A line without what differs from run to run.
-fn steady(line: &str) -> String {
+/// The line without parts that differ between runs.
+fn normalize(line: &str) -> String {
     let volatile = [
         (r"\b(\d+h)?(\d+m)?\d+(\.\d+)?s\b", "#s"),
         (r" +\d+\.\d$", " #"),
@@ -248,7 +255,7 @@ fn steady(line: &str) -> String {
     })
 }
 
-/// A program that a block needs, or one that it goes on from, and this machine does not have or shall do without.
+/// The program that a block needs but that is missing or excluded.
 fn missing(block: &Block) -> Option<&'static str> {
     if !block.is_shell() {
         return None;
@@ -256,35 +263,35 @@ fn missing(block: &Block) -> Option<&'static str> {
     let words =
         |tool: &str| block.text.split(|c: char| !(c.is_alphanumeric() || "-_./".contains(c))).any(|w| w == tool);
     let without = std::env::var("WITHOUT").unwrap_or_default();
-    let there = |tool: &str| {
+    let is_installed = |tool: &str| {
         without.split(',').all(|other| other != tool)
             && std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|path| path.join(tool).is_file())
     };
-    let needs = |tool: &str| words(tool) || block.wishes.contains(&Wish::Needs(tool.to_owned()));
-    OPTIONAL.iter().copied().find(|tool| needs(tool) && !there(tool))
+    let needs = |tool: &str| words(tool) || block.directives.contains(&Directive::Needs(tool.to_owned()));
+    OPTIONAL.iter().copied().find(|tool| needs(tool) && !is_installed(tool))
 }
 
-/// Waits until a file is there and has something in it.
+/// Waits until a file exists and is not empty.
 ///
 /// # Errors
-/// When the process that shall write it ends, or hangs.
+/// The process that writes the file exits or hangs.
 pub fn wait_for(file: &Path, child: &mut Child) -> Result<(), String> {
     let begin = Instant::now();
     while !fs::metadata(file).is_ok_and(|file| file.len() > 0) {
         if let Some(status) = child.try_wait().unwrap() {
-            return Err(format!("it ended ({status}), and {} is not there", file.display()));
+            return Err(format!("the process exited ({status}) without creating {}", file.display()));
         }
-        if begin.elapsed() > LIMIT {
-            return Err(format!("{} does not come", file.display()));
+        if begin.elapsed() > BLOCK_TIMEOUT {
+            return Err(format!("{} was not created in time", file.display()));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
 
-/// Ends a process and those that it started, by its group.
+/// Terminates a process and its children, by their group.
 pub fn end(child: &mut Child) {
-    // Negative: the group, which each child leads.
+    // A negative id names the process group of the child.
     let group = child.id();
     let signal = |name: &str| Command::new("sh").args(["-c", &format!("kill -s {name} -- -{group}")]).status();
     let _ = signal("TERM");

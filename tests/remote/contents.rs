@@ -1,20 +1,20 @@
-//! What may be in a repository and cannot be used.
+//! Tests of unusable repository contents.
 
-use super::program::Site;
-use super::server::{Door, Server};
+use super::program::TestEnv;
+use super::server::{Server, ServerBehavior};
 
-fn served() -> (Site, Server) {
-    let mut site = Site::new();
-    let server = Server::new(&site, Door::Open);
-    site.set("SSL_CERT_FILE", &server.ca);
-    (site, server)
+fn start_server() -> (TestEnv, Server) {
+    let mut env = TestEnv::new();
+    let server = Server::new(&env, ServerBehavior::Public);
+    env.set("SSL_CERT_FILE", &server.ca);
+    (env, server)
 }
 
 #[test]
-fn a_submodule_and_a_folder_in_one_are_told() {
-    let (site, server) = served();
-    let id = site.origin.git().head().unwrap().target().unwrap();
-    let mut index = site.origin.git().index().unwrap();
+fn submodules_are_reported() {
+    let (env, server) = start_server();
+    let id = env.origin.git().head().unwrap().target().unwrap();
+    let mut index = env.origin.git().index().unwrap();
     let entry = |path: &str| git2::IndexEntry {
         ctime: git2::IndexTime::new(0, 0),
         mtime: git2::IndexTime::new(0, 0),
@@ -31,29 +31,29 @@ fn a_submodule_and_a_folder_in_one_are_told() {
     };
     index.add(&entry("pools/sub")).unwrap();
     index.add(&entry("vendor/config")).unwrap();
-    site.origin.commit_tree(index.write_tree().unwrap());
-    let run = site.read(&server.url, None);
-    assert!(run.exit == 3 && run.out.contains("pools/sub is a git repository of its own"), "{run:?}");
-    let run = site.run(&["validate", &server.url, "--path", "vendor/config/prod"]);
-    run.refuses(&["\"vendor/config\" is a submodule", "name the repository of the submodule"]);
+    env.origin.commit_tree(index.write_tree().unwrap());
+    let run = env.read(&server.url, None);
+    assert!(run.exit == 3 && run.out.contains("pools/sub is a separate git repository"), "{run:?}");
+    let run = env.run(&["validate", &server.url, "--path", "vendor/config/prod"]);
+    run.refuses(&["\"vendor/config\" is a submodule", "specify the repository of the submodule"]);
 }
 
 #[test]
-fn a_pointer_of_git_lfs_is_told() {
-    let (site, server) = served();
+fn git_lfs_pointer_is_reported() {
+    let (env, server) = start_server();
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n";
-    site.origin.write("pools/first/kubelet.yaml", pointer);
-    site.origin.commit();
+    env.origin.write("pools/first/kubelet.yaml", pointer);
+    env.origin.commit();
     for address in [server.url.as_str(), "origin"] {
-        let run = site.read(address, None);
-        assert!(run.exit == 3 && run.out.contains("is a pointer of Git LFS"), "{run:?}");
+        let run = env.read(address, None);
+        assert!(run.exit == 3 && run.out.contains("is a Git LFS pointer"), "{run:?}");
     }
 }
 
 #[test]
-fn a_hundred_thousand_files_are_refused_with_one_message() {
-    let (site, server) = served();
-    let git = site.origin.git();
+fn hundred_thousand_files_are_refused_with_one_message() {
+    let (env, server) = start_server();
+    let git = env.origin.git();
     let blob = git.blob(b"a: 1\n").unwrap();
     let mut folder = git.treebuilder(None).unwrap();
     for file in 0..1000 {
@@ -65,12 +65,12 @@ fn a_hundred_thousand_files_are_refused_with_one_message() {
         root.insert(format!("folder{number}"), folder, 0o040_000).unwrap();
     }
     let wide = root.write().unwrap();
-    site.origin.commit_tree(wide);
-    let run = site.read(&server.url, None);
-    run.refuses(&["holds too much: more than 50000 YAML and JSON files", "--path"]);
-    assert_eq!(run.err.matches("holds too much").count(), 1);
+    env.origin.commit_tree(wide);
+    let run = env.read(&server.url, None);
+    run.refuses(&["is too large: it has more than 50000 YAML and JSON files", "--path"]);
+    assert_eq!(run.err.matches("is too large: it has more").count(), 1);
 
-    // The same tree in itself, again and again: more folders than anybody can walk, and hardly a byte.
+    // The same tree nested in itself: very many folders in few bytes.
     let mut tree = git.treebuilder(None).unwrap().write().unwrap();
     for _ in 0..20 {
         let mut above = git.treebuilder(None).unwrap();
@@ -79,6 +79,6 @@ fn a_hundred_thousand_files_are_refused_with_one_message() {
         }
         tree = above.write().unwrap();
     }
-    site.origin.commit_tree(tree);
-    site.read(&server.url, None).refuses(&["holds too much"]);
+    env.origin.commit_tree(tree);
+    env.read(&server.url, None).refuses(&["is too large: it has more"]);
 }

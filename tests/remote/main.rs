@@ -1,5 +1,5 @@
-//! Repositories on git servers: the program is run against real ones on loopback, `git http-backend` over HTTPS, sshd, and
-//! files.
+//! Tests of repositories on git servers. The program runs against real servers on loopback: `git http-backend` over
+//! HTTPS, sshd, and `file://`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
 

@@ -1,17 +1,17 @@
-//! Repositories for the servers to serve. Every commit has one pool, whose name tells which commit was read.
+//! Repositories for the test servers. Every commit has one pool, whose name identifies the commit.
 
 use std::path::{Path, PathBuf};
 
 use git2::{IndexAddOption, Oid, Repository, Signature};
 
-/// A repository, with its files beside it.
+/// A repository with its files.
 pub struct Origin {
     pub folder: PathBuf,
     repository: Repository,
 }
 
 impl Origin {
-    /// One commit on the branch main, with the pool `first`.
+    /// Creates one commit on branch main with the pool `first`.
     pub fn new(folder: &Path) -> Self {
         let mut options = git2::RepositoryInitOptions::new();
         let repository = Repository::init_opts(folder, options.initial_head("main")).unwrap();
@@ -26,7 +26,7 @@ impl Origin {
         std::fs::write(path, text).unwrap();
     }
 
-    /// Commits what lies in the folder.
+    /// Commits the files in the folder.
     pub fn commit(&self) -> Oid {
         let mut index = self.repository.index().unwrap();
         index.clear().unwrap();
@@ -71,7 +71,7 @@ impl Origin {
         &self.repository
     }
 
-    /// Points a branch at a commit, wherever it was.
+    /// Sets a branch to a commit.
     pub fn branch(&self, name: &str, id: Oid) {
         self.repository.reference(&format!("refs/heads/{name}"), id, true, "test").unwrap();
     }

@@ -1,4 +1,4 @@
-//! Runs the program, with nothing of this machine around it but what a test gives it.
+//! Runs the program in an environment that is independent of this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,14 +8,14 @@ use tempfile::TempDir;
 
 use super::origin::Origin;
 
-/// A home, a cache and a repository.
-pub struct Site {
+/// Folder with a home, a cache and a repository.
+pub struct TestEnv {
     pub folder: TempDir,
     pub origin: Origin,
     environment: Vec<(String, String)>,
 }
 
-/// What one run brought.
+/// Result of one run.
 #[derive(Debug)]
 pub struct Run {
     pub exit: i32,
@@ -23,7 +23,7 @@ pub struct Run {
     pub err: String,
 }
 
-impl Site {
+impl TestEnv {
     pub fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let origin = Origin::new(&folder.path().join("origin"));
@@ -58,7 +58,7 @@ impl Site {
         self.run(&arguments)
     }
 
-    /// The folders of the cache that hold a repository.
+    /// Folders in the cache with a repository.
     pub fn entries(&self) -> Vec<PathBuf> {
         let folders = |path: &Path| -> Vec<PathBuf> {
             let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
@@ -81,18 +81,18 @@ impl Run {
         }
     }
 
-    /// It read the commit with this pool.
+    /// Asserts that the run read the commit with this pool.
     #[track_caller]
     pub fn has_pool(&self, name: &str) {
         assert!(self.exit == 0 && self.out.contains(&format!("pools/{name}")), "{name}: {self:#?}");
     }
 
-    /// It failed with exit code 3, and says all of this.
+    /// Asserts exit code 3 and all of these texts.
     #[track_caller]
     pub fn refuses(&self, texts: &[&str]) {
-        let said = self.err.split_whitespace().collect::<Vec<_>>().join(" ");
+        let output = self.err.split_whitespace().collect::<Vec<_>>().join(" ");
         for text in texts {
-            assert!(self.exit == 3 && said.contains(text), "{text:?}: {self:#?}");
+            assert!(self.exit == 3 && output.contains(text), "{text:?}: {self:#?}");
         }
     }
 }

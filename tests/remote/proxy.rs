@@ -1,4 +1,4 @@
-//! An HTTP proxy that makes tunnels and remembers where to.
+//! HTTP proxy that opens tunnels and records their targets.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ impl Proxy {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let tunnels = Arc::new(Mutex::new(Vec::new()));
         let made = Arc::clone(&tunnels);
-        // It ends with the test's process.
+        // The thread ends with the test process.
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let made = Arc::clone(&made);
@@ -26,7 +26,7 @@ impl Proxy {
         Self { url, tunnels }
     }
 
-    /// The hosts and ports that were asked for.
+    /// Hosts and ports of the requested tunnels.
     pub fn tunnels(&self) -> Vec<String> {
         self.tunnels.lock().unwrap().clone()
     }

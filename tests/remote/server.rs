@@ -1,4 +1,4 @@
-//! `git http-backend` over HTTPS: the server turns each request into one of CGI (RFC 3875).
+//! `git http-backend` over HTTPS: the server maps each request to CGI (RFC 3875).
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,48 +10,48 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
-use nodecfg_sandbox::face::serve::{Options, Serving, serve};
+use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::runtime::Runtime;
 
-use super::program::Site;
+use super::program::TestEnv;
 
-/// What a server does with who comes.
+/// Behavior of a server toward its clients.
 #[derive(Debug, Clone, Default)]
-pub enum Door {
-    /// Anybody may read.
+pub enum ServerBehavior {
+    /// Public read access.
     #[default]
-    Open,
-    /// This password, by any name.
+    Public,
+    /// Accepts this password with any user name.
     Token(String),
-    /// Answers this to whoever has a password.
+    /// Returns this status to any client with a password.
     Status(u16),
-    /// Sends everybody elsewhere.
+    /// Redirects every request.
     Redirect(String),
-    /// Says of an annotated tag that it is of this commit, and, when told so, that it cannot send a commit alone.
-    Lies { of: &'static str, to: String, deep: bool },
-    /// Takes the request and never answers.
+    /// Reports this commit as the target of an annotated tag. Optionally refuses to send single commits.
+    WrongTag { of: &'static str, to: String, deep: bool },
+    /// Accepts requests and never responds.
     Hang,
-    /// Answers what there is, and never sends it.
-    HangLater,
+    /// Lists references and never sends objects.
+    HangOnDownload,
 }
 
 struct Shared {
     folder: PathBuf,
-    door: Door,
-    requests: Mutex<Vec<Asked>>,
+    behavior: ServerBehavior,
+    requests: Mutex<Vec<RecordedRequest>>,
 }
 
-/// A request.
+/// A recorded request.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct RecordedRequest {
     pub path: String,
     pub authorization: Option<String>,
     pub body: String,
 }
 
-/// A server at work.
+/// A running server.
 pub struct Server {
     pub url: String,
     pub ca: PathBuf,
@@ -61,35 +61,35 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(site: &Site, door: Door) -> Self {
-        let shared = Arc::new(Shared { folder: site.origin.folder.clone(), door, requests: Mutex::default() });
+    pub fn new(env: &TestEnv, behavior: ServerBehavior) -> Self {
+        let shared = Arc::new(Shared { folder: env.origin.folder.clone(), behavior, requests: Mutex::default() });
         let runtime = Runtime::new().unwrap();
         let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));
         let serving = runtime.block_on(serve(router, Options::default())).unwrap();
-        let ca = site.path(&format!("ca-{}.pem", serving.address().port()));
+        let ca = env.path(&format!("ca-{}.pem", serving.address().port()));
         std::fs::write(&ca, serving.ca_pem()).unwrap();
         let url = format!("{}/fleet.git", serving.url());
         Self { url, ca, shared, runtime: Some(runtime), _serving: serving }
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.shared.requests.lock().unwrap().clone()
     }
 
-    /// How many times something was downloaded: a fetch may take several requests, and the last one ends with "done".
+    /// Number of downloads. A fetch may take several requests; the last one ends with "done".
     pub fn downloads(&self) -> usize {
-        self.asked().iter().filter(|asked| asked.body.contains("0009done")).count()
+        self.requests().iter().filter(|request| request.body.contains("0009done")).count()
     }
 
-    /// Whether anybody has begun to download.
-    pub fn is_asked_for_objects(&self) -> bool {
-        self.asked().iter().any(|asked| asked.path.ends_with("/git-upload-pack"))
+    /// Reports whether a download has begun.
+    pub fn has_download_begun(&self) -> bool {
+        self.requests().iter().any(|request| request.path.ends_with("/git-upload-pack"))
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // What hangs must not hold up the test.
+        // A hanging request must not block the test.
         self.runtime.take().unwrap().shutdown_background();
     }
 }
@@ -105,33 +105,33 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let body = body.collect().await.unwrap().to_bytes();
     let authorization = parts.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
     let path = parts.uri.path().to_owned();
-    shared.requests.lock().unwrap().push(Asked {
+    shared.requests.lock().unwrap().push(RecordedRequest {
         path: path.clone(),
         authorization: authorization.clone(),
         body: String::from_utf8_lossy(&body).into_owned(),
     });
     let login = plain(401, Some(("www-authenticate", "Basic realm=\"git\"")));
-    match (&shared.door, &authorization) {
-        (Door::Open | Door::HangLater | Door::Lies { .. }, _) => {}
-        (Door::Token(_) | Door::Status(_), None) => return login,
-        (Door::Token(token), Some(given)) => {
+    match (&shared.behavior, &authorization) {
+        (ServerBehavior::Public | ServerBehavior::HangOnDownload | ServerBehavior::WrongTag { .. }, _) => {}
+        (ServerBehavior::Token(_) | ServerBehavior::Status(_), None) => return login,
+        (ServerBehavior::Token(token), Some(given)) => {
             if password(given) != *token {
                 return login;
             }
         }
-        (Door::Status(status), Some(_)) => return plain(*status, None),
-        (Door::Redirect(to), _) => {
+        (ServerBehavior::Status(status), Some(_)) => return plain(*status, None),
+        (ServerBehavior::Redirect(to), _) => {
             let to = format!("{to}{}", parts.uri.path_and_query().unwrap());
             return plain(302, Some(("location", &to)));
         }
-        (Door::Hang, _) => std::future::pending().await,
+        (ServerBehavior::Hang, _) => std::future::pending().await,
     }
-    if path == "/fleet.git/git-upload-pack" && matches!(shared.door, Door::HangLater) {
+    if path == "/fleet.git/git-upload-pack" && matches!(shared.behavior, ServerBehavior::HangOnDownload) {
         std::future::pending::<()>().await;
     }
     let Some(place) = path.strip_prefix("/fleet.git") else { return plain(404, None) };
     let (mut response, mut sent) = backend(&shared.folder, place, &parts, &body).await;
-    if let (Door::Lies { of, to, deep }, "/info/refs") = (&shared.door, place) {
+    if let (ServerBehavior::WrongTag { of, to, deep }, "/info/refs") = (&shared.behavior, place) {
         overwrite(&mut sent, format!(" {of}\n").as_bytes(), |at| at - to.len(), to);
         while *deep && overwrite(&mut sent, b"shallow", |at| at, "nothing") {}
         response.headers_mut().remove("content-length");
@@ -139,7 +139,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     response.map(|()| Body::from(sent))
 }
 
-/// Has `git http-backend` answer a request for this place in the repository.
+/// Runs `git http-backend` for a request at this path in the repository.
 async fn backend(folder: &Path, place: &str, parts: &Parts, body: &[u8]) -> (Response<()>, Vec<u8>) {
     let header = |name: &str| parts.headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
     let mut command = Command::new("git");
@@ -154,7 +154,7 @@ async fn backend(folder: &Path, place: &str, parts: &Parts, body: &[u8]) -> (Res
     let mut stdin = child.stdin.take().unwrap();
     let input = body.to_vec();
     let feed = tokio::spawn(async move {
-        // It may have an answer before it has read everything.
+        // The backend may respond before it has read the whole request.
         let _ = stdin.write_all(&input).await;
     });
     let output = child.wait_with_output().await.unwrap().stdout;
@@ -171,7 +171,7 @@ async fn backend(folder: &Path, place: &str, parts: &Parts, body: &[u8]) -> (Res
     (response.body(()).unwrap(), output[end + 4..].to_vec())
 }
 
-/// Writes over what stands at a mark, and says whether there was one.
+/// Overwrites bytes at a mark, and reports whether the mark was found.
 fn overwrite(bytes: &mut [u8], mark: &[u8], place: impl FnOnce(usize) -> usize, with: &str) -> bool {
     let at = bytes.windows(mark.len()).position(|window| window == mark);
     if let Some(start) = at.map(place) {

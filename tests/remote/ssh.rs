@@ -1,118 +1,118 @@
-//! Git over SSH.
+//! Tests of git over SSH.
 
 use std::fs;
 
-use super::program::{Run, Site};
+use super::program::{Run, TestEnv};
 use super::sshd::{Sshd, keygen, public};
 
 #[test]
-fn a_key_opens_the_door_to_every_kind_of_revision() {
-    let mut site = Site::new();
-    let Some(sshd) = Sshd::start(&site) else { return };
-    let url = sshd.url(&site.origin.folder);
-    fs::write(site.path("known"), &sshd.known).unwrap();
-    site.set("NODECFG_SSH_KNOWN_HOSTS", site.path("known"));
-    site.set("NODECFG_SSH_KEY_FILE", &sshd.key);
-    let first = site.origin.git().head().unwrap().target().unwrap();
-    let second = site.origin.pool("second");
-    site.origin.tag("v1", first, true);
+fn key_authenticates_for_every_kind_of_revision() {
+    let mut env = TestEnv::new();
+    let Some(sshd) = Sshd::start(&env) else { return };
+    let url = sshd.url(&env.origin.folder);
+    fs::write(env.path("known"), &sshd.known).unwrap();
+    env.set("NODECFG_SSH_KNOWN_HOSTS", env.path("known"));
+    env.set("NODECFG_SSH_KEY_FILE", &sshd.key);
+    let first = env.origin.git().head().unwrap().target().unwrap();
+    let second = env.origin.pool("second");
+    env.origin.tag("v1", first, true);
     for (revision, pool) in [(None, "second"), (Some("v1"), "first"), (Some(second.to_string().as_str()), "second")] {
-        let run = site.read(&url, revision);
+        let run = env.read(&url, revision);
         assert!(run.exit == 0, "{run:?} {}", sshd.log());
         run.has_pool(pool);
     }
-    for entry in site.entries() {
+    for entry in env.entries() {
         assert!(git2::Repository::open_bare(entry).unwrap().is_shallow());
     }
-    site.read(&url, Some("main~1")).has_pool("first");
-    site.read(&url, Some(&first.to_string())).has_pool("first");
-    // The short way to write it.
-    let short = format!("{}@[127.0.0.1:{}]:{}", sshd.user, sshd.port, site.origin.folder.display());
-    site.read(&short, None).has_pool("second");
-    let missing = site.read(&sshd.url(&site.path("missing")), None);
+    env.read(&url, Some("main~1")).has_pool("first");
+    env.read(&url, Some(&first.to_string())).has_pool("first");
+    // The short address form.
+    let short = format!("{}@[127.0.0.1:{}]:{}", sshd.user, sshd.port, env.origin.folder.display());
+    env.read(&short, None).has_pool("second");
+    let missing = env.read(&sshd.url(&env.path("missing")), None);
     missing.refuses(&["cannot read ssh://", "missing"]);
 }
 
 #[test]
-fn only_a_known_host_is_talked_to() {
-    let mut site = Site::new();
-    let Some(sshd) = Sshd::start(&site) else { return };
-    let url = sshd.url(&site.origin.folder);
-    site.set("NODECFG_SSH_KEY_FILE", &sshd.key);
-    let unknown = site.read(&url, None);
+fn only_known_hosts_are_contacted() {
+    let mut env = TestEnv::new();
+    let Some(sshd) = Sshd::start(&env) else { return };
+    let url = sshd.url(&env.origin.folder);
+    env.set("NODECFG_SSH_KEY_FILE", &sshd.key);
+    let unknown = env.read(&url, None);
     let scan = format!("ssh-keyscan -p {} 127.0.0.1", sshd.port);
     unknown.refuses(&["Host key verification failed", "compare the fingerprint", &scan]);
-    keygen(&site.path("other"), "");
-    let other = format!("[127.0.0.1]:{} {}\n", sshd.port, public(&site.path("other")));
+    keygen(&env.path("other"), "");
+    let other = format!("[127.0.0.1]:{} {}\n", sshd.port, public(&env.path("other")));
     let read = || {
-        let mut command = site.command(&["validate", "-v", &url]);
-        command.env("NODECFG_SSH_KNOWN_HOSTS", site.path("known"));
+        let mut command = env.command(&["validate", "-v", &url]);
+        command.env("NODECFG_SSH_KNOWN_HOSTS", env.path("known"));
         Run::of(command)
     };
-    // Keys of the host with another port are keys of others.
+    // Host keys for another port do not apply.
     let key = sshd.known.split_once(' ').unwrap().1;
-    for (known, said) in [
+    for (known, message) in [
         (other.clone(), "has changed"),
         (format!("[127.0.0.1]:1 {key}"), "Host key verification failed"),
         (format!("{}@revoked * {key}", sshd.known), "revoked"),
     ] {
-        fs::write(site.path("known"), known).unwrap();
-        read().refuses(&[said]);
+        fs::write(env.path("known"), known).unwrap();
+        read().refuses(&[message]);
     }
-    assert!(!sshd.log().contains("Accepted publickey"), "nobody has logged in: {}", sshd.log());
+    assert!(!sshd.log().contains("Accepted publickey"), "no client has logged in: {}", sshd.log());
 
-    fs::write(site.path("known"), other + &sshd.known).unwrap();
+    fs::write(env.path("known"), other + &sshd.known).unwrap();
     read().has_pool("first");
-    fs::write(site.path("known"), &sshd.known).unwrap();
+    fs::write(env.path("known"), &sshd.known).unwrap();
     let mut hash = std::process::Command::new("ssh-keygen");
-    hash.args(["-H", "-f"]).arg(site.path("known")).stdout(std::process::Stdio::null());
+    hash.args(["-H", "-f"]).arg(env.path("known")).stdout(std::process::Stdio::null());
     assert!(hash.stderr(std::process::Stdio::null()).status().unwrap().success());
-    assert!(fs::read_to_string(site.path("known")).unwrap().starts_with("|1|"));
+    assert!(fs::read_to_string(env.path("known")).unwrap().starts_with("|1|"));
     read().has_pool("first");
 }
 
 #[test]
-fn keys_that_do_not_open_the_door_are_refused_with_a_fix() {
-    let mut site = Site::new();
-    let Some(sshd) = Sshd::start(&site) else { return };
-    let url = sshd.url(&site.origin.folder);
-    fs::write(site.path("known"), &sshd.known).unwrap();
-    site.set("NODECFG_SSH_KNOWN_HOSTS", site.path("known"));
-    site.read(&url, None).refuses(&["Permission denied", "NODECFG_SSH_KEY_FILE"]);
-    keygen(&site.path("wrong"), "");
-    site.set("NODECFG_SSH_KEY_FILE", site.path("wrong"));
-    site.read(&url, None).refuses(&["Permission denied"]);
-    site.set("NODECFG_SSH_KEY_FILE", site.path("nothing"));
-    site.read(&url, None).refuses(&["no such identity", "No such file", "Permission denied"]);
+fn refused_keys_are_reported_with_fix() {
+    let mut env = TestEnv::new();
+    let Some(sshd) = Sshd::start(&env) else { return };
+    let url = sshd.url(&env.origin.folder);
+    fs::write(env.path("known"), &sshd.known).unwrap();
+    env.set("NODECFG_SSH_KNOWN_HOSTS", env.path("known"));
+    env.read(&url, None).refuses(&["Permission denied", "NODECFG_SSH_KEY_FILE"]);
+    keygen(&env.path("wrong"), "");
+    env.set("NODECFG_SSH_KEY_FILE", env.path("wrong"));
+    env.read(&url, None).refuses(&["Permission denied"]);
+    env.set("NODECFG_SSH_KEY_FILE", env.path("nothing"));
+    env.read(&url, None).refuses(&["no such identity", "No such file", "Permission denied"]);
 
     // A key with a passphrase.
-    let locked = site.path("locked key's 100%");
+    let locked = env.path("locked key's 100%");
     fs::copy(&sshd.key, &locked).unwrap();
     let mut command = std::process::Command::new("ssh-keygen");
     command.args(["-q", "-p", "-P", "", "-N", "hunter2", "-f"]).arg(&locked).stdout(std::process::Stdio::null());
     assert!(command.status().unwrap().success());
-    site.set("NODECFG_SSH_KEY_FILE", &locked);
-    site.read(&url, None).refuses(&["Permission denied"]);
-    site.set("NODECFG_SSH_KEY_PASSPHRASE", "hunter2");
-    let run = site.run(&["validate", "-vv", &url]);
+    env.set("NODECFG_SSH_KEY_FILE", &locked);
+    env.read(&url, None).refuses(&["Permission denied"]);
+    env.set("NODECFG_SSH_KEY_PASSPHRASE", "hunter2");
+    let run = env.run(&["validate", "-vv", &url]);
     run.has_pool("first");
     assert!(!format!("{run:?}").contains("hunter2"));
 }
 
 #[test]
-fn what_ssh_itself_knows_counts() {
-    let site = Site::new();
-    let Some(sshd) = Sshd::start(&site) else { return };
-    let url = sshd.url(&site.origin.folder);
-    // A command of the git configuration.
-    fs::write(site.path("known"), &sshd.known).unwrap();
-    let ssh = format!("ssh -i {} -o UserKnownHostsFile={}", sshd.key.display(), site.path("known").display());
-    fs::write(site.path("home/.gitconfig"), format!("[core]\n\tsshCommand = {ssh}\n")).unwrap();
-    site.read(&url, None).has_pool("first");
-    fs::remove_file(site.path("home/.gitconfig")).unwrap();
+fn ssh_configuration_is_used() {
+    let env = TestEnv::new();
+    let Some(sshd) = Sshd::start(&env) else { return };
+    let url = sshd.url(&env.origin.folder);
+    // A command from the git configuration.
+    fs::write(env.path("known"), &sshd.known).unwrap();
+    let ssh = format!("ssh -i {} -o UserKnownHostsFile={}", sshd.key.display(), env.path("known").display());
+    fs::write(env.path("home/.gitconfig"), format!("[core]\n\tsshCommand = {ssh}\n")).unwrap();
+    env.read(&url, None).has_pool("first");
+    fs::remove_file(env.path("home/.gitconfig")).unwrap();
 
-    // An agent.
-    let socket = site.path("agent");
+    // An SSH agent.
+    let socket = env.path("agent");
     let mut agent = std::process::Command::new("ssh-agent");
     let mut agent = agent.args(["-D", "-a"]).arg(&socket).stdout(std::process::Stdio::null()).spawn().unwrap();
     while !socket.exists() {
@@ -121,8 +121,8 @@ fn what_ssh_itself_knows_counts() {
     let mut add = std::process::Command::new("ssh-add");
     add.arg("-q").arg(&sshd.key).env("SSH_AUTH_SOCK", &socket);
     assert!(add.status().unwrap().success());
-    let mut command = site.command(&["validate", "-v", &url]);
-    command.env("SSH_AUTH_SOCK", &socket).env("NODECFG_SSH_KNOWN_HOSTS", site.path("known"));
+    let mut command = env.command(&["validate", "-v", &url]);
+    command.env("SSH_AUTH_SOCK", &socket).env("NODECFG_SSH_KNOWN_HOSTS", env.path("known"));
     let run = Run::of(command);
     agent.kill().unwrap();
     agent.wait().unwrap();

@@ -1,4 +1,4 @@
-//! An sshd of our own, with a key pair and a host key that are made for the test.
+//! sshd with a key pair and a host key for one test.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::program::Site;
+use super::program::TestEnv;
 
 const SSHD: &str = "/usr/sbin/sshd";
 
@@ -16,7 +16,7 @@ pub struct Sshd {
     pub port: u16,
     pub user: String,
     pub key: PathBuf,
-    /// The line of known_hosts for its ed25519 key.
+    /// Line of known_hosts for the ed25519 host key.
     pub known: String,
     pub log: PathBuf,
 }
@@ -40,26 +40,26 @@ pub fn public(path: &Path) -> String {
 }
 
 impl Sshd {
-    /// Starts one, unless this machine has none: then the test says so and passes.
-    pub fn start(site: &Site) -> Option<Self> {
+    /// Starts sshd. Without an installed sshd, prints a note and returns `None`.
+    pub fn start(env: &TestEnv) -> Option<Self> {
         let user = String::from_utf8(Command::new("id").arg("-un").output().ok()?.stdout).unwrap().trim().to_owned();
-        // As root it drops its rights in a folder that the system's start makes.
+        // As root, sshd uses a folder for privilege separation that the system creates at boot.
         let separated = user != "root" || fs::create_dir_all("/run/sshd").is_ok();
         if !Path::new(SSHD).exists() || !separated {
-            // Past the harness, which shows what a test prints only when it fails.
+            // Bypasses the test runner, which prints output only for failed tests.
             let _ = writeln!(std::io::stderr(), "skipped: {SSHD} is missing");
             return None;
         }
-        let (host_key, key) = (site.path("host_key"), site.path("id_test"));
+        let (host_key, key) = (env.path("host_key"), env.path("id_test"));
         keygen(&host_key, "");
         keygen(&key, "");
-        let authorized = site.path("authorized_keys");
+        let authorized = env.path("authorized_keys");
         fs::write(&authorized, format!("{}\n", public(&key))).unwrap();
-        let log = site.path("sshd.log");
-        // Another may take the port before sshd does: then it ends, and the next is tried.
+        let log = env.path("sshd.log");
+        // Another process may take the port before sshd; then the next port is tried.
         for _ in 0..5 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-            let config = site.path("sshd_config");
+            let config = env.path("sshd_config");
             let text = format!(
                 "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
                  PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nPidFile none\n\

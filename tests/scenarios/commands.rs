@@ -1,29 +1,29 @@
-//! The commands around a sync: what they say, how they exit, and that looking writes nothing.
+//! Scenarios of read-only commands: output, exit codes, and absence of writes.
 
 use std::collections::BTreeSet;
 
 use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, NodeRecord, Repository, Run, Running, Start};
+use crate::harness::{Cluster, ClusterSetup, NodeRecord, Repository, Run, Running};
 
 scenarios! {
     Anything {
-        diff_tells_by_its_exit_code_whether_something_is_to_be_done,
-        diff_names_each_field_with_the_line_that_sets_it,
-        a_dry_run_writes_nothing,
-        verify_passes_when_all_run_what_the_repository_says,
-        verify_waits_and_fails_without_writing_anything,
-        verify_sees_others_bring_nodes_there,
-        status_shows_the_truth,
-        json_lines_carry_a_format_version,
-        json_errors_are_documents_too,
+        diff_exit_code_reports_changes,
+        diff_names_each_field_with_its_source_line,
+        dry_run_writes_nothing,
+        verify_passes_on_converged_cluster,
+        verify_waits_and_fails_without_writes,
+        verify_passes_after_another_client_assigns,
+        status_shows_every_node_state,
+        json_lines_have_format_version,
+        json_errors_are_documents,
     }
     Sandbox {
-        looking_sends_no_write_at_all,
+        read_only_commands_send_no_write,
     }
     Dropping {
-        an_api_server_that_drops_config_source_is_refused_before_anything_is_written,
+        refuses_api_server_that_drops_config_source,
     }
 }
 
@@ -37,31 +37,31 @@ async fn status(cluster: &Cluster, more: &[&str]) -> Run {
     Running::start(cluster.home(), &arguments).end().await
 }
 
-async fn diff_tells_by_its_exit_code_whether_something_is_to_be_done(start: Start) {
+async fn diff_exit_code_reports_changes(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     let before = cluster.written().await;
-    cluster.run("diff", &repository, &[]).await.exits(1).says("1 ConfigMap to create, 2 nodes to assign");
+    cluster.run("diff", &repository, &[]).await.exits(1).prints("1 ConfigMap to create, 2 nodes to assign");
     assert_eq!(cluster.written().await, before);
     cluster.sync(&repository, &[]).await.exits(0);
-    cluster.run("diff", &repository, &[]).await.exits(0).says("No changes:");
+    cluster.run("diff", &repository, &[]).await.exits(0).prints("No changes:");
     repository.change("a", "maxPods: 120");
     cluster.run("diff", &repository, &[]).await.exits(1);
     cluster.run("diff", &repository, &["--rev", "HEAD~1"]).await.exits(0);
     repository.pool("a", "maxPods: 130");
-    cluster.run("diff", &repository, &["--worktree"]).await.exits(1).says("maxPods: 110 → 130");
-    cluster.run("diff", &repository, &[]).await.exits(1).says("maxPods: 110 → 120");
+    cluster.run("diff", &repository, &["--worktree"]).await.exits(1).prints("maxPods: 110 → 130");
+    cluster.run("diff", &repository, &[]).await.exits(1).prints("maxPods: 110 → 120");
     cluster.down().await;
 }
 
-async fn diff_names_each_field_with_the_line_that_sets_it(start: Start) {
+async fn diff_names_each_field_with_its_source_line(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
     repository.change("a", "failSwapOn: false\nmaxPods: 120");
     let run = cluster.run("diff", &repository, &[]).await.exits(1);
-    let run = run.says("+ failSwapOn: false").says("pools/a/kubelet.yaml:3:13");
-    run.says("~ maxPods: 110 → 120 restart pools/a/kubelet.yaml:4:10").says("a 2 nodes, 2 to assign");
+    let run = run.prints("+ failSwapOn: false").prints("pools/a/kubelet.yaml:3:13");
+    run.prints("~ maxPods: 110 → 120 restart pools/a/kubelet.yaml:4:10").prints("a 2 nodes, 2 to assign");
     let markdown = cluster.run("diff", &repository, &["-o", "markdown"]).await.exits(1);
     assert!(markdown.out.contains("maxPods") && markdown.out.contains('|'), "{markdown}");
     let json = cluster.run("diff", &repository, &["-o", "json"]).await.exits(1).json();
@@ -70,11 +70,11 @@ async fn diff_names_each_field_with_the_line_that_sets_it(start: Start) {
     cluster.down().await;
 }
 
-async fn a_dry_run_writes_nothing(start: Start) {
+async fn dry_run_writes_nothing(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let before = cluster.written().await;
     let run = cluster.sync(&repository(), &["--dry-run"]).await.exits(0);
-    run.says("2 nodes to assign").never_says("converged");
+    run.prints("2 nodes to assign").does_not_print("converged");
     assert_eq!(cluster.written().await, before);
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/nodecfg-test", cluster.namespace());
     let leases = cluster.get(&lease).await;
@@ -82,30 +82,30 @@ async fn a_dry_run_writes_nothing(start: Start) {
     cluster.down().await;
 }
 
-async fn verify_passes_when_all_run_what_the_repository_says(start: Start) {
+async fn verify_passes_on_converged_cluster(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
-    cluster.run("verify", &repository, &["--timeout", "30s"]).await.exits(0).says("2 nodes: 2 as wanted already");
+    cluster.run("verify", &repository, &["--timeout", "30s"]).await.exits(0).prints("2 nodes: 2 already up to date");
     cluster.down().await;
 }
 
-async fn verify_waits_and_fails_without_writing_anything(start: Start) {
+async fn verify_waits_and_fails_without_writes(start: ClusterSetup) {
     let cluster = start.pool("a", 3).fault("a-2", Fault::ValidateError).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(5);
     let before = cluster.written().await;
     let run = cluster.run("verify", &repository, &["--timeout", "10s"]).await.exits(5);
-    run.says("failed: a-2: failed to validate config").says("2 as wanted already, 1 failed");
+    run.prints("failed: a-2: failed to validate config").prints("2 already up to date, 1 failed");
 
     repository.change("a", "maxPods: 120");
     let run = cluster.run("verify", &repository, &["--timeout", "1s"]).await.exits(5);
-    run.says("not assigned meaning: nobody has pointed the node at its configuration");
+    run.prints("not assigned meaning: the node was never assigned its configuration");
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
 }
 
-async fn verify_sees_others_bring_nodes_there(start: Start) {
+async fn verify_passes_after_another_client_assigns(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     let verify = cluster.start_run("verify", &repository, &["--timeout", "60s", "-v"]);
@@ -114,7 +114,7 @@ async fn verify_sees_others_bring_nodes_there(start: Start) {
     cluster.down().await;
 }
 
-async fn status_shows_the_truth(start: Start) {
+async fn status_shows_every_node_state(start: ClusterSetup) {
     let cluster = start.pool("a", 3).pool("b", 1).fault("a-2", Fault::LoadError).up().await;
     cluster.fault("b-1", Some(Fault::Deaf)).await;
     cluster.until_node("b-1", "is not Ready", |state| !state.ready).await;
@@ -125,7 +125,7 @@ async fn status_shows_the_truth(start: Start) {
     cluster.sync(&repository, &[]).await.exits(5);
 
     let run =
-        status(&cluster, &[]).await.exits(0).says("Not converged: 2 of 4 nodes: 1 failed, 1 not Ready; 2 converged");
+        status(&cluster, &[]).await.exits(0).prints("Not converged: 2 of 4 nodes: 1 failed, 1 not Ready; 2 converged");
     let out = run.out.clone();
     let row = |node: &str| out.lines().find(|line| line.starts_with(node)).unwrap().to_owned();
     let name = cluster.only_config_map().await;
@@ -135,8 +135,8 @@ async fn status_shows_the_truth(start: Start) {
     let columns: Vec<String> = row("b-1").split_whitespace().take(4).map(str::to_owned).collect();
     assert_eq!(columns, ["b-1", "-", "not", "Ready"], "{run}");
     let order: Vec<usize> = ["a-2 ", "b-1 ", "a-1 "].map(|node| run.out.find(node).unwrap()).into();
-    assert!(order.is_sorted(), "the worst comes first: {run}");
-    run.says("failed to load config, see Kubelet log for details meaning: the kubelet could not read");
+    assert!(order.is_sorted(), "the worst state comes first: {run}");
+    run.prints("failed to load config, see Kubelet log for details meaning: the kubelet could not read");
 
     let document = status(&cluster, &["-o", "json"]).await.exits(0).json();
     assert_eq!((&document["formatVersion"], &document["kind"]), (&json!(1), &json!("Status")));
@@ -151,7 +151,7 @@ async fn status_shows_the_truth(start: Start) {
     cluster.down().await;
 }
 
-async fn json_lines_carry_a_format_version(start: Start) {
+async fn json_lines_have_format_version(start: ClusterSetup) {
     let cluster = start.pool("a", 3).fault("a-2", Fault::ValidateError).up().await;
     let repository = repository();
     let run = cluster.sync(&repository, &["-o", "json"]).await.exits(5);
@@ -176,7 +176,7 @@ async fn json_lines_carry_a_format_version(start: Start) {
     cluster.down().await;
 }
 
-async fn json_errors_are_documents_too(start: Start) {
+async fn json_errors_are_documents(start: ClusterSetup) {
     let cluster = start.pool("a", 1).pool("b", 1).up().await;
     let repository = Repository::of_pool("maxPodz: 110", "");
     let run = cluster.sync(&repository, &["-o", "json"]).await.exits(3);
@@ -193,7 +193,7 @@ async fn json_errors_are_documents_too(start: Start) {
     cluster.down().await;
 }
 
-async fn looking_sends_no_write_at_all(start: Start) {
+async fn read_only_commands_send_no_write(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     cluster.run("diff", &repository, &[]).await.exits(1);
@@ -205,20 +205,20 @@ async fn looking_sends_no_write_at_all(start: Start) {
     cluster.down().await;
 }
 
-async fn an_api_server_that_drops_config_source_is_refused_before_anything_is_written(start: Start) {
+async fn refuses_api_server_that_drops_config_source(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     let before = cluster.written().await;
     for command in ["sync", "diff", "verify"] {
         let run = cluster.run(command, &repository, &["--binding", "node"]).await.exits(4);
-        let run = run.says("the API server accepted the patch and dropped spec.configSource");
-        run.says("API servers from 1.26 on accept Node.spec.configSource and silently drop it")
-            .says("Nothing was changed");
-        // Left to itself it knows what such a cluster needs.
+        let run = run.prints("the API server accepts the patch and silently drops spec.configSource");
+        run.prints("API servers from 1.26 on accept Node.spec.configSource and silently drop it")
+            .prints("Nothing was changed");
+        // Without --binding, nodecfg detects what this cluster needs.
         let run = cluster.run(command, &repository, &[]).await.exits(4);
-        run.says("this cluster has no nodeconfigs.nodecfg.dev").says("nodecfg install");
+        run.prints("this cluster has no nodeconfigs.nodecfg.dev").prints("nodecfg install");
     }
     assert_eq!(cluster.written().await, before);
-    assert!(cluster.states().await.values().all(NodeRecord::settled));
+    assert!(cluster.states().await.values().all(NodeRecord::converged));
     cluster.down().await;
 }

@@ -1,20 +1,21 @@
-//! Interrupted, killed and concurrent runs: the lock of the fleet, and going on from the cluster's state alone.
+//! Scenarios of interrupted, killed and concurrent runs: the lock of the fleet, and resumption from the cluster's
+//! state.
 
 use jiff::{SignedDuration, Timestamp};
 use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, NodeRecord, Repository, Start};
+use crate::harness::{Cluster, ClusterSetup, NodeRecord, Repository};
 
 scenarios! {
     Anything {
-        a_killed_sync_leaves_no_node_half_way_and_the_next_one_completes_after_the_lock_expires,
-        ctrl_c_finishes_what_is_in_flight_and_a_second_run_resumes,
-        a_second_ctrl_c_ends_at_once,
-        a_second_concurrent_sync_is_kept_out_and_told_who_holds_the_lock,
-        a_second_sync_waits_for_the_first_when_asked,
-        an_expired_lock_is_taken_over,
-        a_lost_lock_stops_everything,
+        next_sync_completes_after_killed_one,
+        ctrl_c_finishes_nodes_in_transition_and_next_sync_resumes,
+        second_ctrl_c_ends_immediately,
+        concurrent_sync_fails_and_names_lock_holder,
+        concurrent_sync_waits_on_request,
+        expired_lock_is_taken_over,
+        lost_lock_stops_the_rollout,
     }
 }
 
@@ -26,7 +27,7 @@ fn lease_path(cluster: &Cluster) -> String {
     format!("{}/nodecfg-test", leases(cluster))
 }
 
-/// How messages name the lock.
+/// Name of the lock in messages.
 fn lock(cluster: &Cluster) -> String {
     format!("{}/nodecfg-test", cluster.namespace())
 }
@@ -35,98 +36,99 @@ fn repository() -> Repository {
     Repository::of_pool("maxPods: 110", "{maxUnavailable: 1}")
 }
 
-/// A cluster of three nodes whose first does not answer until it is mended.
-async fn held_up(start: Start) -> Cluster {
+/// Starts a cluster of three nodes whose first does not respond until its fault is removed.
+async fn blocked_rollout(start: ClusterSetup) -> Cluster {
     start.pool("a", 3).later("a-1", Fault::NeverAcknowledges).up().await
 }
 
-async fn settled(cluster: &Cluster) -> bool {
-    cluster.states().await.values().all(|state| state.settled() && state.source.is_some())
+async fn converged(cluster: &Cluster) -> bool {
+    cluster.states().await.values().all(|state| state.converged() && state.source.is_some())
 }
 
 async fn holder(cluster: &Cluster) -> String {
     cluster.get(&lease_path(cluster)).await["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
 }
 
-async fn a_killed_sync_leaves_no_node_half_way_and_the_next_one_completes_after_the_lock_expires(start: Start) {
+async fn next_sync_completes_after_killed_one(start: ClusterSetup) {
     let cluster = start.pool("a", 6).later("a-3", Fault::NeverAcknowledges).up().await;
     let repository = repository();
     let history = cluster.history().await;
     let mut run = cluster.start_run("sync", &repository, &[]);
-    run.until_it_says("a/a-3 assigned").await;
+    run.until_stderr_contains("a/a-3 assigned").await;
     let killed = format!("_{}_", run.id());
     run.kill();
     cluster.fault("a-3", None).await;
 
     let run = cluster.sync(&repository, &[]).await.exits(6);
-    run.says(&killed).says("A sync that was killed leaves a lock that expires by itself");
-    // What was in flight gets there without nodecfg, and nothing else has begun.
-    cluster.until_node("a-3", "converges", NodeRecord::settled).await;
+    run.prints(&killed).prints("The lock of a killed sync expires by itself");
+    // The node in transition converges without nodecfg, and no other transition begins.
+    cluster.until_node("a-3", "converges", NodeRecord::converged).await;
     for (node, state) in cluster.states().await {
-        assert!(state.settled(), "{node}: {state:?}");
+        assert!(state.converged(), "{node}: {state:?}");
         assert_eq!(state.source.is_some(), ["a-1", "a-2", "a-3"].contains(&node.as_str()), "{node}: {state:?}");
     }
 
-    // The rest of half a minute, shortened.
+    // Shortens the remaining lock duration of 30 s.
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
     cluster.patch(&lease_path(&cluster), json!({"spec": {"renewTime": now, "leaseDurationSeconds": 3}})).await;
     let run = cluster.sync(&repository, &["--lock-timeout", "5m"]).await.exits(0);
-    run.says(&killed).says("no longer renews").says("3 converged, 3 as wanted already");
-    assert!(settled(&cluster).await);
+    run.prints(&killed).prints("no longer renews").prints("3 converged, 3 already up to date");
+    assert!(converged(&cluster).await);
     let past = history.end().await;
     assert_eq!(past.assigned(), ["a-1", "a-2", "a-3", "a-4", "a-5", "a-6"], "each node once");
-    assert_eq!(past.most(|_, state| !state.settled()), 1);
+    assert_eq!(past.most(|_, state| !state.converged()), 1);
     cluster.down().await;
 }
 
-async fn ctrl_c_finishes_what_is_in_flight_and_a_second_run_resumes(start: Start) {
-    let cluster = held_up(start).await;
+async fn ctrl_c_finishes_nodes_in_transition_and_next_sync_resumes(start: ClusterSetup) {
+    let cluster = blocked_rollout(start).await;
     let repository = repository();
     let history = cluster.history().await;
     let mut run = cluster.start_run("sync", &repository, &[]);
-    run.until_it_says("a/a-1 assigned").await;
+    run.until_stderr_contains("a/a-1 assigned").await;
     run.interrupt();
-    run.until_it_says("nodes in flight are watched to their end, no others start").await;
-    run.until_it_says("a stopped: interrupted").await;
+    run.until_stderr_contains("nodes in transition finish, no further node starts").await;
+    run.until_stderr_contains("a stopped: interrupted").await;
     cluster.fault("a-1", None).await;
     let run = run.end().await.exits(5);
-    run.says("a/a-1 converged").says("stopped: pool a: interrupted").says("1 converged, 2 not started");
+    run.prints("a/a-1 converged").prints("stopped: pool a: interrupted").prints("1 converged, 2 not started");
     assert_eq!(cluster.source("a-2").await, None);
-    assert_eq!(holder(&cluster).await, "", "the lock is given up");
+    assert_eq!(holder(&cluster).await, "", "the lock is released");
 
-    cluster.sync(&repository, &[]).await.exits(0).says("2 converged, 1 as wanted already");
+    cluster.sync(&repository, &[]).await.exits(0).prints("2 converged, 1 already up to date");
     assert_eq!(history.end().await.assigned(), ["a-1", "a-2", "a-3"], "each node once");
     cluster.down().await;
 }
 
-async fn a_second_ctrl_c_ends_at_once(start: Start) {
-    let cluster = held_up(start).await;
+async fn second_ctrl_c_ends_immediately(start: ClusterSetup) {
+    let cluster = blocked_rollout(start).await;
     let repository = repository();
     let mut run = cluster.start_run("sync", &repository, &[]);
-    run.until_it_says("a/a-1 assigned").await;
+    run.until_stderr_contains("a/a-1 assigned").await;
     run.interrupt();
-    run.until_it_says("a stopped: interrupted").await;
+    run.until_stderr_contains("a stopped: interrupted").await;
     run.interrupt();
-    run.end().await.exits(5).says("ending now").says("1 in flight, 2 not started");
-    assert_eq!(holder(&cluster).await, "", "the lock is given up");
+    run.end().await.exits(5).prints("stopping now").prints("1 in transition, 2 not started");
+    assert_eq!(holder(&cluster).await, "", "the lock is released");
     cluster.fault("a-1", None).await;
     cluster.sync(&repository, &[]).await.exits(0);
-    assert!(settled(&cluster).await);
+    assert!(converged(&cluster).await);
     cluster.down().await;
 }
 
-async fn a_second_concurrent_sync_is_kept_out_and_told_who_holds_the_lock(start: Start) {
-    let cluster = held_up(start).await;
+async fn concurrent_sync_fails_and_names_lock_holder(start: ClusterSetup) {
+    let cluster = blocked_rollout(start).await;
     let repository = repository();
     let mut first = cluster.start_run("sync", &repository, &[]);
-    first.until_it_says("a/a-1 assigned").await;
+    first.until_stderr_contains("a/a-1 assigned").await;
     let before = cluster.written().await;
-    let second = cluster.sync(&repository, &[]).await.exits(6).says("another sync of this fleet runs:");
-    let second = second.says(&format!("_{}_", first.id())).says(&format!("holds the lock {} since", lock(&cluster)));
-    second.says("let nodecfg wait with --lock-timeout");
+    let second = cluster.sync(&repository, &[]).await.exits(6).prints("another sync of this fleet runs:");
+    let second =
+        second.prints(&format!("_{}_", first.id())).prints(&format!("holds the lock {} since", lock(&cluster)));
+    second.prints("pass --lock-timeout to let nodecfg wait");
     assert_eq!(cluster.written().await, before);
 
-    // Another fleet has a lock of its own, and looking needs none.
+    // Another fleet has its own lock, and read-only commands need none.
     let other = Repository::empty();
     other.fleet("other", "");
     other.pool("b", "maxPods: 50");
@@ -139,20 +141,20 @@ async fn a_second_concurrent_sync_is_kept_out_and_told_who_holds_the_lock(start:
     cluster.down().await;
 }
 
-async fn a_second_sync_waits_for_the_first_when_asked(start: Start) {
-    let cluster = held_up(start).await;
+async fn concurrent_sync_waits_on_request(start: ClusterSetup) {
+    let cluster = blocked_rollout(start).await;
     let repository = repository();
     let mut first = cluster.start_run("sync", &repository, &[]);
-    first.until_it_says("a/a-1 assigned").await;
+    first.until_stderr_contains("a/a-1 assigned").await;
     let mut second = cluster.start_run("sync", &repository, &["--lock-timeout", "5m", "-v"]);
-    second.until_it_says(&format!("waiting for the lock {}", lock(&cluster))).await;
+    second.until_stderr_contains(&format!("waiting for the lock {}", lock(&cluster))).await;
     cluster.fault("a-1", None).await;
-    first.end().await.exits(0).says("3 converged");
-    second.end().await.exits(0).says("No changes:").says("3 as wanted");
+    first.end().await.exits(0).prints("3 converged");
+    second.end().await.exits(0).prints("No changes:").prints("3 up to date");
     cluster.down().await;
 }
 
-/// A Lease of the fleet `test` that somebody took this long ago for 30 seconds.
+/// Lease of the fleet `test`, taken `ago` seconds ago for 30 seconds.
 fn lease(holder: &str, ago: i64) -> Value {
     let time = Timestamp::now().checked_sub(SignedDuration::from_secs(ago)).unwrap();
     let time = time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
@@ -165,27 +167,27 @@ fn lease(holder: &str, ago: i64) -> Value {
     })
 }
 
-async fn an_expired_lock_is_taken_over(start: Start) {
+async fn expired_lock_is_taken_over(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     cluster.create(&leases(&cluster), lease("ci-7_4711_00", 40)).await;
     let run = cluster.sync(&repository(), &[]).await.exits(0);
-    run.says(&format!("taking over the lock {}, which ci-7_4711_00 no longer renews", lock(&cluster)));
+    run.prints(&format!("taking over the lock {}, which ci-7_4711_00 no longer renews", lock(&cluster)));
     let lease = cluster.get(&lease_path(&cluster)).await;
     assert_eq!(lease["spec"]["leaseTransitions"], 4, "{lease}");
     assert_eq!(holder(&cluster).await, "");
     cluster.down().await;
 }
 
-async fn a_lost_lock_stops_everything(start: Start) {
-    let cluster = held_up(start).await;
+async fn lost_lock_stops_the_rollout(start: ClusterSetup) {
+    let cluster = blocked_rollout(start).await;
     let repository = repository();
     let mut run = cluster.start_run("sync", &repository, &[]);
-    run.until_it_says("a/a-1 assigned").await;
+    run.until_stderr_contains("a/a-1 assigned").await;
     let thief = lease("thief", 0);
     cluster.patch(&lease_path(&cluster), json!({"spec": thief["spec"]})).await;
-    run.until_it_says("the lock was lost").await;
-    run.end().await.exits(6).says("thief").says("stopped: pool a: the lock of the fleet was lost");
-    assert_eq!(holder(&cluster).await, "thief", "what is not held any more is not given up");
+    run.until_stderr_contains("the lock was lost").await;
+    run.end().await.exits(6).prints("thief").prints("stopped: pool a: the lock of the fleet was lost");
+    assert_eq!(holder(&cluster).await, "thief", "a lost lock is not released");
     assert_eq!(cluster.source("a-2").await, None);
     cluster.down().await;
 }

@@ -1,32 +1,32 @@
-//! `doctor`: what it finds on clusters that are well, and on those that are not; that it ends as a sync would, and writes
-//! nothing.
+//! Scenarios of `doctor`: checks on healthy and unhealthy clusters, exit codes like those of a sync, and absence of
+//! writes.
 
 use nodecfg_install::rights;
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, Repository, Run, Running, Start};
+use crate::harness::{Cluster, ClusterSetup, Repository, Run, Running};
 
 scenarios! {
     Anything {
-        a_cluster_that_is_well_is_told_so,
-        a_cluster_with_a_rollout_behind_it_is_well,
-        a_pool_that_selects_nothing_and_nodes_that_two_select,
-        a_config_map_that_was_tampered_with_or_is_gone,
-        a_lock_that_is_held,
-        credentials_that_are_wrong,
+        healthy_cluster_passes,
+        cluster_passes_after_rollout,
+        reports_empty_pool_and_nodes_in_two_pools,
+        reports_modified_and_missing_config_maps,
+        reports_held_lock,
+        reports_wrong_credentials,
     }
     Sandbox {
-        every_right_that_is_missing_is_named,
-        an_api_server_that_is_away,
-        one_check_that_fails_holds_up_no_other,
-        looking_writes_nothing,
+        names_every_missing_permission,
+        reports_unreachable_api_server,
+        failed_check_does_not_affect_others,
+        doctor_writes_nothing,
     }
     Agents {
-        a_definition_of_an_earlier_version,
-        an_agent_that_is_silent,
+        reports_outdated_definition,
+        reports_silent_agent,
     }
     Dropping {
-        what_is_not_installed,
+        reports_missing_installation,
     }
 }
 
@@ -34,35 +34,35 @@ fn repository() -> Repository {
     Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}")
 }
 
-/// `nodecfg doctor` without a repository.
+/// Runs `nodecfg doctor` without a repository.
 async fn alone(cluster: &Cluster, more: &[&str]) -> Run {
     let kubeconfig = cluster.kubeconfig();
     let arguments = [&["doctor", "--kubeconfig", kubeconfig.to_str().unwrap()], more].concat();
     Running::start(cluster.home(), &arguments).end().await
 }
 
-/// The checks of one code, as JSON.
+/// Checks with one code, as JSON.
 fn checks(run: &Run, code: &str) -> Vec<Value> {
     let document = run.json();
     assert_eq!(document["exitCode"].as_i64(), run.code.map(i64::from), "{document:#}");
     document["checks"].as_array().unwrap().iter().filter(|check| check["code"] == code).cloned().collect()
 }
 
-/// Asserts that a check of this code has this verdict and says that.
+/// Asserts that a check with this code has this verdict and text.
 #[track_caller]
-fn finds(run: &Run, code: &str, verdict: &str, says: &str) {
+fn finds(run: &Run, code: &str, verdict: &str, text: &str) {
     let found = checks(run, code);
-    let is = |check: &Value| check["verdict"] == verdict && check["seen"].as_str().unwrap().contains(says);
-    assert!(found.iter().any(is), "no {verdict} of {code} says {says:?}: {found:#?}\n{run}");
+    let is = |check: &Value| check["verdict"] == verdict && check["seen"].as_str().unwrap().contains(text);
+    assert!(found.iter().any(is), "no {verdict} of {code} contains {text:?}: {found:#?}\n{run}");
 }
 
 fn lease(cluster: &Cluster) -> String {
     format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", cluster.namespace())
 }
 
-async fn a_cluster_that_is_well_is_told_so(start: Start) {
+async fn healthy_cluster_passes(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
-    let run = alone(&cluster, &[]).await.exits(0).says("Well: a sync could do its work").says("fine: api-server");
+    let run = alone(&cluster, &[]).await.exits(0).prints("Ready: a sync can run").prints("ok: api-server");
     assert!(!run.out.contains("problem:"), "{run}");
     let run = cluster.run("doctor", &repository(), &["-o", "json"]).await.exits(0);
     finds(&run, "plan", "ok", "2 nodes to assign, 1 ConfigMap to create");
@@ -73,23 +73,23 @@ async fn a_cluster_that_is_well_is_told_so(start: Start) {
     cluster.down().await;
 }
 
-async fn a_cluster_with_a_rollout_behind_it_is_well(start: Start) {
+async fn cluster_passes_after_rollout(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
     let run = cluster.run("doctor", &repository, &["-o", "json"]).await.exits(0);
     finds(&run, "plan", "ok", "nothing to do");
-    finds(&run, "config-map-content", "ok", "1 ConfigMap looked at");
+    finds(&run, "config-map-content", "ok", "1 ConfigMap checked");
     finds(&run, "orders", "ok", "");
-    if cluster.carriers() == "nodeconfigs" {
+    if cluster.assignment_resource() == "nodeconfigs" {
         finds(&run, "agent-silent", "ok", "2 agents");
         finds(&run, "agent-version", "ok", env!("CARGO_PKG_VERSION"));
     }
-    cluster.run("doctor", &repository, &["-v"]).await.exits(0).says("ok: nothing to do (plan)");
+    cluster.run("doctor", &repository, &["-v"]).await.exits(0).prints("ok: nothing to do (plan)");
     cluster.down().await;
 }
 
-async fn a_pool_that_selects_nothing_and_nodes_that_two_select(start: Start) {
+async fn reports_empty_pool_and_nodes_in_two_pools(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     repository.pool("spare", "maxPods: 20");
@@ -99,14 +99,14 @@ async fn a_pool_that_selects_nothing_and_nodes_that_two_select(start: Start) {
         let labels = json!({"metadata": {"labels": {"nodecfg.dev/pool": "elsewhere"}}});
         cluster.patch(&format!("/api/v1/nodes/{node}"), labels).await;
     }
-    // A sync would refuse to plan for none at all.
+    // A sync refuses to plan if no pool selects a node.
     let run = cluster.run("doctor", &repository, &["-o", "json"]).await.exits(3);
     finds(&run, "plan", "problem", "select none of the nodes");
     cluster.sync(&repository, &[]).await.exits(3);
     cluster.down().await;
 }
 
-async fn a_config_map_that_was_tampered_with_or_is_gone(start: Start) {
+async fn reports_modified_and_missing_config_maps(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
@@ -114,18 +114,18 @@ async fn a_config_map_that_was_tampered_with_or_is_gone(start: Start) {
     let path = format!("/api/v1/namespaces/{}/configmaps/{name}", cluster.namespace());
     cluster.delete(&path).await;
     let run = alone(&cluster, &["-o", "json"]).await.exits(4);
-    finds(&run, "config-map-gone", "problem", "is gone, and pointed at by 2 nodes (a-1, a-2)");
-    cluster.run("doctor", &repository, &[]).await.exits(4).says("is gone").says("(plan)");
+    finds(&run, "config-map-gone", "problem", "is missing; referenced by 2 nodes (a-1, a-2)");
+    cluster.run("doctor", &repository, &[]).await.exits(4).prints("is missing").prints("(plan)");
     cluster.create_config_map(&name, "maxPods: 7\n", false, Some(("test", "a"))).await;
     let run = alone(&cluster, &["-o", "json"]).await.exits(4);
-    finds(&run, "config-map-content", "problem", "holds other content than its name says");
+    finds(&run, "config-map-content", "problem", "has other content than its name records");
     finds(&run, "config-map-mutable", "problem", "is not immutable");
     cluster.run("doctor", &repository, &[]).await.exits(4);
     cluster.sync(&repository, &[]).await.exits(4);
     cluster.down().await;
 }
 
-async fn a_lock_that_is_held(start: Start) {
+async fn reports_held_lock(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
@@ -134,7 +134,7 @@ async fn a_lock_that_is_held(start: Start) {
     cluster.patch(&path, held("2999-01-01T00:00:00.000000Z")).await;
     let run = cluster.run("doctor", &repository, &["-o", "json"]).await.exits(6);
     finds(&run, "lock", "problem", "ci_7 holds");
-    alone(&cluster, &[]).await.exits(6).says("nodecfg abort");
+    alone(&cluster, &[]).await.exits(6).prints("nodecfg abort");
     cluster.sync(&repository, &[]).await.exits(6);
     cluster.patch(&path, held("2001-01-01T00:00:00.000000Z")).await;
     let run = cluster.run("doctor", &repository, &["-o", "json"]).await.exits(0);
@@ -146,7 +146,7 @@ async fn a_lock_that_is_held(start: Start) {
     cluster.down().await;
 }
 
-async fn credentials_that_are_wrong(start: Start) {
+async fn reports_wrong_credentials(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let text = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
     let wrong: String = text
@@ -156,7 +156,7 @@ async fn credentials_that_are_wrong(start: Start) {
             None => format!("{line}\n"),
         })
         .collect();
-    // A real API server is given a certificate.
+    // A real API server is sent a certificate.
     if text.contains("token:") {
         let path = cluster.home().join("wrong");
         std::fs::write(&path, wrong).unwrap();
@@ -166,60 +166,60 @@ async fn credentials_that_are_wrong(start: Start) {
         finds(&run, "api-server", "ok", "answers");
     }
     let arguments = ["doctor", "--kubeconfig", "nowhere"];
-    Running::start(cluster.home(), &arguments).end().await.exits(4).says("cannot be read");
+    Running::start(cluster.home(), &arguments).end().await.exits(4).prints("cannot be read");
     cluster.down().await;
 }
 
-async fn every_right_that_is_missing_is_named(start: Start) {
+async fn names_every_missing_permission(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
-    let agents = cluster.carriers() == "nodeconfigs";
+    let agents = cluster.assignment_resource() == "nodeconfigs";
     let mut lines = Vec::new();
-    for right in rights::of_a_sync(agents, cluster.namespace()) {
+    for right in rights::for_sync(agents, cluster.namespace()) {
         cluster.sandbox().forbid(&right.verb, &right.resource);
         lines.push(right.to_string());
         let run = alone(&cluster, &["-o", "json"]).await.exits(4);
-        let told: Vec<String> = checks(&run, "permission")
+        let reported: Vec<String> = checks(&run, "permission")
             .iter()
             .filter(|check| check["verdict"] == "problem")
             .map(|check| check["subject"].as_str().unwrap().to_owned())
             .collect();
-        assert!(lines.iter().all(|line| told.contains(line)), "{lines:?}\n{told:?}\n{run}");
+        assert!(lines.iter().all(|line| reported.contains(line)), "{lines:?}\n{reported:?}\n{run}");
     }
     cluster.down().await;
 }
 
-async fn an_api_server_that_is_away(start: Start) {
+async fn reports_unreachable_api_server(start: ClusterSetup) {
     let mut cluster = start.pool("a", 1).up().await;
     cluster.sandbox_mut().crash().await;
     let run = cluster.run("doctor", &repository(), &["--request-timeout", "1s"]).await.exits(4);
-    run.says("cannot be reached").says("unseen: plan").says("A sync would end with 4");
+    run.prints("cannot be reached").prints("unknown: plan").prints("A sync would exit with 4");
     cluster.sandbox_mut().recover().await;
     cluster.run("doctor", &repository(), &[]).await.exits(0);
     cluster.down().await;
 }
 
-async fn one_check_that_fails_holds_up_no_other(start: Start) {
+async fn failed_check_does_not_affect_others(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     cluster.sandbox().forbid("list", "configmaps");
     let run = cluster.run("doctor", &repository(), &["-o", "json"]).await.exits(4);
     finds(&run, "permission", "problem", "list configmaps");
     finds(&run, "node-ready", "ok", "1 node");
-    finds(&run, "plan", "unknown", "not looked at");
+    finds(&run, "plan", "unknown", "not checked");
     cluster.down().await;
 }
 
-async fn looking_writes_nothing(start: Start) {
+async fn doctor_writes_nothing(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let before = cluster.written().await;
     cluster.run("doctor", &repository(), &["-v"]).await.exits(0);
     assert_eq!(cluster.written().await, before);
-    // The dry run of a patch stores nothing.
+    // A dry-run patch stores nothing.
     let writes = cluster.sandbox().writes();
     assert!(writes.iter().all(|entry| entry.to_string().contains("dryRun=All")), "{writes:?}");
     cluster.down().await;
 }
 
-async fn a_definition_of_an_earlier_version(start: Start) {
+async fn reports_outdated_definition(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeconfigs.nodecfg.dev";
     let mut definition = cluster.get(path).await;
@@ -227,17 +227,17 @@ async fn a_definition_of_an_earlier_version(start: Start) {
     version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"].as_object_mut().unwrap().remove("agent");
     cluster.patch(path, json!({"spec": {"versions": definition["spec"]["versions"]}})).await;
     let run = alone(&cluster, &["-o", "json"]).await.exits(0);
-    finds(&run, "definition", "warning", "what agents write to status.agent is lost");
+    finds(&run, "definition", "warning", "values that agents write to status.agent are lost");
     cluster.down().await;
 }
 
-async fn an_agent_that_is_silent(start: Start) {
+async fn reports_silent_agent(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     cluster.sync(&repository(), &[]).await.exits(0);
     let agent = json!({"version": "0.0.9", "heardAt": "2001-01-01T00:00:00Z"});
-    // The agents live fast here, and are heard of twice a minute.
+    // Simulated time is fast here, and agents report twice a minute.
     for attempt in 1.. {
-        let path = format!("/apis/nodecfg.dev/v1alpha1/{}/a-1/status", cluster.carriers());
+        let path = format!("/apis/nodecfg.dev/v1alpha1/{}/a-1/status", cluster.assignment_resource());
         cluster.patch(&path, json!({"status": {"agent": agent}})).await;
         let run = alone(&cluster, &["-o", "json"]).await;
         if attempt < 5 && checks(&run, "agent-silent").iter().any(|check| check["verdict"] == "ok") {
@@ -250,10 +250,10 @@ async fn an_agent_that_is_silent(start: Start) {
     cluster.down().await;
 }
 
-async fn what_is_not_installed(start: Start) {
+async fn reports_missing_installation(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let run = alone(&cluster, &["-o", "json"]).await.exits(4);
     finds(&run, "binding", "problem", "");
-    finds(&run, "definition", "problem", "there is no definition");
+    finds(&run, "definition", "problem", "the definition of NodeConfigs is missing");
     cluster.down().await;
 }

@@ -1,4 +1,5 @@
-//! From a cluster to a repository that changes nothing, and from there to the first pool; what kubelets say that they run.
+//! Scenarios of adoption: capture of running configurations, an initial repository without changes, and the first
+//! pool.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,46 +7,46 @@ use std::path::{Path, PathBuf};
 use nodecfg_sandbox::kubelets::Fault;
 use serde_json::json;
 
-use crate::harness::{Cluster, KUBELET, Repository, Run, Running, Start};
+use crate::harness::{Cluster, ClusterSetup, KUBELET, Repository, Run, Running};
 
 scenarios! {
     Sandbox {
-        what_nodes_run_is_captured_and_compared,
-        a_captured_pool_is_written_and_nothing_is_replaced,
-        a_started_repository_changes_nothing,
-        a_pool_that_nodecfg_manages_already_is_started_as_it_is,
-        nodes_that_do_not_agree_are_left_alone,
-        a_pool_is_taken_over_by_removing_a_line,
-        whatever_is_refused_says_by_whom,
-        a_repository_starts_without_the_right_to_ask_kubelets,
+        capture_writes_running_configurations,
+        capture_writes_pool_and_replaces_no_file,
+        initial_repository_changes_nothing,
+        initial_repository_keeps_managed_pool,
+        initial_repository_pauses_pool_with_differing_nodes,
+        pool_is_taken_over_by_removing_a_line,
+        refusals_name_the_refusing_component,
+        init_works_without_permission_for_configz,
     }
     Kubelets {
-        config_maps_made_by_hand_are_kept_word_for_word,
+        initial_repository_copies_existing_config_maps,
     }
     Dropping {
-        a_repository_starts_before_anything_is_installed,
+        init_works_before_installation,
     }
 }
 
-/// Runs a command that takes no repository.
+/// Runs a command without a repository.
 async fn run(cluster: &Cluster, arguments: &[&str]) -> Run {
     let kubeconfig = cluster.kubeconfig();
     let arguments = [arguments, &["--kubeconfig", kubeconfig.to_str().unwrap()]].concat();
     Running::start(cluster.home(), &arguments).end().await
 }
 
-/// Runs a command that asks no cluster.
+/// Runs a command without a cluster.
 async fn offline(cluster: &Cluster, arguments: &[&str]) -> Run {
     Running::start(cluster.home(), arguments).end().await
 }
 
-/// Starts a repository beside the cluster, and diffs it.
+/// Creates an initial repository and diffs it.
 async fn started(cluster: &Cluster, more: &[&str]) -> PathBuf {
     let folder = cluster.home().join("started");
     let started = [&["init", folder.to_str().unwrap()], more].concat();
     let before = cluster.written().await;
-    run(cluster, &started).await.exits(0).says("Wrote");
-    run(cluster, &["diff", folder.to_str().unwrap()]).await.exits(0).says("No changes:");
+    run(cluster, &started).await.exits(0).prints("Wrote");
+    run(cluster, &["diff", folder.to_str().unwrap()]).await.exits(0).prints("No changes:");
     assert_eq!(cluster.written().await, before);
     folder
 }
@@ -54,7 +55,7 @@ fn read(folder: &Path, path: &str) -> String {
     fs::read_to_string(folder.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-async fn what_nodes_run_is_captured_and_compared(start: Start) {
+async fn capture_writes_running_configurations(start: ClusterSetup) {
     let cluster = start.pool("a", 3).pool("b", 1).up().await;
     let repository = Repository::of_pool("maxPods: 77\nevictionHard: {}", "{maxUnavailable: 100%}");
     cluster.sync(&repository, &[]).await.exits(0);
@@ -69,45 +70,45 @@ async fn what_nodes_run_is_captured_and_compared(start: Start) {
     assert!(whole.out.contains("maxPods: 77\n") && whole.out.lines().count() > 60, "{whole}");
     offline(&cluster, &["validate", file.to_str().unwrap()]).await.exits(0);
     let all = run(&cluster, &["capture", "b-1", "a-1", "a-2", "a-3", "--drop-defaults"]).await.exits(0);
-    all.says("maxPods differs:").says("77 on a-1, a-2, a-3 (taken)").says("not set on b-1");
+    all.prints("maxPods differs:").prints("77 on a-1, a-2, a-3 (taken)").prints("unset on b-1");
     let json = run(&cluster, &["capture", "--pool", "a", "--at-most", "2", "-o", "json"]).await.exits(0).json();
     assert_eq!((&json["nodes"], &json["of"]), (&json!(["a-1", "a-2"]), &json!(3)));
     assert_eq!((&json["configuration"]["maxPods"], &json["differences"]), (&json!(77), &json!([])));
-    run(&cluster, &["capture", "-l", "nodecfg.dev/pool in (a)"]).await.exits(0).says("of 3 nodes");
-    run(&cluster, &["capture", "--pool", "aa"]).await.exits(2).says("did you mean a?");
-    run(&cluster, &["capture", "a-11"]).await.exits(2).says("there is no node a-11").says("did you mean a-1?");
+    run(&cluster, &["capture", "-l", "nodecfg.dev/pool in (a)"]).await.exits(0).prints("of 3 nodes");
+    run(&cluster, &["capture", "--pool", "aa"]).await.exits(2).prints("did you mean a?");
+    run(&cluster, &["capture", "a-11"]).await.exits(2).prints("there is no node a-11").prints("did you mean a-1?");
     cluster.down().await;
 }
 
-async fn a_captured_pool_is_written_and_nothing_is_replaced(start: Start) {
+async fn capture_writes_pool_and_replaces_no_file(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let folder = cluster.home().join("repository");
     let text = folder.to_str().unwrap();
     let write = ["capture", "--pool", "a", "--drop-defaults", "--write", text];
-    run(&cluster, &write).await.exits(0).says("pools/a/kubelet.yaml");
+    run(&cluster, &write).await.exits(0).prints("pools/a/kubelet.yaml");
     assert!(read(&folder, "pools/a/pool.yaml").contains("paused: true"));
     run(&cluster, &["diff", text]).await.exits(0);
     fs::write(folder.join("pools/a/kubelet.yaml"), "mine").unwrap();
-    run(&cluster, &write).await.exits(2).says("is there already");
+    run(&cluster, &write).await.exits(2).prints("already exists");
     assert_eq!(read(&folder, "pools/a/kubelet.yaml"), "mine");
     run(&cluster, &[&write[..], &["--force"]].concat()).await.exits(0);
     assert!(read(&folder, "pools/a/kubelet.yaml").contains("cgroupDriver: systemd"));
-    run(&cluster, &["init", text]).await.exits(2).says("init replaces nothing");
+    run(&cluster, &["init", text]).await.exits(2).prints("init replaces nothing");
     cluster.down().await;
 }
 
-async fn a_started_repository_changes_nothing(start: Start) {
+async fn initial_repository_changes_nothing(start: ClusterSetup) {
     let cluster = start.pool("a", 3).node("lonely", &[]).up().await;
     let folder = started(&cluster, &[]).await;
     assert!(read(&folder, "pools/a/pool.yaml").contains("local: true"));
     assert!(read(&folder, "pools/a/kubelet.yaml").contains("clusterDomain: cluster.local"));
     assert!(read(&folder, "pools/others/pool.yaml").contains("operator: DoesNotExist"));
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "nothing but what is meant to be there");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "only the expected files exist");
     offline(&cluster, &["validate", folder.to_str().unwrap()]).await.exits(0);
     cluster.down().await;
 }
 
-async fn a_pool_that_nodecfg_manages_already_is_started_as_it_is(start: Start) {
+async fn initial_repository_keeps_managed_pool(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = Repository::of_pool("maxPods: 77", "{maxUnavailable: 100%}");
     cluster.sync(&repository, &[]).await.exits(0);
@@ -117,12 +118,12 @@ async fn a_pool_that_nodecfg_manages_already_is_started_as_it_is(start: Start) {
     cluster.down().await;
 }
 
-async fn nodes_that_do_not_agree_are_left_alone(start: Start) {
+async fn initial_repository_pauses_pool_with_differing_nodes(start: ClusterSetup) {
     let cluster = start.pool("a", 3).up().await;
     cluster.create_config_map("mine", &format!("{KUBELET}maxPods: 9\n"), false, None).await;
     for node in ["a-1", "a-2"] {
         cluster.assign_by_hand(node, "mine").await;
-        cluster.until_node(node, "it runs it", |state| state.settled()).await;
+        cluster.until_node(node, "runs the ConfigMap", |state| state.converged()).await;
     }
     let folder = started(&cluster, &[]).await;
     let pool = read(&folder, "pools/a/pool.yaml");
@@ -131,13 +132,13 @@ async fn nodes_that_do_not_agree_are_left_alone(start: Start) {
     cluster.down().await;
 }
 
-async fn config_maps_made_by_hand_are_kept_word_for_word(start: Start) {
+async fn initial_repository_copies_existing_config_maps(start: ClusterSetup) {
     let cluster = start.pool("a", 2).pool("b", 1).up().await;
     let text = format!("# by hand\n{KUBELET}maxPods: 9   # few\nauthentication: {{x509: {{clientCAFile: /ca}}}}\n");
     cluster.create_config_map("mine", &text, false, None).await;
     for node in ["a-1", "a-2"] {
         cluster.assign_by_hand(node, "mine").await;
-        cluster.until_node(node, "it runs it", |state| state.settled()).await;
+        cluster.until_node(node, "runs the ConfigMap", |state| state.converged()).await;
     }
     let folder = started(&cluster, &[]).await;
     assert_eq!(read(&folder, "pools/a/kubelet.yaml"), text);
@@ -146,33 +147,33 @@ async fn config_maps_made_by_hand_are_kept_word_for_word(start: Start) {
     cluster.down().await;
 }
 
-async fn a_pool_is_taken_over_by_removing_a_line(start: Start) {
+async fn pool_is_taken_over_by_removing_a_line(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let folder = started(&cluster, &[]).await;
     let pool = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {name: a}\nspec: {rollout: {canary: {nodes: 1, soak: 0s}}}\n";
     fs::write(folder.join("pools/a/pool.yaml"), pool).unwrap();
-    run(&cluster, &["diff", folder.to_str().unwrap()]).await.exits(1).says("2 nodes to assign");
-    run(&cluster, &["sync", folder.to_str().unwrap()]).await.exits(0).says("2 converged");
+    run(&cluster, &["diff", folder.to_str().unwrap()]).await.exits(1).prints("2 nodes to assign");
+    run(&cluster, &["sync", folder.to_str().unwrap()]).await.exits(0).prints("2 converged");
     let now = run(&cluster, &["capture", "a-1", "--drop-defaults"]).await.exits(0);
     assert!(read(&folder, "pools/a/kubelet.yaml").ends_with(now.out.split_once('\n').unwrap().1), "{now}");
     cluster.down().await;
 }
 
-async fn whatever_is_refused_says_by_whom(start: Start) {
+async fn refusals_name_the_refusing_component(start: ClusterSetup) {
     let cluster = start.pool("a", 3).up().await;
     cluster.fault("a-2", Some(Fault::RefusesConfigz)).await;
-    let some = run(&cluster, &["capture", "a-1", "a-2"]).await.exits(4).says("the kubelet refuses the API server");
+    let some = run(&cluster, &["capture", "a-1", "a-2"]).await.exits(4).prints("the kubelet refuses the API server");
     assert!(some.out.contains("cgroupDriver: systemd"), "{some}");
     let json = run(&cluster, &["capture", "a-1", "a-2", "-o", "json"]).await.exits(4).json();
     assert_eq!(json["failed"][0]["code"], "kubelet-refuses");
     cluster.sandbox().forbid("get", "nodes/proxy");
     let none = run(&cluster, &["capture", "a-1", "a-3"]).await.exits(4);
     assert_eq!(none.out, "");
-    none.says("may not get nodes/proxy in the cluster").says("nodecfg-capture");
+    none.prints("may not get nodes/proxy in the cluster").prints("nodecfg-capture");
     cluster.down().await;
 }
 
-async fn a_repository_starts_without_the_right_to_ask_kubelets(start: Start) {
+async fn init_works_without_permission_for_configz(start: ClusterSetup) {
     let cluster = start.pool("a", 1).pool("b", 1).up().await;
     cluster.sandbox().forbid("get", "nodes/proxy");
     let folder = cluster.home().join("started");
@@ -183,10 +184,10 @@ async fn a_repository_starts_without_the_right_to_ask_kubelets(start: Start) {
     cluster.down().await;
 }
 
-async fn a_repository_starts_before_anything_is_installed(start: Start) {
+async fn init_works_before_installation(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let folder = cluster.home().join("started");
-    run(&cluster, &["init", folder.to_str().unwrap()]).await.exits(0).says("nodecfg install");
+    run(&cluster, &["init", folder.to_str().unwrap()]).await.exits(0).prints("nodecfg install");
     assert!(read(&folder, "pools/a/kubelet.yaml").contains("cgroupDriver: systemd"));
     cluster.down().await;
 }

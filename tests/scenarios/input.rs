@@ -1,42 +1,42 @@
-//! Bad input: each kind ends with one clear report and the right exit code, and nothing is written.
+//! Scenarios with invalid input: each fails with one clear report and the right exit code, without writes.
 
 use std::fs;
 
 use serde_json::json;
 
-use crate::harness::{Cluster, KUBELET, Repository, Run, Start};
+use crate::harness::{Cluster, ClusterSetup, KUBELET, Repository, Run};
 
 scenarios! {
     Anything {
-        an_invalid_repository_is_reported_with_file_and_line,
-        all_findings_come_at_once,
-        a_repository_that_cannot_be_read_is_named,
-        a_bad_kubeconfig_is_named,
-        an_unknown_context_is_answered_with_those_there_are,
-        credentials_that_are_not_accepted_are_told_apart,
-        a_missing_namespace_is_named,
-        a_config_map_of_the_right_name_with_other_content_is_never_overwritten,
-        a_config_map_of_the_right_name_that_is_mutable_is_not_relied_upon,
+        invalid_repository_is_reported_with_file_and_line,
+        all_findings_are_reported_together,
+        unreadable_repository_is_named,
+        invalid_kubeconfig_is_named,
+        unknown_context_lists_existing_ones,
+        credential_errors_are_distinguished,
+        missing_namespace_is_named,
+        config_map_with_other_content_is_never_overwritten,
+        refuses_mutable_config_map_of_same_name,
     }
     Sandbox {
-        a_forbidden_verb_is_named_with_the_rule_to_grant,
-        events_are_done_without_where_they_are_forbidden,
+        forbidden_verb_is_named_with_rbac_rule,
+        sync_works_without_permission_for_events,
     }
 }
 
-/// Runs `nodecfg sync`, which must fail with this exit code and these words, having written nothing.
+/// Runs `nodecfg sync`, which must fail with this exit code and these texts, without writes.
 async fn fails(cluster: &Cluster, repository: &Repository, more: &[&str], code: i32, words: &[&str]) -> Run {
     let before = cluster.written().await;
     let mut run = cluster.sync(repository, more).await.exits(code);
     for text in words {
-        run = run.says(text);
+        run = run.prints(text);
     }
     assert_eq!(run.lines_with("panicked"), 0, "{run}");
     assert_eq!(cluster.written().await, before, "{run}");
     run
 }
 
-async fn an_invalid_repository_is_reported_with_file_and_line(start: Start) {
+async fn invalid_repository_is_reported_with_file_and_line(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let bomb = {
         let mut text = format!("{KUBELET}nodeLabels: &a0 [x, x, x, x, x, x, x, x, x]\n");
@@ -89,7 +89,7 @@ async fn an_invalid_repository_is_reported_with_file_and_line(start: Start) {
     cluster.down().await;
 }
 
-async fn all_findings_come_at_once(start: Start) {
+async fn all_findings_are_reported_together(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPodz: 3\nfailSwapOn: off\nmaxPods: many", "");
     repository.pool_spec("a", "{priorty: 3}");
@@ -99,26 +99,26 @@ async fn all_findings_come_at_once(start: Start) {
     cluster.down().await;
 }
 
-async fn a_repository_that_cannot_be_read_is_named(start: Start) {
+async fn unreadable_repository_is_named(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     fails(&cluster, &repository, &["--rev", "no-such-branch"], 3, &["no-such-branch"]).await;
     let empty = Repository::empty();
     fails(&cluster, &empty, &[], 3, &["commit"]).await;
-    let gone = Repository::empty();
-    fs::remove_dir_all(gone.path()).unwrap();
-    fails(&cluster, &gone, &[], 3, &[gone.path().to_str().unwrap()]).await;
+    let missing = Repository::empty();
+    fs::remove_dir_all(missing.path()).unwrap();
+    fails(&cluster, &missing, &[], 3, &[missing.path().to_str().unwrap()]).await;
     cluster.down().await;
 }
 
-/// A kubeconfig beside the good one, made of it.
+/// Writes a changed copy of the kubeconfig.
 fn kubeconfig(cluster: &Cluster, change: impl FnOnce(String) -> String) -> String {
     let path = cluster.home().join("changed");
     fs::write(&path, change(fs::read_to_string(cluster.kubeconfig()).unwrap())).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-async fn a_bad_kubeconfig_is_named(start: Start) {
+async fn invalid_kubeconfig_is_named(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let words = ["kubeconfig /no/such/file (--kubeconfig) cannot be read", "check the path"];
@@ -130,7 +130,7 @@ async fn a_bad_kubeconfig_is_named(start: Start) {
     cluster.down().await;
 }
 
-async fn an_unknown_context_is_answered_with_those_there_are(start: Start) {
+async fn unknown_context_lists_existing_ones(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let words = ["the kubeconfig has no context \"prod\"; it has nodecfg-sandbox", "--context"];
@@ -138,19 +138,19 @@ async fn an_unknown_context_is_answered_with_those_there_are(start: Start) {
     cluster.down().await;
 }
 
-async fn credentials_that_are_not_accepted_are_told_apart(start: Start) {
+async fn credential_errors_are_distinguished(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let wrong = kubeconfig(&cluster, |text| {
         let (head, rest) = text.split_once("token: ").unwrap();
         format!("{head}token: \"expired\"\n{}", rest.split_once('\n').unwrap().1)
     });
-    let words = ["does not accept the credentials", "the credentials are wrong or have expired"];
+    let words = ["does not accept the credentials", "the credentials are wrong or expired"];
     let run = fails(&cluster, &repository, &["--kubeconfig", &wrong], 4, &words).await;
-    let run = run.never_says("\"expired\"");
+    let run = run.does_not_print("\"expired\"");
     assert!(run.err.contains("https://127.0.0.1:"), "{run}");
     // An authority that did not sign the server's certificate.
-    let other = rcgen::generate_simple_self_signed(vec!["somebody.example".to_owned()]).unwrap().cert.pem();
+    let other = rcgen::generate_simple_self_signed(vec!["client.example".to_owned()]).unwrap().cert.pem();
     let foreign = kubeconfig(&cluster, |text| {
         use base64::Engine as _;
         let ca = base64::engine::general_purpose::STANDARD.encode(other);
@@ -161,7 +161,7 @@ async fn credentials_that_are_not_accepted_are_told_apart(start: Start) {
     cluster.down().await;
 }
 
-async fn a_missing_namespace_is_named(start: Start) {
+async fn missing_namespace_is_named(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let words = ["namespace \"nowhere\" does not exist", "kubectl create namespace nowhere"];
@@ -169,7 +169,7 @@ async fn a_missing_namespace_is_named(start: Start) {
     cluster.down().await;
 }
 
-/// The name of the ConfigMap that a sync would create.
+/// Name of the ConfigMap that a sync would create.
 async fn planned(cluster: &Cluster, repository: &Repository) -> String {
     let diff = cluster.run("diff", repository, &["-o", "json"]).await.exits(1).json();
     let map = &diff["pools"][0]["configMap"];
@@ -177,20 +177,20 @@ async fn planned(cluster: &Cluster, repository: &Repository) -> String {
     map["after"].as_str().unwrap().to_owned()
 }
 
-async fn a_config_map_of_the_right_name_with_other_content_is_never_overwritten(start: Start) {
+async fn config_map_with_other_content_is_never_overwritten(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let name = planned(&cluster, &repository).await;
     cluster.create_config_map(&name, &format!("{KUBELET}maxPods: 3\n"), true, None).await;
     let words = [
-        &format!("ConfigMap {}/{name} exists with other content than its name says", cluster.namespace()),
+        &format!("ConfigMap {}/{name} does not have the content that its name states", cluster.namespace()),
         "delete it when no node needs it",
     ];
     fails(&cluster, &repository, &[], 4, &words).await;
     cluster.down().await;
 }
 
-async fn a_config_map_of_the_right_name_that_is_mutable_is_not_relied_upon(start: Start) {
+async fn refuses_mutable_config_map_of_same_name(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let name = planned(&cluster, &repository).await;
@@ -198,21 +198,21 @@ async fn a_config_map_of_the_right_name_that_is_mutable_is_not_relied_upon(start
     let way_out = format!("kubectl -n {} patch configmap", cluster.namespace());
     let words = ["has the right content but is not immutable", &way_out];
     fails(&cluster, &repository, &[], 4, &words).await;
-    // The way out that it names.
+    // The fix in the error message.
     let path = format!("/api/v1/namespaces/{}/configmaps/{name}", cluster.namespace());
     cluster.patch(&path, json!({"immutable": true})).await;
-    cluster.sync(&repository, &[]).await.exits(0).says("1 converged");
+    cluster.sync(&repository, &[]).await.exits(0).prints("1 converged");
     cluster.down().await;
 }
 
-async fn a_forbidden_verb_is_named_with_the_rule_to_grant(start: Start) {
+async fn forbidden_verb_is_named_with_rbac_rule(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let inside = format!("in namespace {}", cluster.namespace());
     let (leases, everywhere) = ("leases.coordination.k8s.io", "in the cluster");
     let mut cases = vec![
         ("get", "leases", leases, &*inside),
-        // There is no Lease yet; from the next on there is.
+        // The Lease is missing at first and exists from then on.
         ("create", "leases", leases, &inside),
         ("list", "nodes", "nodes", everywhere),
         ("watch", "nodes", "nodes", everywhere),
@@ -221,29 +221,29 @@ async fn a_forbidden_verb_is_named_with_the_rule_to_grant(start: Start) {
         ("create", "configmaps", "configmaps", &inside),
         ("update", "leases", leases, &inside),
     ];
-    match cluster.carriers() {
+    match cluster.assignment_resource() {
         "nodes" => cases.push(("patch", "nodes", "nodes", everywhere)),
-        carriers => {
+        node_configs => {
             let verbs = ["list", "watch", "get", "create", "patch"];
-            cases.extend(verbs.map(|verb| (verb, carriers, "nodeconfigs.nodecfg.dev", everywhere)));
+            cases.extend(verbs.map(|verb| (verb, node_configs, "nodeconfigs.nodecfg.dev", everywhere)));
         }
     }
     for (verb, resource, qualified, place) in cases {
         let sandbox = cluster.sandbox();
         sandbox.forbid(verb, resource);
         let run = fails(&cluster, &repository, &[], 4, &[]).await;
-        let run = run.says(&format!("may not {verb} {qualified} {place}"));
-        run.says("grant it with this rule:").says(&format!("resources: [{resource}] verbs: [{verb}]"));
-        sandbox.api().allow_again();
+        let run = run.prints(&format!("may not {verb} {qualified} {place}"));
+        run.prints("with the rule {apiGroups:").prints(&format!("resources: [{resource}], verbs: [{verb}]"));
+        sandbox.api().clear_denials();
     }
     cluster.sync(&repository, &[]).await.exits(0);
     cluster.down().await;
 }
 
-async fn events_are_done_without_where_they_are_forbidden(start: Start) {
+async fn sync_works_without_permission_for_events(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     cluster.sandbox().forbid("create", "events");
     let run = cluster.sync(&Repository::of_pool("maxPods: 110", ""), &[]).await.exits(0);
-    assert_eq!(run.lines_with("the rollout goes on without events"), 1, "{run}");
+    assert_eq!(run.lines_with("the rollout continues without events"), 1, "{run}");
     cluster.down().await;
 }

@@ -1,9 +1,9 @@
-//! The reconciler from end to end: a git repository, the real binary, and a cluster that it reaches over HTTPS.
+//! End-to-end tests of the reconciler: a git repository, the real binary, and a cluster over HTTPS.
 //!
-//! Every scenario runs against the embedded sandbox, and again against a real kube-apiserver with etcd when
-//! `KUBEBUILDER_ASSETS` names a folder that holds both (the convention of envtest). Nodes are simulated: kubelets that
-//! follow their Nodes, and in the sandbox also nodes with agents that follow NodeConfigs.
-//! A scenario waits for conditions, never for time to pass, and has a cluster and a repository to itself.
+//! Every scenario runs against the embedded sandbox. It also runs against a real kube-apiserver with etcd if
+//! `KUBEBUILDER_ASSETS` names a folder with both (the convention of envtest). Nodes are simulated: kubelets that
+//! follow their Nodes, and in the sandbox also nodes with agents that follow NodeConfigs. Each scenario has its own
+//! cluster and repository, and waits for conditions instead of fixed times.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

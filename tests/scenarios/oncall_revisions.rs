@@ -1,31 +1,31 @@
-//! Back to what was: the revisions of a pool, rolling back, resetting, and clearing away what is left.
+//! Scenarios of revisions: history, rollback, reset, and pruning.
 
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, NodeRecord, Repository, Run, Running, Start};
+use crate::harness::{Cluster, ClusterSetup, NodeRecord, Repository, Run, Running};
 
 scenarios! {
     Anything {
         history_lists_revisions_with_their_nodes,
-        a_rollback_is_a_sync_of_one_pool_and_stays,
-        a_rollback_minds_no_other_pool,
-        a_rollback_works_while_head_is_broken,
-        a_rollback_goes_where_nodes_have_been,
-        a_rollback_that_cannot_be_says_why_and_writes_nothing,
+        rollback_syncs_one_pool_and_persists,
+        rollback_ignores_other_pools,
+        rollback_works_with_invalid_head,
+        rollback_selects_revision_that_nodes_ran,
+        impossible_rollback_names_reason_and_writes_nothing,
         nodes_are_reset_within_the_budget,
-        a_reset_with_a_repository_keeps_to_its_pools,
-        a_reset_of_what_is_not_there_writes_nothing,
-        what_nothing_refers_to_is_pruned,
-        what_the_repository_asks_for_is_not_pruned,
-        a_prune_without_a_terminal_wants_a_word,
+        reset_with_repository_is_limited_to_its_pools,
+        reset_of_unknown_names_writes_nothing,
+        unreferenced_config_maps_are_pruned,
+        desired_config_maps_are_not_pruned,
+        prune_without_terminal_needs_yes,
     }
     Sandbox {
-        a_node_that_leaves_in_the_middle_is_no_failure,
-        what_was_made_anew_is_not_deleted,
+        node_that_leaves_during_reset_is_not_a_failure,
+        recreated_config_map_is_not_pruned,
     }
 }
 
-/// `nodecfg …` against the cluster.
+/// Runs `nodecfg …` against the cluster.
 async fn call(cluster: &Cluster, arguments: &[&str]) -> Run {
     start(cluster, arguments).end().await
 }
@@ -43,19 +43,19 @@ fn path(repository: &Repository) -> &str {
     repository.path().to_str().unwrap()
 }
 
-/// The ConfigMap that all nodes of a pool run.
+/// ConfigMap that all nodes of a pool run.
 async fn common(cluster: &Cluster, pool: &str) -> Option<String> {
     let states = cluster.states().await;
     let states: Vec<&NodeRecord> =
         states.iter().filter(|(node, _)| node.starts_with(&format!("{pool}-"))).map(|(_, state)| state).collect();
-    assert!(states.iter().all(|state| state.settled()), "{states:?}");
+    assert!(states.iter().all(|state| state.converged()), "{states:?}");
     let first = states[0].source.clone();
     assert!(states.iter().all(|state| state.source == first), "{states:?}");
     first
 }
 
-/// What a node says, but for the version of its object: Nodes show signs of life all the time.
-async fn wish(cluster: &Cluster, node: &str) -> NodeRecord {
+/// State of a node without its resourceVersion, which changes with every heartbeat.
+async fn node_record(cluster: &Cluster, node: &str) -> NodeRecord {
     NodeRecord { revision: 0, ..cluster.state(node).await }
 }
 
@@ -66,7 +66,7 @@ async fn config_maps(cluster: &Cluster) -> Vec<String> {
     names.filter(|name| name.starts_with("test-")).collect()
 }
 
-async fn history_lists_revisions_with_their_nodes(start: Start) {
+async fn history_lists_revisions_with_their_nodes(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
@@ -81,14 +81,16 @@ async fn history_lists_revisions_with_their_nodes(start: Start) {
     assert_eq!((&revisions[0]["current"], &revisions[0]["exists"]), (&json!(true), &json!(false)));
     assert_eq!((&revisions[2]["exists"], &revisions[2]["nodes"]["active"]), (&json!(true), &json!(2)));
     let run = call(&cluster, &["history", "a", path(&repository)]).await.exits(0);
-    run.says("not in the cluster").says("2 pointed at it, 2 assigned, 2 running it").says("a: 3 revisions, 2 nodes.");
-    call(&cluster, &["history", "a", path(&repository), "--limit", "1"]).await.exits(0).says("--limit shows more");
+    run.prints("not in the cluster")
+        .prints("2 pointed at it, 2 assigned, 2 running it")
+        .prints("a: 3 revisions, 2 nodes.");
+    call(&cluster, &["history", "a", path(&repository), "--limit", "1"]).await.exits(0).prints("--limit shows more");
     let run = call(&cluster, &["history", "aa", path(&repository)]).await.exits(2);
-    run.says("there is no pool aa in the repository").says("did you mean a?");
+    run.prints("there is no pool aa in the repository").prints("did you mean a?");
     cluster.down().await;
 }
 
-async fn a_rollback_is_a_sync_of_one_pool_and_stays(start: Start) {
+async fn rollback_syncs_one_pool_and_persists(start: ClusterSetup) {
     let cluster = start.pool("a", 3).pool("b", 1).up().await;
     let repository = Repository::of_pool("registryPullQPS: 6", "{maxUnavailable: 100%}");
     repository.pool("b", "registryPullQPS: 8");
@@ -100,126 +102,129 @@ async fn a_rollback_is_a_sync_of_one_pool_and_stays(start: Start) {
     cluster.sync(&repository, &[]).await.exits(0);
     let new = common(&cluster, "a").await;
     assert_ne!(old, new);
-    let others = wish(&cluster, "b-1").await;
+    let others = node_record(&cluster, "b-1").await;
 
     let before = cluster.written().await;
     let dry = call(&cluster, &["rollback", "a", path(&repository), "--dry-run"]).await.exits(0);
-    dry.says("3 nodes to assign").says("Pool a would be paused as well");
+    dry.prints("3 nodes to assign").prints("Pool a would be paused as well");
     assert_eq!(cluster.written().await, before);
     let run = call(&cluster, &["rollback", "a", path(&repository), "--reason", "pods are evicted"]).await.exits(0);
-    run.says("3 converged").says("nodecfg resume a");
+    run.prints("3 converged").prints("nodecfg resume a");
     assert_eq!(common(&cluster, "a").await, old);
-    assert_eq!(wish(&cluster, "b-1").await, others, "no other pool is touched");
+    assert_eq!(node_record(&cluster, "b-1").await, others, "other pools are unchanged");
 
-    // No sync of HEAD undoes it.
+    // A sync of HEAD does not undo the rollback.
     let run = cluster.sync(&repository, &[]).await.exits(0);
-    run.says("pods are evicted");
+    run.prints("pods are evicted");
     assert_eq!(common(&cluster, "a").await, old);
-    // Once more there is nothing to do, and it is no error.
+    // A repeated rollback has nothing to do and succeeds.
     call(&cluster, &["rollback", "a", path(&repository), "--to", &first]).await.exits(0);
     assert_eq!(common(&cluster, "a").await, old);
     call(&cluster, &["resume", "a"]).await.exits(0);
     cluster.sync(&repository, &[]).await.exits(0);
     assert_eq!(common(&cluster, "a").await, new);
     let run = call(&cluster, &["rollback", "a", path(&repository), "--to", "HEAD"]).await.exits(0);
-    run.says("Nothing to roll back");
+    run.prints("Nothing to roll back");
     cluster.down().await;
 }
 
-async fn a_rollback_minds_no_other_pool(start: Start) {
+async fn rollback_ignores_other_pools(start: ClusterSetup) {
     let cluster = start.pool("a", 2).pool("b", 1).up().await;
     let repository = Repository::of_pool("registryPullQPS: 6", "{maxUnavailable: 100%}");
     cluster.sync(&repository, &[]).await.exits(0);
     let old = common(&cluster, "a").await;
     repository.change("a", "registryPullQPS: 7");
     cluster.sync(&repository, &[]).await.exits(0);
-    // Two pools contest nodes that are none of this one's.
+    // Two pools select nodes that do not belong to this pool.
     for pool in ["b", "c"] {
         repository.pool(pool, "registryPullQPS: 8");
     }
     let values = "[{key: nodecfg.dev/pool, operator: In, values: [b]}]";
     repository.pool_spec("c", &format!("{{nodeSelector: {{matchExpressions: {values}}}}}"));
     repository.commit();
-    cluster.sync(&repository, &[]).await.exits(3).says("both select node b-1");
-    call(&cluster, &["rollback", "a", path(&repository), "--no-pause"]).await.exits(0).says("revert it in git");
+    cluster.sync(&repository, &[]).await.exits(3).prints("both select node b-1");
+    call(&cluster, &["rollback", "a", path(&repository), "--no-pause"])
+        .await
+        .exits(0)
+        .prints("revert the change in git");
     assert_eq!(common(&cluster, "a").await, old);
     cluster.down().await;
 }
 
-async fn a_rollback_that_cannot_be_says_why_and_writes_nothing(start: Start) {
+async fn impossible_rollback_names_reason_and_writes_nothing(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
     let before = cluster.written().await;
     let rollback = async |more: &[&str]| call(&cluster, &[&["rollback"], more].concat()).await.exits(2);
-    rollback(&["a", path(&repository)]).await.says("pool a has no earlier configuration in this repository");
-    rollback(&["gpu", path(&repository)]).await.says("there is no pool gpu in the repository").says("there is a");
+    rollback(&["a", path(&repository)]).await.prints("pool a has no earlier configuration in this repository");
+    rollback(&["gpu", path(&repository)]).await.prints("there is no pool gpu in the repository").prints("use a");
     let broken = repository.change("a", "maxPodz: 1");
     repository.pool("b", "maxPods: 50");
     repository.change("a", "maxPods: 120");
     let run = rollback(&["a", path(&repository), "--to", &broken]).await;
-    run.says("is invalid at revision").says("nodecfg history a");
-    rollback(&["b", path(&repository), "--to", &broken]).await.says("has no pool b");
+    run.prints("is invalid at revision").prints("nodecfg history a");
+    rollback(&["b", path(&repository), "--to", &broken]).await.prints("has no pool b");
     let run = call(&cluster, &["rollback", "a", path(&repository), "--to", "v9"]).await.exits(3);
-    run.says("has no revision \"v9\"");
+    run.prints("has no revision \"v9\"");
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
 }
 
-async fn nodes_are_reset_within_the_budget(start: Start) {
+async fn nodes_are_reset_within_the_budget(start: ClusterSetup) {
     let cluster = start.pool("a", 3).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
     let map = common(&cluster, "a").await;
     let before = cluster.written().await;
-    call(&cluster, &["reset", "--all", "--dry-run"]).await.exits(0).says("3 to assign, at most 1 unavailable");
+    call(&cluster, &["reset", "--all", "--dry-run"]).await.exits(0).prints("3 to assign, at most 1 unavailable");
     assert_eq!(cluster.written().await, before);
-    call(&cluster, &["reset", "--all"]).await.exits(2).says("there is no terminal to ask on").says("--yes");
+    call(&cluster, &["reset", "--all"]).await.exits(2).prints("is not a terminal").prints("--yes");
     assert_eq!(cluster.written().await, before);
 
     let run = call(&cluster, &["reset", "a-1", "--yes"]).await.exits(0);
-    run.says("1 converged").says("The next sync points these nodes back");
+    run.prints("1 converged").prints("The next sync points these nodes back");
     assert_eq!((cluster.source("a-1").await, cluster.source("a-2").await), (None, map));
     let run = call(&cluster, &["reset", "--pool", "a", "--yes"]).await.exits(0);
-    run.says("2 converged");
+    run.prints("2 converged");
     assert_eq!(common(&cluster, "a").await, None);
-    // As they shall be.
+    // The nodes are reset.
     call(&cluster, &["reset", "a-1", "--yes"]).await.exits(0);
     cluster.down().await;
 }
 
-async fn a_reset_with_a_repository_keeps_to_its_pools(start: Start) {
+async fn reset_with_repository_is_limited_to_its_pools(start: ClusterSetup) {
     let cluster = start.pool("a", 2).pool("b", 1).up().await;
     let repository = repository();
     repository.pool("b", "maxPods: 50");
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0);
-    let kept = wish(&cluster, "b-1").await;
-    call(&cluster, &["reset", "--pool", "c", "--repo", path(&repository), "--yes"]).await.exits(2).says("pool c");
+    let kept = node_record(&cluster, "b-1").await;
+    call(&cluster, &["reset", "--pool", "c", "--repo", path(&repository), "--yes"]).await.exits(2).prints("pool c");
     let run = call(&cluster, &["reset", "--pool", "a", "--repo", path(&repository), "--yes"]).await.exits(0);
-    run.says("at most 2 unavailable at a time");
+    run.prints("at most 2 unavailable at a time");
     assert_eq!(common(&cluster, "a").await, None);
-    assert_eq!(wish(&cluster, "b-1").await, kept);
+    assert_eq!(node_record(&cluster, "b-1").await, kept);
     cluster.down().await;
 }
 
-async fn a_reset_of_what_is_not_there_writes_nothing(start: Start) {
+async fn reset_of_unknown_names_writes_nothing(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     cluster.sync(&repository(), &[]).await.exits(0);
     let before = cluster.written().await;
     let reset = async |more: &[&str]| call(&cluster, &[&["reset", "--yes"], more].concat()).await.exits(2);
-    reset(&["a-11"]).await.says("there is no node a-11 in the cluster").says("did you mean a-1?");
-    reset(&["--pool", "gpu"]).await.says("there is no pool gpu among those that nodes are in");
-    reset(&["a-1", "gone"]).await.says("there is no node gone in the cluster");
-    reset(&[]).await.says("nothing says which nodes to reset");
-    reset(&["--selector", "a in (b"]).await.says("a parenthesis is not closed");
+    reset(&["a-11"]).await.prints("there is no node a-11 in the cluster").prints("did you mean a-1?");
+    reset(&["--pool", "gpu"]).await.prints("there is no pool gpu among those that nodes are in");
+    reset(&["a-1", "gone"]).await.prints("there is no node gone in the cluster");
+    reset(&[]).await.prints("no nodes are selected");
+    reset(&["--selector", "a in (b"]).await.prints("unmatched opening parenthesis");
     let run = call(&cluster, &["reset", "--all", "--fleet", "other", "--yes"]).await.exits(0);
-    run.says("Nothing to reset");
+    run.prints("Nothing to reset");
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
 }
 
-async fn what_nothing_refers_to_is_pruned(start: Start) {
+async fn unreferenced_config_maps_are_pruned(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = repository();
     let mut names = Vec::new();
@@ -232,76 +237,76 @@ async fn what_nothing_refers_to_is_pruned(start: Start) {
     let document = call(&cluster, &["prune", "--dry-run", "--keep", "1", "-o", "json"]).await.exits(0).json();
     assert_eq!((&document["kind"], &document["dryRun"]), (&json!("Pruning"), &json!(true)));
     assert_eq!(config_maps(&cluster).await.len(), 4);
-    // `diff` and `prune` agree on what can go.
+    // `diff` and `prune` agree on what can be deleted.
     let diff = call(&cluster, &["diff", path(&repository), "-o", "json"]).await.exits(0).json();
     let document = call(&cluster, &["prune", path(&repository), "--dry-run", "-o", "json"]).await.exits(0).json();
     let maps = document["configMaps"].as_array().unwrap().iter();
     let doomed: Vec<&Value> = maps.filter(|map| map["end"]["kind"] == "toDelete").map(|map| &map["name"]).collect();
     assert_eq!(diff["cluster"]["prunable"], json!(doomed));
     let run = call(&cluster, &["prune", "--pool", "gpu", "--yes"]).await.exits(2);
-    run.says("there is no pool gpu among the ConfigMaps of fleet");
-    call(&cluster, &["prune", "--keep", "4", "--yes"]).await.exits(0).says("Nothing to delete.");
+    run.prints("there is no pool gpu among the ConfigMaps of fleet");
+    call(&cluster, &["prune", "--keep", "4", "--yes"]).await.exits(0).prints("Nothing to delete.");
 
-    // Copies with their labels are somebody's own: one of another name, and two that can be changed.
+    // Copies with nodecfg's labels belong to another client: one with another name, and two mutable ones.
     let copies = ["test-own", "test-a-bbbbbbbbbb", "test-a-bbbbbbbbbc"];
     for copy in copies {
         cluster.create_config_map(copy, "a: 1", false, Some(("test", "a"))).await;
     }
-    call(&cluster, &["prune", "--keep", "1", "--yes"]).await.exits(0).says("Deleted:");
+    call(&cluster, &["prune", "--keep", "1", "--yes"]).await.exits(0).prints("Deleted:");
     let left = config_maps(&cluster).await;
     assert!(copies.iter().all(|copy| left.iter().any(|name| name == copy)), "{left:?}");
     let left = config_maps(&cluster).await;
     assert!(left.contains(&names[3]) && !left.contains(&names[0]), "{left:?}");
-    // What the status names is left, and what goes is not missed.
-    let good = cluster.carrier("a-1").await;
+    // ConfigMaps in a status are kept; deleted ones are not needed.
+    let good = cluster.assignment_object("a-1").await;
     if let Some(good) = good.pointer("/status/config/lastKnownGood/configMap/name").and_then(Value::as_str) {
         assert!(left.iter().any(|name| name == good), "{left:?}");
     }
-    cluster.sync(&repository, &[]).await.exits(0).says("1 as wanted already");
+    cluster.sync(&repository, &[]).await.exits(0).prints("1 already up to date");
     let run = call(&cluster, &["history", "a", path(&repository)]).await.exits(0);
-    run.says("not in the cluster");
+    run.prints("not in the cluster");
     cluster.down().await;
 }
 
-async fn a_prune_without_a_terminal_wants_a_word(start: Start) {
+async fn prune_without_terminal_needs_yes(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     cluster.sync(&repository(), &[]).await.exits(0);
-    call(&cluster, &["prune"]).await.exits(2).says("there is no terminal to ask on").says("--dry-run");
+    call(&cluster, &["prune"]).await.exits(2).prints("is not a terminal").prints("--yes");
     cluster.down().await;
 }
 
-async fn a_node_that_leaves_in_the_middle_is_no_failure(starting: Start) {
+async fn node_that_leaves_during_reset_is_not_a_failure(starting: ClusterSetup) {
     let cluster = starting.pool("a", 3).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
     let mut run = start(&cluster, &["reset", "--all", "--yes"]);
-    run.until_it_says("a/a-1 assigned").await;
+    run.until_stderr_contains("a/a-1 assigned").await;
     cluster.delete("/api/v1/nodes/a-3").await;
     run.end().await.exits(0);
     assert_eq!(common(&cluster, "a").await, None);
     cluster.down().await;
 }
 
-async fn what_was_made_anew_is_not_deleted(start: Start) {
+async fn recreated_config_map_is_not_pruned(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = repository();
     for pods in [110, 111, 112] {
         repository.change("a", &format!("maxPods: {pods}"));
         cluster.sync(&repository, &[]).await.exits(0);
     }
-    // While somebody else holds the lock, nothing is deleted at all.
+    // While another client holds the lock, nothing is deleted.
     let held = cluster.namespace();
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{held}/leases/nodecfg-test");
     let until = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
     let spec = json!({"holderIdentity": "somebody", "leaseDurationSeconds": 600, "renewTime": until});
     cluster.patch(&lease, json!({"spec": spec})).await;
     let before = config_maps(&cluster).await;
-    call(&cluster, &["prune", "--keep", "1", "--yes"]).await.exits(6).says("somebody holds the lock");
+    call(&cluster, &["prune", "--keep", "1", "--yes"]).await.exits(6).prints("somebody holds the lock");
     assert_eq!(config_maps(&cluster).await, before);
     cluster.down().await;
 }
 
-async fn a_rollback_works_while_head_is_broken(start: Start) {
+async fn rollback_works_with_invalid_head(start: ClusterSetup) {
     let cluster = start.pool("a", 2).pool("b", 1).up().await;
     let repository = Repository::of_pool("registryPullQPS: 6", "{maxUnavailable: 100%}");
     repository.pool("b", "registryPullQPS: 8");
@@ -311,39 +316,39 @@ async fn a_rollback_works_while_head_is_broken(start: Start) {
     let second = repository.change("a", "registryPullQPS: 7");
     cluster.sync(&repository, &[]).await.exits(0);
     let new = common(&cluster, "a").await;
-    let others = wish(&cluster, "b-1").await;
+    let others = node_record(&cluster, "b-1").await;
     let rollback =
         async |to: &str| call(&cluster, &["rollback", "a", path(&repository), "--to", to, "--no-pause"]).await.exits(0);
 
-    // Another pool, then the very pool, cannot be put together.
+    // First another pool is invalid, then this pool.
     repository.write("pools/b/kubelet.yaml", "nonsense: [");
     repository.commit();
-    rollback(&first).await.says("HEAD is invalid");
+    rollback(&first).await.prints("HEAD is invalid");
     assert_eq!(common(&cluster, "a").await, old);
     repository.write("pools/a/kubelet.yaml", "nonsense: [");
     repository.commit();
     rollback(&second).await;
     assert_eq!(common(&cluster, "a").await, new);
-    // Another pool does not say which nodes it selects, and a node is there that may be its.
+    // Another pool has an unreadable selector, and a node may belong to that pool.
     repository.write("pools/b/pool.yaml", "nonsense: [");
     repository.commit();
     rollback(&first)
         .await
-        .says("HEAD does not say which nodes")
-        .says("Only nodes on ConfigMaps of pool a are touched: 2 nodes");
+        .prints("HEAD has no valid selector for these pools: b")
+        .prints("Only nodes on ConfigMaps of pool a are changed: 2 nodes");
     assert_eq!(common(&cluster, "a").await, old);
-    // Nor does the pool itself.
+    // The pool itself has an unreadable selector.
     repository.write("pools/a/pool.yaml", "nonsense: [");
     repository.commit();
-    rollback(&second).await.says("pools/a/pool.yaml cannot be read at HEAD");
+    rollback(&second).await.prints("pools/a/pool.yaml cannot be read at HEAD");
     assert_eq!(common(&cluster, "a").await, new);
-    assert_eq!(wish(&cluster, "b-1").await, others, "no other pool is touched");
+    assert_eq!(node_record(&cluster, "b-1").await, others, "other pools are unchanged");
 
-    // No node is known to be the pool's; and nothing is known once the fleet's file is broken.
+    // No node is known to belong to the pool. Nothing is known once the fleet's file is invalid.
     call(&cluster, &["reset", "--pool", "a", "--yes"]).await.exits(0);
     let before = cluster.written().await;
     let refused = call(&cluster, &["rollback", "a", path(&repository), "--to", &first]).await.exits(2);
-    refused.says("it is open which nodes are of pool a").says("--rev");
+    refused.prints("the nodes of pool a are unknown").prints("fix pool.yaml");
     repository.write("nodecfg.yaml", "nonsense: [");
     repository.commit();
     call(&cluster, &["rollback", "a", path(&repository), "--to", &first]).await.exits(3);
@@ -351,7 +356,7 @@ async fn a_rollback_works_while_head_is_broken(start: Start) {
     cluster.down().await;
 }
 
-async fn a_rollback_goes_where_nodes_have_been(start: Start) {
+async fn rollback_selects_revision_that_nodes_ran(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%, allowDisruption: drain}");
     let never = repository.change("a", "maxPods: 109");
@@ -359,23 +364,23 @@ async fn a_rollback_goes_where_nodes_have_been(start: Start) {
     cluster.sync(&repository, &[]).await.exits(0);
     let first = common(&cluster, "a").await;
     let run = call(&cluster, &["rollback", "a", path(&repository)]).await.exits(2);
-    run.says("is known to have run").says(&format!("--to {}", &never[..10]));
+    run.prints("is known to have run").prints(&format!("--to {}", &never[..10]));
     repository.change("a", "maxPods: 112");
     repository.change("a", "maxPods: 113");
     cluster.sync(&repository, &[]).await.exits(0);
     let run = call(&cluster, &["rollback", "a", path(&repository), "--no-pause"]).await.exits(0);
-    run.says("pool a back to ");
+    run.prints("rollback target of pool a: ");
     assert_eq!(common(&cluster, "a").await, first);
-    // Nothing to say to people is a document for programs.
+    // JSON output is complete even without changes.
     let same = call(&cluster, &["rollback", "a", path(&repository), "--to", "HEAD", "--dry-run", "-o", "json"]).await;
     assert_eq!(same.exits(0).json()["kind"], json!("Diff"));
     let same = call(&cluster, &["rollback", "a", path(&repository), "--to", "HEAD", "-o", "json"]).await.exits(0);
     assert!(!same.json_lines().is_empty());
-    assert_eq!(common(&cluster, "a").await, first, "HEAD is not rolled out by the way");
+    assert_eq!(common(&cluster, "a").await, first, "HEAD is not rolled out");
     cluster.down().await;
 }
 
-async fn what_the_repository_asks_for_is_not_pruned(start: Start) {
+async fn desired_config_maps_are_not_pruned(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = repository();
     let mut names = Vec::new();
@@ -384,16 +389,16 @@ async fn what_the_repository_asks_for_is_not_pruned(start: Start) {
         cluster.sync(&repository, &[]).await.exits(0);
         names.push(common(&cluster, "a").await.unwrap());
     }
-    // A revert: what is wanted is the oldest there is.
+    // A revert: the oldest revision is desired.
     repository.change("a", "maxPods: 110");
     let document = call(&cluster, &["prune", "--keep", "9", "--yes", "-o", "json"]).await.exits(0).json();
     assert_eq!(document["dryRun"], json!(false));
     let run = call(&cluster, &["prune", path(&repository), "--keep", "1", "--yes", "--quiet"]).await.exits(0);
-    run.says("asked for by the repository").never_says("fleet test");
+    run.prints("needed by the repository").does_not_print("fleet test");
     assert!(config_maps(&cluster).await.contains(&names[0]));
     let run = call(&cluster, &["prune", path(&repository), "--fleet", "other", "--yes"]).await.exits(2);
-    run.says("the repository is of fleet test");
+    run.prints("the repository belongs to fleet test");
     let run = call(&cluster, &["reset", "--all", "--yes", "--quiet"]).await.exits(0);
-    run.never_says("The next sync").never_says("back to local");
+    run.does_not_print("The next sync").does_not_print("to local configuration");
     cluster.down().await;
 }

@@ -1,38 +1,38 @@
-//! Planning: who belongs where, what is left alone and why, and what must never happen by accident.
+//! Scenarios of planning: pool membership, skipped nodes with reasons, and safety checks.
 
-use nodecfg_sandbox::face::wire::Form;
 use nodecfg_sandbox::kubelets::Fault;
+use nodecfg_sandbox::server::wire::Form;
 use serde_json::json;
 
-use crate::harness::{Cluster, KUBELET, Repository, Start};
+use crate::harness::{Cluster, ClusterSetup, KUBELET, Repository};
 
 scenarios! {
     Anything {
-        a_fresh_rollout_converges_and_a_second_sync_changes_nothing,
-        selectors_and_priorities_say_who_belongs_where,
-        contested_nodes_forbid_any_plan,
-        a_foreign_config_map_is_a_conflict_until_taken_over,
-        another_fleets_node_is_left_alone,
-        equal_content_under_another_name_is_adopted_without_a_restart,
-        an_empty_repository_is_guarded,
-        an_empty_selection_is_guarded,
-        a_pool_that_lost_its_nodes_is_guarded,
-        a_paused_pool_is_left_as_it_is,
-        local_resets_nodes,
-        formatting_alone_changes_nothing,
-        what_needs_a_drain_is_refused_until_the_pool_allows_it,
-        one_pool_that_is_refused_holds_back_all_of_them,
+        first_sync_converges_and_second_changes_nothing,
+        selectors_and_priorities_decide_membership,
+        node_selected_by_two_pools_prevents_planning,
+        foreign_config_map_is_a_conflict_until_taken_over,
+        node_of_another_fleet_is_skipped,
+        adopts_equal_content_under_another_name,
+        empty_repository_needs_confirmation,
+        empty_selection_is_refused,
+        pool_that_lost_its_nodes_needs_confirmation,
+        pool_paused_in_repository_is_unchanged,
+        local_target_resets_nodes,
+        formatting_changes_nothing,
+        change_that_needs_drain_is_refused_until_allowed,
+        refused_pool_prevents_the_whole_sync,
     }
     Kubelets {
-        a_kubelet_too_new_is_reported_before_anything_is_written,
-        a_kubelet_without_dynamic_config_dir_is_reported_before_anything_is_written,
+        too_new_kubelet_is_reported_before_writes,
+        kubelet_without_dynamic_config_dir_is_reported_before_writes,
     }
     Sandbox {
-        a_sync_with_nothing_to_do_costs_a_handful_of_requests,
+        sync_without_changes_sends_few_requests,
     }
 }
 
-async fn a_fresh_rollout_converges_and_a_second_sync_changes_nothing(start: Start) {
+async fn first_sync_converges_and_second_changes_nothing(start: ClusterSetup) {
     let cluster = start.pool("a", 3).pool("b", 2).up().await;
     let repository = Repository::empty();
     repository.fleet("test", "{maxUnavailable: 50%}");
@@ -40,7 +40,7 @@ async fn a_fresh_rollout_converges_and_a_second_sync_changes_nothing(start: Star
     repository.pool("b", "maxPods: 250");
     let commit = repository.commit();
 
-    cluster.sync(&repository, &[]).await.exits(0).says("5 nodes: 5 converged");
+    cluster.sync(&repository, &[]).await.exits(0).prints("5 nodes: 5 converged");
     let maps = cluster.config_maps().await;
     assert_eq!(maps.len(), 2);
     for (name, map) in &maps {
@@ -49,46 +49,46 @@ async fn a_fresh_rollout_converges_and_a_second_sync_changes_nothing(start: Star
         assert_eq!(map["metadata"]["annotations"]["nodecfg.dev/commit"], commit.as_str());
     }
     for (node, state) in cluster.states().await {
-        assert!(state.settled(), "{node}: {state:?}");
+        assert!(state.converged(), "{node}: {state:?}");
         let pool = node.split('-').next().unwrap();
         assert!(state.source.unwrap().starts_with(&format!("test-{pool}-")), "{node}");
     }
 
     let before = cluster.written().await;
-    cluster.sync(&repository, &[]).await.exits(0).says("No changes:").says("5 as wanted");
+    cluster.sync(&repository, &[]).await.exits(0).prints("No changes:").prints("5 up to date");
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
 }
 
-async fn a_sync_with_nothing_to_do_costs_a_handful_of_requests(start: Start) {
+async fn sync_without_changes_sends_few_requests(start: ClusterSetup) {
     let cluster = start.pool("a", 3).up().await;
     let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
     cluster.sync(&repository, &[]).await.exits(0);
 
     let log = &cluster.sandbox().wire().log;
     log.clear();
-    cluster.sync(&repository, &[]).await.exits(0).says("No changes:");
+    cluster.sync(&repository, &[]).await.exits(0).prints("No changes:");
     let entries = log.entries();
     let shown: Vec<String> = entries.iter().map(ToString::to_string).collect();
     let count = |verb: &str, resource: &str| {
         entries.iter().filter(|entry| entry.request.verb == verb && entry.request.resource == resource).count()
     };
-    assert_eq!(count("list", "nodes"), 2, "one of all, and one to try the binding with: {shown:#?}");
+    assert_eq!(count("list", "nodes"), 2, "one of all nodes, and one for binding detection: {shown:#?}");
     assert_eq!(count("list", "configmaps"), 1, "{shown:#?}");
-    let metadata_only = |entry: &nodecfg_sandbox::face::wire::Entry| {
+    let metadata_only = |entry: &nodecfg_sandbox::server::wire::Entry| {
         entry.request.resource != "configmaps" || entry.request.form == Form::Metadata
     };
     assert!(entries.iter().all(metadata_only), "{shown:#?}");
     let leases = entries.iter().filter(|entry| entry.request.resource == "leases").count();
-    assert!(leases <= 4, "read, take, the orders under the lock, release: {shown:#?}");
-    let carriers = if cluster.carriers() == "nodes" { 0 } else { count("list", "nodeconfigs") - 1 };
-    assert!(entries.len() - 2 - leases - carriers <= 4, "four requests for version and binding: {shown:#?}");
-    assert!(carriers <= 1, "{shown:#?}");
+    assert!(leases <= 4, "read, take, read orders under the lock, release: {shown:#?}");
+    let node_configs = if cluster.assignment_resource() == "nodes" { 0 } else { count("list", "nodeconfigs") - 1 };
+    assert!(entries.len() - 2 - leases - node_configs <= 4, "four requests for version and binding: {shown:#?}");
+    assert!(node_configs <= 1, "{shown:#?}");
     assert!(cluster.sandbox().writes().is_empty(), "{shown:#?}");
     cluster.down().await;
 }
 
-async fn selectors_and_priorities_say_who_belongs_where(start: Start) {
+async fn selectors_and_priorities_decide_membership(start: ClusterSetup) {
     let cluster = start
         .node("in", &[("zone", "north"), ("size", "big")])
         .node("not-in", &[("zone", "east"), ("size", "big")])
@@ -119,7 +119,7 @@ async fn selectors_and_priorities_say_who_belongs_where(start: Start) {
     }
     repository.commit();
 
-    cluster.sync(&repository, &[]).await.exits(0).says("in no pool: nowhere").says("4 converged");
+    cluster.sync(&repository, &[]).await.exits(0).prints("in no pool: nowhere").prints("4 converged");
     for (node, pool) in [("in", "north"), ("not-in", "rest"), ("exists", "spot"), ("both", "spot-north")] {
         let source = cluster.source(node).await.unwrap();
         assert_eq!(source.rsplit_once('-').unwrap().0, format!("test-{pool}"), "{node}");
@@ -128,17 +128,17 @@ async fn selectors_and_priorities_say_who_belongs_where(start: Start) {
     cluster.down().await;
 }
 
-/// Runs a sync that must be refused with exit code 3, saying this, having written nothing.
+/// Runs a sync that must fail with exit code 3 and these texts, without writes.
 async fn refused(cluster: &Cluster, repository: &Repository, words: &[&str]) {
     let before = cluster.written().await;
     let mut run = cluster.sync(repository, &[]).await.exits(3);
     for text in words {
-        run = run.says(text);
+        run = run.prints(text);
     }
     assert_eq!(cluster.written().await, before);
 }
 
-async fn contested_nodes_forbid_any_plan(start: Start) {
+async fn node_selected_by_two_pools_prevents_planning(start: ClusterSetup) {
     let cluster = start.pool("a", 2).pool("b", 1).up().await;
     let repository = Repository::empty();
     repository.pool("a", "maxPods: 110");
@@ -153,26 +153,26 @@ async fn contested_nodes_forbid_any_plan(start: Start) {
     cluster.down().await;
 }
 
-async fn a_foreign_config_map_is_a_conflict_until_taken_over(start: Start) {
+async fn foreign_config_map_is_a_conflict_until_taken_over(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     cluster.create_config_map("by-hand", &format!("{KUBELET}maxPods: 50\n"), false, None).await;
     cluster.assign_by_hand("a-1", "by-hand").await;
-    cluster.until_node("a-1", "runs what it was given by hand", |state| state.settled()).await;
+    cluster.until_node("a-1", "runs what it was given by hand", |state| state.converged()).await;
     let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
 
     let run = cluster.sync(&repository, &[]).await.exits(5);
     let by_hand = format!("points at {}/by-hand, which nodecfg does not manage; pass --take-over", cluster.namespace());
-    run.says(&by_hand).says("1 blocked");
+    run.prints(&by_hand).prints("1 blocked");
     assert_eq!(cluster.source("a-1").await.as_deref(), Some("by-hand"));
-    assert!(cluster.state("a-2").await.settled());
+    assert!(cluster.state("a-2").await.converged());
 
-    cluster.sync(&repository, &["--take-over"]).await.exits(0).says("~ maxPods: 50 → 110");
+    cluster.sync(&repository, &["--take-over"]).await.exits(0).prints("~ maxPods: 50 → 110");
     assert_eq!(cluster.source("a-1").await, cluster.source("a-2").await);
-    assert!(cluster.config_maps().await.contains_key("by-hand"), "what others made is never deleted");
+    assert!(cluster.config_maps().await.contains_key("by-hand"), "ConfigMaps of other clients are never deleted");
     cluster.down().await;
 }
 
-async fn another_fleets_node_is_left_alone(start: Start) {
+async fn node_of_another_fleet_is_skipped(start: ClusterSetup) {
     let cluster = start.pool("a", 1).pool("b", 1).up().await;
     let other = Repository::empty();
     other.fleet("other", "");
@@ -186,37 +186,37 @@ async fn another_fleets_node_is_left_alone(start: Start) {
     repository.pool("a", "maxPods: 110");
     repository.pool_spec("a", "{nodeSelector: {}}");
     repository.commit();
-    cluster.sync(&repository, &[]).await.exits(5).says("of fleet other; remove it there, or pass --take-over");
+    cluster.sync(&repository, &[]).await.exits(5).prints("of fleet other; remove it there, or pass --take-over");
     assert_eq!(cluster.source("b-1").await, theirs);
     cluster.sync(&repository, &["--take-over"]).await.exits(0);
     assert_eq!(cluster.source("b-1").await, cluster.source("a-1").await);
     cluster.down().await;
 }
 
-async fn equal_content_under_another_name_is_adopted_without_a_restart(start: Start) {
+async fn adopts_equal_content_under_another_name(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
-    // Equal in content, though not in its bytes.
+    // Equal in content, but not in its bytes.
     let text = "# by hand\nmaxPods: 110\nkind: 'KubeletConfiguration'\napiVersion: \"kubelet.config.k8s.io/v1beta1\"\n";
     cluster.create_config_map("by-hand", text, false, None).await;
     for node in ["a-1", "a-2"] {
         cluster.assign_by_hand(node, "by-hand").await;
-        cluster.until_node(node, "runs what it was given by hand", |state| state.settled()).await;
+        cluster.until_node(node, "runs what it was given by hand", |state| state.converged()).await;
     }
     let history = cluster.history().await;
     let before = cluster.written().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let run = cluster.sync(&repository, &[]).await.exits(0);
     let namespace = cluster.namespace();
-    run.says(&format!("runs the wanted content from {namespace}/by-hand already; no restart needed"))
-        .says("No changes:");
+    run.prints(&format!("runs the wanted content from {namespace}/by-hand already; no restart needed"))
+        .prints("No changes:");
     assert_eq!(cluster.written().await, before);
     let past = history.end().await;
     assert!(past.assigned().is_empty());
-    assert_eq!(past.most(|_, state| !state.settled()), 0, "no kubelet restarted");
+    assert_eq!(past.most(|_, state| !state.converged()), 0, "no kubelet restarted");
     cluster.down().await;
 }
 
-async fn an_empty_repository_is_guarded(start: Start) {
+async fn empty_repository_needs_confirmation(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     cluster.sync(&repository, &[]).await.exits(0);
@@ -224,24 +224,28 @@ async fn an_empty_repository_is_guarded(start: Start) {
     repository.commit();
     refused(&cluster, &repository, &["the repository has no pool", "--allow-empty"]).await;
     let before = cluster.written().await;
-    cluster.sync(&repository, &["--allow-empty"]).await.exits(0).says("still on its configuration; left as it is");
-    assert_eq!(cluster.written().await, before, "nodes keep what they have");
+    cluster
+        .sync(&repository, &["--allow-empty"])
+        .await
+        .exits(0)
+        .prints("no longer in any pool; configuration unchanged");
+    assert_eq!(cluster.written().await, before, "nodes are unchanged");
     cluster.down().await;
 }
 
-async fn an_empty_selection_is_guarded(start: Start) {
+async fn empty_selection_is_refused(start: ClusterSetup) {
     let cluster = start.pool("z", 3).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     refused(
         &cluster,
         &repository,
-        &["the pools (1) select none of the nodes of the cluster (3)", "is this the right cluster?"],
+        &["the pools (1) select none of the nodes of the cluster (3)", "check the kubeconfig context"],
     )
     .await;
     cluster.down().await;
 }
 
-async fn a_pool_that_lost_its_nodes_is_guarded(start: Start) {
+async fn pool_that_lost_its_nodes_needs_confirmation(start: ClusterSetup) {
     let cluster = start.pool("a", 2).pool("b", 1).up().await;
     let repository = Repository::empty();
     repository.fleet("test", "{maxUnavailable: 100%}");
@@ -255,51 +259,51 @@ async fn a_pool_that_lost_its_nodes_is_guarded(start: Start) {
     refused(
         &cluster,
         &repository,
-        &["pool a selects no node, but 2 nodes still run its configuration, a-1 among them", "--allow-empty"],
+        &["pool a selects no node, but 2 nodes still run its configuration (for example a-1)", "--allow-empty"],
     )
     .await;
     let before = cluster.written().await;
     cluster.sync(&repository, &["--allow-empty"]).await.exits(0);
-    assert_eq!(cluster.written().await, before, "the nodes keep what they have");
+    assert_eq!(cluster.written().await, before, "nodes are unchanged");
     cluster.down().await;
 }
 
-async fn a_kubelet_too_new_is_reported_before_anything_is_written(start: Start) {
+async fn too_new_kubelet_is_reported_before_writes(start: ClusterSetup) {
     let cluster = start.node_of_version("a-1", &[("nodecfg.dev/pool", "a")], "v1.24.0").up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let before = cluster.written().await;
     let run = cluster.sync(&repository, &[]).await.exits(5);
-    run.says("blocked: a-1: kubelet v1.24.0 does not know configSource")
-        .says("dynamic kubelet configuration is in kubelets 1.11 to 1.23");
-    cluster.run("diff", &repository, &[]).await.says("does not know configSource");
+    run.prints("blocked: a-1: kubelet v1.24.0 does not support configSource")
+        .prints("dynamic configuration needs kubelets 1.11 to 1.23");
+    cluster.run("diff", &repository, &[]).await.prints("does not support configSource");
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
 }
 
-async fn a_kubelet_without_dynamic_config_dir_is_reported_before_anything_is_written(start: Start) {
+async fn kubelet_without_dynamic_config_dir_is_reported_before_writes(start: ClusterSetup) {
     let cluster = start.pool("a", 1).fault("a-1", Fault::NeverAcknowledges).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let before = cluster.written().await;
     let run = cluster.sync(&repository, &[]).await.exits(5);
-    run.says("blocked: a-1: its kubelet reports no status.config: it runs without --dynamic-config-dir");
+    run.prints("blocked: a-1: the kubelet reports no status.config: it runs without --dynamic-config-dir");
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
 }
 
-async fn a_paused_pool_is_left_as_it_is(start: Start) {
+async fn pool_paused_in_repository_is_unchanged(start: ClusterSetup) {
     let cluster = start.pool("a", 1).pool("b", 1).up().await;
     let repository = Repository::empty();
     repository.pool("a", "maxPods: 110");
     repository.pool_spec("a", "{rollout: {paused: true}}");
     repository.pool("b", "maxPods: 110");
     repository.commit();
-    cluster.sync(&repository, &[]).await.exits(0).says("left alone: a-1: the pool is paused");
+    cluster.sync(&repository, &[]).await.exits(0).prints("unchanged: a-1: the pool is paused");
     assert_eq!(cluster.source("a-1").await, None);
     assert!(cluster.source("b-1").await.is_some());
     cluster.down().await;
 }
 
-async fn local_resets_nodes(start: Start) {
+async fn local_target_resets_nodes(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
     cluster.sync(&repository, &[]).await.exits(0);
@@ -307,17 +311,17 @@ async fn local_resets_nodes(start: Start) {
     repository.remove("pools/a/kubelet.yaml");
     repository.pool_spec("a", "{kubelet: {local: true}}");
     repository.commit();
-    cluster.sync(&repository, &[]).await.exits(0).says("back to the local configuration").says("2 converged");
+    cluster.sync(&repository, &[]).await.exits(0).prints("returns to local configuration").prints("2 converged");
     for node in ["a-1", "a-2"] {
-        let object = cluster.carrier(node).await;
+        let object = cluster.assignment_object(node).await;
         assert_eq!(object["spec"].get("configSource"), None, "{node}");
         assert_eq!(object["status"]["config"], json!({}), "{node}");
     }
-    cluster.sync(&repository, &[]).await.exits(0).says("No changes:");
+    cluster.sync(&repository, &[]).await.exits(0).prints("No changes:");
     cluster.down().await;
 }
 
-async fn formatting_alone_changes_nothing(start: Start) {
+async fn formatting_changes_nothing(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110\nclusterDNS: [10.96.0.10]\nfailSwapOn: false", "");
     cluster.sync(&repository, &[]).await.exits(0);
@@ -327,23 +331,23 @@ async fn formatting_alone_changes_nothing(start: Start) {
     repository.write("pools/a/kubelet.yaml", text);
     repository.commit();
     cluster.run("diff", &repository, &[]).await.exits(0);
-    cluster.sync(&repository, &[]).await.exits(0).says("No changes:");
+    cluster.sync(&repository, &[]).await.exits(0).prints("No changes:");
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
 }
 
-async fn what_needs_a_drain_is_refused_until_the_pool_allows_it(start: Start) {
+async fn change_that_needs_drain_is_refused_until_allowed(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = Repository::of_pool("kubeReserved: {cpu: 500m}\ncpuManagerPolicy: none", "{maxUnavailable: 100%}");
-    // What the nodes were provisioned with is not known; taking them over is no reason to refuse.
-    cluster.sync(&repository, &[]).await.exits(0).says("risk: not known, since what they run now is not");
+    // The local configuration of the nodes is unknown, which does not prevent the takeover.
+    cluster.sync(&repository, &[]).await.exits(0).prints("risk: unknown (the current configuration is unknown)");
 
     repository.change("a", "kubeReserved: {cpu: 500m}\ncpuManagerPolicy: static");
     let diff = cluster.run("diff", &repository, &[]).await.exits(1);
-    diff.says("~ cpuManagerPolicy: none → static drain pools/a/kubelet.yaml:4:19")
-        .says("The kubelet does not start on the state of another policy")
-        .says("risk: drain: needs the node drained first, and cpu_manager_state removed")
-        .says("refused by sync: the pool allows no more than restart (spec.rollout.allowDisruption)");
+    diff.prints("~ cpuManagerPolicy: none → static drain pools/a/kubelet.yaml:4:19")
+        .prints("The kubelet does not start on the state of another policy")
+        .prints("risk: drain: requires draining the node first, and cpu_manager_state removed")
+        .prints("refused by sync: the pool allows no more than restart (spec.rollout.allowDisruption)");
     let json = cluster.run("diff", &repository, &["-o", "json"]).await.exits(1).json();
     let pool = &json["pools"][0];
     assert_eq!(pool["changes"][0]["fields"][0]["risk"]["class"], "drain");
@@ -352,21 +356,21 @@ async fn what_needs_a_drain_is_refused_until_the_pool_allows_it(start: Start) {
     assert_eq!((&risk["worst"], &risk["unknown"], &risk["unknownNodes"]), (&json!("drain"), &json!(false), &json!(0)));
     assert_eq!((&risk["stateFiles"], &risk["refused"]["allowed"]), (&json!(["cpu_manager_state"]), &json!("restart")));
     let words = [
-        "pool a: what changes needs the node drained first (drain)",
+        "pool a: the change requires draining the node first (drain)",
         "cpuManagerPolicy (drain)",
         "allowDisruption: drain",
     ];
     refused(&cluster, &repository, &words).await;
-    cluster.sync(&repository, &["--dry-run"]).await.exits(3).says("refused by sync");
+    cluster.sync(&repository, &["--dry-run"]).await.exits(3).prints("refused by sync");
 
     repository.pool_spec("a", "{rollout: {maxUnavailable: 100%, allowDisruption: drain}}");
     repository.commit();
-    cluster.sync(&repository, &[]).await.exits(0).says("risk: drain").says("2 converged");
-    cluster.sync(&repository, &[]).await.exits(0).says("No changes:");
+    cluster.sync(&repository, &[]).await.exits(0).prints("risk: drain").prints("2 converged");
+    cluster.sync(&repository, &[]).await.exits(0).prints("No changes:");
     cluster.down().await;
 }
 
-async fn one_pool_that_is_refused_holds_back_all_of_them(start: Start) {
+async fn refused_pool_prevents_the_whole_sync(start: ClusterSetup) {
     let cluster = start.pool("a", 1).pool("b", 1).up().await;
     let repository = Repository::empty();
     repository.fleet("test", "{maxUnavailable: 100%}");
@@ -380,12 +384,12 @@ async fn one_pool_that_is_refused_holds_back_all_of_them(start: Start) {
     refused(
         &cluster,
         &repository,
-        &["pool b: what changes needs a reboot or another node (replace)", "cgroupDriver (replace)"],
+        &["pool b: the change requires a reboot or a new node (replace)", "cgroupDriver (replace)"],
     )
     .await;
-    // The fleet's policy counts for pools that have none.
+    // The fleet's policy applies to pools without one.
     repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: replace}");
     repository.commit();
-    cluster.sync(&repository, &[]).await.exits(0).says("2 converged");
+    cluster.sync(&repository, &[]).await.exits(0).prints("2 converged");
     cluster.down().await;
 }

@@ -1,4 +1,4 @@
-//! Saved plans: exactly what was reviewed, or nothing and the reason.
+//! Scenarios of saved plans: a sync executes exactly the reviewed plan, or stops with a reason.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,23 +6,23 @@ use std::path::PathBuf;
 use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, KUBELET, Repository, Run, Start};
+use crate::harness::{Cluster, ClusterSetup, KUBELET, Repository, Run};
 
 scenarios! {
     Anything {
-        what_was_reviewed_is_carried_out_once,
-        weather_does_not_make_a_plan_stale,
-        nodes_that_come_go_and_are_made_anew_make_a_plan_stale,
-        what_somebody_does_by_hand_makes_a_plan_stale,
-        a_branch_that_moved_makes_a_plan_stale,
-        a_plan_of_another_cluster_does_not_even_take_the_lock,
-        a_file_that_is_damaged_is_refused_before_anything_is_asked,
-        what_the_plan_fixes_cannot_be_given_otherwise,
-        what_a_pool_does_not_allow_is_saved_and_refused,
+        saved_plan_is_executed_once,
+        unrelated_changes_do_not_make_a_plan_stale,
+        created_deleted_and_replaced_nodes_make_a_plan_stale,
+        changes_by_other_clients_make_a_plan_stale,
+        moved_branch_makes_a_plan_stale,
+        plan_of_another_cluster_takes_no_lock,
+        damaged_plan_file_is_refused_without_requests,
+        options_in_the_plan_cannot_be_overridden,
+        disallowed_disruption_is_saved_and_refused,
     }
     Sandbox {
-        a_node_that_changes_between_comparison_and_patch_is_left_alone,
-        who_may_not_see_the_namespace_is_told_the_rule,
+        node_changed_before_its_patch_is_skipped,
+        forbidden_namespace_read_names_rbac_rule,
     }
 }
 
@@ -30,10 +30,10 @@ fn file(cluster: &Cluster) -> PathBuf {
     cluster.home().join("plan.json")
 }
 
-/// Saves a plan that has changes.
+/// Saves a plan with changes.
 async fn save(cluster: &Cluster, repository: &Repository) -> PathBuf {
     let path = file(cluster);
-    cluster.run("diff", repository, &["--out", path.to_str().unwrap()]).await.exits(1).says("nodecfg sync --plan");
+    cluster.run("diff", repository, &["--out", path.to_str().unwrap()]).await.exits(1).prints("nodecfg sync --plan");
     path
 }
 
@@ -43,12 +43,13 @@ async fn carry_out(cluster: &Cluster, repository: &Repository, more: &[&str]) ->
     cluster.sync(repository, &[&["--plan", path.to_str().unwrap()], more].concat()).await
 }
 
-/// Runs `sync --plan` on a plan that is stale for these reasons: a code, and what is said of it. Nothing may be written.
+/// Runs `sync --plan` with a plan that is stale for these reasons (code and message). Asserts that nothing is
+/// written.
 async fn stale(cluster: &Cluster, repository: &Repository, reasons: &[(&str, &str)]) {
     let before = cluster.written().await;
-    let mut run = carry_out(cluster, repository, &[]).await.exits(7).says("is stale").says("nothing was written");
+    let mut run = carry_out(cluster, repository, &[]).await.exits(7).prints("is stale").prints("nothing was written");
     for (_, message) in reasons {
-        run = run.says(message);
+        run = run.prints(message);
     }
     carry_out(cluster, repository, &["--dry-run"]).await.exits(7);
     let run = carry_out(cluster, repository, &["-o", "json"]).await.exits(7);
@@ -66,7 +67,7 @@ async fn stale(cluster: &Cluster, repository: &Repository, reasons: &[(&str, &st
     assert_eq!(cluster.written().await, before);
 }
 
-async fn what_was_reviewed_is_carried_out_once(start: Start) {
+async fn saved_plan_is_executed_once(start: ClusterSetup) {
     let cluster = start.pool("a", 2).pool("b", 1).up().await;
     let repository = Repository::empty();
     repository.fleet("test", "{maxUnavailable: 100%}");
@@ -85,34 +86,34 @@ async fn what_was_reviewed_is_carried_out_once(start: Start) {
     assert_eq!(plan["cluster"]["uid"], *uid);
     assert!(!text.contains("maxPods"), "no contents: {text}");
 
-    carry_out(&cluster, &repository, &["--dry-run"]).await.exits(0).says("3 nodes to assign");
+    carry_out(&cluster, &repository, &["--dry-run"]).await.exits(0).prints("3 nodes to assign");
     assert_eq!(cluster.written().await, before);
-    carry_out(&cluster, &repository, &[]).await.exits(0).says("3 nodes: 3 converged");
+    carry_out(&cluster, &repository, &[]).await.exits(0).prints("3 nodes: 3 converged");
 
     let run = carry_out(&cluster, &repository, &[]).await.exits(7);
-    run.says("node a-1 points at").says("already");
-    // With nothing to do the plan is saved as well, and can be carried out to no effect.
-    let settled = cluster.written().await;
+    run.prints("node a-1 points at").prints("already");
+    // A plan without changes is also saved, and its execution has no effect.
+    let after_sync = cluster.written().await;
     cluster.run("diff", &repository, &["--out", path.to_str().unwrap()]).await.exits(0);
-    carry_out(&cluster, &repository, &[]).await.exits(0).says("No changes:");
-    assert_eq!(cluster.written().await, settled);
+    carry_out(&cluster, &repository, &[]).await.exits(0).prints("No changes:");
+    assert_eq!(cluster.written().await, after_sync);
     cluster.down().await;
 }
 
-async fn weather_does_not_make_a_plan_stale(start: Start) {
+async fn unrelated_changes_do_not_make_a_plan_stale(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
     save(&cluster, &repository).await;
     cluster.fault("a-1", Some(Fault::Deaf)).await;
     cluster.until_node("a-1", "is not Ready", |state| !state.ready).await;
     cluster
-        .create("/api/v1/nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "stranger"}}))
+        .create("/api/v1/nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "unmanaged"}}))
         .await;
     carry_out(&cluster, &repository, &["--dry-run"]).await.exits(0);
     cluster.down().await;
 }
 
-async fn nodes_that_come_go_and_are_made_anew_make_a_plan_stale(start: Start) {
+async fn created_deleted_and_replaced_nodes_make_a_plan_stale(start: ClusterSetup) {
     let cluster = start.pool("a", 3).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     save(&cluster, &repository).await;
@@ -124,13 +125,13 @@ async fn nodes_that_come_go_and_are_made_anew_make_a_plan_stale(start: Start) {
         node
     };
     cluster.delete("/api/v1/nodes/a-2").await;
-    stale(&cluster, &repository, &[("node-gone", "node a-2 is gone")]).await;
+    stale(&cluster, &repository, &[("node-gone", "node a-2 left the cluster")]).await;
     cluster.create("/api/v1/nodes", anew("a-2")).await;
-    stale(&cluster, &repository, &[("node-replaced", "node a-2 was deleted and made anew")]).await;
+    stale(&cluster, &repository, &[("node-replaced", "node a-2 was deleted and recreated")]).await;
     cluster.down().await;
 }
 
-async fn what_somebody_does_by_hand_makes_a_plan_stale(start: Start) {
+async fn changes_by_other_clients_make_a_plan_stale(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     save(&cluster, &repository).await;
@@ -142,7 +143,7 @@ async fn what_somebody_does_by_hand_makes_a_plan_stale(start: Start) {
     cluster.down().await;
 }
 
-async fn a_branch_that_moved_makes_a_plan_stale(start: Start) {
+async fn moved_branch_makes_a_plan_stale(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     save(&cluster, &repository).await;
@@ -150,24 +151,24 @@ async fn a_branch_that_moved_makes_a_plan_stale(start: Start) {
     let reviewed = plan["commit"].as_str().unwrap().to_owned();
     repository.change("a", "maxPods: 120");
     let words = format!("commit {reviewed} was reviewed");
-    stale(&cluster, &repository, &[("commit", &words), ("pool-configuration", "pool a shall run")]).await;
+    stale(&cluster, &repository, &[("commit", &words), ("pool-configuration", "the target of pool a is")]).await;
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/nodecfg-test", cluster.namespace());
-    assert_eq!(cluster.get(&lease).await, Value::Null, "what is known to be stale takes no lock");
-    // A commit that nobody has any more, and the one that was reviewed.
+    assert_eq!(cluster.get(&lease).await, Value::Null, "a stale plan takes no lock");
+    // A commit that no longer exists, and the reviewed one.
     carry_out(&cluster, &repository, &["--rev", &"f".repeat(40)]).await.exits(3);
-    carry_out(&cluster, &repository, &["--rev", &reviewed]).await.exits(0).says("1 converged");
+    carry_out(&cluster, &repository, &["--rev", &reviewed]).await.exits(0).prints("1 converged");
     cluster.down().await;
 }
 
-async fn a_plan_of_another_cluster_does_not_even_take_the_lock(start: Start) {
+async fn plan_of_another_cluster_takes_no_lock(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let path = save(&cluster, &repository).await;
-    // As another cluster would have made it.
+    // A plan for another cluster.
     let mut plan = nodecfg_planning::plan::saved::read(&fs::read(&path).unwrap()).unwrap();
     plan.cluster.uid = "another".to_owned();
-    fs::write(&path, plan.sealed().text()).unwrap();
-    stale(&cluster, &repository, &[("cluster", "it is for another cluster: the one at https://")]).await;
+    fs::write(&path, plan.with_digest().text()).unwrap();
+    stale(&cluster, &repository, &[("cluster", "the plan is for the cluster at https://")]).await;
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/nodecfg-test", cluster.namespace());
     assert_eq!(cluster.get(&lease).await, Value::Null);
 
@@ -176,33 +177,36 @@ async fn a_plan_of_another_cluster_does_not_even_take_the_lock(start: Start) {
     other.fleet("other", "");
     other.pool("a", "maxPods: 110");
     other.commit();
-    carry_out(&cluster, &other, &[]).await.exits(7).says("it is of fleet test, and the repository is of fleet other");
+    carry_out(&cluster, &other, &[])
+        .await
+        .exits(7)
+        .prints("the plan is for fleet test, and the repository is for fleet other");
     cluster.down().await;
 }
 
-async fn a_file_that_is_damaged_is_refused_before_anything_is_asked(start: Start) {
+async fn damaged_plan_file_is_refused_without_requests(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let path = save(&cluster, &repository).await;
     let text = fs::read_to_string(&path).unwrap();
     let before = cluster.written().await;
     for (damaged, words) in [
-        (text[..text.len() / 2].to_owned(), "is truncated: it breaks off in line"),
+        (text[..text.len() / 2].to_owned(), "is truncated: it ends in line"),
         (text.replace("\"takeOver\": false", "\"takeOver\": true"), "was edited after it was made"),
         (text.replace("\"formatVersion\": 1", "\"formatVersion\": 9"), "has format version 9"),
         (String::new(), "is empty"),
-        ("{\"kind\": \"Plan\"}".to_owned(), "is not a saved plan: it is of kind \"Plan\""),
+        ("{\"kind\": \"Plan\"}".to_owned(), "is not a saved plan: its kind is \"Plan\""),
     ] {
         fs::write(&path, damaged).unwrap();
-        carry_out(&cluster, &repository, &["--kubeconfig", "/nowhere"]).await.exits(7).says(words);
+        carry_out(&cluster, &repository, &["--kubeconfig", "/nowhere"]).await.exits(7).prints(words);
     }
     fs::remove_file(&path).unwrap();
-    carry_out(&cluster, &repository, &[]).await.exits(2).says("cannot read the saved plan");
+    carry_out(&cluster, &repository, &[]).await.exits(2).prints("cannot read the saved plan");
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
 }
 
-async fn what_the_plan_fixes_cannot_be_given_otherwise(start: Start) {
+async fn options_in_the_plan_cannot_be_overridden(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     cluster.create_config_map("by-hand", &format!("{KUBELET}maxPods: 50\n"), false, None).await;
     cluster.assign_by_hand("a-1", "by-hand").await;
@@ -212,19 +216,19 @@ async fn what_the_plan_fixes_cannot_be_given_otherwise(start: Start) {
     cluster.run("diff", &repository, &["--out", out]).await.exits(0);
     for option in [&["--take-over"][..], &["--allow-empty"], &["--lenient"], &["--namespace", "elsewhere"]] {
         let run = carry_out(&cluster, &repository, option).await.exits(2);
-        run.says(&format!("{} goes against --plan", option.join(" ")));
+        run.prints(&format!("{} contradicts --plan", option.join(" ")));
     }
-    carry_out(&cluster, &repository, &["--namespace", cluster.namespace()]).await.exits(5).says("1 blocked");
-    // The plan's options are taken from it.
+    carry_out(&cluster, &repository, &["--namespace", cluster.namespace()]).await.exits(5).prints("1 blocked");
+    // The options come from the plan.
     cluster.run("diff", &repository, &["--take-over", "--out", out]).await.exits(1);
-    carry_out(&cluster, &repository, &[]).await.exits(0).says("1 converged");
+    carry_out(&cluster, &repository, &[]).await.exits(0).prints("1 converged");
     for none in ["-", "", "/nowhere/at/all/plan.json"] {
         cluster.run("diff", &repository, &["--out", none]).await.exits(2);
     }
     cluster.down().await;
 }
 
-async fn what_a_pool_does_not_allow_is_saved_and_refused(start: Start) {
+async fn disallowed_disruption_is_saved_and_refused(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     cluster.sync(&repository, &[]).await.exits(0);
@@ -237,16 +241,16 @@ async fn what_a_pool_does_not_allow_is_saved_and_refused(start: Start) {
     cluster.down().await;
 }
 
-async fn a_node_that_changes_between_comparison_and_patch_is_left_alone(start: Start) {
+async fn node_changed_before_its_patch_is_skipped(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 1}");
-    // Another of the fleet's own, which a sync without a plan would lead on to the target.
+    // Another ConfigMap of the fleet, from which a sync without a plan would continue to the target.
     let old = Repository::of_pool("maxPods: 100", "");
     cluster.sync(&old, &[]).await.exits(0);
     let old = cluster.only_config_map().await;
     save(&cluster, &repository).await;
     let path = file(&cluster);
-    // The second waits for the first, as long as that cannot fetch what it points at.
+    // The second node waits while the first cannot download its ConfigMap.
     cluster.fault("a-1", Some(Fault::SyncError)).await;
     let run = cluster.start_run("sync", &repository, &["--plan", path.to_str().unwrap()]);
     cluster.until_node("a-1", "is assigned", |state| state.source.as_deref().is_some_and(|name| name != old)).await;
@@ -259,13 +263,13 @@ async fn a_node_that_changes_between_comparison_and_patch_is_left_alone(start: S
     cluster.down().await;
 }
 
-async fn who_may_not_see_the_namespace_is_told_the_rule(start: Start) {
+async fn forbidden_namespace_read_names_rbac_rule(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = Repository::of_pool("maxPods: 110", "");
     save(&cluster, &repository).await;
     cluster.sandbox().forbid("get", "namespaces");
     let run = carry_out(&cluster, &repository, &[]).await.exits(4);
-    run.says("cannot get namespace kube-system").says("resourceNames: [kube-system]");
+    run.prints("cannot get namespace kube-system").prints("resourceNames: [kube-system]");
     let path = file(&cluster);
     cluster.run("diff", &repository, &["--out", path.to_str().unwrap()]).await.exits(4);
     cluster.run("diff", &repository, &[]).await.exits(1);

@@ -1,6 +1,6 @@
-//! Large clusters.
+//! Scenarios with large clusters.
 
-use crate::harness::{Repository, Start};
+use crate::harness::{ClusterSetup, Repository};
 
 scenarios! {
     Sandbox {
@@ -10,16 +10,16 @@ scenarios! {
     }
 }
 
-async fn hundreds_of_nodes_in_ten_pools_converge(start: Start) {
+async fn hundreds_of_nodes_in_ten_pools_converge(start: ClusterSetup) {
     converges(start, 10, 50).await;
 }
 
-async fn fifteen_thousand_nodes_in_two_hundred_pools_converge(start: Start) {
+async fn fifteen_thousand_nodes_in_two_hundred_pools_converge(start: ClusterSetup) {
     converges(start, 200, 75).await;
 }
 
-/// Syncs so many pools of so many nodes each.
-async fn converges(mut start: Start, pools: usize, nodes: usize) {
+/// Syncs `pools` pools with `nodes` nodes each.
+async fn converges(mut start: ClusterSetup, pools: usize, nodes: usize) {
     let repository = Repository::empty();
     repository.fleet("test", "{maxUnavailable: 25%, canary: {nodes: 1}}");
     for number in 0..pools {
@@ -31,11 +31,11 @@ async fn converges(mut start: Start, pools: usize, nodes: usize) {
     let cluster = start.large().up().await;
     let history = cluster.history().await;
     let all = pools * nodes;
-    cluster.sync(&repository, &[]).await.exits(0).says(&format!("{all} nodes: {all} converged."));
-    assert!(cluster.states().await.values().all(|state| state.settled() && state.source.is_some()));
+    cluster.sync(&repository, &[]).await.exits(0).prints(&format!("{all} nodes: {all} converged."));
+    assert!(cluster.states().await.values().all(|state| state.converged() && state.source.is_some()));
     assert_eq!(history.end().await.assigned().len(), all, "each node once");
     let log = &cluster.sandbox().wire().log;
-    for resource in ["nodes", cluster.carriers()] {
+    for resource in ["nodes", cluster.assignment_resource()] {
         let (watches, reads) = (log.count("watch", resource), log.count("get", resource));
         assert!(
             watches <= 3 && reads == 0,

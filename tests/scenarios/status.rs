@@ -1,24 +1,24 @@
-//! `status`, with and without a repository, once and while it goes on.
+//! Scenarios of `status`: with and without a repository, once and with --watch.
 
 use std::process::{Command, Stdio};
 
 use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, KUBELET, Repository, Run, Running, Start, until};
+use crate::harness::{Cluster, ClusterSetup, KUBELET, Repository, Run, Running, until};
 
 scenarios! {
     Anything {
-        nodes_are_compared_with_a_repository,
-        what_somebody_else_did_is_drift,
-        a_pause_and_a_rollout_are_shown,
-        names_that_there_are_not_are_refused,
-        a_watch_shows_what_changes_until_ctrl_c,
-        a_watch_ends_when_nobody_reads,
+        compares_nodes_with_repository,
+        change_by_another_client_is_drift,
+        shows_pause_and_rollout,
+        refuses_unknown_names,
+        watch_shows_changes_until_ctrl_c,
+        watch_ends_with_its_reader,
     }
     Sandbox {
-        what_may_not_be_read_is_not_known,
-        a_status_takes_a_handful_of_requests,
+        unreadable_objects_are_unknown,
+        status_sends_few_requests,
     }
 }
 
@@ -40,14 +40,14 @@ fn node<'a>(document: &'a Value, name: &str) -> &'a Value {
     document["nodes"].as_array().unwrap().iter().find(|node| node["node"] == name).unwrap()
 }
 
-async fn nodes_are_compared_with_a_repository(start: Start) {
+async fn compares_nodes_with_repository(start: ClusterSetup) {
     let cluster = start.pool("a", 2).node("other", &[]).fault("a-2", Fault::ValidateError).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(5);
     let run = cluster.run("status", &repository, &[]).await.exits(0);
-    run.says("1 failed, 1 converged")
-        .says("1 in no pool")
-        .says("meaning: the kubelet read the configuration, refused a value");
+    run.prints("1 failed, 1 converged")
+        .prints("1 in no pool")
+        .prints("meaning: the kubelet read the configuration, refused a value");
     repository.change("a", "maxPods: 120");
     let run = cluster.run("status", &repository, &["-o", "json"]).await.exits(0);
     let document = run.json();
@@ -56,12 +56,12 @@ async fn nodes_are_compared_with_a_repository(start: Start) {
     assert_eq!(node(&document, "other")["state"], "unpooled", "{run}");
     assert_eq!(node(&document, "a-1")["verdict"]["reason"]["kind"], "notAssigned", "{run}");
     assert!(node(&document, "a-1")["desired"]["source"]["configMap"]["name"].is_string(), "{run}");
-    cluster.run("status", &repository, &["--rev", "HEAD~1"]).await.exits(0).says("1 failed, 1 converged");
-    cluster.run("status", &repository, &["-o", "markdown"]).await.exits(0).says("| `a` | 2 | 0% |");
+    cluster.run("status", &repository, &["--rev", "HEAD~1"]).await.exits(0).prints("1 failed, 1 converged");
+    cluster.run("status", &repository, &["-o", "markdown"]).await.exits(0).prints("| `a` | 2 | 0% |");
     cluster.down().await;
 }
 
-async fn what_somebody_else_did_is_drift(start: Start) {
+async fn change_by_another_client_is_drift(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
@@ -69,13 +69,13 @@ async fn what_somebody_else_did_is_drift(start: Start) {
     cluster.assign_by_hand("a-2", "by-hand").await;
     cluster.until_node("a-2", "runs what was made by hand", |state| state.active.as_deref() == Some("by-hand")).await;
     let run = cluster.run("status", &repository, &[]).await.exits(0);
-    run.says("1 drifted, 1 converged").says("by-hand, which nodecfg does not manage");
+    run.prints("1 drifted, 1 converged").prints("by-hand, which nodecfg does not manage");
     let document = cluster.run("status", &repository, &["-o", "json"]).await.exits(0).json();
     assert_eq!(node(&document, "a-2")["drift"]["kind"], "elsewhere");
     cluster.down().await;
 }
 
-/// Makes the fleet's Lease say that somebody holds it, and that a pool is paused.
+/// Sets a lock holder and a paused pool in the fleet's Lease.
 async fn order(cluster: &Cluster) {
     let pauses = json!({"a": {"by": "ada", "at": "2026-01-02T03:04:05Z", "reason": "disks are full"}}).to_string();
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
@@ -94,14 +94,14 @@ async fn order(cluster: &Cluster) {
     }
 }
 
-async fn a_pause_and_a_rollout_are_shown(start: Start) {
+async fn shows_pause_and_rollout(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
     order(&cluster).await;
     for run in [status(&cluster, &[]).await, cluster.run("status", &repository, &[]).await] {
-        let run = run.exits(0).says("Rollout: of test, by ci-7_1_ab since");
-        run.says("Paused: a by ada since 2026-01-02T03:04:05Z: disks are full");
+        let run = run.exits(0).prints("Rollout: of test, by ci-7_1_ab since");
+        run.prints("Paused: a by ada since 2026-01-02T03:04:05Z: disks are full");
     }
     repository.change("a", "maxPods: 120");
     let run = cluster.run("status", &repository, &["-o", "json"]).await.exits(0);
@@ -112,15 +112,19 @@ async fn a_pause_and_a_rollout_are_shown(start: Start) {
     cluster.down().await;
 }
 
-async fn names_that_there_are_not_are_refused(start: Start) {
+async fn refuses_unknown_names(start: ClusterSetup) {
     let cluster = start.pool("alpha", 2).up().await;
     let repository = Repository::empty();
     repository.fleet("test", "{maxUnavailable: 100%}");
     repository.pool("alpha", "maxPods: 110");
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0);
-    status(&cluster, &["--pool", "alhpa"]).await.exits(2).says("there is no pool alhpa").says("did you mean alpha?");
-    status(&cluster, &["--node", "alpha-3"]).await.exits(2).says("there is no node alpha-3");
+    status(&cluster, &["--pool", "alhpa"])
+        .await
+        .exits(2)
+        .prints("there is no pool alhpa")
+        .prints("did you mean alpha?");
+    status(&cluster, &["--node", "alpha-3"]).await.exits(2).prints("there is no node alpha-3");
     status(&cluster, &["--watch", "-o", "yaml"]).await.exits(2);
     status(&cluster, &["--worktree"]).await.exits(2);
     let document = status(&cluster, &["--node", "alpha-2", "-o", "json"]).await.exits(0).json();
@@ -128,22 +132,22 @@ async fn names_that_there_are_not_are_refused(start: Start) {
     cluster.down().await;
 }
 
-async fn a_watch_shows_what_changes_until_ctrl_c(start: Start) {
+async fn watch_shows_changes_until_ctrl_c(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
     let mut lines = cluster.start_run("status", &repository, &["--watch"]);
     let mut json = self::start(&cluster, &["--watch", "-o", "json"]);
-    lines.until_it_writes("Not converged: 2 of 2 nodes: 2 behind.").await;
-    json.until_it_writes("\"event\":\"status\"").await;
+    lines.until_stdout_contains("Not converged: 2 of 2 nodes: 2 behind.").await;
+    json.until_stdout_contains("\"event\":\"status\"").await;
     cluster.sync(&repository, &[]).await.exits(0);
-    // What lies between two looks is one change: a node that is quick was `behind` right before. The next change begins only
-    // when both are seen to have ended this one.
+    // Changes between two polls are reported as one: a fast node was `behind` immediately before. The next change
+    // begins only after both polls have shown the end of this one.
     for node in ["Z a-1 (a): ", "Z a-2 (a): "] {
-        lines.until_a_line_has(&[node, " → converged"]).await;
+        lines.until_stdout_line_contains(&[node, " → converged"]).await;
     }
     cluster.fault("a-1", Some(Fault::Deaf)).await;
-    lines.until_it_writes("a-1 (a): converged → not Ready").await;
-    json.until_it_writes("\"notReady\"").await;
+    lines.until_stdout_contains("a-1 (a): converged → not Ready").await;
+    json.until_stdout_contains("\"notReady\"").await;
     lines.interrupt();
     json.interrupt();
     lines.end().await.exits(0);
@@ -157,7 +161,7 @@ async fn a_watch_shows_what_changes_until_ctrl_c(start: Start) {
     cluster.down().await;
 }
 
-async fn a_watch_ends_when_nobody_reads(start: Start) {
+async fn watch_ends_with_its_reader(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let mut child = Command::new(env!("CARGO_BIN_EXE_nodecfg"))
         .args(["status", "--watch", "--kubeconfig"])
@@ -179,16 +183,16 @@ async fn a_watch_ends_when_nobody_reads(start: Start) {
     cluster.down().await;
 }
 
-async fn what_may_not_be_read_is_not_known(start: Start) {
+async fn unreadable_objects_are_unknown(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
     cluster.sandbox().forbid("get", "leases");
-    status(&cluster, &[]).await.exits(0).says("what is paused is not known").says("Converged: 1 node");
+    status(&cluster, &[]).await.exits(0).prints("rollout and pauses unknown").prints("Converged: 1 node");
     cluster.down().await;
 }
 
-async fn a_status_takes_a_handful_of_requests(start: Start) {
+async fn status_sends_few_requests(start: ClusterSetup) {
     let cluster = start.pool("a", 300).large().up().await;
     let repository = Repository::empty();
     repository.fleet("test", "{maxUnavailable: 100%}");
@@ -201,8 +205,8 @@ async fn a_status_takes_a_handful_of_requests(start: Start) {
     };
     let run = cluster.run("status", &repository, &[]).await.exits(0);
     assert!(run.out.lines().count() < 40 && run.out.contains("and 280 nodes more"), "{run}");
-    let [nodes, carriers, maps, leases] = counts();
+    let [nodes, node_configs, maps, leases] = counts();
     assert_eq!((nodes, leases), ((3, 0), (0, 1)), "one to find out the binding, pages of 250, and one Lease");
-    assert!(carriers.1 == 0 && carriers.0 <= 3 && maps.0 == 1 && maps.1 <= 1, "{carriers:?} {maps:?}");
+    assert!(node_configs.1 == 0 && node_configs.0 <= 3 && maps.0 == 1 && maps.1 <= 1, "{node_configs:?} {maps:?}");
     cluster.down().await;
 }

@@ -1,5 +1,5 @@
-//! The API server as a node's agent sees it: its own NodeConfig, followed for ever; the ConfigMap that is assigned; its own
-//! Node and Lease; and the three things that it writes: the status of its NodeConfig, and Events on its Node.
+//! Requests of the agent to the API server. Reads its NodeConfig, the assigned ConfigMap, its Node and its Lease.
+//! Writes the status of its NodeConfig and Events on its Node.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,41 +21,39 @@ use nodecfg_cluster::reader::found;
 use nodecfg_cluster::retry::RetryPolicy;
 use nodecfg_cluster::transport::{Call, Limits, Transport, Whole};
 use nodecfg_cluster::writer::{EVENT_NAMESPACE, NodeNotice, event};
-use nodecfg_cluster::{Anything, LabelKeys, WireConfigMap, WireNode};
+use nodecfg_cluster::{IgnoredContent, LabelKeys, WireConfigMap, WireNode};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, Node, Readiness};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
-/// Names the agent in managedFields and as the source of Events.
+/// Field manager in managedFields and source of Events.
 const COMPONENT: &str = "nodecfg-agent";
-/// Where kubelets keep their Leases.
+/// Namespace of the kubelets' Leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
-/// How long a download or a report is retried within one attempt of the agent's: enough for a connection that was closed
-/// meanwhile, too short to be an outage.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long to wait for what the API server says of the node: it is asked while a kubelet is on trial, which must go on
-/// without it.
-const HEALTH_PATIENCE: Duration = Duration::from_secs(2);
-/// How long the watch struggles by itself before it is begun anew, from a list.
-const WATCH_PATIENCE: Duration = Duration::from_secs(60);
-/// For how long its watch is asked, plus up to a quarter: there is an agent on every node, and to open a watch anew is all that
-/// an idle one costs the API server. A connection that died without a word is noticed only when this is over.
-const WATCH: Duration = Duration::from_secs(5 * 60);
-/// How long to wait for an Event to be taken.
-const EVENT_PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit for retries of a download or a report: enough for a closed connection, too short for an outage.
+const RETRY_LIMIT: Duration = Duration::from_secs(10);
+/// Time limit for reading the node's health. A trial must go on without the API server.
+const HEALTH_LIMIT: Duration = Duration::from_secs(2);
+/// Time limit for retries of the watch before it starts again from a list.
+const WATCH_RETRY_LIMIT: Duration = Duration::from_secs(60);
+/// Requested duration of a watch, plus up to a quarter. Every node has an agent, and an idle one costs the API server
+/// only the reopened watches. A silently dropped connection is detected when this time ends.
+const WATCH_DURATION: Duration = Duration::from_secs(5 * 60);
+/// Time limit for creating an Event.
+const EVENT_LIMIT: Duration = Duration::from_secs(5);
 
-/// How a client of the agent behaves.
+/// Timeouts and retries of an agent's client.
 #[derive(Debug, Clone)]
 pub struct AgentClientOptions {
-    /// The time that one attempt of a request may take.
+    /// Timeout of one attempt of a request.
     pub request_timeout: Duration,
-    /// The waits between attempts. The longest decides how soon all agents are back after an outage, and how hard they
-    /// come.
+    /// Delays between attempts. The longest decides how soon all agents return after an outage, and with how much
+    /// load.
     pub retry: RetryPolicy,
-    /// For how long the API server may refuse the credentials before that is told. Longer than authentication takes to be back
-    /// after a change on its side.
-    pub refusal_patience: Duration,
+    /// Time for which the API server may refuse the credentials before that is reported. Must exceed the time in
+    /// which authentication recovers after a change on the server.
+    pub refusal_timeout: Duration,
     /// Seed of the jitter.
     pub seed: u64,
 }
@@ -65,31 +63,31 @@ impl Default for AgentClientOptions {
         Self {
             request_timeout: Duration::from_secs(10),
             retry: RetryPolicy { first_delay: Duration::from_millis(500), longest_delay: Duration::from_secs(30) },
-            refusal_patience: Duration::from_secs(5 * 60),
+            refusal_timeout: Duration::from_secs(5 * 60),
             seed: 0,
         }
     }
 }
 
-/// A connection of one node's agent. Cheap to clone.
+/// API client of one node's agent. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct AgentClient {
     transport: Transport,
     node: NodeName,
-    refusal_patience: Duration,
+    refusal_timeout: Duration,
 }
 
 impl AgentClient {
-    /// For the agent of this node. The client must not retry by itself; those that [`connect`](nodecfg_cluster::connect) makes do not.
-    /// `server` is the address that errors name.
+    /// Creates the client of this node's agent. `client` must not retry; those of
+    /// [`connect`](nodecfg_cluster::connect) do not. `server` is the address in errors.
     #[must_use]
     pub fn new(client: kube::Client, server: &str, node: NodeName, options: AgentClientOptions) -> Self {
-        let limits = Limits { attempt: options.request_timeout, total: PATIENCE };
+        let limits = Limits { attempt: options.request_timeout, total: RETRY_LIMIT };
         let transport = Transport::new(client, server, options.retry, limits, options.seed);
-        Self { transport, node, refusal_patience: options.refusal_patience }
+        Self { transport, node, refusal_timeout: options.refusal_timeout }
     }
 
-    /// The node.
+    /// Name of the node.
     #[must_use]
     pub fn node_name(&self) -> &NodeName {
         &self.node
@@ -101,89 +99,91 @@ impl AgentClient {
         self.transport.server()
     }
 
-    /// Follows the node's own NodeConfig: as it is now, and then whenever it changes. `None`: there is none. Never ends.
-    /// Whatever goes wrong is logged when it is new, and tried again; a CustomResourceDefinition that is not there yet is
-    /// waited for. Not one of these is an instruction, so nothing of it is told, but one thing: `Unauthorized`, when the
-    /// credentials have been refused for long. A client reads its certificate once, and kubelets renew theirs on disk.
+    /// Follows the node's NodeConfig: its current value, then every change. `None` if it is missing. The stream never
+    /// ends.
+    ///
+    /// New errors are logged, and every error is retried, including a missing CustomResourceDefinition. Only
+    /// persistent `Unauthorized` is returned: a client reads its certificate once, and kubelets renew theirs on disk.
     pub fn follow(&self) -> impl Stream<Item = Result<Option<NodeConfig>, ClusterError>> + Send + use<> {
         let client = self.clone();
-        let begin = move |client: &Self| {
+        let start_watch = move |client: &Self| {
             let following = Following {
                 collection: Collection::one(
                     Operation::on_all(Verb::Watch, Resource::NodeConfigs, None),
                     client.node.as_str(),
                 ),
                 version: None,
-                watch: WATCH,
+                watch: WATCH_DURATION,
             };
-            let transport = client.transport.within(WATCH_PATIENCE);
+            let transport = client.transport.within(WATCH_RETRY_LIMIT);
             follow(&transport, following, |config: NodeConfig| Some(config)).boxed()
         };
-        let changes = begin(&client);
-        let state = (client, changes, WatchErrors::default(), Belonging::default());
-        futures::stream::unfold(state, move |(client, mut changes, mut trouble, mut belonging)| async move {
+        let changes = start_watch(&client);
+        let state = (client, changes, WatchErrors::default(), Ownership::default());
+        futures::stream::unfold(state, move |(client, mut changes, mut errors, mut ownership)| async move {
             loop {
                 match changes.next().await {
                     Some(Ok(change)) => {
-                        trouble.over();
+                        errors.clear();
                         let seen = match change {
                             Change::Upsert(config) => Some(config),
                             Change::Deleted(_) => None,
                             Change::Relisted(all) => all.into_iter().next(),
                         };
-                        let seen = client.obeyed(seen, &mut belonging).await;
-                        return Some((Ok(seen), (client, changes, trouble, belonging)));
+                        let seen = client.applicable(seen, &mut ownership).await;
+                        return Some((Ok(seen), (client, changes, errors, ownership)));
                     }
                     Some(Err(error)) => {
-                        trouble.met(&error);
+                        errors.record(&error);
                         let refused = matches!(error, ClusterError::Unauthorized { .. });
-                        if refused && trouble.is_refused_longer_than(client.refusal_patience) {
-                            trouble.refused = None;
-                            return Some((Err(error), (client, changes, trouble, belonging)));
+                        if refused && errors.is_refused_longer_than(client.refusal_timeout) {
+                            errors.refused_since = None;
+                            return Some((Err(error), (client, changes, errors, ownership)));
                         }
                     }
                     None => {}
                 }
-                tokio::time::sleep(client.transport.backoff(trouble.attempts)).await;
-                changes = begin(&client);
+                tokio::time::sleep(client.transport.backoff(errors.attempts)).await;
+                changes = start_watch(&client);
             }
         })
     }
 
-    /// The node's own NodeConfig; `None` when there is none that is to be obeyed.
+    /// Reads the node's NodeConfig. `None` if it is missing or does not apply to this node.
     ///
     /// # Errors
-    /// Every [`ClusterError`] of a request but `NotFound`.
-    pub async fn node_config(&self, patience: Duration) -> Result<Option<NodeConfig>, ClusterError> {
-        let config = found(self.get(&self.own(Verb::Get), patience).await)?;
-        Ok(self.obeyed(config, &mut Belonging::default()).await)
+    /// Every [`ClusterError`] of a request except `NotFound`.
+    pub async fn node_config(&self, timeout: Duration) -> Result<Option<NodeConfig>, ClusterError> {
+        let config = found(self.get(&self.own(Verb::Get), timeout).await)?;
+        Ok(self.applicable(config, &mut Ownership::default()).await)
     }
 
-    /// A NodeConfig; `None` when it is being deleted, or belongs to an earlier Node of this name: the garbage collector
-    /// has not come to it yet, and what it says was meant for another machine. When the Node cannot be read, it counts.
-    async fn obeyed(&self, config: Option<NodeConfig>, belonging: &mut Belonging) -> Option<NodeConfig> {
+    /// Filters out a NodeConfig that is being deleted or belongs to an earlier Node of this name. The garbage
+    /// collector deletes the latter late, and its spec was meant for another machine. If the Node cannot be read, the
+    /// NodeConfig applies.
+    async fn applicable(&self, config: Option<NodeConfig>, ownership: &mut Ownership) -> Option<NodeConfig> {
         let config = config.filter(|config| config.metadata.deletion_timestamp.is_none())?;
         let owners = config.nodes();
-        if !owners.is_empty() && belonging.owners != owners {
+        if !owners.is_empty() && ownership.owners != owners {
             let Some(node) = self.node().await else { return Some(config) };
             let owners = owners.into_iter().map(str::to_owned).collect();
-            *belonging = Belonging { foreign: !config.stands_for(&node.uid), owners };
-            if belonging.foreign {
-                tracing::warn!("the NodeConfig belongs to an earlier Node of this name, and counts as absent");
+            *ownership = Ownership { foreign: !config.represents(&node.uid), owners };
+            if ownership.foreign {
+                tracing::warn!("the NodeConfig belongs to an earlier Node of this name and is ignored");
             }
         } else if owners.is_empty() {
-            *belonging = Belonging::default();
+            *ownership = Ownership::default();
         }
-        (!belonging.foreign).then_some(config)
+        (!ownership.foreign).then_some(config)
     }
 
-    /// Downloads a ConfigMap, whatever it holds.
+    /// Downloads a ConfigMap.
     ///
     /// # Errors
-    /// `Missing`, `Forbidden` or `Unreachable`; a hash is not compared here.
+    /// `Missing`, `Forbidden` or `Unreachable`. The content hash is verified elsewhere.
     pub async fn config_map(&self, source: &ConfigMapSource) -> Result<Download, FetchError> {
         let operation = Operation::on(Verb::Get, Resource::ConfigMaps, Some(&source.namespace), &source.name);
-        let map = self.get(&operation, PATIENCE).await.map_err(|error| {
+        let map = self.get(&operation, RETRY_LIMIT).await.map_err(|error| {
             let text = error.to_string();
             match error {
                 ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. } => FetchError::Missing(text),
@@ -194,24 +194,24 @@ impl AgentClient {
         Ok(download(map, source))
     }
 
-    /// The Node, without its labels; `None` when the API server does not say.
+    /// Reads the Node, without its labels. `None` if the API server does not answer.
     pub async fn node(&self) -> Option<Node> {
         let operation = Operation::on(Verb::Get, Resource::Nodes, None, self.node.as_str());
-        let wire: Result<WireNode, _> = self.get(&operation, HEALTH_PATIENCE).await;
+        let wire: Result<WireNode, _> = self.get(&operation, HEALTH_LIMIT).await;
         wire.inspect_err(|error| tracing::debug!("{error}")).ok()?.into_node(&LabelKeys::Only(BTreeSet::new()))
     }
 
-    /// How the API server sees the node; `None` when it does not say.
+    /// Reads the health of the node. `None` if the API server does not answer.
     pub async fn node_health(&self) -> Option<NodeHealth> {
         let (node, lease) = tokio::join!(self.node(), self.lease());
         Some(NodeHealth { ready: node?.ready == Readiness::Ready, lease_renewed: lease.ok()? })
     }
 
-    /// When the node's Lease was renewed. `None`: there is no Lease, or the agent may not read it, which does not change
-    /// from one moment to the next.
+    /// Last renewal of the node's Lease. `None` if the Lease is missing or the agent may not read it. Neither is a
+    /// temporary error.
     async fn lease(&self) -> Result<Option<Timestamp>, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Leases, Some(LEASE_NAMESPACE), self.node.as_str());
-        match found(self.get::<WireLease>(&operation, HEALTH_PATIENCE).await) {
+        match found(self.get::<WireLease>(&operation, HEALTH_LIMIT).await) {
             Ok(lease) => Ok(lease.and_then(|lease| lease.spec.renew_time)),
             Err(ClusterError::Forbidden { .. }) => Ok(None),
             Err(error) => {
@@ -221,7 +221,7 @@ impl AgentClient {
         }
     }
 
-    /// Writes the status of the node's NodeConfig. The agent alone writes it, hence without a precondition.
+    /// Writes the status of the node's NodeConfig. No precondition, since the agent is its only writer.
     ///
     /// # Errors
     /// The reason in full.
@@ -230,27 +230,27 @@ impl AgentClient {
         let patch = json!([{"op": "add", "path": "/status", "value": status}]);
         let uri = format!("{}/status?fieldManager={COMPONENT}", operation.path());
         let call = Call::new(Method::PATCH, uri).content("application/json-patch+json", patch.to_string());
-        self.transport.call(&operation, &call, Whole::<Anything>::new).await.map(drop)
+        self.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await.map(drop)
     }
 
-    /// Emits an Event on the Node, once; one that is not taken is logged.
+    /// Emits an Event on the Node, without retries. A failure is logged.
     pub async fn announce(&self, announcement: &Announcement, at: Timestamp) {
         let Announcement { reason, message, warning } = announcement;
         let notice = NodeNotice { node: self.node.clone(), warning: *warning, reason, message: message.clone(), at };
         let operation = Operation::on_all(Verb::Create, Resource::Events, Some(EVENT_NAMESPACE));
         let body = event(&notice, COMPONENT).to_string();
         let call = Call::new(Method::POST, operation.path()).content("application/json", body);
-        let sent = self.transport.call_once(&operation, &call, Whole::<Anything>::new());
-        match tokio::time::timeout(EVENT_PATIENCE, sent).await {
+        let sent = self.transport.call_once(&operation, &call, Whole::<IgnoredContent>::new());
+        match tokio::time::timeout(EVENT_LIMIT, sent).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::info!(reason, "an Event was not taken: {error}"),
-            Err(_) => tracing::info!(reason, "an Event was not taken: no answer in time"),
+            Ok(Err(error)) => tracing::info!(reason, "cannot create an Event: {error}"),
+            Err(_) => tracing::info!(reason, "cannot create an Event: no answer in time"),
         }
     }
 
-    async fn get<T: DeserializeOwned>(&self, operation: &Operation, patience: Duration) -> Result<T, ClusterError> {
+    async fn get<T: DeserializeOwned>(&self, operation: &Operation, timeout: Duration) -> Result<T, ClusterError> {
         let call = Call::new(Method::GET, operation.path());
-        self.transport.within(patience).call(operation, &call, Whole::new).await
+        self.transport.within(timeout).call(operation, &call, Whole::new).await
     }
 
     fn own(&self, verb: Verb) -> Operation {
@@ -258,53 +258,53 @@ impl AgentClient {
     }
 }
 
-/// Whose the NodeConfig is, found out once for each set of owners.
+/// Owners of the NodeConfig, looked up once for each set of owners.
 #[derive(Debug, Default)]
-struct Belonging {
-    /// The uids of its owners that are Nodes, as far as they have been looked at.
+struct Ownership {
+    /// Uids of the owners that are Nodes.
     owners: Vec<String>,
-    /// Whether none of them is the present Node's.
+    /// Whether the present Node is not among the owners.
     foreign: bool,
 }
 
-/// What keeps the watch from working, so that each thing is said once.
+/// Errors of the watch, to log each one once.
 #[derive(Debug, Default)]
 struct WatchErrors {
     attempts: u32,
-    said: Option<String>,
-    /// Since when the credentials are refused. An outage meanwhile changes nothing about that.
-    refused: Option<Instant>,
+    last_logged: Option<String>,
+    /// Start of the period of refused credentials. Other errors in between do not end it.
+    refused_since: Option<Instant>,
 }
 
 impl WatchErrors {
-    fn met(&mut self, error: &ClusterError) {
+    fn record(&mut self, error: &ClusterError) {
         self.attempts = self.attempts.saturating_add(1);
         if matches!(error, ClusterError::Unauthorized { .. }) {
-            self.refused.get_or_insert_with(nodecfg_clock::instant);
+            self.refused_since.get_or_insert_with(nodecfg_clock::instant);
         }
         let help = match error {
             ClusterError::DefinitionMissing { .. } => {
-                "`nodecfg install` adds it; until then the node keeps what it has".to_owned()
+                "`nodecfg install` adds it; until then the node keeps its configuration".to_owned()
             }
             _ => error.help(),
         };
         let text = error.to_string();
-        if self.said.as_ref() == Some(&text) {
+        if self.last_logged.as_ref() == Some(&text) {
             tracing::debug!(attempts = self.attempts, "{text}");
         } else {
-            tracing::warn!("{text}; trying again. {help}");
-            self.said = Some(text);
+            tracing::warn!("{text}; retrying. {help}");
+            self.last_logged = Some(text);
         }
     }
 
-    fn is_refused_longer_than(&self, patience: Duration) -> bool {
-        self.refused.is_some_and(|since| since.elapsed() > patience)
+    fn is_refused_longer_than(&self, timeout: Duration) -> bool {
+        self.refused_since.is_some_and(|since| since.elapsed() > timeout)
     }
 
-    fn over(&mut self) {
-        self.refused = None;
-        if self.said.take().is_some() {
-            tracing::info!("the NodeConfig is followed again");
+    fn clear(&mut self) {
+        self.refused_since = None;
+        if self.last_logged.take().is_some() {
+            tracing::info!("following the NodeConfig again");
         }
         self.attempts = 0;
     }
@@ -322,7 +322,7 @@ fn download(map: WireConfigMap, asked: &ConfigMapSource) -> Download {
         source: ConfigSource { config_map: Some(source) },
         payload: map.data.unwrap_or_default(),
         immutable: map.immutable.unwrap_or_default(),
-        // What is longer than any hash is none, and would not fit into the status either.
+        // A value longer than any hash is ignored; it would not fit into the status either.
         content_hash: annotations.remove(CONTENT_HASH_ANNOTATION).filter(|hash| (1..=128).contains(&hash.len())),
         pool: labels.remove(CONFIG_MAP_POOL_LABEL),
     }

@@ -1,4 +1,4 @@
-//! The agent's requests: against the sandbox, and on the wire where only that shows them.
+//! Tests of the agent's requests against the sandbox, and on the wire where needed.
 
 use std::pin::pin;
 
@@ -6,7 +6,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 
 use super::*;
-use nodecfg_cluster::fake::{Asked, Reply, replying, serving};
+use nodecfg_cluster::fake::{RecordedRequest, Reply, replying, serving};
 use nodecfg_contract::nodeconfig::{NodeConfig, definition};
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigStatus, KUBELET_KEY};
@@ -16,7 +16,7 @@ fn options() -> AgentClientOptions {
     AgentClientOptions {
         request_timeout: Duration::from_millis(500),
         retry: RetryPolicy { first_delay: Duration::from_millis(2), longest_delay: Duration::from_millis(20) },
-        refusal_patience: Duration::from_millis(100),
+        refusal_timeout: Duration::from_millis(100),
         seed: 1,
     }
 }
@@ -26,7 +26,7 @@ fn client_of(client: kube::Client) -> AgentClient {
 }
 
 fn cluster() -> (Api, AgentClient) {
-    let api = Api::new(ApiOptions { character: ServerProfile::V1_36, ..ApiOptions::default() });
+    let api = Api::new(ApiOptions { profile: ServerProfile::V1_36, ..ApiOptions::default() });
     let client = client_of(api.client());
     (api, client)
 }
@@ -55,18 +55,18 @@ fn name_of(wanted: &NodeConfig) -> Option<String> {
 }
 
 #[tokio::test]
-async fn the_node_config_is_followed_from_before_its_resource_is_there() {
+async fn follows_node_config_before_definition_exists() {
     let (api, client) = cluster();
-    let error = client.node_config(Duration::from_millis(50)).await.expect_err("there is no such resource");
+    let error = client.node_config(Duration::from_millis(50)).await.expect_err("the resource is missing");
     assert!(matches!(error, ClusterError::DefinitionMissing { .. }), "{error}");
     let mut seen = pin!(client.follow());
-    // It waits, rather than to take a missing resource for an answer.
+    // A missing resource is not an answer.
     assert!(tokio::time::timeout(Duration::from_millis(100), seen.next()).await.is_err());
     with_resource(&api);
     create(&api, "nodecfg.dev", "nodeconfigs", "", node_config("other", "b"));
     assert_eq!(seen.next().await, Some(Ok(None)));
     create(&api, "nodecfg.dev", "nodeconfigs", "", node_config("n1", "a"));
-    let wanted = next(&mut seen).await.expect("its own, and no other");
+    let wanted = next(&mut seen).await.expect("only the NodeConfig of this node");
     assert_eq!((name_of(&wanted).as_deref(), wanted.metadata.generation), (Some("a"), 1));
     assert_eq!(wanted.status, NodeConfigStatus::default());
 
@@ -76,22 +76,22 @@ async fn the_node_config_is_followed_from_before_its_resource_is_there() {
         ..NodeConfigStatus::default()
     };
     for _ in 0..2 {
-        client.report(&status).await.expect("is taken, however often");
+        client.report(&status).await.expect("accepts repeated reports");
     }
     let wanted = next(&mut seen).await.expect("changed");
     assert_eq!((wanted.status, wanted.metadata.generation), (status.clone(), 1));
-    assert_eq!(client.node_config(PATIENCE).await.expect("an answer").expect("is there").status, status);
-    // What is left out is gone.
+    assert_eq!(client.node_config(RETRY_LIMIT).await.expect("an answer").expect("exists").status, status);
+    // Omitted fields are removed.
     client
         .report(&NodeConfigStatus { config: Some(ConfigStatus::default()), ..NodeConfigStatus::default() })
         .await
-        .expect("is taken");
-    let object = api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("is there");
+        .expect("accepts the report");
+    let object = api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("exists");
     assert_eq!(object["status"], json!({"config": {}}));
 }
 
 #[tokio::test]
-async fn a_config_map_with_all_that_the_agent_needs_of_it() {
+async fn downloads_config_map() {
     let (api, client) = cluster();
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "immutable": true,
@@ -110,7 +110,7 @@ async fn a_config_map_with_all_that_the_agent_needs_of_it() {
     );
     create(&api, "", "configmaps", "nodecfg-system", object);
     let asked = ConfigSource::config_map("nodecfg-system", "a", "kubelet").config_map.expect("set");
-    let download = client.config_map(&asked).await.expect("is there");
+    let download = client.config_map(&asked).await.expect("exists");
     let found = download.source.config_map.clone().expect("set");
     assert_eq!((found.name.as_str(), found.kubelet_config_key.as_str()), ("a", "kubelet"));
     assert!(found.uid.is_some_and(|uid| !uid.is_empty()) && found.resource_version.is_some());
@@ -119,12 +119,12 @@ async fn a_config_map_with_all_that_the_agent_needs_of_it() {
     assert_eq!((download.pool.as_deref(), download.content_hash.as_deref()), (Some("gpu"), Some("v1:blake3:00")));
 
     let missing = ConfigSource::config_map("nodecfg-system", "b", "kubelet").config_map.expect("set");
-    let error = client.config_map(&missing).await.expect_err("is not there");
+    let error = client.config_map(&missing).await.expect_err("is missing");
     assert!(matches!(&error, FetchError::Missing(text) if text.contains("configmap nodecfg-system/b")), "{error:?}");
 }
 
 #[tokio::test]
-async fn ways_in_which_a_config_map_is_not_to_be_had() {
+async fn reports_failed_downloads() {
     let asked = ConfigSource::config_map("ns", "a", "kubelet").config_map.expect("set");
     let forbidden = json!({"kind": "Status", "reason": "Forbidden", "code": 403,
         "message": "configmaps \"a\" is forbidden: User \"agent\" cannot get resource \"configmaps\""});
@@ -134,18 +134,18 @@ async fn ways_in_which_a_config_map_is_not_to_be_had() {
     let (client, _) = replying(vec![]);
     let error = client_of(client).config_map(&asked).await;
     assert!(matches!(error, Err(FetchError::Unreachable(_))), "{error:?}");
-    // One connection that broke is no outage.
+    // One broken connection is not an outage.
     let map = json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}});
     let (client, _) = replying(vec![Reply::Json(200, map.clone()), Reply::Reset, Reply::Json(200, map)]);
     let client = client_of(client);
     for _ in 0..2 {
-        assert!(!client.config_map(&asked).await.expect("is there").immutable);
+        assert!(!client.config_map(&asked).await.expect("exists").immutable);
     }
 }
 
-/// A server whose Node and Lease are answered with these.
+/// Client of a server with this Node and this Lease.
 fn health_of(node: (u16, Value), lease: (u16, Value)) -> AgentClient {
-    let (client, _) = serving(move |asked: &Asked| {
+    let (client, _) = serving(move |asked: &RecordedRequest| {
         let (status, body) = if asked.uri.contains("/leases/") { lease.clone() } else { node.clone() };
         Reply::Json(status, body)
     });
@@ -153,7 +153,7 @@ fn health_of(node: (u16, Value), lease: (u16, Value)) -> AgentClient {
 }
 
 #[tokio::test]
-async fn how_the_api_server_sees_the_node() {
+async fn reads_node_health() {
     let node = |ready: &str| {
         let status =
             json!({"conditions": [{"type": "Ready", "status": ready}], "nodeInfo": {"kubeletVersion": "v1.36.2"}});
@@ -171,7 +171,7 @@ async fn how_the_api_server_sees_the_node() {
     assert_eq!(client.node().await.and_then(|node| node.kubelet_version), KubeletVersion::parse("v1.36.2"));
     let client = health_of(node("Unknown"), status(404, "NotFound", "no such lease"));
     assert_eq!(client.node_health().await, Some(NodeHealth { ready: false, lease_renewed: None }));
-    // What is never allowed says nothing of the node; what fails now and then must not look like a Lease that went.
+    // A permanently forbidden Lease does not count. A temporary error must not look like a deleted Lease.
     let client = health_of(node("True"), forbidden.clone());
     assert_eq!(client.node_health().await, Some(NodeHealth { ready: true, lease_renewed: None }));
     let client = health_of(node("True"), status(500, "InternalError", "etcd"));
@@ -181,7 +181,7 @@ async fn how_the_api_server_sees_the_node() {
 }
 
 #[tokio::test]
-async fn an_event_as_the_kubelet_wrote_them() {
+async fn announces_event_in_kubelet_format() {
     let (client, log) = replying(vec![Reply::Json(201, json!({}))]);
     let announcement = Announcement { reason: "KubeletConfigChanged", message: "m".to_owned(), warning: false };
     client_of(client).announce(&announcement, Timestamp::UNIX_EPOCH).await;
@@ -191,19 +191,19 @@ async fn an_event_as_the_kubelet_wrote_them() {
 }
 
 #[tokio::test]
-async fn a_node_config_that_cannot_be_read_is_no_instruction() {
+async fn skips_unreadable_node_config() {
     let item =
         |spec: Value| json!({"metadata": {"name": "n1", "generation": 3}, "spec": spec, "status": {"config": 7}});
     let list = |spec: Value| Reply::Json(200, json!({"metadata": {"resourceVersion": "9"}, "items": [item(spec)]}));
     let (client, log) = replying(vec![list(json!({"configSource": "nonsense"})), list(json!({"configSource": {}}))]);
     let wanted = next(&mut pin!(client_of(client).follow())).await.expect("the second");
     assert_eq!((wanted.metadata.generation, wanted.spec.config_source), (3, Some(ConfigSource::default())));
-    // A status that somebody broke is written anew.
+    // An invalid status is overwritten.
     assert_eq!(wanted.status, NodeConfigStatus::default());
     assert!(log.lines().iter().all(|line| line.contains("fieldSelector=metadata.name%3Dn1")), "{:?}", log.lines());
 }
 
-/// A NodeConfig of generation 3 with this beside it in its metadata.
+/// NodeConfig of generation 3 with additional metadata.
 fn with_metadata(metadata: &Value) -> Value {
     let mut object = node_config("n1", "a");
     object["metadata"]["generation"] = json!(3);
@@ -213,10 +213,10 @@ fn with_metadata(metadata: &Value) -> Value {
     object
 }
 
-/// A server with one NodeConfig that never changes, and this Node.
+/// Client of a server with one constant NodeConfig and this Node.
 fn owned(metadata: &Value, node: (u16, Value)) -> (AgentClient, nodecfg_cluster::fake::Log) {
     let item = with_metadata(metadata);
-    let (client, log) = serving(move |asked: &Asked| match asked.uri.as_str() {
+    let (client, log) = serving(move |asked: &RecordedRequest| match asked.uri.as_str() {
         uri if uri.contains("/nodes/") => Reply::Json(node.0, node.1.clone()),
         uri if uri.contains("watch=") => {
             let event = |object: &Value| json!({"type": "MODIFIED", "object": object});
@@ -231,47 +231,47 @@ fn owned(metadata: &Value, node: (u16, Value)) -> (AgentClient, nodecfg_cluster:
 }
 
 #[tokio::test]
-async fn a_node_config_of_an_earlier_node_of_this_name_is_none() {
+async fn ignores_node_config_of_earlier_node() {
     let node = |uid: &str| (200, json!({"metadata": {"name": "n1", "uid": uid}}));
     let no_node = (404, json!({"kind": "Status", "reason": "NotFound", "code": 404, "message": "no"}));
     let owner = |kind: &str, uid: &str| json!({"apiVersion": "v1", "kind": kind, "name": "n1", "uid": uid});
     let owners = |list: &[Value]| json!({"ownerReferences": list});
     let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
-    for (metadata, node, obeyed, reads) in [
+    for (metadata, node, applicable, reads) in [
         (owners(&[owner("Node", "new")]), node("new"), true, 1),
         (owners(&[owner("Node", "old")]), node("new"), false, 1),
         (owners(&[owner("Node", "old"), owner("Node", "new")]), node("new"), true, 1),
         (owners(&[owner("Fleet", "old")]), node("new"), true, 0),
         (owners(&[]), node("new"), true, 0),
         (going, node("new"), false, 0),
-        // What nobody can say is not held against it, and is asked again.
+        // If the Node cannot be read, the NodeConfig applies and the agent asks again.
         (owners(&[owner("Node", "old")]), no_node, true, 3),
     ] {
         let (client, log) = owned(&metadata, node.clone());
         let mut seen = pin!(client.follow());
         for _ in 0..3 {
-            assert_eq!(next(&mut seen).await.is_some(), obeyed, "{metadata}");
+            assert_eq!(next(&mut seen).await.is_some(), applicable, "{metadata}");
         }
         let asked = log.lines().iter().filter(|line| line.contains("/nodes/")).count();
         assert_eq!(asked, reads, "{metadata}");
-        let once = client.node_config(PATIENCE).await.expect("an answer");
-        assert_eq!(once.is_some(), obeyed, "{metadata}");
+        let once = client.node_config(RETRY_LIMIT).await.expect("an answer");
+        assert_eq!(once.is_some(), applicable, "{metadata}");
     }
 }
 
 #[tokio::test]
-async fn credentials_that_are_refused_for_long_are_told() {
+async fn reports_persistently_refused_credentials() {
     let refused =
         || Reply::Json(401, json!({"kind": "Status", "reason": "Unauthorized", "code": 401, "message": "no"}));
-    let (client, log) = serving(move |_: &Asked| refused());
+    let (client, log) = serving(move |_: &RecordedRequest| refused());
     let client = client_of(client);
     let mut seen = pin!(client.follow());
-    let error = seen.next().await.expect("never ends").expect_err("is told");
+    let error = seen.next().await.expect("never ends").expect_err("returns the error");
     assert!(matches!(error, ClusterError::Unauthorized { .. }), "{error}");
     assert!(log.all().len() > 1, "not at the first refusal");
 
-    // Anything else is waited for, however long it takes.
-    let (client, _) = serving(|_: &Asked| {
+    // Any other error is retried without limit.
+    let (client, _) = serving(|_: &RecordedRequest| {
         Reply::Json(403, json!({"kind": "Status", "reason": "Forbidden", "code": 403, "message": "no"}))
     });
     let client = client_of(client);

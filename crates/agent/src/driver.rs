@@ -1,8 +1,8 @@
-//! The driver of the agent: carries out what the runtime hands out, and hands back what came of it. One task, one watch, and a
-//! timer only when the runtime asks for one; an agent whose node is settled sleeps.
+//! Driver of the agent: carries out the runtime's effects and returns the results. One task, one watch, and a timer
+//! on request; the agent of a settled node sleeps.
 //!
-//! Decides nothing. A restart of the kubelet that has begun is waited for whatever else happens, since its answer is what
-//! the ledger lives on.
+//! Must not make decisions. A started restart of the kubelet is always awaited, because the ledger depends on its
+//! result.
 
 use std::time::Duration;
 
@@ -13,57 +13,57 @@ use jiff::Timestamp;
 use super::disk::Disk;
 use super::events::{ActivationError, Announcement, Download, Effect, Event, FetchError, Health, NodeHealth, Step};
 use super::host::{Host, RestartError};
+use super::ledger::Phase;
 use super::metrics::Metrics;
 use super::runtime::AgentRuntime;
-use super::state::Phase;
 use crate::api::AgentClient;
-use nodecfg_clock::Pace;
+use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::ClusterError;
 use nodecfg_contract::ConfigMapSource;
 use nodecfg_contract::nodeconfig::NodeConfigStatus;
 use nodecfg_contract::observed::KubeletVersion;
 
-/// The shortest wait for a moment, so that a moment that has passed already is no endless loop.
+/// Shortest wait, so that a wake time in the past does not cause an endless loop.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// How the agent is driven.
+/// Options of the driver.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How fast its time passes.
-    pub pace: Pace,
-    /// Where it shows what it does.
+    /// Speed of the agent's clock.
+    pub pace: ScaledClock,
+    /// Metrics to update.
     pub metrics: Metrics,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { pace: Pace::real(), metrics: Metrics::default() }
+        Self { pace: ScaledClock::real(), metrics: Metrics::default() }
     }
 }
 
-/// How `once` ended.
+/// Result of `once`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pass {
-    /// The kubelet runs what is assigned, and that has passed its trial or needed none.
+    /// The kubelet runs the assignment, which passed its trial or needed none.
     Settled,
-    /// There is no NodeConfig for this node, which is no instruction: it keeps what it has.
+    /// No NodeConfig exists for this node; it keeps its configuration.
     NoNodeConfig,
-    /// The assignment could not be taken, or failed: the text of `status.config.error`, and the reason in full.
+    /// The assignment was not accepted, or failed.
     Failed {
-        /// `status.config.error`.
+        /// Value of `status.config.error`.
         error: String,
-        /// The reason, when the agent knows more.
+        /// Reason in full, if known.
         message: Option<String>,
     },
-    /// There was no time left to see the trial through, or to tell the API server of its end.
+    /// The time limit ended before the trial or the final report.
     Unfinished,
 }
 
-/// Runs the agent until `stop` completes. A restart that has begun is seen through, however it ends.
+/// Runs the agent until `stop` completes. A started restart is always finished.
 ///
 /// # Errors
-/// `Unauthorized`: the API server has refused the agent's credentials for so long that only new ones help, which are read
-/// when an agent starts.
+/// `Unauthorized`: the API server has refused the agent's credentials for so long that only new ones help. An agent
+/// reads them at start.
 pub async fn run<D: Disk, H: Host>(
     runtime: AgentRuntime<D>,
     client: AgentClient,
@@ -81,53 +81,53 @@ pub async fn run<D: Disk, H: Host>(
     let ended = loop {
         let timer = driver.timer();
         tokio::select! {
-            // First, so that a command that is ended together with the agent is not taken for one that failed.
+            // Checked first: a command that was ended together with the agent must not count as failed.
             biased;
             () = &mut stop => break Ok(()),
-            Some(answer) = driver.under_way.next() => driver.answered(answer),
+            Some(answer) = driver.under_way.next() => driver.handle_result(answer),
             // Never ends.
-            Some(told) = seen.next() => match told {
-                Ok(wanted) => driver.take(Event::Seen(wanted.map(Box::new))),
+            Some(update) = seen.next() => match update {
+                Ok(wanted) => driver.handle(Event::NodeConfigRead(wanted.map(Box::new))),
                 Err(error) => break Err(error),
             },
-            () = timer => driver.take(Event::Tick),
+            () = timer => driver.handle(Event::Tick),
         }
     };
     driver.end().await;
     ended
 }
 
-/// Brings the node to what is assigned now, sees it through its trial, and ends. For a node that is looked after by
-/// something that runs now and then. Gives up when `limit` is over; what was begun then, the next run goes on with.
+/// Applies the current assignment, waits for the end of its trial, and returns. For nodes that run the agent
+/// periodically. After `limit` the next run continues the work.
 ///
 /// # Errors
-/// When the node's NodeConfig cannot be read within `patience`. What was under way by then has been gone on with.
+/// The node's NodeConfig could not be read within `timeout`. Work in progress was continued.
 pub async fn once<D: Disk, H: Host>(
     runtime: AgentRuntime<D>,
     client: AgentClient,
     host: &H,
     options: Options,
-    patience: Duration,
+    timeout: Duration,
     limit: Duration,
 ) -> Result<Pass, ClusterError> {
     let mut driver = Driver::new(runtime, client, host, options);
     let deadline = nodecfg_clock::instant() + driver.options.pace.real_duration(limit);
     driver.start().await;
-    let wanted = driver.client.node_config(patience).await;
+    let wanted = driver.client.node_config(timeout).await;
     let mut absent = false;
     match &wanted {
         Ok(wanted) => {
             absent = wanted.is_none();
-            driver.take(Event::Seen(wanted.clone().map(Box::new)));
+            driver.handle(Event::NodeConfigRead(wanted.clone().map(Box::new)));
         }
-        Err(error) => tracing::warn!("{error}; going on with what was assigned before"),
+        Err(error) => tracing::warn!("{error}; continuing with the previous assignment"),
     }
     while !driver.is_idle(wanted.is_ok()) {
         let timer = driver.timer();
         tokio::select! {
             () = tokio::time::sleep_until(deadline) => break,
-            Some(answer) = driver.under_way.next() => driver.answered(answer),
-            () = timer => driver.take(Event::Tick),
+            Some(answer) = driver.under_way.next() => driver.handle_result(answer),
+            () = timer => driver.handle(Event::Tick),
         }
     }
     let pass = if driver.is_idle(wanted.is_ok()) { driver.pass(absent) } else { Pass::Unfinished };
@@ -135,15 +135,15 @@ pub async fn once<D: Disk, H: Host>(
     wanted.map(|_| pass)
 }
 
-/// What came of something that was handed out.
-enum Answer {
-    /// A download, and what was found out beside it.
+/// Result of an effect.
+enum EffectResult {
+    /// Download, node health and kubelet version.
     Fetched(Result<Download, FetchError>, Option<NodeHealth>, Option<KubeletVersion>),
-    /// A restart of the kubelet.
+    /// Restart of the kubelet.
     Restarted(Result<(), RestartError>),
-    /// A report, or a look at the kubelet.
+    /// Report or probe.
     Event(Event),
-    /// Nobody waits for it.
+    /// Effect without a result.
     Nothing,
 }
 
@@ -152,18 +152,18 @@ struct Driver<'a, D, H> {
     client: AgentClient,
     host: &'a H,
     options: Options,
-    under_way: FuturesUnordered<BoxFuture<'a, Answer>>,
+    under_way: FuturesUnordered<BoxFuture<'a, EffectResult>>,
     wake: Option<Timestamp>,
     /// Whether the kubelet is being restarted.
     restarting: bool,
-    /// Whether the last report did not arrive.
-    untold: bool,
+    /// Whether the last report failed.
+    report_failed: bool,
 }
 
 impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
     fn new(runtime: AgentRuntime<D>, client: AgentClient, host: &'a H, options: Options) -> Self {
         let under_way = FuturesUnordered::new();
-        Self { runtime, client, host, options, under_way, wake: None, restarting: false, untold: false }
+        Self { runtime, client, host, options, under_way, wake: None, restarting: false, report_failed: false }
     }
 
     async fn start(&mut self) {
@@ -177,46 +177,46 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         self.carry_out(outcome);
     }
 
-    fn take(&mut self, event: Event) {
-        let outcome = self.runtime.take(event, self.options.pace.now());
+    fn handle(&mut self, event: Event) {
+        let outcome = self.runtime.handle(event, self.options.pace.now());
         self.carry_out(outcome);
     }
 
-    fn answered(&mut self, answer: Answer) {
+    fn handle_result(&mut self, answer: EffectResult) {
         match answer {
-            Answer::Fetched(result, node, kubelet) => {
-                let outcome = self.runtime.fetched(result, node, kubelet, self.options.pace.now());
+            EffectResult::Fetched(result, node, kubelet) => {
+                let outcome = self.runtime.handle_fetch(result, node, kubelet, self.options.pace.now());
                 self.carry_out(outcome);
             }
-            Answer::Restarted(result) => {
+            EffectResult::Restarted(result) => {
                 self.restarting = false;
-                self.take(Event::Activated(result.map_err(|error| match error {
-                    // The kubelet still runs what it ran, and what was to come is not to blame.
-                    RestartError::NotAsked(reason) => ActivationError::NotAsked(reason),
+                self.handle(Event::Activated(result.map_err(|error| match error {
+                    // The kubelet still runs its previous configuration, so the target is not at fault.
+                    RestartError::NotRequested(reason) => ActivationError::NotRequested(reason),
                     RestartError::Failed(reason) => ActivationError::NotRestarted(reason),
                 })));
             }
-            Answer::Event(event) => {
+            EffectResult::Event(event) => {
                 if let Event::Reported(result) = &event {
-                    self.untold = result.is_err();
+                    self.report_failed = result.is_err();
                 }
-                self.take(event);
+                self.handle(event);
             }
-            Answer::Nothing => {}
+            EffectResult::Nothing => {}
         }
     }
 
     fn carry_out(&mut self, step: Step) {
         self.wake = step.wake;
-        self.options.metrics.show(self.runtime.ledger(), self.runtime.state().error().is_some());
+        self.options.metrics.update(self.runtime.ledger(), self.runtime.state().error().is_some());
         for effect in step.effects {
-            let answer = self.answer(effect);
+            let answer = self.run_effect(effect);
             self.under_way.push(answer);
         }
     }
 
-    /// What is to be done, as a future that gives its answer.
-    fn answer(&mut self, effect: Effect) -> BoxFuture<'a, Answer> {
+    /// Future that carries out an effect.
+    fn run_effect(&mut self, effect: Effect) -> BoxFuture<'a, EffectResult> {
         let (host, client) = (self.host, self.client.clone());
         match effect {
             Effect::Fetch(source) => Box::pin(fetch(host, client, source)),
@@ -230,7 +230,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                         Ok(()) => tracing::info!("the kubelet was restarted"),
                         Err(reason) => tracing::error!("the kubelet was not restarted: {reason}"),
                     }
-                    Answer::Restarted(result)
+                    EffectResult::Restarted(result)
                 })
             }
             Effect::Probe { node } => {
@@ -241,20 +241,20 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                     tracing::debug!(
                         healthy = kubelet.is_ok(),
                         ready = node.map(|node| node.ready),
-                        "looked at the kubelet"
+                        "probed the kubelet"
                     );
-                    Answer::Event(Event::Probed(Health { kubelet, node }))
+                    EffectResult::Event(Event::Probed(Health { kubelet, node }))
                 })
             }
             Effect::Report(status) => {
-                let status = self.as_seen_outside(*status);
+                let status = self.with_wall_clock_time(*status);
                 Box::pin(async move {
                     let result = client.report(&status).await.map_err(|error| error.to_string());
                     match &result {
                         Ok(()) => tracing::debug!("the status was written"),
                         Err(error) => tracing::warn!("the status was not written: {error}"),
                     }
-                    Answer::Event(Event::Reported(result))
+                    EffectResult::Event(Event::Reported(result))
                 })
             }
             Effect::Announce(announcement) => {
@@ -264,26 +264,26 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                 } else {
                     tracing::info!(reason, "{message}");
                 }
-                let at = self.options.pace.outside(self.options.pace.now());
+                let at = self.options.pace.to_real_time(self.options.pace.now());
                 Box::pin(async move {
                     client.announce(&announcement, at).await;
-                    Answer::Nothing
+                    EffectResult::Nothing
                 })
             }
         }
     }
 
-    /// A status with the moment that clocks outside show: at another pace the agent's own would be one to come.
-    fn as_seen_outside(&self, mut status: NodeConfigStatus) -> NodeConfigStatus {
+    /// Converts the heartbeat to wall-clock time. At another pace, the agent's own time may be in the future.
+    fn with_wall_clock_time(&self, mut status: NodeConfigStatus) -> NodeConfigStatus {
         if let Some(agent) = &mut status.agent
-            && let Ok(heard) = agent.heard_at.parse::<Timestamp>()
+            && let Ok(time) = agent.heard_at.parse::<Timestamp>()
         {
-            agent.heard_at = format!("{:.0}", self.options.pace.outside(heard));
+            agent.heard_at = format!("{:.0}", self.options.pace.to_real_time(time));
         }
         status
     }
 
-    /// Completes when the runtime wants to be woken.
+    /// Completes at the wake time of the runtime.
     fn timer(&self) -> impl Future<Output = ()> + Send + use<D, H> {
         let wait = self.wake.map(|moment| self.options.pace.until(moment).max(SHORTEST_WAIT));
         async move {
@@ -294,14 +294,14 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         }
     }
 
-    /// Whether nothing is under way, as far as the agent can tell. An API server that is away need not hear of it.
-    fn is_idle(&self, can_tell: bool) -> bool {
-        let settled = self.runtime.ledger().beyond.phase == Phase::Settled;
-        self.under_way.is_empty() && settled && !(self.untold && can_tell)
+    /// Reports whether no work is left. A failed report counts as work only if the API server is reachable.
+    fn is_idle(&self, api_reachable: bool) -> bool {
+        let settled = self.runtime.ledger().agent_state.phase == Phase::Settled;
+        self.under_way.is_empty() && settled && !(self.report_failed && api_reachable)
     }
 
     fn pass(&self, absent: bool) -> Pass {
-        let message = self.runtime.ledger().beyond.failure.as_ref().map(|failure| failure.message.clone());
+        let message = self.runtime.ledger().agent_state.failure.as_ref().map(|failure| failure.message.clone());
         match self.runtime.state().error() {
             Some(error) => Pass::Failed { error, message },
             None if absent => Pass::NoNodeConfig,
@@ -309,16 +309,16 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         }
     }
 
-    /// Waits for a restart that has begun, and remembers that it was done. One that failed now is no judgement: whatever ends
-    /// the agent may have ended its commands as well. It is done again with the next start.
+    /// Waits for a started restart and records its success. A failure does not count, since the signal that ends the
+    /// agent may also end its commands. The next start repeats the restart.
     async fn end(mut self) {
         while self.restarting
             && let Some(answer) = self.under_way.next().await
         {
             match answer {
-                // What follows from it is for the next start too.
-                Answer::Restarted(Ok(())) => self.answered(answer),
-                Answer::Restarted(Err(_)) => break,
+                // The next start handles the consequences.
+                EffectResult::Restarted(Ok(())) => self.handle_result(answer),
+                EffectResult::Restarted(Err(_)) => break,
                 _ => {}
             }
         }
@@ -326,7 +326,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
     }
 }
 
-/// The version of the kubelet: as its binary says, else as its Node does.
+/// Version of the kubelet, from its binary or else from its Node.
 async fn version<H: Host>(host: &H, client: &AgentClient) -> Option<KubeletVersion> {
     match host.version().await {
         Some(version) => Some(version),
@@ -334,7 +334,7 @@ async fn version<H: Host>(host: &H, client: &AgentClient) -> Option<KubeletVersi
     }
 }
 
-async fn fetch<H: Host>(host: &H, client: AgentClient, source: ConfigMapSource) -> Answer {
+async fn fetch<H: Host>(host: &H, client: AgentClient, source: ConfigMapSource) -> EffectResult {
     let (result, node, kubelet) =
         tokio::join!(client.config_map(&source), client.node_health(), version(host, &client));
     let name = format!("{}/{}", source.namespace, source.name);
@@ -342,7 +342,7 @@ async fn fetch<H: Host>(host: &H, client: AgentClient, source: ConfigMapSource) 
         Ok(_) => tracing::debug!(configmap = name, "downloaded"),
         Err(error) => tracing::warn!(configmap = name, "not downloaded: {}", reason(error)),
     }
-    Answer::Fetched(result, node, kubelet)
+    EffectResult::Fetched(result, node, kubelet)
 }
 
 fn reason(error: &FetchError) -> &str {
@@ -350,7 +350,7 @@ fn reason(error: &FetchError) -> &str {
         FetchError::Missing(text)
         | FetchError::Forbidden(text)
         | FetchError::Unreachable(text)
-        | FetchError::HashDiffers(text) => text,
+        | FetchError::HashMismatch(text) => text,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The driver by itself, in a process of its own making: how it ends, and what it tells.
+//! Tests of the driver against the sandbox's API server, with a disk in memory: exit, restarts and reports.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::disk::memory::MemoryDisk;
 use crate::host::Healthz;
 use crate::placement::Placement;
 use crate::runtime::Paths;
-use crate::state::Settings;
+use crate::settings::Settings;
 use kubelet_config::risk::StateFile;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::definition;
@@ -22,29 +22,33 @@ use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
 const LOCAL: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\n";
 
-/// A kubelet that is healthy, and whose restart takes until it is let go.
+/// Healthy kubelet whose restart blocks until the test releases it.
 #[derive(Default)]
-struct HeldKubelet {
-    asked: Notify,
-    go: Notify,
-    asked_already: AtomicBool,
+struct BlockingKubelet {
+    restart_requested: Notify,
+    release: Notify,
+    restarted: AtomicBool,
     fails: bool,
-    /// How many times it cannot be asked for a restart.
-    away: AtomicUsize,
+    /// Number of restart requests to reject.
+    unreachable_requests: AtomicUsize,
 }
 
-impl Host for HeldKubelet {
+impl Host for BlockingKubelet {
     async fn version(&self) -> Option<KubeletVersion> {
         KubeletVersion::parse("v1.36.2")
     }
 
     async fn restart(&self, _: &[StateFile]) -> Result<(), RestartError> {
-        if self.away.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |times| times.checked_sub(1)).is_ok() {
-            return Err(RestartError::NotAsked("nobody there".to_owned()));
+        if self
+            .unreachable_requests
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |times| times.checked_sub(1))
+            .is_ok()
+        {
+            return Err(RestartError::NotRequested("unreachable".to_owned()));
         }
-        self.asked_already.store(true, Ordering::Relaxed);
-        self.asked.notify_one();
-        self.go.notified().await;
+        self.restarted.store(true, Ordering::Relaxed);
+        self.restart_requested.notify_one();
+        self.release.notified().await;
         if self.fails { Err(RestartError::Failed("killed".to_owned())) } else { Ok(()) }
     }
 
@@ -53,9 +57,9 @@ impl Host for HeldKubelet {
     }
 }
 
-/// A cluster that assigns this text to the node, and an agent's disk.
-fn world(text: &str) -> (Api, AgentClient, MemoryDisk) {
-    let api = Api::new(ApiOptions { character: ServerProfile::V1_36, ..ApiOptions::default() });
+/// Cluster that assigns this text to the node, and the agent's disk.
+fn cluster_and_disk(text: &str) -> (Api, AgentClient, MemoryDisk) {
+    let api = Api::new(ApiOptions { profile: ServerProfile::V1_36, ..ApiOptions::default() });
     let create = |group: &str, resource: &str, namespace: &str, object| {
         api.create(group, resource, namespace, object, "test").unwrap_or_else(|_| panic!("{resource}"));
     };
@@ -91,69 +95,69 @@ fn runtime(disk: &MemoryDisk) -> AgentRuntime<MemoryDisk> {
     AgentRuntime::open(&paths, settings, disk.clone(), 1).expect("opens")
 }
 
-/// What it may be spawned as.
-fn sendable<F: Future<Output = Result<(), ClusterError>> + Send>(future: F) -> F {
+/// Asserts that the future is `Send`, as required for spawning.
+fn assert_send<F: Future<Output = Result<(), ClusterError>> + Send>(future: F) -> F {
     future
 }
 
 #[tokio::test]
-async fn a_restart_that_has_begun_is_waited_for_and_remembered() {
-    let (_api, client, disk) = world(&LOCAL.replace("110", "50"));
-    let (host, stop) = (HeldKubelet::default(), Arc::new(Notify::new()));
-    let told = Arc::clone(&stop);
-    let stopped = async move { told.notified().await };
-    let mut run = std::pin::pin!(sendable(run(runtime(&disk), client, &host, Options::default(), stopped)));
+async fn finishes_started_restart_before_exit() {
+    let (_api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "50"));
+    let (host, stop) = (BlockingKubelet::default(), Arc::new(Notify::new()));
+    let stop_requested = Arc::clone(&stop);
+    let stopped = async move { stop_requested.notified().await };
+    let mut run = std::pin::pin!(assert_send(run(runtime(&disk), client, &host, Options::default(), stopped)));
     tokio::select! {
         _ = &mut run => panic!("ended by itself"),
-        () = host.asked.notified() => {}
+        () = host.restart_requested.notified() => {}
     }
     stop.notify_one();
-    assert!(tokio::time::timeout(Duration::from_millis(100), &mut run).await.is_err(), "it has to be waited for");
-    host.go.notify_one();
-    run.await.expect("was asked to end");
+    assert!(tokio::time::timeout(Duration::from_millis(100), &mut run).await.is_err(), "the restart must finish first");
+    host.release.notify_one();
+    run.await.expect("ends on request");
     let ledger = runtime(&disk).ledger().clone();
-    assert!(matches!(ledger.beyond.phase, Phase::Trying(_)), "{:?}", ledger.beyond.phase);
-    assert_eq!((ledger.beyond.restarts, ledger.beyond.active == ledger.assigned), (1, true));
+    assert!(matches!(ledger.agent_state.phase, Phase::Trying(_)), "{:?}", ledger.agent_state.phase);
+    assert_eq!((ledger.agent_state.restarts, ledger.agent_state.active == ledger.assigned), (1, true));
 }
 
 #[tokio::test]
-async fn a_restart_that_ends_with_the_agent_says_nothing_of_the_configuration() {
-    let (_api, client, disk) = world(&LOCAL.replace("110", "50"));
-    let host = HeldKubelet { fails: true, ..HeldKubelet::default() };
-    // Both at once, as when a service manager ends a whole group of processes.
+async fn ignores_restart_failure_during_exit() {
+    let (_api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "50"));
+    let host = BlockingKubelet { fails: true, ..BlockingKubelet::default() };
+    // Both end at once, as when a service manager ends a process group.
     let stopped = async {
-        host.asked.notified().await;
-        host.go.notify_one();
+        host.restart_requested.notified().await;
+        host.release.notify_one();
     };
-    run(runtime(&disk), client, &host, Options::default(), stopped).await.expect("was asked to end");
+    run(runtime(&disk), client, &host, Options::default(), stopped).await.expect("ends on request");
     let ledger = runtime(&disk).ledger().clone();
-    assert!(matches!(ledger.beyond.phase, Phase::Activating { .. }), "{:?}", ledger.beyond.phase);
-    assert_eq!(ledger.beyond.failure, None);
+    assert!(matches!(ledger.agent_state.phase, Phase::Activating { .. }), "{:?}", ledger.agent_state.phase);
+    assert_eq!(ledger.agent_state.failure, None);
 }
 
 #[tokio::test]
-async fn a_restart_that_nobody_could_be_asked_for_is_asked_for_again() {
-    let (api, client, disk) = world(&LOCAL.replace("110", "50"));
-    let host = HeldKubelet { away: AtomicUsize::new(2), ..HeldKubelet::default() };
-    host.go.notify_one();
+async fn retries_unrequested_restart() {
+    let (api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "50"));
+    let host = BlockingKubelet { unreachable_requests: AtomicUsize::new(2), ..BlockingKubelet::default() };
+    host.release.notify_one();
     let limit = Duration::from_secs(60);
     let pass = once(runtime(&disk), client, &host, Options::default(), limit, limit).await.expect("an API server");
     assert_eq!(pass, Pass::Settled);
     let ledger = runtime(&disk).ledger().clone();
-    assert_eq!((ledger.beyond.failure, ledger.beyond.restarts, ledger.beyond.rollbacks), (None, 1, 0));
-    let object = api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("is there");
+    assert_eq!((ledger.agent_state.failure, ledger.agent_state.restarts, ledger.agent_state.rollbacks), (None, 1, 0));
+    let object = api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("exists");
     assert_eq!(object["status"]["config"]["active"]["configMap"]["name"], "a");
     assert_eq!(object["status"]["config"].get("error"), None);
 }
 
-/// It ends in order: a restart that has begun is seen through, and goes on from where it was with the next start.
+/// A started restart is finished first; the next start continues from its result.
 #[tokio::test]
-async fn an_agent_whose_credentials_are_refused_ends_once_the_kubelet_is_restarted() {
-    let (_api, client, disk) = world(&LOCAL.replace("110", "50"));
-    let host = HeldKubelet::default();
-    let (limit, patience) = (Duration::from_secs(60), Duration::from_millis(50));
-    // An agent that was ended in the midst of an activation.
-    let stopped = host.asked.notified();
+async fn exits_on_refused_credentials_after_restart() {
+    let (_api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "50"));
+    let host = BlockingKubelet::default();
+    let (limit, timeout) = (Duration::from_secs(60), Duration::from_millis(50));
+    // An agent that ended during an activation.
+    let stopped = host.restart_requested.notified();
     let first = once(runtime(&disk), client, &host, Options::default(), limit, limit);
     tokio::select! {
         _ = first => panic!("ended by itself"),
@@ -162,45 +166,45 @@ async fn an_agent_whose_credentials_are_refused_ends_once_the_kubelet_is_restart
     let refusing = tower::service_fn(|_: http::Request<kube::client::Body>| async {
         http::Response::builder().status(401).body(kube::client::Body::empty())
     });
-    let options = AgentClientOptions { refusal_patience: Duration::ZERO, ..AgentClientOptions::default() };
+    let options = AgentClientOptions { refusal_timeout: Duration::ZERO, ..AgentClientOptions::default() };
     let name = NodeName::new("n1").expect("a name");
     let client = AgentClient::new(kube::Client::new(refusing, "default"), "https://refusing", name, options);
     let mut run = std::pin::pin!(run(runtime(&disk), client, &host, Options::default(), std::future::pending()));
     tokio::select! {
-        _ = &mut run => panic!("ended before it had asked"),
-        () = host.asked.notified() => {}
+        _ = &mut run => panic!("ended before requesting the restart"),
+        () = host.restart_requested.notified() => {}
     }
-    assert!(tokio::time::timeout(patience, &mut run).await.is_err(), "it has to be waited for");
-    host.go.notify_one();
-    let error = run.await.expect_err("says why it ended");
+    assert!(tokio::time::timeout(timeout, &mut run).await.is_err(), "the restart must finish first");
+    host.release.notify_one();
+    let error = run.await.expect_err("the driver ends with an error");
     assert!(matches!(error, ClusterError::Unauthorized { .. }), "{error}");
-    assert_eq!(runtime(&disk).ledger().beyond.restarts, 1);
+    assert_eq!(runtime(&disk).ledger().agent_state.restarts, 1);
 }
 
 #[tokio::test]
-async fn once_ends_when_everything_is_told() {
-    let (api, client, disk) = world(&LOCAL.replace("110", "50"));
-    let host = HeldKubelet::default();
-    host.go.notify_one();
+async fn once_ends_after_final_report() {
+    let (api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "50"));
+    let host = BlockingKubelet::default();
+    host.release.notify_one();
     let metrics = Metrics::default();
     let options = Options { metrics: metrics.clone(), ..Options::default() };
     let limit = Duration::from_secs(60);
     let pass = once(runtime(&disk), client, &host, options, limit, limit).await.expect("an API server");
     assert_eq!(pass, Pass::Settled);
-    let object = api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("is there");
+    let object = api.get("nodecfg.dev", "nodeconfigs", "", "n1").expect("exists");
     assert_eq!(object["status"]["config"]["lastKnownGood"]["configMap"]["name"], "a");
-    assert!(host.asked_already.load(Ordering::Relaxed));
+    assert!(host.restarted.load(Ordering::Relaxed));
     assert!(metrics.text().contains("kubelet_node_config_error 0"));
 }
 
 #[tokio::test]
-async fn once_on_a_refused_configuration_touches_nothing() {
-    let (_api, client, disk) = world(&LOCAL.replace("110", "-1"));
-    let host = HeldKubelet::default();
+async fn once_does_not_activate_refused_configuration() {
+    let (_api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "-1"));
+    let host = BlockingKubelet::default();
     let limit = Duration::from_secs(60);
     let pass = once(runtime(&disk), client, &host, Options::default(), limit, limit).await.expect("an API server");
     let Pass::Failed { error, message } = pass else { panic!("{pass:?}") };
     assert_eq!(error, "failed to validate config, see Kubelet log for details");
     assert!(message.is_some_and(|message| message.contains("maxPods")));
-    assert!(!host.asked_already.load(Ordering::Relaxed), "not restarted");
+    assert!(!host.restarted.load(Ordering::Relaxed), "not restarted");
 }

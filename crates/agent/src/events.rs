@@ -12,136 +12,136 @@ use nodecfg_contract::{ConfigMapSource, ConfigSource};
 /// An input of the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The agent has started, with its ledger as it was saved.
+    /// The agent has started and loaded its ledger.
     Started {
-        /// What the kubelet of this host would say of the checkpoint that is assigned; unset for the local configuration.
-        verdict: Option<ConfigCheck>,
+        /// Check of the assigned checkpoint for the kubelet of this host. `None` for the local configuration.
+        config_check: Option<ConfigCheck>,
         /// Whether the kubelet's configuration on disk matches the ledger.
         in_place: bool,
     },
-    /// The node's NodeConfig, as last read. `None`: it is missing, which changes nothing.
-    Seen(Option<Box<NodeConfig>>),
-    /// The answer to [`Effect::Fetch`].
+    /// NodeConfig of the node, as last read. `None` if it is missing, which changes nothing.
+    NodeConfigRead(Option<Box<NodeConfig>>),
+    /// Result of [`Effect::Fetch`].
     Fetched(Result<Box<Fetched>, FetchError>),
-    /// The answer to [`Step::checkpoint`].
+    /// Result of [`Step::checkpoint`].
     Checkpointed(Result<(), String>),
-    /// The answer to [`Effect::Activate`]: the configuration is in place and the kubelet was restarted, or why not.
+    /// Result of [`Effect::Activate`]: the configuration is in place and the kubelet was restarted, or an error.
     Activated(Result<(), ActivationError>),
-    /// The answer to [`Effect::Probe`].
+    /// Result of [`Effect::Probe`].
     Probed(Health),
-    /// The answer to [`Effect::Report`].
+    /// Result of [`Effect::Report`].
     Reported(Result<(), String>),
-    /// The moment that a step asked to be woken at.
+    /// The wake time of a step has come.
     Tick,
 }
 
-/// A ConfigMap as it was downloaded.
+/// Downloaded ConfigMap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Download {
-    /// What was asked for, with the uid and resourceVersion that were found.
+    /// Requested source, with the uid and resourceVersion that were found.
     pub source: ConfigSource,
-    /// All of `data`, by key: a checkpoint holds them all, as the kubelet's did.
+    /// All of `data`, by key. A checkpoint holds every key, as the kubelet's did.
     pub payload: BTreeMap<String, String>,
-    /// Whether the API server refuses changes of it.
+    /// Whether the API server refuses changes of the ConfigMap.
     pub immutable: bool,
-    /// What its annotation `nodecfg.dev/content-hash` says.
+    /// Value of the annotation `nodecfg.dev/content-hash`.
     pub content_hash: Option<String>,
-    /// What its label `nodecfg.dev/pool` says.
+    /// Value of the label `nodecfg.dev/pool`.
     pub pool: Option<String>,
 }
 
-/// A download and what else is known at that moment.
+/// Download with the check of its content and the node's health.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
     /// The ConfigMap.
     pub download: Download,
-    /// What the kubelet of this host would say of it.
-    pub verdict: ConfigCheck,
-    /// Health of the node before the change; unset when the API server did not answer.
+    /// Check of the content for the kubelet of this host.
+    pub config_check: ConfigCheck,
+    /// Health of the node before the change. `None` if the API server did not answer.
     pub node: Option<NodeHealth>,
 }
 
-/// What the kubelet of this host would do with a configuration.
+/// Result of checking a configuration for the kubelet of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigCheck {
     /// The kubelet accepts the configuration.
     Accepted,
-    /// Its key is missing, or it cannot be decoded.
+    /// The key is missing, or the content cannot be decoded.
     NotLoaded {
-        /// The reason in full.
+        /// Reason in full.
         message: String,
         /// The kubelet's version.
         kubelet: Option<String>,
     },
     /// The kubelet decodes the configuration and refuses it.
     NotValid {
-        /// The reason in full.
+        /// Reason in full.
         message: String,
         /// The kubelet's version.
         kubelet: Option<String>,
     },
 }
 
-/// Why a ConfigMap was not downloaded.
+/// Reason why a download failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FetchError {
-    /// There is none of this name.
+    /// No ConfigMap has this name.
     Missing(String),
-    /// The agent may not read it.
+    /// The agent may not read the ConfigMap.
     Forbidden(String),
-    /// The server cannot be reached, or answered with an error of its own.
+    /// The server is unreachable or answered with an error.
     Unreachable(String),
-    /// Its content is not what its annotation `nodecfg.dev/content-hash` says.
-    HashDiffers(String),
+    /// The content does not match the annotation `nodecfg.dev/content-hash`.
+    HashMismatch(String),
 }
 
-/// Why an activation failed.
+/// Reason why an activation failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ActivationError {
-    /// The configuration could not be written: the kubelet was not touched.
+    /// The configuration could not be written. The kubelet was not touched.
     NotPlaced(String),
     /// The configuration is in place. The restart could not be requested, so the configuration is not at fault.
-    NotAsked(String),
-    /// The configuration is in place; the kubelet could not be restarted.
+    NotRequested(String),
+    /// The configuration is in place. The kubelet could not be restarted.
     NotRestarted(String),
 }
 
 /// Health of the kubelet of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// Whether its `/healthz` answers; otherwise why not.
+    /// Whether `/healthz` answers; the error is the reason.
     pub kubelet: Result<(), String>,
-    /// Health of the node; unset when the API server was not asked or did not answer.
+    /// Health of the node. `None` if the API server was not queried or did not answer.
     pub node: Option<NodeHealth>,
 }
 
-/// How the API server sees the node.
+/// Health of the node, from the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeHealth {
-    /// Its condition Ready.
+    /// Whether the condition Ready is true.
     pub ready: bool,
-    /// When its Lease was last renewed; unset when it has none.
+    /// Last renewal of the node's Lease. `None` if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_renewed: Option<Timestamp>,
 }
 
-/// What the agent does outside of its own folder. Each can be repeated without harm.
+/// Action outside of the agent's own folder. Every effect can be repeated without harm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Download this ConfigMap.
     Fetch(ConfigMapSource),
-    /// Put the kubelet on a configuration and restart it.
+    /// Place a configuration for the kubelet and restart the kubelet.
     Activate {
-        /// A checkpoint; `None` is the local configuration.
+        /// Checkpoint to activate; `None` is the local configuration.
         target: Option<ConfigSource>,
-        /// State files to remove while the kubelet does not run. The runtime adds them when it has put the target in place.
+        /// State files to remove while the kubelet is stopped. The runtime adds them after it has placed the target.
         remove: Vec<StateFile>,
     },
     /// Check the kubelet's health, and optionally the node's.
     Probe {
-        /// Whether to ask the API server too, once `/healthz` has answered. A server that does not answer within a few
-        /// seconds has not said anything.
+        /// Whether to query the API server too, once `/healthz` has answered. No answer within a few seconds counts
+        /// as no information.
         node: bool,
     },
     /// Write the status of the NodeConfig.
@@ -153,25 +153,25 @@ pub enum Effect {
 /// An Event on the Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
-    /// In CamelCase, as `KubeletConfigChanged`.
+    /// Reason in CamelCase, as `KubeletConfigChanged`.
     pub reason: &'static str,
-    /// A sentence.
+    /// Message, one sentence.
     pub message: String,
-    /// Whether it is of type Warning.
+    /// Whether the type is Warning.
     pub warning: bool,
 }
 
 /// The result of one event. The runtime saves the ledger before it carries out any of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Keep this download on disk, before anything else.
+    /// Download to save before any effect.
     pub checkpoint: Option<Box<Download>>,
-    /// What to do, in this order.
+    /// Effects, in order.
     pub effects: Vec<Effect>,
-    /// Remove the checkpoints that the ledger does not name.
+    /// Whether to remove the checkpoints that the ledger does not name.
     pub prune: bool,
-    /// Whether the effects are carried out even if the ledger cannot be saved; a later step then saves it. It is set for
-    /// rollbacks, since a kubelet that stays on a failed configuration costs the node, and for what has already happened.
+    /// Whether to carry out the effects even if the ledger cannot be saved; a later step then saves it. Set for
+    /// rollbacks, since a kubelet on a failed configuration costs the node, and for what has already happened.
     pub urgent: bool,
     /// The latest time of the next [`Event::Tick`].
     pub wake: Option<Timestamp>,

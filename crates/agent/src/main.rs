@@ -1,4 +1,4 @@
-//! The `nodecfg-agent` command. Everything it does is in the library.
+//! Entry point of the `nodecfg-agent` command.
 
 use std::process::ExitCode;
 

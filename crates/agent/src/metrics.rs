@@ -1,5 +1,5 @@
-//! Metrics for Prometheus. Metrics that kubelets 1.11 to 1.23 had for Dynamic Kubelet Configuration (`pkg/kubelet/metrics`) keep
-//! their names and labels, so that existing dashboards work. Other metrics start with `nodecfg_agent_`.
+//! Metrics for Prometheus. The kubelet's metrics for Dynamic Kubelet Configuration (`pkg/kubelet/metrics`, 1.11 to 1.23)
+//! keep their names and labels, so that existing dashboards work. Other metrics start with `nodecfg_agent_`.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,20 +11,20 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::state::{Ledger, Phase};
+use super::ledger::{Ledger, Phase};
 use nodecfg_contract::ConfigSource;
 
-/// The media type of [`Metrics::text`].
+/// Media type of [`Metrics::text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The node's configuration as metrics. Clones share their values.
+/// Metrics of the node's configuration. Clones share their values.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
-    shown: Shown,
+    view: SharedView,
 }
 
-/// The exported values, shared by the agent and the scrapes.
-type Shown = Arc<Mutex<Option<View>>>;
+/// Exported values, shared by the agent and the scrapes.
+type SharedView = Arc<Mutex<Option<View>>>;
 
 #[derive(Debug, Clone)]
 struct View {
@@ -34,16 +34,16 @@ struct View {
 
 impl Metrics {
     /// Replaces the exported values. `error`: `status.config.error` is set.
-    pub fn show(&self, ledger: &Ledger, error: bool) {
+    pub fn update(&self, ledger: &Ledger, error: bool) {
         let view = View { ledger: ledger.clone(), error };
-        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(view);
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Some(view);
     }
 
-    /// The response to a scrape, in the OpenMetrics text format.
+    /// Response to a scrape, in the OpenMetrics text format.
     #[must_use]
     pub fn text(&self) -> String {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Scrape { shown: Arc::clone(&self.shown) }));
+        registry.register_collector(Box::new(Scrape { view: Arc::clone(&self.view) }));
         let mut text = String::new();
         match prometheus_client::encoding::text::encode(&mut text, &registry) {
             Ok(()) => text,
@@ -55,29 +55,29 @@ impl Metrics {
 
 #[derive(Debug)]
 struct Scrape {
-    shown: Shown,
+    view: SharedView,
 }
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let build = encoder.encode_descriptor(
             "nodecfg_agent_build_info",
-            "The version of the agent. Always 1",
+            "Version of the agent. Always 1",
             None,
             MetricType::Gauge,
         );
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         ConstGauge::new(1_i64).encode(build?.encode_family(&version)?)?;
 
-        let Some(View { ledger, error }) = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone() else {
+        let Some(View { ledger, error }) = self.view.lock().unwrap_or_else(PoisonError::into_inner).clone() else {
             return Ok(());
         };
         for (name, help, source) in [
-            ("assigned", "The configuration that the node has taken as its assignment. Always 1", &ledger.assigned),
-            ("active", "The configuration that the kubelet runs. Always 1", &ledger.beyond.active),
+            ("assigned", "Configuration assigned to the node. Always 1", &ledger.assigned),
+            ("active", "Configuration that the kubelet runs. Always 1", &ledger.agent_state.active),
             (
                 "last_known_good",
-                "The configuration that the kubelet goes back to when the assignment fails. Always 1",
+                "Configuration that the kubelet returns to when the assignment fails. Always 1",
                 &ledger.last_known_good,
             ),
         ] {
@@ -86,15 +86,11 @@ impl Collector for Scrape {
             ConstGauge::new(1_i64).encode(metric.encode_family(&labels(source.as_ref()))?)?;
         }
         let gauges = [
-            (
-                "kubelet_node_config_error",
-                "Whether (1) or not (0) something is wrong with the assignment: status.config.error is set",
-                error,
-            ),
+            ("kubelet_node_config_error", "Whether status.config.error is set (1) or not (0)", error),
             (
                 "nodecfg_agent_trial",
-                "Whether (1) or not (0) the kubelet is watched after a restart",
-                matches!(ledger.beyond.phase, Phase::Trying(_)),
+                "Whether the kubelet is on trial after a restart (1) or not (0)",
+                matches!(ledger.agent_state.phase, Phase::Trying(_)),
             ),
         ];
         for (name, help, holds) in gauges {
@@ -104,13 +100,13 @@ impl Collector for Scrape {
         let counters = [
             (
                 "nodecfg_agent_restarts",
-                "Restarts of the kubelet by the agent, counted across its own restarts",
-                ledger.beyond.restarts,
+                "Restarts of the kubelet by the agent. The count survives restarts of the agent",
+                ledger.agent_state.restarts,
             ),
             (
                 "nodecfg_agent_rollbacks",
-                "Falls back to the last known good configuration, counted likewise",
-                ledger.beyond.rollbacks,
+                "Rollbacks to the last known good configuration. The count survives restarts of the agent",
+                ledger.agent_state.rollbacks,
             ),
         ];
         for (name, help, count) in counters {
@@ -121,7 +117,7 @@ impl Collector for Scrape {
     }
 }
 
-/// The kubelet's labels of a source: `local`, or the path of the ConfigMap.
+/// The kubelet's labels for a source: `local` or the path of the ConfigMap.
 fn labels(source: Option<&ConfigSource>) -> [(&'static str, String); 4] {
     let map = source.and_then(|source| source.config_map.as_ref());
     let path = map.map_or_else(
@@ -139,7 +135,7 @@ fn labels(source: Option<&ConfigSource>) -> [(&'static str, String); 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{AgentState, Trial};
+    use crate::ledger::{AgentState, Trial};
 
     fn source(name: &str) -> ConfigSource {
         let mut source = ConfigSource::config_map("kube-system", name, "kubelet");
@@ -150,19 +146,19 @@ mod tests {
     }
 
     #[test]
-    fn a_scrape_in_full() {
+    fn exports_all_metrics() {
         let metrics = Metrics::default();
         let trial = Trial {
             started: jiff::Timestamp::UNIX_EPOCH,
             before: None,
             healthy_since: None,
-            ailing_since: None,
-            lapses: 0,
+            unhealthy_since: None,
+            interruptions: 0,
         };
         let ledger = Ledger {
             assigned: Some(source("new")),
             last_known_good: None,
-            beyond: AgentState {
+            agent_state: AgentState {
                 phase: Phase::Trying(trial),
                 active: Some(source("old\"\n")),
                 restarts: 3,
@@ -170,15 +166,15 @@ mod tests {
                 ..AgentState::default()
             },
         };
-        metrics.show(&ledger, true);
+        metrics.update(&ledger, true);
         insta::assert_snapshot!(metrics.text());
     }
 
     #[test]
-    fn before_anything_is_known_and_when_the_node_runs_its_local_configuration() {
+    fn exports_local_configuration() {
         let metrics = Metrics::default();
         assert!(!metrics.text().contains("kubelet_node_config"));
-        metrics.clone().show(&Ledger::default(), false);
+        metrics.clone().update(&Ledger::default(), false);
         let text = metrics.text();
         assert!(text.contains("kubelet_node_config_error 0\n"), "{text}");
         assert_eq!(text.matches("node_config_source=\"local\",node_config_uid=\"\"").count(), 3, "{text}");

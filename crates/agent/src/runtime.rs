@@ -1,7 +1,8 @@
-//! Steps the machine and keeps its word: the ledger is saved before anything is done that follows from it, checkpoints and the
-//! kubelet's file are written here, and only what needs the kubelet or the API server goes out.
+//! Runtime of the agent: steps the machine, saves its ledger before any effect, and writes checkpoints and the
+//! kubelet's file.
 //!
-//! Knows no clock, no client and no process; whoever drives it does what comes out, in that order, and brings the answers back.
+//! Returns the remaining effects, which need the kubelet or the API server. The caller carries them out in order and
+//! passes the results back. Must not use a clock, a client or a process.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -15,9 +16,10 @@ use super::events::{
     ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step,
 };
 use super::host::Healthz;
+use super::ledger::{Ledger, Phase};
 use super::machine::{self, MachineState};
 use super::placement::{Placement, PlacementError, Placer};
-use super::state::{Ledger, Phase, Settings};
+use super::settings::Settings;
 use super::store::{Payload, Store, StoreError};
 use kubelet_config::risk::StateFile;
 use nodecfg_contract::ConfigSource;
@@ -26,87 +28,90 @@ use nodecfg_contract::observed::KubeletVersion;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
-mod tests;
+mod harness;
 #[cfg(test)]
-mod world;
+mod tests;
 
-/// How many steps one event may lead to. Each answer that the runtime gives itself ends something, so they are few.
-const MOST_STEPS: usize = 64;
-/// When to try again what concerns nothing but the disk: to save what was acted upon already, to prune.
-const TIDY_AGAIN: Duration = Duration::from_secs(60);
+/// Limit of steps per event, as a safeguard. Each result that the runtime produces itself completes an effect, so few
+/// are needed.
+const MAX_STEPS: usize = 64;
+/// Delay before retrying disk work that no effect waits for: saving a ledger and pruning.
+const CLEAN_UP_RETRY: Duration = Duration::from_secs(60);
 
-/// Where the agent keeps things.
+/// Paths of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
-    /// The agent's folder: what a kubelet 1.21 had as `--dynamic-config-dir`.
+    /// The agent's folder; `--dynamic-config-dir` of a kubelet 1.21.
     pub folder: PathBuf,
     /// Where the kubelet reads its configuration.
     pub placement: Placement,
 }
 
-/// Why an agent cannot start.
+/// Reason why an agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What it knew cannot be read.
+    /// The saved state cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Nothing can be placed where it is told to.
+    /// The placement does not work on this host.
     #[error(transparent)]
     Placement(#[from] PlacementError),
 }
 
-/// The agent without the world around it.
+/// The agent's state machine with its disk.
 #[derive(Debug)]
 pub struct AgentRuntime<D> {
     disk: D,
     store: Store,
     placer: Placer,
     state: MachineState,
-    /// The ledger on disk. `None`: not known, because nothing was saved yet or saving failed.
+    /// Ledger on disk. `None` if unknown: nothing was saved yet, or saving failed.
     saved: Option<Ledger>,
-    /// Whether there may be checkpoints that nothing names.
-    unpruned: bool,
-    /// The kubelet of this host, as it was last said.
+    /// Whether unnamed checkpoints may exist.
+    prune_pending: bool,
+    /// Last known version of the kubelet of this host.
     kubelet: Option<KubeletVersion>,
-    /// Where a kubelet on this source answers, once found out.
+    /// Cached health endpoint of the kubelet for a source.
     healthz: Option<(Option<ConfigSource>, Healthz)>,
 }
 
 impl<D: Disk> AgentRuntime<D> {
-    /// An agent that goes on from what is on disk. Reads only: whatever it has to write comes with the first event.
+    /// Opens an agent that continues from the state on disk. Only reads; the first write comes with the first event.
     ///
     /// # Errors
-    /// The store or the record of what was placed cannot be understood; what is to be replaced is no regular file.
+    /// The store or the record of placements is invalid, or the file to replace is not a regular file.
     pub fn open(paths: &Paths, settings: Settings, disk: D, seed: u64) -> Result<Self, OpenError> {
         let store = Store::new(&paths.folder);
         let ledger = store.load(&disk)?;
-        let on_local =
-            ledger.assigned.is_none() && ledger.beyond.active.is_none() && ledger.beyond.phase == Phase::Settled;
+        let on_local = ledger.assigned.is_none()
+            && ledger.agent_state.active.is_none()
+            && ledger.agent_state.phase == Phase::Settled;
         let placer = Placer::open(&disk, &paths.folder, paths.placement.clone(), on_local)?;
         let state = MachineState::resume(ledger, settings, seed);
-        Ok(Self { disk, store, placer, state, saved: None, unpruned: false, kubelet: None, healthz: None })
+        Ok(Self { disk, store, placer, state, saved: None, prune_pending: false, kubelet: None, healthz: None })
     }
 
-    /// The first event: the agent has looked at what is on disk. `kubelet`: the version that is installed on this host.
+    /// Handles the start of the agent; must be the first event. `kubelet`: version installed on this host.
     pub fn start(&mut self, kubelet: Option<KubeletVersion>, now: Timestamp) -> Step {
         self.kubelet = kubelet;
         let ledger = &self.state.ledger;
-        // A judgement that was made for a kubelet that is known is not overturned by one for a kubelet that is not.
-        let judged = |verdict: &ConfigCheck| kubelet.is_some() || matches!(verdict, ConfigCheck::NotLoaded { .. });
-        let verdict = ledger.assigned.as_ref().map(|assigned| self.judge_checkpoint(assigned)).filter(judged);
-        let in_place = match self.content(ledger.beyond.active.as_ref()) {
+        // A check made for a known kubelet version is not overridden by a check for an unknown version.
+        let trusted =
+            |config_check: &ConfigCheck| kubelet.is_some() || matches!(config_check, ConfigCheck::NotLoaded { .. });
+        let config_check = ledger.assigned.as_ref().map(|assigned| self.check_checkpoint(assigned)).filter(trusted);
+        let in_place = match self.content(ledger.agent_state.active.as_ref()) {
             Ok(active) => self.placer.is_in_place(&self.disk, active.as_deref()).unwrap_or_else(|error| {
-                tracing::warn!(%error, "cannot tell whether the kubelet's configuration is in place");
-                // Not touched then when it is the node's own; otherwise placing it tells what is wrong.
+                tracing::warn!(%error, "cannot check whether the kubelet's configuration is in place");
+                // A local configuration is then left alone. For any other, placing it reports the error.
                 active.is_none()
             }),
             Err(_) => false,
         };
-        self.take(Event::Started { verdict, in_place }, now)
+        self.handle(Event::Started { config_check, in_place }, now)
     }
 
-    /// The answer to [`Effect::Fetch`]. `node`: how the node is, as far as the API server says.
-    pub fn fetched(
+    /// Handles the result of [`Effect::Fetch`]. `node`: health of the node, if the API server answered.
+    pub fn handle_fetch(
         &mut self,
         result: Result<Download, FetchError>,
         node: Option<NodeHealth>,
@@ -117,48 +122,48 @@ impl<D: Disk> AgentRuntime<D> {
         let fetched = result.and_then(|download| {
             let key = key(&download.source);
             content::check_hash(&download.payload, key, download.content_hash.as_deref())?;
-            let verdict = self.judge(&download.payload, key);
-            Ok(Box::new(Fetched { download, verdict, node }))
+            let config_check = self.check_payload(&download.payload, key);
+            Ok(Box::new(Fetched { download, config_check, node }))
         });
-        self.take(Event::Fetched(fetched), now)
+        self.handle(Event::Fetched(fetched), now)
     }
 
-    /// Any other event. What is left of the step to do are its effects, in this order, and its wake.
-    pub fn take(&mut self, event: Event, now: Timestamp) -> Step {
-        let mut left = Step::default();
+    /// Handles any other event. Returns the effects still to be carried out, in order, and the wake time.
+    pub fn handle(&mut self, event: Event, now: Timestamp) -> Step {
+        let mut remaining = Step::default();
         let mut events = VecDeque::from([event]);
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let Some(event) = events.pop_front() else { break };
             let (mut next, mut step) = machine::step(&self.state, &event, now);
             if let Err(error) = self.save(&next.ledger) {
                 if next.ledger != self.state.ledger && !step.urgent {
                     (next, step) = machine::not_saved(&self.state, &event, &error.to_string(), now);
                 } else {
-                    tracing::warn!(%error, "cannot save what the agent knows; it goes on and tries again");
+                    tracing::warn!(%error, "cannot save the agent's state; continuing and retrying");
                 }
             }
             self.state = next;
-            self.unpruned |= step.prune;
-            left.wake = step.wake;
+            self.prune_pending |= step.prune;
+            remaining.wake = step.wake;
             if let Some(download) = step.checkpoint {
-                let kept = self.store.keep(&self.disk, &download).map_err(|error| error.to_string());
-                events.push_back(Event::Checkpointed(kept));
+                let result = self.store.save_checkpoint(&self.disk, &download).map_err(|error| error.to_string());
+                events.push_back(Event::Checkpointed(result));
             }
             for effect in step.effects {
                 match self.prepare(effect) {
-                    Ok(effect) => left.effects.push(effect),
+                    Ok(effect) => remaining.effects.push(effect),
                     Err(answer) => events.push_back(answer),
                 }
             }
         }
-        if !self.tidy() {
-            let again = now.checked_add(TIDY_AGAIN).unwrap_or(Timestamp::MAX);
-            left.wake = Some(left.wake.map_or(again, |wake| wake.min(again)));
+        if !self.clean_up() {
+            let again = now.checked_add(CLEAN_UP_RETRY).unwrap_or(Timestamp::MAX);
+            remaining.wake = Some(remaining.wake.map_or(again, |wake| wake.min(again)));
         }
-        left
+        remaining
     }
 
-    /// What the agent knows.
+    /// The ledger.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.state.ledger
@@ -176,7 +181,7 @@ impl<D: Disk> AgentRuntime<D> {
         &self.disk
     }
 
-    /// Brings the ledger on disk up to date.
+    /// Updates the ledger on disk.
     fn save(&mut self, ledger: &Ledger) -> Result<(), StoreError> {
         if self.saved.as_ref() == Some(ledger) {
             return Ok(());
@@ -187,14 +192,14 @@ impl<D: Disk> AgentRuntime<D> {
         Ok(())
     }
 
-    /// Does of an effect what concerns the disk. Gives what is left of it to do, or the answer.
+    /// Carries out the disk part of an effect. Returns the rest of the effect, or its result.
     fn prepare(&mut self, effect: Effect) -> Result<Effect, Event> {
         match effect {
             Effect::Activate { target, .. } => match self.place(target.as_ref()) {
                 Ok(remove) => Ok(Effect::Activate { target, remove }),
                 Err(reason) => Err(Event::Activated(Err(ActivationError::NotPlaced(reason)))),
             },
-            // A configuration of the node's own may do without: there is nothing to ask, and nothing to fall back to.
+            // A local configuration may disable `/healthz`. Then no probe is possible and no rollback exists.
             Effect::Probe { .. } if self.healthz().port == 0 => {
                 Err(Event::Probed(Health { kubelet: Ok(()), node: None }))
             }
@@ -202,29 +207,29 @@ impl<D: Disk> AgentRuntime<D> {
         }
     }
 
-    /// Prunes when that is due. Gives whether the disk is as it should be: otherwise nobody may come to look for long, and
-    /// what was acted upon might be lost in a power failure then.
-    fn tidy(&mut self) -> bool {
-        // What a ledger on disk may still name is left.
-        if self.saved.is_some() && self.unpruned {
+    /// Prunes if due. Returns false if disk work is left; it must be retried soon, since a power failure could lose
+    /// what was acted upon.
+    fn clean_up(&mut self) -> bool {
+        // Checkpoints that an unsaved ledger may still name are kept.
+        if self.saved.is_some() && self.prune_pending {
             match self.store.prune(&self.disk, &self.state.ledger) {
-                Ok(()) => self.unpruned = false,
-                Err(error) => tracing::warn!(%error, "old checkpoints remain"),
+                Ok(()) => self.prune_pending = false,
+                Err(error) => tracing::warn!(%error, "cannot remove old checkpoints"),
             }
         }
-        self.saved.is_some() && !self.unpruned
+        self.saved.is_some() && !self.prune_pending
     }
 
-    /// Puts a target in place. Gives the state files that the kubelet would not start with.
+    /// Puts a target in place. Returns the state files with which the kubelet would not start.
     fn place(&mut self, target: Option<&ConfigSource>) -> Result<Vec<StateFile>, String> {
         self.healthz = None;
         let ledger = &self.state.ledger;
-        let hurry = ledger.beyond.failure.is_some();
-        // What is on disk may have changed since it was taken: whatever it is, a kubelet that refuses it does not get it. But
-        // what ran once is better than what has failed, whatever is thought of it by now.
-        match target.map(|source| (source, self.judge_checkpoint(source))) {
-            Some((source, ConfigCheck::NotValid { message, .. })) if hurry => {
-                tracing::warn!("falling back to {source}, which the kubelet would refuse by now: {message}");
+        let rollback = ledger.agent_state.failure.is_some();
+        // The checkpoint may have changed on disk, so it is checked again. During a rollback a refused checkpoint is
+        // still better than the failed assignment, since the kubelet ran it before.
+        match target.map(|source| (source, self.check_checkpoint(source))) {
+            Some((source, ConfigCheck::NotValid { message, .. })) if rollback => {
+                tracing::warn!("rolling back to {source}, which the kubelet would now refuse: {message}");
             }
             Some((source, ConfigCheck::NotLoaded { message, .. } | ConfigCheck::NotValid { message, .. })) => {
                 return Err(format!("the kubelet would refuse the checkpoint of {source}: {message}"));
@@ -233,19 +238,19 @@ impl<D: Disk> AgentRuntime<D> {
         }
         let content = self.content(target)?;
         let good = ledger.last_known_good.as_ref();
-        // Before a trial begins, its end is made ready.
-        let ready = if hurry || target == good {
+        // The rollback is prepared before a trial begins.
+        let fallback = if rollback || target == good {
             None
         } else {
-            let unready = |error| format!("the last known good cannot be made ready to fall back to: {error}");
-            Some(self.content(good).map_err(unready)?)
+            let not_prepared = |error| format!("the last known good cannot be prepared for a rollback: {error}");
+            Some(self.content(good).map_err(not_prepared)?)
         };
-        let from = self.effective(ledger.beyond.active.as_ref());
-        // A kubelet may have started on what failed before anybody could see it.
-        let failed = hurry.then(|| self.effective(ledger.assigned.as_ref()).ok()).flatten();
+        let from = self.effective(ledger.agent_state.active.as_ref());
+        // The kubelet may have started on the failed configuration before a probe.
+        let failed = rollback.then(|| self.effective(ledger.assigned.as_ref()).ok()).flatten();
         let text = |error: PlacementError| error.to_string();
-        let ready = ready.as_ref().map(Option::as_deref);
-        self.placer.place(&self.disk, content.as_deref(), ready, hurry).map_err(text)?;
+        let fallback = fallback.as_ref().map(Option::as_deref);
+        self.placer.place(&self.disk, content.as_deref(), fallback, rollback).map_err(text)?;
         match (from, self.effective(target)) {
             (Ok(from), Ok(to)) => {
                 let mut files = content::state_files(&from, &to);
@@ -255,13 +260,13 @@ impl<D: Disk> AgentRuntime<D> {
                 Ok(files)
             }
             (Err(error), _) | (_, Err(error)) => {
-                tracing::warn!(error, "no state file of the kubelet is removed: it is not known what it runs");
+                tracing::warn!(error, "keeping the kubelet's state files: its current configuration is unknown");
                 Ok(Vec::new())
             }
         }
     }
 
-    /// The text of a source, as it was checkpointed. `None` is the local configuration.
+    /// Text of a source from its checkpoint. `None` is the local configuration.
     fn content(&self, source: Option<&ConfigSource>) -> Result<Option<String>, String> {
         let Some(source) = source else { return Ok(None) };
         let mut payload = self.load(source)?;
@@ -269,25 +274,25 @@ impl<D: Disk> AgentRuntime<D> {
         payload.remove(key).map(Some).ok_or_else(|| format!("{source} has no key {key:?}"))
     }
 
-    /// A checkpoint, with the hash that was said of it.
+    /// Loads a checkpoint and verifies its content hash.
     fn load(&self, source: &ConfigSource) -> Result<Payload, String> {
-        let payload = self.store.checkpoint(&self.disk, source).map_err(|error| error.to_string())?;
+        let payload = self.store.load_checkpoint(&self.disk, source).map_err(|error| error.to_string())?;
         match content::check_hash(&payload, key(source), self.state.ledger.content_hash_of(source).map(String::as_str))
         {
-            Err(FetchError::HashDiffers(why)) => Err(format!("the checkpoint of {source} was changed: {why}")),
+            Err(FetchError::HashMismatch(why)) => Err(format!("the checkpoint of {source} was changed: {why}")),
             _ => Ok(payload),
         }
     }
 
-    /// The configuration of a kubelet that runs this source.
+    /// Configuration of a kubelet that runs this source.
     fn effective(&self, source: Option<&ConfigSource>) -> Result<String, String> {
         let content = self.content(source)?;
         self.placer.effective(&self.disk, content.as_deref()).map_err(|error| error.to_string())
     }
 
-    /// Where the kubelet answers. Looked up once, since a trial asks every second.
+    /// Health endpoint of the kubelet. Cached, since a trial probes every second.
     pub fn healthz(&mut self) -> Healthz {
-        let active = &self.state.ledger.beyond.active;
+        let active = &self.state.ledger.agent_state.active;
         if let Some((source, healthz)) = &self.healthz
             && source == active
         {
@@ -301,21 +306,21 @@ impl<D: Disk> AgentRuntime<D> {
         healthz
     }
 
-    fn judge_checkpoint(&self, source: &ConfigSource) -> ConfigCheck {
+    fn check_checkpoint(&self, source: &ConfigSource) -> ConfigCheck {
         match self.load(source) {
-            Ok(payload) => self.judge(&payload, key(source)),
+            Ok(payload) => self.check_payload(&payload, key(source)),
             Err(message) => {
                 ConfigCheck::NotLoaded { message, kubelet: self.kubelet.map(|version| version.to_string()) }
             }
         }
     }
 
-    fn judge(&self, payload: &Payload, key: &str) -> ConfigCheck {
+    fn check_payload(&self, payload: &Payload, key: &str) -> ConfigCheck {
         let underneath = self.placer.underneath(&self.disk).unwrap_or_else(|error| {
-            tracing::warn!(%error, "judging without what the kubelet has underneath");
+            tracing::warn!(%error, "checking without the configuration below the drop-in");
             Vec::new()
         });
-        content::judge(payload, key, &underneath, self.kubelet)
+        content::check_config(payload, key, &underneath, self.kubelet)
     }
 }
 

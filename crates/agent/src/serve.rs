@@ -1,6 +1,7 @@
-//! The agent's small HTTP server: `/metrics` and `/healthz`, both read-only. `/healthz` says that the process is alive and
-//! not stuck; whether the kubelet is, and whether the API server can be reached, is none of its business, since to
-//! restart the agent would mend neither.
+//! HTTP server of the agent for `/metrics` and `/healthz`, read-only.
+//!
+//! `/healthz` reports only that the process is alive. It covers neither the kubelet nor the API server, because a
+//! restart of the agent would fix neither.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,14 +22,14 @@ use tokio::task::JoinSet;
 
 use super::metrics::{MEDIA_TYPE, Metrics};
 
-/// How many connections are served at a time: a scraper or two, and a probe.
-const CONNECTIONS: usize = 8;
-/// How long a client may take to say what it wants.
-const HEADER_LIMIT: Duration = Duration::from_secs(5);
-/// How long a connection may last, however busy.
-const CONNECTION_LIMIT: Duration = Duration::from_secs(5 * 60);
+/// Maximum number of connections: scrapers and a probe.
+const MAX_CONNECTIONS: usize = 8;
+/// Time limit for receiving a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit of a connection.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// A port that is being listened on.
+/// Listening HTTP endpoint.
 #[derive(Debug)]
 pub struct Endpoint {
     listener: TcpListener,
@@ -39,22 +40,22 @@ impl Endpoint {
     /// Listens on this address.
     ///
     /// # Errors
-    /// The system's: the port is taken, or the address is none of this host's.
+    /// The system's: the port is in use, or the address does not belong to this host.
     pub async fn on(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
 
-    /// Where it listens; with the port that the system chose, where 0 was asked for.
+    /// Listening address, with the port chosen by the system if port 0 was requested.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves for ever. Dropping the future ends it and every connection.
+    /// Serves until the future is dropped, which also ends every connection.
     pub async fn serve(self, metrics: Metrics) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut connections = JoinSet::new();
         loop {
             while connections.try_join_next().is_some() {}
@@ -64,13 +65,13 @@ impl Endpoint {
                 Ok((stream, _)) => {
                     let metrics = metrics.clone();
                     connections.spawn(async move {
-                        let _ = tokio::time::timeout(CONNECTION_LIMIT, connection(stream, metrics)).await;
+                        let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection(stream, metrics)).await;
                         drop(place);
                     });
                 }
-                // Out of file descriptors, mostly; to spin would not help.
+                // Usually out of file descriptors; retrying at once would not help.
                 Err(error) => {
-                    tracing::warn!("cannot take a connection: {error}");
+                    tracing::warn!("cannot accept a connection: {error}");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -84,9 +85,9 @@ async fn connection(stream: TcpStream, metrics: Metrics) {
         async move { Ok::<_, Infallible>(answer) }
     });
     let mut server = hyper::server::conn::http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(HEADER_LIMIT);
+    server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
-        tracing::debug!("a connection broke: {error}");
+        tracing::debug!("a connection failed: {error}");
     }
 }
 
@@ -98,7 +99,7 @@ fn answer<B>(request: &Request<B>, metrics: &Metrics) -> Response<Full<Bytes>> {
         }
         "/healthz" | "/livez" => (StatusCode::OK, "text/plain", "ok".to_owned()),
         "/metrics" => (StatusCode::OK, MEDIA_TYPE, metrics.text()),
-        _ => (StatusCode::NOT_FOUND, "text/plain", "there are /metrics and /healthz\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, "text/plain", "not found; available: /metrics, /healthz\n".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
@@ -111,7 +112,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
-    use crate::state::Ledger;
+    use crate::ledger::Ledger;
 
     async fn get(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).await.expect("connects");
@@ -125,10 +126,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_serves_two_paths_and_reads_only() {
+    async fn serves_metrics_and_healthz() {
         let endpoint = Endpoint::on(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
         let (address, metrics) = (endpoint.address(), Metrics::default());
-        metrics.show(&Ledger::default(), true);
+        metrics.update(&Ledger::default(), true);
         let asking = async {
             let text = get(address, "GET /metrics").await;
             assert!(text.starts_with("HTTP/1.1 200 OK\r\ncontent-type: application/openmetrics-text"), "{text}");
@@ -136,10 +137,10 @@ mod tests {
             assert!(get(address, "GET /healthz").await.ends_with("\r\n\r\nok"));
             assert!(get(address, "POST /healthz").await.starts_with("HTTP/1.1 405"));
             assert!(get(address, "GET /").await.starts_with("HTTP/1.1 404"));
-            // One that says nothing does not keep the others out.
-            let silent = TcpStream::connect(address).await.expect("connects");
+            // An idle connection does not block others.
+            let idle = TcpStream::connect(address).await.expect("connects");
             assert!(get(address, "HEAD /healthz").await.starts_with("HTTP/1.1 200"));
-            drop(silent);
+            drop(idle);
         };
         tokio::select! {
             () = endpoint.serve(metrics) => panic!("ended"),
@@ -148,8 +149,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_that_is_taken_is_an_error() {
+    async fn rejects_port_in_use() {
         let first = Endpoint::on(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
-        Endpoint::on(first.address()).await.expect_err("is taken");
+        Endpoint::on(first.address()).await.expect_err("port is in use");
     }
 }

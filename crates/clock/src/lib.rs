@@ -1,46 +1,47 @@
-//! The one module that reads the clock. Everything else is given the time.
+//! The only reader of the clock, and a clock with adjustable speed. All other code receives the time as a value.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// The present moment.
+/// The present time.
 #[must_use]
 pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// The runtime's monotonic clock, for the deadlines of requests. Says nothing about the time of day.
+/// Monotonic clock of the runtime, for deadlines of requests. It is unrelated to the time of day.
 #[must_use]
 pub fn instant() -> Instant {
     Instant::now()
 }
 
-/// A time of day that begins now and passes as fast as is wished: an agent of the sandbox lives through a trial of ten
-/// minutes in seconds.
+/// Clock that starts at the present time and runs at a given speed. A sandbox agent can pass a trial of ten minutes
+/// in seconds.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct ScaledClock {
     origin: Timestamp,
     started: Instant,
     speed: f64,
 }
 
-impl Pace {
-    /// Real time.
+impl ScaledClock {
+    /// Clock at real speed.
     #[must_use]
     pub fn real() -> Self {
         Self::times(1.0)
     }
 
-    /// Time that passes this many times faster than real. A speed that is no number above 0 counts as real.
+    /// Clock at this multiple of real speed. A speed that is not a number above 0 counts as 1.
     #[must_use]
     pub fn times(speed: f64) -> Self {
         let speed = if speed.is_finite() && speed > 0.0 { speed } else { 1.0 };
         Self { origin: now(), started: instant(), speed }
     }
 
-    /// The present moment. At real speed that is the system's clock, whatever is done to it; otherwise it only goes forward.
+    /// Present time of this clock. At real speed this is the system clock, including its adjustments; otherwise it is
+    /// monotonic.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         if self.speed == 1.0 {
@@ -51,9 +52,9 @@ impl Pace {
         self.origin.checked_add(passed).unwrap_or(Timestamp::MAX)
     }
 
-    /// What clocks outside show at this moment of its time: others compare what is written with theirs.
+    /// Real time at which this clock shows `moment`, for timestamps that other programs compare with their clocks.
     #[must_use]
-    pub fn outside(&self, moment: Timestamp) -> Timestamp {
+    pub fn to_real_time(&self, moment: Timestamp) -> Timestamp {
         if self.speed == 1.0 {
             return moment;
         }
@@ -61,13 +62,13 @@ impl Pace {
         passed.ok().and_then(|passed| self.origin.checked_add(passed).ok()).unwrap_or(moment)
     }
 
-    /// How long really to wait for this much of its time.
+    /// Real duration of a duration of this clock.
     #[must_use]
     pub fn real_duration(&self, duration: Duration) -> Duration {
         Duration::try_from_secs_f64(duration.as_secs_f64() / self.speed).unwrap_or(Duration::MAX)
     }
 
-    /// How long really to wait until this moment of its time; nothing when it has passed.
+    /// Real duration until this clock shows `moment`; zero if it has passed.
     #[must_use]
     pub fn until(&self, moment: Timestamp) -> Duration {
         let left = Duration::try_from(moment.duration_since(self.now())).unwrap_or(Duration::ZERO);
@@ -80,15 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_faster_time_waits_less() {
-        let pace = Pace::times(10.0);
+    fn faster_clock_waits_less() {
+        let pace = ScaledClock::times(10.0);
         assert_eq!(pace.real_duration(Duration::from_secs(20)), Duration::from_secs(2));
         assert_eq!(pace.until(pace.now() - SignedDuration::from_secs(1)), Duration::ZERO);
         let ahead = pace.until(pace.now() + SignedDuration::from_secs(100));
         assert!(ahead <= Duration::from_secs(10) && ahead > Duration::from_secs(8), "{ahead:?}");
         let hour = pace.origin + SignedDuration::from_hours(1);
-        assert_eq!(pace.outside(hour), pace.origin + SignedDuration::from_mins(6));
-        assert_eq!(Pace::real().outside(hour), hour);
-        assert_eq!(Pace::times(0.0).real_duration(Duration::from_secs(1)), Duration::from_secs(1));
+        assert_eq!(pace.to_real_time(hour), pace.origin + SignedDuration::from_mins(6));
+        assert_eq!(ScaledClock::real().to_real_time(hour), hour);
+        assert_eq!(ScaledClock::times(0.0).real_duration(Duration::from_secs(1)), Duration::from_secs(1));
     }
 }

@@ -1,5 +1,6 @@
-//! Applies whole objects server-side, for `nodecfg install`. Not part of a reader, which must not write, and without the lock
-//! of a sync, which is about a fleet. Decides nothing: what to apply, and in which order, comes from the crate `nodecfg-install`.
+//! Server-side apply of whole objects, for `nodecfg install`. Separate from the reader, which must not write. Needs
+//! no lock: the lock of a sync protects a fleet. The crate `nodecfg-install` decides what to apply and in which
+//! order.
 
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use super::error::ClusterError;
 use super::operation::{Kind, Operation, Resource, Verb};
 use super::reader::{ClusterReader, found};
 use super::transport::{Call, Transport, Whole};
-use super::wire::Anything;
+use super::wire::IgnoredContent;
 
-/// Names nodecfg in managedFields.
+/// Name of nodecfg in managedFields.
 const FIELD_MANAGER: &str = "nodecfg";
-/// How often to look whether a definition is established. It takes a server some 100 ms.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval of the checks whether a definition is established. A server needs some 100 ms.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The kinds that are applied: those of `install::objects`.
+/// Kinds that can be applied: those of `install::objects`.
 static KINDS: [Kind; 10] = [
     kind("", "v1", "Namespace", "namespaces", "namespace"),
     kind("", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount"),
@@ -60,7 +61,7 @@ const fn kind(
     Kind { group, version, kind: name, plural, singular }
 }
 
-/// What an object is and is called, as far as a request for it needs.
+/// Kind, namespace and name of an object: what a request for the object needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     kind: &'static Kind,
@@ -69,7 +70,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads it off an object. `None` for a kind that is not applied, or without a name.
+    /// Reads the target from an object. `None` for an unknown kind or a missing name.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
@@ -83,32 +84,32 @@ impl Target {
         })
     }
 
-    /// `daemonset.apps/nodecfg-agent`: as kubectl names it.
+    /// Resource as kubectl prints it, for example `daemonset.apps/nodecfg-agent`.
     #[must_use]
     pub fn resource(&self) -> String {
         let dot = if self.kind.group.is_empty() { "" } else { "." };
         format!("{}{dot}{}", self.kind.singular, self.kind.group)
     }
 
-    /// Its namespace; unset for cluster-scoped kinds.
+    /// Namespace; unset for cluster-scoped kinds.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// Its name.
+    /// Name of the object.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is a CustomResourceDefinition.
+    /// Reports whether the object is a CustomResourceDefinition.
     #[must_use]
     pub fn is_definition(&self) -> bool {
         self.kind.kind == "CustomResourceDefinition"
     }
 
-    /// Whether it is an admission policy or its binding, which not every server has.
+    /// Reports whether the object is an admission policy or a policy binding. Old servers serve neither.
     #[must_use]
     pub fn is_policy(&self) -> bool {
         self.kind.group == "admissionregistration.k8s.io"
@@ -125,7 +126,7 @@ pub struct Applier {
     transport: Transport,
 }
 
-/// apiextensions.k8s.io/v1 CustomResourceDefinition, of which only this is read.
+/// The parts of apiextensions.k8s.io/v1 CustomResourceDefinition that are read.
 #[derive(Debug, Deserialize)]
 struct WireDefinition {
     #[serde(default)]
@@ -147,7 +148,7 @@ struct DefinitionCondition {
     message: Option<String>,
 }
 
-/// meta/v1 APIResourceList, of which only this is read.
+/// The parts of meta/v1 APIResourceList that are read.
 #[derive(Debug, Default, Deserialize)]
 struct Served {
     #[serde(default)]
@@ -160,16 +161,13 @@ struct ServedResource {
 }
 
 impl Applier {
-    /// Writes to the cluster that this reader reads.
+    /// Applier for the cluster of this reader.
     #[must_use]
     pub fn new(reader: &ClusterReader) -> Self {
         Self { transport: reader.transport.clone() }
     }
 
-    /// Whether the server has this kind of object. A server that is too old for it does not.
-    ///
-    /// # Errors
-    /// Every [`ClusterError`] of a request but `NotFound`.
+    /// Reports whether the server serves this kind of object. An old server may not.
     pub async fn serves(&self, target: &Target) -> Result<bool, ClusterError> {
         let operation = Operation::on_all(Verb::List, Resource::Other(target.kind), None);
         let call = Call::new(Method::GET, Resource::Other(target.kind).root().into_owned());
@@ -177,18 +175,20 @@ impl Applier {
         Ok(served.unwrap_or_default().resources.iter().any(|resource| resource.name == target.kind.plural))
     }
 
-    /// Makes an object what it is to be, creating it where it is not there. Fields that nodecfg applied before and no longer
-    /// does are removed; others' fields stay. `force` takes over fields that somebody else has set otherwise.
+    /// Applies an object, and creates a missing one. Removes fields that nodecfg applied before and no longer
+    /// applies; keeps fields of other clients. `force` takes over fields that another client manages with a different
+    /// value.
     ///
     /// # Errors
-    /// `FieldsTaken` when somebody else has set a field otherwise, and every [`ClusterError`] of a request.
+    /// `FieldsTaken` when another client manages a field with a different value, and every [`ClusterError`] of a
+    /// request.
     pub async fn apply(&self, target: &Target, object: &Value, force: bool) -> Result<(), ClusterError> {
         let operation = target.operation(Verb::Patch);
         let uri = format!("{}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict&force={force}", operation.path());
         let call = Call::new(Method::PATCH, uri).content("application/apply-patch+yaml", object.to_string());
-        match self.transport.call(&operation, &call, Whole::<Anything>::new).await {
+        match self.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await {
             Ok(_) => Ok(()),
-            // The other 409 is about a resourceVersion, and none is sent.
+            // The other 409 is about a resourceVersion, and this request sends none.
             Err(ClusterError::Conflict { operation, message }) => Err(ClusterError::FieldsTaken { operation, message }),
             Err(error) => Err(error),
         }
@@ -209,12 +209,12 @@ impl Applier {
                 return Ok(());
             }
             if began.elapsed() >= self.transport.limits.total {
-                // What keeps it from being established says so in a condition that does not hold.
+                // A false condition holds the reason.
                 let refusal = conditions.into_iter().find(|condition| condition.status == "False");
                 let message = refusal.and_then(|condition| condition.message).unwrap_or_default();
                 return Err(ClusterError::NotEstablished { operation: Box::new(operation), message });
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Applying, on the wire.
+//! Tests of server-side apply over a fake connection.
 
 use serde_json::json;
 
@@ -16,14 +16,14 @@ fn role() -> (Target, Value) {
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
         "metadata": {"name": "r", "namespace": "n"}, "rules": [],
     });
-    (Target::of(&object).expect("a kind that is known"), object)
+    (Target::of(&object).expect("a known kind"), object)
 }
 
 fn definition() -> Target {
     Target::of(&json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "d"},
     }))
-    .expect("a kind that is known")
+    .expect("a known kind")
 }
 
 fn established(condition: &str, holds: &str, message: &str) -> Reply {
@@ -31,65 +31,65 @@ fn established(condition: &str, holds: &str, message: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn an_apply_is_server_side_strict_and_takes_over_only_when_told() {
+async fn apply_is_strict_and_forces_only_on_request() {
     let (applier, log) = applier(vec![Reply::Json(201, json!({})), Reply::Json(200, json!({}))]);
     let (target, object) = role();
     assert_eq!((target.resource().as_str(), target.namespace()), ("role.rbac.authorization.k8s.io", Some("n")));
     for force in [false, true] {
-        applier.apply(&target, &object, force).await.expect("is taken");
+        applier.apply(&target, &object, force).await.expect("applied");
     }
     let path =
         "PATCH /apis/rbac.authorization.k8s.io/v1/namespaces/n/roles/r?fieldManager=nodecfg&fieldValidation=Strict";
     assert_eq!(log.lines(), [format!("{path}&force=false"), format!("{path}&force=true")]);
-    let asked = log.all();
-    assert_eq!(asked[0].headers["content-type"], "application/apply-patch+yaml");
-    assert_eq!(asked[0].body, object);
+    let requests = log.all();
+    assert_eq!(requests[0].headers["content-type"], "application/apply-patch+yaml");
+    assert_eq!(requests[0].body, object);
 }
 
 #[tokio::test]
-async fn others_fields_are_told_with_the_way_out() {
-    let words = "Apply failed with 1 conflict: conflict with \"kubectl\": .rules";
-    let (applier, _) = applier(vec![status(409, "Conflict", words, json!({"causes": []}))]);
+async fn reports_field_conflict_with_its_fix() {
+    let message = "Apply failed with 1 conflict: conflict with \"kubectl\": .rules";
+    let (applier, _) = applier(vec![status(409, "Conflict", message, json!({"causes": []}))]);
     let (target, object) = role();
     let error = applier.apply(&target, &object, false).await.expect_err("a conflict");
     assert_eq!(
         error.to_string(),
-        format!("cannot patch role n/r: somebody else has set some of its fields otherwise: {words}")
+        format!("cannot patch role n/r: another client manages some of its fields: {message}")
     );
     assert!(error.help().contains("--force-conflicts"));
 }
 
 #[tokio::test]
-async fn a_definition_is_waited_for() {
+async fn waits_until_a_definition_is_established() {
     let (applier, log) = applier(vec![
         Reply::Json(200, json!({})),
         established("NamesAccepted", "True", ""),
         established("Established", "False", "not yet"),
         established("Established", "True", ""),
     ]);
-    applier.await_established(&definition()).await.expect("in the end");
+    applier.await_established(&definition()).await.expect("established");
     let path = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/d";
     assert_eq!(log.lines(), [path; 4]);
 }
 
 #[tokio::test]
-async fn a_definition_that_is_never_served_says_why() {
+async fn reports_why_a_definition_is_not_served() {
     let (client, _) = crate::fake::serving(|_| established("NamesAccepted", "False", "\"NodeConfig\" is in use"));
     let options = ReaderOptions { patience: Duration::from_millis(50), ..options() };
     let applier = Applier::new(&ClusterReader::new(client, "https://fake", options));
     let error = applier.await_established(&definition()).await.expect_err("never");
     assert_eq!(
         error.to_string(),
-        "cannot get customresourcedefinition d: it is stored, but what it describes is not served: \"NodeConfig\" is in use"
+        "cannot get customresourcedefinition d: the API server stores the definition but does not serve it: \"NodeConfig\" is in use"
     );
 }
 
 #[tokio::test]
-async fn what_a_server_is_too_old_for_is_not_served() {
+async fn old_server_does_not_serve_a_newer_kind() {
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"},
     });
-    let target = Target::of(&policy).expect("a kind that is known");
+    let target = Target::of(&policy).expect("a known kind");
     let resources = |names: &[&str]| {
         let all: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
         Reply::Json(200, json!({"kind": "APIResourceList", "resources": all}))
@@ -107,7 +107,7 @@ async fn what_a_server_is_too_old_for_is_not_served() {
 }
 
 #[test]
-fn what_is_not_installed_has_no_target() {
+fn only_installed_kinds_have_a_target() {
     for object in [
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}),
         json!({"apiVersion": "apps/v1beta1", "kind": "DaemonSet", "metadata": {"name": "d"}}),

@@ -1,6 +1,6 @@
-//! Writes assignments, for assigning, rolling back and resetting alike: the one place that turns an [`Assignment`] into a JSON
-//! Patch, for the Node itself or for the NodeConfig that stands for it. Every request tests that it is about the Node that the
-//! assignment was decided for.
+//! Writes of assignments: converts an [`Assignment`] to a JSON Patch of the Node or of its NodeConfig. Serves
+//! assigning, rolling back and resetting. Every request tests the uid of the Node that the assignment was decided
+//! for.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -15,20 +15,20 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::{Assignment, ConfigSource};
 
-/// Where a Node has its uid, and any other object.
+/// Path of an object's own uid.
 const OWN_UID: &str = "/metadata/uid";
-/// Where a NodeConfig has the uid of its Node. nodecfg's own NodeConfigs have one owner.
+/// Path of the Node's uid in a NodeConfig. NodeConfigs created by nodecfg have one owner.
 const OWNER_UID: &str = "/metadata/ownerReferences/0/uid";
 
 impl ClusterWriter {
-    /// Carries out an assignment, and returns the `configSource` that the Node, or its NodeConfig, then has.
+    /// Writes an assignment and returns the resulting `configSource` of the Node or its NodeConfig.
     ///
-    /// When an answer is lost and the request is sent again, its own first effect may fail its test: `PreconditionFailed` means
-    /// "read the Node again", not "changed by another client".
+    /// After a lost response the retried request may fail the test because of its own first effect.
+    /// `PreconditionFailed` therefore means "read the Node again", not "changed by another client".
     ///
     /// # Errors
-    /// `PreconditionFailed`, `NotFound`, `FeatureDropped` when the source that was set is not in what came back, `LockLost`,
-    /// and every [`ClusterError`] of a request.
+    /// `PreconditionFailed`; `NotFound`; `FeatureDropped` when the response lacks the source; `LockLost`; every
+    /// [`ClusterError`] of a request.
     pub async fn assign(&self, name: &NodeName, change: &Assignment) -> Result<Option<ConfigSource>, ClusterError> {
         let resource = match self.reader.binding {
             Binding::Node => Resource::Nodes,
@@ -46,7 +46,7 @@ impl ClusterWriter {
         Ok(source)
     }
 
-    /// Patches the NodeConfig that stands for a Node, or creates it.
+    /// Patches the NodeConfig of a Node, or creates it.
     async fn assign_node_config(
         &self,
         operation: &Operation,
@@ -59,18 +59,19 @@ impl ClusterWriter {
                 let operation = Operation::on(Verb::Create, Resource::NodeConfigs, None, name.as_str());
                 let body = node_config(name, change);
                 match self.send(&operation, Method::POST, "application/json", &body).await {
-                    // Created by another client, or by this very request, whose answer was lost.
+                    // Created by another client, or by this request, whose response was lost.
                     Err(ClusterError::AlreadyExists { .. }) => Err(changed()),
                     other => other,
                 }
             }
             Err(ClusterError::NotFound { .. }) => Err(changed()),
             Err(error @ ClusterError::PreconditionFailed { .. }) => {
-                // A NodeConfig made by hand may have its owner elsewhere in the list, or none: only the Node itself then says
-                // which Node it is. The NodeConfig's own uid stands for what was just seen of it.
+                // A NodeConfig created by hand may list its owner at another position, or no owner. Only the Node
+                // itself then identifies the Node. The NodeConfig's own uid guards against a replacement since this
+                // read.
                 let uid = &change.uid;
                 let found = self.reader.node_config(name).await?;
-                let found = found.filter(|found| found.stands_for(uid) && !found.is_owned_first_by(uid));
+                let found = found.filter(|found| found.represents(uid) && !found.is_owned_first_by(uid));
                 let Some(found) = found else { return Err(error) };
                 match self.reader.node(name).await? {
                     Some(node) if node.uid == *uid => self.patch(operation, OWN_UID, &found.metadata.uid, change).await,
@@ -92,7 +93,7 @@ impl ClusterWriter {
         self.send(operation, Method::PATCH, "application/json-patch+json", &body).await
     }
 
-    /// Sends a request, and returns the source of the object that it answers with.
+    /// Sends a request and returns the source in the response.
     async fn send(
         &self,
         operation: &Operation,
@@ -107,8 +108,8 @@ impl ClusterWriter {
     }
 }
 
-/// The JSON Patch (RFC 6902) of an assignment, for an object that has this uid at this path. The `test` of `null` passes on an
-/// absent field (recorded on API servers 1.21 and 1.36), so that "no source" is a precondition like any other.
+/// JSON Patch (RFC 6902) of an assignment, for an object with this uid at this path. A `test` of `null` passes on a
+/// missing field (recorded on API servers 1.21 and 1.36), so "no source" is a normal precondition.
 fn json_patch(uid_path: &str, uid: &str, change: &Assignment) -> Value {
     const FIELD: &str = "/spec/configSource";
     json!([
@@ -121,8 +122,9 @@ fn json_patch(uid_path: &str, uid: &str, change: &Assignment) -> Value {
     ])
 }
 
-/// A NodeConfig that is deleted with its Node. `controller` is unset, since nothing reconciles it. `blockOwnerDeletion` is unset:
-/// no deletion waits for it, and setting it needs the right to update the Node's finalizers.
+/// NodeConfig that is deleted with its Node. `controller` is unset, since no controller reconciles it.
+/// `blockOwnerDeletion` is unset: no deletion waits for it, and setting it requires permission to update the Node's
+/// finalizers.
 fn node_config(name: &NodeName, change: &Assignment) -> Value {
     json!({
         "apiVersion": "nodecfg.dev/v1alpha1",
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_tests_the_uid_and_the_source_before_it_changes_one_field() {
+    fn patch_tests_uid_and_source_before_its_change() {
         let source = |name: &str| ConfigSource::config_map("kube-system", name, "kubelet");
         let change = Assignment { uid: "u".to_owned(), from: None, to: Some(source("a")) };
         insta::assert_json_snapshot!(json_patch(OWN_UID, "u", &change), @r#"
@@ -169,9 +171,9 @@ mod tests {
           }
         ]
         "#);
-        // The way back.
+        // Rollback.
         assert_eq!(
-            json_patch(OWNER_UID, "u", &change.back()),
+            json_patch(OWNER_UID, "u", &change.reversed()),
             json!([
                 {"op": "test", "path": "/metadata/ownerReferences/0/uid", "value": "u"},
                 {"op": "test", "path": "/spec/configSource", "value": source("a")},

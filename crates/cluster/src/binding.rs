@@ -1,7 +1,8 @@
-//! Which resource carries the assignments of a cluster: its Nodes, or NodeConfigs beside them. One binding per cluster.
+//! Binding of a cluster: the resource that holds its assignments, either its Nodes or its NodeConfigs. A cluster has
+//! one binding.
 //!
-//! Found out by a patch with `dryRun=All`, which goes through everything a patch goes through and stores nothing. From
-//! here on the [`ClusterReader`] and the writer made of it know it, and nothing outside this layer needs to.
+//! A patch with `dryRun=All` determines the binding: it passes all admission and stores nothing. Code outside this
+//! crate must not depend on the binding.
 
 use std::fmt;
 
@@ -13,24 +14,24 @@ use super::list::{Collection, any};
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
-use super::wire::{Anything, LabelKeys, WireMetadata, WireNode};
+use super::wire::{IgnoredContent, LabelKeys, WireMetadata, WireNode};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::ServerVersion;
 use nodecfg_contract::{ConfigSource, KUBELET_KEY};
 
-/// Where the contract lives.
+/// Resource that holds the assignments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Binding {
-    /// In `v1/Node`: the kubelets themselves follow it (1.11 to 1.23), and the API server keeps the field (before 1.26).
+    /// `v1/Node`: kubelets 1.11 to 1.23 follow the field themselves, and API servers before 1.26 keep it.
     #[default]
     Node,
-    /// In `nodecfg.dev/v1alpha1 NodeConfig`, one per Node: the node agents follow it.
+    /// `nodecfg.dev/v1alpha1 NodeConfig`, one per Node: the node agents follow it.
     NodeConfig,
 }
 
 impl Binding {
-    /// Where ConfigMaps go when nothing else is said: the Node authorizer lets a kubelet read what its own Node names,
-    /// wherever that is; agents may read ConfigMaps of this one namespace.
+    /// Default namespace of ConfigMaps. The Node authorizer lets a kubelet read every ConfigMap that its Node names,
+    /// in any namespace. Agents may read only the ConfigMaps of one namespace.
     #[must_use]
     pub fn default_namespace(self) -> &'static str {
         match self {
@@ -40,27 +41,27 @@ impl Binding {
     }
 }
 
-/// Discovery of the group and version of NodeConfigs.
+/// Discovery path of the group and version of NodeConfigs.
 const NODE_CONFIGS_API: &str = "/apis/nodecfg.dev/v1alpha1";
 
-/// What is known about the binding, and how.
+/// Binding with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BindingCheck {
-    /// What holds.
+    /// The binding.
     pub binding: Binding,
-    /// How it is known.
+    /// The evidence.
     pub evidence: BindingEvidence,
 }
 
-/// How it is known whether a server keeps `configSource`.
+/// Evidence for whether a server keeps `configSource`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BindingEvidence {
-    /// A dry-run patch of this Node came back with the field, or without it.
+    /// The result of a dry-run patch of this Node, with or without the field.
     DryRun(NodeName),
-    /// There is no Node to patch, or the dry run was refused; the server's version decides.
+    /// The server version: no Node exists, or the server refused the dry run.
     ServerVersion(String),
-    /// There is no Node to patch, or the dry run was refused, and the version is unreadable: taken as kept until the first
-    /// patch shows otherwise.
+    /// An assumption: no Node exists, or the server refused the dry run, and the version is unreadable. The field
+    /// counts as kept until the first patch disproves it.
     Assumed(String),
 }
 
@@ -68,23 +69,25 @@ impl fmt::Display for BindingEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DryRun(node) => write!(f, "shown by a dry-run patch of node {node}"),
-            Self::ServerVersion(version) => write!(f, "as is known of API servers {version}"),
-            Self::Assumed(version) => write!(f, "an assumption: nothing could be tried, and {version:?} is no version"),
+            Self::ServerVersion(version) => write!(f, "derived from the API server version {version}"),
+            Self::Assumed(version) => {
+                write!(f, "assumed: the dry run failed and the version {version:?} is unreadable")
+            }
         }
     }
 }
 
 impl ClusterReader {
-    /// The same view, of a cluster whose assignments are carried so. `None`: finds out.
+    /// Copy with the binding `wanted`. `None`: determines the binding.
     ///
-    /// A server that drops `Node.spec.configSource` leaves NodeConfigs. One that keeps it has the node binding, unless
-    /// there are NodeConfigs too: then somebody once decided for them, and going on with the Nodes would leave two
-    /// instructions for one kubelet. That is not guessed.
+    /// A server that drops `Node.spec.configSource` gets the NodeConfig binding. A server that keeps the field gets
+    /// the Node binding, unless NodeConfigs exist too. Using Nodes would then leave two instructions for one kubelet,
+    /// so the result is an error.
     ///
     /// # Errors
-    /// `FeatureDropped` when Nodes were asked for and the server drops the field; `DefinitionMissing` when it is
-    /// NodeConfigs and the server does not know them; `BindingUnclear`; every [`ClusterError`] of a request.
-    pub async fn bound(self, wanted: Option<Binding>) -> Result<Self, ClusterError> {
+    /// `FeatureDropped` when Nodes are requested and the server drops the field; `DefinitionMissing` when NodeConfigs
+    /// are requested and the server does not serve them; `BindingUnclear`; every [`ClusterError`] of a request.
+    pub async fn with_binding(self, wanted: Option<Binding>) -> Result<Self, ClusterError> {
         let binding = match wanted {
             Some(Binding::NodeConfig) => Binding::NodeConfig,
             Some(Binding::Node) => match self.check().await? {
@@ -92,7 +95,7 @@ impl ClusterReader {
                     let operation = Operation::on(Verb::Patch, Resource::Nodes, None, node.as_str());
                     return Err(ClusterError::FeatureDropped { operation: Box::new(operation) });
                 }
-                // Nothing to drop it from.
+                // No Node to drop the field from.
                 _ => Binding::Node,
             },
             None => self.check().await?.0.binding,
@@ -102,12 +105,12 @@ impl ClusterReader {
             (Binding::NodeConfig, _) => {
                 self.any_node_config(&operation).await?;
             }
-            (Binding::Node, None) if self.knows_node_configs(&operation).await? => {
+            (Binding::Node, None) if self.serves_node_configs(&operation).await? => {
                 match self.any_node_config(&operation).await {
                     Ok(false) => {}
                     Ok(true) => return Err(ClusterError::BindingUnclear { operation: Box::new(operation) }),
-                    // Who may not see them has nothing to do with them.
-                    Err(error @ ClusterError::Forbidden { .. }) => tracing::info!("{error}; Nodes it is"),
+                    // A user who may not list NodeConfigs does not use them.
+                    Err(error @ ClusterError::Forbidden { .. }) => tracing::info!("{error}; using the node binding"),
                     Err(error) => return Err(error),
                 }
             }
@@ -116,17 +119,17 @@ impl ClusterReader {
         Ok(Self { binding, ..self })
     }
 
-    /// Whether there are NodeConfigs.
+    /// Reports whether any NodeConfig exists.
     async fn any_node_config(&self, operation: &Operation) -> Result<bool, ClusterError> {
         let collection = Collection::all(operation.clone());
         Ok(any(&self.transport, collection, |wire: WireMetadata| Some(wire)).await?.is_some())
     }
 
-    /// Whether the server knows the resource. Asked of discovery, which everybody may read, so that clusters without it need
-    /// no permission for it.
-    pub(super) async fn knows_node_configs(&self, operation: &Operation) -> Result<bool, ClusterError> {
+    /// Reports whether the server serves NodeConfigs. Reads discovery, which every user may read, so that clusters
+    /// without NodeConfigs need no permission for them.
+    pub(super) async fn serves_node_configs(&self, operation: &Operation) -> Result<bool, ClusterError> {
         let call = Call::new(Method::GET, NODE_CONFIGS_API.to_owned());
-        match self.transport.call(operation, &call, Whole::<Anything>::new).await {
+        match self.transport.call(operation, &call, Whole::<IgnoredContent>::new).await {
             Ok(_) => Ok(true),
             Err(
                 ClusterError::DefinitionMissing { .. }
@@ -138,23 +141,20 @@ impl ClusterReader {
         }
     }
 
-    /// Where the assignments of this cluster are.
+    /// Binding of this cluster.
     #[must_use]
     pub fn binding(&self) -> Binding {
         self.binding
     }
 
-    /// What is known about the binding and how, whatever a user says that it is.
-    ///
-    /// # Errors
-    /// Every [`ClusterError`] of a request.
+    /// Detected binding with its evidence, regardless of the user's choice.
     pub async fn evidence(&self) -> Result<BindingCheck, ClusterError> {
         Ok(self.check().await?.0)
     }
 
-    /// Finds out whether the server keeps the field, with any Node there is.
+    /// Checks with the first listed Node whether the server keeps the field.
     async fn check(&self) -> Result<(BindingCheck, Option<NodeName>), ClusterError> {
-        // First, since whoever reaches a server at all may read it.
+        // First, since every user who reaches a server may read the version.
         let version = self.server_version().await?;
         let nodes = Collection::all(Operation::on_all(Verb::List, Resource::Nodes, None));
         let keep = |wire: WireMetadata| NodeName::new(wire.metadata.name).ok();
@@ -168,12 +168,9 @@ impl ClusterReader {
         Ok((check, node))
     }
 
-    /// Patches a Node with a made-up source in a dry run and looks whether it comes back. API servers from 1.26 answer
-    /// 200 and drop it. Where the dry run is refused (RBAC, an admission webhook without dry-run support, the Node gone),
-    /// the version decides.
-    ///
-    /// # Errors
-    /// Every [`ClusterError`] of a request but the refusals above.
+    /// Patches a Node with an invented source in a dry run and checks whether the response contains the source. API
+    /// servers from 1.26 return 200 and drop it. Falls back to the server version when the dry run is refused: RBAC,
+    /// an admission webhook without dry-run support, or a deleted Node.
     pub async fn check_binding(&self, node: &NodeName, version: &ServerVersion) -> Result<BindingCheck, ClusterError> {
         let operation = Operation::on(Verb::Patch, Resource::Nodes, None, node.as_str());
         let probe = ConfigSource::config_map("kube-system", "nodecfg-binding-check", KUBELET_KEY);
@@ -190,7 +187,7 @@ impl ClusterReader {
             Err(
                 error @ (ClusterError::Forbidden { .. } | ClusterError::Invalid { .. } | ClusterError::NotFound { .. }),
             ) => {
-                tracing::info!("{error}; what the server's version says has to do");
+                tracing::info!("{error}; falling back to the server version");
                 Ok(by_version(version))
             }
             Err(error) => Err(error),
@@ -198,7 +195,7 @@ impl ClusterReader {
     }
 }
 
-/// What the version of a server says about the binding.
+/// Binding that follows from the server version.
 #[must_use]
 pub fn by_version(version: &ServerVersion) -> BindingCheck {
     let text = version.git_version.clone();
@@ -214,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_decides_where_the_dry_run_may_not() {
+    fn falls_back_to_the_server_version() {
         let check = |text: &str| by_version(&ServerVersion::read(text, "", ""));
         assert_eq!(check("v1.25.9").binding, Binding::Node);
         assert_eq!(check("v1.26.0").binding, Binding::NodeConfig);

@@ -1,8 +1,8 @@
-//! What a kubelet says that it runs: its `configz`, through the API server's node proxy.
+//! Reads of kubelet configurations: the `configz` of a kubelet, through the API server's node proxy.
 //!
-//! Two servers are asked, and either may refuse. The API server wants `get` on `nodes/proxy`, which allows much more than this;
-//! it then asks the kubelet in its own name, and the kubelet wants that user to have `nodes/proxy` or, since 1.33,
-//! `nodes/configz`. What the kubelet answers comes back as it is: plain text where the API server would send a Status.
+//! Both servers may refuse. The API server requires `get` on `nodes/proxy`, which allows much more than this request.
+//! The API server then calls the kubelet as its own user. The kubelet requires `nodes/proxy` for that user or, since
+//! 1.33, `nodes/configz`. The API server passes the kubelet's response on unchanged: plain text instead of a Status.
 
 use std::time::Duration;
 
@@ -18,21 +18,22 @@ use super::reader::ClusterReader;
 use super::transport::{Call, Decode};
 use nodecfg_contract::names::NodeName;
 
-/// An answer is read no further than this. A KubeletConfiguration has a few kilobytes.
+/// Limit of the bytes read from a response. A KubeletConfiguration has a few kilobytes.
 const LIMIT: usize = 1 << 20;
-/// How long a kubelet that cannot be reached is tried again: one that is gone would hold everybody up.
+/// Time limit of retries for an unreachable kubelet: a dead kubelet must not delay the others.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many kubelets are asked at a time.
+/// Number of concurrent requests.
 const AT_A_TIME: usize = 8;
-/// What API servers say when they cannot reach a kubelet (apimachinery, `pkg/util/proxy/transport.go`).
+/// Message of API servers for an unreachable kubelet (apimachinery, `pkg/util/proxy/transport.go`).
 const UNREACHED: &str = "error trying to reach service";
 
 impl ClusterReader {
-    /// The configuration that the kubelet of a node runs, as it shows it itself: with defaults, without `apiVersion` and `kind`.
+    /// Configuration that the kubelet of a node runs, as the kubelet returns it: with defaults, without `apiVersion`
+    /// and `kind`.
     ///
     /// # Errors
-    /// `Forbidden` when the API server refuses; `KubeletRefuses`, `KubeletUnreachable` and `KubeletSilent` when it is the
-    /// kubelet; `NotFound` when there is no such Node; every other [`ClusterError`] of a request.
+    /// `Forbidden` when the API server refuses; `KubeletRefuses`, `KubeletUnreachable` and `KubeletSilent` for
+    /// failures of the kubelet; `NotFound` when the Node is missing; every other [`ClusterError`] of a request.
     pub async fn configz(&self, node: &NodeName) -> Result<Map<String, Value>, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Configz, None, node.as_str());
         let call = Call::new(Method::GET, operation.path());
@@ -43,11 +44,11 @@ impl ClusterReader {
             Ok(Value::Object(mut answer)) => match answer.remove("kubeletconfig") {
                 Some(Value::Object(configuration)) => Ok(configuration),
                 _ => {
-                    let message = "it has no kubeletconfig".to_owned();
+                    let message = "it contains no kubeletconfig".to_owned();
                     Err(ClusterError::Unexpected { operation, message })
                 }
             },
-            Ok(_) => Err(ClusterError::Unexpected { operation, message: "it is no JSON object".to_owned() }),
+            Ok(_) => Err(ClusterError::Unexpected { operation, message: "it is not a JSON object".to_owned() }),
             Err(ClusterError::TimedOut { last, .. }) if last.contains(UNREACHED) => {
                 let message = last.split_once(UNREACHED).map_or(last.as_str(), |(_, why)| why).trim_start_matches(": ");
                 Err(ClusterError::KubeletUnreachable { operation, message: message.to_owned() })
@@ -56,21 +57,22 @@ impl ClusterReader {
         }
     }
 
-    /// The same of several nodes, a few at a time, in the order in which they are named.
+    /// Configurations of several nodes, read concurrently and returned in the order of `nodes`.
     pub async fn configz_of(
         &self,
         nodes: impl IntoIterator<Item = &NodeName>,
     ) -> Vec<(NodeName, Result<Map<String, Value>, ClusterError>)> {
         let nodes: Vec<NodeName> = nodes.into_iter().cloned().collect();
-        let asked = nodes.into_iter().map(|node| async move {
+        let requests = nodes.into_iter().map(|node| async move {
             let answer = self.configz(&node).await;
             (node, answer)
         });
-        stream::iter(asked).buffered(AT_A_TIME).collect().await
+        stream::iter(requests).buffered(AT_A_TIME).collect().await
     }
 }
 
-/// The kubelet's own refusal, as far as a status and a text that is no Status tell it. `None` for everything else.
+/// Refusal by the kubelet, recognized by the status code of a response that is not a Status. `None` for every other
+/// response.
 pub(super) fn refusal(operation: &Operation, code: u16, message: &str) -> Option<ClusterError> {
     let operation = || Box::new(operation.clone());
     match code {
@@ -80,7 +82,7 @@ pub(super) fn refusal(operation: &Operation, code: u16, message: &str) -> Option
     }
 }
 
-/// Decodes an answer that is not to be larger than [`LIMIT`].
+/// Decoder of a response of at most [`LIMIT`] bytes.
 #[derive(Debug, Default)]
 struct Bounded(Vec<u8>);
 
@@ -109,15 +111,15 @@ mod tests {
     use nodecfg_sandbox::nodes::generic;
     use nodecfg_sandbox::{Embedded, EmbeddedOptions, api::ServerProfile};
 
-    async fn up(character: ServerProfile) -> (Embedded, ClusterReader) {
+    async fn up(profile: ServerProfile) -> (Embedded, ClusterReader) {
         let fault = FaultSpec { node: None, fault: Fault::Slow(1.0) };
         let options = EmbeddedOptions {
-            character,
+            profile,
             speed: 100.0,
             faults: [fault].into_iter().collect(),
             ..EmbeddedOptions::default()
         };
-        let specs = generic(3, &[], character.git_version()).unwrap();
+        let specs = generic(3, &[], profile.git_version()).unwrap();
         let embedded = Embedded::start(options, specs).await.unwrap();
         let delay = Duration::from_millis(5);
         let options = ReaderOptions {
@@ -134,9 +136,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn kubelets_show_what_they_run() {
-        for (character, burst) in [(ServerProfile::V1_21, 10), (ServerProfile::V1_36, 100)] {
-            let (embedded, reader) = up(character).await;
+    async fn reads_configurations_in_the_given_order() {
+        for (profile, burst) in [(ServerProfile::V1_21, 10), (ServerProfile::V1_36, 100)] {
+            let (embedded, reader) = up(profile).await;
             let names = [node(3), node(1), node(2)];
             let shown = reader.configz_of(&names).await;
             let order: Vec<&NodeName> = shown.iter().map(|(name, _)| name).collect();
@@ -153,9 +155,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_refusal_says_who_refuses_and_what_to_do() {
-        for character in [ServerProfile::V1_21, ServerProfile::V1_36] {
-            let (embedded, reader) = up(character).await;
+    async fn refusal_names_the_refusing_server_and_the_fix() {
+        for profile in [ServerProfile::V1_21, ServerProfile::V1_36] {
+            let (embedded, reader) = up(profile).await;
             embedded.nodes().inject(&node(1), Some(Fault::Deaf)).await.unwrap();
             embedded.nodes().inject(&node(2), Some(Fault::RefusesConfigz)).await.unwrap();
             let error = reader.configz(&node(1)).await.unwrap_err();
@@ -173,22 +175,22 @@ mod tests {
             let error = reader.configz(&node(3)).await.unwrap_err();
             assert_eq!(error.code(), "cluster-forbidden");
             assert!(error.to_string().contains("sandbox may not get nodes/proxy in the cluster"), "{error}");
-            assert!(error.help().contains("resources: [nodes/proxy]"), "{}", error.help());
+            assert!(error.help().contains("nodecfg-capture"), "{}", error.help());
             embedded.stop(None).await;
         }
     }
 
     #[test]
-    fn a_kubelet_that_serves_no_configz() {
+    fn kubelet_without_configz_is_explained() {
         let operation = Operation::on(Verb::Get, Resource::Configz, None, "n1");
         assert_eq!(operation.path(), "/api/v1/nodes/n1/proxy/configz");
         let error = refusal(&operation, 404, "404 page not found").unwrap();
-        assert!(error.help().contains("enableDebuggingHandlers"), "{}", error.help());
+        assert!(error.to_string().contains("enableDebuggingHandlers: false"), "{error}");
         assert_eq!(refusal(&operation, 500, ""), None);
     }
 
     #[test]
-    fn an_answer_without_end_is_cut() {
+    fn limits_the_bytes_of_a_response() {
         let mut bounded = Bounded::default();
         assert!((0..100).any(|_| bounded.chunk(&[b' '; 20_000]).is_err()));
     }

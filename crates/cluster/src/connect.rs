@@ -1,7 +1,7 @@
-//! Finds the cluster and makes a client for it: an explicit kubeconfig, `$KUBECONFIG`, `~/.kube/config`, or the service
-//! account of the pod that nodecfg runs in. Sends nothing yet.
+//! Choice of the cluster and creation of its client, from an explicit kubeconfig, `$KUBECONFIG`, `~/.kube/config`, or
+//! the service account of the pod. Sends no request.
 //!
-//! A kubeconfig holds credentials, so no error quotes its content, and neither does any Debug text.
+//! A kubeconfig contains credentials. No error and no Debug text may quote its content.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,10 +15,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use super::failure::{AttemptError, describe_auth};
 use super::proxy;
 
-/// How long a TCP connection may take to come about.
+/// Time limit for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the user says about where the cluster is.
+/// Command-line options that select the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConnectOptions {
     /// `--kubeconfig`.
@@ -27,21 +27,21 @@ pub struct ConnectOptions {
     pub context: Option<String>,
 }
 
-/// What the environment says about where the cluster is.
+/// Environment variables and paths that select the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     /// `$KUBECONFIG`.
     pub kubeconfig: Option<OsString>,
     /// The home directory.
     pub home: Option<PathBuf>,
-    /// Whether `$KUBERNETES_SERVICE_HOST` is set, as it is in every pod.
+    /// Reports whether `$KUBERNETES_SERVICE_HOST` is set, as in every pod.
     pub in_pod: bool,
-    /// `$NO_PROXY`: hosts that are not reached through the proxy of `$HTTPS_PROXY`.
+    /// `$NO_PROXY`: hosts to reach without the proxy of `$HTTPS_PROXY`.
     pub no_proxy: Option<String>,
 }
 
 impl Environment {
-    /// Takes the environment of this process.
+    /// Reads the environment of this process.
     #[must_use]
     pub fn capture() -> Self {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -54,16 +54,16 @@ impl Environment {
     }
 }
 
-/// A client for one cluster.
+/// Client for one cluster.
 #[derive(Clone)]
 pub struct Connection {
-    /// The client. It does not retry: nodecfg's own policy does.
+    /// The client. It does not retry; nodecfg's own policy does.
     pub client: kube::Client,
-    /// Address of the API server, without anything secret.
+    /// Address of the API server, without user and password.
     pub server: String,
-    /// The context of the kubeconfig; unset in a pod.
+    /// Context of the kubeconfig; unset in a pod.
     pub context: Option<String>,
-    /// How the server and the credentials were found, in words.
+    /// Source of the address and the credentials, for messages.
     pub found: String,
 }
 
@@ -76,67 +76,67 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Why there is no client.
+/// Reason for a missing client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// A kubeconfig that was named cannot be read.
+    /// An explicitly given kubeconfig cannot be read.
     #[error("kubeconfig {} ({origin}) cannot be read: {cause}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Who named it: `--kubeconfig`, `$KUBECONFIG`.
+        /// Source of the path: `--kubeconfig`, `$KUBECONFIG`.
         origin: &'static str,
-        /// The system's words.
+        /// Message of the operating system.
         cause: String,
     },
-    /// A kubeconfig is no YAML, or no kubeconfig.
+    /// The file is not YAML, or not a kubeconfig.
     #[error("{} is not a kubeconfig{}", path.display(), place.map(|(l, c)| format!(": line {l}, column {c}")).unwrap_or_default())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Line and column where reading it failed.
+        /// Line and column of the error.
         place: Option<(u64, u64)>,
     },
-    /// There is nothing in it, as in the file of a Secret without a value.
+    /// The kubeconfig is empty, as from a Secret without a value.
     #[error("kubeconfig {} ({origin}) is empty", paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "))]
     Empty {
-        /// The file, or the files, all of them empty.
+        /// The files, all of them empty.
         paths: Vec<PathBuf>,
-        /// Who named it: `--kubeconfig`, `$KUBECONFIG`.
+        /// Source of the path: `--kubeconfig`, `$KUBECONFIG`.
         origin: &'static str,
     },
     /// The context does not exist.
     #[error("the kubeconfig has no context {context:?}; it has {}", list(known))]
     UnknownContext {
-        /// The context that was asked for.
+        /// The requested context.
         context: String,
-        /// Those that there are, sorted.
+        /// Existing contexts, sorted.
         known: Vec<String>,
     },
-    /// No context was asked for and the kubeconfig has no current one.
+    /// No context is requested, and the kubeconfig has no current context.
     #[error("the kubeconfig names no current context; it has {}", list(known))]
     NoCurrentContext {
-        /// The contexts that there are, sorted.
+        /// Existing contexts, sorted.
         known: Vec<String>,
     },
-    /// A context that is there cannot be used.
+    /// The context exists but cannot be used.
     #[error("context {context:?} of the kubeconfig cannot be used: {message}")]
     Broken {
         /// The context.
         context: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// The pod's service account cannot be used.
+    /// The service account of the pod cannot be used.
     #[error("the service account of this pod cannot be used: {message}")]
     ServiceAccount {
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// There is nothing that says where a cluster is.
+    /// No source names a cluster.
     #[error("no cluster: tried {}", tried.join(", "))]
     NoCluster {
-        /// What was looked at, in order.
+        /// Sources that were tried, in order.
         tried: Vec<String>,
     },
 }
@@ -146,39 +146,34 @@ fn list(names: &[String]) -> String {
 }
 
 impl ConnectError {
-    /// The way out, in whole sentences.
+    /// Fix for the user, in whole sentences.
     #[must_use]
     pub fn help(&self) -> &'static str {
         match self {
             Self::Unreadable { .. } => "check the path and its permissions",
-            Self::Malformed { .. } => "check the file with: kubectl config view --kubeconfig <file>",
+            Self::Malformed { .. } => "check the file with `kubectl config view --kubeconfig <file>`",
             Self::Empty { .. } => {
-                "whatever writes the file had nothing to write: check that the Secret or variable it comes from has a value, and \
-                 that this run may read it (in CI, runs for forks may not)"
+                "check that the Secret or variable of the file has a value, and that this run may read it"
             }
-            Self::UnknownContext { .. } | Self::NoCurrentContext { .. } => {
-                "name one of these with --context, or set one with: kubectl config use-context <name>"
-            }
-            Self::Broken { .. } => "check the cluster and the user of this context with: kubectl config view --minify",
+            Self::UnknownContext { .. } | Self::NoCurrentContext { .. } => "pass one of these contexts with --context",
+            Self::Broken { .. } => "check the cluster and the user of the context with `kubectl config view --minify`",
             Self::ServiceAccount { .. } => "run the pod with a service account whose token is mounted",
-            Self::NoCluster { .. } => {
-                "name a kubeconfig with --kubeconfig, or try nodecfg without a cluster: nodecfg sync --sandbox"
-            }
+            Self::NoCluster { .. } => "pass a kubeconfig with --kubeconfig, or try `nodecfg sync --sandbox`",
         }
     }
 }
 
-/// Where the configuration of a client comes from.
+/// Source of the client configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
-    /// These files, merged in order.
+    /// Files, merged in order, with the source of their paths.
     Files(Vec<PathBuf>, &'static str),
-    /// The pod's service account.
+    /// Service account of the pod.
     Pod,
 }
 
 impl fmt::Display for Origin {
-    /// `the kubeconfig /etc/k ($KUBECONFIG)`.
+    /// Prints for example `the kubeconfig /etc/k ($KUBECONFIG)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Files(paths, origin) => {
@@ -190,7 +185,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Chooses as kubectl does; `is_file` says what exists.
+/// Chooses the source as kubectl does. `is_file` reports whether a file exists.
 fn choose(
     options: &ConnectOptions,
     environment: &Environment,
@@ -203,7 +198,7 @@ fn choose(
     if let Some(variable) = &environment.kubeconfig {
         let named: Vec<PathBuf> = std::env::split_paths(variable).filter(|path| path != Path::new("")).collect();
         let present: Vec<PathBuf> = named.iter().filter(|path| is_file(path)).cloned().collect();
-        // kubectl skips those that are missing; when all are, naming them was a mistake.
+        // kubectl skips missing files. When all are missing, the paths are a mistake of the user.
         if !named.is_empty() {
             return Ok(Origin::Files(if present.is_empty() { named } else { present }, "$KUBECONFIG"));
         }
@@ -214,7 +209,7 @@ fn choose(
         Some(path) => tried.push(format!("{} (missing)", path.display())),
         None => tried.push("~/.kube/config (no home directory)".to_owned()),
     }
-    // A context is a word of kubeconfigs; with one asked for, the pod is not what the user means.
+    // A context belongs to a kubeconfig. With `--context`, the user does not mean the pod.
     if environment.in_pod && options.context.is_none() {
         return Ok(Origin::Pod);
     }
@@ -222,10 +217,10 @@ fn choose(
     Err(ConnectError::NoCluster { tried })
 }
 
-/// Makes a client.
+/// Creates a client.
 ///
 /// # Errors
-/// When no cluster is named, or its kubeconfig cannot be used. That the server answers is found out by the first request.
+/// No cluster is named, or its kubeconfig cannot be used. Only the first request shows whether the server answers.
 pub async fn connect(options: &ConnectOptions, environment: &Environment) -> Result<Connection, ConnectError> {
     let origin = choose(options, environment, Path::is_file)?;
     let found = origin.to_string();
@@ -237,23 +232,23 @@ pub async fn connect(options: &ConnectOptions, environment: &Environment) -> Res
             (config, None)
         }
     };
-    // One retry policy, not two on top of each other.
+    // Only nodecfg retries: disable the retries of kube.
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     // Each attempt has its own time limit, and a watch has none.
     config.read_timeout = None;
     let server = proxy::without_userinfo(&config.cluster_url);
 
-    // Another part of the process may have chosen a provider already; either is fine.
+    // Another part of the process may have installed a provider already; any provider works.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // A credential plugin runs in here, and may take its time.
+    // Runs credential plugins, which may block.
     let built = tokio::task::spawn_blocking(move || ClientBuilder::try_from(config).map(ClientBuilder::build)).await;
     let named = context.clone().unwrap_or_default();
     let client = match built {
         Ok(Ok(client)) => client,
         Ok(Err(error)) => return Err(ConnectError::Broken { context: named, message: describe(error) }),
         Err(_) => {
-            let message = "making the client was interrupted".to_owned();
+            let message = "the creation of the client was interrupted".to_owned();
             return Err(ConnectError::Broken { context: named, message });
         }
     };
@@ -296,7 +291,7 @@ async fn from_files(
     let mut config = Config::from_custom_kubeconfig(merged, &options)
         .await
         .map_err(|error| ConnectError::Broken { context: context.clone(), message: describe_kubeconfig(&error) })?;
-    // kube takes $HTTPS_PROXY without a look at where the server is.
+    // kube applies $HTTPS_PROXY to every server address.
     let host = config.cluster_url.host().unwrap_or_default();
     if !own_proxy && proxy::bypasses(host, environment.no_proxy.as_deref()) {
         config.proxy_url = None;
@@ -318,12 +313,12 @@ fn unreadable(error: KubeconfigError, path: &Path, origin: &'static str) -> Conn
 
 fn describe_kubeconfig(error: &KubeconfigError) -> String {
     match error {
-        KubeconfigError::LoadClusterOfContext(cluster) => format!("there is no cluster {cluster:?}"),
+        KubeconfigError::LoadClusterOfContext(cluster) => format!("cluster {cluster:?} is missing"),
         KubeconfigError::MissingClusterUrl => "its cluster has no server".to_owned(),
-        KubeconfigError::ParseClusterUrl(_) => "its cluster's server is no URL".to_owned(),
-        KubeconfigError::ParseProxyUrl(_) => "its proxy (proxy-url, or $HTTPS_PROXY) is no URL".to_owned(),
+        KubeconfigError::ParseClusterUrl(_) => "the server of its cluster is not a URL".to_owned(),
+        KubeconfigError::ParseProxyUrl(_) => "its proxy (proxy-url, or $HTTPS_PROXY) is not a URL".to_owned(),
         KubeconfigError::ParseCertificates(_) => "its certificate authority holds no PEM certificates".to_owned(),
-        // These name files and positions, never content.
+        // These errors contain file names and positions, never content.
         KubeconfigError::LoadCertificateAuthority(_)
         | KubeconfigError::LoadClientCertificate(_)
         | KubeconfigError::LoadClientKey(_) => error.to_string(),
@@ -336,8 +331,8 @@ fn describe(error: kube::Error) -> String {
         kube::Error::Auth(error) => describe_auth(&error),
         kube::Error::InferKubeconfig(error) => describe_kubeconfig(&error),
         kube::Error::ProxyProtocolDisabled { .. } | kube::Error::ProxyProtocolUnsupported { .. } => {
-            "it is to be reached through a proxy (proxy-url, or $HTTPS_PROXY), which nodecfg cannot do; name the server's \
-             host in $NO_PROXY if it can be reached without"
+            "nodecfg does not support its proxy (proxy-url, or $HTTPS_PROXY); add the host of the server to $NO_PROXY if \
+             the server is reachable without a proxy"
                 .to_owned()
         }
         kube::Error::RustlsTls(error) => format!("its certificates cannot be used: {error}"),

@@ -1,4 +1,4 @@
-//! Which cluster is found, from which kubeconfig and which environment.
+//! Tests of choosing a cluster from kubeconfigs and the environment.
 
 use super::*;
 
@@ -30,7 +30,7 @@ users:
 ";
 
 #[test]
-fn chosen_as_kubectl_does() {
+fn chooses_as_kubectl_does() {
     let none = ConnectOptions::default();
     let home: PathBuf = "/home/u/.kube/config".into();
     let everything = |_: &Path| true;
@@ -42,13 +42,13 @@ fn chosen_as_kubectl_does() {
     assert_eq!(choose(&none, &set, everything), Ok(Origin::Files(vec!["/a".into(), "/b".into()], "$KUBECONFIG")));
     let only_b = |path: &Path| path == Path::new("/b");
     assert_eq!(choose(&none, &set, only_b), Ok(Origin::Files(vec!["/b".into()], "$KUBECONFIG")));
-    // All missing: an error about these files, not a silent turn to another cluster.
+    // All missing: an error about these files, not a silent fallback to another cluster.
     assert_eq!(choose(&none, &set, nothing), Ok(Origin::Files(vec!["/a".into(), "/b".into()], "$KUBECONFIG")));
 
     assert_eq!(choose(&none, &environment(), everything), Ok(Origin::Files(vec![home], "the default")));
     let pod = Environment { in_pod: true, ..environment() };
     assert_eq!(choose(&none, &pod, nothing), Ok(Origin::Pod));
-    let error = choose(&none, &environment(), nothing).expect_err("nothing there");
+    let error = choose(&none, &environment(), nothing).expect_err("no cluster");
     assert_eq!(
         error.to_string(),
         "no cluster: tried --kubeconfig (not given), $KUBECONFIG (not set), /home/u/.kube/config (missing), the service \
@@ -59,13 +59,13 @@ fn chosen_as_kubectl_does() {
 }
 
 #[tokio::test]
-async fn a_missing_file_is_named() {
+async fn error_names_the_missing_file() {
     let error = connect(&options(Path::new("/nowhere/config"), None), &environment()).await.expect_err("missing");
     assert!(error.to_string().starts_with("kubeconfig /nowhere/config (--kubeconfig) cannot be read: "), "{error}");
 }
 
 #[tokio::test]
-async fn bad_yaml_is_placed_and_never_quoted() {
+async fn error_locates_bad_yaml_without_quoting() {
     let directory = tempfile::tempdir().expect("a directory");
     for text in [
         "users:\n- name: u\n  user: {token: s3cret\n",
@@ -81,22 +81,22 @@ async fn bad_yaml_is_placed_and_never_quoted() {
 }
 
 #[tokio::test]
-async fn an_unknown_context_lists_those_that_exist() {
+async fn error_lists_the_existing_contexts() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = write(&directory, "config", TWO);
     let error = connect(&options(&path, Some("c")), &environment()).await.expect_err("unknown");
     assert_eq!(error.to_string(), "the kubeconfig has no context \"c\"; it has a, b");
     let error = connect(&options(&path, Some("a")), &environment()).await.expect_err("broken");
-    assert_eq!(error.to_string(), "context \"a\" of the kubeconfig cannot be used: there is no cluster \"gone\"");
+    assert_eq!(error.to_string(), "context \"a\" of the kubeconfig cannot be used: cluster \"gone\" is missing");
     let path = write(&directory, "without", "clusters: [{name: a, cluster: {server: https://127.0.0.1}}]");
     let error = connect(&options(&path, None), &environment()).await.expect_err("no context");
     assert_eq!(error.to_string(), "the kubeconfig names no current context; it has none");
 }
 
 #[tokio::test]
-async fn an_empty_file_is_called_empty() {
+async fn reports_an_empty_file_as_empty() {
     let directory = tempfile::tempdir().expect("a directory");
-    // As the file of a Secret without a value, printed with or without a line's end, or made by `kubectl config view`.
+    // Content of an empty Secret, with or without a line end, and the output of `kubectl config view`.
     for nothing in
         ["", "\n", " \n\n", "---\n", "apiVersion: v1\nkind: Config\nclusters: null\ncontexts: null\nusers: null\n"]
     {
@@ -104,11 +104,11 @@ async fn an_empty_file_is_called_empty() {
         let error = connect(&options(&path, None), &environment()).await.expect_err(nothing);
         assert_eq!(error.to_string(), format!("kubeconfig {} (--kubeconfig) is empty", path.display()), "{nothing:?}");
         assert!(error.help().contains("Secret"));
-        // With a context named, too: that it has no such context would be true, and no help.
+        // With a context, too: "no such context" would not help.
         let error = connect(&options(&path, Some("a")), &environment()).await.expect_err(nothing);
         assert!(matches!(error, ConnectError::Empty { .. }), "{error}");
     }
-    // Of several files one may be.
+    // One of several files may be empty.
     let (empty, full) = (write(&directory, "empty", ""), write(&directory, "full", TWO));
     let both = |paths: [&Path; 2]| Environment {
         kubeconfig: Some(std::env::join_paths(paths).expect("paths")),
@@ -120,7 +120,7 @@ async fn an_empty_file_is_called_empty() {
 }
 
 #[tokio::test]
-async fn a_connection_shows_no_secret() {
+async fn connection_hides_secrets() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = write(&directory, "config", TWO);
     let connection = connect(&options(&path, None), &environment()).await.expect("a client");
@@ -130,7 +130,7 @@ async fn a_connection_shows_no_secret() {
 }
 
 #[tokio::test]
-async fn a_failing_credential_plugin_is_never_quoted() {
+async fn error_hides_the_output_of_a_credential_plugin() {
     let directory = tempfile::tempdir().expect("a directory");
     for script in ["echo s3cret; exit 3", "echo s3cret", "exit 0"] {
         let text = TWO.replace(

@@ -1,5 +1,5 @@
-//! Tells the ways apart in which one attempt of a request fails: the server's Status, or the chain of errors below it.
-//! Keeps credentials out of every text: a plugin's output and an unreadable answer are never quoted.
+//! Classification of failed attempts: by the server's Status, or by the chain of client errors. Must not quote the
+//! output of a credential plugin or an unreadable response, which may contain credentials.
 
 use std::error::Error as StdError;
 use std::io::ErrorKind;
@@ -11,32 +11,32 @@ use serde::Deserialize;
 use super::configz;
 use super::error::{ClusterError, Unreachable};
 use super::operation::{Operation, Resource, Verb};
-use super::retry::Setback;
+use super::retry::FailureClass;
 use nodecfg_contract::printable;
 
-/// How much is kept of a Status's message, in characters: the API server tells all that is wrong with an object in one.
+/// Limit of a Status's message, in characters: the API server reports all faults of an object in one message.
 const LONGEST_MESSAGE: usize = 10_000;
-/// How much is kept of its shorter words, in characters; names of objects have up to 253.
+/// Limit of the shorter fields, in characters; object names have up to 253.
 const LONGEST_NAME: usize = 300;
 
-/// How one attempt failed.
+/// Failure of one attempt.
 #[derive(Debug)]
 pub enum AttemptError {
-    /// The server answered with an error status.
+    /// The server returned an error status.
     Status { code: u16, retry_after: Option<Duration>, status: Box<Status> },
-    /// No connection came about.
+    /// The connection was not established.
     NoConnection(Unreachable),
-    /// The connection broke before the answer was whole.
+    /// The connection broke before the end of the response.
     Lost(String),
-    /// No answer within the time for one attempt.
+    /// No response within the time limit of one attempt.
     TooSlow(Duration),
-    /// The credentials could not be had.
+    /// The credentials could not be obtained.
     Credentials(String),
-    /// The answer is not what it should be.
+    /// The response has an unexpected content.
     Unreadable(String),
 }
 
-/// meta/v1 `Status`, of which only this is read.
+/// The parts of meta/v1 `Status` that are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Status {
@@ -46,7 +46,7 @@ pub struct Status {
     pub details: Option<Details>,
 }
 
-/// `StatusDetails`, of which only this is read.
+/// The parts of `StatusDetails` that are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Details {
@@ -55,9 +55,9 @@ pub struct Details {
 }
 
 impl Status {
-    /// Reads an error answer. What is no Status (a proxy's page, the API server's plain `404 page not found`) becomes one
-    /// without a reason, with the beginning of its text as message. Kubelets and proxies answer here, too: their words are cut,
-    /// and steer no terminal.
+    /// Reads an error response. Text that is not a Status (a proxy's page, the API server's plain `404 page not
+    /// found`) becomes a Status without a reason; its message is the start of the text. Kubelets and proxies answer
+    /// here too, so messages are truncated and control characters removed.
     pub fn read(body: &[u8]) -> Self {
         match serde_json::from_slice::<Self>(body) {
             Ok(status) if status.message.is_some() || status.reason.is_some() => status.cleaned(),
@@ -81,7 +81,7 @@ impl Status {
 }
 
 impl AttemptError {
-    /// Sorts an error of the client stack. The connector's own error kind is the only sure sign of "never connected".
+    /// Classifies an error of the client stack. Only the connector's error kind proves that no connection was made.
     pub fn of_client(error: kube::Error) -> Self {
         let chain = || std::iter::successors(Some(&error as &(dyn StdError + 'static)), |&e| e.source());
         if let Some(auth) = chain().find_map(|e| e.downcast_ref::<AuthError>()) {
@@ -105,33 +105,35 @@ impl AttemptError {
         })
     }
 
-    /// What trying again depends on.
-    pub fn setback(&self) -> Setback {
+    /// Class of the failure, which decides about a retry.
+    pub fn class(&self) -> FailureClass {
         match self {
-            Self::Status { code, retry_after, .. } => Setback::Status { code: *code, retry_after: *retry_after },
-            Self::NoConnection(Unreachable::Tls(_)) | Self::Credentials(_) | Self::Unreadable(_) => Setback::Lasting,
-            Self::NoConnection(_) => Setback::NoConnection,
-            Self::Lost(_) => Setback::Lost,
-            Self::TooSlow(_) => Setback::TooSlow,
+            Self::Status { code, retry_after, .. } => FailureClass::Status { code: *code, retry_after: *retry_after },
+            Self::NoConnection(Unreachable::Tls(_)) | Self::Credentials(_) | Self::Unreadable(_) => {
+                FailureClass::Permanent
+            }
+            Self::NoConnection(_) => FailureClass::NoConnection,
+            Self::Lost(_) => FailureClass::Lost,
+            Self::TooSlow(_) => FailureClass::TooSlow,
         }
     }
 
-    /// A few words for the log and for [`ClusterError::TimedOut`].
+    /// Short message for the log and for [`ClusterError::TimedOut`].
     pub fn summary(&self) -> String {
         match self {
-            Self::Status { code: 429, .. } => "the API server asks to slow down (429)".to_owned(),
+            Self::Status { code: 429, .. } => "the API server limits requests (429)".to_owned(),
             Self::Status { code, status, .. } => match status.message.as_deref().filter(|text| !text.is_empty()) {
-                Some(message) => format!("the API server answers {code}: {message}"),
-                None => format!("the API server answers {code}"),
+                Some(message) => format!("the API server returns {code}: {message}"),
+                None => format!("the API server returns {code}"),
             },
             Self::NoConnection(cause) => format!("the API server cannot be reached: {cause}"),
             Self::Lost(text) => format!("the connection was lost: {text}"),
-            Self::TooSlow(limit) => format!("no answer within {:.0} s", limit.as_secs_f64()),
+            Self::TooSlow(limit) => format!("no response within {:.0} s", limit.as_secs_f64()),
             Self::Credentials(text) | Self::Unreadable(text) => text.clone(),
         }
     }
 
-    /// The error of an operation whose failure is final.
+    /// Error of an operation whose failure is final.
     pub fn into_error(self, operation: &Operation, server: &str) -> ClusterError {
         let operation = Box::new(operation.clone());
         let server = server.to_owned();
@@ -161,14 +163,15 @@ fn of_status(operation: Box<Operation>, server: String, code: u16, status: Statu
     match code {
         401 => ClusterError::Unauthorized { operation, server, message },
         403 => match user_of(&message) {
-            // Quotas, terminating namespaces and admission plugins answer 403 as well; RBAC always says who may not.
+            // Quotas, terminating namespaces and admission plugins return 403 as well; only RBAC's message contains
+            // the user.
             None if !message.contains("cannot ") => ClusterError::Invalid { operation, message },
             user => ClusterError::Forbidden { operation, user },
         },
         404 if details.kind.as_deref() == Some("namespaces") => {
             ClusterError::NamespaceMissing { operation, namespace: details.name.unwrap_or_default() }
         }
-        // Of an object that is not there the server names the object; of a resource that it does not know, nothing.
+        // For a missing object the server names the object; for an unknown resource it names nothing.
         404 if operation.resource == Resource::NodeConfigs && details.name.is_none() => {
             ClusterError::DefinitionMissing { operation }
         }
@@ -176,7 +179,7 @@ fn of_status(operation: Box<Operation>, server: String, code: u16, status: Statu
         409 if reason == "AlreadyExists" => ClusterError::AlreadyExists { operation },
         409 => ClusterError::Conflict { operation, message },
         410 => ClusterError::Expired { operation },
-        // A failed `test`, and a `remove` of what is not there: Invalid, and details that name nothing.
+        // A failed `test`, and a `remove` of a missing field: reason Invalid, with details that name nothing.
         422 if operation.verb == Verb::Patch && details.kind.is_none() && details.name.is_none() => {
             ClusterError::PreconditionFailed { operation }
         }
@@ -185,7 +188,7 @@ fn of_status(operation: Box<Operation>, server: String, code: u16, status: Statu
     }
 }
 
-/// The user in RBAC's refusal: `nodes is forbidden: User "ci" cannot list resource …`.
+/// User in RBAC's refusal: `nodes is forbidden: User "ci" cannot list resource …`.
 fn user_of(message: &str) -> Option<String> {
     let (_, rest) = message.split_once("User \"")?;
     let (user, rest) = rest.split_once('"')?;
@@ -194,17 +197,17 @@ fn user_of(message: &str) -> Option<String> {
 
 pub fn describe_auth(error: &AuthError) -> String {
     match error {
-        // Its text quotes the plugin's whole output, which is where the token is.
+        // The error's own text quotes the whole output of the plugin, which contains the token.
         AuthError::AuthExecRun { out, .. } => {
             format!("the credential plugin of the kubeconfig failed ({})", out.status)
         }
-        AuthError::AuthExecParse(_) => "the credential plugin of the kubeconfig gave an unreadable answer".to_owned(),
+        AuthError::AuthExecParse(_) => "the credential plugin of the kubeconfig returned unreadable output".to_owned(),
         AuthError::AuthExecStart(cause) => format!("the credential plugin of the kubeconfig cannot be run: {cause}"),
         AuthError::ReadTokenFile(cause, path) => format!("the token file {} cannot be read: {cause}", path.display()),
         AuthError::InvalidBasicAuth(_) | AuthError::InvalidBearerToken(_) => {
-            "the credentials in the kubeconfig hold characters that no header may have".to_owned()
+            "the credentials in the kubeconfig contain characters that are invalid in a header".to_owned()
         }
-        AuthError::ExecPluginFailed => "the credential plugin of the kubeconfig gave no credentials".to_owned(),
+        AuthError::ExecPluginFailed => "the credential plugin of the kubeconfig returned no credentials".to_owned(),
         AuthError::MissingCommand => "the credential plugin of the kubeconfig has no command".to_owned(),
         _ => "the credentials of the kubeconfig cannot be used".to_owned(),
     }
@@ -214,12 +217,13 @@ fn tls_error(error: &(dyn StdError + 'static)) -> Option<String> {
     if let Some(tls) = error.downcast_ref::<rustls::Error>() {
         return Some(tls.to_string());
     }
-    // An io::Error hides its payload from `source()` and shows the payload's own source instead; here they are nested.
+    // An io::Error hides its payload from `source()` and exposes the payload's own source instead. Here the errors
+    // are nested.
     tls_error(error.downcast_ref::<std::io::Error>()?.get_ref()?)
 }
 
-/// The text at the end of the chain, which is the cause; the outer texts only repeat the layers of the client. Without the
-/// link into its own manual that rustls appends.
+/// Text at the end of the chain: the cause. The outer texts only repeat the layers of the client. Removes the link to
+/// its manual that rustls appends.
 fn innermost(error: &(dyn StdError + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {

@@ -1,4 +1,4 @@
-//! Every way in which an attempt can fail, told apart.
+//! Tests of classifying failed attempts.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::connect::{ConnectOptions, Environment, connect};
 use crate::fake::options;
 use crate::reader::ClusterReader;
 
-/// A reader over a real connection to this URL, made through a kubeconfig.
+/// A reader over a real connection to this URL, from a kubeconfig.
 async fn real(server: &str) -> ClusterReader {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("config");
@@ -34,7 +34,7 @@ async fn cause(server: &str) -> Unreachable {
 }
 
 #[tokio::test]
-async fn nothing_listens() {
+async fn closed_port_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
@@ -43,14 +43,14 @@ async fn nothing_listens() {
 }
 
 #[tokio::test]
-async fn a_name_that_does_not_resolve() {
-    // Reserved by RFC 2606 for just this.
+async fn unresolvable_name_is_a_name_failure() {
+    // RFC 2606 reserves this name.
     let cause = cause("https://nodecfg.invalid:6443").await;
     assert!(matches!(cause, Unreachable::Name(_)), "{cause:?}");
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for() {
+async fn self_signed_certificate_is_a_tls_failure() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let issued = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
     let key = rustls::pki_types::PrivateKeyDer::try_from(issued.signing_key.serialize_der()).expect("a key");
@@ -71,7 +71,7 @@ async fn a_certificate_that_nobody_vouches_for() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_up_or_speaks_something_else() {
+async fn error_of_a_foreign_server_hides_credentials() {
     for answer in [None, Some("SSH-2.0-OpenSSH_9.6\r\n")] {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -92,14 +92,14 @@ async fn a_server_that_hangs_up_or_speaks_something_else() {
 }
 
 #[test]
-fn refusals_that_are_not_about_rbac_are_not_called_forbidden() {
+fn only_rbac_refusals_name_a_user() {
     assert_eq!(user_of("nodes is forbidden: User \"ci\" cannot list resource \"nodes\"").as_deref(), Some("ci"));
     assert_eq!(user_of("exceeded quota: pods"), None);
     assert_eq!(user_of("User \"x"), None);
 }
 
 #[test]
-fn a_status_of_any_shape_is_read() {
+fn reads_a_status_of_any_shape() {
     let read = |text: &str| {
         let status = Status::read(text.as_bytes());
         (status.reason, status.message)
@@ -111,7 +111,7 @@ fn a_status_of_any_shape_is_read() {
 }
 
 #[test]
-fn the_words_of_a_status_steer_no_terminal() {
+fn removes_control_characters_from_a_status() {
     const HOSTILE: &str = "no\u{1b}]52;c;eA==\u{7}\u{9b}2J\u{202e}\u{200b}!\nway";
     let structured =
         json!({"reason": HOSTILE, "message": HOSTILE.repeat(1000), "details": {"name": HOSTILE, "kind": HOSTILE}});

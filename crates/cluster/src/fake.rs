@@ -1,8 +1,8 @@
-//! An API server for tests of what only shows over the wire: it answers with what it was given, in order, and remembers
-//! what it was asked. For lost connections, odd answers and endless ones; behaviour is tested against the sandbox.
+//! Fake API server for tests of wire behavior: lost connections, malformed and endless responses. Returns given
+//! replies in order and records requests. Other behavior is tested against the sandbox.
 
-#![expect(missing_docs, reason = "its parts are named after what they are")]
-#![expect(clippy::expect_used, reason = "a test that it fails shall say where")]
+#![expect(missing_docs, reason = "the names describe the items")]
+#![expect(clippy::expect_used, reason = "a failing test must name the line")]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -18,48 +18,48 @@ use serde_json::{Value, json};
 use super::reader::{ClusterReader, ReaderOptions};
 use super::retry::RetryPolicy;
 
-/// What to answer.
+/// Reply to a request.
 pub enum Reply {
-    /// This status and body.
+    /// A status and a body.
     Json(u16, Value),
-    /// This status, header and body.
+    /// A status, a header and a body.
     Header(u16, (&'static str, &'static str), Value),
-    /// This text, in these pieces, and then nothing more: the connection stays open (`true`) or breaks (`false`).
+    /// Pieces of a body, after which the connection stays open (`true`) or breaks (`false`).
     Pieces(Vec<String>, bool),
-    /// These lines, and an orderly end.
+    /// Lines and an orderly end.
     Lines(Vec<Value>),
-    /// The connection breaks before an answer.
+    /// A connection that breaks before any response.
     Reset,
-    /// No answer.
+    /// No response.
     Silence,
 }
 
-/// What was asked.
+/// Recorded request.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct RecordedRequest {
     pub method: String,
     pub uri: String,
     pub headers: http::HeaderMap,
     pub body: Value,
 }
 
-/// What has been asked so far.
+/// Requests recorded so far.
 #[derive(Debug, Clone, Default)]
-pub struct Log(Arc<Mutex<Vec<Asked>>>);
+pub struct Log(Arc<Mutex<Vec<RecordedRequest>>>);
 
 impl Log {
-    pub fn all(&self) -> Vec<Asked> {
+    pub fn all(&self) -> Vec<RecordedRequest> {
         self.0.lock().expect("not poisoned").clone()
     }
 
-    /// `GET /path?query`, without the limit of lists.
+    /// Requests as `METHOD /path?query`.
     pub fn lines(&self) -> Vec<String> {
-        self.all().iter().map(|asked| format!("{} {}", asked.method, asked.uri)).collect()
+        self.all().iter().map(|request| format!("{} {}", request.method, request.uri)).collect()
     }
 }
 
-/// A server that answers each request by a function.
-pub fn serving(answer: impl FnMut(&Asked) -> Reply + Send + 'static) -> (kube::Client, Log) {
+/// Fake server that answers each request by a function.
+pub fn serving(answer: impl FnMut(&RecordedRequest) -> Reply + Send + 'static) -> (kube::Client, Log) {
     let log = Log::default();
     let answer = Arc::new(Mutex::new(answer));
     let kept = log.clone();
@@ -68,14 +68,14 @@ pub fn serving(answer: impl FnMut(&Asked) -> Reply + Send + 'static) -> (kube::C
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect().await.expect("a body").to_bytes();
-            let asked = Asked {
+            let recorded = RecordedRequest {
                 method: head.method.to_string(),
                 uri: head.uri.to_string(),
                 headers: head.headers,
                 body: serde_json::from_slice(&body).unwrap_or_default(),
             };
-            let reply = (answer.lock().expect("not poisoned"))(&asked);
-            log.0.lock().expect("not poisoned").push(asked);
+            let reply = (answer.lock().expect("not poisoned"))(&recorded);
+            log.0.lock().expect("not poisoned").push(recorded);
             respond(reply).await
         }
     });
@@ -110,13 +110,13 @@ async fn respond(reply: Reply) -> Result<Response<Body>, std::io::Error> {
     })
 }
 
-/// A server that gives these answers in order, then resets.
+/// Fake server that returns these replies in order, then resets.
 pub fn replying(replies: Vec<Reply>) -> (kube::Client, Log) {
     let mut replies = VecDeque::from(replies);
     serving(move |_| replies.pop_front().unwrap_or(Reply::Reset))
 }
 
-/// Limits and waits short enough for tests.
+/// Time limits and waits short enough for tests.
 pub fn options() -> ReaderOptions {
     ReaderOptions {
         request_timeout: Duration::from_millis(200),
@@ -127,7 +127,7 @@ pub fn options() -> ReaderOptions {
     }
 }
 
-/// A reader of a server that gives these answers in order.
+/// Reader of a fake server that returns these replies in order.
 pub fn reader(replies: Vec<Reply>) -> (ClusterReader, Log) {
     let (client, log) = replying(replies);
     (ClusterReader::new(client, "https://fake", options()), log)

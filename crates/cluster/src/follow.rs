@@ -1,5 +1,5 @@
-//! Follows a collection of any kind with one watch: from the version of a list, across closed connections, outages and
-//! expired versions, until the reader of the stream has enough. Knows no kind.
+//! Watch of a collection of any kind. Starts at the version of a list and survives closed connections, outages and
+//! expired versions. Must not depend on a kind.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -20,39 +20,38 @@ use super::retry::Decision;
 use super::transport::{Call, RetryGuard, Transport};
 use super::wire::ListMeta;
 
-/// For how long a watch is asked, plus up to a quarter so that many clients do not come back together. Short, because a
-/// connection that died without a word is noticed only when this is over; going on costs one request.
+/// Duration requested for a watch. Up to a quarter is added so that many clients do not reconnect together. Short,
+/// because a silently dead connection is noticed only at the end; reopening costs one request.
 pub const WATCH: Duration = Duration::from_secs(60);
-/// How much longer than asked for a watch may stay open before it is taken for dead.
+/// Time after the requested duration at which an open watch counts as dead.
 const GRACE: Duration = Duration::from_secs(10);
-/// A watch that ends sooner than this without having said anything counts as a failure, or it would be reopened at once
-/// for ever.
+/// A watch that ends sooner without an event counts as a failure. Otherwise it would be reopened at once forever.
 const TOO_SHORT: Duration = Duration::from_secs(1);
 
-/// What happened to objects of a collection.
+/// Change of a collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change<T> {
-    /// One appeared or changed; also sent for what is known already.
+    /// An object appeared or changed. Known objects may be sent again.
     Upsert(T),
-    /// One is gone; this is the last of it.
+    /// An object was deleted; this is its last state.
     Deleted(T),
-    /// The beginning, when no version was given, or the watch had lost its place: these are all that there are now.
+    /// All objects of the collection: at the start when no version was given, and after the watch lost its version.
     Relisted(Vec<T>),
 }
 
-/// What is followed, and how.
+/// Collection to follow, with its start version and watch duration.
 #[derive(Debug)]
 pub struct Following {
     /// The collection; its verb is `watch`.
     pub collection: Collection,
-    /// The version of the list to go on from. `None`: list first.
+    /// Version of the list to continue from. `None`: list first.
     pub version: Option<String>,
-    /// For how long each watch is asked; see [`WATCH`].
+    /// Duration requested for each watch; see [`WATCH`].
     pub watch: Duration,
 }
 
-/// Follows a collection. Objects are decoded as `W` and kept as what `keep` makes of them. The stream ends after its first
-/// error, which comes when an outage outlasts the transport's patience or when the server refuses.
+/// Follows a collection. Decodes objects as `W` and yields what `keep` makes of them. The stream ends after its first
+/// error: an outage longer than the transport's patience, or a refusal by the server.
 pub fn follow<W, T, F>(
     transport: &Transport,
     following: Following,
@@ -72,7 +71,7 @@ where
         wire: std::marker::PhantomData,
         open: None,
         relists: 0,
-        trouble: None,
+        retry: None,
         ended: false,
     };
     futures::stream::unfold(follower, |mut follower| async move {
@@ -94,9 +93,9 @@ struct Follower<W, F> {
     keep: F,
     wire: std::marker::PhantomData<fn() -> W>,
     open: Option<OpenWatch>,
-    /// Lists made anew since the last event, to slow down a server that expires everything.
+    /// Relists since the last event. Slows down the requests to a server that expires every version.
     relists: u32,
-    trouble: Option<RetryState>,
+    retry: Option<RetryState>,
     ended: bool,
 }
 
@@ -106,14 +105,14 @@ struct OpenWatch {
     lines: Lines,
     opened: Instant,
     until: Instant,
-    heard: bool,
+    received: bool,
 }
 
 /// Failures in a row.
 struct RetryState {
     attempts: u32,
     since: Instant,
-    struggle: Option<RetryGuard>,
+    guard: Option<RetryGuard>,
 }
 
 impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
@@ -122,8 +121,8 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
             let Some(version) = self.version.clone() else { return self.relist().await };
             match self.line(&version).await {
                 Ok(Some(line)) => match read(&line, &self.keep) {
-                    Ok(Told { change, version }) => {
-                        self.heard();
+                    Ok(WatchLine { change, version }) => {
+                        self.note_event();
                         if version.is_some() {
                             self.version = version;
                         }
@@ -134,7 +133,7 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
                     Err(AttemptError::Status { code: 410, .. }) => return self.relist().await,
                     Err(failure) => self.fail(failure).await?,
                 },
-                // Closed in order, as asked for: go on from here.
+                // Closed in order, as requested: continue from here.
                 Ok(None) => {}
                 Err(AttemptError::Status { code: 410, .. }) => return self.relist().await,
                 Err(failure) => self.fail(failure).await?,
@@ -142,7 +141,7 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
         }
     }
 
-    /// The next line of the watch, opened if need be. `None`: it was closed in order.
+    /// Next line of the watch; opens the watch when necessary. `None`: the server closed it in order.
     async fn line(&mut self, version: &str) -> Result<Option<Vec<u8>>, AttemptError> {
         let open = match &mut self.open {
             Some(open) => open,
@@ -158,11 +157,11 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
             match tokio::time::timeout_at(open.until, open.body.frame()).await {
                 Ok(Some(Ok(frame))) => open.lines.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default()),
                 Ok(Some(Err(error))) => return Err(AttemptError::of_client(error)),
-                Ok(None) if !open.heard && open.opened.elapsed() < TOO_SHORT => {
+                Ok(None) if !open.received && open.opened.elapsed() < TOO_SHORT => {
                     return Err(AttemptError::Lost("the watch was closed at once".to_owned()));
                 }
                 Ok(None) => {
-                    (self.open, self.trouble) = (None, None);
+                    (self.open, self.retry) = (None, None);
                     return Ok(None);
                 }
                 Err(_) => return Err(AttemptError::TooSlow(open.opened.elapsed())),
@@ -170,45 +169,42 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
         }
     }
 
-    fn heard(&mut self) {
-        self.trouble = None;
+    fn note_event(&mut self) {
+        self.retry = None;
         self.relists = 0;
         if let Some(open) = &mut self.open {
-            open.heard = true;
+            open.received = true;
         }
     }
 
-    /// Takes note of a failure and waits as the policy says.
+    /// Records a failure, then waits as the retry policy demands.
     async fn fail(&mut self, failure: AttemptError) -> Result<(), ClusterError> {
-        // A watch that stood for a while, however quiet, was the end of the trouble before.
+        // A watch that stood for a while, even without events, ended the previous outage.
         if self.open.take().is_some_and(|open| open.opened.elapsed() >= TOO_SHORT) {
-            self.trouble = None;
+            self.retry = None;
         }
         let (transport, operation) = (&self.transport, &self.collection.operation);
-        let trouble = self.trouble.get_or_insert_with(|| RetryState {
-            attempts: 0,
-            since: nodecfg_clock::instant(),
-            struggle: None,
-        });
-        trouble.attempts += 1;
-        match transport.decide(&failure, trouble.attempts, trouble.since) {
+        let retry =
+            self.retry.get_or_insert_with(|| RetryState { attempts: 0, since: nodecfg_clock::instant(), guard: None });
+        retry.attempts += 1;
+        match transport.decide(&failure, retry.attempts, retry.since) {
             Decision::RetryAfter(delay) => {
-                trouble.struggle.get_or_insert_with(|| transport.struggle(operation, &failure));
-                tracing::debug!(attempts = trouble.attempts, ?delay, "watching again: {}", failure.summary());
+                retry.guard.get_or_insert_with(|| transport.retry_guard(operation, &failure));
+                tracing::debug!(attempts = retry.attempts, ?delay, "watching again: {}", failure.summary());
                 tokio::time::sleep(delay).await;
                 Ok(())
             }
             Decision::OutOfTime => Err(ClusterError::TimedOut {
                 operation: Box::new(operation.clone()),
-                attempts: trouble.attempts,
-                waited: trouble.since.elapsed(),
+                attempts: retry.attempts,
+                waited: retry.since.elapsed(),
                 last: failure.summary(),
             }),
             Decision::Final => Err(failure.into_error(operation, transport.server())),
         }
     }
 
-    /// Lists all objects: at the beginning, or because the version to go on from is gone.
+    /// Lists all objects: at the start, or when the version to continue from expired.
     async fn relist(&mut self) -> Result<Change<T>, ClusterError> {
         self.open = None;
         if self.relists > 0 {
@@ -217,10 +213,10 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
         self.relists += 1;
         let mut collection = self.collection.clone();
         collection.operation.verb = Verb::List;
-        tracing::debug!(version = self.version, "nothing to go on watching from: {}", collection.operation);
+        tracing::debug!(version = self.version, "no version to watch from, listing: {}", collection.operation);
         let (all, version) = list(&self.transport, &collection, "application/json", &self.keep).await?;
         self.version = Some(version);
-        self.trouble = None;
+        self.retry = None;
         Ok(Change::Relisted(all))
     }
 }
@@ -247,20 +243,20 @@ async fn open(
         lines: Lines::default(),
         opened,
         until: opened + seconds + GRACE,
-        heard: false,
+        received: false,
     })
 }
 
-/// What one line of a watch says.
+/// Content of one line of a watch.
 #[derive(Debug)]
-struct Told<T> {
+struct WatchLine<T> {
     change: Option<Change<T>>,
     version: Option<String>,
 }
 
-/// Reads one line: its kind first, since an error's object is a Status and shares field names with others, and a bookmark's
-/// has a version and nothing else.
-fn read<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>) -> Result<Told<T>, AttemptError> {
+/// Reads one line. The kind comes first: the object of an error is a Status, which shares field names with other
+/// objects, and the object of a bookmark has only a version.
+fn read<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>) -> Result<WatchLine<T>, AttemptError> {
     #[derive(Deserialize)]
     struct Head<'a> {
         #[serde(rename = "type", borrow)]
@@ -277,7 +273,7 @@ fn read<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>) -> R
     struct Of<T> {
         object: T,
     }
-    // The content of an object is nobody's business in a log, hence no quotation.
+    // No quotation: the content of an object must not appear in a log.
     let unreadable = |_| AttemptError::Lost("a line of the watch is unreadable".to_owned());
     let Head { kind, object } = serde_json::from_slice(line).map_err(unreadable)?;
     if kind == "ERROR" {
@@ -292,19 +288,19 @@ fn read<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>) -> R
     let change = match &*kind {
         "ADDED" | "MODIFIED" => kept()?.map(Change::Upsert),
         "DELETED" => kept()?.map(Change::Deleted),
-        // Bookmarks, and whatever a later server may say.
+        // Bookmarks, and unknown types of later servers.
         _ => None,
     };
-    Ok(Told { change, version: object.metadata.resource_version })
+    Ok(WatchLine { change, version: object.metadata.resource_version })
 }
 
 /// Cuts a stream of bytes into lines.
 #[derive(Debug, Default)]
 struct Lines {
     buffer: Vec<u8>,
-    /// Up to here `buffer` has been handed out.
+    /// End of the bytes of `buffer` that were returned.
     start: usize,
-    /// Up to here there is no line end.
+    /// End of the bytes of `buffer` that contain no further line end.
     scanned: usize,
 }
 
@@ -340,7 +336,7 @@ mod tests {
     use crate::wire::{LabelKeys, WireNode};
 
     #[test]
-    fn lines_across_chunks() {
+    fn cuts_lines_across_chunks() {
         let text = b"one\n\ntwo\nthree";
         for size in 1..=text.len() {
             let mut lines = Lines::default();
@@ -356,18 +352,18 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_watch_as_recorded() {
+    fn reads_recorded_watch_lines() {
         let read = |text: &str| read(text.as_bytes(), |node: WireNode| node.into_node(&LabelKeys::All));
-        let told = read(
+        let line = read(
             r#"{"type":"MODIFIED","object":{"kind":"Node","metadata":{"name":"n1","resourceVersion":"7"},"status":{}}}"#,
         )
         .expect("an event");
-        assert!(matches!(told.change, Some(Change::Upsert(node)) if node.name.as_str() == "n1"));
-        assert_eq!(told.version.as_deref(), Some("7"));
-        let told = read(r#"{"type":"BOOKMARK","object":{"kind":"Node","metadata":{"resourceVersion":"9"},"spec":{}}}"#)
+        assert!(matches!(line.change, Some(Change::Upsert(node)) if node.name.as_str() == "n1"));
+        assert_eq!(line.version.as_deref(), Some("7"));
+        let line = read(r#"{"type":"BOOKMARK","object":{"kind":"Node","metadata":{"resourceVersion":"9"},"spec":{}}}"#)
             .expect("a bookmark");
-        assert!(told.change.is_none());
-        assert_eq!(told.version.as_deref(), Some("9"));
+        assert!(line.change.is_none());
+        assert_eq!(line.version.as_deref(), Some("9"));
         let expired = read(
             r#"{"object":{"apiVersion":"v1","code":410,"kind":"Status","message":"too old resource version: 2 (351)","metadata":{},"reason":"Expired","status":"Failure"},"type":"ERROR"}"#,
         );

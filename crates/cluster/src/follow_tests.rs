@@ -1,4 +1,4 @@
-//! What is the same for every kind that is followed; the rest shows with Nodes, in `watch_tests`.
+//! Tests of following any kind over a fake connection; `watch_tests` covers the rest with Nodes.
 
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn object(version: u32) -> Value {
 }
 
 #[tokio::test]
-async fn one_object_from_nothing() {
+async fn follows_one_object_without_a_version() {
     let list = json!({"items": [object(3)], "metadata": {"resourceVersion": "7"}});
     let bookmark = json!({"type": "BOOKMARK", "object": {"kind": "NodeConfig", "metadata": {"resourceVersion": "9"}}});
     let changed = json!({"type": "MODIFIED", "object": object(10)});

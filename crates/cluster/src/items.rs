@@ -1,35 +1,35 @@
-//! Cuts a Kubernetes list into its items while it arrives, so that reading a list needs the memory of one object, not of
-//! one page. Knows JSON only as far as nesting and strings; what it cuts out is decoded, and thereby checked, by serde.
+//! Splitter of a Kubernetes list into its items while it arrives: needs the memory of one object instead of one page.
+//! Parses only nesting and strings of JSON; serde decodes and thereby checks each item.
 
-/// Where the cutter is.
+/// Current position in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// Outside the items: everything goes into the envelope.
+    /// Outside the items: all bytes go into the envelope.
     Envelope,
-    /// Within `items`, between objects.
+    /// Between objects of `items`.
     Between,
-    /// Within one object of `items`.
+    /// Inside one object of `items`.
     Item,
 }
 
-/// Takes the bytes of a list as they come, hands out each element of its top-level `items` array, and keeps the rest
-/// as a list without items.
+/// Splits the bytes of a list: yields each element of its top-level `items` array, and keeps the rest as a list
+/// without items.
 #[derive(Debug)]
-pub(super) struct ItemCutter {
+pub(super) struct ItemSplitter {
     part: Part,
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// Where the last string of the envelope's first level begins in `envelope`: the key, when a colon follows.
+    /// Start in `envelope` of the last string of the first level. The string is a key when a colon follows.
     last_string: Option<usize>,
-    /// The last string has ended and a colon has followed: `last_string` is the key of what comes now.
+    /// `last_string` is a key: a colon followed.
     after_items_key: bool,
     envelope: Vec<u8>,
     item: Vec<u8>,
 }
 
-impl ItemCutter {
-    /// A cutter at the beginning of a list.
+impl ItemSplitter {
+    /// Splitter at the start of a list.
     pub(super) fn new() -> Self {
         Self {
             part: Part::Envelope,
@@ -43,12 +43,9 @@ impl ItemCutter {
         }
     }
 
-    /// Takes the next bytes; `each` gets every item that they complete.
-    ///
-    /// # Errors
-    /// The first error of `each`.
+    /// Accepts the next bytes and passes every completed item to `each`.
     pub(super) fn push<E>(&mut self, chunk: &[u8], mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        // Bytes since `start` belong to the current part and have not been copied yet.
+        // The bytes from `start` belong to the current part and are not copied yet.
         let mut start = 0;
         for (at, &byte) in chunk.iter().enumerate() {
             if self.in_string {
@@ -122,7 +119,7 @@ impl ItemCutter {
         }
     }
 
-    /// The list without its items.
+    /// List without its items.
     pub(super) fn into_envelope(self) -> Vec<u8> {
         self.envelope
     }
@@ -136,21 +133,21 @@ mod tests {
     use super::*;
 
     fn cut(text: &[u8], size: usize) -> (Value, Vec<Value>) {
-        let mut cutter = ItemCutter::new();
+        let mut splitter = ItemSplitter::new();
         let mut items = Vec::new();
         for chunk in text.chunks(size.max(1)) {
-            cutter
+            splitter
                 .push(chunk, |item| {
                     items.push(serde_json::from_slice(item)?);
                     Ok::<(), serde_json::Error>(())
                 })
                 .expect("items are JSON");
         }
-        (serde_json::from_slice(&cutter.into_envelope()).expect("the envelope is JSON"), items)
+        (serde_json::from_slice(&splitter.into_envelope()).expect("the envelope is JSON"), items)
     }
 
     #[test]
-    fn items_are_cut_out_of_any_chunks() {
+    fn splits_items_across_any_chunks() {
         let list = json!({
             "metadata": {"resourceVersion": "7", "items": [1], "continue": "a\"],[{"},
             "kind": "items",
@@ -170,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_items_is_all_envelope() {
+    fn list_without_items_is_all_envelope() {
         for list in [json!({"items": null, "x": [1]}), json!({"kind": "Status"}), json!({"items": []})] {
             let (envelope, items) = cut(list.to_string().as_bytes(), 3);
             assert_eq!(envelope, list);
@@ -180,15 +177,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_bytes_it_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), size in 1_usize..9) {
-            let mut cutter = ItemCutter::new();
+        fn accepts_any_bytes_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), size in 1_usize..9) {
+            let mut splitter = ItemSplitter::new();
             for chunk in bytes.chunks(size) {
-                let _ = cutter.push(chunk, |_| Ok::<(), ()>(()));
+                let _ = splitter.push(chunk, |_| Ok::<(), ()>(()));
             }
         }
 
         #[test]
-        fn items_of_any_text(texts in proptest::collection::vec(".*", 0..5), size in 1_usize..40) {
+        fn splits_items_of_any_text(texts in proptest::collection::vec(".*", 0..5), size in 1_usize..40) {
             let items: Vec<Value> = texts.iter().map(|text| json!({text.as_str(): [text]})).collect();
             let list = json!({"items": items, "metadata": {"continue": texts.first()}});
             let (envelope, cut) = cut(list.to_string().as_bytes(), size);

@@ -1,8 +1,9 @@
-//! The lock of a fleet: one coordination.k8s.io Lease, held while a sync writes. Keeps a second sync of the same fleet out,
-//! names the holder, and expires when the holder dies.
+//! Lock of a fleet: one coordination.k8s.io Lease, held while a sync writes. It excludes a second sync of the same
+//! fleet, names the holder, and expires when the holder dies.
 //!
-//! Who may take it is [`decide`], which is pure. The rest is optimistic concurrency on the Lease's resourceVersion, as in
-//! client-go's leader election. All times are the server's, so that two machines with different clocks agree.
+//! [`decide`] is pure and determines who may take the lock. Writes use optimistic concurrency on the Lease's
+//! resourceVersion, as client-go's leader election does. All times are the server's, so that machines with different
+//! clocks agree.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,39 +19,39 @@ use super::reader::{ClusterReader, found};
 use super::transport::{Call, Transport, Whole};
 use super::wire::Meta;
 use nodecfg_contract::names::FleetName;
-use nodecfg_contract::observed::orders::forget_aborts_of_others;
+use nodecfg_contract::observed::orders::remove_other_aborts;
 use nodecfg_contract::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 
-/// How often a lock is gone for again after somebody else was faster.
-const RACES: u32 = 10;
+/// Limit of repeated attempts after conflicts with other clients.
+const MAX_CONFLICTS: u32 = 10;
 
-mod end;
 mod fleets;
 mod held;
+mod holder;
 mod orders;
 
-pub use end::{Dead, HoldEnd, dead, until_end};
 pub use fleets::fleets;
 pub use held::{HeldLock, LockView};
-pub use orders::{LeaseSnapshot, OrderError, desk, order};
+pub use holder::{ExpiredHolder, HoldState, expired_holder, wait_for_release};
+pub use orders::{LeaseSnapshot, OrderError, snapshot, update_orders};
 
-/// How a lock is taken.
+/// Options for taking a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockOptions {
     /// Namespace of the Lease.
     pub namespace: String,
     /// The fleet; the Lease is called `nodecfg-<fleet>`.
     pub fleet: FleetName,
-    /// Who holds it; see [`identity`].
+    /// Identity of the holder; see [`identity`].
     pub identity: String,
-    /// How long it outlives its last renewal. It is renewed every third of this.
+    /// Duration of the lock after its last renewal. It is renewed every third of this.
     pub duration: Duration,
-    /// How long to wait for another holder. Zero: not at all.
+    /// Time to wait for another holder. Zero: do not wait.
     pub timeout: Duration,
 }
 
 impl LockOptions {
-    /// A lock of 30 seconds that does not wait.
+    /// Options for a lock of 30 seconds, without waiting.
     #[must_use]
     pub fn new(namespace: &str, fleet: FleetName, identity: String) -> Self {
         let duration = Duration::from_secs(30);
@@ -62,130 +63,126 @@ impl LockOptions {
     }
 }
 
-/// Who holds a lock: `<hostname>_<process>_<random>`, unique to one run.
+/// Identity of a holder: `<hostname>_<process>_<random>`, unique to one run.
 #[must_use]
 pub fn identity(hostname: &str, process: u32, random: u64) -> String {
     format!("{hostname}_{process}_{random:016x}")
 }
 
-/// A Lease as read.
+/// Content of a Lease.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeaseView {
-    /// Who holds it; empty or unset when nobody does.
+    /// Identity of the holder; empty or unset when the lock is free.
     pub holder: Option<String>,
-    /// How long it outlives its last renewal.
+    /// Duration of the lock after its last renewal.
     pub duration: Option<SignedDuration>,
-    /// Since when the holder has it.
+    /// Time at which the holder took the lock.
     pub acquired: Option<Timestamp>,
-    /// When the holder last renewed it.
+    /// Time of the last renewal.
     pub renewed: Option<Timestamp>,
-    /// How often it changed hands.
+    /// Number of changes of the holder.
     pub transitions: i64,
     /// Version of the object.
     pub resource_version: String,
-    /// Its annotations. [`Orders`](nodecfg_contract::observed::Orders) are among them.
+    /// Annotations of the Lease, which include the [`Orders`](nodecfg_contract::observed::Orders).
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What may be done about a Lease.
+/// Possible action on a Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acquire {
-    /// There is none yet.
+    /// The Lease is missing and can be created.
     Create,
-    /// It can be taken.
-    TakeOver(Reason),
-    /// Somebody holds it.
+    /// The Lease can be taken.
+    TakeOver(TakeoverReason),
+    /// Another client holds the Lease.
     HeldBy {
-        /// Who.
+        /// Identity of the holder.
         holder: String,
-        /// Since when, if they said.
+        /// Time of the acquisition, if the Lease contains it.
         since: Option<Timestamp>,
-        /// When it expires unless it is renewed.
+        /// Time of the expiry, unless renewed.
         expires: Timestamp,
     },
 }
 
-/// Why a Lease can be taken.
+/// Reason why a Lease can be taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reason {
-    /// Its last holder gave it up.
+pub enum TakeoverReason {
+    /// The last holder released it.
     Released,
-    /// It is held by the one who asks.
+    /// The caller holds it.
     Mine,
-    /// Its holder stopped renewing it; this one.
+    /// The named holder stopped renewing it.
     Expired(String),
 }
 
-/// Decides whether `me` may take a Lease. A Lease whose holder never said when it renewed it, or for how long, has expired.
+/// Decides whether `me` may take a Lease. A Lease without a renewal time or a duration counts as expired.
 #[must_use]
 pub fn decide(existing: Option<&LeaseView>, me: &str, now: Timestamp) -> Acquire {
     let Some(lease) = existing else { return Acquire::Create };
     let Some(holder) = lease.holder.as_ref().filter(|holder| !holder.is_empty()) else {
-        return Acquire::TakeOver(Reason::Released);
+        return Acquire::TakeOver(TakeoverReason::Released);
     };
     if holder == me {
-        return Acquire::TakeOver(Reason::Mine);
+        return Acquire::TakeOver(TakeoverReason::Mine);
     }
     let expires = lease.renewed.zip(lease.duration).and_then(|(renewed, held)| renewed.checked_add(held).ok());
     match expires {
         Some(expires) if now <= expires => Acquire::HeldBy { holder: holder.clone(), since: lease.acquired, expires },
-        _ => Acquire::TakeOver(Reason::Expired(holder.clone())),
+        _ => Acquire::TakeOver(TakeoverReason::Expired(holder.clone())),
     }
 }
 
-/// Why the lock is not held.
+/// Reason for a lock that could not be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// Somebody else has it.
+    /// Another client holds the lock.
     #[error("another sync of this fleet runs: {holder} holds the lock {lease}{}, until {expires:.0} unless it is renewed",
         since.map(|since| format!(" since {since:.0}")).unwrap_or_default())]
     Held {
         /// Namespace and name of the Lease.
         lease: String,
-        /// Who has it.
+        /// Identity of the holder.
         holder: String,
-        /// Since when.
+        /// Time of the acquisition.
         since: Option<Timestamp>,
-        /// When it expires unless it is renewed.
+        /// Time of the expiry, unless renewed.
         expires: Timestamp,
     },
-    /// The server does not let it be taken.
+    /// The request failed.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
 }
 
 impl LockError {
-    /// The way out.
+    /// Fix for the user.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
-            Self::Held { .. } => {
-                "wait for it to end, or let nodecfg wait with --lock-timeout. A sync that was killed leaves \
-                a lock that expires by itself"
-                    .to_owned()
-            }
+            Self::Held { .. } => "pass --lock-timeout to wait for the other sync to end".to_owned(),
             Self::Cluster(error) => error.help(),
         }
     }
 }
 
-/// Where a Lease is, and the requests about it.
+/// Requests for one Lease.
 #[derive(Debug, Clone)]
 struct LeaseRequests {
     transport: Transport,
     options: LockOptions,
 }
 
-/// What is written into a Lease.
+/// Content to write into a Lease.
 #[derive(Debug, Clone, Copy)]
-struct Record<'a> {
+struct LeaseContent<'a> {
     holder: Option<&'a str>,
-    /// How long it outlives its last renewal. The server refuses zero.
+    /// Duration of the lock after its last renewal. The server rejects zero.
     seconds: Option<u64>,
     acquired: Option<Timestamp>,
     renewed: Option<Timestamp>,
     transitions: i64,
-    /// Kept from the version that was read: a Lease is replaced whole.
+    /// Annotations to keep: a write replaces the whole Lease.
     annotations: &'a BTreeMap<String, String>,
 }
 
@@ -226,7 +223,7 @@ impl WireLease {
     }
 }
 
-/// meta/v1 MicroTime: the API server refuses other precisions in a Lease.
+/// meta/v1 MicroTime: the API server rejects other precisions in a Lease.
 fn micro_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
@@ -247,9 +244,9 @@ impl LeaseRequests {
         Ok(wire.map(WireLease::into_view))
     }
 
-    /// Creates the Lease, or replaces the version that was read.
-    async fn write(&self, record: Record<'_>, over: Option<&str>) -> Result<LeaseView, ClusterError> {
-        // Without a version a replacement would be unconditional, and with one a creation is refused.
+    /// Creates the Lease, or replaces the version `over`.
+    async fn write(&self, record: LeaseContent<'_>, over: Option<&str>) -> Result<LeaseView, ClusterError> {
+        // A replacement needs a version to be conditional; a creation with a version is rejected.
         let metadata = json!({
             "name": self.options.name(),
             "namespace": self.options.namespace,
@@ -280,11 +277,8 @@ impl LeaseRequests {
     }
 }
 
-/// The Lease of a fleet as it is, or `None` while there is none: who holds the lock, and what is ordered.
-///
-/// # Errors
-/// Every [`ClusterError`] of a request but `NotFound`.
-pub async fn look(
+/// Lease of a fleet, with the holder of the lock and the orders; `None` when the Lease is missing.
+pub async fn read(
     reader: &ClusterReader,
     namespace: &str,
     fleet: &FleetName,
@@ -293,10 +287,11 @@ pub async fn look(
     LeaseRequests { transport: reader.transport.clone(), options }.get().await
 }
 
-/// Takes the lock of a fleet, and keeps it until it is released.
+/// Takes the lock of a fleet. The returned lock is renewed until its release.
 ///
 /// # Errors
-/// [`LockError::Held`] when somebody else has it and still has it after the timeout; otherwise what the server refuses.
+/// [`LockError::Held`] when another client still holds the lock after the timeout; otherwise the refusal of the
+/// server.
 pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<HeldLock, LockError> {
     let requests = LeaseRequests { transport: reader.transport.clone(), options };
     let me = requests.options.identity.as_str();
@@ -306,9 +301,9 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
         let existing = requests.get().await?;
         let now = requests.transport.server_time();
         let mut annotations = existing.as_ref().map(|lease| lease.annotations.clone()).unwrap_or_default();
-        // One that has ended cannot stop any more, and this one was not meant.
-        forget_aborts_of_others(&mut annotations, me);
-        let taken = |transitions| Record {
+        // An abort of an earlier holder must not stop this one.
+        remove_other_aborts(&mut annotations, me);
+        let taken = |transitions| LeaseContent {
             holder: Some(me),
             seconds: Some(requests.options.duration.as_secs()),
             acquired: Some(now),
@@ -318,10 +313,10 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
         };
         let attempt = match (decide(existing.as_ref(), me, now), &existing) {
             (Acquire::TakeOver(reason), Some(lease)) => {
-                if let Reason::Expired(holder) = &reason {
+                if let TakeoverReason::Expired(holder) = &reason {
                     tracing::warn!("taking over the lock {}, which {holder} no longer renews", requests.display());
                 }
-                let transitions = lease.transitions + i64::from(reason != Reason::Mine);
+                let transitions = lease.transitions + i64::from(reason != TakeoverReason::Mine);
                 requests.write(taken(transitions), Some(&lease.resource_version)).await
             }
             (Acquire::HeldBy { holder, since, expires }, _) => {
@@ -331,7 +326,7 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
                     return Err(LockError::Held { lease, holder, since, expires });
                 }
                 if waited.is_zero() {
-                    // Said to everybody: the command seems to hang otherwise.
+                    // A warning, so that every user sees it: otherwise the command seems to hang.
                     tracing::warn!("waiting for the lock {lease}, which {holder} holds");
                 }
                 let pause = Duration::from_secs_f64(0.5 + requests.transport.jitter()).min(left);
@@ -342,10 +337,10 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
             (Acquire::Create | Acquire::TakeOver(_), _) => requests.write(taken(0), None).await,
         };
         match attempt {
-            Ok(lease) => return Ok(HeldLock::keep(requests, lease, now)),
-            // Somebody was faster, or an answer was lost and it is ours already: look again.
+            Ok(lease) => return Ok(HeldLock::start(requests, lease, now)),
+            // Another client was faster, or the response to a successful write was lost: read again.
             Err(ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. })
-                if races < RACES =>
+                if races < MAX_CONFLICTS =>
             {
                 races += 1;
                 let pause = requests.transport.backoff(1);
@@ -378,30 +373,30 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_taken_when_it_is_nobodys() {
+    fn free_lease_can_be_taken() {
         assert_eq!(decide(None, "me", at(0)), Acquire::Create);
         for holder in [None, Some(String::new())] {
             let lease = LeaseView { holder, ..held(0) };
-            assert_eq!(decide(Some(&lease), "me", at(0)), Acquire::TakeOver(Reason::Released));
+            assert_eq!(decide(Some(&lease), "me", at(0)), Acquire::TakeOver(TakeoverReason::Released));
         }
-        assert_eq!(decide(Some(&held(0)), "other", at(0)), Acquire::TakeOver(Reason::Mine));
+        assert_eq!(decide(Some(&held(0)), "other", at(0)), Acquire::TakeOver(TakeoverReason::Mine));
     }
 
     #[test]
-    fn a_lease_is_held_until_it_expires() {
+    fn lease_is_held_until_it_expires() {
         let lease = held(10);
         let holder = "other".to_owned();
         for now in [10, 25, 40] {
             let wanted = Acquire::HeldBy { holder: holder.clone(), since: Some(at(0)), expires: at(40) };
             assert_eq!(decide(Some(&lease), "me", at(now)), wanted, "{now}");
         }
-        assert_eq!(decide(Some(&lease), "me", at(41)), Acquire::TakeOver(Reason::Expired(holder.clone())));
+        assert_eq!(decide(Some(&lease), "me", at(41)), Acquire::TakeOver(TakeoverReason::Expired(holder.clone())));
         let forever = LeaseView { duration: None, ..lease };
-        assert_eq!(decide(Some(&forever), "me", at(11)), Acquire::TakeOver(Reason::Expired(holder)));
+        assert_eq!(decide(Some(&forever), "me", at(11)), Acquire::TakeOver(TakeoverReason::Expired(holder)));
     }
 
     #[test]
-    fn the_error_names_the_holder_and_the_end() {
+    fn error_names_the_holder_and_the_expiry() {
         let error = LockError::Held {
             lease: "kube-system/nodecfg-prod".to_owned(),
             holder: "ci-7_12_00".to_owned(),
@@ -416,14 +411,14 @@ mod tests {
     }
 
     #[test]
-    fn times_have_the_six_digits_that_the_server_wants() {
+    fn micro_time_has_six_digits() {
         assert_eq!(micro_time(at(0)), "2027-01-15T08:00:00.000000Z");
         let later = at(0).checked_add(SignedDuration::from_micros(1_500)).expect("in range");
         assert_eq!(micro_time(later), "2027-01-15T08:00:00.001500Z");
     }
 
     #[test]
-    fn an_identity_is_unique_to_a_run() {
+    fn identity_contains_host_process_and_random_number() {
         assert_eq!(identity("ci-7", 12, 255), "ci-7_12_00000000000000ff");
     }
 }

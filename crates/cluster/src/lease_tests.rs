@@ -1,4 +1,4 @@
-//! The lock against a server that keeps one Lease.
+//! Tests of the lock and its orders against a fake server that stores one Lease.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,25 +10,25 @@ use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::orders::{ABORT_ANNOTATION, PAUSES_ANNOTATION};
 use nodecfg_contract::observed::{Abort, Orders, Pause};
 
-/// A server that keeps one Lease, with versions as the API server has them.
+/// A server that stores one Lease and checks versions as the API server does.
 fn lease_server(initial: Option<Value>) -> (ClusterReader, Arc<Mutex<Option<Value>>>, Log) {
     let store = Arc::new(Mutex::new(initial));
     let kept = Arc::clone(&store);
     let mut version = 100;
-    let (client, log) = serving(move |asked| {
+    let (client, log) = serving(move |request| {
         let mut lease = kept.lock().expect("not poisoned");
         let mut stored = |lease: &mut Option<Value>, code| {
-            let mut new = asked.body.clone();
+            let mut new = request.body.clone();
             version += 1;
             new["metadata"]["resourceVersion"] = version.to_string().into();
             *lease = Some(new.clone());
             Reply::Json(code, new)
         };
-        match (asked.method.as_str(), lease.clone()) {
+        match (request.method.as_str(), lease.clone()) {
             ("GET", Some(lease)) => Reply::Json(200, lease),
             ("POST", None) => stored(&mut lease, 201),
             ("POST", Some(_)) => status(409, "AlreadyExists", "already exists", json!({})),
-            ("PUT", Some(old)) if old["metadata"]["resourceVersion"] == asked.body["metadata"]["resourceVersion"] => {
+            ("PUT", Some(old)) if old["metadata"]["resourceVersion"] == request.body["metadata"]["resourceVersion"] => {
                 stored(&mut lease, 200)
             }
             ("PUT", Some(_)) => status(409, "Conflict", "the object has been modified", json!({})),
@@ -43,7 +43,7 @@ fn lock(me: &str) -> LockOptions {
     LockOptions { duration: Duration::from_secs(1), ..LockOptions::new("kube-system", fleet, me.to_owned()) }
 }
 
-fn theirs(renewed: Timestamp) -> Value {
+fn foreign_lease(renewed: Timestamp) -> Value {
     json!({"metadata": {"name": "nodecfg-prod", "resourceVersion": "7"}, "spec": {"holderIdentity": "other",
         "leaseDurationSeconds": 1, "renewTime": micro_time(renewed), "acquireTime": micro_time(renewed), "leaseTransitions": 4}})
 }
@@ -57,7 +57,7 @@ fn write_operation() -> Operation {
 }
 
 #[tokio::test]
-async fn a_free_lock_is_taken_renewed_and_given_up() {
+async fn takes_renews_and_releases_a_free_lock() {
     let (reader, store, log) = lease_server(None);
     let held = acquire(&reader, lock("me")).await.expect("free");
     assert_eq!((held.lease(), holder(&store)), ("kube-system/nodecfg-prod", json!("me")));
@@ -66,21 +66,21 @@ async fn a_free_lock_is_taken_renewed_and_given_up() {
     assert!(log.lines().iter().filter(|line| line.starts_with("PUT")).count() >= 3);
     held.release().await;
     assert_eq!(holder(&store), json!(""));
-    // And the next one gets it without waiting.
-    let next = acquire(&reader, lock("next")).await.expect("given up");
+    // The next client gets the lock without waiting.
+    let next = acquire(&reader, lock("next")).await.expect("released");
     assert_eq!(holder(&store), json!("next"));
     drop(next);
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(holder(&store), json!(""), "dropping gives it up too");
+    assert_eq!(holder(&store), json!(""), "dropping releases the lock too");
 }
 
 #[tokio::test]
-async fn a_held_lock_is_refused_or_waited_for() {
-    let (reader, store, _) = lease_server(Some(theirs(nodecfg_clock::now())));
+async fn refuses_or_waits_for_a_held_lock() {
+    let (reader, store, _) = lease_server(Some(foreign_lease(nodecfg_clock::now())));
     let error = acquire(&reader, lock("me")).await.expect_err("held");
     assert!(matches!(&error, LockError::Held { holder, .. } if holder == "other"), "{error}");
     assert!(error.to_string().contains("other holds the lock kube-system/nodecfg-prod"), "{error}");
-    // Nobody renews it, so it expires while this one waits.
+    // The foreign lock is not renewed, so it expires during the wait.
     let options = LockOptions { timeout: Duration::from_secs(10), ..lock("me") };
     let held = acquire(&reader, options).await.expect("expired");
     assert_eq!(holder(&store), json!("me"));
@@ -91,24 +91,28 @@ async fn a_held_lock_is_refused_or_waited_for() {
 }
 
 #[tokio::test]
-async fn a_lock_that_somebody_takes_is_lost_and_stops_writes() {
+async fn lock_taken_by_another_client_stops_writes() {
     let (reader, store, _) = lease_server(None);
     let held = acquire(&reader, lock("me")).await.expect("free");
-    *store.lock().expect("not poisoned") = Some(theirs(nodecfg_clock::now()));
+    *store.lock().expect("not poisoned") = Some(foreign_lease(nodecfg_clock::now()));
     let reason = tokio::time::timeout(Duration::from_secs(3), held.lost()).await.expect("noticed");
-    assert_eq!(reason, "other has it now");
+    assert_eq!(reason, "other holds it now");
     let error = held.view().check(&write_operation()).expect_err("lost");
-    assert_eq!(error.to_string(), "cannot patch node n1: the lock kube-system/nodecfg-prod was lost: other has it now");
+    assert_eq!(
+        error.to_string(),
+        "cannot patch node n1: the lock kube-system/nodecfg-prod was lost, so nothing more was written: \
+         other holds it now"
+    );
     held.release().await;
-    assert_eq!(holder(&store), json!("other"), "what is another's is left alone");
+    assert_eq!(holder(&store), json!("other"), "a foreign lock is kept");
 }
 
 #[tokio::test]
-async fn a_lock_that_cannot_be_renewed_is_lost_when_it_expires() {
-    let mut asked = 0;
+async fn lock_is_lost_at_its_expiry_when_renewals_fail() {
+    let mut requests = 0;
     let (client, _) = serving(move |request| {
-        asked += 1;
-        match asked {
+        requests += 1;
+        match requests {
             1 => status(404, "NotFound", "not found", json!({"kind": "leases"})),
             2 => Reply::Json(201, request.body.clone()),
             _ => Reply::Reset,
@@ -123,7 +127,7 @@ async fn a_lock_that_cannot_be_renewed_is_lost_when_it_expires() {
 }
 
 #[tokio::test]
-async fn of_two_that_come_together_one_gets_it() {
+async fn one_of_two_concurrent_clients_gets_the_lock() {
     let (reader, store, _) = lease_server(None);
     let (a, b) = tokio::join!(acquire(&reader, lock("a")), acquire(&reader, lock("b")));
     assert!(a.is_ok() != b.is_ok(), "{a:?} {b:?}");
@@ -131,8 +135,8 @@ async fn of_two_that_come_together_one_gets_it() {
 }
 
 #[tokio::test]
-async fn a_race_that_is_always_lost_ends() {
-    let (client, log) = serving(|asked| match asked.method.as_str() {
+async fn gives_up_after_repeated_conflicts() {
+    let (client, log) = serving(|request| match request.method.as_str() {
         "GET" => status(404, "NotFound", "not found", json!({"kind": "leases"})),
         _ => status(409, "AlreadyExists", "already exists", json!({})),
     });
@@ -146,8 +150,8 @@ fn order_of(reader: &ClusterReader, by: &str) -> impl Future<Output = Result<Lea
     let (reader, by) = (reader.clone(), by.to_owned());
     async move {
         let fleet = FleetName::new("prod").expect("a name");
-        order(&reader, "kube-system", &fleet, |desk| {
-            let mut orders = desk.orders.clone();
+        update_orders(&reader, "kube-system", &fleet, |snapshot| {
+            let mut orders = snapshot.orders.clone();
             let pause = Pause { by: by.clone(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
             orders.pause(&PoolName::new(&by).expect("a name"), &pause);
             Some(orders)
@@ -164,38 +168,38 @@ fn paused(orders: &Orders) -> Vec<&str> {
     orders.pauses.keys().map(PoolName::as_str).collect()
 }
 
-async fn heard(orders: &mut tokio::sync::watch::Receiver<Orders>, what: impl FnMut(&Orders) -> bool) {
-    tokio::time::timeout(Duration::from_secs(3), orders.wait_for(what)).await.expect("heard").expect("held");
+async fn wait_for(orders: &mut tokio::sync::watch::Receiver<Orders>, wanted: impl FnMut(&Orders) -> bool) {
+    tokio::time::timeout(Duration::from_secs(3), orders.wait_for(wanted)).await.expect("in time").expect("held");
 }
 
 #[tokio::test]
-async fn an_order_before_any_lock_makes_a_lease_that_nobody_holds() {
+async fn order_without_a_lock_creates_a_lease_without_holder() {
     let (reader, store, _) = lease_server(None);
-    let desk = order_of(&reader, "gpu").await.expect("ordered");
-    assert_eq!((paused(&desk.orders), holder(&store)), (vec!["gpu"], Value::Null));
+    let snapshot = order_of(&reader, "gpu").await.expect("ordered");
+    assert_eq!((paused(&snapshot.orders), holder(&store)), (vec!["gpu"], Value::Null));
     let held = acquire(&reader, lock("me")).await.expect("free");
-    assert_eq!(paused(&held.look().await.expect("read")), ["gpu"]);
+    assert_eq!(paused(&held.read_orders().await.expect("read")), ["gpu"]);
     held.release().await;
-    assert!(annotation(&store, PAUSES_ANNOTATION).as_str().is_some_and(|text| text.contains("disks")), "it stays");
+    assert!(annotation(&store, PAUSES_ANNOTATION).as_str().is_some_and(|text| text.contains("disks")), "kept");
 }
 
 #[tokio::test]
-async fn two_orders_that_race_are_both_kept_and_the_holder_holds_on() {
+async fn keeps_concurrent_orders_and_the_lock() {
     let (reader, store, _) = lease_server(None);
     let held = acquire(&reader, lock("me")).await.expect("free");
     let mut orders = held.orders();
     let (a, b) = tokio::join!(order_of(&reader, "a"), order_of(&reader, "b"));
     assert!(a.is_ok() && b.is_ok(), "{a:?} {b:?}");
-    heard(&mut orders, |orders| paused(orders) == ["a", "b"]).await;
+    wait_for(&mut orders, |orders| paused(orders) == ["a", "b"]).await;
     tokio::time::sleep(Duration::from_millis(1200)).await;
-    assert_eq!(held.view().check(&write_operation()), Ok(()), "renewed over what others have written");
+    assert_eq!(held.view().check(&write_operation()), Ok(()), "renewed over the changes of other clients");
     assert_eq!(holder(&store), json!("me"));
     held.release().await;
     assert!(annotation(&store, PAUSES_ANNOTATION).as_str().is_some_and(|text| text.contains("\"b\"")));
 }
 
 #[tokio::test]
-async fn an_abort_is_heard_by_whom_it_is_for_and_goes_with_the_lock() {
+async fn only_the_named_holder_gets_an_abort_and_release_removes_it() {
     let abort = |holder: &str| Abort {
         holder: holder.to_owned(),
         by: "ada".to_owned(),
@@ -206,22 +210,24 @@ async fn an_abort_is_heard_by_whom_it_is_for_and_goes_with_the_lock() {
     let (reader, store, _) = lease_server(None);
     let fleet = FleetName::new("prod").expect("a name");
     let give = |holder: &'static str| {
-        order(&reader, "kube-system", &fleet, move |_| Some(Orders { abort: Some(abort(holder)), ..Orders::default() }))
+        update_orders(&reader, "kube-system", &fleet, move |_| {
+            Some(Orders { abort: Some(abort(holder)), ..Orders::default() })
+        })
     };
     give("an-earlier-one").await.expect("ordered");
     let held = acquire(&reader, lock("me")).await.expect("free");
-    assert_eq!(annotation(&store, ABORT_ANNOTATION), Value::Null, "that one has ended");
-    assert_eq!(held.look().await.expect("read"), Orders::default());
+    assert_eq!(annotation(&store, ABORT_ANNOTATION), Value::Null, "the earlier holder has ended");
+    assert_eq!(held.read_orders().await.expect("read"), Orders::default());
     give("another").await.expect("ordered");
-    assert_eq!(held.look().await.expect("read").abort, None);
+    assert_eq!(held.read_orders().await.expect("read").abort, None);
     give("me").await.expect("ordered");
-    heard(&mut held.orders(), |orders| orders.abort == Some(abort("me"))).await;
+    wait_for(&mut held.orders(), |orders| orders.abort == Some(abort("me"))).await;
     held.release().await;
-    assert_eq!(annotation(&store, ABORT_ANNOTATION), Value::Null, "it is carried out");
+    assert_eq!(annotation(&store, ABORT_ANNOTATION), Value::Null, "carried out");
 }
 
 #[tokio::test]
-async fn garbled_orders_are_an_error_for_those_who_plan_and_the_holder_holds_on() {
+async fn unreadable_orders_are_an_error_and_keep_the_lock() {
     let (reader, store, _) = lease_server(None);
     order_of(&reader, "gpu").await.expect("ordered");
     let held = acquire(&reader, lock("me")).await.expect("free");
@@ -231,32 +237,32 @@ async fn garbled_orders_are_an_error_for_those_who_plan_and_the_holder_holds_on(
         lease["metadata"]["annotations"] = json!({PAUSES_ANNOTATION: "{", "other": "x"});
         lease["metadata"]["resourceVersion"] = "1000".into();
     }
-    let error = held.look().await.expect_err("garbled");
+    let error = held.read_orders().await.expect_err("unreadable");
     assert!(error.to_string().contains("the annotation nodecfg.dev/pauses cannot be read"), "{error}");
-    assert!(error.help().contains("kubectl get lease -n kube-system nodecfg-prod"), "{}", error.help());
+    assert!(error.help().contains("kubectl edit lease -n kube-system nodecfg-prod"), "{}", error.help());
     tokio::time::sleep(Duration::from_millis(700)).await;
-    assert_eq!(paused(&held.orders().borrow()), ["gpu"], "what was ordered before counts");
+    assert_eq!(paused(&held.orders().borrow()), ["gpu"], "the previous orders stay in force");
     assert_eq!((held.view().check(&write_operation()), holder(&store)), (Ok(()), json!("me")));
     assert_eq!(annotation(&store, "other"), json!("x"));
-    assert!(matches!(order_of(&reader, "b").await, Err(OrderError::Garbled { .. })), "nor overwritten");
+    assert!(matches!(order_of(&reader, "b").await, Err(OrderError::Unreadable { .. })), "not overwritten");
     held.release().await;
 }
 
 #[tokio::test]
-async fn nobody_is_told_orders_under_a_lock_that_is_lost() {
+async fn reads_no_orders_under_a_lost_lock() {
     let (reader, store, _) = lease_server(None);
     let held = acquire(&reader, lock("me")).await.expect("free");
-    *store.lock().expect("not poisoned") = Some(theirs(nodecfg_clock::now()));
-    let error = held.look().await.expect_err("lost");
+    *store.lock().expect("not poisoned") = Some(foreign_lease(nodecfg_clock::now()));
+    let error = held.read_orders().await.expect_err("lost");
     assert!(matches!(error, OrderError::Cluster(ClusterError::LockLost { .. })), "{error}");
     held.lost().await;
-    let error = held.look().await.expect_err("lost");
-    assert!(error.to_string().ends_with("was lost: other has it now"), "{error}");
+    let error = held.read_orders().await.expect_err("lost");
+    assert!(error.to_string().ends_with("nothing more was written: other holds it now"), "{error}");
 }
 
 #[tokio::test]
-async fn an_order_that_always_comes_second_ends() {
-    let (client, log) = serving(|asked| match asked.method.as_str() {
+async fn order_gives_up_after_repeated_conflicts() {
+    let (client, log) = serving(|request| match request.method.as_str() {
         "GET" => Reply::Json(200, json!({"metadata": {"resourceVersion": "1"}})),
         _ => status(409, "Conflict", "the object has been modified", json!({})),
     });

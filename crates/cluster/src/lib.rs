@@ -1,16 +1,15 @@
-//! Everything that talks to a Kubernetes API server, and nothing that decides what to say.
+//! Kubernetes API client: connecting, reading, watching, locking and writing. Must not plan, judge or print.
 //!
-//! [`connect`] finds the server, [`ClusterReader`] reads it, [`watch`] follows its Nodes, [`Lock`](lease) keeps a second
-//! sync out, and [`ClusterWriter`] — which cannot be made without the lock — writes. One [`retry`] policy serves every
-//! request. Nothing here plans, judges or prints, and a reader has no method that changes the cluster.
+//! [`connect`] finds the server. [`ClusterReader`] reads and has no method that changes the cluster. [`watch`]
+//! follows Nodes. [`lease`] holds the lock that keeps a second sync out. [`ClusterWriter`] writes and requires that
+//! lock. One [`retry`] policy serves every request.
 
 pub mod apply;
 mod assignment_writer;
 pub mod binding;
-mod carrier;
-pub mod checkup;
 mod configz;
 pub mod connect;
+pub mod diagnostics;
 pub mod error;
 mod failure;
 #[cfg(any(test, feature = "fake"))]
@@ -19,6 +18,7 @@ pub mod follow;
 mod items;
 pub mod lease;
 pub mod list;
+mod node_join;
 #[cfg(test)]
 mod nodeconfig_tests;
 pub mod observe;
@@ -43,5 +43,5 @@ pub use lease::LockError;
 pub use operation::{Operation, Resource, Verb};
 pub use reader::{ClusterReader, LabelKeys, ReaderOptions};
 pub use watch::NodeEvent;
-pub use wire::{Anything, Meta, WireConfigMap, WireNode};
+pub use wire::{IgnoredContent, Meta, WireConfigMap, WireNode};
 pub use writer::ClusterWriter;

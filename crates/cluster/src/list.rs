@@ -1,4 +1,4 @@
-//! Reads whole collections, page by page. A page is never held whole: each object is decoded, and what is wanted of it kept.
+//! Paged reading of whole collections. Decodes each object of a page separately and keeps only the requested parts.
 
 use http::Method;
 use serde::de::DeserializeOwned;
@@ -8,17 +8,17 @@ use super::operation::{Operation, escape};
 use super::transport::{Call, Transport};
 use super::wire::{ListMeta, Page};
 
-/// Objects per page of a list: a compromise between requests and the work one request makes the server do.
+/// Objects per page: a compromise between the number of requests and the server's work for one request.
 const PAGE: usize = 250;
-/// How often a list is begun anew because its continuation expired.
+/// Limit of restarts of a list after expired continuations.
 const LIST_RESTARTS: u32 = 3;
 
-/// The objects of one kind, or those of them that a selector picks.
+/// Objects of one kind, limited by an optional selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collection {
-    /// What is done with it.
+    /// Operation on the collection.
     pub operation: Operation,
-    /// `fieldSelector` or `labelSelector`, and its text.
+    /// `fieldSelector` or `labelSelector`, and its value.
     pub selector: Option<(&'static str, String)>,
 }
 
@@ -28,18 +28,18 @@ impl Collection {
         Self { operation, selector: None }
     }
 
-    /// Those whose labels are so.
+    /// Objects that match a label selector.
     pub fn labelled(operation: Operation, selector: String) -> Self {
         Self { operation, selector: Some(("labelSelector", selector)) }
     }
 
-    /// The one object of this name, which may not exist. What may be listed and watched so, may be granted by name (RBAC's
-    /// `resourceNames`).
+    /// The object of this name, which may be missing. RBAC can grant list and watch of this collection by name
+    /// (`resourceNames`).
     pub fn one(operation: Operation, name: &str) -> Self {
         Self { operation, selector: Some(("fieldSelector", format!("metadata.name={name}"))) }
     }
 
-    /// The address of a request of it, ending in these parameters.
+    /// Path and query of a request, with these parameters.
     pub fn uri(&self, parameters: &str) -> String {
         let mut uri = format!("{}?{parameters}", self.operation.path());
         if let Some((kind, text)) = &self.selector {
@@ -49,10 +49,7 @@ impl Collection {
     }
 }
 
-/// Any one object of a collection, if there is one.
-///
-/// # Errors
-/// Every [`ClusterError`] of a request.
+/// First object of a collection, or `None` when the collection is empty.
 pub async fn any<W: DeserializeOwned, T>(
     transport: &Transport,
     collection: Collection,
@@ -63,10 +60,10 @@ pub async fn any<W: DeserializeOwned, T>(
     Ok(items.into_iter().next())
 }
 
-/// Reads a whole collection and its version. The versions of all pages are one, so the result is a consistent picture.
+/// Reads a whole collection and its version. All pages have the same version, so the result is consistent.
 ///
 /// # Errors
-/// Every [`ClusterError`] of a request; `Expired` when continuations expire again and again.
+/// Every [`ClusterError`] of a request; `Expired` when continuations expire repeatedly.
 pub async fn list<W: DeserializeOwned, T>(
     transport: &Transport,
     collection: &Collection,
@@ -94,7 +91,7 @@ pub async fn list<W: DeserializeOwned, T>(
             }
             Err(ClusterError::Expired { .. }) if next.is_some() && restarts < LIST_RESTARTS => {
                 restarts += 1;
-                tracing::debug!(%operation, restarts, "the continuation expired; listing anew");
+                tracing::debug!(%operation, restarts, "the continuation expired; restarting the list");
                 all.clear();
                 next = None;
             }

@@ -1,4 +1,4 @@
-//! The second binding against the embedded API server that drops `configSource`.
+//! Tests of the NodeConfig binding against the embedded API server that drops `configSource`.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -14,20 +14,20 @@ use super::fake::options;
 use super::lease::{self, HeldLock, LockOptions};
 use super::permission::Needs;
 use super::transport::{Call, Whole};
-use super::wire::Anything;
+use super::wire::IgnoredContent;
 use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
 use nodecfg_contract::names::{FleetName, NodeName};
 use nodecfg_contract::nodeconfig;
 use nodecfg_contract::observed::{Node, NodeSupport};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
-use nodecfg_sandbox::api::{Api, ApiOptions, Face, ServerProfile};
-use nodecfg_sandbox::face::ServerFace;
+use nodecfg_sandbox::api::{Api, ApiOptions, Renderer, ServerProfile};
+use nodecfg_sandbox::server::ServerRenderer;
 
 const GROUP: &str = "nodecfg.dev";
 
-fn api(character: ServerProfile, nodes: &[&str]) -> Api {
-    let face = Some(Arc::new(ServerFace::new(character)) as Arc<dyn Face>);
-    let api = Api::new(ApiOptions { character, face, ..ApiOptions::default() });
+fn api(profile: ServerProfile, nodes: &[&str]) -> Api {
+    let renderer = Some(Arc::new(ServerRenderer::new(profile)) as Arc<dyn Renderer>);
+    let api = Api::new(ApiOptions { profile, renderer, ..ApiOptions::default() });
     for node in nodes {
         create(&api, "", "nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}));
     }
@@ -46,11 +46,11 @@ fn reader(api: &Api) -> ClusterReader {
     ClusterReader::new(api.client(), "https://sandbox", options())
 }
 
-/// A cluster with its definition, bound as `auto` finds it.
+/// A cluster with its definition, with the detected binding.
 async fn cluster(nodes: &[&str]) -> (Api, ClusterReader) {
     let api = api(ServerProfile::V1_36, nodes);
     define(&api);
-    let reader = reader(&api).bound(None).await.expect("bound");
+    let reader = reader(&api).with_binding(None).await.expect("bound");
     assert_eq!(reader.binding(), Binding::NodeConfig);
     (api, reader)
 }
@@ -78,20 +78,20 @@ fn node_config(api: &Api, node: &str) -> Value {
     api.get(GROUP, "nodeconfigs", "", node).expect("a NodeConfig")
 }
 
-/// As planning makes it: points a Node at a ConfigMap, provided that it is this Node and points where it is expected to.
+/// An assignment from planning, for this Node and the precondition `from`.
 fn assign(uid: &str, from: Option<&str>, to: Option<&str>) -> Assignment {
     Assignment { uid: uid.to_owned(), from: from.map(source), to: to.map(source) }
 }
 
-/// Sends a request as somebody else would.
+/// Sends a request as another client.
 async fn send(reader: &ClusterReader, verb: Verb, method: Method, node: &str, suffix: &str, body: &Value) {
     let operation = Operation::on(verb, Resource::NodeConfigs, None, node);
     let media = if method == Method::PATCH { "application/json-patch+json" } else { "application/json" };
     let call = Call::new(method, format!("{}{suffix}", operation.path())).content(media, body.to_string());
-    reader.transport.call(&operation, &call, Whole::<Anything>::new).await.expect("done");
+    reader.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await.expect("done");
 }
 
-/// Reports as an agent does.
+/// Reports a status as an agent does.
 async fn report(reader: &ClusterReader, node: &str, config: Value) {
     let patch = json!([{"op": "add", "path": "/status", "value": {"config": config}}]);
     send(reader, Verb::Patch, Method::PATCH, node, "/status", &patch).await;
@@ -102,28 +102,28 @@ async fn delete(reader: &ClusterReader, node: &str) {
 }
 
 #[tokio::test]
-async fn which_binding_a_cluster_has() {
-    // A server that drops the field has NodeConfigs, or should have: at any rate before its first Node comes.
+async fn detects_the_binding_of_a_cluster() {
+    // A server that drops the field needs NodeConfigs, also before its first Node.
     for nodes in [&["n1"][..], &[]] {
         let api = api(ServerProfile::V1_36, nodes);
-        let error = reader(&api).bound(None).await.expect_err("no definition");
+        let error = reader(&api).with_binding(None).await.expect_err("no definition");
         assert!(matches!(error, ClusterError::DefinitionMissing { .. }), "{error}");
         assert!(error.help().contains("nodecfg install"), "{}", error.help());
         assert_eq!(error.to_string(), "cannot list nodeconfigs: this cluster has no nodeconfigs.nodecfg.dev");
         define(&api);
-        assert_eq!(reader(&api).bound(None).await.expect("bound").binding(), Binding::NodeConfig);
+        assert_eq!(reader(&api).with_binding(None).await.expect("bound").binding(), Binding::NodeConfig);
     }
-    // To insist on Nodes there is an error while there is one to try it with.
+    // Requesting the Node binding is an error as soon as a Node exists to test.
     let dropping = api(ServerProfile::V1_36, &["n1"]);
-    let error = reader(&dropping).bound(Some(Binding::Node)).await.expect_err("dropped");
+    let error = reader(&dropping).with_binding(Some(Binding::Node)).await.expect_err("dropped");
     assert!(matches!(error, ClusterError::FeatureDropped { .. }), "{error}");
 
     let keeping = api(ServerProfile::V1_21, &["n1"]);
-    let bound = async |wanted| reader(&keeping).bound(wanted).await.map(|reader| reader.binding());
+    let bound = async |wanted| reader(&keeping).with_binding(wanted).await.map(|reader| reader.binding());
     assert_eq!(bound(None).await, Ok(Binding::Node));
     assert!(matches!(bound(Some(Binding::NodeConfig)).await, Err(ClusterError::DefinitionMissing { .. })));
     define(&keeping);
-    assert_eq!(bound(None).await, Ok(Binding::Node), "a definition alone is no decision");
+    assert_eq!(bound(None).await, Ok(Binding::Node), "the definition alone decides nothing");
     assert_eq!(bound(Some(Binding::NodeConfig)).await, Ok(Binding::NodeConfig));
     create(
         &keeping,
@@ -137,17 +137,17 @@ async fn which_binding_a_cluster_has() {
     assert!(error.help().contains("--binding"), "{}", error.help());
     assert_eq!(bound(Some(Binding::Node)).await, Ok(Binding::Node));
     keeping.deny("list", "nodeconfigs");
-    assert_eq!(bound(None).await, Ok(Binding::Node), "who may not see them is not held up");
+    assert_eq!(bound(None).await, Ok(Binding::Node), "works without permission to list NodeConfigs");
 }
 
 #[tokio::test]
-async fn a_node_gets_its_node_config_when_it_is_assigned() {
+async fn first_assignment_creates_the_node_config() {
     let (api, reader) = cluster(&["n1"]).await;
     let (writer, _held) = writer(&reader).await;
     let node = reader.node(&name("n1")).await.expect("an answer").expect("a node");
-    assert_eq!((node.half, &node.source), (NodeSupport::Follows, &None));
+    assert_eq!((node.support, &node.source), (NodeSupport::Follows, &None));
 
-    let assigned = writer.assign(&node.name, &assign(&node.uid, None, Some("a"))).await.expect("made");
+    let assigned = writer.assign(&node.name, &assign(&node.uid, None, Some("a"))).await.expect("created");
     assert_eq!(assigned, Some(source("a")));
     let made = node_config(&api, "n1");
     assert_eq!(made["spec"], json!({"configSource": source("a")}));
@@ -156,25 +156,26 @@ async fn a_node_gets_its_node_config_when_it_is_assigned() {
     assert_eq!(made["metadata"]["ownerReferences"], owner);
     assert!(made.get("status").is_none());
 
-    // From now on it is patched: only from what was expected, and back as well.
+    // Later assignments patch the NodeConfig, under their precondition only.
     let moved = writer.assign(&node.name, &assign(&node.uid, Some("a"), Some("b"))).await.expect("patched");
     assert_eq!(moved, Some(source("b")));
     for (uid, from) in [(node.uid.as_str(), Some("a")), (&node.uid, None), ("another", Some("b"))] {
         let error = writer.assign(&node.name, &assign(uid, from, Some("c"))).await.expect_err("changed");
         assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
     }
-    let back = assign(&node.uid, None, Some("b")).back();
+    let back = assign(&node.uid, None, Some("b")).reversed();
     assert_eq!(writer.assign(&node.name, &back).await, Ok(None));
     assert_eq!(node_config(&api, "n1")["spec"], json!({}));
-    // Where there is none, there is nothing to take back.
-    let error = writer.assign(&name("n2"), &back).await.expect_err("none");
+    // A missing NodeConfig has nothing to roll back.
+    let error = writer.assign(&name("n2"), &back).await.expect_err("missing");
     assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
     assert_eq!(api.get("", "nodes", "", "n1").expect("a node")["spec"].get("configSource"), None);
 }
 
 #[tokio::test]
-async fn a_node_config_of_another_node_is_not_touched() {
-    // An earlier Node of the same name would do as well, were there not the garbage collector.
+async fn never_changes_the_node_config_of_another_node() {
+    // The owner is another Node: the garbage collector would delete the NodeConfig of an earlier Node of the same
+    // name.
     let (api, reader) = cluster(&["n1", "n2"]).await;
     let (writer, _held) = writer(&reader).await;
     let (n1, uid) = (name("n1"), uid_of(&api, "n1"));
@@ -186,14 +187,14 @@ async fn a_node_config_of_another_node_is_not_touched() {
     };
     create(&api, GROUP, "nodeconfigs", owned_by(&["n2"]));
     let node = reader.node(&n1).await.expect("an answer").expect("a node");
-    assert_eq!((node.half, &node.source), (NodeSupport::Outlived, &None));
+    assert_eq!((node.support, &node.source), (NodeSupport::Outlived, &None));
     for from in [None, Some("old")] {
-        let error = writer.assign(&n1, &assign(&uid, from, Some("a"))).await.expect_err("another's");
+        let error = writer.assign(&n1, &assign(&uid, from, Some("a"))).await.expect_err("of another node");
         assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
     }
     assert_eq!(node_config(&api, "n1")["spec"]["configSource"], json!(source("old")));
 
-    // Made by hand, owned by nobody, or by others first: it is the Node's, and patched where it is as expected.
+    // A NodeConfig created by hand, without owner or with other owners first, belongs to the Node of its name.
     for owners in [&[][..], &["n2", "n1"]] {
         delete(&reader, "n1").await;
         create(&api, GROUP, "nodeconfigs", owned_by(owners));
@@ -205,22 +206,22 @@ async fn a_node_config_of_another_node_is_not_touched() {
 }
 
 #[tokio::test]
-async fn what_was_decided_for_an_earlier_node_changes_nothing() {
+async fn assignment_for_an_earlier_node_changes_nothing() {
     let (api, reader) = cluster(&["n1"]).await;
     let (writer, _held) = writer(&reader).await;
     let (n1, uid) = (name("n1"), uid_of(&api, "n1"));
-    let carrier = |owner: Option<&str>| {
+    let object = |owner: Option<&str>| {
         let owners: Vec<Value> =
             owner.iter().map(|uid| json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid})).collect();
         json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "spec": {"configSource": source("a")},
             "metadata": {"name": "n1", "ownerReferences": owners}})
     };
-    // The NodeConfig is that of the Node of today, made by nodecfg or by hand.
+    // The NodeConfig belongs to the current Node, created by nodecfg or by hand.
     for owner in [Some(uid.as_str()), None] {
-        create(&api, GROUP, "nodeconfigs", carrier(owner));
-        let assigned = assign("of-the-one-before", Some("a"), Some("b"));
-        let rolled_back = assign("of-the-one-before", Some("old"), Some("a")).back();
-        let reset = assign("of-the-one-before", Some("a"), None);
+        create(&api, GROUP, "nodeconfigs", object(owner));
+        let assigned = assign("previous-node", Some("a"), Some("b"));
+        let rolled_back = assign("previous-node", Some("old"), Some("a")).reversed();
+        let reset = assign("previous-node", Some("a"), None);
         for change in [assigned, rolled_back, reset] {
             let error = writer.assign(&n1, &change).await.expect_err("another Node");
             assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
@@ -231,7 +232,7 @@ async fn what_was_decided_for_an_earlier_node_changes_nothing() {
 }
 
 #[tokio::test]
-async fn nodes_are_listed_with_what_their_agents_say() {
+async fn lists_nodes_with_the_status_of_their_agents() {
     let (api, reader) = cluster(&["n1", "n2", "n3"]).await;
     let (writer, _held) = writer(&reader).await;
     for node in ["n1", "n2"] {
@@ -240,32 +241,32 @@ async fn nodes_are_listed_with_what_their_agents_say() {
     report(&reader, "n1", json!({"error": "e"})).await;
     let (nodes, versions) = reader.list_nodes().await.expect("a list");
     assert_eq!(versions.nodes, api.revision().to_string());
-    assert_eq!(versions.carriers.as_ref().map(|listed| &listed.version), Some(&api.revision().to_string()));
-    let said: Vec<_> = nodes.iter().map(|node| (node.source.is_some(), node.status.error(), node.half)).collect();
+    assert_eq!(versions.node_configs.as_ref().map(|listed| &listed.version), Some(&api.revision().to_string()));
+    let listed: Vec<_> = nodes.iter().map(|node| (node.source.is_some(), node.status.error(), node.support)).collect();
     assert_eq!(
-        said,
+        listed,
         [
             (true, Some("e"), NodeSupport::Follows),
-            // Made this moment: it has some time to report.
+            // Just created: the agent still has time to report.
             (true, None, NodeSupport::Follows),
             (false, None, NodeSupport::Follows),
         ]
     );
-    // Each alone says the same.
+    // A single read returns the same.
     for node in nodes {
         assert_eq!(reader.node(&node.name).await, Ok(Some(node)));
     }
 }
 
 #[tokio::test]
-async fn a_look_finds_the_references_that_prune_finds() {
+async fn list_finds_the_references_that_prune_finds() {
     let (api, reader) = cluster(&["n1"]).await;
     for (node, named) in [("n1", "a"), ("without-a-node", "b")] {
         let object = json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": node},
             "spec": {"configSource": source(named)}});
         create(&api, GROUP, "nodeconfigs", object);
     }
-    let observed = super::observe::look(&reader, None).await.expect("a look");
+    let observed = super::observe::list(&reader, None).await.expect("a list");
     assert_eq!(observed.references, reader.references().await.expect("references"));
     assert_eq!(observed.references.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
 }
@@ -276,7 +277,7 @@ async fn next(events: &mut (impl Stream<Item = Result<NodeEvent, ClusterError>> 
 }
 
 #[tokio::test]
-async fn two_watches_are_one() {
+async fn joins_the_watches_of_nodes_and_node_configs() {
     let (api, reader) = cluster(&["n1", "n2"]).await;
     let (writer, _held) = writer(&reader).await;
     let uid = uid_of(&api, "n1");
@@ -288,14 +289,14 @@ async fn two_watches_are_one() {
     report(&reader, "n1", json!({"error": "e"})).await;
     let NodeEvent::Upsert(node) = next(&mut events).await else { panic!("a change") };
     assert_eq!((node.name.as_str(), node.status.error(), node.source), ("n1", Some("e"), Some(source("a"))));
-    // A change of the Node comes with what was known of its NodeConfig.
+    // A change of the Node includes the known state of its NodeConfig.
     let operation = Operation::on(Verb::Patch, Resource::Nodes, None, "n1");
     let call = Call::new(Method::PATCH, operation.path())
         .content("application/merge-patch+json", json!({"metadata": {"labels": {"x": "y"}}}).to_string());
-    reader.transport.call(&operation, &call, Whole::<Anything>::new).await.expect("labelled");
+    reader.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await.expect("labelled");
     let NodeEvent::Upsert(node) = next(&mut events).await else { panic!("a change") };
     assert_eq!((node.labels.len(), node.status.error(), &node.source), (1, Some("e"), &Some(source("a"))));
-    // One is made for the other node.
+    // A NodeConfig is created for the other node.
     writer.assign(&name("n2"), &assign(&uid_of(&api, "n2"), None, Some("b"))).await.expect("assigned");
     let NodeEvent::Upsert(node) = next(&mut events).await else { panic!("a change") };
     assert_eq!((node.name.as_str(), node.source), ("n2", Some(source("b"))));
@@ -303,7 +304,7 @@ async fn two_watches_are_one() {
     let NodeEvent::Upsert(node) = next(&mut events).await else { panic!("a change") };
     assert_eq!((node.name.as_str(), node.source, node.status.error()), ("n1", None, None));
 
-    // Both lose their place: each lists anew, and the last says all.
+    // Both versions expire: each watch lists again, and the last list is complete.
     api.forget_history();
     let mut late = pin!(reader.watch_nodes(&known, &versions));
     let mut all = Vec::new();
@@ -316,7 +317,7 @@ async fn two_watches_are_one() {
 }
 
 #[tokio::test]
-async fn a_rollout_asks_for_what_it_will_need() {
+async fn checks_the_permissions_of_a_rollout() {
     let (api, reader) = cluster(&["n1"]).await;
     let needs = Needs { config_maps_in: Some("nodecfg-system"), assign: true, watch: true };
     assert_eq!(reader.check_all_allowed(needs).await, Ok(()));
@@ -331,14 +332,14 @@ async fn a_rollout_asks_for_what_it_will_need() {
         let error = reader.check_all_allowed(needs).await.expect_err("refused");
         assert!(matches!(error, ClusterError::Forbidden { .. }), "{error}");
         assert_eq!(reader.check_all_allowed(Needs::default()).await, Ok(()));
-        api.allow_again();
+        api.clear_denials();
     }
     api.deny("patch", "nodes");
     assert_eq!(reader.check_all_allowed(needs).await, Ok(()), "Nodes are not written");
 }
 
 #[tokio::test]
-async fn a_missing_namespace_and_a_definition_that_goes_lead_to_the_installation() {
+async fn missing_namespace_or_definition_refers_to_nodecfg_install() {
     let (_api, reader) = cluster(&["n1"]).await;
     let lock = LockOptions::new("nodecfg-system", FleetName::new("prod").expect("a name"), "me".to_owned());
     let error = lease::acquire(&reader, lock).await.expect_err("no namespace");
@@ -348,9 +349,9 @@ async fn a_missing_namespace_and_a_definition_that_goes_lead_to_the_installation
     let operation = Operation::on(Verb::Get, Resource::NodeConfigs, None, "x");
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeconfigs.nodecfg.dev".to_owned();
     let call = Call::new(Method::DELETE, path);
-    reader.transport.call(&operation, &call, Whole::<Anything>::new).await.expect("deleted");
-    let gone = |error: ClusterError| assert!(matches!(error, ClusterError::DefinitionMissing { .. }), "{error}");
-    gone(reader.list_nodes().await.expect_err("gone"));
-    gone(reader.node(&name("n1")).await.expect_err("gone"));
-    gone(writer.assign(&name("n1"), &assign("u", None, Some("a"))).await.expect_err("gone"));
+    reader.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await.expect("deleted");
+    let missing = |error: ClusterError| assert!(matches!(error, ClusterError::DefinitionMissing { .. }), "{error}");
+    missing(reader.list_nodes().await.expect_err("missing"));
+    missing(reader.node(&name("n1")).await.expect_err("missing"));
+    missing(writer.assign(&name("n1"), &assign("u", None, Some("a"))).await.expect_err("missing"));
 }

@@ -1,6 +1,5 @@
-//! One look at a cluster: everything that planning needs, in as few requests as it takes. With nothing to do that is one
-//! paged list of Nodes (and one of what carries their assignments, where that is not the Nodes) and one list of ConfigMaps'
-//! metadata.
+//! Observation of a cluster: reads everything that planning needs with few requests. Without changes these are one
+//! paged list of Nodes, one of NodeConfigs with that binding, and one list of ConfigMap metadata.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +9,16 @@ use futures::stream;
 use super::{ClusterError, ClusterReader};
 use nodecfg_contract::observed::{ConfigMapKey, Observed};
 
-/// How many ConfigMaps are fetched at a time.
+/// Number of concurrent reads of ConfigMaps.
 const AT_A_TIME: usize = 8;
 
-/// Looks at the cluster. `questions` says, from what the lists showed, which ConfigMaps must be fetched whole.
-///
-/// # Errors
-/// Every [`ClusterError`] of a request.
+/// Observes the cluster. `questions` returns, from the lists, the ConfigMaps to fetch with their content.
 pub async fn observe(
     reader: &ClusterReader,
     namespace: &str,
     questions: impl FnOnce(&Observed) -> BTreeSet<ConfigMapKey>,
 ) -> Result<Observed, ClusterError> {
-    let mut observed = look(reader, Some(namespace)).await?;
+    let mut observed = list(reader, Some(namespace)).await?;
     let wanted = questions(&observed);
     let mut fetched = stream::iter(wanted)
         .map(|key| async move {
@@ -36,12 +32,9 @@ pub async fn observe(
     Ok(observed)
 }
 
-/// Nodes and the metadata of managed ConfigMaps alone: what `status` shows. Without a namespace, ConfigMaps are listed
-/// wherever nodes point at some.
-///
-/// # Errors
-/// Every [`ClusterError`] of a request.
-pub async fn look(reader: &ClusterReader, namespace: Option<&str>) -> Result<Observed, ClusterError> {
+/// Lists Nodes and the metadata of managed ConfigMaps, for `status`. Without a namespace, lists the ConfigMaps of all
+/// namespaces that Nodes refer to.
+pub async fn list(reader: &ClusterReader, namespace: Option<&str>) -> Result<Observed, ClusterError> {
     let (nodes, versions, references) = reader.list_nodes_with_references().await?;
     let named = nodes.iter().filter_map(|node| node.source.as_ref()?.config_map.as_ref());
     let namespaces: BTreeSet<&str> = match namespace {
@@ -51,7 +44,7 @@ pub async fn look(reader: &ClusterReader, namespace: Option<&str>) -> Result<Obs
     let mut config_maps = Vec::new();
     for listed in namespaces {
         match reader.list_config_maps(listed).await {
-            // Nobody asked for this namespace: its nodes are shown without the pool that they belong to.
+            // Only derived namespaces may be forbidden: their nodes are shown without a pool.
             Err(error @ ClusterError::Forbidden { .. }) if namespace.is_none() => tracing::warn!("{error}"),
             other => config_maps.extend(other?),
         }

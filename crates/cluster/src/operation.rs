@@ -1,9 +1,11 @@
-//! What one request does to which object: in the words of an error message, as RBAC names it, and as a path.
+//! Description of one request: verb and object, as text for errors, as RBAC names, and as a path.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What a request does, as RBAC names it.
+use nodecfg_contract::installation::Right;
+
+/// Verb of a request, as in RBAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// Read one object.
@@ -12,7 +14,7 @@ pub enum Verb {
     List,
     /// Follow a collection.
     Watch,
-    /// Make an object.
+    /// Create an object.
     Create,
     /// Replace an object.
     Update,
@@ -23,7 +25,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The word of an RBAC rule.
+    /// Verb as in an RBAC rule.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -38,12 +40,12 @@ impl Verb {
     }
 }
 
-/// The kinds of object that nodecfg touches.
+/// Resources that nodecfg uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// core/v1 nodes.
     Nodes,
-    /// What a Node's kubelet shows of its configuration, through the Node's proxy.
+    /// Configuration of a kubelet, read through the proxy of its Node.
     Configz,
     /// core/v1 configmaps.
     ConfigMaps,
@@ -57,13 +59,13 @@ pub enum Resource {
     NodeConfigs,
     /// authorization.k8s.io/v1 selfsubjectaccessreviews.
     AccessReviews,
-    /// The server's version, which is no object.
+    /// Version of the server; not an object.
     Version,
-    /// Of another kind, that nodecfg only installs.
+    /// Resource that nodecfg only installs.
     Other(&'static Kind),
 }
 
-/// A kind of object, by its names.
+/// Names of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind {
     /// API group; empty for core.
@@ -117,7 +119,7 @@ impl Resource {
         }
     }
 
-    /// The path of its group and version.
+    /// Path of the group and version.
     pub(super) fn root(self) -> Cow<'static, str> {
         match self {
             Self::Leases => "/apis/coordination.k8s.io/v1".into(),
@@ -129,33 +131,33 @@ impl Resource {
     }
 }
 
-/// One request: the verb and what it is about.
+/// Verb and object of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// What it does.
+    /// The verb.
     pub verb: Verb,
-    /// To what kind of object.
+    /// Kind of the object.
     pub resource: Resource,
-    /// In which namespace; unset for cluster-scoped kinds.
+    /// Namespace; unset for cluster-scoped kinds.
     pub namespace: Option<String>,
-    /// To which object; unset for a collection.
+    /// Name of the object; unset for a collection.
     pub name: Option<String>,
 }
 
 impl Operation {
-    /// An operation on a collection.
+    /// Operation on a collection.
     #[must_use]
     pub fn on_all(verb: Verb, resource: Resource, namespace: Option<&str>) -> Self {
         Self { verb, resource, namespace: namespace.map(str::to_owned), name: None }
     }
 
-    /// An operation on one object.
+    /// Operation on one object.
     #[must_use]
     pub fn on(verb: Verb, resource: Resource, namespace: Option<&str>, name: &str) -> Self {
         Self { verb, resource, namespace: namespace.map(str::to_owned), name: Some(name.to_owned()) }
     }
 
-    /// The path of the request. Names come from other people's objects too, so each segment is escaped.
+    /// Path of the request. Escapes each segment, since names may come from objects of other clients.
     #[must_use]
     pub fn path(&self) -> String {
         if self.resource == Resource::Version {
@@ -171,23 +173,35 @@ impl Operation {
         }
         path.push('/');
         path.push_str(self.resource.plural());
-        // A create is posted to the collection, whatever the new object is called.
+        // A create is posted to the collection, without the name.
         if let (Some(name), false) = (&self.name, self.verb == Verb::Create) {
             path.push('/');
             path.push_str(&escape(name));
         }
         path
     }
+
+    /// The right that allows the operation. Only a right on Namespaces names its object, to keep other namespaces private: for
+    /// other resources the next object has another name.
+    pub(super) fn right(&self) -> Right {
+        Right {
+            group: self.resource.group().to_owned(),
+            resource: self.resource.plural().to_owned(),
+            verb: self.verb.as_str().to_owned(),
+            namespace: self.namespace.as_deref().map(str::to_owned),
+            name: self.name.as_deref().filter(|_| self.resource == Resource::Namespaces).map(str::to_owned),
+        }
+    }
 }
 
 impl fmt::Display for Operation {
-    /// `list nodes`, `patch node n1`, `create configmap kube-system/a`.
+    /// Prints for example `list nodes`, `patch node n1`, `create configmap kube-system/a`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.resource == Resource::Version {
             return f.write_str("read the server's version");
         }
         if let (Resource::Configz, Some(name)) = (self.resource, &self.name) {
-            return write!(f, "read what the kubelet of node {name} runs");
+            return write!(f, "read the configuration of the kubelet on node {name}");
         }
         match (&self.namespace, &self.name) {
             (Some(namespace), Some(name)) => {
@@ -221,22 +235,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_as_people_read_them() {
-        let say = |operation: Operation| operation.to_string();
-        assert_eq!(say(Operation::on_all(Verb::List, Resource::Nodes, None)), "list nodes");
-        assert_eq!(say(Operation::on(Verb::Patch, Resource::Nodes, None, "n1")), "patch node n1");
+    fn prints_operations() {
+        let text = |operation: Operation| operation.to_string();
+        assert_eq!(text(Operation::on_all(Verb::List, Resource::Nodes, None)), "list nodes");
+        assert_eq!(text(Operation::on(Verb::Patch, Resource::Nodes, None, "n1")), "patch node n1");
         assert_eq!(
-            say(Operation::on(Verb::Create, Resource::ConfigMaps, Some("kube-system"), "a")),
+            text(Operation::on(Verb::Create, Resource::ConfigMaps, Some("kube-system"), "a")),
             "create configmap kube-system/a"
         );
         assert_eq!(
-            say(Operation::on_all(Verb::List, Resource::ConfigMaps, Some("kube-system"))),
+            text(Operation::on_all(Verb::List, Resource::ConfigMaps, Some("kube-system"))),
             "list configmaps in namespace kube-system"
         );
     }
 
     #[test]
-    fn paths_escape_what_others_named() {
+    fn path_escapes_names() {
         let path = |verb, resource, namespace, name| Operation::on(verb, resource, namespace, name).path();
         assert_eq!(path(Verb::Get, Resource::Nodes, None, "n1"), "/api/v1/nodes/n1");
         assert_eq!(

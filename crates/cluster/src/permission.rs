@@ -1,5 +1,5 @@
-//! Asks whether an operation is allowed before anything depends on it, so that a rollout does not find out half way. Every
-//! user may ask about themselves (RBAC's `system:basic-user`); the review is answered and stored nowhere.
+//! Permission checks before the first write, so that a rollout does not fail half-way. Every user may check their own
+//! permissions (RBAC's `system:basic-user`). The server stores nothing.
 
 use futures::future::join_all;
 use http::Method;
@@ -28,27 +28,27 @@ struct ReviewStatus {
     allowed: bool,
 }
 
-/// What a rollout is going to do.
+/// Operations of a planned rollout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs<'a> {
     /// Create ConfigMaps in this namespace.
     pub config_maps_in: Option<&'a str>,
-    /// Assign, and read again what somebody else changed meanwhile.
+    /// Assign, and read again what another client changed.
     pub assign: bool,
     /// Watch nodes converge.
     pub watch: bool,
 }
 
 impl ClusterReader {
-    /// Asks whether this user may do all that a rollout will have to.
+    /// Checks all operations of a rollout.
     ///
     /// # Errors
-    /// As [`check_allowed`](Self::check_allowed), the first of them; the others are logged with their way out.
+    /// As [`check_allowed`](Self::check_allowed): returns the first refusal and logs the others with their fix.
     pub async fn check_all_allowed(&self, needs: Needs<'_>) -> Result<(), ClusterError> {
         let answers = join_all(self.operations(needs).into_iter().map(|operation| self.check_allowed(operation))).await;
         let mut refusals = answers.into_iter().filter_map(Result::err);
         let Some(first) = refusals.next() else { return Ok(()) };
-        // The first is told as what ended the command; whoever has to grant it wants to know of all.
+        // The command returns the first refusal; the log lists the others, so that all can be granted at once.
         for other in refusals {
             tracing::error!("{other}. {}", other.help());
         }
@@ -83,11 +83,12 @@ impl ClusterReader {
         operations
     }
 
-    /// Asks whether this user may do something. Where the server does not answer such questions, the operation itself
-    /// will tell.
+    /// Checks whether this user may do an operation. Without an answer of the server the operation counts as allowed
+    /// and may fail later.
     ///
     /// # Errors
-    /// [`ClusterError::Forbidden`] when they may not; else every [`ClusterError`] of a request but a refusal to answer.
+    /// [`ClusterError::Forbidden`] when the user may not; every [`ClusterError`] of a request, except a refused
+    /// review.
     pub async fn check_allowed(&self, operation: Operation) -> Result<(), ClusterError> {
         let plural = operation.resource.plural();
         let (resource, subresource) = plural.split_once('/').unwrap_or((plural, ""));
@@ -105,10 +106,10 @@ impl ClusterReader {
         }
     }
 
-    /// Whether this user has a right. `None`: the server does not answer such questions.
+    /// Reports whether this user has a right. `None`: the server does not answer the review.
     ///
     /// # Errors
-    /// Every [`ClusterError`] of a request but a refusal to answer.
+    /// Every [`ClusterError`] of a request, except a refused review.
     pub async fn has(&self, right: &Right) -> Result<Option<bool>, ClusterError> {
         let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
         let attributes = json!({
@@ -122,7 +123,7 @@ impl ClusterReader {
         self.review(&Operation::on_all(Verb::Create, Resource::AccessReviews, None), &attributes).await
     }
 
-    /// Asks about attributes; `operation` is what the question is about.
+    /// Sends an access review of these attributes; `operation` is the reviewed operation.
     async fn review(&self, operation: &Operation, attributes: &Value) -> Result<Option<bool>, ClusterError> {
         let body = json!({
             "apiVersion": "authorization.k8s.io/v1",
@@ -138,7 +139,7 @@ impl ClusterReader {
                 | ClusterError::Invalid { .. }
                 | ClusterError::Unexpected { .. }),
             ) => {
-                tracing::info!("whether nodecfg may {operation} is not known beforehand: {error}");
+                tracing::info!("the permission to {operation} is unknown: {error}");
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -1,9 +1,10 @@
-//! Which servers are reached without the proxy of the environment, by the rules that kubectl (Go's `httpproxy`) follows.
+//! Choice of the servers to reach without the proxy of the environment, by the rules of kubectl (Go's `httpproxy`),
+//! and removal of credentials from URLs.
 
 use std::net::IpAddr;
 
-/// Whether `host` is reached directly: loopback always is; otherwise `$NO_PROXY` says so with names, `.suffixes`, addresses,
-/// networks in CIDR form, or `*`. Ports in it are not looked at.
+/// Reports whether `host` is reached directly: always for loopback, otherwise when `$NO_PROXY` matches. `$NO_PROXY`
+/// contains names, `.suffixes`, addresses, networks in CIDR notation, or `*`. Ports are ignored.
 pub(super) fn bypasses(host: &str, no_proxy: Option<&str>) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
     let address: Option<IpAddr> = host.parse().ok();
@@ -26,7 +27,7 @@ pub(super) fn bypasses(host: &str, no_proxy: Option<&str>) -> bool {
     })
 }
 
-/// Whether an address lies in a network written `address/bits`.
+/// Reports whether an address lies in a network `address/bits`.
 fn in_network(address: IpAddr, network: &str) -> bool {
     let Some((base, bits)) = network.split_once('/') else { return false };
     let (Ok(base), Ok(bits)) = (base.parse::<IpAddr>(), bits.parse::<u32>()) else { return false };
@@ -40,7 +41,7 @@ fn in_network(address: IpAddr, network: &str) -> bool {
     }
 }
 
-/// A URL as messages show it: without a user and password.
+/// URL for messages: without user and password.
 pub(super) fn without_userinfo(url: &http::Uri) -> String {
     let text = url.to_string();
     let text = text.trim_end_matches('/');
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_shown_without_credentials() {
+    fn url_hides_credentials() {
         let show = |text: &str| without_userinfo(&text.parse().expect("a URL"));
         assert_eq!(show("https://u:secret@h:6443/"), "https://h:6443");
         assert_eq!(show("https://h:6443/k8s/clusters/c"), "https://h:6443/k8s/clusters/c");

@@ -1,5 +1,5 @@
-//! Reads a cluster. Nothing here changes it: no method sends anything but GET, and the dry-run patch of
-//! [`binding`](super::binding) stores nothing.
+//! Reader of a cluster. Must not change the cluster: it sends only GET requests and the dry-run patch of
+//! [`binding`](super::binding).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use http::Method;
 
 use super::binding::Binding;
-use super::carrier::{join, join_listed, named};
 use super::error::ClusterError;
 use super::list::{Collection, list};
+use super::node_join::{join, join_listed, named};
 use super::operation::{Operation, Resource, Verb};
 use super::retry::RetryPolicy;
 use super::transport::{Call, Limits, Transport, Whole};
@@ -22,19 +22,19 @@ use nodecfg_contract::observed::{
     ServerVersion,
 };
 
-/// Asks for metadata only (meta/v1 `PartialObjectMetadataList`).
+/// Requests only metadata (meta/v1 `PartialObjectMetadataList`).
 pub(super) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// How a reader behaves.
+/// Options of a reader.
 #[derive(Debug, Clone)]
 pub struct ReaderOptions {
-    /// Which labels of Nodes are kept.
+    /// Labels of Nodes to keep.
     pub label_keys: LabelKeys,
-    /// The time that one attempt of a request may take.
+    /// Time limit of one attempt of a request.
     pub request_timeout: Duration,
-    /// The time that a request may take with all its retries; see [`ClusterReader::within`].
+    /// Time limit of a request with all its retries; see [`ClusterReader::within`].
     pub patience: Duration,
-    /// The waits between retries.
+    /// Waits between retries.
     pub retry: RetryPolicy,
     /// Seed of the jitter.
     pub seed: u64,
@@ -61,8 +61,8 @@ pub struct ClusterReader {
 }
 
 impl ClusterReader {
-    /// A reader over a client, of assignments that Nodes carry; see [`bound`](Self::bound). The client must not retry by itself; those that [`connect`](super::connect) makes do not.
-    /// `server` is the address that errors name.
+    /// Reader over a client, for the Node binding; see [`with_binding`](Self::with_binding). The client must not retry by itself;
+    /// clients made by [`connect`](super::connect) do not. `server` is the address printed in errors.
     #[must_use]
     pub fn new(client: kube::Client, server: &str, options: ReaderOptions) -> Self {
         let limits = Limits { attempt: options.request_timeout, total: options.patience };
@@ -73,19 +73,19 @@ impl ClusterReader {
         }
     }
 
-    /// The same view, giving each request this long with all its retries.
+    /// Copy with another time limit for each request and its retries.
     #[must_use]
     pub fn within(&self, patience: Duration) -> Self {
         Self { transport: self.transport.within(patience), ..self.clone() }
     }
 
-    /// The same view, keeping other labels of Nodes.
+    /// Copy that keeps other labels of Nodes.
     #[must_use]
     pub fn keeping(&self, label_keys: LabelKeys) -> Self {
         Self { label_keys: Arc::new(label_keys), ..self.clone() }
     }
 
-    /// The server's time, as its last answer told it: two machines whose clocks differ agree on it.
+    /// The server's time according to its last response. Machines with different clocks agree on it.
     #[must_use]
     pub fn server_time(&self) -> jiff::Timestamp {
         self.transport.server_time()
@@ -97,21 +97,15 @@ impl ClusterReader {
         self.transport.server()
     }
 
-    /// The server's version.
-    ///
-    /// # Errors
-    /// Every [`ClusterError`] of a request.
+    /// Version of the server.
     pub async fn server_version(&self) -> Result<ServerVersion, ClusterError> {
         let operation = Operation::on_all(Verb::Get, Resource::Version, None);
         let version: WireVersion = self.get(&operation).await?;
         Ok(ServerVersion::read(&version.git_version, &version.major, &version.minor))
     }
 
-    /// What tells this cluster from every other: the uid of the namespace kube-system, which is made with the cluster and
-    /// cannot be deleted. OpenTelemetry's semantic conventions take the same for `k8s.cluster.uid`.
-    ///
-    /// # Errors
-    /// Every [`ClusterError`] of a request; `Unexpected` when the namespace has no uid.
+    /// Identity of this cluster: the uid of the namespace kube-system, which is created with the cluster and cannot
+    /// be deleted. OpenTelemetry's semantic conventions use the same value for `k8s.cluster.uid`.
     pub async fn cluster_uid(&self) -> Result<String, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Namespaces, None, "kube-system");
         let namespace: WireMetadata = self.get(&operation).await?;
@@ -121,17 +115,18 @@ impl ClusterReader {
         })
     }
 
-    /// Every Node with what is assigned to it, in the server's order, and the versions of the lists. Read in pages; a page is
-    /// never held whole.
+    /// Every Node with its assignment, in the server's order, and the versions of the lists. Reads pages as streams
+    /// and holds no whole page.
     ///
     /// # Errors
-    /// Every [`ClusterError`] of a request; `Expired` when continuations expire again and again.
+    /// Every [`ClusterError`] of a request; `Expired` when continuations expire repeatedly.
     pub async fn list_nodes(&self) -> Result<(Vec<Node>, ListVersions), ClusterError> {
         let (nodes, versions, _) = self.list_nodes_with_references().await?;
         Ok((nodes, versions))
     }
 
-    /// As [`list_nodes`](Self::list_nodes), with the references to ConfigMaps that are in the lists and not in these Nodes.
+    /// Like [`list_nodes`](Self::list_nodes), with the references to ConfigMaps that the lists contain and the
+    /// returned Nodes do not.
     pub(super) async fn list_nodes_with_references(
         &self,
     ) -> Result<(Vec<Node>, ListVersions, References), ClusterError> {
@@ -140,18 +135,18 @@ impl ClusterReader {
         let keys = &*self.label_keys;
         let (nodes, version) =
             list(&self.transport, &nodes, "application/json", |wire: WireNode| wire.into_node(keys)).await?;
-        // Afterwards, so that a NodeConfig is missed rather than a Node that it stands for.
-        let carriers = self.list_node_configs().await?;
-        if let Some(listed) = &carriers {
+        // Listed after the Nodes, so that the lists may miss a NodeConfig but no Node that it belongs to.
+        let node_configs = self.list_node_configs().await?;
+        if let Some(listed) = &node_configs {
             nodes.iter().for_each(|node| references.add(node.name.as_str(), node.sources()));
             listed.items.iter().for_each(|(name, config)| references.add(name.as_str(), config.sources()));
         }
         let now = self.transport.server_time();
-        let nodes = nodes.into_iter().map(|node| join_listed(node, carriers.as_ref(), now)).collect();
-        Ok((nodes, ListVersions { nodes: version, carriers }, references))
+        let nodes = nodes.into_iter().map(|node| join_listed(node, node_configs.as_ref(), now)).collect();
+        Ok((nodes, ListVersions { nodes: version, node_configs }, references))
     }
 
-    /// Every NodeConfig; `None` where Nodes carry the assignments.
+    /// Every NodeConfig; `None` with the Node binding.
     pub(super) async fn list_node_configs(&self) -> Result<Option<NodeConfigList>, ClusterError> {
         if self.binding == Binding::Node {
             return Ok(None);
@@ -161,11 +156,10 @@ impl ClusterReader {
         Ok(Some(NodeConfigList { version, items: items.into_iter().collect() }))
     }
 
-    /// The Nodes with these labels, as a selector of the API says it. What is assigned to them is only there where the Nodes
-    /// themselves carry it.
+    /// Nodes that match a label selector. They include their assignments only with the Node binding.
     ///
     /// # Errors
-    /// `Invalid` when the server does not understand the selector; every other [`ClusterError`] of a request.
+    /// `Invalid` when the server rejects the selector; every other [`ClusterError`] of a request.
     pub async fn nodes_labelled(&self, selector: &str) -> Result<Vec<Node>, ClusterError> {
         let operation = Operation::on_all(Verb::List, Resource::Nodes, None);
         let nodes = Collection::labelled(operation, selector.to_owned());
@@ -173,10 +167,7 @@ impl ClusterReader {
         Ok(list(&self.transport, &nodes, "application/json", keep).await?.0)
     }
 
-    /// One Node with what is assigned to it, or `None` when there is none of this name.
-    ///
-    /// # Errors
-    /// Every [`ClusterError`] of a request but `NotFound`.
+    /// One Node with its assignment, or `None` when the Node is missing.
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Nodes, None, name.as_str());
         let wire: Option<WireNode> = found(self.get(&operation).await)?;
@@ -190,16 +181,16 @@ impl ClusterReader {
         })
     }
 
-    /// The NodeConfig of this name.
+    /// NodeConfig of this name, or `None` when it is missing.
     pub(super) async fn node_config(&self, name: &NodeName) -> Result<Option<NodeConfig>, ClusterError> {
         found(self.get(&Operation::on(Verb::Get, Resource::NodeConfigs, None, name.as_str())).await)
     }
 
-    /// Metadata of the ConfigMaps in a namespace that carry nodecfg's label, of every fleet. A namespace that does not
-    /// exist has none.
+    /// Metadata of the ConfigMaps in a namespace with nodecfg's label, of every fleet. Empty when the namespace is
+    /// missing.
     ///
     /// # Errors
-    /// Every [`ClusterError`] of a request; `Expired` when continuations expire again and again.
+    /// Every [`ClusterError`] of a request; `Expired` when continuations expire repeatedly.
     pub async fn list_config_maps(&self, namespace: &str) -> Result<Vec<ManagedConfigMap>, ClusterError> {
         let operation = Operation::on_all(Verb::List, Resource::ConfigMaps, Some(namespace));
         let managed = Collection::labelled(operation, format!("{MANAGED_BY_LABEL}={MANAGER}"));
@@ -207,10 +198,7 @@ impl ClusterReader {
         Ok(list(&self.transport, &managed, METADATA_ONLY, keep).await?.0)
     }
 
-    /// One ConfigMap with its content, or `None` when there is none of this name (or no such namespace).
-    ///
-    /// # Errors
-    /// Every [`ClusterError`] of a request but `NotFound`.
+    /// One ConfigMap with its content, or `None` when the ConfigMap or the namespace is missing.
     pub async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<FetchedConfigMap>, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::ConfigMaps, Some(namespace), name);
         let wire: Option<WireConfigMap> = found(self.get(&operation).await)?;
@@ -222,7 +210,7 @@ impl ClusterReader {
     }
 }
 
-/// Takes "there is none" for an answer.
+/// Converts a "not found" error to `None`.
 pub fn found<T>(result: Result<T, ClusterError>) -> Result<Option<T>, ClusterError> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -1,4 +1,4 @@
-//! Lists, pages and expired continuations, as they come over the wire.
+//! Tests of lists, pages, expired continuations, retries and refusals over a fake connection.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn names(nodes: &[Node]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn pages_are_read_to_the_end() {
+async fn reads_all_pages() {
     let (reader, log) =
         reader(vec![Reply::Json(200, nodes(&["a", "b"], 7, "to/ken=")), Reply::Json(200, nodes(&["c"], 7, ""))]);
     let (all, version) = reader.list_nodes().await.expect("a list");
@@ -24,7 +24,7 @@ async fn pages_are_read_to_the_end() {
 }
 
 #[tokio::test]
-async fn an_expired_continuation_begins_the_list_anew() {
+async fn restarts_list_after_expired_continuation() {
     let expired = || status(410, "Expired", "The provided continue parameter is too old", json!(null));
     let (reader, log) =
         reader(vec![Reply::Json(200, nodes(&["a", "b"], 7, "t")), expired(), Reply::Json(200, nodes(&["a"], 9, ""))]);
@@ -37,13 +37,13 @@ async fn an_expired_continuation_begins_the_list_anew() {
         page = !page;
         if page { Reply::Json(200, nodes(&["a"], 7, "t")) } else { expired() }
     });
-    let error = ClusterReader::new(client, "https://fake", options()).list_nodes().await.expect_err("for ever");
+    let error = ClusterReader::new(client, "https://fake", options()).list_nodes().await.expect_err("expired");
     assert!(matches!(error, ClusterError::Expired { .. }), "{error}");
     assert_eq!(log.all().len(), 8);
 }
 
 #[tokio::test]
-async fn a_page_that_breaks_off_is_read_again_and_counted_once() {
+async fn rereads_truncated_page_and_counts_it_once() {
     let text = nodes(&["a", "b"], 7, "").to_string();
     let half = text[..text.len() - 60].to_owned();
     let (reader, log) = reader(vec![
@@ -57,7 +57,7 @@ async fn a_page_that_breaks_off_is_read_again_and_counted_once() {
 }
 
 #[tokio::test]
-async fn what_passes_by_itself_is_survived() {
+async fn retries_temporary_failures() {
     let (reader, log) = reader(vec![
         Reply::Header(429, ("retry-after", "0"), json!({})),
         status(503, "ServiceUnavailable", "starting", json!(null)),
@@ -72,12 +72,12 @@ async fn what_passes_by_itself_is_survived() {
 }
 
 #[tokio::test]
-async fn retry_after_is_waited_for() {
+async fn waits_for_retry_after() {
     let (reader, _) = reader(vec![Reply::Header(429, ("retry-after", "1"), json!({})), Reply::Json(200, node("a", 3))]);
     let began = std::time::Instant::now();
     reader.node(&NodeName::new("a").expect("a name")).await.expect("an answer");
     assert!(began.elapsed() >= Duration::from_secs(1));
-    // Longer than there is time: no wait at all.
+    // Longer than the time limit: no wait.
     let (client, log) = replying(vec![Reply::Header(429, ("retry-after", "60"), json!({}))]);
     let reader = ClusterReader::new(client, "https://fake", options());
     let error = reader.server_version().await.expect_err("out of time");
@@ -86,18 +86,18 @@ async fn retry_after_is_waited_for() {
 }
 
 #[tokio::test]
-async fn an_outage_ends_at_the_deadline() {
+async fn gives_up_at_the_deadline() {
     let (client, log) = serving(|_| status(503, "ServiceUnavailable", "etcd is away", json!(null)));
     let reader = ClusterReader::new(client, "https://fake", options()).within(Duration::from_millis(100));
-    let error = reader.server_version().await.expect_err("for ever");
+    let error = reader.server_version().await.expect_err("out of time");
     let ClusterError::TimedOut { attempts, waited, last, .. } = &error else { panic!("{error}") };
     assert_eq!(usize::try_from(*attempts).expect("small"), log.all().len());
     assert!(*attempts > 3 && *waited < Duration::from_secs(2), "{error}");
-    assert_eq!(last, "the API server answers 503: etcd is away");
+    assert_eq!(last, "the API server returns 503: etcd is away");
 }
 
 #[tokio::test]
-async fn refusals_come_out_at_once_and_say_what_they_are() {
+async fn returns_refusals_at_once_with_their_cause() {
     let refusal = async |reply: Reply| {
         let (reader, log) = reader(vec![reply]);
         let error = reader.list_config_maps("kube-system").await.expect_err("refused");
@@ -127,7 +127,7 @@ async fn refusals_come_out_at_once_and_say_what_they_are() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_none() {
+async fn missing_objects_are_none() {
     let missing = |kind: &str| status(404, "NotFound", "not found", json!({"kind": kind, "name": "x"}));
     let (reader, _) = reader(vec![missing("nodes"), missing("configmaps"), missing("namespaces")]);
     assert_eq!(reader.node(&NodeName::new("x").expect("a name")).await, Ok(None));
@@ -136,7 +136,7 @@ async fn what_is_not_there_is_none() {
 }
 
 #[tokio::test]
-async fn config_maps_are_listed_as_metadata() {
+async fn lists_config_maps_as_metadata() {
     let list = json!({"kind": "PartialObjectMetadataList", "metadata": {"resourceVersion": "6"}, "items": [{"metadata": {
         "name": "prod-gpu-x", "namespace": "kube-system", "uid": "u", "creationTimestamp": "2026-11-20T13:53:24Z",
         "labels": {"nodecfg.dev/fleet": "prod", "nodecfg.dev/pool": "Not A Name"},
@@ -146,13 +146,13 @@ async fn config_maps_are_listed_as_metadata() {
     assert_eq!(maps[0].fleet.as_ref().map(ToString::to_string).as_deref(), Some("prod"));
     assert_eq!((&maps[0].pool, maps[0].content_hash.as_deref()), (&None, Some("v1:blake3:00")));
     assert_eq!(maps[0].created.map(|created| created.to_string()).as_deref(), Some("2026-11-20T13:53:24Z"));
-    let asked = &log.all()[0];
-    assert!(asked.uri.ends_with("&labelSelector=app.kubernetes.io%2Fmanaged-by%3Dnodecfg"), "{}", asked.uri);
-    assert!(asked.headers[http::header::ACCEPT].to_str().expect("text").contains("PartialObjectMetadataList"));
+    let request = &log.all()[0];
+    assert!(request.uri.ends_with("&labelSelector=app.kubernetes.io%2Fmanaged-by%3Dnodecfg"), "{}", request.uri);
+    assert!(request.headers[http::header::ACCEPT].to_str().expect("text").contains("PartialObjectMetadataList"));
 }
 
 #[tokio::test]
-async fn the_binding_is_what_comes_back_from_a_dry_run() {
+async fn dry_run_determines_the_binding() {
     let name = NodeName::new("a").expect("a name");
     let version = ServerVersion::read("v1.25.1", "1", "25");
     let mut kept = node("a", 3);

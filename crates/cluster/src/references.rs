@@ -1,5 +1,5 @@
-//! What refers to ConfigMaps: every Node and every NodeConfig, whether it has a Node or not. Asked before ConfigMaps are deleted,
-//! so that what cannot be read is an error, never nothing.
+//! References to ConfigMaps from every Node and NodeConfig, and the deletion of unreferenced ConfigMaps. A failed
+//! read is an error, never an empty result.
 
 use http::Method;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use super::list::{Collection, list};
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
-use super::wire::Anything;
+use super::wire::IgnoredContent;
 use super::writer::ClusterWriter;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::observed::{Deletion, FetchedConfigMap, ManagedConfigMap, References};
@@ -45,12 +45,12 @@ struct Status {
 }
 
 impl Referrer {
-    /// What its spec names.
+    /// Source named by the spec.
     pub(super) fn into_source(self) -> Option<ConfigSource> {
         self.spec?.config_source
     }
 
-    /// Its name, and all that it refers to. Most refer to little: what is kept of a list is small.
+    /// Name and all sources of the object. Most objects refer to few sources, so a list stays small.
     fn into_sources(self) -> (String, Vec<ConfigSource>) {
         let status = self.status.unwrap_or_default().config.unwrap_or_default();
         let spec = self.spec.unwrap_or_default().config_source;
@@ -61,15 +61,12 @@ impl Referrer {
 }
 
 impl ClusterReader {
-    /// All that refers to ConfigMaps, by specs and by statuses. Nodes are asked whatever the binding, and NodeConfigs wherever
-    /// the server knows them: a cluster that moves from one to the other has both.
-    ///
-    /// # Errors
-    /// Every [`ClusterError`] of a request.
+    /// All references to ConfigMaps, from specs and statuses. Reads Nodes for every binding, and NodeConfigs where
+    /// the server serves them: a cluster that moves from one binding to the other has both.
     pub async fn references(&self) -> Result<References, ClusterError> {
         let mut resources = vec![Resource::Nodes];
         let node_configs = Operation::on_all(Verb::List, Resource::NodeConfigs, None);
-        if self.binding == Binding::NodeConfig || self.knows_node_configs(&node_configs).await? {
+        if self.binding == Binding::NodeConfig || self.serves_node_configs(&node_configs).await? {
             resources.push(Resource::NodeConfigs);
         }
         let mut references = References::default();
@@ -85,7 +82,7 @@ impl ClusterReader {
     }
 }
 
-/// Whether it is as nodecfg makes ConfigMaps: of one key, unchangeable, and named after its content.
+/// Reports whether a ConfigMap has the shape that nodecfg creates: one key, immutable, named after its content.
 fn is_made_by_us(map: &FetchedConfigMap) -> bool {
     let mut contents = map.data.iter();
     let (Some((key, text)), None, true) = (contents.next(), contents.next(), map.binary_keys.is_empty()) else {
@@ -96,11 +93,8 @@ fn is_made_by_us(map: &FetchedConfigMap) -> bool {
 }
 
 impl ClusterWriter {
-    /// Deletes a ConfigMap as it was seen: one that was changed since, or made anew under its name, stays. So does one whose
-    /// content, read just before, is not what nodecfg makes. What changes after that is met by the preconditions.
-    ///
-    /// # Errors
-    /// `LockLost`, and every [`ClusterError`] of a request.
+    /// Deletes a ConfigMap in the listed version. Keeps a ConfigMap that was changed or recreated since, and one
+    /// whose content, read just before, nodecfg did not create. Preconditions catch later changes.
     pub async fn delete_config_map(&self, map: &ManagedConfigMap) -> Result<Deletion, ClusterError> {
         let operation = Operation::on(Verb::Delete, Resource::ConfigMaps, Some(&map.namespace), &map.name);
         self.check_lock(&operation)?;
@@ -117,7 +111,7 @@ impl ClusterWriter {
             "preconditions": {"uid": map.uid, "resourceVersion": map.resource_version},
         });
         let call = Call::new(Method::DELETE, operation.path()).content("application/json", body.to_string());
-        match self.reader.transport.call(&operation, &call, Whole::<Anything>::new).await {
+        match self.reader.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await {
             Ok(_) => Ok(Deletion::Deleted),
             Err(ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. }) => Ok(Deletion::Gone),
             Err(ClusterError::Conflict { .. }) => Ok(Deletion::Changed),
@@ -131,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_named_after_its_unchangeable_content_is_ours() {
+    fn accepts_only_immutable_maps_named_after_their_content() {
         let text = "a: 1\n";
         let ours = FetchedConfigMap {
             name: format!("prod-a-{}", ContentHash::of(text.as_bytes()).short()),

@@ -1,14 +1,14 @@
-//! The one retry policy. A pure decision over what came back, how often it was tried and how much time is left; the
-//! waiting itself happens in the transport. kube's own retry layer is switched off where the client is made.
+//! Retry policy of all requests: a pure decision from the failure, the number of attempts and the remaining time. The
+//! transport waits. kube's own retry layer is disabled where the client is created.
 
 use std::time::Duration;
 
-/// How long to wait between attempts.
+/// Waits between attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Wait after the first failure; it doubles from there.
     pub first_delay: Duration,
-    /// The longest wait that is not asked for by the server.
+    /// Longest wait, unless the server requests a longer one.
     pub longest_delay: Duration,
 }
 
@@ -18,81 +18,81 @@ impl Default for RetryPolicy {
     }
 }
 
-/// How one attempt failed, as far as trying again depends on it.
+/// Class of a failed attempt, which decides about a retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Setback {
-    /// The server answered with an error status.
+pub enum FailureClass {
+    /// The server returned an error status.
     Status {
         /// The status.
         code: u16,
-        /// Its Retry-After header, when it had one in seconds.
+        /// Value of the Retry-After header, if given in seconds.
         retry_after: Option<Duration>,
     },
-    /// No connection could be made: refused, unresolvable, or too slow to set up.
+    /// The connection failed: refused, unresolvable, or too slow.
     NoConnection,
-    /// The connection broke between request and answer.
+    /// The connection broke between request and response.
     Lost,
-    /// No answer came in time.
+    /// No response came in time.
     TooSlow,
-    /// Something that trying again does not change: a certificate, credentials, an unreadable answer.
-    Lasting,
+    /// A failure that a retry does not change: a certificate, credentials, an unreadable response.
+    Permanent,
 }
 
-/// Where a request stands.
+/// State of a request between attempts.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Standing {
+pub struct RetryContext {
     /// Attempts made so far, at least 1.
     pub attempts: u32,
-    /// Time that is left until the caller's deadline.
+    /// Remaining time until the caller's deadline.
     pub remaining: Duration,
-    /// Whether this client has ever had an answer from this server.
+    /// True if this server ever answered this client.
     pub reached_before: bool,
-    /// A random number from 0 to 1, so that many clients do not come back at the same moment.
+    /// Random number from 0 to 1, so that many clients do not retry at the same moment.
     pub jitter: f64,
 }
 
-/// What to do next.
+/// Next step after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Try again after this long.
+    /// Retry after this wait.
     RetryAfter(Duration),
-    /// Trying again is right, and there is no time left for it.
+    /// A retry makes sense, but no time is left.
     OutOfTime,
-    /// Trying again would change nothing.
+    /// A retry would change nothing.
     Final,
 }
 
 impl RetryPolicy {
-    /// Decides what follows a failed attempt.
+    /// Decides the next step after a failed attempt.
     #[must_use]
-    pub fn decide(&self, setback: &Setback, standing: Standing) -> Decision {
-        let asked = match setback {
-            Setback::Status { code: 429 | 500 | 502 | 503 | 504, retry_after } => *retry_after,
-            Setback::TooSlow => None,
-            // An address that has never answered is more likely wrong than away.
-            Setback::NoConnection | Setback::Lost if standing.reached_before => None,
-            Setback::Status { .. } | Setback::NoConnection | Setback::Lost | Setback::Lasting => {
+    pub fn decide(&self, class: &FailureClass, context: RetryContext) -> Decision {
+        let requested = match class {
+            FailureClass::Status { code: 429 | 500 | 502 | 503 | 504, retry_after } => *retry_after,
+            FailureClass::TooSlow => None,
+            // A server that never answered is probably at another address.
+            FailureClass::NoConnection | FailureClass::Lost if context.reached_before => None,
+            FailureClass::Status { .. } | FailureClass::NoConnection | FailureClass::Lost | FailureClass::Permanent => {
                 return Decision::Final;
             }
         };
-        if standing.remaining.is_zero() {
+        if context.remaining.is_zero() {
             return Decision::OutOfTime;
         }
-        let delay = match asked {
-            // Never earlier than the server asks, and spread out from there.
-            Some(asked) => {
-                let delay = asked.saturating_add(self.first_delay.mul_f64(standing.jitter.clamp(0.0, 1.0)));
-                if delay >= standing.remaining {
+        let delay = match requested {
+            // Never earlier than the server requests, plus jitter.
+            Some(requested) => {
+                let delay = requested.saturating_add(self.first_delay.mul_f64(context.jitter.clamp(0.0, 1.0)));
+                if delay >= context.remaining {
                     return Decision::OutOfTime;
                 }
                 delay
             }
-            None => self.backoff(standing.attempts, standing.jitter).min(standing.remaining),
+            None => self.backoff(context.attempts, context.jitter).min(context.remaining),
         };
         Decision::RetryAfter(delay)
     }
 
-    /// Exponential, from half to the whole of the step: between attempts 1 and 2 it is `first_delay`.
+    /// Exponential wait, between half and the whole of a step. The first step is `first_delay`.
     #[must_use]
     pub fn backoff(&self, attempts: u32, jitter: f64) -> Duration {
         let doublings = attempts.saturating_sub(1).min(20);
@@ -101,7 +101,7 @@ impl RetryPolicy {
     }
 }
 
-/// Reads a Retry-After header. Seconds only: the API server's priority and fairness never sends a date.
+/// Reads a Retry-After header in seconds. API priority and fairness never sends a date.
 #[must_use]
 pub(super) fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
     let text = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?;
@@ -112,50 +112,50 @@ pub(super) fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    const STANDING: Standing =
-        Standing { attempts: 1, remaining: Duration::from_secs(30), reached_before: true, jitter: 1.0 };
+    const CONTEXT: RetryContext =
+        RetryContext { attempts: 1, remaining: Duration::from_secs(30), reached_before: true, jitter: 1.0 };
 
-    fn status(code: u16) -> Setback {
-        Setback::Status { code, retry_after: None }
+    fn status(code: u16) -> FailureClass {
+        FailureClass::Status { code, retry_after: None }
     }
 
     #[test]
-    fn what_passes_by_itself_is_retried_and_nothing_else() {
+    fn retries_only_temporary_failures() {
         let policy = RetryPolicy::default();
         for code in [429, 500, 502, 503, 504] {
-            assert!(matches!(policy.decide(&status(code), STANDING), Decision::RetryAfter(_)), "{code}");
+            assert!(matches!(policy.decide(&status(code), CONTEXT), Decision::RetryAfter(_)), "{code}");
         }
         for code in [400, 401, 403, 404, 405, 409, 410, 413, 422, 501] {
-            assert_eq!(policy.decide(&status(code), STANDING), Decision::Final, "{code}");
+            assert_eq!(policy.decide(&status(code), CONTEXT), Decision::Final, "{code}");
         }
-        assert!(matches!(policy.decide(&Setback::Lost, STANDING), Decision::RetryAfter(_)));
-        assert!(matches!(policy.decide(&Setback::TooSlow, STANDING), Decision::RetryAfter(_)));
-        assert_eq!(policy.decide(&Setback::Lasting, STANDING), Decision::Final);
+        assert!(matches!(policy.decide(&FailureClass::Lost, CONTEXT), Decision::RetryAfter(_)));
+        assert!(matches!(policy.decide(&FailureClass::TooSlow, CONTEXT), Decision::RetryAfter(_)));
+        assert_eq!(policy.decide(&FailureClass::Permanent, CONTEXT), Decision::Final);
     }
 
     #[test]
-    fn a_server_that_never_answered_is_not_waited_for() {
+    fn never_waits_for_a_server_that_never_answered() {
         let policy = RetryPolicy::default();
-        let first = Standing { reached_before: false, ..STANDING };
-        for setback in [Setback::NoConnection, Setback::Lost] {
-            assert_eq!(policy.decide(&setback, first), Decision::Final);
-            assert!(matches!(policy.decide(&setback, STANDING), Decision::RetryAfter(_)));
+        let first = RetryContext { reached_before: false, ..CONTEXT };
+        for class in [FailureClass::NoConnection, FailureClass::Lost] {
+            assert_eq!(policy.decide(&class, first), Decision::Final);
+            assert!(matches!(policy.decide(&class, CONTEXT), Decision::RetryAfter(_)));
         }
     }
 
     #[test]
     fn retry_after_is_a_lower_bound_and_must_fit() {
         let policy = RetryPolicy::default();
-        let asked = |seconds| Setback::Status { code: 429, retry_after: Some(Duration::from_secs(seconds)) };
-        let earliest = Standing { jitter: 0.0, ..STANDING };
-        assert_eq!(policy.decide(&asked(7), earliest), Decision::RetryAfter(Duration::from_secs(7)));
-        assert_eq!(policy.decide(&asked(7), STANDING), Decision::RetryAfter(Duration::from_millis(7200)));
-        assert_eq!(policy.decide(&asked(30), earliest), Decision::OutOfTime);
-        assert_eq!(policy.decide(&asked(u64::MAX), STANDING), Decision::OutOfTime);
+        let requested = |seconds| FailureClass::Status { code: 429, retry_after: Some(Duration::from_secs(seconds)) };
+        let earliest = RetryContext { jitter: 0.0, ..CONTEXT };
+        assert_eq!(policy.decide(&requested(7), earliest), Decision::RetryAfter(Duration::from_secs(7)));
+        assert_eq!(policy.decide(&requested(7), CONTEXT), Decision::RetryAfter(Duration::from_millis(7200)));
+        assert_eq!(policy.decide(&requested(30), earliest), Decision::OutOfTime);
+        assert_eq!(policy.decide(&requested(u64::MAX), CONTEXT), Decision::OutOfTime);
     }
 
     #[test]
-    fn backoff_doubles_to_a_limit_and_is_spread_over_half_a_step() {
+    fn backoff_doubles_to_a_limit_with_jitter() {
         let policy = RetryPolicy::default();
         let steps: Vec<u128> = (1..=8).map(|attempts| policy.backoff(attempts, 1.0).as_millis()).collect();
         assert_eq!(steps, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
@@ -164,16 +164,16 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_bounds_every_wait() {
+    fn deadline_limits_every_wait() {
         let policy = RetryPolicy::default();
-        let late = Standing { attempts: 9, remaining: Duration::from_secs(1), ..STANDING };
+        let late = RetryContext { attempts: 9, remaining: Duration::from_secs(1), ..CONTEXT };
         assert_eq!(policy.decide(&status(503), late), Decision::RetryAfter(Duration::from_secs(1)));
-        let over = Standing { remaining: Duration::ZERO, ..STANDING };
+        let over = RetryContext { remaining: Duration::ZERO, ..CONTEXT };
         assert_eq!(policy.decide(&status(503), over), Decision::OutOfTime);
     }
 
     #[test]
-    fn retry_after_headers() {
+    fn reads_retry_after_headers() {
         let read = |text: &'static str| {
             let mut headers = http::HeaderMap::new();
             headers.insert(http::header::RETRY_AFTER, http::HeaderValue::from_static(text));

@@ -1,4 +1,4 @@
-//! The cluster layer against the embedded API server, in both of its characters.
+//! Tests of reader, writer, lock and watch against the embedded API server, with both server profiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -17,8 +17,8 @@ use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
-fn cluster(character: ServerProfile, nodes: usize) -> (Api, ClusterReader) {
-    let api = Api::new(ApiOptions { character, ..ApiOptions::default() });
+fn cluster(profile: ServerProfile, nodes: usize) -> (Api, ClusterReader) {
+    let api = Api::new(ApiOptions { profile, ..ApiOptions::default() });
     for number in 0..nodes {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{number:04}"),
             "labels": {"pool": "a", "noise": "b"}}});
@@ -58,7 +58,7 @@ fn source(name: &str) -> ConfigSource {
     ConfigSource::config_map("kube-system", name, KUBELET_KEY)
 }
 
-/// Points the Node of today at something, provided that it points where it is expected to.
+/// Assigns a source to the current Node, under the precondition that its source is `from`.
 async fn assign(
     writer: &ClusterWriter,
     node: &str,
@@ -70,7 +70,7 @@ async fn assign(
 }
 
 #[tokio::test]
-async fn lists_come_whole_and_with_the_labels_that_are_wanted() {
+async fn lists_all_nodes_with_the_requested_labels() {
     let (api, reader) = cluster(ServerProfile::V1_21, 601);
     let reader = reader.keeping(LabelKeys::Only(BTreeSet::from(["pool".to_owned()])));
     let (nodes, version) = reader.list_nodes().await.expect("a list");
@@ -80,9 +80,9 @@ async fn lists_come_whole_and_with_the_labels_that_are_wanted() {
 }
 
 #[tokio::test]
-async fn the_binding_by_dry_run_and_by_version() {
-    for (character, binding) in [(ServerProfile::V1_21, Binding::Node), (ServerProfile::V1_36, Binding::NodeConfig)] {
-        let (api, reader) = cluster(character, 1);
+async fn determines_the_binding_by_dry_run_or_version() {
+    for (profile, binding) in [(ServerProfile::V1_21, Binding::Node), (ServerProfile::V1_36, Binding::NodeConfig)] {
+        let (api, reader) = cluster(profile, 1);
         let version = reader.server_version().await.expect("a version");
         let before = api.revision();
         let check = reader.check_binding(&name("n0000"), &version).await.expect("an answer");
@@ -96,13 +96,13 @@ async fn the_binding_by_dry_run_and_by_version() {
 }
 
 #[tokio::test]
-async fn config_maps_are_created_once_and_deleted_by_uid() {
+async fn creates_a_config_map_once() {
     let (_api, reader) = cluster(ServerProfile::V1_36, 0);
     let (writer, _held) = writer(&reader).await;
     assert_eq!(writer.create_config_map(&spec("a: 1\n")).await, Ok(Created::Created));
     assert_eq!(writer.create_config_map(&spec("a: 1\n")).await, Ok(Created::AlreadyThere));
     let error = writer.create_config_map(&spec("a: 2\n")).await.expect_err("other content");
-    assert!(matches!(error, ClusterError::ContentDiffers { .. }), "{error}");
+    assert!(matches!(error, ClusterError::ContentMismatch { .. }), "{error}");
     let nowhere = ConfigMapSpec { namespace: "nope".to_owned(), ..spec("a: 1\n") };
     let error = writer.create_config_map(&nowhere).await.expect_err("no namespace");
     assert!(matches!(&error, ClusterError::NamespaceMissing { namespace, .. } if namespace == "nope"), "{error}");
@@ -116,7 +116,7 @@ async fn config_maps_are_created_once_and_deleted_by_uid() {
 }
 
 #[tokio::test]
-async fn assignments_hold_only_where_their_precondition_does() {
+async fn assigns_only_under_its_precondition() {
     let (_api, reader) = cluster(ServerProfile::V1_21, 1);
     let (writer, _held) = writer(&reader).await;
     let [a, b] = ["a", "b"].map(|name| Some(source(name)));
@@ -132,17 +132,17 @@ async fn assignments_hold_only_where_their_precondition_does() {
 }
 
 #[tokio::test]
-async fn a_recreated_node_is_not_changed() {
+async fn never_changes_a_recreated_node() {
     let (api, reader) = cluster(ServerProfile::V1_21, 1);
     let (writer, _held) = writer(&reader).await;
     let node = name("n0000");
     let source_of = |api: &Api| api.get("", "nodes", "", "n0000").expect("a node")["spec"]["configSource"].clone();
-    // Where the Node of today points does not matter: the assignment was decided for the one before.
+    // Independent of the current Node's source: the assignment was decided for the previous Node.
     for current in [None, Some(source("a"))] {
         assign(&writer, "n0000", None, current.clone()).await.ok();
-        let assignment = Assignment { uid: "of-the-one-before".to_owned(), from: None, to: Some(source("a")) };
+        let assignment = Assignment { uid: "previous-node".to_owned(), from: None, to: Some(source("a")) };
         let reset = Assignment { from: Some(source("a")), to: None, ..assignment.clone() };
-        for change in [assignment.clone(), assignment.back(), reset] {
+        for change in [assignment.clone(), assignment.reversed(), reset] {
             let error = writer.assign(&node, &change).await.expect_err("another Node");
             assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
         }
@@ -151,7 +151,7 @@ async fn a_recreated_node_is_not_changed() {
 }
 
 #[tokio::test]
-async fn a_server_that_drops_the_field_is_found_out() {
+async fn detects_a_server_that_drops_the_field() {
     let (_api, reader) = cluster(ServerProfile::V1_36, 1);
     let (writer, _held) = writer(&reader).await;
     let error = assign(&writer, "n0000", None, Some(source("a"))).await.expect_err("dropped");
@@ -159,7 +159,7 @@ async fn a_server_that_drops_the_field_is_found_out() {
 }
 
 #[tokio::test]
-async fn what_rbac_refuses_is_named() {
+async fn error_names_the_refused_permission() {
     let (api, reader) = cluster(ServerProfile::V1_36, 1);
     let (writer, _held) = writer(&reader).await;
     api.deny("list", "nodes");
@@ -174,7 +174,7 @@ async fn what_rbac_refuses_is_named() {
 }
 
 #[tokio::test]
-async fn events_are_accepted_and_never_fatal() {
+async fn events_are_sent_and_never_fail() {
     let (api, reader) = cluster(ServerProfile::V1_21, 1);
     let (writer, _held) = writer(&reader).await;
     let notice = NodeNotice {
@@ -193,7 +193,7 @@ async fn events_are_accepted_and_never_fatal() {
 }
 
 #[tokio::test]
-async fn one_sync_of_a_fleet_at_a_time() {
+async fn only_one_sync_of_a_fleet_holds_the_lock() {
     let (_api, reader) = cluster(ServerProfile::V1_36, 0);
     let held = lease::acquire(&reader, lock("one")).await.expect("free");
     let error = lease::acquire(&reader, lock("two")).await.expect_err("held");
@@ -201,14 +201,14 @@ async fn one_sync_of_a_fleet_at_a_time() {
     let other = LockOptions { fleet: FleetName::new("other").expect("a name"), ..lock("two") };
     lease::acquire(&reader, other).await.expect("another fleet's lock").release().await;
     held.release().await;
-    lease::acquire(&reader, lock("two")).await.expect("given up").release().await;
+    lease::acquire(&reader, lock("two")).await.expect("released").release().await;
     let nowhere = LockOptions { namespace: "nope".to_owned(), ..lock("one") };
     let error = lease::acquire(&reader, nowhere).await.expect_err("no namespace");
     assert!(matches!(error, LockError::Cluster(ClusterError::NamespaceMissing { .. })), "{error}");
 }
 
 #[tokio::test]
-async fn the_watch_sees_changes_and_survives_forgotten_history() {
+async fn watch_yields_changes_and_survives_compacted_history() {
     let (api, reader) = cluster(ServerProfile::V1_21, 2);
     let (writer, _held) = writer(&reader).await;
     let (_, version) = reader.list_nodes().await.expect("a list");
@@ -221,7 +221,7 @@ async fn the_watch_sees_changes_and_survives_forgotten_history() {
     let NodeEvent::Upsert(node) = next().await else { panic!("a change") };
     assert_eq!((node.name.as_str(), node.source.is_some()), ("n0001", true));
 
-    // A watch from a version that is gone lists anew, once, and goes on.
+    // A watch from an expired version lists once and continues.
     assign(&writer, "n0000", None, Some(source("a"))).await.expect("assigned");
     api.forget_history();
     let mut late = pin!(reader.watch_nodes(&BTreeMap::new(), &version));

@@ -1,5 +1,5 @@
-//! Sends requests: one at a time per call, again when the retry policy says so, never past the caller's deadline. Every
-//! request of nodecfg goes through here, so an outage is logged once however many requests it holds up.
+//! Transport of all requests: sends one request at a time per call and retries it by the retry policy, until the
+//! caller's deadline. Logs an outage once, regardless of the number of requests that wait.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -17,25 +17,25 @@ use serde::de::DeserializeOwned;
 use super::error::ClusterError;
 use super::failure::{AttemptError, Status};
 use super::operation::Operation;
-use super::retry::{Decision, RetryPolicy, Standing, retry_after};
+use super::retry::{Decision, RetryContext, RetryPolicy, retry_after};
 
-/// How nodecfg names itself to the server.
+/// User agent of nodecfg.
 const AGENT: &str = concat!("nodecfg/", env!("CARGO_PKG_VERSION"));
-/// An error answer is read no further than this.
+/// Limit of the bytes read from an error response.
 const ERROR_BODY_LIMIT: usize = 64 * 1024;
-/// A difference of the clocks up to this is latency and the whole seconds of the Date header.
+/// Clock differences up to this limit are latency and the rounding of the Date header to seconds.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 
-/// The time limits of requests.
+/// Time limits of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// For one attempt, to the last byte of its answer.
+    /// For one attempt, to the last byte of the response.
     pub attempt: Duration,
     /// For a request with all its attempts.
     pub total: Duration,
 }
 
-/// A request that can be sent again.
+/// Request that can be sent repeatedly.
 #[derive(Debug, Clone)]
 pub struct Call {
     method: Method,
@@ -45,20 +45,20 @@ pub struct Call {
 }
 
 impl Call {
-    /// A request without a body, for JSON.
+    /// Request without a body, for JSON.
     #[must_use]
     pub fn new(method: Method, uri: String) -> Self {
         Self { method, uri, accept: "application/json", content: None }
     }
 
-    /// The same request for another media type.
+    /// Sets the accepted media type.
     #[must_use]
     pub fn accept(mut self, accept: &'static str) -> Self {
         self.accept = accept;
         self
     }
 
-    /// The same request with a body of this media type.
+    /// Sets the body and its media type.
     #[must_use]
     pub fn content(mut self, media_type: &'static str, body: impl Into<Bytes>) -> Self {
         self.content = Some((media_type, body.into()));
@@ -78,17 +78,17 @@ impl Call {
     }
 }
 
-/// Makes a value of an answer's bytes as they come.
+/// Incremental decoder of a response.
 pub trait Decode {
-    /// What comes out.
+    /// The decoded value.
     type Out;
-    /// Takes the next bytes.
+    /// Accepts the next bytes.
     fn chunk(&mut self, bytes: &[u8]) -> Result<(), serde_json::Error>;
-    /// The end of the answer.
+    /// Accepts the end of the response.
     fn finish(self) -> Result<Self::Out, serde_json::Error>;
 }
 
-/// Decodes one object from the whole answer.
+/// Decoder of one object from a whole response.
 #[derive(Debug)]
 pub struct Whole<T> {
     bytes: Vec<u8>,
@@ -102,7 +102,7 @@ impl<T> Default for Whole<T> {
 }
 
 impl<T> Whole<T> {
-    /// Nothing received yet.
+    /// Empty decoder.
     #[must_use]
     pub fn new() -> Self {
         Self { bytes: Vec::new(), out: std::marker::PhantomData }
@@ -122,24 +122,24 @@ impl<T: DeserializeOwned> Decode for Whole<T> {
     }
 }
 
-/// The state that all requests to one server share.
+/// State shared by all requests to one server.
 #[derive(Debug, Default)]
 struct Shared {
     reached: AtomicBool,
-    /// Requests that are being retried right now.
-    struggling: AtomicUsize,
-    /// How far the server's clock is ahead of this machine's, in milliseconds.
+    /// Requests that are being retried now.
+    retrying: AtomicUsize,
+    /// Offset of the server's clock from the clock of this machine, in milliseconds.
     skew: AtomicI64,
     random: Mutex<fastrand::Rng>,
 }
 
-/// A connection to one API server, cheap to clone.
+/// Connection to one API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Transport {
     client: kube::Client,
     server: Arc<str>,
     policy: Arc<RetryPolicy>,
-    /// The time limits of its requests.
+    /// Time limits of its requests.
     pub limits: Limits,
     shared: Arc<Shared>,
 }
@@ -151,39 +151,39 @@ impl std::fmt::Debug for Transport {
 }
 
 impl Transport {
-    /// A connection by `client` to the server of this address; `seed` seeds the jitter of its waits.
+    /// Connection by `client` to the server of this address. `seed` seeds the jitter of the waits.
     #[must_use]
     pub fn new(client: kube::Client, server: &str, policy: RetryPolicy, limits: Limits, seed: u64) -> Self {
         let shared = Shared { random: Mutex::new(fastrand::Rng::with_seed(seed)), ..Shared::default() };
         Self { client, server: server.into(), policy: Arc::new(policy), limits, shared: Arc::new(shared) }
     }
 
-    /// The same connection with another total time limit.
+    /// Copy with another total time limit.
     pub fn within(&self, total: Duration) -> Self {
         Self { limits: Limits { total, ..self.limits }, ..self.clone() }
     }
 
-    /// The server's address, for messages.
+    /// Address of the server, for messages.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// A random number from 0 to 1.
+    /// Random number from 0 to 1.
     pub fn jitter(&self) -> f64 {
         self.shared.random.lock().map_or(0.5, |mut random| random.f64())
     }
 
-    /// The time of day as the server has it, so that machines whose clocks differ agree about a lock.
+    /// The server's current time, so that machines with different clocks agree about a lock.
     pub fn server_time(&self) -> Timestamp {
         let skew = SignedDuration::from_millis(self.shared.skew.load(Ordering::Relaxed));
         let now = nodecfg_clock::now();
         now.checked_add(skew).unwrap_or(now)
     }
 
-    /// Sends a request until it is answered, and decodes the answer.
+    /// Sends a request until the server answers, and decodes the response.
     ///
     /// # Errors
-    /// What the server refuses, at once; what passes by itself, when it has not within the total time limit.
+    /// A refusal by the server, at once; a temporary failure, when it lasts longer than the total time limit.
     pub async fn call<D: Decode>(
         &self,
         operation: &Operation,
@@ -192,7 +192,7 @@ impl Transport {
     ) -> Result<D::Out, ClusterError> {
         let began = nodecfg_clock::instant();
         let mut attempts = 0;
-        let mut struggle = None;
+        let mut guard = None;
         loop {
             attempts += 1;
             let left = self.limits.total.saturating_sub(began.elapsed());
@@ -209,7 +209,7 @@ impl Transport {
                     return Err(ClusterError::TimedOut { operation, attempts, waited: began.elapsed(), last });
                 }
                 Decision::RetryAfter(delay) => {
-                    struggle.get_or_insert_with(|| self.struggle(operation, &failure));
+                    guard.get_or_insert_with(|| self.retry_guard(operation, &failure));
                     tracing::debug!(%operation, attempts, ?delay, "trying again: {}", failure.summary());
                     tokio::time::sleep(delay).await;
                 }
@@ -217,7 +217,7 @@ impl Transport {
         }
     }
 
-    /// Sends a request once and decodes the answer. For what is not worth waiting for.
+    /// Sends a request once and decodes the response. For requests that are not worth a retry.
     pub async fn call_once<D: Decode>(
         &self,
         operation: &Operation,
@@ -231,26 +231,27 @@ impl Transport {
             .map_err(|failure| failure.into_error(operation, &self.server))
     }
 
-    /// Applies the retry policy to a failure of a request that began then.
+    /// Applies the retry policy to a failure of a request that started at `began`.
     pub fn decide(&self, failure: &AttemptError, attempts: u32, began: tokio::time::Instant) -> Decision {
-        let standing = Standing {
+        let context = RetryContext {
             attempts,
             remaining: self.limits.total.saturating_sub(began.elapsed()),
             reached_before: self.shared.reached.load(Ordering::Relaxed),
             jitter: self.jitter(),
         };
-        self.policy.decide(&failure.setback(), standing)
+        self.policy.decide(&failure.class(), context)
     }
 
-    /// The wait after this many failures in a row.
+    /// Wait after this many failures in a row.
     pub fn backoff(&self, attempts: u32) -> Duration {
         self.policy.backoff(attempts, self.jitter())
     }
 
-    /// Opens an answer: sends, and turns an error status into a failure. The body is left to the caller.
+    /// Sends a request and converts an error status to a failure. The caller reads the body.
     pub async fn open(&self, call: &Call) -> Result<Response<Body>, AttemptError> {
-        let request =
-            call.request().map_err(|error| AttemptError::Unreadable(format!("the request is no HTTP: {error}")))?;
+        let request = call
+            .request()
+            .map_err(|error| AttemptError::Unreadable(format!("the request is not valid HTTP: {error}")))?;
         let response = self.client.send(request).await.map_err(|error| {
             let failure = AttemptError::of_client(error);
             tracing::debug!("{} {}: {}", call.method, call.uri, failure.summary());
@@ -269,7 +270,7 @@ impl Transport {
         while bytes.len() < ERROR_BODY_LIMIT {
             match body.frame().await {
                 Some(Ok(frame)) => bytes.extend_from_slice(frame.data_ref().map(AsRef::as_ref).unwrap_or_default()),
-                // The status says enough.
+                // The status is enough.
                 Some(Err(_)) | None => break,
             }
         }
@@ -278,7 +279,7 @@ impl Transport {
 
     async fn attempt<D: Decode>(&self, call: &Call, mut decoder: D) -> Result<D::Out, AttemptError> {
         let unreadable =
-            |error: serde_json::Error| AttemptError::Unreadable(format!("no readable JSON ({})", place(&error)));
+            |error: serde_json::Error| AttemptError::Unreadable(format!("not readable as JSON ({})", place(&error)));
         let mut body = self.open(call).await?.into_body();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(AttemptError::of_client)?;
@@ -289,9 +290,9 @@ impl Transport {
         decoder.finish().map_err(unreadable)
     }
 
-    /// Marks a request as held up. Logs when it is the first; when the last one is through, that is logged too.
-    pub fn struggle(&self, operation: &Operation, failure: &AttemptError) -> RetryGuard {
-        if self.shared.struggling.fetch_add(1, Ordering::AcqRel) == 0 {
+    /// Marks a request as being retried. Logs the first such request, and the end of the last one.
+    pub fn retry_guard(&self, operation: &Operation, failure: &AttemptError) -> RetryGuard {
+        if self.shared.retrying.fetch_add(1, Ordering::AcqRel) == 0 {
             tracing::warn!("cannot {operation} yet: {}; trying again", failure.summary());
         }
         RetryGuard { shared: Arc::clone(&self.shared) }
@@ -306,12 +307,12 @@ impl Transport {
     }
 }
 
-/// Where JSON broke, without its content: an answer may hold what must not be logged.
+/// Position of a JSON error, without the content: a response may contain secrets.
 fn place(error: &serde_json::Error) -> String {
     format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column()).to_lowercase()
 }
 
-/// A request that is being retried; ends with it.
+/// Guard of a request that is being retried.
 #[derive(Debug)]
 pub struct RetryGuard {
     shared: Arc<Shared>,
@@ -319,8 +320,8 @@ pub struct RetryGuard {
 
 impl Drop for RetryGuard {
     fn drop(&mut self) {
-        if self.shared.struggling.fetch_sub(1, Ordering::AcqRel) == 1 {
-            tracing::info!("no request to the API server is held up any more");
+        if self.shared.retrying.fetch_sub(1, Ordering::AcqRel) == 1 {
+            tracing::info!("no request to the API server is being retried any longer");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is sent again, for how long, and what is said about it.
+//! Tests of retries, their time limits and their log lines, of the server's time, and of long error responses.
 
 use std::io::Write;
 
@@ -9,11 +9,11 @@ use crate::fake::{Reply, options, serving, status};
 use crate::operation::{Resource, Verb};
 use crate::reader::ClusterReader;
 
-/// What has been logged, as lines that begin with the level.
+/// Log output, as lines that start with the level.
 #[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Written {
+impl Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().expect("not poisoned").extend_from_slice(bytes);
         Ok(bytes.len())
@@ -24,7 +24,7 @@ impl Write for Written {
     }
 }
 
-impl Written {
+impl LogBuffer {
     fn lines(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().expect("not poisoned").clone()).expect("text");
         text.lines().map(str::to_owned).collect()
@@ -32,17 +32,17 @@ impl Written {
 }
 
 #[tokio::test]
-async fn an_outage_is_logged_once_however_many_requests_it_holds_up() {
-    let mut asked = 0;
+async fn logs_an_outage_once_for_all_requests() {
+    let mut requests = 0;
     let (client, _) = serving(move |_| {
-        asked += 1;
-        if asked <= 60 {
+        requests += 1;
+        if requests <= 60 {
             status(503, "ServiceUnavailable", "starting", json!(null))
         } else {
             Reply::Json(200, json!({}))
         }
     });
-    let written = Written::default();
+    let written = LogBuffer::default();
     let writer = written.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::INFO)
@@ -55,19 +55,19 @@ async fn an_outage_is_logged_once_however_many_requests_it_holds_up() {
     let reader = ClusterReader::new(client, "https://fake", options());
     let requests = (0..20).map(|_| reader.server_version());
     for result in futures::future::join_all(requests).await {
-        result.expect("survived");
+        result.expect("retried");
     }
     assert_eq!(
         written.lines(),
         [
-            " WARN cannot read the server's version yet: the API server answers 503: starting; trying again",
-            " INFO no request to the API server is held up any more"
+            " WARN cannot read the server's version yet: the API server returns 503: starting; trying again",
+            " INFO no request to the API server is being retried any longer"
         ]
     );
 }
 
 #[tokio::test]
-async fn the_time_is_the_servers() {
+async fn uses_the_servers_time() {
     let operation = Operation::on_all(Verb::Get, Resource::Version, None);
     for (ahead, taken) in [(SignedDuration::from_hours(1), true), (SignedDuration::from_secs(1), false)] {
         let date = nodecfg_clock::now()
@@ -88,7 +88,7 @@ async fn the_time_is_the_servers() {
 }
 
 #[tokio::test]
-async fn an_error_page_is_read_no_further_than_it_helps() {
+async fn limits_the_bytes_read_from_an_error_page() {
     let operation = Operation::on_all(Verb::Get, Resource::Version, None);
     let (client, _) = serving(|_| Reply::Json(400, json!("x".repeat(10 * ERROR_BODY_LIMIT))));
     let limits = Limits { attempt: Duration::from_secs(1), total: Duration::from_secs(1) };

@@ -1,5 +1,4 @@
-//! Follows all Nodes with one watch for each resource that says something of them, until the reader of the stream has
-//! enough. Asks nothing about single Nodes.
+//! Watch of all Nodes with their assignments, with one request per resource and none per Node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +7,10 @@ use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
 
 use super::binding::Binding;
-use super::carrier::{JoinedWatch, named};
 use super::error::ClusterError;
 use super::follow::{Change, Following, WATCH, follow};
 use super::list::Collection;
+use super::node_join::{JoinedWatch, named};
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::wire::WireNode;
@@ -19,21 +18,20 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::NodeConfig;
 use nodecfg_contract::observed::{ListVersions, Node};
 
-/// What happened to Nodes.
+/// Change of the Nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeEvent {
-    /// A Node appeared or changed; also sent for what is known already.
+    /// A Node appeared or changed. Known Nodes may be sent again.
     Upsert(Box<Node>),
-    /// A Node is gone.
+    /// A Node was deleted.
     Deleted(NodeName),
-    /// The watch had lost its place: these are all Nodes that there are now. A Node that is not among them is gone.
+    /// All existing Nodes, after the watch lost its version. Other Nodes were deleted.
     Relisted(Vec<Node>),
 }
 
 impl ClusterReader {
-    /// Follows all Nodes, with what is assigned to them, from the versions of the lists that `known` was read from. The
-    /// stream ends with its first error, which comes when an outage outlasts the reader's patience or when the server
-    /// refuses.
+    /// Follows all Nodes with their assignments, from the versions of the lists that `known` was read from. The
+    /// stream ends with its first error: an outage longer than the reader's patience, or a refusal by the server.
     pub fn watch_nodes(
         &self,
         known: &BTreeMap<NodeName, Node>,
@@ -48,34 +46,36 @@ impl ClusterReader {
         let nodes = following(Resource::Nodes, Some(&versions.nodes));
         let nodes = follow(&self.transport, nodes, move |wire: WireNode| wire.into_node(&keys));
         if self.binding == Binding::Node {
-            return nodes.map(|change| Ok(told(change?))).left_stream();
+            return nodes.map(|change| Ok(to_event(change?))).left_stream();
         }
-        let configs = following(Resource::NodeConfigs, versions.carriers.as_ref().map(|listed| &listed.version));
+        let configs = following(Resource::NodeConfigs, versions.node_configs.as_ref().map(|listed| &listed.version));
         let configs = follow(&self.transport, configs, named);
-        let both =
-            stream::select(nodes.map(|change| change.map(Half::Node)), configs.map(|change| change.map(Half::Config)));
+        let both = stream::select(
+            nodes.map(|change| change.map(EitherChange::Node)),
+            configs.map(|change| change.map(EitherChange::Config)),
+        );
         let transport = self.transport.clone();
-        let whole = both.scan(JoinedWatch::of(known, versions.carriers.as_ref()), move |halves, change| {
+        let events = both.scan(JoinedWatch::of(known, versions.node_configs.as_ref()), move |joined, change| {
             let now = transport.server_time();
             let event = match change {
-                Ok(Half::Node(change)) => halves.node(change, now).map(Ok),
-                Ok(Half::Config(change)) => halves.config(change, now).map(Ok),
+                Ok(EitherChange::Node(change)) => joined.node(change, now).map(Ok),
+                Ok(EitherChange::Config(change)) => joined.config(change, now).map(Ok),
                 Err(error) => Some(Err(error)),
             };
             ready(Some(event))
         });
-        whole.filter_map(ready).right_stream()
+        events.filter_map(ready).right_stream()
     }
 }
 
-/// A change of one of the two resources.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
-enum Half {
+/// Change of one of the two resources.
+#[expect(clippy::large_enum_variant, reason = "only one exists at a time")]
+enum EitherChange {
     Node(Change<Node>),
     Config(Change<(NodeName, Arc<NodeConfig>)>),
 }
 
-fn told(change: Change<Node>) -> NodeEvent {
+fn to_event(change: Change<Node>) -> NodeEvent {
     match change {
         Change::Upsert(node) => NodeEvent::Upsert(Box::new(node)),
         Change::Deleted(node) => NodeEvent::Deleted(node.name),

@@ -1,4 +1,4 @@
-//! A watch across closed connections, outages and expired versions.
+//! Tests of a watch across closed connections, outages and expired versions.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn line(kind: &str, object: Value) -> Value {
     json!({"type": kind, "object": object})
 }
 
-fn say(event: Result<NodeEvent, ClusterError>) -> String {
+fn text(event: Result<NodeEvent, ClusterError>) -> String {
     match event {
         Ok(NodeEvent::Upsert(node)) => format!("upsert {}", node.name),
         Ok(NodeEvent::Deleted(name)) => format!("deleted {name}"),
@@ -23,7 +23,7 @@ fn say(event: Result<NodeEvent, ClusterError>) -> String {
 }
 
 fn watch(reader: &ClusterReader) -> impl Stream<Item = Result<NodeEvent, ClusterError>> + Send + use<> {
-    reader.watch_nodes(&BTreeMap::new(), &ListVersions { nodes: "10".to_owned(), carriers: None })
+    reader.watch_nodes(&BTreeMap::new(), &ListVersions { nodes: "10".to_owned(), node_configs: None })
 }
 
 fn versions(lines: &[String]) -> Vec<String> {
@@ -35,7 +35,7 @@ fn versions(lines: &[String]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn one_watch_goes_on_where_it_was_closed_or_broke() {
+async fn watch_resumes_after_closed_and_broken_connections() {
     let (reader, log) = reader(vec![
         Reply::Lines(vec![
             line("ADDED", node("a", 11)),
@@ -47,7 +47,7 @@ async fn one_watch_goes_on_where_it_was_closed_or_broke() {
         Reply::Header(429, ("retry-after", "0"), json!({})),
         Reply::Lines(vec![line("MODIFIED", node("d", 22))]),
     ]);
-    let events: Vec<String> = watch(&reader).take(4).map(say).collect().await;
+    let events: Vec<String> = watch(&reader).take(4).map(text).collect().await;
     assert_eq!(events, ["upsert a", "deleted b", "upsert c", "upsert d"]);
     let lines = log.lines();
     assert!(lines[0].contains("watch=true&allowWatchBookmarks=true"), "{}", lines[0]);
@@ -55,44 +55,45 @@ async fn one_watch_goes_on_where_it_was_closed_or_broke() {
 }
 
 #[tokio::test]
-async fn an_expired_version_is_answered_with_a_new_list() {
-    let gone = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old", "status": "Failure"});
+async fn expired_version_causes_a_new_list() {
+    let expired =
+        json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old", "status": "Failure"});
     let (reader, log) = reader(vec![
-        Reply::Lines(vec![line("ERROR", gone)]),
+        Reply::Lines(vec![line("ERROR", expired)]),
         Reply::Json(200, nodes(&["a", "b"], 30, "")),
         status(410, "Expired", "too old", json!(null)),
         Reply::Json(200, nodes(&["a"], 40, "")),
         Reply::Lines(vec![line("MODIFIED", node("a", 41))]),
     ]);
-    let events: Vec<String> = watch(&reader).take(3).map(say).collect().await;
+    let events: Vec<String> = watch(&reader).take(3).map(text).collect().await;
     assert_eq!(events, ["relisted 2", "relisted 1", "upsert a"]);
     let lines = log.lines();
     assert_eq!(versions(&[lines[0].clone(), lines[2].clone(), lines[4].clone()]), ["10", "30", "40"]);
 }
 
 #[tokio::test]
-async fn an_open_watch_tells_at_once() {
+async fn open_watch_yields_events_at_once() {
     let piece = format!("{}\n", line("MODIFIED", node("a", 11)));
     let (reader, log) = reader(vec![Reply::Pieces(vec![piece], true)]);
     let mut events = pin!(watch(&reader));
-    assert_eq!(say(events.next().await.expect("an event")), "upsert a");
+    assert_eq!(text(events.next().await.expect("an event")), "upsert a");
     let quiet = tokio::time::timeout(Duration::from_millis(300), events.next()).await;
     assert!(quiet.is_err(), "a quiet watch stays open past the limit of a request");
     assert_eq!(log.all().len(), 1);
 }
 
 #[tokio::test]
-async fn the_stream_ends_with_a_refusal_and_with_an_outage_too_long() {
+async fn stream_ends_after_a_refusal_and_after_a_long_outage() {
     let message =
         "nodes is forbidden: User \"ci\" cannot watch resource \"nodes\" in API group \"\" at the cluster scope";
     let (reader, _) = reader(vec![status(403, "Forbidden", message, json!({}))]);
-    let events: Vec<String> = watch(&reader).map(say).collect().await;
+    let events: Vec<String> = watch(&reader).map(text).collect().await;
     assert_eq!(events, ["error cannot watch nodes: ci may not watch nodes in the cluster"]);
 
-    // A server that closes every watch at once must not be asked in a tight loop.
+    // A server that closes every watch at once must not cause a tight loop of requests.
     let (client, log) = serving(|_| Reply::Lines(Vec::new()));
     let reader = ClusterReader::new(client, "https://fake", options()).within(Duration::from_millis(200));
-    let events: Vec<String> = watch(&reader).map(say).collect().await;
+    let events: Vec<String> = watch(&reader).map(text).collect().await;
     assert!(events.len() == 1 && events[0].contains("the watch was closed at once"), "{events:?}");
     assert!(log.all().len() < 60, "{}", log.all().len());
 }

@@ -1,4 +1,4 @@
-//! Who asks, as the API server knows them: for orders that name who gave them. The question is answered and stored nowhere.
+//! Name of the current user according to the API server, for the author of orders. The server stores nothing.
 
 use http::Method;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use super::operation::{Kind, Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
 
-/// SelfSubjectReview is v1 since Kubernetes 1.28; 1.27 has it as a beta that may be served.
+/// SelfSubjectReview is v1 since Kubernetes 1.28; 1.27 may serve a beta.
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// authentication.k8s.io SelfSubjectReview.
@@ -41,10 +41,10 @@ struct UserInfo {
 }
 
 impl ClusterReader {
-    /// The name that the API server knows this user by. `None`: it does not tell, as servers before 1.27 do not.
+    /// Name of this user according to the API server. `None` when the server does not answer, as before 1.27.
     ///
     /// # Errors
-    /// Every [`ClusterError`] of a request but a refusal to answer.
+    /// Every [`ClusterError`] of a request, except a refused review.
     pub async fn whoami(&self) -> Result<Option<String>, ClusterError> {
         let operation = Operation::on_all(Verb::Create, Resource::Other(&REVIEWS), None);
         for version in VERSIONS {
@@ -59,7 +59,7 @@ impl ClusterReader {
                     | ClusterError::NotFound { .. }
                     | ClusterError::Invalid { .. }
                     | ClusterError::Unexpected { .. }),
-                ) => tracing::debug!("the server does not tell who asks: {error}"),
+                ) => tracing::debug!("the server does not return the user name: {error}"),
                 Err(error) => return Err(error),
             }
         }

@@ -1,5 +1,5 @@
-//! The few fields of Kubernetes objects that nodecfg reads. Everything else in an object is skipped while it is decoded,
-//! never stored: a Node of 50 kB becomes some hundred bytes.
+//! Decoding of Kubernetes objects: contains only the fields that nodecfg reads. Decoding skips all other fields, so a
+//! Node of 50 kB becomes some hundred bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::items::ItemCutter;
+use super::items::ItemSplitter;
 use super::transport::Decode;
 use kubelet_config::pod_range::PodRange;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
@@ -17,12 +17,12 @@ use nodecfg_contract::observed::{
 };
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
-/// Which labels of Nodes are kept.
+/// Labels of Nodes to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelKeys {
-    /// All of them.
+    /// All labels.
     All,
-    /// Those that a selector mentions.
+    /// Labels that a selector contains.
     Only(BTreeSet<String>),
 }
 
@@ -35,7 +35,7 @@ impl LabelKeys {
     }
 }
 
-/// meta/v1 ObjectMeta, as far as nodecfg reads it.
+/// The parts of meta/v1 ObjectMeta that are read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
@@ -48,7 +48,7 @@ pub struct Meta {
     /// The uid.
     #[serde(default)]
     pub uid: String,
-    /// The version of the object, opaque.
+    /// Version of the object, opaque.
     #[serde(default)]
     pub resource_version: Option<String>,
     /// The labels.
@@ -57,10 +57,10 @@ pub struct Meta {
     /// The annotations.
     #[serde(default)]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// When the object was created.
+    /// Creation time.
     #[serde(default)]
     pub creation_timestamp: Option<Timestamp>,
-    /// Set once the object is being deleted.
+    /// Set while the object is being deleted.
     #[serde(default)]
     pub deletion_timestamp: Option<IgnoredAny>,
 }
@@ -127,13 +127,13 @@ struct WireNodeInfo {
 }
 
 impl WireNode {
-    /// When its kubelet last wrote its Ready condition.
+    /// Time of the kubelet's last update of the Ready condition.
     pub fn heartbeat(&self) -> Option<Timestamp> {
         let mut conditions = self.status.as_ref()?.conditions.iter().flatten();
         conditions.find(|condition| condition.kind == "Ready")?.heartbeat
     }
 
-    /// The Node with the labels that are wanted. `None`: its name is none, which no API server sends.
+    /// Node with the labels `keys`. `None` for an invalid name, which no API server sends.
     pub fn into_node(self, keys: &LabelKeys) -> Option<Node> {
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
         let kubelet_version = status.node_info.and_then(|info| KubeletVersion::parse(&info.kubelet_version));
@@ -153,7 +153,7 @@ impl WireNode {
             status_since: None,
             deleting: self.metadata.deletion_timestamp.is_some(),
             source: spec.config_source,
-            half: NodeSupport::of_kubelet(kubelet_version, status.config.is_some()),
+            support: NodeSupport::of_kubelet(kubelet_version, status.config.is_some()),
             status: status.config.unwrap_or_default(),
         })
     }
@@ -189,12 +189,12 @@ impl WireMetadata {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WireConfigMap {
-    /// Its metadata.
+    /// The metadata.
     pub metadata: Meta,
-    /// Whether the server refuses changes of its data.
+    /// True if the server rejects changes of the data.
     #[serde(default)]
     pub immutable: Option<bool>,
-    /// Its text content by key.
+    /// Text content by key.
     #[serde(default)]
     pub data: Option<BTreeMap<String, String>>,
     #[serde(default)]
@@ -202,7 +202,7 @@ pub struct WireConfigMap {
 }
 
 impl WireConfigMap {
-    /// The ConfigMap as planning sees it.
+    /// The ConfigMap as planning uses it.
     pub fn into_fetched(self) -> FetchedConfigMap {
         FetchedConfigMap {
             namespace: self.metadata.namespace.unwrap_or_default(),
@@ -218,7 +218,7 @@ impl WireConfigMap {
     }
 }
 
-/// The answer under `/version`.
+/// Response of `/version`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WireVersion {
@@ -230,9 +230,9 @@ pub struct WireVersion {
     pub minor: String,
 }
 
-/// Any answer whose content does not matter.
+/// Response whose content is ignored.
 #[derive(Debug, Deserialize)]
-pub struct Anything {}
+pub struct IgnoredContent {}
 
 /// meta/v1 ListMeta of one page.
 #[derive(Debug, Default, Deserialize)]
@@ -249,9 +249,9 @@ struct Envelope {
     metadata: ListMeta,
 }
 
-/// Decodes one page of a list, item by item as they arrive: each is decoded as `W` and kept as what `keep` makes of it.
+/// Decoder of one page of a list. Decodes each arriving item as `W` and keeps what `keep` returns.
 pub struct Page<W, T, F: Fn(W) -> Option<T>> {
-    cutter: ItemCutter,
+    splitter: ItemSplitter,
     keep: F,
     items: Vec<T>,
     wire: std::marker::PhantomData<fn() -> W>,
@@ -259,7 +259,7 @@ pub struct Page<W, T, F: Fn(W) -> Option<T>> {
 
 impl<W, T, F: Fn(W) -> Option<T>> Page<W, T, F> {
     pub fn new(keep: F) -> Self {
-        Self { cutter: ItemCutter::new(), keep, items: Vec::new(), wire: std::marker::PhantomData }
+        Self { splitter: ItemSplitter::new(), keep, items: Vec::new(), wire: std::marker::PhantomData }
     }
 }
 
@@ -268,14 +268,14 @@ impl<W: serde::de::DeserializeOwned, T, F: Fn(W) -> Option<T>> Decode for Page<W
 
     fn chunk(&mut self, bytes: &[u8]) -> Result<(), serde_json::Error> {
         let (keep, items) = (&self.keep, &mut self.items);
-        self.cutter.push(bytes, |item| {
+        self.splitter.push(bytes, |item| {
             items.extend(keep(serde_json::from_slice(item)?));
             Ok(())
         })
     }
 
     fn finish(self) -> Result<Self::Out, serde_json::Error> {
-        let envelope: Envelope = serde_json::from_slice(&self.cutter.into_envelope())?;
+        let envelope: Envelope = serde_json::from_slice(&self.splitter.into_envelope())?;
         Ok((self.items, envelope.metadata))
     }
 }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_keeps_what_planning_needs() {
+    fn node_keeps_the_fields_for_planning() {
         let node = node(serde_json::json!({
             "metadata": {"name": "n1", "uid": "u", "labels": {"pool": "a", "other": "b"}, "managedFields": [{}]},
             "spec": {"podCIDR": "10.4.2.0/25", "configSource": {"configMap": {"name": "c", "namespace": "kube-system", "kubeletConfigKey": "kubelet"}}},
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_node_is_unknown_and_not_an_error() {
+    fn node_without_status_is_unknown() {
         let node = node(
             serde_json::json!({"metadata": {"name": "n1", "labels": null, "deletionTimestamp": "2026-01-01T00:00:00Z"},
             "status": {"conditions": null, "nodeInfo": {"kubeletVersion": ""}}}),
@@ -322,8 +322,8 @@ mod tests {
     }
 
     #[test]
-    fn every_recorded_node_is_readable() {
-        // A Node as API server 1.21 stores it, with the empty status that it fills in.
+    fn reads_a_recorded_node() {
+        // A Node as API server 1.21 stores it, with an empty status.
         let node = node(serde_json::json!({"apiVersion": "v1", "kind": "Node",
             "metadata": {"creationTimestamp": "2026-11-20T13:53:24Z", "name": "rn1", "resourceVersion": "621", "uid": "7dff"},
             "spec": {"taints": [{"effect": "NoSchedule", "key": "node.kubernetes.io/not-ready"}]},

@@ -1,6 +1,5 @@
-//! Writes to a cluster: the few requests that change something, each safe to send again. Made from a reader and a lock that
-//! is held; once the lock is lost, every method refuses before it sends anything. Decides nothing: what to write, and the
-//! precondition of every patch, comes from the plan.
+//! Writer of a cluster: creates ConfigMaps and Events. Each request can be sent repeatedly. Requires a held lock and
+//! refuses every write after its loss. The plan decides what to write and the precondition of every patch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use super::lease::{HeldLock, LockView};
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::transport::{Call, Whole};
-use super::wire::{Anything, WireConfigMap};
+use super::wire::{IgnoredContent, WireConfigMap};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::KUBELET_KEY;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
@@ -25,63 +24,63 @@ use nodecfg_contract::observed::{
     MANAGER, PATH_ANNOTATION,
 };
 
-/// Names nodecfg in managedFields.
+/// Name of nodecfg in managedFields.
 pub(super) const FIELD_MANAGER: &str = "nodecfg";
-/// Events about Nodes live here, since Nodes have no namespace.
+/// Namespace of Events about Nodes, since Nodes have no namespace.
 pub const EVENT_NAMESPACE: &str = "default";
-/// Who the events of a rollout are from.
+/// Source of the Events of a rollout.
 const COMPONENT: &str = "nodecfg";
-/// An event that takes longer is given up: a rollout does not wait for its commentary.
+/// Time limit of one Event: a rollout does not wait for its Events.
 const EVENT_PATIENCE: Duration = Duration::from_secs(5);
-/// The API server refuses longer messages.
+/// Longest message that the API server accepts, in bytes.
 const EVENT_MESSAGE_LIMIT: usize = 1024;
 
-/// A ConfigMap to create.
+/// ConfigMap to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigMapSpec {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name: `<fleet>-<pool>-<hash>`.
+    /// Name: `<fleet>-<pool>-<hash>`.
     pub name: String,
-    /// The canonical configuration.
+    /// Canonical configuration.
     pub text: String,
-    /// The fleet it belongs to.
+    /// Fleet of the ConfigMap.
     pub fleet: FleetName,
-    /// The pool it is for.
+    /// Pool of the ConfigMap.
     pub pool: PoolName,
-    /// The hash of the text.
+    /// Hash of the text.
     pub content_hash: ContentHash,
-    /// The commit it was rendered from; unset for a working tree.
+    /// Commit that the text was rendered from; unset for a working tree.
     pub commit: Option<CommitId>,
-    /// The path of the pool's configuration in the repository.
+    /// Path of the pool's configuration in the repository.
     pub path: String,
 }
 
-/// How a ConfigMap came to be there.
+/// Result of creating a ConfigMap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Created {
-    /// It was created.
+    /// The ConfigMap was created.
     Created,
-    /// It was there already, with just this content.
+    /// A ConfigMap with the same content existed already.
     AlreadyThere,
 }
 
-/// An event about a Node.
+/// Event about a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeNotice {
     /// The Node.
     pub node: NodeName,
-    /// Whether it is a warning.
+    /// True if the Event is a warning.
     pub warning: bool,
-    /// One word in CamelCase.
+    /// Reason: one word in CamelCase.
     pub reason: &'static str,
-    /// What happened, for people.
+    /// Message for users.
     pub message: String,
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
 }
 
-/// A view of a cluster that may write. Cheap to clone.
+/// Writer of a cluster. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ClusterWriter {
     pub(super) reader: ClusterReader,
@@ -90,28 +89,25 @@ pub struct ClusterWriter {
 }
 
 impl ClusterWriter {
-    /// A writer for as long as the lock is held.
+    /// Writer that works while the lock is held.
     #[must_use]
     pub fn new(reader: ClusterReader, lock: &HeldLock) -> Self {
         Self { reader, lock: lock.view(), events_failed: Arc::default() }
     }
 
-    /// The same writer, giving each request this long with all its retries.
+    /// Copy with another time limit for each request and its retries.
     #[must_use]
     pub fn within(&self, patience: Duration) -> Self {
         Self { reader: self.reader.within(patience), ..self.clone() }
     }
 
-    /// Refuses an operation when the lock is not held any more.
+    /// Refuses an operation when the lock is no longer held.
     pub(super) fn check_lock(&self, operation: &Operation) -> Result<(), ClusterError> {
         self.lock.check(operation)
     }
 
-    /// Creates an immutable ConfigMap. One that is there already is looked at: the same content is fine, whoever made it;
-    /// anything else is an error. Nothing is ever overwritten.
-    ///
-    /// # Errors
-    /// `ContentDiffers`, `NamespaceMissing`, `LockLost`, and every [`ClusterError`] of a request.
+    /// Creates an immutable ConfigMap and never overwrites one. Accepts an existing ConfigMap with the same content,
+    /// created by any client; other content is an error.
     pub async fn create_config_map(&self, spec: &ConfigMapSpec) -> Result<Created, ClusterError> {
         let operation = Operation::on(Verb::Create, Resource::ConfigMaps, Some(&spec.namespace), &spec.name);
         self.lock.check(&operation)?;
@@ -120,12 +116,12 @@ impl ClusterWriter {
         match self.reader.transport.call(&operation, &call, Whole::<WireConfigMap>::new).await {
             Ok(_) => Ok(Created::Created),
             Err(error @ ClusterError::AlreadyExists { .. }) => {
-                // Gone again since: somebody deletes what this creates, and has to be asked why.
+                // Missing again: another client deletes ConfigMaps. Return the first error.
                 let found = self.reader.config_map(&spec.namespace, &spec.name).await?.ok_or(error)?;
                 match difference(&found, &spec.text) {
                     None => Ok(Created::AlreadyThere),
                     Some(difference) => {
-                        Err(ClusterError::ContentDiffers { operation: Box::new(operation), difference })
+                        Err(ClusterError::ContentMismatch { operation: Box::new(operation), difference })
                     }
                 }
             }
@@ -133,22 +129,22 @@ impl ClusterWriter {
         }
     }
 
-    /// Writes an event about a Node, as the kubelet writes its own. Best effort: sent once, and a failure is logged, the
-    /// first time only.
+    /// Writes an Event about a Node, in the format of the kubelet. Best effort: sends it once, and warns only of the
+    /// first failure.
     pub async fn emit_event(&self, notice: &NodeNotice) {
         let operation = Operation::on_all(Verb::Create, Resource::Events, Some(EVENT_NAMESPACE));
         let call =
             Call::new(Method::POST, operation.path()).content("application/json", event(notice, COMPONENT).to_string());
-        let sent = self.reader.transport.call_once(&operation, &call, Whole::<Anything>::new());
+        let sent = self.reader.transport.call_once(&operation, &call, Whole::<IgnoredContent>::new());
         let problem = match tokio::time::timeout(EVENT_PATIENCE, sent).await {
             Ok(Ok(_)) => return,
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("cannot {operation}: no answer in time"),
+            Err(_) => format!("cannot {operation}: no response in time"),
         };
         if self.events_failed.swap(true, Ordering::Relaxed) {
             tracing::debug!("{problem}");
         } else {
-            tracing::warn!("{problem}; the rollout goes on without events");
+            tracing::warn!("{problem}; the rollout continues without events");
         }
     }
 }
@@ -180,7 +176,7 @@ fn config_map(spec: &ConfigMapSpec) -> serde_json::Value {
     })
 }
 
-/// In what a ConfigMap differs from the one that would have been created, if it does.
+/// Difference between a ConfigMap and the one to create, or `None`.
 fn difference(found: &FetchedConfigMap, text: &str) -> Option<String> {
     if found.deleting {
         return Some("is being deleted".to_owned());
@@ -195,8 +191,8 @@ fn difference(found: &FetchedConfigMap, text: &str) -> Option<String> {
     (!found.immutable).then(|| "is not immutable, so that its content could change under the nodes".to_owned())
 }
 
-/// core/v1 Event as the kubelet writes them: the Node's name serves as its uid, which is what `kubectl describe node` looks
-/// for.
+/// core/v1 Event in the format of the kubelet: the Node's name is also its uid, which `kubectl describe node`
+/// searches for.
 pub fn event(notice: &NodeNotice, component: &str) -> serde_json::Value {
     let time = notice.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let end = (0..=EVENT_MESSAGE_LIMIT.min(notice.message.len())).rev().find(|at| notice.message.is_char_boundary(*at));

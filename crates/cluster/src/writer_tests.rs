@@ -1,4 +1,4 @@
-//! What a writer sends, and what it makes of the answers.
+//! Tests of the requests that a writer sends and of its handling of responses.
 
 use super::*;
 use nodecfg_contract::{Assignment, ConfigSource};
@@ -18,7 +18,7 @@ fn spec() -> ConfigMapSpec {
 }
 
 #[test]
-fn a_config_map_is_immutable_and_says_where_it_comes_from() {
+fn config_map_is_immutable_and_names_its_origin() {
     let spec = spec();
     let map = config_map(&spec);
     assert_eq!(map["immutable"], true);
@@ -34,7 +34,7 @@ fn a_config_map_is_immutable_and_says_where_it_comes_from() {
 }
 
 #[test]
-fn only_the_very_same_immutable_content_is_taken_for_ours() {
+fn accepts_only_the_same_immutable_content() {
     let spec = spec();
     let mut found = FetchedConfigMap { immutable: true, ..FetchedConfigMap::default() };
     assert_eq!(difference(&found, &spec.text).as_deref(), Some("has no key \"kubelet\""));
@@ -43,14 +43,14 @@ fn only_the_very_same_immutable_content_is_taken_for_ours() {
     assert_eq!(difference(&found, "other").as_deref(), Some("holds another configuration"));
     let mutable = FetchedConfigMap { immutable: false, ..found.clone() };
     assert!(difference(&mutable, &spec.text).is_some());
-    let going = FetchedConfigMap { deleting: true, ..found.clone() };
-    assert_eq!(difference(&going, &spec.text).as_deref(), Some("is being deleted"));
+    let deleting = FetchedConfigMap { deleting: true, ..found.clone() };
+    assert_eq!(difference(&deleting, &spec.text).as_deref(), Some("is being deleted"));
     found.data.insert("more".to_owned(), String::new());
     assert_eq!(difference(&found, &spec.text).as_deref(), Some("holds more than the configuration"));
 }
 
 #[test]
-fn events_are_the_kubelets_kind() {
+fn event_has_the_kubelets_format() {
     let notice = NodeNotice {
         node: NodeName::new("n1").expect("a name"),
         warning: true,
@@ -71,12 +71,12 @@ mod over_the_wire {
     use crate::fake::{Log, Reply, node, options, serving, status};
     use crate::lease::{self, LockOptions};
 
-    /// A writer with its lock, over a server that answers Leases by itself and the rest with these replies.
+    /// A writer with its lock, over a fake server that handles Leases and returns these replies to other requests.
     async fn writer(replies: Vec<Reply>) -> (ClusterWriter, HeldLock, Log) {
         let mut replies = std::collections::VecDeque::from(replies);
-        let (client, log) = serving(move |asked| match (asked.uri.contains("/leases"), asked.method.as_str()) {
+        let (client, log) = serving(move |request| match (request.uri.contains("/leases"), request.method.as_str()) {
             (true, "GET") => status(404, "NotFound", "not found", json!({"kind": "leases"})),
-            (true, _) => Reply::Json(200, asked.body.clone()),
+            (true, _) => Reply::Json(200, request.body.clone()),
             (false, _) => replies.pop_front().unwrap_or(Reply::Reset),
         });
         let reader = ClusterReader::new(client, "https://fake", options());
@@ -95,10 +95,10 @@ mod over_the_wire {
     }
 
     #[tokio::test]
-    async fn creating_what_is_there_compares_and_never_overwrites() {
+    async fn create_compares_an_existing_map_and_never_overwrites() {
         let same = || Reply::Json(200, config_map(&spec()));
         let other = Reply::Json(200, config_map(&ConfigMapSpec { text: "x: 1\n".to_owned(), ..spec() }));
-        // An answer lost after the server had done it shows as "exists already".
+        // The retry after a lost response gets "already exists".
         let (writer, _held, log) = writer(vec![same(), Reply::Reset, exists(), same(), exists(), other]).await;
         assert_eq!(writer.create_config_map(&spec()).await, Ok(Created::Created));
         assert_eq!(writer.create_config_map(&spec()).await, Ok(Created::AlreadyThere));
@@ -113,7 +113,7 @@ mod over_the_wire {
     }
 
     #[tokio::test]
-    async fn a_missing_namespace_is_named() {
+    async fn error_names_the_missing_namespace() {
         let missing = status(404, "NotFound", "namespaces \"x\" not found", json!({"kind": "namespaces", "name": "x"}));
         let (writer, _held, _) = writer(vec![missing]).await;
         let error = writer.create_config_map(&spec()).await.expect_err("missing");
@@ -121,7 +121,7 @@ mod over_the_wire {
     }
 
     #[tokio::test]
-    async fn a_patch_is_judged_by_the_node_that_comes_back() {
+    async fn patch_result_depends_on_the_returned_node() {
         let name = NodeName::new("n1").expect("a name");
         let mut kept = node("n1", 3);
         kept["spec"] =
@@ -136,18 +136,18 @@ mod over_the_wire {
         assert_eq!(patched.map(|source| source.to_string()).as_deref(), Some("y/x"));
         let error = writer.assign(&name, &set()).await.expect_err("dropped");
         assert!(matches!(error, ClusterError::FeatureDropped { .. }), "{error}");
-        assert!(error.help().contains("1.26"));
+        assert!(error.to_string().contains("1.26"), "{error}");
         let error = writer.assign(&name, &set()).await.expect_err("a test failed");
         assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
         let error = writer.assign(&name, &set()).await.expect_err("refused");
         assert!(matches!(error, ClusterError::Invalid { .. }), "{error}");
-        let asked = log.all().into_iter().find(|asked| asked.method == "PATCH").expect("a patch");
-        assert_eq!(asked.uri, "/api/v1/nodes/n1?fieldManager=nodecfg");
-        assert_eq!(asked.headers[http::header::CONTENT_TYPE], "application/json-patch+json");
+        let request = log.all().into_iter().find(|request| request.method == "PATCH").expect("a patch");
+        assert_eq!(request.uri, "/api/v1/nodes/n1?fieldManager=nodecfg");
+        assert_eq!(request.headers[http::header::CONTENT_TYPE], "application/json-patch+json");
     }
 
     #[tokio::test]
-    async fn events_are_sent_once_and_never_fail() {
+    async fn sends_events_once_and_never_fails() {
         let message = "events is forbidden: User \"ci\" cannot create resource \"events\"";
         let (writer, _held, log) = writer(vec![status(403, "Forbidden", message, json!({})), Reply::Reset]).await;
         let notice = NodeNotice {
@@ -164,7 +164,7 @@ mod over_the_wire {
     }
 
     #[tokio::test]
-    async fn without_the_lock_nothing_is_sent() {
+    async fn sends_nothing_without_the_lock() {
         let (writer, held, log) = writer(Vec::new()).await;
         held.release().await;
         let before = log.all().len();

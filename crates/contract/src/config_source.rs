@@ -1,51 +1,50 @@
-//! The contract of Dynamic Kubelet Configuration between the reconciler and a node: what is wanted
-//! (`spec.configSource`) and what is so (`status.config`).
+//! Types of Dynamic Kubelet Configuration: desired state (`spec.configSource`) and actual state (`status.config`) of
+//! a node.
 //!
-//! The shapes are those of core/v1 `NodeConfigSource` and `NodeConfigStatus` (KEP-281, Kubernetes 1.11 to 1.23). They are
-//! kept here, apart from any client, because planning, judging, the node agent and the sandbox all speak them.
+//! They equal core/v1 `NodeConfigSource` and `NodeConfigStatus` (KEP-281, Kubernetes 1.11 to 1.23). They are
+//! independent of any client, because planning, the node agent and the sandbox use them.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The key under which nodecfg stores a KubeletConfiguration in a ConfigMap.
+/// Key of the KubeletConfiguration in nodecfg's ConfigMaps.
 pub const KUBELET_KEY: &str = "kubelet";
 
-/// core/v1 `NodeConfigSource`: where a node's configuration comes from. Without a ConfigMap it means nothing; the API
-/// server refuses that form.
+/// core/v1 `NodeConfigSource`: source of a node's configuration. The API server refuses a source without a ConfigMap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigSource {
-    /// The ConfigMap that holds the configuration.
+    /// ConfigMap of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<ConfigMapSource>,
 }
 
-/// core/v1 `ConfigMapNodeConfigSource`: one key of one ConfigMap. `uid` and `resourceVersion` are set in status, where
-/// the kubelet says which content it took, and are forbidden in spec.
+/// core/v1 `ConfigMapNodeConfigSource`: one key of one ConfigMap. `uid` and `resourceVersion` are forbidden in spec.
+/// In status, the kubelet reports there which content it uses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapSource {
     /// Key within `data`.
     #[serde(default)]
     pub kubelet_config_key: String,
-    /// The ConfigMap's name.
+    /// Name of the ConfigMap.
     #[serde(default)]
     pub name: String,
-    /// The ConfigMap's namespace.
+    /// Namespace of the ConfigMap.
     #[serde(default)]
     pub namespace: String,
-    /// The version of the ConfigMap that was taken; status only.
+    /// Version of the used ConfigMap; status only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
-    /// The uid of the ConfigMap that was taken; status only.
+    /// Uid of the used ConfigMap; status only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 }
 
 impl ConfigMapSource {
-    /// The content that was taken, as the kubelet's Events describe it.
+    /// Description of the used content, as in the kubelet's Events.
     #[must_use]
     pub fn described(&self) -> String {
         format!(
@@ -60,7 +59,7 @@ impl ConfigMapSource {
 }
 
 impl ConfigSource {
-    /// A source as it is written into spec: one key of one ConfigMap, whichever its version.
+    /// Creates a source for a spec: one key of one ConfigMap, without a version.
     #[must_use]
     pub fn config_map(namespace: &str, name: &str, key: &str) -> Self {
         Self {
@@ -74,7 +73,7 @@ impl ConfigSource {
         }
     }
 
-    /// Whether both name the same key of the same ConfigMap, whatever its uid and version.
+    /// Reports whether both sources name the same key of the same ConfigMap, regardless of uid and version.
     #[must_use]
     pub fn names_same(&self, other: &Self) -> bool {
         match (&self.config_map, &other.config_map) {
@@ -88,7 +87,7 @@ impl ConfigSource {
 }
 
 impl fmt::Display for ConfigSource {
-    /// `namespace/name`, followed by `:key` when the key is not nodecfg's own.
+    /// `namespace/name`, followed by `:key` unless the key is [`KUBELET_KEY`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.config_map {
             None => f.write_str("(empty source)"),
@@ -103,75 +102,75 @@ impl fmt::Display for ConfigSource {
     }
 }
 
-/// One change of `spec.configSource`, with its precondition. Planning decides on it; `nodecfg-cluster` alone knows which object it
-/// is written to, and how.
+/// One change of `spec.configSource`, with its precondition. Planning decides on it. Only `nodecfg-cluster`
+/// determines the object and the patch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Assignment {
-    /// The uid of the Node: a Node that was recreated under the same name is another node.
+    /// Uid of the Node. A recreated Node has another uid.
     pub uid: String,
-    /// What the Node must point at for the change to be made; unset for the local configuration.
+    /// Required current source; `None` for the local configuration.
     pub from: Option<ConfigSource>,
-    /// What it points at afterwards; unset for the local configuration.
+    /// New source; `None` for the local configuration.
     pub to: Option<ConfigSource>,
 }
 
 impl Assignment {
-    /// The change that undoes this one.
+    /// Returns the change that undoes this one.
     #[must_use]
-    pub fn back(self) -> Self {
+    pub fn reversed(self) -> Self {
         Self { uid: self.uid, from: self.to, to: self.from }
     }
 }
 
-/// core/v1 `NodeConfigStatus`: what the node half of the contract reports. All absent means that the node runs the
-/// configuration it was provisioned with.
+/// core/v1 `NodeConfigStatus`: state that the kubelet or agent reports. Without any field, the node runs its local
+/// configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigStatus {
-    /// What the node has taken as its assignment. Lags behind spec by 5 to 15 s on a real kubelet.
+    /// Accepted assignment. With a real kubelet, it lags 5 to 15 s behind spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assigned: Option<ConfigSource>,
-    /// What the kubelet runs.
+    /// Running configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<ConfigSource>,
-    /// What the node falls back to.
+    /// Fallback configuration of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_known_good: Option<ConfigSource>,
-    /// What went wrong with the assignment; see [`error_text`] for the texts that kubelets use.
+    /// Error of the assignment; see [`error_text`] for the texts of kubelets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl ConfigStatus {
-    /// Everything that it names.
+    /// All sources in the status.
     pub fn sources(&self) -> impl Iterator<Item = &ConfigSource> {
         [&self.assigned, &self.active, &self.last_known_good].into_iter().flatten()
     }
 
-    /// The error, when there is one and it is not empty.
+    /// The error, unless empty.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref().filter(|text| !text.is_empty())
     }
 }
 
-/// The error texts of the contract, as the kubelet 1.11 to 1.23 writes them (`pkg/kubelet/kubeletconfig/status`).
+/// Error texts of kubelets 1.11 to 1.23 (`pkg/kubelet/kubeletconfig/status`) and of node agents.
 pub mod error_text {
-    /// Begins every error met before the assignment was taken; the kubelet goes on trying.
+    /// Prefix of every error before the assignment is accepted; the kubelet retries.
     pub const SYNC_PREFIX: &str = "failed to sync: ";
-    /// The ConfigMap could not be read: it is missing, or the node may not read it, or the API server is away.
+    /// The ConfigMap could not be read: it is missing, access is denied, or the API server is unreachable.
     pub const DOWNLOAD: &str = "failed to download config, see Kubelet log for details";
     /// The content could not be decoded, or the key is missing.
     pub const LOAD: &str = "failed to load config, see Kubelet log for details";
-    /// The content was decoded and refused by the kubelet's validation.
+    /// The kubelet's validation refused the content.
     pub const VALIDATE: &str = "failed to validate config, see Kubelet log for details";
-    /// Whatever else went wrong on the node.
+    /// Any other error on the node.
     pub const INTERNAL: &str = "internal failure, see Kubelet log for details";
-    /// The kubelet could not be restarted. No kubelet ever said so of itself; node agents do.
+    /// The kubelet could not be restarted. Only node agents report this error.
     pub const RESTART: &str = "failed to restart the kubelet, see condition Active for details";
-    /// Begins what node agents say of a kubelet that did not stay healthy with a configuration.
+    /// Prefix of node agents for a kubelet that did not stay healthy with a configuration.
     pub const TRIAL_PREFIX: &str = "failed trial: ";
-    /// `configSource` names no ConfigMap at all.
+    /// `configSource` names no ConfigMap.
     pub const ALL_NIL: &str = "invalid NodeConfigSource, exactly one subfield must be non-nil, but all were nil";
 }
 
@@ -180,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn same_names_whatever_the_version() {
+    fn compares_names_regardless_of_version() {
         let spec = ConfigSource::config_map("kube-system", "a", KUBELET_KEY);
         let mut status = spec.clone();
         if let Some(source) = &mut status.config_map {
@@ -194,12 +193,12 @@ mod tests {
     }
 
     #[test]
-    fn shape_is_that_of_core_v1() {
+    fn serializes_as_core_v1() {
         let source = ConfigSource::config_map("kube-system", "a", KUBELET_KEY);
         assert_eq!(
-            serde_json::to_string(&source).expect("serialises"),
+            serde_json::to_string(&source).expect("serializes"),
             r#"{"configMap":{"kubeletConfigKey":"kubelet","name":"a","namespace":"kube-system"}}"#
         );
-        assert_eq!(serde_json::to_string(&ConfigStatus::default()).expect("serialises"), "{}");
+        assert_eq!(serde_json::to_string(&ConfigStatus::default()).expect("serializes"), "{}");
     }
 }

@@ -1,4 +1,4 @@
-//! The name of a content: a hash of its canonical form, with the version of the rule that made it.
+//! Content hash: names a configuration by its canonical form and the version of the algorithm.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::{FleetName, PoolName};
 
-/// The characters of a short hash: consonants and digits that spell no words and are not mistaken for one another. The
-/// alphabet is that of Kubernetes' own generated names (apimachinery `util/rand`).
+/// Characters of a short hash: consonants and digits that form no words and are hard to confuse. Kubernetes uses the
+/// same alphabet for generated names (apimachinery `util/rand`).
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// How many characters of the alphabet a name carries: 27^10, some 47 bits.
+/// Length of a short hash: 27^10 values, some 47 bits.
 const SHORT_LENGTH: usize = 10;
 
-/// The hash of a configuration's canonical form, written `v1:blake3:<64 hexadecimal digits>`.
+/// Hash of a configuration's canonical form, written `v1:blake3:<64 hexadecimal digits>`.
 ///
-/// The version names the rule that makes the canonical form. A later rule gets a later version, and content that a node
-/// already runs is then recognised by comparing the content itself: a change of the rule alone never rolls a node.
+/// The version names the algorithm of the canonical form. After a new version, running content is recognized by
+/// comparing the content itself, so a new algorithm alone never changes a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ContentHash([u8; 32]);
 
 impl ContentHash {
-    /// Version and algorithm, as they begin the written form.
+    /// Version and algorithm at the start of the written form.
     pub const PREFIX: &'static str = "v1:blake3:";
 
     /// Hashes canonical bytes.
@@ -31,7 +31,7 @@ impl ContentHash {
         Self(*blake3::hash(canonical).as_bytes())
     }
 
-    /// Ten characters for a name. The 256 bits are reduced modulo 27^10 from their first 128.
+    /// Ten characters for an object name: the first 128 bits modulo 27^10.
     #[must_use]
     pub fn short(&self) -> String {
         let mut head = [0_u8; 16];
@@ -48,8 +48,7 @@ impl ContentHash {
         short
     }
 
-    /// The hash at the end of a ConfigMap's name, if it is `<fleet>-<pool>-` and as many characters as [`short`](Self::short)
-    /// has, of its alphabet.
+    /// Short hash at the end of a ConfigMap name of the form `<fleet>-<pool>-<hash>`; `None` for other names.
     #[must_use]
     pub fn short_in<'n>(name: &'n str, fleet: &FleetName, pool: &PoolName) -> Option<&'n str> {
         let rest = name.strip_prefix(fleet.as_str())?.strip_prefix('-')?;
@@ -57,12 +56,12 @@ impl ContentHash {
         (short.len() == SHORT_LENGTH && short.bytes().all(|byte| ALPHABET.contains(&byte))).then_some(short)
     }
 
-    /// Reads the written form. A hash of another version is `None`: it says nothing that can be compared.
+    /// Parses the written form. Returns `None` for another version, which is not comparable.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(Self::PREFIX)?;
         let hash = blake3::Hash::from_hex(digits).ok()?;
-        // `from_hex` takes upper case too; one content has one written form.
+        // `from_hex` accepts upper case too, but a hash has only one written form.
         (hash.to_hex().as_str() == digits).then(|| Self(*hash.as_bytes()))
     }
 }
@@ -86,7 +85,7 @@ impl TryFrom<String> for ContentHash {
     }
 }
 
-/// The BLAKE3 digest of any bytes, as 64 hexadecimal digits.
+/// BLAKE3 digest of any bytes, as 64 hexadecimal digits.
 #[must_use]
 pub fn digest(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
@@ -96,7 +95,7 @@ pub fn digest(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Golden vectors: these names are in people's clusters. They change only with the version.
+    /// Golden vectors: these names exist in clusters of users. They change only with the version.
     #[test]
     fn golden_vectors() {
         let empty = ContentHash::of(b"");
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_is_found_in_names_of_the_one_form_alone() {
+    fn finds_hash_only_in_valid_names() {
         let (fleet, pool) = (FleetName::new("prod").unwrap(), PoolName::new("a").unwrap());
         let short = ContentHash::of(b"").short();
         assert_eq!(ContentHash::short_in(&format!("prod-a-{short}"), &fleet, &pool), Some(short.as_str()));
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_and_other_spellings_are_not_read() {
+    fn rejects_other_versions_and_spellings() {
         let written = ContentHash::of(b"x").to_string();
         for bad in
             ["", "v1:blake3:", "v2:blake3:00", &written.to_uppercase(), &written.replace("v1", "v2"), &written[1..]]

@@ -1,18 +1,18 @@
-//! The names of what is installed on a cluster, and a right as roles grant it.
+//! Names of the objects that an installation creates, and the type of a single right.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Where ConfigMaps, the Lease and the reconciler's ServiceAccount are, unless something else is said.
+/// Default namespace of the ConfigMaps, the Lease and the reconciler's ServiceAccount.
 pub const NAMESPACE: &str = "nodecfg-system";
-/// Where the agent's pods are, unless something else is said. Apart from the ConfigMaps, so that who may create pods beside
-/// the reconciler does not thereby get privileged ones.
+/// Default namespace of the agent's pods. It differs from that of the ConfigMaps, so that the right to create pods
+/// beside the reconciler does not include privileged pods.
 pub const AGENT_NAMESPACE: &str = "nodecfg-agent";
-/// How long each of the commands that stop and restart the kubelet may take, unless a flag of the agent gives another limit.
+/// Default time limit of each command that stops or restarts the kubelet.
 pub const COMMAND_LIMIT: Duration = Duration::from_secs(2 * 60);
-/// The agent's DaemonSet.
+/// Name of the agent's DaemonSet.
 pub const AGENT_DAEMON_SET: &str = "nodecfg-agent";
-/// The name of the policy and of its binding.
+/// Name of the ValidatingAdmissionPolicy and its binding.
 pub const OWN_STATUS_POLICY: &str = "nodecfg-agent-own-status";
 
 /// One verb on one kind of object.
@@ -20,18 +20,18 @@ pub const OWN_STATUS_POLICY: &str = "nodecfg-agent-own-status";
 pub struct Right {
     /// API group; empty for core.
     pub group: String,
-    /// Plural, followed by a slash and the subresource where there is one.
+    /// Plural, with a slash and the subresource if any.
     pub resource: String,
-    /// The verb of the rule.
+    /// Verb of the rule.
     pub verb: String,
-    /// In which namespace; unset for the whole cluster.
+    /// Namespace; `None` for the whole cluster.
     pub namespace: Option<String>,
-    /// Of the object of this name alone.
+    /// Name of the only object; `None` for all objects.
     pub name: Option<String>,
 }
 
 impl fmt::Display for Right {
-    /// `list nodes`, `create configmaps in namespace kube-system`, `get namespaces kube-system`.
+    /// For example `list nodes`, `create configmaps in namespace kube-system`, `get namespaces kube-system`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dot = if self.group.is_empty() { "" } else { "." };
         write!(f, "{} {}{dot}{}", self.verb, self.resource, self.group)?;
@@ -44,16 +44,17 @@ impl fmt::Display for Right {
 }
 
 impl Right {
-    /// The rule that gives it. A rule and not a whole role: applied over the user's own, that would take the other rules away.
+    /// Instruction that grants the right, on one line. It names a rule instead of a complete role, because applying a
+    /// role would remove the user's other rules.
     #[must_use]
-    pub fn rule(&self) -> String {
-        let (kind, namespace) = match &self.namespace {
-            Some(namespace) => ("Role", format!(" in namespace {namespace}")),
-            None => ("ClusterRole", String::new()),
+    pub fn grant(&self) -> String {
+        let role = match &self.namespace {
+            Some(namespace) => format!("Role in namespace {namespace}"),
+            None => "ClusterRole".to_owned(),
         };
-        let names = self.name.as_ref().map(|name| format!("  resourceNames: [{name}]\n")).unwrap_or_default();
+        let names = self.name.as_ref().map(|name| format!(", resourceNames: [{name}]")).unwrap_or_default();
         format!(
-            "# of a {kind}{namespace} that is bound to the user\n- apiGroups: [\"{}\"]\n  resources: [{}]\n{names}  verbs: [{}]",
+            "bind the user to a {role} with the rule {{apiGroups: [\"{}\"], resources: [{}]{names}, verbs: [{}]}}",
             self.group, self.resource, self.verb
         )
     }

@@ -1,5 +1,5 @@
-//! What every JSON document has in common: it begins with the version of the format and its kind. The types here are what is
-//! written and what the schemas under `schemas/output/` are made from, so that the two cannot drift apart.
+//! Header of all JSON documents: format version and kind. The schemas under `schemas/output/` are derived from the
+//! same types as the documents.
 
 use std::borrow::Cow;
 
@@ -7,13 +7,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Version of the JSON documents. It changes when a field changes its meaning or goes away; new fields may appear without a
-/// change.
+/// Version of the JSON documents. It changes when a field is removed or changes its meaning; new fields do not change
+/// it.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// A kind of document.
+/// Kind of a document.
 pub trait Kind {
-    /// Its name, as the field `kind` has it.
+    /// Value of the field `kind`.
     const KIND: &'static str;
 }
 
@@ -27,23 +27,23 @@ impl<T: Kind> Kind for &T {
 pub struct Document<T> {
     format_version: u32,
     kind: &'static str,
-    /// What is in it.
+    /// Fields of the kind.
     #[serde(flatten)]
     pub body: T,
 }
 
 impl<T: Kind> Document<T> {
-    /// A document with this in it.
+    /// Creates a document with this body.
     pub fn new(body: T) -> Self {
         Self { format_version: FORMAT_VERSION, kind: T::KIND, body }
     }
 }
 
 impl<T: Kind + Serialize> Document<T> {
-    /// As a value.
+    /// Serializes a document.
     ///
     /// # Errors
-    /// When it cannot be serialised, which would be a bug.
+    /// Serialization fails, which would be a bug.
     pub fn value(body: T) -> serde_json::Result<Value> {
         serde_json::to_value(Self::new(body))
     }
@@ -58,23 +58,23 @@ impl<T: Kind + JsonSchema> JsonSchema for Document<T> {
         let mut schema = T::json_schema(generator);
         let head = [
             ("formatVersion", format_version()),
-            ("kind", json_schema!({"description": "What kind of document this is.", "const": T::KIND})),
+            ("kind", json_schema!({"description": "Kind of this document.", "const": T::KIND})),
         ];
         prepend(&mut schema, head);
         schema
     }
 }
 
-/// The schema of `formatVersion`.
+/// Schema of `formatVersion`.
 #[must_use]
 pub fn format_version() -> Schema {
     json_schema!({
-        "description": "Changes when a field changes its meaning or goes away; new fields may appear without a change.",
+        "description": "Changes when a field is removed or changes its meaning; new fields do not change it.",
         "const": FORMAT_VERSION,
     })
 }
 
-/// Puts required properties before those that an object has.
+/// Inserts required properties before the existing ones of an object.
 pub fn prepend<const N: usize>(schema: &mut Schema, head: [(&str, Schema); N]) {
     let names: Vec<Value> = head.iter().map(|(name, _)| Value::from(*name)).collect();
     let mut properties: Map<String, Value> =

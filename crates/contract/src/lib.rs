@@ -1,8 +1,12 @@
-//! What the reconciler and the node agent agree on.
+//! Data types shared by the reconciler and the node agent.
 //!
-//! [`ConfigSource`] and [`ConfigStatus`] are the shapes of Dynamic Kubelet Configuration, [`nodeconfig`] is the resource that
-//! carries them, [`ContentHash`] names a configuration by its content, [`names`] has a checked type for each kind of name,
-//! and [`observed`] is what planning needs to know of a cluster. Plain values: nothing here talks to a server.
+//! - [`ConfigSource`] and [`ConfigStatus`]: types of Dynamic Kubelet Configuration.
+//! - [`nodeconfig`]: the resource that contains them.
+//! - [`ContentHash`]: name of a configuration by its content.
+//! - [`names`]: a checked type for each kind of name.
+//! - [`observed`]: observed state of a cluster.
+//!
+//! This crate must not contact a server.
 
 mod config_source;
 mod content_hash;

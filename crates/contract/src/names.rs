@@ -1,22 +1,22 @@
-//! The names that flow through nodecfg, each a type of its own, so that a pool is never passed where a node is meant.
+//! Checked types for names, one per kind, so that a pool name cannot be passed as a node name.
 //!
-//! Every constructor checks the syntax that Kubernetes asks of the name (RFC 1123, apimachinery `validation.go`);
-//! a value of one of these types is therefore always safe to put into a path, a label or an object name.
+//! Every constructor checks the syntax that Kubernetes requires (RFC 1123, apimachinery `validation.go`). A value is
+//! therefore safe in paths, labels and object names.
 
 use std::fmt;
 
 use kubelet_config::label::{check_dns_label, check_dns_subdomain};
 use serde::{Deserialize, Serialize};
 
-/// Why a text is not the name it was taken for.
+/// Reason why a text is an invalid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {value:?} {problem}")]
 pub struct NameError {
-    /// What the text was meant to name, as the user calls it: `pool name`, `fleet name`, …
+    /// Kind of the name, for example `pool name` or `fleet name`.
     pub kind: &'static str,
-    /// The refused text.
+    /// The invalid text.
     pub value: String,
-    /// What is wrong with it, ready to follow the value in a sentence.
+    /// The problem, as the continuation of a sentence.
     pub problem: String,
 }
 
@@ -28,10 +28,10 @@ macro_rules! name {
         pub struct $type(String);
 
         impl $type {
-            /// Takes a text as this name.
+            /// Parses a name.
             ///
             /// # Errors
-            /// When the text breaks the syntax of the name; the error quotes it and says how.
+            /// The text is invalid. The error quotes the text and states the problem.
             pub fn new(value: impl Into<String>) -> Result<Self, NameError> {
                 let value = value.into();
                 match $check(&value) {
@@ -96,20 +96,20 @@ macro_rules! name {
 }
 
 name!(
-    /// A fleet: the identity under which one repository manages one cluster. A DNS label, since it begins ConfigMap
-    /// names and is a label value.
+    /// Name of a fleet, which identifies the part of a cluster that one repository manages. A DNS label, because
+    /// ConfigMap names begin with it and labels contain it.
     FleetName, "fleet name", check_dns_label
 );
 name!(
-    /// A pool of nodes that share one configuration; unique within a fleet. A DNS label.
+    /// Name of a pool of nodes with one configuration, unique within a fleet. A DNS label.
     PoolName, "pool name", check_dns_label
 );
 name!(
-    /// A Node of the cluster. A DNS subdomain.
+    /// Name of a Node. A DNS subdomain.
     NodeName, "node name", check_dns_subdomain
 );
 name!(
-    /// A namespace of the cluster. A DNS label.
+    /// Name of a namespace. A DNS label.
     NamespaceName, "namespace", check_dns_label
 );
 
@@ -119,10 +119,10 @@ name!(
 pub struct CommitId(String);
 
 impl CommitId {
-    /// Takes a full object id.
+    /// Parses a full object id.
     ///
     /// # Errors
-    /// When the text is not 40 or 64 lower-case hexadecimal digits.
+    /// The text is not 40 or 64 lower-case hexadecimal digits.
     pub fn new(value: impl Into<String>) -> Result<Self, NameError> {
         let value = value.into();
         let hexadecimal = value.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
@@ -133,13 +133,13 @@ impl CommitId {
         }
     }
 
-    /// The whole id.
+    /// The full id.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The first 10 digits, for people.
+    /// The first 10 digits, for display.
     #[must_use]
     pub fn short(&self) -> &str {
         self.0.get(..10).unwrap_or(&self.0)
@@ -204,13 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn an_error_quotes_the_name_and_says_what_is_wrong() {
+    fn error_quotes_name_and_problem() {
         let error = PoolName::new("Gpu").expect_err("upper case");
         assert_eq!(error.to_string(), r#"pool name "Gpu" must start and end with a lower-case letter or a digit"#);
     }
 
     #[test]
-    fn commits_are_whole_ids() {
+    fn accepts_only_full_commit_ids() {
         assert!(CommitId::new("0".repeat(40)).is_ok());
         assert!(CommitId::new("0".repeat(39)).is_err());
         assert!(CommitId::new("HEAD").is_err());

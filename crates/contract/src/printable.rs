@@ -1,25 +1,26 @@
-//! Texts of somebody else's as they may be shown: without what would steer a terminal, turn the direction of a line, or hide.
+//! Sanitizing of external texts for display: removes characters that control a terminal, change the text direction,
+//! or are invisible.
 //!
-//! Whatever comes from a cluster, a node, a commit or a command line passes through here before people read it.
+//! All texts from a cluster, a node, a commit or a command line must pass through this module before display.
 
-/// Whether a character is not seen, or does something to others: controls, formats, ends of lines, what
-/// stands for nothing yet, and letters that are blank.
+/// Reports whether a character is invisible or affects other characters: controls, formats, line ends, unassigned
+/// characters and blank letters.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
     }
     if c.is_whitespace() {
-        // Other spaces are blank, and do nothing; these end lines.
+        // Other white space is harmless; these characters end lines.
         return matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}');
     }
     matches!(c, '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}')
         || matches!(c, '\u{180b}'..='\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
-        // The standard library knows the categories; a letter before it, for marks stand over one.
+        // The standard library knows the categories. The preceding letter carries combining marks.
         || format!("a{c}").escape_debug().nth(1) == Some('\\')
 }
 
-/// A text on one line.
+/// The text on one line, without hidden characters.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let parts = text.split(|c: char| c.is_control() || c.is_whitespace());
@@ -27,7 +28,7 @@ pub fn one_line(text: &str) -> String {
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// A text whose lines stay lines; controls are spaces.
+/// The text with its line breaks; other controls become spaces.
 #[must_use]
 pub fn lines(text: &str) -> String {
     let shown = |c: char| match c {
@@ -38,7 +39,7 @@ pub fn lines(text: &str) -> String {
     text.chars().filter_map(shown).collect()
 }
 
-/// A text in which what is not seen is written out: `\u{2028}`. It is one line for every reader.
+/// The text on one line, with hidden characters escaped as `\u{2028}`.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -52,7 +53,7 @@ pub fn escaped(text: &str) -> String {
     shown
 }
 
-/// The beginning of a text, of at most so many characters and a mark that more followed.
+/// The first `characters` characters of a text, with a mark if the text is longer.
 #[must_use]
 pub fn at_most(text: &str, characters: usize) -> String {
     match text.char_indices().nth(characters) {
@@ -61,10 +62,10 @@ pub fn at_most(text: &str, characters: usize) -> String {
     }
 }
 
-/// How long a remark of somebody else's may be, in characters.
+/// Maximum length of an external remark, in characters.
 const REMARK: usize = 200;
 
-/// A remark of somebody else's: on one line, and not long.
+/// An external remark on one line, cut to its maximum length.
 #[must_use]
 pub fn remark(text: &str) -> String {
     at_most(&one_line(text), REMARK)
@@ -74,11 +75,11 @@ pub fn remark(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Escapes of terminals with their C1 forms, line ends of YAML, turns of direction, and what is invisible.
+    /// Terminal escapes and their C1 forms, YAML line ends, direction changes, and invisible characters.
     const HOSTILE: &str = "a\u{1b}]52;c;eA==\u{7}b\u{9b}2Jc\u{85}d\u{2028}e\u{2029}f\u{202e}g\u{2066}h\u{200b}i\u{feff}j\u{ad}k\u{61c}l\u{e0041}m\u{3164}n";
 
     #[test]
-    fn what_is_hidden_does_not_come_through() {
+    fn removes_hidden_characters() {
         let quiet = |text: &str| !text.chars().any(|c| is_hidden(c) || (c.is_whitespace() && c != ' '));
         assert_eq!(one_line(HOSTILE), "a ]52;c;eA== b 2Jc d e fghijklmn");
         for shown in [one_line(HOSTILE), lines(HOSTILE), escaped(HOSTILE), remark(HOSTILE)] {
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_every_language_stay() {
+    fn keeps_words_of_every_language() {
         for text in ["plain \"text\" 'with' \\ marks", "Zürich", "e\u{301}te\u{301}", "日本語", "ไทย", "हिन्दी", "…×→"]
         {
             assert_eq!(one_line(text), text);
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_between_characters() {
+    fn cuts_long_texts_between_characters() {
         assert_eq!(remark(&"é".repeat(300)).chars().count(), 201);
         assert_eq!(at_most("été", 3), "été");
     }

@@ -1,6 +1,6 @@
-//! The agents as pods. Each has two containers: `agent`, which has credentials for the API server and no privileges, and
-//! `host-step`, which is privileged, has no credentials, and can be asked over a socket for nothing but a restart of the
-//! kubelet and its version.
+//! DaemonSet of the agents. A pod has two containers. `agent` has credentials for the API server and no privileges.
+//! `host-step` is privileged and has no credentials; over a socket, it only restarts the kubelet and returns its
+//! version.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use super::{AGENT, DaemonSet, GRACE, Host, STORE, agent_arguments, labels};
 
-/// Where the two containers meet.
+/// Folder of the socket between the two containers.
 const SOCKET_FOLDER: &str = "/run/nodecfg";
 const SOCKET: &str = "/run/nodecfg/host-step.sock";
-/// Runs a command in the host's mount namespace, which is that of its process 1.
+/// Runs a command in the host's mount namespace, which is that of process 1.
 const ON_HOST: &str = "nsenter -t 1 -m --";
-/// The host's file system, by way of its process 1.
+/// File system of the host, by way of process 1.
 const HOST_ROOT: &str = "/proc/1/root";
-/// Where client libraries look for a ServiceAccount's token.
+/// Path where client libraries expect the token of a ServiceAccount.
 const TOKEN_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 pub(super) fn daemon_set(pods: &DaemonSet) -> Value {
@@ -41,23 +41,24 @@ pub(super) fn daemon_set(pods: &DaemonSet) -> Value {
 fn pod(pods: &DaemonSet) -> Value {
     json!({
         "serviceAccountName": AGENT,
-        // The token goes into one container, below.
+        // The token is mounted into one container only, see below.
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
-        // The kubelet answers /healthz on the host's loopback; and a configuration that breaks the pod network must not cut
-        // off the one who would take it back.
+        // The kubelet answers /healthz on the loopback of the host. Also, a configuration that breaks the pod network
+        // must not stop the agent from rolling it back.
         "hostNetwork": true,
         "dnsPolicy": "Default",
-        // For host-step, which enters the host by its process 1; systemctl moreover reaches systemd from no other PID namespace.
-        // A pod has it as a whole, so the agent can see the host's processes, and being root signal them.
+        // host-step enters the host by process 1, and systemctl reaches systemd only from the host's PID namespace.
+        // The setting applies to the whole pod, so the agent can see the processes of the host and, as root, signal
+        // them.
         "hostPID": true,
         "nodeSelector": {"kubernetes.io/os": "linux"},
-        // Nodes that are not Ready, under pressure or drained are nodes with a kubelet all the same.
+        // Nodes that are not Ready, under pressure or drained still run a kubelet.
         "tolerations": [{"operator": "Exists"}],
         "priorityClassName": "system-node-critical",
         "terminationGracePeriodSeconds": GRACE,
         "securityContext": {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}},
-        // In the order in which they are started: the agent asks the other.
+        // In start order: the agent depends on host-step.
         "containers": [host_step(pods), agent(pods)],
         "volumes": volumes(&pods.host),
     })
@@ -67,7 +68,7 @@ fn agent(pods: &DaemonSet) -> Value {
     let host = &pods.host;
     let mut arguments = vec!["--log-format=json".to_owned(), format!("--host-step={SOCKET}")];
     arguments.extend(agent_arguments(host));
-    // What listens on every address is asked at loopback.
+    // A server on all addresses is probed on loopback.
     let address = match host.listen.ip() {
         IpAddr::V4(address) if address.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(address) if address.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -81,7 +82,7 @@ fn agent(pods: &DaemonSet) -> Value {
     let mut mounts = vec![
         json!({"name": "socket", "mountPath": SOCKET_FOLDER}),
         json!({"name": "store", "mountPath": STORE}),
-        // Mounts of pods below it must go from here when they go from the host, or their devices stay busy.
+        // Mounts of pods below this folder must disappear with those of the host; otherwise their devices stay busy.
         json!({"name": "placement", "mountPath": host.placement_folder(), "mountPropagation": "HostToContainer"}),
         json!({"name": "token", "mountPath": TOKEN_FOLDER, "readOnly": true}),
     ];
@@ -106,7 +107,8 @@ fn agent(pods: &DaemonSet) -> Value {
             "capabilities": {"drop": ["ALL"]},
             "privileged": false,
             "readOnlyRootFilesystem": true,
-            // Where SELinux enforces, no confined container may write to the kubelet's folders. Elsewhere it means nothing.
+            // With SELinux in enforcing mode, no confined container may write to the kubelet's folders. Without
+            // SELinux, the option has no effect.
             "seLinuxOptions": {"type": "spc_t"},
         },
         "volumeMounts": mounts,

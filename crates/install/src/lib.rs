@@ -1,7 +1,7 @@
-//! What puts nodecfg on a cluster and its nodes: the objects for the API server, and the unit file for a node that runs
-//! the agent as a service. Data in the order in which it is to be applied; nothing here talks to a server or writes files.
+//! Installation manifests: objects for the API server, and the unit file of an agent that runs as a systemd service.
+//! The objects are in the order of their application. This crate must not contact a server or write files.
 //!
-//! docs/deploy.md says for each privilege why it is there. What changes here changes there.
+//! docs/reference/agents.md states the reason for each privilege and must be kept in sync.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -22,65 +22,67 @@ mod unit;
 pub use policy::own_status_only;
 pub use unit::unit;
 
-/// The agent's checkpoints and ledger on a node. Not for choice: an agent that looks elsewhere has forgotten everything.
+/// Folder of the agent's checkpoints and ledger on a node. It is fixed, because an agent with another folder would
+/// lose its state.
 const STORE: &str = "/var/lib/nodecfg";
-/// Where the agent answers `/healthz` and `/metrics`, unless something else is said: for this node alone.
+/// Default address of the agent's `/healthz` and `/metrics`, local to the node.
 pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9348);
-/// How long an agent and its `host-step` may take to end, in seconds: a restart that has begun is seen through, which is two
-/// commands at most, and before it the time in which the agent tries to reach `host-step`.
+/// Time limit for the termination of an agent and its `host-step`, in seconds. A started restart of the kubelet is
+/// completed, which takes up to two commands. The rest is time for the agent to reach `host-step`.
 const GRACE: u64 = 2 * COMMAND_LIMIT.as_secs() + 60;
-/// The agent's ServiceAccount, DaemonSet and roles.
+/// Name of the agent's ServiceAccount, DaemonSet and roles.
 const AGENT: &str = AGENT_DAEMON_SET;
-/// The agent's roles where it uses the kubelet's identity.
+/// Name of the agent's roles with the identity of the kubelet.
 const AGENT_ON_HOST: &str = "nodecfg-agent-systemd";
-/// The reconciler's ServiceAccount and roles.
+/// Name of the reconciler's ServiceAccount and roles.
 const RECONCILER: &str = "nodecfg-reconciler";
-/// The ServiceAccount and roles of those who only read.
+/// Name of the ServiceAccount and roles for read-only commands.
 const READER: &str = "nodecfg-reader";
-/// The ServiceAccount and roles of those who delete what is no longer used.
+/// Name of the ServiceAccount and roles for `prune`.
 const PRUNER: &str = "nodecfg-pruner";
-/// The ServiceAccount and the role of those who ask kubelets what they run.
+/// Name of the ServiceAccount and role for reading the configuration of kubelets.
 const CAPTURE: &str = "nodecfg-capture";
 
-/// What is to be installed.
+/// Options of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installation {
-    /// Where ConfigMaps and the Lease go.
+    /// Namespace of the ConfigMaps and the Lease.
     pub namespace: NamespaceName,
-    /// How the agents run; `None` leaves them to somebody else.
+    /// Kind of agents; `None` installs none.
     pub agent: Option<Agent>,
 }
 
-/// How the agents run.
+/// Kind of agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Agent {
-    /// As pods.
+    /// Agents as pods.
     DaemonSet(DaemonSet),
-    /// As services of the nodes, with the kubelets' identities.
+    /// Agents as systemd services with the identities of the kubelets.
     Systemd,
 }
 
-/// Agents as pods.
+/// Options of agents as pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonSet {
-    /// Their namespace.
+    /// Namespace of the pods.
     pub namespace: NamespaceName,
-    /// The image of both containers.
+    /// Image of both containers.
     pub image: String,
-    /// Where things are on the nodes.
+    /// Paths and address on the nodes.
     pub host: Host,
 }
 
-/// Where things are on a node. Absolute paths.
+/// Paths and address on a node. All paths are absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// The kubelet's `--config`.
     pub kubelet_config: String,
-    /// The kubelet's `--config-dir`, when the agent is to put a file there instead of replacing the kubelet's.
+    /// The kubelet's `--config-dir`, if the agent writes a drop-in file there instead of replacing the kubelet's
+    /// file.
     pub kubelet_config_dir: Option<String>,
-    /// The kubelet's `--root-dir`, where its state files are.
+    /// The kubelet's `--root-dir`, which contains its state files.
     pub kubelet_root: String,
-    /// Where the agent answers `/healthz` and `/metrics`, on the node's own network.
+    /// Address of the agent's `/healthz` and `/metrics` on the network of the node.
     pub listen: SocketAddr,
 }
 
@@ -96,21 +98,20 @@ impl Default for Host {
 }
 
 impl Host {
-    /// The folder that the agent changes a file in. The folder and not the file: a file is replaced by renaming.
+    /// Folder of the file that the agent changes. The folder is mounted, because a file is replaced by renaming.
     fn placement_folder(&self) -> &str {
         self.kubelet_config_dir.as_deref().unwrap_or_else(|| parent(&self.kubelet_config))
     }
 
-    /// The folder that the agent only reads in: with drop-ins, that of the kubelet's file. The folder and not the file: a mount
-    /// of a file goes on to show the one that was there first when another is renamed over it. `None` when it is mounted
-    /// already.
+    /// Folder that the agent only reads: with drop-ins, that of the kubelet's file. The folder is mounted, because
+    /// the mount of a file keeps showing the old file after a rename. `None` if the folder is mounted already.
     fn read_folder(&self) -> Option<&str> {
         let folder = parent(&self.kubelet_config);
         self.kubelet_config_dir.as_deref().filter(|placement| placement.trim_end_matches('/') != folder).map(|_| folder)
     }
 }
 
-/// The arguments of `nodecfg-agent` that say where things are, for pods and for services alike.
+/// Arguments of `nodecfg-agent` for paths and address, used for pods and services.
 fn agent_arguments(host: &Host) -> Vec<String> {
     let mut arguments = vec![
         format!("--store-dir={STORE}"),
@@ -123,7 +124,7 @@ fn agent_arguments(host: &Host) -> Vec<String> {
     arguments
 }
 
-/// The folder of an absolute path.
+/// Folder of an absolute path.
 fn parent(path: &str) -> &str {
     match path.rsplit_once('/') {
         Some((folder, _)) if !folder.is_empty() => folder,
@@ -131,7 +132,7 @@ fn parent(path: &str) -> &str {
     }
 }
 
-/// The objects, in the order in which they are to be applied: each needs those before it.
+/// Objects in the order of application: each object depends only on earlier ones.
 #[must_use]
 pub fn objects(installation: &Installation) -> Vec<Value> {
     let namespace = installation.namespace.as_str();
@@ -165,59 +166,59 @@ pub fn objects(installation: &Installation) -> Vec<Value> {
     objects
 }
 
-/// The reconciler's ServiceAccount and roles, where NodeConfigs carry the assignments: part of [`objects`], and what
-/// `deploy/cron/rbac.yaml` is made of.
+/// ServiceAccount and roles of the reconciler for NodeConfigs: part of [`objects`], and content of
+/// `deploy/cron/rbac.yaml`.
 #[must_use]
 pub fn reconciler() -> Vec<Value> {
     rbac::reconciler(NAMESPACE)
 }
 
-/// The same where Nodes do: what `deploy/cron-node/rbac.yaml` is made of. ConfigMaps and the Lease are in kube-system then,
-/// unless something else is said.
+/// ServiceAccount and roles of the reconciler for assignments in Nodes: content of `deploy/cron-node/rbac.yaml`.
+/// ConfigMaps and the Lease are in kube-system by default.
 #[must_use]
 pub fn reconciler_of_nodes() -> Vec<Value> {
     rbac::reconciler_of_nodes(NAMESPACE, "kube-system")
 }
 
-/// What a reconciler needs besides to carry out saved plans, wherever the assignments are: part of [`objects`], and what
-/// `deploy/saved-plans/rbac.yaml` is made of.
+/// Additional role of the reconciler for saved plans, with any binding: part of [`objects`], and content of
+/// `deploy/saved-plans/rbac.yaml`.
 #[must_use]
 pub fn saved_plans() -> Vec<Value> {
     rbac::saved_plans(NAMESPACE)
 }
 
-/// A ServiceAccount and roles for `diff`, `verify` and `status`, where NodeConfigs carry the assignments: what
-/// `deploy/reader/rbac.yaml` is made of.
+/// ServiceAccount and roles for `diff`, `verify` and `status` with NodeConfigs: content of `deploy/reader/rbac.yaml`.
 #[must_use]
 pub fn reader() -> Vec<Value> {
     rbac::reader(NAMESPACE)
 }
 
-/// Who asks kubelets what they run: what `deploy/capture/rbac.yaml` is made of.
+/// ServiceAccount and role for reading the configuration of kubelets: content of `deploy/capture/rbac.yaml`.
 #[must_use]
 pub fn capture() -> Vec<Value> {
     rbac::capture(NAMESPACE)
 }
 
-/// The same where Nodes do: what `deploy/reader-node/rbac.yaml` is made of.
+/// ServiceAccount and roles for `diff`, `verify` and `status` with assignments in Nodes: content of
+/// `deploy/reader-node/rbac.yaml`.
 #[must_use]
 pub fn reader_of_nodes() -> Vec<Value> {
     rbac::reader_of_nodes(NAMESPACE, "kube-system")
 }
 
-/// A ServiceAccount and roles for `prune`, where NodeConfigs carry the assignments: what `deploy/pruner/rbac.yaml` is made of.
+/// ServiceAccount and roles for `prune` with NodeConfigs: content of `deploy/pruner/rbac.yaml`.
 #[must_use]
 pub fn pruner() -> Vec<Value> {
     rbac::pruner(NAMESPACE)
 }
 
-/// The same where Nodes do: what `deploy/pruner-node/rbac.yaml` is made of.
+/// ServiceAccount and roles for `prune` with assignments in Nodes: content of `deploy/pruner-node/rbac.yaml`.
 #[must_use]
 pub fn pruner_of_nodes() -> Vec<Value> {
     rbac::pruner_of_nodes(NAMESPACE, "kube-system")
 }
 
-/// The CustomResourceDefinition of NodeConfig.
+/// CustomResourceDefinition of NodeConfig.
 fn definition() -> Value {
     let mut definition = nodeconfig::definition();
     if let Some(metadata) = definition.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -226,15 +227,15 @@ fn definition() -> Value {
     definition
 }
 
-/// A Namespace; none for those that Kubernetes itself makes, whose labels are none of nodecfg's business.
+/// A Namespace; `None` for the namespaces that Kubernetes creates, whose labels nodecfg must not change.
 fn namespace_object(name: &str, privileged: bool) -> Option<Value> {
     if name == "default" || name.starts_with("kube-") {
         return None;
     }
     let mut labels = labels(None);
     if let (true, Some(labels)) = (privileged, labels.as_object_mut()) {
-        // Pod Security Admission: the agent's pods are on the host's network, mount its folders, and one container of each is
-        // privileged.
+        // Pod Security Admission: the agent's pods use the host network and mount host folders, and one container of
+        // each is privileged.
         for mode in ["audit", "enforce", "warn"] {
             labels.insert(format!("pod-security.kubernetes.io/{mode}"), "privileged".into());
         }
@@ -242,7 +243,7 @@ fn namespace_object(name: &str, privileged: bool) -> Option<Value> {
     Some(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}))
 }
 
-/// The labels of what is installed.
+/// Labels of all installed objects.
 fn labels(component: Option<&str>) -> Value {
     let mut labels = serde_json::Map::new();
     if let Some(component) = component {

@@ -1,18 +1,18 @@
-//! The ValidatingAdmissionPolicy that lets an agent write the status of its own node's NodeConfig and nothing else.
+//! ValidatingAdmissionPolicy that restricts an agent to the status of its own node's NodeConfig.
 //!
-//! RBAC gives every agent the same rights. Without the policy whoever has taken over one node could have the others' statuses
-//! say what is not so, and a rollout go on that should have stopped.
+//! RBAC gives every agent the same rights. Without the policy, an attacker with control of one node could falsify the
+//! status of other nodes, and a failing rollout would continue.
 
 use nodecfg_contract::installation::OWN_STATUS_POLICY;
 use serde_json::{Value, json};
 
 use super::{AGENT, labels};
 
-/// The policy and its binding, for kubelets' identities and for every ServiceAccount that is called as the agent's: whichever way
-/// agents are installed last, the others stay bound.
+/// The policy and its binding, for the identities of kubelets and for every ServiceAccount with the agent's name.
+/// They cover both kinds of agents, regardless of which was installed last.
 ///
-/// A pod's token says on which node the pod runs (KEP-4193, on by default from Kubernetes 1.30), and the API server passes it
-/// on in `userInfo.extra`. A token that does not say so writes nothing.
+/// The token of a pod names its node (KEP-4193, on by default since Kubernetes 1.30), and the API server passes the
+/// name in `userInfo.extra`. A token without a node may not write.
 pub fn own_status_only() -> [Value; 2] {
     let on_host = "request.userInfo.username.startsWith('system:node:')";
     let agents = format!("{on_host} || request.userInfo.username.matches('^system:serviceaccount:[^:]+:{AGENT}$')");

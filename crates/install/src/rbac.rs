@@ -1,5 +1,5 @@
-//! Who may do what: the fewest verbs that the reconciler, those who only read, and the agents get by with. The one source of
-//! roles: `nodecfg install`, deploy/ and the tests of permissions take them from here, and docs/security.md gives the reasons.
+//! Minimal roles of the reconciler, of read-only commands and of the agents. `nodecfg install`, deploy/ and the
+//! permission tests use these roles; docs/reference/permissions.md states the reasons.
 
 use serde_json::{Value, json};
 
@@ -8,11 +8,11 @@ use super::{AGENT, AGENT_ON_HOST, CAPTURE, PRUNER, READER, RECONCILER, labels};
 /// A rule: API group, resources, verbs.
 type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 
-/// Which cluster it is, for saved plans: the uid of this namespace, and of no other.
+/// Reads the identity of the cluster for saved plans: the uid of this namespace only.
 const IDENTITY: Rule<'_> = ("", &["namespaces"], &["get"]);
 
-/// Reads and watches Nodes and NodeConfigs, writes what a NodeConfig wants, creates ConfigMaps, holds the lock, and tells in
-/// Events what it did. It writes no status and deletes nothing.
+/// The reconciler reads and watches Nodes and NodeConfigs, writes the spec of NodeConfigs, creates ConfigMaps, holds
+/// the lock, and creates Events. It writes no status and deletes nothing.
 pub(super) fn reconciler(namespace: &str) -> Vec<Value> {
     let in_cluster: &[Rule<'_>] = &[
         ("", &["nodes"], &["get", "list", "watch"]),
@@ -21,7 +21,7 @@ pub(super) fn reconciler(namespace: &str) -> Vec<Value> {
     reconciler_with(in_cluster, namespace, namespace)
 }
 
-/// The same where the Nodes themselves carry what is wanted. `namespace` is that of ConfigMaps and the Lease.
+/// Roles of the reconciler for assignments in Nodes. `namespace` is that of the ConfigMaps and the Lease.
 pub(super) fn reconciler_of_nodes(account_namespace: &str, namespace: &str) -> Vec<Value> {
     let in_cluster: &[Rule<'_>] = &[("", &["nodes"], &["get", "list", "watch", "patch"])];
     reconciler_with(in_cluster, account_namespace, namespace)
@@ -34,108 +34,109 @@ fn reconciler_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: 
         ("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
     ];
     let mut objects = vec![service_account(RECONCILER, account_namespace, "reconciler")];
-    objects.extend(granted(RECONCILER, "reconciler", None, in_cluster, &subject));
-    objects.extend(granted(RECONCILER, "reconciler", Some(namespace), in_namespace, &subject));
-    objects.extend(granted(&format!("{RECONCILER}-events"), "reconciler", Some("default"), EVENTS, &subject));
+    objects.extend(role_with_binding(RECONCILER, "reconciler", None, in_cluster, &subject));
+    objects.extend(role_with_binding(RECONCILER, "reconciler", Some(namespace), in_namespace, &subject));
+    objects.extend(role_with_binding(&format!("{RECONCILER}-events"), "reconciler", Some("default"), EVENTS, &subject));
     objects
 }
 
-/// For a reconciler that carries out saved plans: it has to know the cluster. A role by itself, so that a cron job's roles and a
-/// pipeline's do not undo each other on one cluster.
+/// Role for saved plans, which need the identity of the cluster. It is a separate role, so that the roles of a cron
+/// job and of a pipeline do not overwrite each other.
 pub(super) fn saved_plans(account_namespace: &str) -> Vec<Value> {
     let subject = service_account_subject(RECONCILER, account_namespace);
-    granted(&format!("{RECONCILER}-plans"), "reconciler", None, &[IDENTITY], &subject)
+    role_with_binding(&format!("{RECONCILER}-plans"), "reconciler", None, &[IDENTITY], &subject)
 }
 
-/// For `diff`, with a saved plan too, `verify` and `status`, and nothing that writes. `in_cluster` is what carries assignments, and
-/// `namespace` that of ConfigMaps and of the Lease, which tells what is paused.
+/// Read-only roles for `diff`, also with saved plans, `verify` and `status`. `in_cluster` are the rules for
+/// assignments, `namespace` is that of the ConfigMaps and of the Lease, which contains pauses.
 fn reader_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: &str) -> Vec<Value> {
     let subject = service_account_subject(READER, account_namespace);
     let in_namespace: &[Rule<'_>] =
         &[("", &["configmaps"], &["get", "list"]), ("coordination.k8s.io", &["leases"], &["get"])];
     let mut objects = vec![service_account(READER, account_namespace, "reader")];
-    objects.extend(granted(READER, "reader", None, in_cluster, &subject));
-    objects.extend(granted(READER, "reader", Some(namespace), in_namespace, &subject));
+    objects.extend(role_with_binding(READER, "reader", None, in_cluster, &subject));
+    objects.extend(role_with_binding(READER, "reader", Some(namespace), in_namespace, &subject));
     objects
 }
 
-/// Reads what the reconciler reads, where NodeConfigs carry the assignments.
+/// Read-only roles with NodeConfigs.
 pub(super) fn reader(namespace: &str) -> Vec<Value> {
     let in_cluster: &[Rule<'_>] =
         &[("", &["nodes"], &["list", "watch"]), ("nodecfg.dev", &["nodeconfigs"], &["list", "watch"]), IDENTITY];
     reader_with(in_cluster, namespace, namespace)
 }
 
-/// The same where the Nodes themselves do.
+/// Read-only roles with assignments in Nodes.
 pub(super) fn reader_of_nodes(account_namespace: &str, namespace: &str) -> Vec<Value> {
     let in_cluster: &[Rule<'_>] = &[("", &["nodes"], &["list", "watch"]), IDENTITY];
     reader_with(in_cluster, account_namespace, namespace)
 }
 
-/// For `prune`, and nothing else that changes anything: lists what refers to ConfigMaps, deletes those that nothing refers to, and
-/// holds the lock meanwhile, which the sync made that made the ConfigMaps. A user by itself, since no rollout has to delete.
+/// Roles for `prune`: list references to ConfigMaps, delete unreferenced ConfigMaps, and hold the lock that an
+/// earlier sync created. They belong to a separate user, because a rollout deletes nothing.
 fn pruner_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: &str) -> Vec<Value> {
     let subject = service_account_subject(PRUNER, account_namespace);
     let in_namespace: &[Rule<'_>] =
         &[("", &["configmaps"], &["get", "list", "delete"]), ("coordination.k8s.io", &["leases"], &["get", "update"])];
     let mut objects = vec![service_account(PRUNER, account_namespace, "pruner")];
-    objects.extend(granted(PRUNER, "pruner", None, in_cluster, &subject));
-    objects.extend(granted(PRUNER, "pruner", Some(namespace), in_namespace, &subject));
+    objects.extend(role_with_binding(PRUNER, "pruner", None, in_cluster, &subject));
+    objects.extend(role_with_binding(PRUNER, "pruner", Some(namespace), in_namespace, &subject));
     objects
 }
 
-/// Prunes where NodeConfigs carry the assignments.
+/// Roles for `prune` with NodeConfigs.
 pub(super) fn pruner(namespace: &str) -> Vec<Value> {
     let in_cluster: &[Rule<'_>] = &[("", &["nodes"], &["list"]), ("nodecfg.dev", &["nodeconfigs"], &["list"])];
     pruner_with(in_cluster, namespace, namespace)
 }
 
-/// The same where the Nodes themselves do.
+/// Roles for `prune` with assignments in Nodes.
 pub(super) fn pruner_of_nodes(account_namespace: &str, namespace: &str) -> Vec<Value> {
     pruner_with(&[("", &["nodes"], &["list"])], account_namespace, namespace)
 }
 
-/// For `capture` and `init`: asks kubelets what they run. A role by itself, to be bound for as long as it takes: `nodes/proxy`
-/// reaches everything that kubelets serve, running commands in containers included. `nodes` list and get say which there are.
+/// Role for `capture` and `init`, which read the configuration of kubelets. Bind it only while needed: `nodes/proxy`
+/// gives access to all functions of kubelets, including commands in containers. List and get of `nodes` find the
+/// kubelets.
 pub(super) fn capture(account_namespace: &str) -> Vec<Value> {
     let subject = service_account_subject(CAPTURE, account_namespace);
     let in_cluster: &[Rule<'_>] = &[("", &["nodes"], &["get", "list"]), ("", &["nodes/proxy"], &["get"])];
     let mut objects = vec![service_account(CAPTURE, account_namespace, "capture")];
-    objects.extend(granted(CAPTURE, "capture", None, in_cluster, &subject));
+    objects.extend(role_with_binding(CAPTURE, "capture", None, in_cluster, &subject));
     objects
 }
 
-/// Events about Nodes are in this namespace, since Nodes are in none.
+/// Events about Nodes are in this namespace, because Nodes have none.
 const EVENTS: &[Rule<'_>] = &[("", &["events"], &["create"])];
-/// An agent follows its NodeConfig and writes its status. That it writes its own alone, the policy sees to: one role serves all
-/// agents, and could name a node's object only if it were that node's.
+/// An agent reads its NodeConfig and writes its status. The admission policy restricts it to its own NodeConfig,
+/// because one role serves all agents and cannot name one object per agent.
 const NODE_CONFIGS: &[Rule<'_>] = &[
     ("nodecfg.dev", &["nodeconfigs"], &["get", "list", "watch"]),
     ("nodecfg.dev", &["nodeconfigs/status"], &["patch"]),
 ];
-/// It reads a ConfigMap by name, and cannot find out which there are.
+/// An agent may get a ConfigMap by name but not list them.
 const CONFIG_MAPS: &[Rule<'_>] = &[("", &["configmaps"], &["get"])];
 
-/// Agents as pods, with a ServiceAccount of their own.
+/// Roles of agents as pods, which have their own ServiceAccount.
 pub(super) fn agent(namespace: &str, agent_namespace: &str) -> Vec<Value> {
     let subject = service_account_subject(AGENT, agent_namespace);
-    // In a trial: is the Node Ready, and its Lease renewed?
+    // During a trial, the agent checks that the Node is Ready and its Lease is renewed.
     let in_cluster: Vec<Rule<'_>> = NODE_CONFIGS.iter().copied().chain([("", &["nodes"][..], &["get"][..])]).collect();
     let leases: &[Rule<'_>] = &[("coordination.k8s.io", &["leases"], &["get"])];
     let mut objects = vec![service_account(AGENT, agent_namespace, "agent")];
-    objects.extend(granted(AGENT, "agent", None, &in_cluster, &subject));
-    objects.extend(granted(AGENT, "agent", Some(namespace), CONFIG_MAPS, &subject));
-    objects.extend(granted(&format!("{AGENT}-events"), "agent", Some("default"), EVENTS, &subject));
-    objects.extend(granted(&format!("{AGENT}-leases"), "agent", Some("kube-node-lease"), leases, &subject));
+    objects.extend(role_with_binding(AGENT, "agent", None, &in_cluster, &subject));
+    objects.extend(role_with_binding(AGENT, "agent", Some(namespace), CONFIG_MAPS, &subject));
+    objects.extend(role_with_binding(&format!("{AGENT}-events"), "agent", Some("default"), EVENTS, &subject));
+    objects.extend(role_with_binding(&format!("{AGENT}-leases"), "agent", Some("kube-node-lease"), leases, &subject));
     objects
 }
 
-/// Agents with the kubelets' identities. Their own Node and Lease, and Events, the Node authorizer grants them already; of other
-/// nodes' it would not.
+/// Roles of agents with the identities of kubelets. The Node authorizer already grants access to the own Node and
+/// Lease, and to Events, but not to those of other nodes.
 pub(super) fn agent_on_host(namespace: &str) -> Vec<Value> {
     let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"});
-    let mut objects = granted(AGENT_ON_HOST, "agent", None, NODE_CONFIGS, &subject);
-    objects.extend(granted(AGENT_ON_HOST, "agent", Some(namespace), CONFIG_MAPS, &subject));
+    let mut objects = role_with_binding(AGENT_ON_HOST, "agent", None, NODE_CONFIGS, &subject);
+    objects.extend(role_with_binding(AGENT_ON_HOST, "agent", Some(namespace), CONFIG_MAPS, &subject));
     objects
 }
 
@@ -152,8 +153,15 @@ fn service_account(name: &str, namespace: &str, component: &str) -> Value {
     })
 }
 
-/// A role and its binding to one subject. A name is used once, since a namespace for ConfigMaps may be any.
-fn granted(name: &str, component: &str, namespace: Option<&str>, rules: &[Rule<'_>], subject: &Value) -> Vec<Value> {
+/// A role and its binding to one subject. Each name is used once, because the ConfigMaps may be in any
+/// namespace.
+fn role_with_binding(
+    name: &str,
+    component: &str,
+    namespace: Option<&str>,
+    rules: &[Rule<'_>],
+    subject: &Value,
+) -> Vec<Value> {
     let rules: Vec<Value> = rules
         .iter()
         .map(|rule| {

@@ -1,41 +1,42 @@
-//! The rights of a role one by one, as `nodecfg doctor` asks about them and as they are granted.
+//! Rights of a role one by one, for the checks of `nodecfg doctor` and its instructions.
 
 use nodecfg_contract::installation::Right;
 use serde_json::Value;
 
 use super::rbac;
 
-/// What a sync needs: every right of the reconciler's roles, none twice. `agents`: NodeConfigs carry the assignments.
+/// Rights of a sync: all rights of the reconciler's roles, without duplicates. `agents`: NodeConfigs contain the
+/// assignments.
 #[must_use]
-pub fn of_a_sync(agents: bool, namespace: &str) -> Vec<Right> {
+pub fn for_sync(agents: bool, namespace: &str) -> Vec<Right> {
     match agents {
         true => of_roles(&rbac::reconciler(namespace)),
         false => of_roles(&rbac::reconciler_of_nodes(namespace, namespace)),
     }
 }
 
-/// What a sync of a saved plan needs besides.
+/// Additional rights of a sync with a saved plan.
 #[must_use]
-pub fn of_saved_plans(namespace: &str) -> Vec<Right> {
+pub fn for_saved_plans(namespace: &str) -> Vec<Right> {
     of_roles(&rbac::saved_plans(namespace))
 }
 
-/// What `capture` and `init` need: to ask kubelets for their configuration through the API server.
+/// Rights of `capture` and `init`, which read the configuration of kubelets through the API server.
 #[must_use]
-pub fn of_capture(namespace: &str) -> Vec<Right> {
+pub fn for_capture(namespace: &str) -> Vec<Right> {
     of_roles(&rbac::capture(namespace))
 }
 
-/// What `prune` needs: every right of the pruner's roles. `agents` as with [`of_a_sync`].
+/// Rights of `prune`: all rights of its roles. `agents` as in [`for_sync`].
 #[must_use]
-pub fn of_prune(agents: bool, namespace: &str) -> Vec<Right> {
+pub fn for_prune(agents: bool, namespace: &str) -> Vec<Right> {
     match agents {
         true => of_roles(&rbac::pruner(namespace)),
         false => of_roles(&rbac::pruner_of_nodes(namespace, namespace)),
     }
 }
 
-/// The rights of roles, each verb on each resource, sorted.
+/// Rights of roles, one per verb and resource, sorted.
 fn of_roles(objects: &[Value]) -> Vec<Right> {
     let texts = |value: Option<&Value>| -> Vec<String> {
         let list = value.and_then(Value::as_array).into_iter().flatten();
@@ -73,34 +74,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_right_of_the_roles_is_there_in_words() {
+    fn lists_every_right_of_the_roles() {
         let words = |rights: Vec<Right>| rights.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let nodes = words(of_a_sync(false, "kube-system"));
+        let nodes = words(for_sync(false, "kube-system"));
         assert_eq!(nodes.len(), 11, "{nodes:?}");
         assert!(
             nodes.contains(&"patch nodes".to_owned())
                 && nodes.contains(&"create events in namespace default".to_owned())
         );
-        let agents = words(of_a_sync(true, "nodecfg-system"));
+        let agents = words(for_sync(true, "nodecfg-system"));
         assert_eq!(agents.len(), 15, "{agents:?}");
         assert!(agents.contains(&"patch nodeconfigs.nodecfg.dev".to_owned()));
         assert!(!agents.contains(&"patch nodes".to_owned()));
-        assert_eq!(words(of_saved_plans("x")), ["get namespaces kube-system"]);
-        assert_eq!(words(of_capture("x")), ["get nodes", "list nodes", "get nodes/proxy"]);
+        assert_eq!(words(for_saved_plans("x")), ["get namespaces kube-system"]);
+        assert_eq!(words(for_capture("x")), ["get nodes", "list nodes", "get nodes/proxy"]);
         for agents in [true, false] {
-            let (sync, mut prune) = (of_a_sync(agents, "x"), of_prune(agents, "x"));
+            let (sync, mut prune) = (for_sync(agents, "x"), for_prune(agents, "x"));
             prune.retain(|right| !sync.contains(right));
             assert_eq!(words(prune), ["delete configmaps in namespace x"]);
         }
     }
 
     #[test]
-    fn a_rule_grants_just_that() {
-        let rule = of_saved_plans("x").pop().unwrap().rule();
+    fn rule_grants_exactly_the_right() {
+        let grant = for_saved_plans("x").pop().unwrap().grant();
         assert_eq!(
-            rule,
-            "# of a ClusterRole that is bound to the user\n- apiGroups: [\"\"]\n  resources: [namespaces]\n  \
-             resourceNames: [kube-system]\n  verbs: [get]"
+            grant,
+            "bind the user to a ClusterRole with the rule \
+             {apiGroups: [\"\"], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What is installed, whole, and what must be so of it.
+//! Tests of the installation manifests: snapshots and required properties.
 
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::apps::v1::DaemonSet as TypedDaemonSet;
@@ -42,21 +42,21 @@ fn yaml<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
     documents.collect::<Vec<_>>().join("---\n")
 }
 
-/// The definition has a snapshot of its own.
-fn but_the_definition(objects: &[Value]) -> String {
+/// The definition has its own snapshot.
+fn without_definition(objects: &[Value]) -> String {
     yaml(objects.iter().filter(|object| text(object, "/kind") != "CustomResourceDefinition"))
 }
 
 #[test]
 fn without_agents() {
-    insta::assert_snapshot!(but_the_definition(&installed(None)));
+    insta::assert_snapshot!(without_definition(&installed(None)));
 }
 
 #[test]
 fn agents_as_pods() {
     let objects = installed(Some(pods(Host::default())));
     let without: Vec<Value> = installed(None);
-    insta::assert_snapshot!(but_the_definition(
+    insta::assert_snapshot!(without_definition(
         &objects.into_iter().filter(|object| !without.contains(object)).collect::<Vec<_>>()
     ));
 }
@@ -77,7 +77,7 @@ fn agents_as_pods_with_drop_ins() {
 fn agents_on_the_host() {
     let objects = installed(Some(Agent::Systemd));
     let without: Vec<Value> = installed(None);
-    insta::assert_snapshot!(but_the_definition(
+    insta::assert_snapshot!(without_definition(
         &objects.into_iter().filter(|object| !without.contains(object)).collect::<Vec<_>>()
     ));
 }
@@ -91,14 +91,14 @@ fn units() {
     assert!(unit.contains("\n  \"--kubelet-root-dir=/data/my kubelet/100%%\""), "{unit}");
 }
 
-/// Whether the type of the API has a place for everything, under these names.
+/// Checks that the API type has a field for every value.
 fn fits<T: DeserializeOwned + Serialize>(object: &Value) {
     let typed: T = serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"));
-    assert_eq!(&serde_json::to_value(typed).expect("serialises"), object);
+    assert_eq!(&serde_json::to_value(typed).expect("serializes"), object);
 }
 
 #[test]
-fn every_object_is_what_the_api_takes() {
+fn every_object_fits_its_api_type() {
     let agents = [None, Some(Agent::Systemd), Some(pods(Host::default())), Some(pods(drop_in()))];
     let namespaces = [NAMESPACE, AGENT_NAMESPACE, "default", "kube-node-lease"];
     for (agent, namespace) in agents.iter().flat_map(|agent| namespaces.map(|namespace| (agent, namespace))) {
@@ -132,7 +132,7 @@ fn every_object_is_what_the_api_takes() {
 }
 
 #[test]
-fn what_is_needed_comes_first() {
+fn dependencies_come_first() {
     let rank = |object: &Value| match text(object, "/kind") {
         "Namespace" => 0,
         "CustomResourceDefinition" => 1,
@@ -146,9 +146,9 @@ fn what_is_needed_comes_first() {
     assert_eq!(ranks.last(), Some(&5));
 }
 
-/// Labels on kube-system would take Pod Security's away, or put it where it breaks the cluster.
+/// Labels on kube-system would change its Pod Security level, which could break the cluster.
 #[test]
-fn namespaces_of_kubernetes_are_left_alone() {
+fn keeps_namespaces_of_kubernetes_unchanged() {
     let agent =
         Agent::DaemonSet(DaemonSet { namespace: name("kube-system"), image: "i".to_owned(), host: Host::default() });
     let objects = objects(&Installation { namespace: name("kube-system"), agent: Some(agent) });
@@ -161,9 +161,9 @@ fn namespaces_of_kubernetes_are_left_alone() {
     assert_eq!(namespaces[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "privileged");
 }
 
-/// The container with credentials has no privileges, and the one with privileges no credentials.
+/// The container with credentials has no privileges, and the privileged container has no credentials.
 #[test]
-fn privileges_and_credentials_are_apart() {
+fn separates_privileges_and_credentials() {
     for host in [Host::default(), drop_in()] {
         let object = installed(Some(pods(host))).pop().expect("the DaemonSet");
         let pod = &object["spec"]["template"]["spec"];
@@ -183,7 +183,7 @@ fn privileges_and_credentials_are_apart() {
         for container in [agent, step] {
             assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
         }
-        // Every volume is mounted, and every mount has its volume.
+        // Every volume is mounted, and every mount has a volume.
         let mut mounted: Vec<String> = mounts(agent).into_iter().chain(mounts(step)).collect();
         mounted.sort();
         mounted.dedup();
@@ -194,9 +194,9 @@ fn privileges_and_credentials_are_apart() {
     }
 }
 
-/// A restart of the kubelet that has begun must not be cut short, or it is left stopped.
+/// Termination during a restart would leave the kubelet stopped.
 #[test]
-fn who_ends_an_agent_waits_for_both_commands_of_a_restart() {
+fn grace_period_covers_both_restart_commands() {
     let both = 2 * COMMAND_LIMIT.as_secs();
     let unit = unit("/usr/local/bin/nodecfg-agent", "/etc/kubernetes/kubelet.conf", &Host::default());
     let timeout =
@@ -206,9 +206,9 @@ fn who_ends_an_agent_waits_for_both_commands_of_a_restart() {
     assert!(object["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64() > Some(both));
 }
 
-/// A mount of a file shows for ever the file that was there when the pod started.
+/// The mount of a file keeps showing the file from the start of the pod.
 #[test]
-fn files_that_are_replaced_are_not_mounted_themselves() {
+fn mounts_folders_of_replaced_files() {
     let folders = |config: &str, config_dir: &str| -> Vec<String> {
         let host = Host {
             kubelet_config: config.to_owned(),

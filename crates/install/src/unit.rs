@@ -1,17 +1,17 @@
-//! The agent as a service of its node.
+//! Systemd unit of the agent.
 
 use super::{GRACE, Host, STORE, agent_arguments};
 
-/// The unit file of the agent, `nodecfg-agent.service`. `program` is where the binary is on the nodes.
+/// Unit file of the agent, `nodecfg-agent.service`. `program` is the path of the binary on the nodes.
 ///
-/// The agent is root, since the kubelet's files are and since systemd restarts a unit only for root; it has no capability
-/// beyond that, and may write to its own folder and to the kubelet's configuration.
+/// The agent runs as root, because the kubelet's files belong to root and systemd restarts units only for root. It
+/// has no Linux capabilities, and may only write to its own folder and to the kubelet's configuration.
 #[must_use]
 pub fn unit(program: &str, kubeconfig: &str, host: &Host) -> String {
     let mut arguments = vec![format!("--kubeconfig={kubeconfig}")];
     arguments.extend(agent_arguments(host));
     arguments.push(format!("--kubelet-root-dir={}", host.kubelet_root));
-    // The state files of a policy that changes are in the kubelet's root directory.
+    // A change of a policy deletes state files in the kubelet's root directory.
     let mut writable = vec![host.kubelet_root.as_str(), host.placement_folder()];
     writable.sort_unstable();
     writable.dedup();
@@ -20,29 +20,29 @@ pub fn unit(program: &str, kubeconfig: &str, host: &Host) -> String {
     let (program, paths, state) = (quoted(program), paths.join(" "), STORE.trim_start_matches("/var/lib/"));
     format!(
         "\
-# Written by nodecfg install. The privileges are explained in docs/deploy.md of nodecfg.
+# Written by nodecfg install. The privileges are explained in docs/reference/agents.md of nodecfg.
 [Unit]
-Description=nodecfg node agent: has the kubelet run what its NodeConfig names
+Description=nodecfg node agent: applies the NodeConfig of this node to the kubelet
 Wants=network-online.target
 After=network-online.target
-# It never gives up: it is what takes a bad configuration back.
+# Restart without limit: the agent rolls back bad configurations.
 StartLimitIntervalSec=0
 
 [Service]
 Type=exec
-# Where the node is not called as its host, a line NODE_NAME=… in this file says how.
+# If the name of the node differs from the host name, set NODE_NAME=… in this file.
 Environment=NODE_NAME=%H
 EnvironmentFile=-/etc/default/nodecfg-agent
 ExecStart={program}{exec}
 Restart=always
 RestartSec=5s
-# The agent alone is asked to end: it sees a restart of the kubelet through that has begun, which takes this long at most.
+# Only the agent receives SIGTERM. It completes a started restart of the kubelet within this time.
 TimeoutStopSec={GRACE}s
 KillMode=mixed
 OOMScoreAdjust=-900
 MemoryMax=256M
 
-# Root, with no capability: the kubelet's files are root's, and systemd takes orders from root.
+# Root without capabilities: root owns the kubelet's files, and systemd restarts units only for root.
 CapabilityBoundingSet=
 NoNewPrivileges=yes
 ProtectSystem=strict
@@ -58,7 +58,7 @@ ProtectHostname=yes
 ProtectKernelLogs=yes
 ProtectKernelModules=yes
 ProtectKernelTunables=yes
-# AF_UNIX is for systemd; the others are for the API server, the kubelet's /healthz and the agent's own.
+# AF_UNIX is for systemd; the others are for the API server, the kubelet's /healthz and the agent's own server.
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
 RestrictNamespaces=yes
 RestrictRealtime=yes
@@ -78,7 +78,7 @@ WantedBy=multi-user.target
     )
 }
 
-/// A word of a command or of a list of paths, as systemd reads it: `%` begins a specifier, `$` a variable.
+/// Quotes a word of a command or of a list of paths for systemd: `%` begins a specifier, `$` a variable.
 fn quoted(word: &str) -> String {
     let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%").replace('$', "$$");
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=%$,@+".contains(c);

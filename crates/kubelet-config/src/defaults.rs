@@ -1,7 +1,7 @@
-//! What a kubelet of one version makes of the values that a configuration leaves out: the defaults of its code
-//! (`pkg/kubelet/apis/config/v1beta1/defaults.go`), filled in. Two configurations that come out alike are one to the kubelet.
+//! The defaults of one kubelet version, filled into a configuration (`pkg/kubelet/apis/config/v1beta1/defaults.go`).
+//! Two configurations with equal results are the same to the kubelet.
 //!
-//! Defaults that depend on feature gates are not filled in: a value that may be one of them counts as set.
+//! Defaults that depend on feature gates are not filled in: a value that may equal such a default counts as set.
 
 use serde_json::{Map, Value as Json};
 
@@ -16,13 +16,13 @@ const UPDATE: &str = "nodeStatusUpdateFrequency";
 const SERIALIZE: &str = "serializeImagePulls";
 const PARALLEL: &str = "maxParallelImagePulls";
 
-/// The configuration with all defaults of this version, and with its durations as Go writes them. Fields that the version
-/// does not know stay as they are.
+/// Returns the configuration with all defaults of this version, and with durations in Go's form. Fields that the
+/// version does not have stay unchanged.
 #[must_use]
-pub fn filled(configuration: &Map<String, Json>, minor: Minor) -> Map<String, Json> {
+pub fn with_defaults(configuration: &Map<String, Json>, minor: Minor) -> Map<String, Json> {
     let mut whole = configuration.clone();
     let set = |name: &str| configuration.get(name).filter(|value| !is_zero(value));
-    // Since 1.27 several pulls at a time are not serialized unless the file says so.
+    // Since 1.27 several parallel pulls are not serialized unless the file sets serializeImagePulls.
     let several = minor >= Minor(27) && set(PARALLEL).and_then(Json::as_i64).is_some_and(|pulls| pulls > 1);
     if several && configuration.get(SERIALIZE).is_none_or(Json::is_null) {
         whole.insert(SERIALIZE.to_owned(), Json::Bool(false));
@@ -49,7 +49,7 @@ fn fill(map: &mut Map<String, Json>, parent: &str, minor: Minor) {
     }
 }
 
-/// An object with fields of its own. One that is a pointer in Go stays unset.
+/// Fills in an object with declared fields. A Go pointer stays unset.
 fn struct_of(field: &Field, given: Option<Json>, minor: Minor) -> Option<Json> {
     match given {
         None if field.keeps_zero(minor) => None,
@@ -70,7 +70,7 @@ fn value_of(field: &Field, given: Option<Json>, minor: Minor) -> Option<Json> {
     let default = field.default.at(minor).filter(|value| !value.is_null()).cloned();
     let default = default.map(|value| written(value, field, minor));
     match given {
-        // An empty list or map without a default is as good as none; with one, it says that it is not wanted.
+        // An empty list or map overrides a default. Without a default it means the same as an unset value.
         Some(value) if is_empty(&value) => default.map(|_| value),
         Some(value) if field.keeps_zero(minor) || !is_zero(&value) => Some(value),
         _ if GATED.contains(&field.path.as_str()) => None,
@@ -78,24 +78,24 @@ fn value_of(field: &Field, given: Option<Json>, minor: Minor) -> Option<Json> {
     }
 }
 
-/// Whether it is an object with fields of its own, rather than one with free keys.
+/// Reports whether the field is an object with declared fields, as opposed to a map with free keys.
 #[must_use]
 pub fn is_struct(field: &Field) -> bool {
     !children(&field.path).is_empty()
 }
 
-/// Whether the default of a list or a map is one that is not empty, so that an empty one means something.
+/// Reports whether the default of a list or map has entries, so that an empty value overrides it.
 #[must_use]
-pub fn has_filled_default(field: &Field, minor: Minor) -> bool {
-    let filled = |value: &Json| match value {
+pub fn has_nonempty_default(field: &Field, minor: Minor) -> bool {
+    let non_empty = |value: &Json| match value {
         Json::Array(list) => !list.is_empty(),
         Json::Object(map) => !map.is_empty(),
         _ => false,
     };
-    !is_struct(field) && field.is_known_to(minor) && field.default.at(minor).is_some_and(filled)
+    !is_struct(field) && field.is_known_to(minor) && field.default.at(minor).is_some_and(non_empty)
 }
 
-/// The zero value of a field that is no pointer in Go.
+/// Returns the zero value of a field that is not a Go pointer.
 fn zero(field: &Field, minor: Minor) -> Option<Json> {
     if field.keeps_zero(minor) {
         return None;
@@ -110,7 +110,7 @@ fn zero(field: &Field, minor: Minor) -> Option<Json> {
     }
 }
 
-/// A value as the kubelet writes it back: durations in Go's form.
+/// Returns a value as the kubelet writes it, with durations in Go's form.
 fn written(value: Json, field: &Field, minor: Minor) -> Json {
     let is_duration = field.types.at(minor).is_some_and(|types| types.contains(&FieldType::Duration));
     match value {
@@ -126,7 +126,7 @@ fn written(value: Json, field: &Field, minor: Minor) -> Json {
             Some(item) => Json::Array(list.into_iter().map(|value| written(value, item, minor)).collect()),
             None => Json::Array(list),
         },
-        // The values of maps, and the fields of what is in a list.
+        // The values of maps, and the fields of list items.
         Json::Object(map) => Json::Object(
             map.into_iter()
                 .map(|(key, value)| match child(&field.path, &key) {
@@ -139,7 +139,7 @@ fn written(value: Json, field: &Field, minor: Minor) -> Json {
     }
 }
 
-/// Whether Go takes it for the zero value.
+/// Reports whether the value is the zero value in Go.
 #[must_use]
 pub fn is_zero(value: &Json) -> bool {
     match value {
@@ -166,11 +166,11 @@ mod tests {
     use super::*;
 
     fn filled_of(configuration: Json, minor: u32) -> Map<String, Json> {
-        filled(configuration.as_object().unwrap(), Minor(minor))
+        with_defaults(configuration.as_object().unwrap(), Minor(minor))
     }
 
     #[test]
-    fn what_is_not_said_takes_the_default_of_the_version() {
+    fn unset_fields_take_default_of_version() {
         let (old, new) = (filled_of(json!({}), 21), filled_of(json!({}), 36));
         assert_eq!((&old["eventBurst"], &new["eventBurst"]), (&json!(10), &json!(100)));
         assert_eq!(new["streamingConnectionIdleTimeout"], "4h0m0s");
@@ -182,23 +182,23 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_the_default_unless_it_is_a_pointer() {
+    fn zero_means_default_unless_pointer() {
         let whole = filled_of(json!({"maxPods": 0, "registryPullQPS": 0, "syncFrequency": "0s", "port": null}), 30);
         assert_eq!((&whole["maxPods"], &whole["registryPullQPS"]), (&json!(110), &json!(0)));
         assert_eq!((&whole["syncFrequency"], &whole["port"]), (&json!("1m0s"), &json!(10250)));
     }
 
     #[test]
-    fn an_empty_list_says_something_where_the_default_has_values() {
+    fn empty_list_overrides_default_with_values() {
         let whole = filled_of(json!({"enforceNodeAllocatable": [], "evictionHard": {}, "clusterDNS": []}), 30);
         assert_eq!((&whole["enforceNodeAllocatable"], &whole["evictionHard"]), (&json!([]), &json!({})));
         assert_eq!(whole.get("clusterDNS"), None);
-        assert!(has_filled_default(child("", "evictionHard").unwrap(), Minor(30)));
-        assert!(!has_filled_default(child("", "clusterDNS").unwrap(), Minor(30)));
+        assert!(has_nonempty_default(child("", "evictionHard").unwrap(), Minor(30)));
+        assert!(!has_nonempty_default(child("", "clusterDNS").unwrap(), Minor(30)));
     }
 
     #[test]
-    fn defaults_that_hang_together() {
+    fn some_defaults_depend_on_other_fields() {
         let report = |text: Json| filled_of(text, 30)["nodeStatusReportFrequency"].clone();
         assert_eq!(report(json!({})), "5m0s");
         assert_eq!(report(json!({"nodeStatusUpdateFrequency": "20s"})), "20s");
@@ -208,10 +208,10 @@ mod tests {
     }
 
     #[test]
-    fn filling_in_twice_changes_nothing() {
+    fn filling_is_idempotent() {
         for minor in Minor::all() {
-            let once = filled(&Map::new(), minor);
-            assert_eq!(filled(&once, minor), once, "{minor}");
+            let once = with_defaults(&Map::new(), minor);
+            assert_eq!(with_defaults(&once, minor), once, "{minor}");
         }
     }
 }

@@ -1,19 +1,18 @@
-//! Whether a value went up or down, as far as two texts can be compared: numbers, shares in percent,
-//! quantities, booleans.
+//! The direction of a change between two numbers, percentages, quantities or booleans.
 
 use super::quantity::Quantity;
 
-/// Which way a value went.
+/// The direction of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// It is more than before, or switched on.
+    /// The value is larger than before, or switched on.
     Raised,
-    /// It is less than before, or switched off.
+    /// The value is smaller than before, or switched off.
     Lowered,
 }
 
-/// Which way a value went from `old` to `new`, as written in a file. `None` when they are equal or cannot be compared, as a
-/// share with an amount.
+/// Returns the direction from `old` to `new`, as written in a file. `None` for equal values, and for values that
+/// cannot be compared, such as a percentage and an amount.
 #[must_use]
 pub fn direction(old: &str, new: &str) -> Option<Direction> {
     if let (Ok(old), Ok(new)) = (old.parse::<bool>(), new.parse::<bool>()) {
@@ -31,7 +30,7 @@ pub fn direction(old: &str, new: &str) -> Option<Direction> {
     }
 }
 
-/// A negative number often stands for "no limit", which no order holds for.
+/// Negative numbers have no order, because they often mean "no limit".
 fn amount(text: &str) -> Option<Quantity> {
     Quantity::parse(text).ok().filter(|amount| text.starts_with(|c: char| c.is_ascii_digit()) && !amount.is_negative())
 }
@@ -41,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_compared() {
+    fn compares_values() {
         for (old, new, expected) in [
             ("110", "250", Some(Direction::Raised)),
             ("250", "110", Some(Direction::Lowered)),

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-/// Reads a duration in Go's syntax, in nanoseconds: `10m`, `1h30m`, `1.5s`, `-2ms`, `0`. Units are ns, us, ms, s, m, h.
+/// Parses a duration in Go's syntax into nanoseconds: `10m`, `1h30m`, `1.5s`, `-2ms`, `0`. Units are ns, us, ms, s,
+/// m, h.
 ///
 /// # Errors
-/// What is wrong, ready to follow the quoted text in a sentence.
+/// A phrase to follow the quoted text in a sentence.
 pub fn nanoseconds(text: &str) -> Result<i64, &'static str> {
     const SYNTAX: &str =
         "is not a duration; write a number and a unit (ns, us, ms, s, m, h), such as 30s, 10m or 1h30m";
-    const RANGE: &str = "is beyond the 290 years that a duration can hold";
+    const RANGE: &str = "exceeds the limit of a duration, 290 years";
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
@@ -42,7 +43,7 @@ pub fn nanoseconds(text: &str) -> Result<i64, &'static str> {
             _ => return Err(SYNTAX),
         };
         let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| RANGE)? };
-        // More than 18 digits of a fraction are below a nanosecond whatever the unit.
+        // Digits beyond the 18th are below a nanosecond in every unit.
         let fraction = fraction.get(..fraction.len().min(18)).unwrap_or_default();
         let scale = fraction.bytes().fold(1_i128, |scale, _| scale * 10);
         let part: i128 = if fraction.is_empty() { 0 } else { fraction.parse().map_err(|_| RANGE)? };
@@ -53,17 +54,18 @@ pub fn nanoseconds(text: &str) -> Result<i64, &'static str> {
     i64::try_from(sign * total).map_err(|_| RANGE)
 }
 
-/// Reads a duration in Go's syntax that is not negative.
+/// Parses a duration in Go's syntax that is not negative.
 ///
 /// # Errors
-/// What is wrong, ready to follow the quoted text in a sentence.
+/// A phrase to follow the quoted text in a sentence.
 pub fn parse(text: &str) -> Result<Duration, &'static str> {
     u64::try_from(nanoseconds(text)?).map(Duration::from_nanos).map_err(|_| "is negative")
 }
 
-/// Writes a duration so that it reads back the same, without units that are zero: `1h30m`, `1m30s`, `0.5s`, `0s`.
+/// Formats a duration without units that are zero: `1h30m`, `1m30s`, `0.5s`, `0s`. [`parse`] returns the same
+/// duration.
 #[must_use]
-pub fn written(duration: Duration) -> String {
+pub fn format(duration: Duration) -> String {
     let whole = duration.as_secs();
     let (hours, minutes, seconds, nanos) = (whole / 3600, whole / 60 % 60, whole % 60, duration.subsec_nanos());
     let mut text = String::new();
@@ -81,7 +83,7 @@ pub fn written(duration: Duration) -> String {
     text
 }
 
-/// Writes nanoseconds as Go does (`time.Duration.String`): `4h0m0s`, `1m30s`, `1.5s`, `100ms`, `0s`.
+/// Formats nanoseconds as Go does (`time.Duration.String`): `4h0m0s`, `1m30s`, `1.5s`, `100ms`, `0s`.
 #[must_use]
 pub fn go(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
@@ -104,7 +106,7 @@ pub fn go(nanos: i64) -> String {
     }
 }
 
-/// `size / unit` in full, for a unit that is a power of ten.
+/// Formats `size / unit` without rounding, for a unit that is a power of ten.
 fn decimal(size: u64, unit: u64) -> String {
     let (whole, rest) = (size / unit, size % unit);
     if rest == 0 {
@@ -123,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn parses_formatted_durations() {
         for (nanos, text) in [
             (0, "0s"),
             (30_000_000_000, "30s"),
@@ -133,13 +135,13 @@ mod tests {
             (1_500_000_000, "1.5s"),
             (60_000_000_001, "1m0.000000001s"),
         ] {
-            assert_eq!(written(Duration::from_nanos(nanos)), text);
+            assert_eq!(format(Duration::from_nanos(nanos)), text);
             assert_eq!(parse(text), Ok(Duration::from_nanos(nanos)));
         }
     }
 
     #[test]
-    fn as_go_writes_them() {
+    fn formats_durations_as_go_does() {
         for text in ["0s", "1ns", "1.5µs", "100ms", "1s", "1.5s", "1m0s", "1m30s", "4h0m0s", "2540400h10m10s", "-2ms"]
         {
             assert_eq!(go(nanoseconds(text).expect("a duration")), text);
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn as_go_reads_them() {
+    fn parses_durations_as_go_does() {
         for (text, nanos) in [
             ("0", 0),
             ("-0", 0),

@@ -1,10 +1,12 @@
-//! The table of fields: path, types, and the kubelet minors that know each, taken from the sources of Kubernetes 1.12 to
-//! 1.37 (`crates/kubelet-config/data/fields.csv`).
+//! The table of fields: path, types and kubelet minors, from the sources of Kubernetes 1.12 to 1.37
+//! (`crates/kubelet-config/data/fields.csv`).
 //!
-//! A path joins names with dots; `[]` stands for the items of a list and `{}` for the values of a map with free keys.
+//! A path joins names with dots. `[]` stands for the items of a list, and `{}` for the values of a map with free
+//! keys.
 //!
-//! Types, defaults and versions come from `pkg/kubelet/apis/config/v1beta1` and `staging/src/k8s.io/kubelet/config/v1beta1`;
-//! where upstream's comments and its code differ, the code counts, and `says` mentions it.
+//! Types, defaults and versions come from `pkg/kubelet/apis/config/v1beta1` and
+//! `staging/src/k8s.io/kubelet/config/v1beta1`. Where upstream's comments differ from its code, the table follows the
+//! code and `description` mentions the difference.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -18,7 +20,7 @@ use super::table::{self, Spans};
 static TEXT: &str = include_str!("../data/fields.csv");
 static TABLE: LazyLock<Table> = LazyLock::new(Table::read);
 
-/// What the kubelet's decoder takes for a field.
+/// The types that the kubelet's decoder accepts for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FieldType {
     /// Text.
@@ -35,14 +37,14 @@ pub enum FieldType {
     Array,
     /// Text in Go's duration syntax.
     Duration,
-    /// A resource.Quantity: text or a number.
+    /// A `resource.Quantity`: text or a number.
     Quantity,
 }
 
 impl FieldType {
-    /// What it is, for a sentence.
+    /// Returns a phrase for messages.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn phrase(self) -> &'static str {
         match self {
             Self::String => "text",
             Self::Integer => "a whole number",
@@ -59,53 +61,53 @@ impl FieldType {
 /// One field of KubeletConfiguration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
-    /// Its path.
+    /// The path.
     pub path: String,
-    /// The types that it takes, by version.
+    /// The accepted types, by version.
     pub types: Spans<Vec<FieldType>>,
-    /// The first minor where it is a pointer in Go: unset is not the same as the zero value, which then stays. In the
-    /// other fields 0, "" and 0s take the default.
+    /// The first minor in which the field is a Go pointer. A pointer keeps an explicit zero value; in other fields 0,
+    /// "" and 0s mean the default.
     pub pointer_since: Option<Minor>,
-    /// The first minor that knows it; 1.12 may stand for an earlier one.
+    /// The first minor that has the field. 1.12 may stand for an earlier one.
     pub since: Minor,
-    /// The last minor that knows it; 1.37 says that it is still there.
+    /// The last minor that has the field. 1.37 means that it still exists.
     pub until: Minor,
-    /// The default that the kubelet's code sets for a field of a file, by version. Null says that there is none.
+    /// The default that the kubelet's code sets for a field of a file, by version. Null means no default.
     pub default: Spans<Json>,
-    /// The values that are allowed, by version. Empty when they are not listed.
+    /// The allowed values, by version. Empty if they are not listed.
     pub allowed: Spans<Vec<String>>,
-    /// The minor that deprecated it.
+    /// The minor that deprecated the field.
     pub deprecated_since: Option<Minor>,
-    /// The feature gate without which it is refused or has no effect, by version.
+    /// The feature gate that the field requires, by version. Without the gate the field is refused or has no effect.
     pub gate: Spans<String>,
-    /// What its text or number holds.
+    /// The format of a text or number.
     pub format: Option<Format>,
-    /// The numbers that are allowed, by version. Zero is among them where it takes the default.
+    /// The allowed numbers, by version. They include zero where zero means the default.
     pub range: Spans<Range>,
-    /// The keys that a map with free keys may have, by version; `name-*` stands for all with that beginning, and `*`
-    /// says that the kubelet takes others too. Empty when they are not listed.
+    /// The allowed keys of a map with free keys, by version. `name-*` stands for all keys with that prefix. `*` means
+    /// that the kubelet accepts others too. Empty if they are not listed.
     pub keys: Spans<Vec<String>>,
-    /// What to do in place of a deprecated field, in one sentence.
+    /// One sentence with the replacement of a deprecated field.
     pub replaced_by: Option<String>,
-    /// What it does and what one must know of it, in a few sentences.
-    pub says: String,
+    /// A short description.
+    pub description: String,
 }
 
 /// The numbers that a field allows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Range {
-    /// The least.
-    pub least: Option<i64>,
-    /// Whether the least itself is not allowed.
-    pub above: bool,
-    /// The greatest.
-    pub greatest: Option<i64>,
-    /// Of what all are a multiple.
-    pub step: Option<i64>,
+    /// The minimum.
+    pub minimum: Option<i64>,
+    /// Whether the minimum itself is excluded.
+    pub exclusive: bool,
+    /// The maximum.
+    pub maximum: Option<i64>,
+    /// The divisor of all allowed numbers.
+    pub multiple_of: Option<i64>,
 }
 
 impl FieldType {
-    /// Whether it is a number in JSON.
+    /// Reports whether the type is a number in JSON.
     #[must_use]
     pub fn is_number(self) -> bool {
         matches!(self, Self::Integer | Self::Number)
@@ -113,9 +115,9 @@ impl FieldType {
 }
 
 impl Field {
-    /// The largest whole number that the field's Go type holds; the decoder refuses larger ones.
+    /// Returns the largest whole number of the field's Go type; the decoder refuses larger ones.
     #[must_use]
-    pub fn largest(&self) -> i64 {
+    pub fn max_value(&self) -> i64 {
         match self.format {
             Some(Format::Int64) => i64::MAX,
             Some(Format::Uint32) => i64::from(u32::MAX),
@@ -123,9 +125,9 @@ impl Field {
         }
     }
 
-    /// The least whole number that the field's Go type holds; the decoder refuses smaller ones.
+    /// Returns the smallest whole number of the field's Go type; the decoder refuses smaller ones.
     #[must_use]
-    pub fn least(&self) -> i64 {
+    pub fn min_value(&self) -> i64 {
         match self.format {
             Some(Format::Int64) => i64::MIN,
             Some(Format::Uint32) => 0,
@@ -133,32 +135,32 @@ impl Field {
         }
     }
 
-    /// Whether null is the same as unset. Only durations that are no pointers in Go refuse it
+    /// Reports whether null means unset. Only durations that are not Go pointers refuse null
     /// (`metav1.Duration.UnmarshalJSON` reads a text).
     #[must_use]
-    pub fn takes_null(&self, minor: Minor) -> bool {
+    pub fn allows_null(&self, minor: Minor) -> bool {
         self.types.at(minor).is_none_or(|types| *types != [FieldType::Duration]) || self.keeps_zero(minor)
     }
 
-    /// Whether kubelets of this version call it deprecated.
+    /// Reports whether the field is deprecated in this version.
     #[must_use]
     pub fn is_deprecated_in(&self, minor: Minor) -> bool {
         self.deprecated_since.is_some_and(|since| since <= minor)
     }
 
-    /// Whether kubelets of this version know it. The others drop it without a word.
+    /// Reports whether this version has the field. Other versions drop it silently.
     #[must_use]
     pub fn is_known_to(&self, minor: Minor) -> bool {
         (self.since..=self.until).contains(&minor)
     }
 
-    /// Whether an explicit zero value stays in this version; otherwise it takes the default.
+    /// Reports whether an explicit zero value stays zero in this version. Otherwise it means the default.
     #[must_use]
     pub fn keeps_zero(&self, minor: Minor) -> bool {
         self.pointer_since.is_some_and(|since| since <= minor)
     }
 
-    /// The types that any version takes.
+    /// Returns the accepted types of all versions.
     #[must_use]
     pub fn any_types(&self) -> Vec<FieldType> {
         let mut types: Vec<_> = self.types.iter().flat_map(|(_, _, types)| types.iter().copied()).collect();
@@ -170,22 +172,22 @@ impl Field {
 
 struct Table {
     fields: BTreeMap<String, Field>,
-    /// Names of the fields of each object, by the object's path; the root's is empty.
+    /// Names of the fields of each object, by the object's path. The path of the root is empty.
     children: BTreeMap<String, Vec<String>>,
 }
 
-/// The field at a path of the table.
+/// Returns the field at a path of the table.
 #[must_use]
 pub fn lookup(path: &str) -> Option<&'static Field> {
     TABLE.fields.get(path)
 }
 
-/// The field that `key` names within the object at `parent` (`""` for the root): a field of that name, or the value of
-/// a map with free keys.
+/// Returns the field `key` of the object at `parent` (`""` for the root), or the values' field of a map with free
+/// keys.
 #[must_use]
 pub fn child(parent: &str, key: &str) -> Option<&'static Field> {
     let path = if parent.is_empty() { key.to_owned() } else { format!("{parent}.{key}") };
-    // A key with a dot in it would otherwise reach past one level.
+    // A key with a dot must not match a field more than one level below.
     if !key.contains(['.', '[', '{'])
         && let Some(field) = lookup(&path)
     {
@@ -194,19 +196,19 @@ pub fn child(parent: &str, key: &str) -> Option<&'static Field> {
     lookup(&format!("{parent}{{}}"))
 }
 
-/// The items of the list at `parent`.
+/// Returns the field of the items of the list at `parent`.
 #[must_use]
 pub fn items(parent: &str) -> Option<&'static Field> {
     lookup(&format!("{parent}[]"))
 }
 
-/// The names of the fields of the object at `parent` (`""` for the root), in the order of the table.
+/// Returns the field names of the object at `parent` (`""` for the root), in the order of the table.
 #[must_use]
 pub fn children(parent: &str) -> &'static [String] {
     TABLE.children.get(parent).map_or(&[], Vec::as_slice)
 }
 
-/// Every field, by path.
+/// Returns every field, ordered by path.
 pub fn all() -> impl Iterator<Item = &'static Field> {
     TABLE.fields.values()
 }
@@ -240,7 +242,7 @@ fn field(cells: &[String]) -> Option<Field> {
         range_cell,
         keys,
         replaced_by,
-        says,
+        description,
     ] = cells
     else {
         return None;
@@ -260,20 +262,20 @@ fn field(cells: &[String]) -> Option<Field> {
         range: Spans::read(range_cell, range)?,
         keys: Spans::read(keys, texts)?,
         replaced_by: (!replaced_by.is_empty()).then(|| replaced_by.clone()),
-        says: says.clone(),
+        description: description.clone(),
     })
 }
 
-/// Reads `0..100`, `1..`, `>0..1` or `65536..4294967295/65536`.
+/// Parses `0..100`, `1..`, `>0..1` or `65536..4294967295/65536`.
 fn range(text: &str) -> Option<Range> {
-    let (text, step) = match text.split_once('/') {
-        Some((text, step)) => (text, Some(step.parse().ok()?)),
+    let (text, multiple_of) = match text.split_once('/') {
+        Some((text, multiple_of)) => (text, Some(multiple_of.parse().ok()?)),
         None => (text, None),
     };
-    let (least, greatest) = text.split_once("..")?;
+    let (minimum, maximum) = text.split_once("..")?;
     let bound = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
-    let above = least.starts_with('>');
-    Some(Range { least: bound(least.trim_start_matches('>'))?, above, greatest: bound(greatest)?, step })
+    let exclusive = minimum.starts_with('>');
+    Some(Range { minimum: bound(minimum.trim_start_matches('>'))?, exclusive, maximum: bound(maximum)?, multiple_of })
 }
 
 fn field_type(name: &str) -> Option<FieldType> {
@@ -295,9 +297,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_well_formed() {
-        let head =
-            "path,type,pointer_since,since,until,default,enum,deprecated_since,gate,format,range,keys,replaced_by,says";
+    fn table_of_fields_is_well_formed() {
+        let head = "path,type,pointer_since,since,until,default,enum,deprecated_since,gate,format,range,keys,replaced_by,\
+                    description";
         assert_eq!(TEXT.lines().next(), Some(head));
         assert_eq!(all().count(), TEXT.lines().count() - 1, "every line reads, and no path appears twice");
         let types = |path: &str| lookup(path).map(Field::any_types);
@@ -306,12 +308,12 @@ mod tests {
             assert!(field.since <= field.until, "{path}");
             assert!(field.types.at(field.since).is_some() && field.types.at(field.until).is_some(), "{path}");
             assert!(
-                field.says.ends_with('.') && field.says.len() > 10 && field.says.len() < 400,
-                "{path} says what it does"
+                field.description.ends_with('.') && field.description.len() > 10 && field.description.len() < 400,
+                "{path} has a description"
             );
             assert!(field.replaced_by.is_none() || field.deprecated_since.is_some(), "{path}");
             for (_, _, one) in field.range.iter() {
-                assert!(one.least.is_some(), "{path}");
+                assert!(one.minimum.is_some(), "{path}");
                 assert!(field.types.iter().all(|(_, _, types)| types.iter().any(|one| one.is_number())), "{path}");
             }
             for minor in Minor::all().filter(|minor| field.is_known_to(*minor)) {
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found() {
+    fn finds_fields() {
         let path = |field: Option<&'static Field>| field.map(|field| field.path.as_str());
         assert_eq!(path(child("", "maxPods")), Some("maxPods"));
         assert_eq!(path(child("", "MaxPods")), None);
@@ -365,17 +367,18 @@ mod tests {
         assert_eq!(default("eventBurst", 27).as_deref(), Some("100"));
         let range_of = |path: &str| lookup(path).and_then(|field| field.range.at(Minor(36))).copied();
         assert_eq!(range_of("memoryThrottlingFactor"), range(">0..1"));
-        let ids = Range { least: Some(65_536), above: false, greatest: Some(4_294_967_295), step: Some(65_536) };
+        let (minimum, maximum) = (Some(65_536), Some(4_294_967_295));
+        let ids = Range { minimum, exclusive: false, maximum, multiple_of: Some(65_536) };
         assert_eq!(range_of("userNamespaces.idsPerPod"), Some(ids));
-        assert_eq!(range("1.."), Some(Range { least: Some(1), ..Range::default() }));
+        assert_eq!(range("1.."), Some(Range { minimum: Some(1), ..Range::default() }));
         assert_eq!((range("1"), range("a..b"), range("1../x")), (None, None, None));
         let gate = |path: &str, minor| lookup(path).and_then(|f| f.gate.at(Minor(minor))).map(String::as_str);
         assert_eq!((gate("tracing", 33), gate("tracing", 34)), (Some("KubeletTracing"), None));
-        assert_eq!(lookup("maxOpenFiles").map(|f| (f.least(), f.largest())), Some((i64::MIN, i64::MAX)));
-        assert_eq!(lookup("logging.verbosity").map(|f| (f.least(), f.largest())), Some((0, 4_294_967_295)));
-        assert!(lookup("syncFrequency").is_some_and(|f| !f.takes_null(Minor(36))));
-        assert!(lookup("cpuCFSQuotaPeriod").is_some_and(|f| f.takes_null(Minor(36))));
-        assert!(lookup("logging.flushFrequency").is_some_and(|f| f.takes_null(Minor(36))));
+        assert_eq!(lookup("maxOpenFiles").map(|f| (f.min_value(), f.max_value())), Some((i64::MIN, i64::MAX)));
+        assert_eq!(lookup("logging.verbosity").map(|f| (f.min_value(), f.max_value())), Some((0, 4_294_967_295)));
+        assert!(lookup("syncFrequency").is_some_and(|f| !f.allows_null(Minor(36))));
+        assert!(lookup("cpuCFSQuotaPeriod").is_some_and(|f| f.allows_null(Minor(36))));
+        assert!(lookup("logging.flushFrequency").is_some_and(|f| f.allows_null(Minor(36))));
         assert!(lookup("resolvConf").is_some_and(|f| !f.keeps_zero(Minor(21)) && f.keeps_zero(Minor(23))));
     }
 }

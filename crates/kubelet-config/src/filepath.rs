@@ -1,6 +1,6 @@
-//! Paths as Go's `filepath` takes them.
+//! File paths in the form of Go's `filepath` package.
 
-/// An absolute path as Go's `filepath.Clean` has it.
+/// Cleans an absolute path as Go's `filepath.Clean` does.
 #[must_use]
 pub fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
@@ -21,7 +21,7 @@ mod tests {
     use super::clean;
 
     #[test]
-    fn as_go_cleans_them() {
+    fn cleans_paths_as_go_does() {
         for (path, cleaned) in [
             ("/", "/"),
             ("/a/", "/a"),

@@ -1,7 +1,7 @@
-//! A finding about a file, graded, placed, and with the way out.
+//! Findings about files, with severity, place and fix.
 //!
-//! Findings are collected, never thrown: every stage that reads the repository goes on after one, so that a report
-//! shows all of them. How they look is the report's business; nothing here writes.
+//! A finding is data, not an error return: checks continue after it, so that a report shows all findings. Reports
+//! format findings; this module does not.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,15 +11,15 @@ use serde::Serialize;
 
 use crate::Minor;
 
-/// How serious a finding is. Only errors stop a plan.
+/// The severity of a finding. Only errors stop a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The repository cannot be used as it is.
+    /// The repository cannot be used.
     Error,
-    /// It can be used, and probably does not mean what its author meant.
+    /// The repository is usable, but this is probably a mistake.
     Warning,
-    /// Worth knowing.
+    /// Useful information.
     Note,
 }
 
@@ -33,8 +33,8 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A stretch of one file of the snapshot. Lines and columns count from 1, columns in characters; `offset` and `len`
-/// count bytes of the text as it was read (after a byte order mark and with line ends as `\n`).
+/// A range in one file of the snapshot. Lines and columns count from 1, columns in characters. `offset` and `len`
+/// count bytes of the text after normalization: no byte order mark, and `\n` as line end.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 pub struct Place {
     /// Path from the snapshot's root, with `/` on every platform.
@@ -44,7 +44,7 @@ pub struct Place {
     /// First byte.
     #[serde(skip)]
     pub offset: usize,
-    /// Length in bytes; 0 points between two characters.
+    /// Length in bytes; 0 means a position between two characters.
     #[serde(skip)]
     pub len: usize,
     /// Line of the first byte.
@@ -53,27 +53,27 @@ pub struct Place {
     pub column: usize,
 }
 
-/// Writes shared text as text: serde does so itself only with a feature that the whole tree would be built anew for.
+/// Writes shared text as a string. serde's own feature for this would require a rebuild of all dependencies.
 fn shared_text<S: serde::Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(text)
 }
 
-/// A place that belongs to a finding.
+/// A place related to a finding.
 #[derive(Serialize, schemars::JsonSchema)]
 struct Related<'a> {
     /// The place.
     place: &'a Place,
-    /// What is there, in a few words.
+    /// A short label for the place.
     label: &'a str,
 }
 
-/// Writes each related place as `{place, label}`, in the words that the finding itself uses.
+/// Writes each related place as `{place, label}`.
 fn related<S: serde::Serializer>(related: &[(Place, String)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(related.iter().map(|(place, label)| Related { place, label }))
 }
 
 impl Place {
-    /// The beginning of a file, for what concerns the whole of it.
+    /// Returns the start of a file, for findings about the whole file.
     #[must_use]
     pub fn whole_file(file: impl Into<Arc<str>>) -> Self {
         Self { file: file.into(), offset: 0, len: 0, line: 1, column: 1 }
@@ -81,57 +81,57 @@ impl Place {
 }
 
 impl fmt::Display for Place {
-    /// `file:line:column`, as editors and terminals link it.
+    /// Writes `file:line:column`, which editors and terminals turn into a link.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
 }
 
-/// One thing that is wrong or worth knowing about the repository.
+/// A problem or a note about the repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// How serious it is.
+    /// The severity.
     pub severity: Severity,
     /// Stable identifier in kebab case, such as `unknown-field`; documented, and safe to match in scripts.
     pub code: &'static str,
     /// One sentence that names the object and the offending value.
     pub message: String,
-    /// The field that it is about, as a path in the file such as `registerWithTaints[0].key`.
+    /// Path of the field in the file, such as `registerWithTaints[0].key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The kubelet versions that it holds for. Empty: whatever the version.
+    /// The affected kubelet versions. Empty: all versions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kubelets: Vec<Minor>,
-    /// Where it is, when it is in a file.
+    /// The place in the file, if the finding concerns one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
-    /// What to say at the place itself, in a few words. Empty: nothing more than the message.
+    /// A short label for the place. Empty: no label beyond the message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// Other places that belong to it, each with a few words: the first of two duplicates, say.
+    /// Related places, each with a short label, such as the first of two duplicates.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "related")]
     #[schemars(with = "Vec<Related<'static>>")]
     pub related: Vec<(Place, String)>,
-    /// The way out.
+    /// The fix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
 }
 
 impl Finding {
-    /// An error at no place yet.
+    /// Creates an error without a place.
     #[must_use]
     pub fn error(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Severity::Error, code, message)
     }
 
-    /// A warning at no place yet.
+    /// Creates a warning without a place.
     #[must_use]
     pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Severity::Warning, code, message)
     }
 
-    /// A note at no place yet.
+    /// Creates a note without a place.
     #[must_use]
     pub fn note(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(Severity::Note, code, message)
@@ -151,42 +151,42 @@ impl Finding {
         }
     }
 
-    /// Puts the finding at a place.
+    /// Sets the place.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
         self.place = Some(place);
         self
     }
 
-    /// Names the field that it is about.
+    /// Sets the field.
     #[must_use]
     pub fn field(mut self, path: impl Into<String>) -> Self {
         self.field = Some(path.into());
         self
     }
 
-    /// Says for which kubelet versions it holds.
+    /// Sets the affected kubelet versions.
     #[must_use]
     pub fn kubelets(mut self, minors: impl IntoIterator<Item = Minor>) -> Self {
         self.kubelets = minors.into_iter().collect();
         self
     }
 
-    /// Says a few words at the place itself.
+    /// Sets the label of the place.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// Points at another place that belongs to it.
+    /// Adds a related place.
     #[must_use]
-    pub fn related(mut self, place: Place, words: impl Into<String>) -> Self {
-        self.related.push((place, words.into()));
+    pub fn related(mut self, place: Place, label: impl Into<String>) -> Self {
+        self.related.push((place, label.into()));
         self
     }
 
-    /// Says the way out.
+    /// Sets the fix.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -194,9 +194,9 @@ impl Finding {
     }
 }
 
-/// What is refused although the kubelet goes on, without a word or with one in its log: it drops the value, or reads
-/// it in a way that its author may not have meant. With `--lenient` these are warnings. A type or a number that the kubelet
-/// does not take either is refused by its verdict all the same.
+/// Codes of findings about values that the kubelet accepts: it drops the value, or reads a value that the author may
+/// not have meant. `--lenient` turns these errors into warnings. The verdict still refuses types and numbers that the
+/// kubelet refuses.
 pub const LENIENT_CODES: [&str; 9] = [
     "ambiguous-merge-key",
     "ambiguous-scalar",
@@ -209,19 +209,19 @@ pub const LENIENT_CODES: [&str; 9] = [
     "wrong-type",
 ];
 
-/// How strict checks are beyond the kubelet.
+/// The strictness of checks beyond those of the kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strictness {
     /// Findings of [`LENIENT_CODES`] are errors.
     #[default]
     Strict,
-    /// They are warnings.
+    /// Findings of [`LENIENT_CODES`] are warnings.
     Lenient,
 }
 
 impl Strictness {
-    /// Lowers errors to warnings where the gate says so. Only for what is said of a KubeletConfiguration: nodecfg's own
-    /// files have no other reader that would go on.
+    /// Lowers errors of [`LENIENT_CODES`] to warnings if lenient. Apply it only to findings about a
+    /// KubeletConfiguration: no other program reads the remaining files.
     pub fn apply(self, findings: &mut [Finding]) {
         if self == Self::Strict {
             return;
@@ -232,7 +232,7 @@ impl Strictness {
     }
 }
 
-/// Makes one finding of those that differ in nothing but the kubelet versions, and leaves out what is there already.
+/// Merges findings that differ only in kubelet versions, and removes duplicates.
 #[must_use]
 pub fn merged(findings: Vec<Finding>) -> Vec<Finding> {
     let mut index: BTreeMap<Key, usize> = BTreeMap::new();
@@ -242,7 +242,7 @@ pub fn merged(findings: Vec<Finding>) -> Vec<Finding> {
         let key = Key::of(&finding);
         match index.get(&key).and_then(|at| merged.get_mut(*at)) {
             Some(first) => {
-                // One that holds whatever the version needs no list.
+                // A finding for all versions needs no list.
                 if first.kubelets.is_empty() || kubelets.is_empty() {
                     first.kubelets.clear();
                 } else {
@@ -261,7 +261,7 @@ pub fn merged(findings: Vec<Finding>) -> Vec<Finding> {
     merged
 }
 
-/// What makes two findings one.
+/// The properties that two findings share when they are merged.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     code: &'static str,
@@ -283,7 +283,7 @@ impl Key {
     }
 }
 
-/// Orders findings as reports show them: by file, position, then severity and code; those without a place come first.
+/// Sorts findings for reports: by file, position, severity and code. Findings without a place come first.
 pub fn sort(findings: &mut [Finding]) {
     findings.sort_by(|a, b| {
         let key = |f: &Finding| f.place.as_ref().map(|p| (p.file.clone(), p.offset));
@@ -291,7 +291,7 @@ pub fn sort(findings: &mut [Finding]) {
     });
 }
 
-/// Whether any finding is an error.
+/// Reports whether any finding is an error.
 #[must_use]
 pub fn any_error(findings: &[Finding]) -> bool {
     findings.iter().any(|finding| finding.severity == Severity::Error)
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lenient_gate_lowers_only_its_own_codes_and_raises_none() {
+    fn lenient_lowers_only_listed_codes() {
         let mut findings = vec![
             Finding::error("unknown-field", "a"),
             Finding::note("unknown-field", "b"),
@@ -317,11 +317,11 @@ mod tests {
     }
 
     #[test]
-    fn findings_that_differ_in_versions_alone_are_one() {
+    fn merges_findings_that_differ_only_in_versions() {
         let at = |line| Place { line, ..Place::whole_file("a") };
-        let said = |minor| Finding::error("max-pods", "x").at(at(1)).kubelets([Minor(minor)]);
-        let other = said(36).at(at(2));
-        let merged = merged(vec![said(36), other.clone(), said(21), said(36)]);
-        assert_eq!(merged, [said(0).kubelets([Minor(21), Minor(36)]), other]);
+        let finding = |minor| Finding::error("max-pods", "x").at(at(1)).kubelets([Minor(minor)]);
+        let other = finding(36).at(at(2));
+        let merged = merged(vec![finding(36), other.clone(), finding(21), finding(36)]);
+        assert_eq!(merged, [finding(0).kubelets([Minor(21), Minor(36)]), other]);
     }
 }

@@ -1,27 +1,28 @@
-//! What texts and numbers of KubeletConfiguration hold beyond their type: the `format` column of the table of fields.
+//! Formats of strings and numbers in KubeletConfiguration beyond their type: the `format` column of the table of
+//! fields.
 //!
-//! A pattern takes everything that a kubelet of any version takes, so that a schema made of it refuses nothing that runs;
-//! it may take more. What is refused exactly is said by the rules.
+//! A pattern accepts every value that the kubelet of any version accepts, and possibly more. A schema with these
+//! patterns thus refuses no valid file; the exact checks are in the rules.
 
-/// A number without a sign, with or without a fraction, for [`concat!`].
+/// An unsigned number with or without a fraction, for [`concat!`].
 macro_rules! number {
     () => {
         r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
     };
 }
 
-/// A quantity without a sign.
+/// An unsigned quantity.
 macro_rules! quantity {
     () => {
         concat!(number!(), "([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?")
     };
 }
 
-/// A duration as Go reads it (`time.ParseDuration`).
+/// A duration as Go parses it (`time.ParseDuration`).
 pub const DURATION: &str = concat!("^[+-]?(0|(", number!(), "(ns|us|µs|μs|ms|s|m|h))+)$");
 /// A quantity (apimachinery `resource.ParseQuantity`).
 pub const QUANTITY: &str = concat!("^[+-]?", quantity!(), "$");
-/// The names of labels and the like (apimachinery `validation.IsQualifiedName`), without a length.
+/// Label names and similar names (apimachinery `validation.IsQualifiedName`), without a length limit.
 macro_rules! label {
     () => {
         "[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -29,8 +30,8 @@ macro_rules! label {
 }
 
 macro_rules! formats {
-    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $words:literal, $pattern:expr;)*) => {
-        /// What a text or a number holds.
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $phrase:literal, $pattern:expr;)*) => {
+        /// The format of a string or a number.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Format {
             $($(#[doc = $doc])* $variant,)*
@@ -40,7 +41,7 @@ macro_rules! formats {
             /// Every format.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Reads its name in the table.
+            /// Parses a format's name in the table.
             #[must_use]
             pub fn read(name: &str) -> Option<Self> {
                 Some(match name {
@@ -49,7 +50,7 @@ macro_rules! formats {
                 })
             }
 
-            /// Its name in the table.
+            /// Returns the format's name in the table.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -57,15 +58,16 @@ macro_rules! formats {
                 }
             }
 
-            /// What it is, for a person.
+            /// Returns a phrase that describes the format.
             #[must_use]
-            pub fn words(self) -> &'static str {
+            pub fn phrase(self) -> &'static str {
                 match self {
-                    $(Self::$variant => $words,)*
+                    $(Self::$variant => $phrase,)*
                 }
             }
 
-            /// A regular expression that its texts match, in ECMAScript's dialect; `None` where any text will do.
+            /// Returns a regular expression in the ECMAScript dialect that every valid value matches; `None` if every
+            /// text is valid.
             #[must_use]
             pub fn pattern(self) -> Option<&'static str> {
                 match self {
@@ -77,11 +79,11 @@ macro_rules! formats {
 }
 
 formats! {
-    /// A path of the host; relative ones start at the configuration file's folder.
+    /// A path on the host; relative paths start at the configuration file's folder.
     Path = "path", "a path on the node", None;
     /// A URL.
     Url = "url", "a URL", None;
-    /// An IP address, which no kubelet checks when it reads the file.
+    /// An IP address; no kubelet checks it while it reads the file.
     Ip = "ip", "an IP address", None;
     /// An address range.
     Cidr = "cidr", "an address range such as 10.0.0.0/24", None;
@@ -93,58 +95,59 @@ formats! {
     CpuList = "cpu-list", "a list of CPUs such as 0-3,8",
         Some(r"^([+]?[0-9]+(-[+]?[0-9]+)*(,[+]?[0-9]+(-[+]?[0-9]+)*)*)?$");
     /// The name of a TLS cipher suite.
-    CipherSuite = "cipher-suite", "a cipher suite by its name in Go's crypto/tls", None;
+    CipherSuite = "cipher-suite", "the name of a cipher suite in Go's crypto/tls", None;
     /// The number of a key exchange.
-    Curve = "curve", "a key exchange by its number in Go's crypto/tls", None;
-    /// A threshold of eviction (`pkg/kubelet/eviction/helpers.go` parseThresholdStatement).
+    Curve = "curve", "the number of a key exchange in Go's crypto/tls", None;
+    /// An eviction threshold (`pkg/kubelet/eviction/helpers.go` parseThresholdStatement).
     EvictionThreshold = "eviction-threshold", "a quantity such as 500Mi or a percentage such as 10%",
         Some(concat!("^([+]?", quantity!(), "|[^% ]+%+)$"));
-    /// What an eviction frees at least (`pkg/kubelet/eviction/helpers.go` parseMinimumReclaims).
+    /// The minimum that an eviction reclaims (`pkg/kubelet/eviction/helpers.go` parseMinimumReclaims).
     EvictionReclaim = "eviction-reclaim", "a quantity such as 1Gi or a percentage such as 5%",
         Some(concat!("^([+-]?", quantity!(), "|[^% ]+%+)$"));
-    /// A duration that is not negative, as text in a map of texts.
+    /// A duration that is not negative, as a value in a map of strings.
     GracePeriod = "grace-period", "a duration such as 1m30s", Some(DURATION);
     /// A whole percentage (`pkg/kubelet/cm/container_manager.go` ParseQOSReserved).
     Percent = "percent", "a whole percentage such as 50%", Some("^[+-]?[0-9]+%$");
-    /// A quantity that is not negative, as text in a map of texts.
+    /// A quantity that is not negative, as a value in a map of strings.
     Reservation = "reservation", "a quantity such as 500m or 1Gi", Some(QUANTITY);
-    /// A number of bytes, as a quantity in text.
+    /// A number of bytes, as a quantity in a string.
     Size = "size", "a quantity such as 10Mi", Some(concat!("^([+-]?", quantity!(), ")?$"));
-    /// A boolean in text (`strconv.ParseBool`).
+    /// A boolean in a string (`strconv.ParseBool`).
     BooleanText = "boolean-text", "a boolean in quotes", Some("^(1|t|T|TRUE|true|True|0|f|F|FALSE|false|False)$");
-    /// A boolean or a whole number in text.
+    /// A boolean or a whole number in a string.
     BooleanOrNumberText = "boolean-or-number-text", "a boolean or a whole number in quotes", None;
     /// A minor version of Kubernetes.
     MinorVersion = "minor-version", "a version such as 1.35", Some(r"^([0-9]+\.[0-9]+)?$");
-    /// The name of a sysctl, or a beginning of names.
-    Sysctl = "sysctl", "a sysctl, or a beginning of names with * at the end", None;
+    /// The name of a sysctl, or a prefix of names.
+    Sysctl = "sysctl", "a sysctl, or a prefix of sysctls with * at the end", None;
     /// A name with an optional domain before it.
     QualifiedName = "qualified-name", "a name such as dedicated or example.com/dedicated",
         Some(concat!("^([a-z0-9.-]+/)?", label!(), "$"));
-    /// A value of a label.
+    /// A label value.
     LabelValue = "label-value", "up to 63 letters, digits and ._-", Some(concat!("^(", label!(), ")?$"));
-    /// What must be left out, or be null.
-    Unset = "unset", "must be left out", None;
-    /// An image without tag and digest.
+    /// A field that must be omitted or null.
+    Unset = "unset", "must be omitted", None;
+    /// An image without a tag and a digest.
     Image = "image", "an image without tag and digest, or a path and /*", None;
-    /// A pattern for names of source files.
+    /// A pattern for the names of source files.
     FilePattern = "file-pattern", "a pattern for file names", Some("^[^=,]+$");
-    /// Host and port, or a target of gRPC.
+    /// A host and port, or a gRPC target.
     HostPort = "host-port", "host:port, or an address with dns, unix or unix-abstract", None;
     /// The socket of a container runtime.
     Endpoint = "endpoint", "a socket such as unix:///run/containerd/containerd.sock", None;
     /// A media type.
     MediaType = "media-type", "a media type", None;
-    /// A value of an HTTP header.
+    /// The value of an HTTP header.
     HeaderValue = "header-value", "the value of an HTTP header", None;
-    /// A whole number of 64 bits; without a format they have 32.
-    Int64 = "int64", "a whole number of 64 bits", None;
-    /// A whole number of 32 bits without a sign.
-    Uint32 = "uint32", "a whole number of 32 bits that is not negative", None;
+    /// A 64-bit whole number; without a format whole numbers have 32 bits.
+    Int64 = "int64", "a 64-bit whole number", None;
+    /// An unsigned 32-bit whole number.
+    Uint32 = "uint32", "an unsigned 32-bit whole number", None;
 }
 
 impl Format {
-    /// Whether every kubelet refuses the empty text, which a missing key stands for in an item of a list.
+    /// Reports whether every kubelet refuses the empty string. A missing key in a list item stands for the empty
+    /// string.
     #[must_use]
     pub fn refuses_empty(self) -> bool {
         matches!(self, Self::QualifiedName | Self::FilePattern)

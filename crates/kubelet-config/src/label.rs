@@ -1,9 +1,9 @@
-//! The syntax of label keys and values and of the DNS names in them, as API servers and kubelets check it.
+//! Syntax checks for label keys, label values and DNS names, as API servers and kubelets check them.
 
-/// Checks a DNS label (RFC 1123): 1 to 63 characters of `[a-z0-9-]` that start and end alphanumeric.
+/// Checks a DNS label (RFC 1123): 1 to 63 characters of `[a-z0-9-]` with an alphanumeric start and end.
 ///
 /// # Errors
-/// What is wrong, ready to follow the quoted name in a sentence.
+/// A phrase to follow the quoted name in a sentence.
 pub fn check_dns_label(value: &str) -> Result<(), String> {
     if value.is_empty() || value.len() > 63 {
         return Err("must have 1 to 63 characters".to_owned());
@@ -18,26 +18,26 @@ pub fn check_dns_label(value: &str) -> Result<(), String> {
     }
 }
 
-/// Checks a DNS subdomain (RFC 1123): labels joined by dots, 253 characters at most.
+/// Checks a DNS subdomain (RFC 1123): labels joined by dots, at most 253 characters.
 ///
 /// # Errors
-/// What is wrong, ready to follow the quoted name in a sentence.
+/// A phrase to follow the quoted name in a sentence.
 pub fn check_dns_subdomain(value: &str) -> Result<(), String> {
     if value.is_empty() || value.len() > 253 {
         return Err("must have 1 to 253 characters".to_owned());
     }
     value.split('.').try_for_each(|label| {
-        // A subdomain's labels are not limited to 63 characters by Kubernetes, only the whole is to 253.
+        // Kubernetes limits the whole subdomain to 253 characters, but not its labels to 63.
         let head: String = label.chars().take(63).collect();
         check_dns_label(if label.len() > 63 { head.trim_end_matches('-') } else { label })
     })
 }
 
-/// Checks a label key (apimachinery `IsQualifiedName`): a name of up to 63 characters, after a DNS subdomain and a
-/// slash or alone.
+/// Checks a label key (apimachinery `IsQualifiedName`): a name of up to 63 characters, optionally after a DNS
+/// subdomain and a slash.
 ///
 /// # Errors
-/// What is wrong, ready to follow the quoted key in a sentence.
+/// A phrase to follow the quoted key in a sentence.
 pub fn check_label_key(key: &str) -> Result<(), String> {
     let name = match key.split_once('/') {
         Some((prefix, name)) => {
@@ -57,7 +57,7 @@ pub fn check_label_key(key: &str) -> Result<(), String> {
 /// Checks a label value (apimachinery `IsValidLabelValue`): empty, or up to 63 characters.
 ///
 /// # Errors
-/// What is wrong, ready to follow the quoted value in a sentence.
+/// A phrase to follow the quoted value in a sentence.
 pub fn check_label_value(value: &str) -> Result<(), String> {
     if value.is_empty() { Ok(()) } else { check_label_text(value) }
 }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_follow_kubernetes() {
+    fn checks_labels_as_kubernetes_does() {
         for good in ["a", "A.b_c-1", "example.com/a", "node-role.kubernetes.io/x"] {
             assert_eq!(check_label_key(good), Ok(()), "{good}");
         }

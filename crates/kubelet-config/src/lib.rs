@@ -1,16 +1,16 @@
 //! KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`) as the kubelet of each Kubernetes version reads it.
 //!
-//! The crate answers, without a cluster and without a kubelet:
+//! The crate needs neither a cluster nor a kubelet. It provides:
 //!
-//! - what a file says, with the line of every value ([`document`]);
-//! - which fields, feature gates and defaults a version has ([`fields`], [`gates`], [`defaults`]);
-//! - whether the kubelet of a version loads, accepts and starts with a configuration, and if not, at which stage it stops
-//!   and with which error ([`verdict`]);
-//! - which accepted settings are likely mistakes ([`advice`]);
-//! - what a change does to running pods ([`risk`]).
+//! - the content of a file, with the line of every value ([`document`]);
+//! - the fields, feature gates and defaults of each version ([`fields`], [`gates`], [`defaults`]);
+//! - the result of loading, validating and starting with a configuration, and the stage and error of a failure
+//!   ([`verdict`]);
+//! - accepted settings that are likely mistakes ([`advice`]);
+//! - the effect of a change on running pods ([`risk`]).
 //!
-//! The facts are in the tables of the folder `data`, each row with its source in Kubernetes. Everything is a pure function
-//! of its arguments: no file, clock, network or environment is read.
+//! The facts are tables in the folder `data`. Each row names its source in Kubernetes. Every function is pure: the
+//! crate reads no file, clock, network or environment.
 //!
 //! ```
 //! use kubelet_config::document::{Document, changes};
@@ -20,26 +20,26 @@
 //! let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 //! let read = |body: &str| Document::parse("kubelet.yaml", &format!("{head}{body}")).document.expect("a document");
 //!
-//! // A kubelet of 1.36 refuses a threshold that is neither a quantity nor a percentage, and the error has its line.
+//! // A kubelet 1.36 refuses a threshold that is neither a quantity nor a percentage. The error has the line.
 //! let typo = read("evictionHard: {memory.available: ten percent}\n");
 //! let verdict = assess(&typo, Minor(36));
 //! assert!(!verdict.runs());
 //! let refusal = verdict.reasons().next().expect("a reason");
 //! assert_eq!((&*refusal.place.file, refusal.place.line), ("kubelet.yaml", 3));
 //!
-//! // A change that a kubelet accepts may still need a drained node.
+//! // An accepted change may still need a drained node.
 //! let (old, new) = (read("cpuManagerPolicy: none\n"), read("cpuManagerPolicy: static\n"));
 //! let change = changes(Some(&old), Some(&new)).remove(0);
 //! assert_eq!(change.path, "cpuManagerPolicy");
 //! assert_eq!(risk::of(&change.path).class, risk::Class::Drain);
 //! ```
 
-pub mod address;
 pub mod advice;
 pub mod defaults;
 pub mod direction;
 pub mod document;
 pub mod duration;
+pub mod field_path;
 pub mod fields;
 pub mod filepath;
 pub mod finding;
@@ -62,7 +62,7 @@ pub mod verdict;
 
 pub use minor::Minor;
 
-/// The `apiVersion` that every kubelet asks for, exactly.
+/// The `apiVersion` that every kubelet requires.
 pub const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
-/// The `kind` that every kubelet asks for, exactly.
+/// The `kind` that every kubelet requires.
 pub const KIND: &str = "KubeletConfiguration";

@@ -1,4 +1,4 @@
-//! Minor versions of Kubernetes 1, the grain of everything that is known about kubelets.
+//! Minor versions of Kubernetes 1. All facts about kubelets are stored per minor version.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Minor(pub u32);
 
-/// The versions that the tables know, oldest first, and whether each is released.
+/// The oldest, newest and newest released version in the table.
 const VERSIONS: [Minor; 3] = read(include_bytes!("../data/versions.csv"));
 
-/// The oldest kubelet that configurations are checked for.
+/// The oldest supported kubelet.
 pub const OLDEST: Minor = VERSIONS[0];
-/// The newest kubelet that the tables know.
+/// The newest kubelet in the tables.
 pub const NEWEST: Minor = VERSIONS[1];
 
-/// The newest kubelet that is released; the tables know later ones from their betas. Configurations are checked for it
-/// where nothing says which version they are for.
+/// The newest released kubelet, and the default version to check configurations for. Later versions in the tables
+/// come from betas.
 pub const NEWEST_RELEASED: Minor = VERSIONS[2];
 
-/// The oldest, the newest and the newest released version of a table with lines such as `1.36,released`. It is read while
-/// compiling, so that versions can stand in patterns.
+/// Reads the oldest, newest and newest released version from a table with lines such as `1.36,released`. It runs at
+/// compile time, so that versions can be used in patterns.
 const fn read(mut table: &[u8]) -> [Minor; 3] {
     let (mut oldest, mut newest, mut released) = (Minor(0), Minor(0), Minor(0));
     while let [_, rest @ ..] = table {
@@ -38,7 +38,7 @@ const fn read(mut table: &[u8]) -> [Minor; 3] {
 }
 
 impl Minor {
-    /// Reads `1.36`, and the minor of `v1.36.2` or `1.36.2-eks-1`. `None` for anything else.
+    /// Parses `1.36`, or the minor of `v1.36.2` and `1.36.2-eks-1`. `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix('v').unwrap_or(text).strip_prefix("1.")?;
@@ -49,25 +49,27 @@ impl Minor {
         if plausible { digits.parse().ok().map(Self) } else { None }
     }
 
-    /// Reads a version that configurations can be checked for.
+    /// Parses a supported version.
     ///
     /// # Errors
-    /// A sentence that says which versions there are.
+    /// A sentence with the supported versions.
     pub fn parse_known(text: &str) -> Result<Self, String> {
         match Self::parse(text) {
             Some(minor) if minor.is_known() => Ok(minor),
-            Some(minor) => Err(format!("nothing is known of kubelet {minor}, only of {OLDEST} to {NEWEST}")),
-            None => Err(format!("{text:?} is no Kubernetes version, such as {NEWEST_RELEASED}")),
+            Some(minor) => {
+                Err(format!("kubelet {minor} is not supported; supported versions are {OLDEST} to {NEWEST}"))
+            }
+            None => Err(format!("{text:?} is not a Kubernetes version; write one such as {NEWEST_RELEASED}")),
         }
     }
 
-    /// Whether the tables know kubelets of this version: [`OLDEST`] to [`NEWEST`].
+    /// Reports whether the tables contain this version: [`OLDEST`] to [`NEWEST`].
     #[must_use]
     pub fn is_known(self) -> bool {
         (OLDEST..=NEWEST).contains(&self)
     }
 
-    /// Every version that the tables know, oldest first.
+    /// Returns every version in the tables, oldest first.
     pub fn all() -> impl Iterator<Item = Self> {
         (OLDEST.0..=NEWEST.0).map(Self)
     }
@@ -104,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_versions_has_no_gap_and_no_other_line() {
+    fn table_of_versions_is_well_formed() {
         let lines: Vec<&str> = include_str!("../data/versions.csv").lines().collect();
         assert_eq!(lines[0], "minor,state");
         let wanted: Vec<String> = Minor::all()
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read() {
+    fn parses_versions() {
         for (text, minor) in [
             ("1.36", Some(36)),
             ("v1.21.1", Some(21)),
@@ -134,9 +136,9 @@ mod tests {
         assert_eq!(Minor::parse_known(&format!("v{NEWEST}.0-beta.0")), Ok(NEWEST));
         let next = Minor(NEWEST.0 + 1).to_string();
         for (text, problem) in [
-            ("1.15", format!("nothing is known of kubelet 1.15, only of 1.16 to {NEWEST}")),
-            (&next, format!("nothing is known of kubelet {next}, only of 1.16 to {NEWEST}")),
-            ("latest", format!("\"latest\" is no Kubernetes version, such as {NEWEST_RELEASED}")),
+            ("1.15", format!("kubelet 1.15 is not supported; supported versions are 1.16 to {NEWEST}")),
+            (&next, format!("kubelet {next} is not supported; supported versions are 1.16 to {NEWEST}")),
+            ("latest", format!("\"latest\" is not a Kubernetes version; write one such as {NEWEST_RELEASED}")),
         ] {
             assert_eq!(Minor::parse_known(text), Err(problem));
         }

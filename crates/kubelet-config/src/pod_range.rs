@@ -1,19 +1,19 @@
-//! How many pods a range of addresses has room for: a `podCIDR`, be it the configuration's or a Node's.
+//! The number of pod addresses in a range: a `podCIDR` of a configuration or a Node.
 
-// The type alone; nothing here opens a connection.
+// Only the type; this module opens no connection.
 use core::net::IpAddr;
 
-/// The size of a range of pod addresses. Which addresses they are does not matter to anyone here.
+/// The size of a range of pod addresses, without the addresses themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodRange {
-    /// Whether it is IPv6.
+    /// Whether the range is IPv6.
     six: bool,
-    /// Bits that tell the addresses of the range apart.
+    /// The number of host bits.
     free: u8,
 }
 
 impl PodRange {
-    /// Reads one range such as `10.4.2.0/24`. `None` when the text is none; a dual-stack pair is two texts.
+    /// Parses one range such as `10.4.2.0/24`. `None` for any other text; a dual-stack pair is two texts.
     #[must_use]
     pub fn parse(cidr: &str) -> Option<Self> {
         let (address, prefix) = cidr.split_once('/')?;
@@ -25,22 +25,22 @@ impl PodRange {
         Some(Self { six, free: bits.checked_sub(prefix)? })
     }
 
-    /// How many pods can have an address of it: all addresses but the network's own and, with IPv4, the broadcast address.
-    /// Plugins keep a few more for themselves. At most `u64::MAX`.
+    /// Returns the number of pod addresses, at most `u64::MAX`. The network address and, with IPv4, the broadcast
+    /// address are excluded. Network plugins reserve a few more.
     #[must_use]
     pub fn pods(self) -> u64 {
         let all = 1_u64.checked_shl(u32::from(self.free)).unwrap_or(u64::MAX);
         if self.free < 2 { all } else { all.saturating_sub(if self.six { 1 } else { 2 }) }
     }
 
-    /// Whether it has an address for each of so many pods. Pods of the host's network need none, so that a kubelet takes
-    /// more pods than addresses, and the surplus waits for an address.
+    /// Reports whether the range has an address for each of `max_pods` pods. Pods in the host's network need no
+    /// address. A kubelet therefore admits more pods than addresses, and the surplus waits.
     #[must_use]
     pub fn fits(self, max_pods: i64) -> bool {
         u64::try_from(max_pods).unwrap_or(0) <= self.pods()
     }
 
-    /// The length of its prefix, as after the slash.
+    /// Returns the prefix length.
     #[must_use]
     pub fn prefix(self) -> u8 {
         (if self.six { 128_u8 } else { 32 }).saturating_sub(self.free)
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_ranges() {
+    fn counts_addresses_of_ranges() {
         for (cidr, wanted) in [
             ("10.0.0.0/24", Some((24, 254))),
             ("10.0.0.0/26", Some((26, 62))),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_stays_small() {
+    fn pod_range_stays_small() {
         assert!(size_of::<Option<PodRange>>() <= 4);
     }
 }

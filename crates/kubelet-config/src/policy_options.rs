@@ -1,6 +1,8 @@
-//! The table of policy options (`crates/kubelet-config/data/policy-options.csv`): what `cpuManagerPolicyOptions` and
-//! `topologyManagerPolicyOptions` may hold, by version (`pkg/kubelet/cm/cpumanager/policy_options.go`,
-//! `pkg/kubelet/cm/topologymanager/policy_options.go`; KEP-2625, KEP-3545 and the KEPs of the single options).
+//! The table of policy options (`crates/kubelet-config/data/policy-options.csv`): the keys of
+//! `cpuManagerPolicyOptions` and `topologyManagerPolicyOptions`, by version.
+//!
+//! Sources: `pkg/kubelet/cm/cpumanager/policy_options.go`, `pkg/kubelet/cm/topologymanager/policy_options.go`,
+//! KEP-2625, KEP-3545 and the KEPs of the single options.
 
 use std::sync::LazyLock;
 
@@ -11,10 +13,10 @@ static TEXT: &str = include_str!("../data/policy-options.csv");
 static TABLE: LazyLock<Vec<PolicyOption>> =
     LazyLock::new(|| table::rows(TEXT).filter_map(|cells| option(&cells)).collect());
 
-/// What the text of an option holds.
+/// The type of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
-    /// A boolean as Go reads it.
+pub enum OptionType {
+    /// A boolean in Go's syntax.
     Boolean,
     /// A whole number.
     Integer,
@@ -23,35 +25,35 @@ pub enum Takes {
 /// One option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyOption {
-    /// The field that it is a key of.
+    /// The field that has the option as a key.
     pub field: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The first minor that knows it.
+    /// The first minor that has the option.
     pub since: Minor,
-    /// The last minor that knows it; 1.37 says that it still does.
+    /// The last minor that has the option. 1.37 means that it still exists.
     pub until: Minor,
-    /// What its text holds.
-    pub takes: Takes,
-    /// The gate without which it is refused: that of its stage. A stable option needs none.
+    /// The type of the value.
+    pub value_type: OptionType,
+    /// The gate that the option requires at its stage. A stable option requires none.
     pub gate: Spans<String>,
 }
 
-/// The options of a field that kubelets of this version know.
+/// Returns the options of a field in this version.
 pub fn known(field: &str, minor: Minor) -> impl Iterator<Item = &'static PolicyOption> {
     TABLE.iter().filter(move |option| option.field == field && (option.since..=option.until).contains(&minor))
 }
 
 fn option(cells: &[String]) -> Option<PolicyOption> {
-    let [field, name, since, until, takes, gate] = cells else { return None };
+    let [field, name, since, until, value_type, gate] = cells else { return None };
     Some(PolicyOption {
         field: field.clone(),
         name: name.clone(),
         since: table::minor(since)?,
         until: table::minor(until)?,
-        takes: match takes.as_str() {
-            "boolean" => Takes::Boolean,
-            "integer" => Takes::Integer,
+        value_type: match value_type.as_str() {
+            "boolean" => OptionType::Boolean,
+            "integer" => OptionType::Integer,
             _ => return None,
         },
         gate: Spans::read(gate, |name| Some(name.to_owned()))?,
@@ -64,8 +66,8 @@ mod tests {
     use crate::fields;
 
     #[test]
-    fn the_table_is_well_formed() {
-        assert_eq!(TEXT.lines().next(), Some("field,option,since,until,takes,gate"));
+    fn table_of_policy_options_is_well_formed() {
+        assert_eq!(TEXT.lines().next(), Some("field,option,since,until,value_type,gate"));
         assert_eq!(TABLE.len(), TEXT.lines().count() - 1, "every line reads");
         assert!(TABLE.is_sorted_by_key(|option| (&option.field, &option.name)));
         for option in TABLE.iter() {
@@ -78,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_the_keys_in_the_table_of_fields() {
+    fn options_match_keys_in_table_of_fields() {
         for path in ["cpuManagerPolicyOptions", "topologyManagerPolicyOptions"] {
             let field = fields::lookup(path).unwrap();
             for minor in Minor::all().filter(|minor| field.is_known_to(*minor)) {

@@ -1,80 +1,81 @@
-//! Quantities (apimachinery `resource.Quantity`, `pkg/api/resource/quantity.go`): which texts are one, and what they are
-//! worth. The reading is upstream's scanner to the letter, with the oddities that its documented syntax does not tell:
-//! `-`, `.` and `Gi` are quantities of zero.
+//! Quantities (apimachinery `resource.Quantity`, `pkg/api/resource/quantity.go`): parsing and amounts.
 //!
-//! Whatever the text, reading takes time and memory that grow no faster than it does.
+//! Parsing follows upstream's scanner exactly, including undocumented cases: `-`, `.` and `Gi` are quantities of
+//! zero. Time and memory are linear in the length of the text.
 
 use std::fmt;
 
-/// Thousand millionths: the finest grain of a quantity.
+/// Billionths in one unit. A billionth is the smallest amount of a quantity.
 const NANOS: i128 = 1_000_000_000;
-/// More digits than the largest value that is held has; beyond, only "larger than that" is known.
-const MOST_DIGITS: i64 = 30;
+/// Limit on the digits that are scaled; larger values saturate.
+const MAX_DIGITS: i64 = 30;
 
-/// An amount, exact to the billionth up to 1.7e29; anything larger is held as that, which no resource reaches.
+/// An amount, exact to the billionth up to 1.7e29. Larger amounts saturate; no resource reaches them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Quantity {
     /// Billionths, saturating.
     nanos: i128,
 }
 
-/// A text read as a quantity: its amount, and what of it upstream converts to an `int64`.
+/// A text parsed as a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reading {
     /// The amount.
     pub amount: Quantity,
-    /// What `Quantity.AsInt64` gives, which goes by the writing: nothing for `1.0` or `1000m`, with digits below the unit,
-    /// nor for `1.5Gi` or `1Ei`, which upstream does not read the short way, though all of them are whole numbers.
+    /// Result of `Quantity.AsInt64`, which depends on the notation. It is `None` for `1.0` and `1000m`, which have
+    /// digits below the unit. It is also `None` for `1.5Gi` and `1Ei`, which upstream does not parse on its fast
+    /// path.
     pub as_int64: Option<i64>,
 }
 
-/// Why a text is no quantity.
+/// Error for a text that is not a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotAQuantity;
+pub struct InvalidQuantity;
 
-impl fmt::Display for NotAQuantity {
+impl fmt::Display for InvalidQuantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("is not a quantity; write a number with or without a unit, such as 500m, 2, 100Mi or 1.5Gi")
     }
 }
 
 impl Quantity {
-    /// Nothing.
+    /// The zero quantity.
     pub const ZERO: Self = Self { nanos: 0 };
 
-    /// A whole amount.
+    /// Returns a quantity of whole units.
     #[must_use]
     pub fn whole(units: i64) -> Self {
         Self { nanos: i128::from(units) * NANOS }
     }
 
-    /// Reads a text as `resource.ParseQuantity` does; space around it is not taken.
+    /// Parses a text as `resource.ParseQuantity` does. Surrounding whitespace is an error.
     ///
     /// # Errors
-    /// The text is no quantity.
-    pub fn parse(text: &str) -> Result<Self, NotAQuantity> {
+    /// The text is not a quantity.
+    pub fn parse(text: &str) -> Result<Self, InvalidQuantity> {
         read(text).map(|reading| reading.amount)
     }
 
-    /// Whether it is nothing.
+    /// Reports whether the amount is zero.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    /// Whether it is below zero.
+    /// Reports whether the amount is below zero.
     #[must_use]
     pub fn is_negative(self) -> bool {
         self.nanos < 0
     }
 
-    /// The sum.
+    /// Returns the sum, saturating.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { nanos: self.nanos.saturating_add(other.nanos) }
     }
 
-    /// The number of whole units, fractions rounded away from zero as in `Quantity.Value`; beyond an `i64` its bound.
+    /// Returns the number of whole units, rounded away from zero as `Quantity.Value` does. Saturates at the bounds of
+    /// `i64`.
     #[must_use]
     pub fn rounded_up(self) -> i64 {
         let whole = self.nanos / NANOS + (self.nanos % NANOS).signum();
@@ -83,7 +84,7 @@ impl Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// In bytes or cores, without a suffix: `104857600`, `0.5`.
+    /// Writes bytes or cores without a suffix: `104857600`, `0.5`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, fraction) = ((self.nanos / NANOS).unsigned_abs(), (self.nanos % NANOS).unsigned_abs());
         let sign = if self.is_negative() { "-" } else { "" };
@@ -95,19 +96,19 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// Whether `resource.ParseQuantity` takes a text.
+/// Reports whether `resource.ParseQuantity` accepts a text.
 #[must_use]
 pub fn is_quantity(text: &str) -> bool {
     read(text).is_ok()
 }
 
-/// Reads a text as `resource.ParseQuantity` does, and what `AsInt64` makes of it.
+/// Parses a text as `resource.ParseQuantity` does, including the result of `AsInt64`.
 ///
 /// # Errors
-/// The text is no quantity.
-pub fn read(text: &str) -> Result<Reading, NotAQuantity> {
+/// The text is not a quantity.
+pub fn read(text: &str) -> Result<Reading, InvalidQuantity> {
     if text.is_empty() {
-        return Err(NotAQuantity);
+        return Err(InvalidQuantity);
     }
     let negative = text.starts_with('-');
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -116,9 +117,9 @@ pub fn read(text: &str) -> Result<Reading, NotAQuantity> {
         Some(rest) => rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())),
         None => ("", suffix),
     };
-    let unit = unit(suffix).ok_or(NotAQuantity)?;
+    let unit = unit(suffix).ok_or(InvalidQuantity)?;
     let significant = number.trim_start_matches('0');
-    // Upstream writes 0 for a number of which nothing is left, and counts that digit.
+    // Upstream writes 0 for a number without significant digits, and counts that digit.
     let length = significant.len().max(1).saturating_add(fraction.len());
     let (scale, short) = match unit {
         Unit::Ten(exponent) => {
@@ -130,7 +131,7 @@ pub fn read(text: &str) -> Result<Reading, NotAQuantity> {
         Unit::Two(bits) => (0, fraction.is_empty() && length + bits as usize * 3 / 10 < 15),
     };
     if !short && number.is_empty() && fraction.is_empty() {
-        return Err(NotAQuantity);
+        return Err(InvalidQuantity);
     }
     let nanos = match unit {
         Unit::Ten(_) => {
@@ -145,7 +146,7 @@ pub fn read(text: &str) -> Result<Reading, NotAQuantity> {
     Ok(Reading { amount, as_int64 })
 }
 
-/// What a suffix multiplies with: a power of ten or of two.
+/// Multiplier of a suffix: an exponent of ten or of two.
 enum Unit {
     Ten(i32),
     Two(u32),
@@ -170,16 +171,16 @@ fn unit(suffix: &str) -> Option<Unit> {
         "Pi" => Unit::Two(50),
         "Ei" => Unit::Two(60),
         _ => {
-            // An int64, of which upstream keeps the lower half.
+            // Upstream parses an int64 and keeps the lower 32 bits.
             let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
             Unit::Ten(exponent as i32)
         }
     })
 }
 
-/// Billionths in `digits` times ten to the `scale`, rounded up; `count` is the number of digits.
+/// Returns `digits` times ten to the `scale` in billionths, rounded up. `count` is the number of digits.
 fn decimal(digits: impl Iterator<Item = u8>, count: i64, scale: i64) -> i128 {
-    // Where the point is, counted from the first digit, once everything is in billionths.
+    // Position of the decimal point from the first digit, in billionths.
     let point = count.saturating_add(scale).saturating_add(9);
     let (mut nanos, mut rest, mut taken) = (0_i128, false, 0_i64);
     for digit in digits.map(|byte| i128::from(byte.wrapping_sub(b'0'))) {
@@ -191,7 +192,7 @@ fn decimal(digits: impl Iterator<Item = u8>, count: i64, scale: i64) -> i128 {
         taken += 1;
     }
     if nanos != 0 {
-        let missing = point.saturating_sub(taken).clamp(0, MOST_DIGITS + 9);
+        let missing = point.saturating_sub(taken).clamp(0, MAX_DIGITS + 9);
         for _ in 0..missing {
             nanos = nanos.saturating_mul(10);
         }
@@ -199,12 +200,12 @@ fn decimal(digits: impl Iterator<Item = u8>, count: i64, scale: i64) -> i128 {
     nanos.saturating_add(i128::from(rest))
 }
 
-/// Billionths in a number times two to the `bits`, rounded up, at most the 2^63-1 units that upstream caps it to.
+/// Returns a number times two to the `bits` in billionths, rounded up. Upstream caps the result at 2^63-1 units.
 fn binary(whole: &str, fraction: &str, bits: u32) -> i128 {
     let most = i128::from(i64::MAX) * NANOS;
     let grain = NANOS << bits;
     let Some(whole) = (if whole.is_empty() { Some(0) } else { whole.parse::<i128>().ok() }) else { return most };
-    // From the last digit to the first, so that nothing grows beyond ten times the grain.
+    // From the last digit to the first, so that intermediate values stay below ten times the grain.
     let (mut part, mut rest) = (0_i128, false);
     for digit in fraction.bytes().rev().map(|byte| i128::from(byte.wrapping_sub(b'0'))) {
         let sum = digit * grain + part;
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_quantity() {
+    fn recognizes_quantities() {
         for good in
             ["0", "1Gi", "1.5Ei", ".5", "5.", "-1m", "+1E", "1e3", "1E-3", "100Mi", "1k", "1e+5", "00012", "1E0"]
         {
@@ -268,11 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_before_a_suffix_is_zero_where_upstream_takes_the_short_way() {
+    fn reads_empty_number_as_zero_on_fast_path() {
         for zero in ["-", "+", ".", "-.", "Ki", "Ti", ".Gi", "m", "E", "e5", "0", "0Ei", "0.000e-99", "-0"] {
             assert_eq!(nanos(zero), 0, "{zero}");
         }
-        // Nine digits below the point is as far as the short way goes.
+        // The fast path ends at nine digits below the point.
         assert!(is_quantity("e-9") && !is_quantity("e-10"));
     }
 
@@ -305,7 +306,7 @@ mod tests {
         ] {
             assert_eq!(nanos(text), amount, "{text}");
         }
-        // Beyond the finest grain by a thousandth digit alone.
+        // The only digit below a billionth is the last one.
         assert_eq!(nanos(&format!("1.{}1", "0".repeat(3000))), NANOS + 1);
         assert_eq!(nanos(&format!("1.{}1Ki", "0".repeat(3000))), 1024 * NANOS + 1);
         assert_eq!(nanos(&format!("{}1", "0".repeat(3000))), NANOS);
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_short_way_leads_to_an_int64() {
+    fn converts_to_int64_only_on_fast_path() {
         for (text, int64) in [
             ("10Mi", Some(10 << 20)),
             ("-10", Some(-10)),
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_rounding() {
+    fn adds_and_rounds() {
         let amount = |text: &str| Quantity::parse(text).unwrap();
         assert_eq!(amount("500m").plus(amount("1.5")), Quantity::whole(2));
         assert_eq!(amount("1e100").plus(amount("1")), amount("1e100"));
@@ -357,12 +358,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_reads_or_not(text in "\\PC*") {
+        fn never_panics_on_any_text(text in "\\PC*") {
             let _ = read(&text);
         }
 
         #[test]
-        fn any_number_and_suffix_keeps_its_sign(
+        fn keeps_sign_of_any_number_and_suffix(
             sign in "[+-]?", digits in "[0-9]{1,60}", fraction in "(\\.[0-9]{0,60})?", suffix in "([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,12})?",
         ) {
             let amount = Quantity::parse(&format!("{sign}{digits}{fraction}{suffix}")).unwrap();
@@ -372,7 +373,7 @@ mod tests {
         }
 
         #[test]
-        fn whole_numbers_are_themselves(number in any::<i64>()) {
+        fn reads_whole_numbers_unchanged(number in any::<i64>()) {
             prop_assert_eq!(Quantity::parse(&number.to_string()), Ok(Quantity::whole(number)));
         }
     }

@@ -1,6 +1,5 @@
-//! The table of rules: everything that a kubelet refuses, by the stage at which it does, with the versions that have the
-//! rule and its source (`crates/kubelet-config/data/rules.csv`). What each rule does is code, in `verdict`; what it says, where it comes
-//! from and which versions have it is written here alone.
+//! The table of rules: every refusal of a kubelet, with stage, versions, message and source
+//! (`crates/kubelet-config/data/rules.csv`). The checks themselves are in `verdict`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,7 +11,7 @@ static TEXT: &str = include_str!("../data/rules.csv");
 static TABLE: LazyLock<BTreeMap<String, Rule>> =
     LazyLock::new(|| table::rows(TEXT).filter_map(|cells| rule(&cells)).map(|rule| (rule.id.clone(), rule)).collect());
 
-/// When the kubelet refuses.
+/// The stage at which the kubelet refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RuleStage {
@@ -29,43 +28,43 @@ pub enum RuleStage {
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Its identifier, also the code of its findings.
+    /// The identifier, also the code of the rule's findings.
     pub id: String,
-    /// When the kubelet applies it.
+    /// The stage at which the kubelet applies the rule.
     pub stage: RuleStage,
-    /// The first minor that has it.
+    /// The first minor that has the rule.
     pub since: Minor,
-    /// The last minor that has it; 1.37 says that it is still there.
+    /// The last minor that has the rule. 1.37 means that it still exists.
     pub until: Minor,
-    /// Paths in the table of fields that it is about.
+    /// Paths of the fields that the rule checks.
     pub fields: Vec<String>,
-    /// What it asks for, in one sentence.
-    pub says: String,
-    /// Where upstream has it.
+    /// The requirement, in one sentence.
+    pub description: String,
+    /// The source in Kubernetes.
     pub source: String,
 }
 
 impl Rule {
-    /// Whether kubelets of this version have it.
+    /// Reports whether kubelets of this version have the rule.
     #[must_use]
     pub fn applies_to(&self, minor: Minor) -> bool {
         (self.since..=self.until).contains(&minor)
     }
 }
 
-/// The rule of this name.
+/// Returns the rule with an identifier.
 #[must_use]
 pub fn lookup(id: &str) -> Option<&'static Rule> {
     TABLE.get(id)
 }
 
-/// Every rule, by identifier.
+/// Returns every rule, ordered by identifier.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     TABLE.values()
 }
 
 fn rule(cells: &[String]) -> Option<Rule> {
-    let [id, stage, since, until, fields, says, source] = cells else { return None };
+    let [id, stage, since, until, fields, description, source] = cells else { return None };
     Some(Rule {
         id: id.clone(),
         stage: match stage.as_str() {
@@ -78,7 +77,7 @@ fn rule(cells: &[String]) -> Option<Rule> {
         since: table::minor(since)?,
         until: table::minor(until)?,
         fields: fields.split(' ').filter(|path| !path.is_empty()).map(str::to_owned).collect(),
-        says: says.clone(),
+        description: description.clone(),
         source: source.clone(),
     })
 }
@@ -89,12 +88,12 @@ mod tests {
     use crate::fields;
 
     #[test]
-    fn the_table_is_well_formed() {
-        assert_eq!(TEXT.lines().next(), Some("id,stage,since,until,fields,says,source"));
+    fn table_of_rules_is_well_formed() {
+        assert_eq!(TEXT.lines().next(), Some("id,stage,since,until,fields,description,source"));
         assert_eq!(all().count(), TEXT.lines().count() - 1, "every line reads, and no identifier appears twice");
         for rule in all() {
             assert!(rule.since <= rule.until, "{}", rule.id);
-            assert!(rule.says.ends_with('.') && !rule.source.is_empty(), "{}", rule.id);
+            assert!(rule.description.ends_with('.') && !rule.source.is_empty(), "{}", rule.id);
             assert!(rule.id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'), "{}", rule.id);
             for path in &rule.fields {
                 assert!(fields::lookup(path).is_some(), "{}: there is no field {path}", rule.id);

@@ -1,20 +1,21 @@
-//! The JSON Schema of a KubeletConfiguration for one version of the kubelet, made of the tables.
+//! The JSON Schema of a KubeletConfiguration for one kubelet version, generated from the tables.
 //!
-//! It says what a schema can: names, types, allowed values and ranges. What it accepts may still be refused for how fields
-//! stand to one another; what it refuses is refused by the kubelet or, unknown keys, by this crate's own gate. It is about
-//! values as the kubelet reads them, where YAML's `yes` is a boolean.
+//! The schema covers names, types, allowed values and ranges. The kubelet may still refuse a file that matches,
+//! because the schema checks no relations between fields. The kubelet refuses every file that the schema refuses,
+//! except for unknown keys, which only this crate refuses. The schema applies to values as the kubelet reads them:
+//! YAML's `yes` is a boolean.
 //!
-//! Draft 7, since editors read it most widely (yaml-language-server among them).
+//! Draft 7, because most editors support it (yaml-language-server among them).
 
 use serde_json::{Map, Value as Json, json};
 
 use super::fields::{self, Field, FieldType, Range};
 use super::format::{self, Format};
-use super::gates::{self, GateAt};
+use super::gates::{self, GateProperties};
 use super::tls::{self, Kind};
 use super::{API_VERSION, KIND, Minor};
 
-/// The schema of one version.
+/// Returns the schema of one version.
 #[must_use]
 pub fn schema(minor: Minor) -> Json {
     let mut schema = json!({
@@ -32,7 +33,7 @@ pub fn schema(minor: Minor) -> Json {
     schema
 }
 
-/// A map whose entries are added one by one, in the order in which they are to be read.
+/// A map that keeps the order in which entries are added.
 #[derive(Default)]
 struct Schema(Map<String, Json>);
 
@@ -50,7 +51,7 @@ impl Schema {
     }
 }
 
-/// The fields of the object at a path of the table that this version knows.
+/// Returns the fields of the object at a path that this version has.
 fn properties(parent: &str, minor: Minor) -> Json {
     let named = fields::children(parent).iter().filter_map(|name| Some((name, fields::child(parent, name)?)));
     named.filter(|(_, field)| field.is_known_to(minor)).map(|(name, field)| (name.clone(), of(field, minor))).collect()
@@ -69,8 +70,8 @@ fn of(field: &Field, minor: Minor) -> Json {
         return Json::Object(schema.with("type", "null").0);
     }
     let types = field.types.at(minor).map(Vec::as_slice).unwrap_or_default();
-    // A missing key of a list's item is the empty text; where that is refused, so is null.
-    let null = field.takes_null(minor) && !field.path.ends_with("[]") && !is_required(field);
+    // A missing key of a list item is the empty string. Where the empty string is refused, null is refused too.
+    let null = field.allows_null(minor) && !field.path.ends_with("[]") && !is_required(field);
     schema = schema.with("type", type_names(types, null)).with_some("enum", allowed(field, minor, null));
     for one in types {
         schema = match one {
@@ -88,7 +89,7 @@ fn of(field: &Field, minor: Minor) -> Json {
     Json::Object(schema.with_some("default", default.cloned()).0)
 }
 
-/// Whether an item of a list is refused without this field.
+/// Reports whether a list item is refused without this field.
 fn is_required(field: &Field) -> bool {
     field.format.is_some_and(Format::refuses_empty) && field.path.contains("[].")
 }
@@ -115,7 +116,7 @@ fn type_names(types: &[FieldType], null: bool) -> Json {
     }
 }
 
-/// The allowed values; empty text takes the default in fields that are no pointers.
+/// Returns the allowed values. The empty string means the default in fields that are not Go pointers.
 fn allowed(field: &Field, minor: Minor, null: bool) -> Option<Json> {
     match field.format {
         Some(Format::CipherSuite) => {
@@ -137,16 +138,16 @@ fn allowed(field: &Field, minor: Minor, null: bool) -> Option<Json> {
     Some(Json::Array(values))
 }
 
-/// The gates that a version knows. A locked one has its default or is not there.
+/// Returns the gates of a version. A locked gate has its default or is absent.
 fn gates(minor: Minor) -> Json {
-    let gate = |(name, at): (&str, GateAt)| {
+    let gate = |(name, at): (&str, GateProperties)| {
         let state = format!(
             "{}, {}{}.",
             at.stage,
             if at.default { "on" } else { "off" },
             if at.locked { ", locked" } else { "" }
         );
-        let idle = if at.kubelet { "" } else { " The kubelet knows it and does not ask for it." };
+        let idle = if at.kubelet { "" } else { " The kubelet accepts this gate and does not use it." };
         let schema = Schema::default().with("description", format!("{state}{idle}"));
         let schema = match (at.locked, at.default) {
             (true, true) => schema.with("type", "boolean").with("enum", json!([true])),
@@ -182,21 +183,22 @@ fn object(schema: Schema, field: &Field, minor: Minor) -> Schema {
     schema.with("additionalProperties", others)
 }
 
-/// The bounds of a number: those of its Go type where it is whole, and those that are allowed.
+/// Adds the bounds of a number: the allowed range, and for a whole number also the bounds of its Go type.
 fn bounded(schema: Schema, field: &Field, minor: Minor, whole: bool) -> Schema {
     let range = field.range.at(minor).copied().unwrap_or_default();
-    let Range { least, above, greatest, step } = range;
-    let least = if whole { Some(least.map_or(field.least(), |least| least.max(field.least()))) } else { least };
-    let greatest =
-        if whole { Some(greatest.map_or(field.largest(), |most| most.min(field.largest()))) } else { greatest };
+    let Range { minimum, exclusive, maximum, multiple_of } = range;
+    let minimum =
+        if whole { Some(minimum.map_or(field.min_value(), |bound| bound.max(field.min_value()))) } else { minimum };
+    let maximum =
+        if whole { Some(maximum.map_or(field.max_value(), |most| most.min(field.max_value()))) } else { maximum };
     schema
-        .with_some(if above { "exclusiveMinimum" } else { "minimum" }, least)
-        .with_some("maximum", greatest)
-        .with_some("multipleOf", step)
+        .with_some(if exclusive { "exclusiveMinimum" } else { "minimum" }, minimum)
+        .with_some("maximum", maximum)
+        .with_some("multipleOf", multiple_of)
 }
 
 fn description(field: &Field, minor: Minor) -> String {
-    let mut text = field.says.clone();
+    let mut text = field.description.clone();
     if let Some(gate) = field.gate.at(minor) {
         text.push_str(&format!(" Feature gate: {gate}."));
     }
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_come_and_change_with_versions() {
+    fn fields_differ_between_versions() {
         assert_eq!(at(36, "/$id"), "https://nodecfg.dev/schemas/kubelet/1.36.json");
         assert_eq!(at(36, "/properties/kind/const"), KIND);
         assert_eq!(schema(Minor(29)).pointer("/properties/podLogsDir"), None);
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_taken_where_the_kubelet_takes_it() {
+    fn allows_null_where_the_kubelet_does() {
         assert_eq!(at(36, "/properties/syncFrequency/type"), "string");
         assert_eq!(at(36, "/properties/cpuCFSQuotaPeriod/type"), json!(["string", "null"]));
         assert_eq!(at(36, "/properties/clusterDNS/items/type"), "string");
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_the_bounds_of_their_type_and_of_the_rules() {
+    fn numbers_have_bounds_of_type_and_rules() {
         let bounds = |pointer: &str| (at(36, &format!("{pointer}/minimum")), at(36, &format!("{pointer}/maximum")));
         assert_eq!(bounds("/properties/port"), (json!(0), json!(65_535)));
         assert_eq!(bounds("/properties/maxPods"), (json!(0), json!(i32::MAX)));
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_have_the_keys_that_kubelets_know() {
+    fn maps_have_known_keys() {
         let limits = "/properties/reservedMemory/items/properties/limits";
         assert_eq!(
             at(36, &format!("{limits}/patternProperties/^hugepages-/type")),

@@ -1,38 +1,38 @@
-//! Fields whose values may be secrets, and how they are kept out of what people and programs are shown.
+//! Fields that may hold secrets, and the redaction of their values in output.
 //!
-//! They are compared, hashed and rolled out like any other; only what is written about them leaves them out. What stands in
-//! a ConfigMap, and what `explain` says of a field, is not touched.
+//! Secret values are compared, hashed and rolled out like all others. Only reports redact them; ConfigMaps and
+//! `explain` are unaffected.
 
 use std::ops::RangeInclusive;
 
-/// The fields: their values, and all values below them. HTTP headers carry tokens; nothing else in a KubeletConfiguration
-/// is a secret by itself, as `k8s.io/kubelet/config/v1beta1` names files where it needs keys.
+/// Fields with secret values at any depth. HTTP headers carry tokens. All other fields that need keys name files
+/// (`k8s.io/kubelet/config/v1beta1`).
 pub const SECRET: [&str; 1] = ["staticPodURLHeader"];
 
-/// The field that is a URL, which may hold a password before its host or a token in its query.
+/// The URL field. It may hold a password before the host, or a token in the query.
 pub const URL: &str = "staticPodURL";
 
-/// What stands in place of a value.
+/// Replacement for a secret value.
 pub const NOT_SHOWN: &str = "(not shown)";
 
-/// Whether the value at a path of a file may be a secret. Fields that differ by case alone count too: they are mistakes,
-/// with a value that is no less secret.
+/// Reports whether the value at a path of a file may be a secret. Case is ignored, because the value of a misspelled
+/// field is secret too.
 #[must_use]
 pub fn is_secret(path: &str) -> bool {
     let first = path.trim_start_matches('/').split(['.', '[', '/', '{']).next().unwrap_or_default();
     SECRET.iter().any(|field| field.eq_ignore_ascii_case(first))
 }
 
-/// A value as it may be shown. `path` is where it stands in a file.
+/// Returns a value for output, redacted if it may be secret. `path` is its path in the file.
 #[must_use]
-pub fn shown(path: &str, value: &str) -> String {
+pub fn redacted(path: &str, value: &str) -> String {
     if is_secret(path) {
         return NOT_SHOWN.to_owned();
     }
     if path.trim_start_matches('/').eq_ignore_ascii_case(URL) { without_credentials(value) } else { value.to_owned() }
 }
 
-/// A URL, in quotes or not, without what stands before its host and after its path.
+/// Returns a URL, quoted or not, without credentials, query and fragment.
 fn without_credentials(value: &str) -> String {
     let quoted = value.len() > 1 && value.starts_with('"') && value.ends_with('"');
     let url = value.trim_matches(|letter| quoted && letter == '"');
@@ -50,16 +50,16 @@ fn without_credentials(value: &str) -> String {
     let host = place.split('/').next().unwrap_or_default();
     let port = host.rsplit_once(']').map_or(host, |(_, port)| port).split_once(':').map(|(_, port)| port);
     if port.is_some_and(|port| !port.chars().all(|digit| digit.is_ascii_digit())) {
-        // A password with a slash in it, perhaps.
+        // The text may be a password that contains a slash.
         return NOT_SHOWN.to_owned();
     }
     let query = query.chars().next().map_or(String::new(), |mark| format!("{mark}{NOT_SHOWN}"));
     in_quotes(format!("{scheme}://{user}{place}{query}"))
 }
 
-/// A sentence about such a value without what it quotes: `must be text, not the number (not shown)`.
+/// Redacts the quoted values in a message: `must be text, not the number (not shown)`.
 #[must_use]
-pub fn masked(sentence: &str) -> String {
+pub fn redacted_message(sentence: &str) -> String {
     let mut masked = String::with_capacity(sentence.len());
     let mut rest = sentence;
     while let Some(at) = rest.find('"') {
@@ -78,7 +78,7 @@ pub fn masked(sentence: &str) -> String {
     masked
 }
 
-/// Where a text in double quotes ends, which begins with one: quotes within it have a backslash in front.
+/// Returns the end of a text in double quotes. A backslash escapes a quote.
 fn end_of_quote(text: &str) -> usize {
     let mut escaped = false;
     for (at, letter) in text.char_indices().skip(1) {
@@ -91,9 +91,11 @@ fn end_of_quote(text: &str) -> usize {
     text.len()
 }
 
-/// The lines of a file, from 1, on which such values may stand. Read as text, since a file that is malformed keeps its
-/// secrets too: from the name of the field to the end of what is indented below it, or to the bracket that closes it. A
-/// JSON patch, which has the value before the path or after it, counts as a whole.
+/// Returns the lines of a file, from 1, that may hold secrets.
+///
+/// The text is searched, because malformed files hold secrets too. A range starts at the field's name. It ends after
+/// the lines indented below the name, or at the closing bracket. A JSON patch counts as a whole, because the value
+/// may precede the path.
 #[must_use]
 pub fn lines(text: &str) -> Vec<RangeInclusive<usize>> {
     let lower = text.to_ascii_lowercase();
@@ -117,7 +119,7 @@ pub fn lines(text: &str) -> Vec<RangeInclusive<usize>> {
     secret
 }
 
-/// How many lines after this one are indented deeper than it, or blank.
+/// Counts the following lines that are blank or indented deeper than the key.
 fn below(lines: &[&str], first: usize) -> usize {
     let depth = |line: &str| line.len() - line.trim_start_matches([' ', '-', '"', '\'', '?']).len();
     let key = lines.get(first).map_or(0, |line| depth(line));
@@ -125,8 +127,8 @@ fn below(lines: &[&str], first: usize) -> usize {
     lines.iter().skip(first + 1).take_while(deeper).count()
 }
 
-/// How many lines the value takes that follows a key, if it is in brackets. Brackets in quotes count too, which at worst
-/// takes a few lines more.
+/// Counts the lines of a value in brackets after a key. Brackets in quotes count too, which at worst adds a few
+/// lines.
 fn bracketed(after: &str) -> usize {
     let value = after.trim_start_matches(['"', '\'', ':', ' ', '\t', '\r', '\n']);
     if !value.starts_with(['{', '[']) {
@@ -154,14 +156,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fields_are_fields() {
+    fn secret_fields_exist() {
         for field in SECRET {
             assert!(fields::lookup(field).is_some(), "{field}");
         }
     }
 
     #[test]
-    fn a_path_below_a_secret_is_one() {
+    fn path_below_a_secret_is_secret() {
         for path in [
             "staticPodURLHeader",
             "staticPodURLHeader.X-Token",
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_shown_without_what_may_be_secret() {
+    fn redacts_credentials_in_urls() {
         for (url, expected) in [
             ("https://e.x/a@b", "https://e.x/a@b"),
             ("\"https://e.x:8443/a\"", "\"https://e.x:8443/a\""),
@@ -194,16 +196,16 @@ mod tests {
             ("\"\"", "\"\""),
             ("", ""),
         ] {
-            assert_eq!(shown("staticPodURL", url), expected, "{url}");
+            assert_eq!(redacted("staticPodURL", url), expected, "{url}");
         }
-        assert_eq!(shown("clusterDNS", "https://a@b"), "https://a@b");
-        assert_eq!(shown("staticPodURLHeader.X", "a"), NOT_SHOWN);
+        assert_eq!(redacted("clusterDNS", "https://a@b"), "https://a@b");
+        assert_eq!(redacted("staticPodURLHeader.X", "a"), NOT_SHOWN);
         assert_eq!(lines("a: 1\nstaticPodURL: https://a:b@c\n").first(), Some(&(2..=2)));
         assert!(lines("staticPodURL: https://c\n").is_empty());
     }
 
     #[test]
-    fn sentences_lose_what_they_quote() {
+    fn redacts_quotes_in_messages() {
         for (sentence, expected) in [
             ("a.b must be a list, not the text \"s3cret\"", "a.b must be a list, not the text (not shown)"),
             ("a.b must be text, not the number 12345", "a.b must be text, not the number (not shown)"),
@@ -212,12 +214,12 @@ mod tests {
             ("\"a\" and \"b", "(not shown) and (not shown)"),
             ("must be a list, not a map", "must be a list, not a map"),
         ] {
-            assert_eq!(masked(sentence), expected);
+            assert_eq!(redacted_message(sentence), expected);
         }
     }
 
     #[test]
-    fn lines_with_secrets_are_found_in_every_spelling() {
+    fn finds_lines_with_secrets_in_every_notation() {
         let of = |text: &str| lines(text).into_iter().map(|one| (*one.start(), *one.end())).collect::<Vec<_>>();
         assert_eq!(of("a: 1\nb: 2\n"), []);
         assert_eq!(of("a: 1\nstaticPodURLHeader:\n  X:\n  - s\n\n  Y: [t]\nb: 2\n"), [(2, 6)]);

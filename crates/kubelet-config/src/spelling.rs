@@ -1,6 +1,6 @@
-//! The nearest name to a misspelt one, for every "did you mean".
+//! The nearest known name to a misspelled one, for "did you mean" suggestions.
 
-/// The nearest of several names, when one is near enough to be a slip of the pen. Case does not count.
+/// Returns the nearest of several names if it is near enough to be a typing error. Case is ignored.
 #[must_use]
 pub fn nearest<'c>(name: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let lower = name.to_lowercase();
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name() {
+    fn finds_nearest_name() {
         let known = ["maxPods", "podPidsLimit", "port", "podCIDR"];
         for (name, near) in [
             ("MaxPods", Some("maxPods")),

@@ -1,7 +1,7 @@
-//! Booleans and numbers inside texts, as Go's `strconv` reads them: the kubelet does so with percentages and with the
-//! values of policy options.
+//! Booleans and numbers in strings, parsed as Go's `strconv` does. The kubelet parses percentages and the values of
+//! policy options this way.
 
-/// A boolean (`strconv.ParseBool`).
+/// Parses a boolean (`strconv.ParseBool`).
 #[must_use]
 pub fn boolean(text: &str) -> Option<bool> {
     match text {
@@ -11,15 +11,15 @@ pub fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// A decimal whole number of 64 bits with or without a sign (`strconv.Atoi`).
+/// Parses a signed or unsigned decimal number of 64 bits (`strconv.Atoi`).
 #[must_use]
 pub fn integer(text: &str) -> Option<i64> {
-    // Rust takes the same texts: a sign, then nothing but digits.
+    // Rust accepts the same texts: an optional sign and digits.
     text.parse().ok()
 }
 
-/// A number of 32 bits (`strconv.ParseFloat(text, 32)`): decimal or hexadecimal, digits grouped with underscores, and the
-/// names of infinity and of what is no number. `None` also when it is beyond the largest.
+/// Parses a 32-bit number (`strconv.ParseFloat(text, 32)`): decimal or hexadecimal, with underscores between digits,
+/// infinity or NaN. Returns `None` also for numbers out of range.
 #[must_use]
 pub fn float32(text: &str) -> Option<f32> {
     let (negative, unsigned) = match text.strip_prefix('-') {
@@ -43,7 +43,7 @@ pub fn float32(text: &str) -> Option<f32> {
     value.is_finite().then(|| signed(value))
 }
 
-/// An underscore stands between two digits, or between the prefix and a digit.
+/// Reports whether every underscore is between two digits, or between the prefix and a digit.
 fn underscores_stand_between_digits(unsigned: &str) -> bool {
     let hexadecimal = unsigned.starts_with("0x") || unsigned.starts_with("0X");
     let digit = |byte: Option<u8>| byte.is_some_and(|b| b.is_ascii_digit() || hexadecimal && b.is_ascii_hexdigit());
@@ -74,7 +74,7 @@ fn is_exponent(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// What follows `0x`: hexadecimal digits with or without a point, and an exponent of two, which must be there.
+/// Parses the text after `0x`: hexadecimal digits with an optional point, and a required exponent of two.
 fn hexadecimal(text: &str) -> Option<f32> {
     let (mantissa, exponent) = text.split_once(['p', 'P'])?;
     if !is_mantissa(mantissa, u8::is_ascii_hexdigit) || !is_exponent(exponent) {
@@ -91,13 +91,13 @@ fn hexadecimal(text: &str) -> Option<f32> {
             taken += usize::from(value != 0);
             exponent -= if at > point { 4 } else { 0 };
         } else {
-            // Below what 32 bits hold, but for whether there was something.
+            // Digits beyond the precision of 32 bits only affect rounding.
             value |= u64::from(digit != 0);
             exponent += if at > point { 0 } else { 4 };
         }
     }
     let exponent = i32::try_from(exponent).ok()?;
-    // In two steps, each within the range of f64, so that neither overflows before the other brings it back.
+    // Two factors within the range of f64, so that no intermediate result overflows.
     let half = exponent / 2;
     let value = value as f64 * 2_f64.powi(half) * 2_f64.powi(exponent - half);
     Some(value as f32)
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn booleans_and_integers() {
+    fn parses_booleans_and_integers() {
         for text in ["1", "t", "T", "TRUE", "true", "True"] {
             assert_eq!(boolean(text), Some(true));
         }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn floats() {
+    fn parses_floats() {
         for (text, value) in [
             ("5", 5.0),
             ("+5", 5.0),
@@ -194,12 +194,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_reads_or_not(text in "\\PC*") {
+        fn never_panics_on_any_text(text in "\\PC*") {
             let _ = (boolean(&text), integer(&text), float32(&text));
         }
 
         #[test]
-        fn numbers_read_back(value in any::<f32>().prop_filter("finite", |value| value.is_finite())) {
+        fn parses_formatted_numbers(value in any::<f32>().prop_filter("finite", |value| value.is_finite())) {
             prop_assert_eq!(float32(&format!("{value:e}")), Some(value));
         }
     }

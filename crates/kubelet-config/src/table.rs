@@ -1,16 +1,17 @@
-//! How the tables under `crates/kubelet-config/data/` are read: CSV with a header line, and cells whose content changed between versions.
+//! The reader of the tables in `crates/kubelet-config/data/`: CSV with a header line, and cells whose value depends
+//! on the version.
 //!
-//! A line that does not read is left out; each table's own test holds that there is none.
+//! The reader skips malformed lines; a test of each table asserts that none exists.
 
 use super::minor::Minor;
 
-/// The lines of a table after its header, as cells. No cell holds a line break; a cell in double quotes may hold
-/// commas, and doubled quotes for quotes (RFC 4180).
+/// Returns the cells of each line after the header (RFC 4180). A cell in double quotes may contain commas and doubled
+/// quotes. No cell contains a line break.
 pub fn rows(text: &'static str) -> impl Iterator<Item = Vec<String>> {
     text.lines().skip(1).map(|line| cells(line).into_iter().map(unquote).collect())
 }
 
-/// The cells of a line, quoted cells still in their quotes.
+/// Splits a line into cells, without removing quotes.
 fn cells(line: &str) -> Vec<&str> {
     let (mut cells, mut start, mut quoted) = (Vec::new(), 0, false);
     for (at, c) in line.char_indices() {
@@ -34,7 +35,7 @@ fn unquote(cell: &str) -> String {
     }
 }
 
-/// A value that changed between versions.
+/// A value that depends on the version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spans<T> {
     spans: Vec<(Minor, Minor, T)>,
@@ -47,8 +48,8 @@ impl<T> Default for Spans<T> {
 }
 
 impl<T> Spans<T> {
-    /// Reads `value`, for all versions, or `value@1.a-1.b;value@1.c-1.d`; an empty cell has no value at all. `None` when
-    /// a span or a value does not read.
+    /// Parses `value`, for all versions, or `value@1.a-1.b;value@1.c-1.d`. An empty cell has no value. `None` for a
+    /// malformed cell.
     pub(super) fn read(cell: &str, value: impl Fn(&str) -> Option<T>) -> Option<Self> {
         if cell.is_empty() {
             return Some(Self::default());
@@ -65,19 +66,19 @@ impl<T> Spans<T> {
         Some(Self { spans })
     }
 
-    /// The value at a version.
+    /// Returns the value in a version.
     #[must_use]
     pub fn at(&self, minor: Minor) -> Option<&T> {
         self.spans.iter().find(|(from, to, _)| (*from..=*to).contains(&minor)).map(|(_, _, value)| value)
     }
 
-    /// The values, oldest first, each with its first and last version.
+    /// Returns the values, oldest first, each with its first and last version.
     pub fn iter(&self) -> impl Iterator<Item = (Minor, Minor, &T)> {
         self.spans.iter().map(|(from, to, value)| (*from, *to, value))
     }
 }
 
-/// Reads `1.36`; `None` when the cell is empty.
+/// Parses `1.36`. `None` for an empty cell.
 pub(super) fn minor(text: &str) -> Option<Minor> {
     text.strip_prefix("1.")?.parse().ok().map(Minor)
 }
@@ -87,12 +88,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_may_be_quoted() {
+    fn reads_quoted_cells() {
         assert_eq!(rows("head\na,\"b,\"\"c\"\"\",,d").collect::<Vec<_>>(), [["a", "b,\"c\"", "", "d"]]);
     }
 
     #[test]
-    fn values_change_between_versions() {
+    fn reads_values_by_version() {
         let text = |text: &str| Some(text.to_owned());
         let spans = Spans::read("5@1.12-1.26;50@1.27-1.37", text).unwrap();
         assert_eq!(spans.at(Minor(26)).map(String::as_str), Some("5"));

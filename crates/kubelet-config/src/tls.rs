@@ -1,6 +1,7 @@
-//! The table of TLS names (`crates/kubelet-config/data/tls.csv`): cipher suites and curves that the kubelet of a version knows, which are
-//! those of the Go release that it is built with (`component-base/cli/flag/ciphersuites_flag.go`, `curves_flag.go`). What
-//! is called insecure is what Go 1.26 calls so.
+//! The table of TLS cipher suites and curves (`crates/kubelet-config/data/tls.csv`), by kubelet version.
+//!
+//! A kubelet supports the cipher suites and curves of the Go release that it is built with
+//! (`component-base/cli/flag/ciphersuites_flag.go`, `curves_flag.go`). The column `insecure` follows Go 1.26.
 
 use std::sync::LazyLock;
 
@@ -8,42 +9,42 @@ use super::minor::Minor;
 use super::table;
 
 static TEXT: &str = include_str!("../data/tls.csv");
-static TABLE: LazyLock<Vec<Name>> = LazyLock::new(|| table::rows(TEXT).filter_map(|cells| name(&cells)).collect());
+static TABLE: LazyLock<Vec<TlsName>> = LazyLock::new(|| table::rows(TEXT).filter_map(|cells| name(&cells)).collect());
 
-/// What a name stands for.
+/// The kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A cipher suite, by name.
     Cipher,
-    /// A curve or another way to exchange keys, by number.
+    /// A curve or another key exchange, by number.
     Curve,
 }
 
 /// One cipher suite or curve.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name {
-    /// What it stands for.
+pub struct TlsName {
+    /// The kind.
     pub kind: Kind,
-    /// What the configuration says.
+    /// The value in the configuration.
     pub value: String,
-    /// The first minor that knows it.
+    /// The first minor that supports the name.
     pub since: Minor,
-    /// The last minor that knows it; 1.37 says that it still does.
+    /// The last minor that supports the name. 1.37 means that it is still supported.
     pub until: Minor,
-    /// Whether Go lists it among those with security issues.
+    /// Whether Go lists the cipher suite as insecure.
     pub insecure: bool,
-    /// What people call it, where the value is a number.
-    pub called: String,
+    /// The common name, if the value is a number.
+    pub common_name: String,
 }
 
-/// The names of a kind that kubelets of this version know.
-pub fn known(kind: Kind, minor: Minor) -> impl Iterator<Item = &'static Name> + Clone {
+/// Returns the names of a kind that a version supports.
+pub fn known(kind: Kind, minor: Minor) -> impl Iterator<Item = &'static TlsName> + Clone {
     TABLE.iter().filter(move |name| name.kind == kind && (name.since..=name.until).contains(&minor))
 }
 
-fn name(cells: &[String]) -> Option<Name> {
-    let [kind, value, since, until, insecure, called] = cells else { return None };
-    Some(Name {
+fn name(cells: &[String]) -> Option<TlsName> {
+    let [kind, value, since, until, insecure, common_name] = cells else { return None };
+    Some(TlsName {
         kind: match kind.as_str() {
             "cipher" => Kind::Cipher,
             "curve" => Kind::Curve,
@@ -57,7 +58,7 @@ fn name(cells: &[String]) -> Option<Name> {
             "yes" => true,
             _ => return None,
         },
-        called: called.clone(),
+        common_name: common_name.clone(),
     })
 }
 
@@ -66,8 +67,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_well_formed() {
-        assert_eq!(TEXT.lines().next(), Some("kind,value,since,until,insecure,called"));
+    fn table_of_tls_names_is_well_formed() {
+        assert_eq!(TEXT.lines().next(), Some("kind,value,since,until,insecure,common_name"));
         assert_eq!(TABLE.len(), TEXT.lines().count() - 1, "every line reads");
         assert!(TABLE.is_sorted_by_key(|name| (name.kind, name.value.parse::<u16>().ok(), name.value.clone())));
         for name in TABLE.iter() {
@@ -77,11 +78,11 @@ mod tests {
     }
 
     #[test]
-    fn names_come_with_versions() {
+    fn names_depend_on_version() {
         let ciphers = |minor| known(Kind::Cipher, Minor(minor)).count();
         assert_eq!((ciphers(16), ciphers(18), ciphers(19), ciphers(36)), (22, 22, 27, 27));
         assert_eq!(known(Kind::Curve, Minor(35)).count(), 0);
-        let curves: Vec<_> = known(Kind::Curve, Minor(36)).map(|curve| curve.called.as_str()).collect();
+        let curves: Vec<_> = known(Kind::Curve, Minor(36)).map(|curve| curve.common_name.as_str()).collect();
         assert!(curves.contains(&"X25519") && curves.contains(&"X25519MLKEM768"));
     }
 }

@@ -1,12 +1,16 @@
-//! What is to happen to the nodes of a cluster, and when: plain functions over plain values.
+//! Pure core of nodecfg: desired state, plan and rollout as functions of values.
 //!
-//! [`snapshot`] is the files of one revision, [`desired`] what they ask for, [`plan`] what that means for a cluster as
-//! observed, [`judge`] whether a node has converged, and [`rollout`] the state machine that decides which node starts next.
-//! [`state`] has a word for the state of a node, and the order of severity.
-//! Time and randomness come in as values.
+//! - [`snapshot`]: files of one revision.
+//! - [`desired`]: configuration that these files request.
+//! - [`plan`]: changes that bring an observed cluster to the desired state.
+//! - [`convergence`]: the check whether a node has converged.
+//! - [`rollout`]: state machine that decides which node starts next.
+//! - [`state`]: states of a node and their severity.
+//!
+//! The caller passes time and randomness as values.
 
+pub mod convergence;
 pub mod desired;
-pub mod judge;
 pub mod plan;
 pub mod rollout;
 pub mod snapshot;

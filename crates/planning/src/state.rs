@@ -1,97 +1,100 @@
-//! The state of a node in a word, and how severe it is: the one order by which every report sorts and colours nodes.
+//! States of a node and their severity. All reports sort and color nodes by this order.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The state of a node. In the order of severity: the first is the worst.
-// The schemas skip the states that only a run knows: its documents have an `End` with more words in their place.
+/// State of a node, the most severe first.
+// States that only a run reports are skipped in the schemas: documents of a run contain an `End` instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// It refuses what it points at.
+    /// The node refuses its assigned configuration.
     Failed,
-    /// It is not Ready, whatever it runs.
+    /// The node is not Ready.
     NotReady,
-    /// No sync can bring it where it shall be: nothing on it follows assignments.
+    /// No kubelet or agent on the node follows assignments, so a sync cannot change it.
     Blocked,
-    /// It cannot fetch what it points at, and goes on trying.
+    /// The node cannot fetch its assigned configuration and retries.
     CannotFetch,
-    /// Another client changed it during a rollout.
+    /// Another client changed the node during a rollout.
     #[schemars(skip)]
-    Astray,
-    /// Somebody has changed something behind nodecfg's back.
+    ChangedByOthers,
+    /// Another client changed the node or its ConfigMap outside of nodecfg.
     Drifted,
-    /// It was on its way when a run ended.
+    /// The node was in transition when a run ended.
     #[schemars(skip)]
     InFlight,
-    /// It is on its way to what it points at.
-    OnTheWay,
-    /// A run pointed it back at what it had before.
+    /// The node is in transition to its assigned configuration.
+    InTransition,
+    /// A run rolled the node back to its previous configuration.
     #[schemars(skip)]
     RolledBack,
-    /// Its turn has not come in a run.
+    /// A run ended before it started the node.
     #[schemars(skip)]
     NotStarted,
-    /// The next sync will point it at what the repository wants.
+    /// The next sync assigns the desired configuration.
     Behind,
-    /// The same, once its pool is no longer paused.
+    /// As `Behind`, but the pool is paused.
     Paused,
-    /// A run leaves it alone on purpose.
+    /// A run skipped the node on purpose.
     #[schemars(skip)]
     Skipped,
-    /// It left the cluster.
+    /// The node left the cluster.
     #[schemars(skip)]
     Gone,
-    /// It is being deleted.
+    /// The node is being deleted.
     Deleting,
     /// No pool of the repository selects it.
     Unpooled,
-    /// It ran what it shall run before a run began.
+    /// The node ran the desired configuration before the run began.
     #[schemars(skip)]
     Settled,
-    /// It runs what it shall run.
+    /// The node runs the desired configuration.
     Converged,
 }
 
-/// How bad a state is: what decides about colours.
+/// Severity class of a state, which decides its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Grade {
-    /// Somebody has to do something.
+    /// An operator must act.
     Bad,
-    /// Somebody has to know, or a sync is to be run.
+    /// An operator should know, or should run a sync.
     Warning,
-    /// Nothing to be done: it will pass, or it is meant to be so.
+    /// No action is needed: the state is temporary or intended.
     Neutral,
-    /// As it shall be.
+    /// The desired state.
     Good,
 }
 
 impl State {
-    /// How bad it is.
+    /// Severity class of this state.
     #[must_use]
     pub fn grade(self) -> Grade {
         match self {
             Self::Failed | Self::NotReady | Self::Blocked | Self::CannotFetch => Grade::Bad,
-            Self::Astray | Self::Drifted | Self::RolledBack | Self::NotStarted | Self::Behind | Self::Paused => {
-                Grade::Warning
-            }
-            Self::InFlight | Self::OnTheWay | Self::Skipped | Self::Gone | Self::Deleting | Self::Unpooled => {
+            Self::ChangedByOthers
+            | Self::Drifted
+            | Self::RolledBack
+            | Self::NotStarted
+            | Self::Behind
+            | Self::Paused => Grade::Warning,
+            Self::InFlight | Self::InTransition | Self::Skipped | Self::Gone | Self::Deleting | Self::Unpooled => {
                 Grade::Neutral
             }
             Self::Settled | Self::Converged => Grade::Good,
         }
     }
 
-    /// Whether there is nothing to say about a node in it.
+    /// Reports whether the state needs no mention in a report.
     #[must_use]
     pub fn is_settled(self) -> bool {
         matches!(self, Self::Converged | Self::Unpooled)
     }
 
-    /// It in a word or two.
+    /// Name of the state in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -99,10 +102,10 @@ impl State {
             Self::NotReady => "not Ready",
             Self::Blocked => "blocked",
             Self::CannotFetch => "cannot fetch",
-            Self::Astray => "changed by others",
+            Self::ChangedByOthers => "changed by others",
             Self::Drifted => "drifted",
-            Self::InFlight => "in flight",
-            Self::OnTheWay => "on the way",
+            Self::InFlight => "in transition",
+            Self::InTransition => "in transition",
             Self::RolledBack => "rolled back",
             Self::NotStarted => "not started",
             Self::Behind => "behind",
@@ -111,7 +114,7 @@ impl State {
             Self::Gone => "gone",
             Self::Deleting => "being deleted",
             Self::Unpooled => "in no pool",
-            Self::Settled => "as wanted",
+            Self::Settled => "up to date",
             Self::Converged => "converged",
         }
     }
@@ -128,12 +131,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_is_that_of_severity() {
-        let edges =
-            [State::Failed, State::CannotFetch, State::Astray, State::Unpooled, State::Settled, State::Converged];
+    fn orders_states_by_severity() {
+        let edges = [
+            State::Failed,
+            State::CannotFetch,
+            State::ChangedByOthers,
+            State::Unpooled,
+            State::Settled,
+            State::Converged,
+        ];
         assert!(edges.is_sorted());
-        let [failed, cannot_fetch, astray, unpooled, settled, converged] = edges.map(State::grade);
-        assert_eq!((failed, cannot_fetch, astray), (Grade::Bad, Grade::Bad, Grade::Warning));
+        let [failed, cannot_fetch, changed, unpooled, settled, converged] = edges.map(State::grade);
+        assert_eq!((failed, cannot_fetch, changed), (Grade::Bad, Grade::Bad, Grade::Warning));
         assert_eq!((unpooled, settled, converged), (Grade::Neutral, Grade::Good, Grade::Good));
     }
 }

@@ -1,5 +1,4 @@
-//! A whole embedded cluster: API server, Nodes, and on each the node half of the contract: a kubelet 1.21 that has it built
-//! in, or a kubelet of today and an agent.
+//! A complete embedded cluster: API server, Nodes, and a simulated kubelet or agent for each Node.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,52 +12,52 @@ use tower::ServiceExt as _;
 
 use super::agents::{Agents, Options as AgentOptions};
 use super::api::{Api, ApiOptions, ServerProfile, User};
-use super::face::ServerFace;
-use super::face::kubeconfig::{Kubeconfig, SaveError};
-use super::face::serve::{self, ServeError, Serving};
-use super::face::wire::Wire;
 use super::kubelets::{Fault, Faults, Kubelets, Options as KubeletOptions, StartError};
 use super::nodes::{self, CreateError, NodeSpec};
+use super::server::ServerRenderer;
+use super::server::kubeconfig::{Kubeconfig, SaveError};
+use super::server::serve::{self, ServeError, Serving};
+use super::server::wire::Wire;
 use super::simulated::SimulatedNodes;
-use nodecfg_agent::state::Settings;
+use nodecfg_agent::settings::Settings;
 use nodecfg_contract::nodeconfig;
 
-/// How many Nodes are created at a time.
+/// Concurrent requests that create Nodes.
 const CREATED_AT_A_TIME: usize = 32;
-/// How long requests under way may take when the sandbox ends.
+/// Time for open requests to finish when the sandbox stops.
 const GRACE: Duration = Duration::from_secs(1);
-/// What errors call the server of a client within the process.
+/// Server name in errors of an in-process client.
 const IN_PROCESS: &str = "https://sandbox.invalid";
-/// Where what nodecfg needs on a cluster with agents is.
+/// Namespace of nodecfg on a cluster with agents.
 const NAMESPACE: &str = "nodecfg-system";
 
-/// How a sandbox is to be.
+/// Options of a sandbox.
 #[derive(Debug, Clone)]
 pub struct EmbeddedOptions {
-    /// Which API server it behaves like.
-    pub character: ServerProfile,
-    /// Seeds everything that looks random.
+    /// API server version to reproduce.
+    pub profile: ServerProfile,
+    /// Seed of all random values.
     pub seed: u64,
-    /// How many times faster than real its kubelets are.
+    /// Speed of simulated time; 1 is real time.
     pub speed: f64,
-    /// What goes wrong on which node.
+    /// Faults of the nodes.
     pub faults: Faults,
     /// Whether kubelets emit Events.
     pub events: bool,
-    /// Container images that each Node lists: they are what makes real Nodes large.
+    /// Container images that each Node lists. They account for most of a real Node's size.
     pub images: usize,
-    /// Of character 1.36: whether there is what `nodecfg install` puts on a cluster, and an agent on each node.
+    /// Installs the objects of `nodecfg install` and runs an agent on each node. Applies to version 1.36 only.
     pub installed: bool,
-    /// How the agents behave, in their own time.
+    /// Settings of the agents; durations are in simulated time.
     pub agents: Settings,
-    /// Whether what the agents log is logged here.
+    /// Forwards the agents' log to this process's log.
     pub log_agents: bool,
 }
 
 impl Default for EmbeddedOptions {
     fn default() -> Self {
         Self {
-            character: ServerProfile::V1_21,
+            profile: ServerProfile::V1_21,
             seed: 0,
             speed: 1.0,
             faults: Faults::default(),
@@ -71,20 +70,20 @@ impl Default for EmbeddedOptions {
     }
 }
 
-/// Why a sandbox did not start.
+/// Error that prevents the start of a sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// A fault names a node that there is not.
+    /// A fault names an unknown node.
     #[error("cannot give a fault to node {0}: the sandbox has no such node")]
     UnknownNode(String),
-    /// A fault is for nodes with agents, and these have none.
+    /// A fault needs an agent, and the nodes have no agents.
     #[error("fault {0} needs a node with an agent: the sandbox's kubelets follow configSource themselves")]
     NeedsAgent(Fault),
-    /// What is installed was refused.
+    /// The API server refused an object of `nodecfg install`.
     #[error("cannot install what agents need in the sandbox: {0}")]
     Install(String),
-    /// A number of nodes or a name makes no sense.
-    #[error("cannot make the sandbox's nodes: {0}")]
+    /// A node count or a name is invalid.
+    #[error("cannot create the sandbox's nodes: {0}")]
     Nodes(String),
     /// A node could not be created.
     #[error(transparent)]
@@ -92,7 +91,7 @@ pub enum SandboxError {
     /// The kubelets did not start.
     #[error(transparent)]
     Kubelets(#[from] StartError),
-    /// It cannot be served.
+    /// The API server cannot be served over HTTPS.
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// The kubeconfig cannot be written.
@@ -101,24 +100,28 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
-    /// The way out.
+    /// Action that fixes the error.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
-            Self::UnknownNode(_) => "nodes are named <pool>-<number>; start it without --fault to see their names",
-            Self::NeedsAgent(_) => "sandboxes of Kubernetes 1.36 have agents (--kubernetes-version 1.36)",
+            Self::UnknownNode(_) => {
+                "nodes are named <pool>-<number>; start the sandbox without --fault to print their names"
+            }
+            Self::NeedsAgent(_) => {
+                "use a sandbox of Kubernetes 1.36, whose nodes have agents (--kubernetes-version 1.36)"
+            }
             Self::Nodes(_) => "pool names are DNS labels: lower-case letters, digits and '-'",
             Self::Create(_) | Self::Kubelets(_) | Self::Install(_) => {
                 "this is a bug in the sandbox, or the machine is out of memory"
             }
-            Self::Serve(_) => "choose another --port, or leave it out to have a free one picked",
+            Self::Serve(_) => "choose another --port, or omit it to use a free one",
             Self::Save(_) => "choose another path for --kubeconfig-out",
         }
         .to_owned()
     }
 }
 
-/// An embedded cluster. Dropping it ends it.
+/// An embedded cluster, which stops when dropped.
 pub struct Embedded {
     api: Api,
     wire: Wire,
@@ -130,22 +133,22 @@ impl Embedded {
     /// Starts a cluster with these nodes.
     ///
     /// # Errors
-    /// When a fault names no node, or nodes or kubelets do not come up.
+    /// Fails if a fault names an unknown node, or if nodes or kubelets do not start.
     pub async fn start(options: EmbeddedOptions, specs: Vec<NodeSpec>) -> Result<Self, SandboxError> {
         if let Some(unknown) = options.faults.nodes().find(|node| specs.iter().all(|spec| spec.name != **node)) {
             return Err(SandboxError::UnknownNode(unknown.to_string()));
         }
-        let agents = options.character == ServerProfile::V1_36 && options.installed;
+        let agents = options.profile == ServerProfile::V1_36 && options.installed;
         if let Some(fault) = options.faults.all().find(|fault| !agents && fault.needs_agent()) {
             return Err(SandboxError::NeedsAgent(fault));
         }
         let mut random = fastrand::Rng::with_seed(options.seed);
         let token: String = std::iter::repeat_with(|| random.alphanumeric()).take(32).collect();
         let api = Api::new(ApiOptions {
-            character: options.character,
+            profile: options.profile,
             seed: options.seed,
             tokens: BTreeMap::from([(token.clone(), User::admin("sandbox"))]),
-            face: Some(Arc::new(ServerFace::new(options.character))),
+            renderer: Some(Arc::new(ServerRenderer::new(options.profile))),
             ..ApiOptions::default()
         });
         let client = api.client();
@@ -173,7 +176,7 @@ impl Embedded {
             };
             SimulatedNodes::Kubelets(Kubelets::start(client, options).await?)
         };
-        api.answer_for_kubelets(nodes.proxy());
+        api.set_node_proxy(nodes.proxy());
         Ok(Self { api, wire: Wire::new(), nodes, token })
     }
 
@@ -183,7 +186,7 @@ impl Embedded {
         &self.api
     }
 
-    /// The request log and the faults on the wire of everybody but the kubelets.
+    /// Request log and injected faults of all clients except the kubelets.
     #[must_use]
     pub fn wire(&self) -> &Wire {
         &self.wire
@@ -195,13 +198,13 @@ impl Embedded {
         &self.nodes
     }
 
-    /// A client within the process, behind the wire, as an administrator.
+    /// In-process client of an administrator, subject to the faults of [`wire`](Self::wire).
     #[must_use]
     pub fn client(&self) -> kube::Client {
         self.client_as(User::admin("sandbox"))
     }
 
-    /// The same as somebody else.
+    /// In-process client of `user`, subject to the faults of [`wire`](Self::wire).
     #[must_use]
     pub fn client_as(&self, user: User) -> kube::Client {
         let service = self.wire.service(self.api.router()).map_request(move |request: Request<kube::client::Body>| {
@@ -212,36 +215,36 @@ impl Embedded {
         kube::Client::new(service, "default")
     }
 
-    /// What errors call the server of [`client`](Self::client).
+    /// Server name in errors of [`client`](Self::client).
     #[must_use]
     pub fn in_process_server(&self) -> &'static str {
         IN_PROCESS
     }
 
-    /// Serves it over HTTPS on loopback.
+    /// Serves the API server over HTTPS on loopback.
     ///
     /// # Errors
-    /// When the port cannot be had.
+    /// Fails if the port is not available.
     pub async fn serve(&self, port: Option<u16>) -> Result<Serving, SandboxError> {
         let options = serve::Options { port, ..serve::Options::default() };
         Ok(serve::serve(self.wire.wrap(self.api.router()), options).await?)
     }
 
-    /// What kubectl needs to reach it.
+    /// Kubeconfig for `serving`.
     #[must_use]
     pub fn kubeconfig(&self, serving: &Serving) -> Kubeconfig {
         Kubeconfig { server: serving.url(), ca_pem: serving.ca_pem().to_owned(), token: self.token.clone() }
     }
 
-    /// Writes the kubeconfig, readable by its owner alone.
+    /// Writes the kubeconfig, readable by its owner only.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if the file cannot be written.
     pub fn save_kubeconfig(&self, serving: &Serving, path: &Path) -> Result<(), SandboxError> {
         Ok(self.kubeconfig(serving).save(path)?)
     }
 
-    /// Ends it; requests under way are finished first.
+    /// Stops the cluster after open requests have finished.
     pub async fn stop(self, serving: Option<Serving>) {
         self.nodes.stop().await;
         if let Some(serving) = serving {
@@ -250,8 +253,10 @@ impl Embedded {
     }
 }
 
-/// What `nodecfg install` puts on a cluster, as far as it shows here: the namespace of nodecfg, the definition of NodeConfig, and
-/// the policy for agents, which is stored and not judged by.
+/// Creates the objects of `nodecfg install` that affect the sandbox: namespace, CRD of NodeConfig, and admission
+/// policy for agents.
+///
+/// The sandbox stores the policy without evaluating it.
 fn install_into(api: &Api) -> Result<(), SandboxError> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     let [policy, bound] = nodecfg_install::own_status_only();

@@ -1,7 +1,6 @@
-//! The Nodes of a sandbox: objects as real as tools expect, and their creation, thousands at a time.
+//! Node objects of a sandbox and their creation, thousands at a time.
 //!
-//! A Node is created once, as a kubelet registers itself; what happens to it afterwards is up to
-//! [`kubelets`](super::kubelets).
+//! Each Node is created once, as a kubelet registers itself. Later changes are up to [`kubelets`](super::kubelets).
 
 use std::collections::BTreeMap;
 
@@ -12,37 +11,37 @@ use kube::core::params::PostParams;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::kubelets::wire::{ready_words, seconds};
+use super::kubelets::requests::{ready_condition, seconds};
 use super::kubelets::{Fault, Faults, Ready, supports_dynamic_config};
 use nodecfg_contract::names::{NameError, NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 
-/// Labels that every kubelet puts on its Node; a label of the same key given explicitly wins.
+/// Labels that every kubelet sets on its Node. An explicit label with the same key wins.
 const OWN_LABELS: [(&str, &str); 4] = [
     ("beta.kubernetes.io/arch", "amd64"),
     ("beta.kubernetes.io/os", "linux"),
     ("kubernetes.io/arch", "amd64"),
     ("kubernetes.io/os", "linux"),
 ];
-/// The label that every kubelet sets to its own name.
+/// Label that every kubelet sets to its own name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// A Node to be made.
+/// Description of a Node to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSpec {
-    /// Its name.
+    /// Name of the Node.
     pub name: NodeName,
-    /// All of its labels.
+    /// All labels of the Node.
     pub labels: BTreeMap<String, String>,
-    /// What `status.nodeInfo.kubeletVersion` says, `v1.21.1` for instance.
+    /// Value of `status.nodeInfo.kubeletVersion`, such as `v1.21.1`.
     pub kubelet_version: String,
-    /// Whether the kubelet has already written an empty `status.config`, as one with `--dynamic-config-dir` does when it
-    /// starts. A version without Dynamic Kubelet Configuration never has one, whatever this says.
+    /// Creates the Node with an empty `status.config`, as a kubelet with `--dynamic-config-dir` writes at start.
+    /// Ignored for versions without Dynamic Kubelet Configuration.
     pub reports_config: bool,
 }
 
 impl NodeSpec {
-    /// A Node with the labels that every kubelet sets, and these.
+    /// Creates the description of a Node with the labels of every kubelet and `labels`.
     #[must_use]
     pub fn new(name: NodeName, labels: BTreeMap<String, String>, kubelet_version: &str) -> Self {
         let mut all = own_labels(&name);
@@ -50,7 +49,7 @@ impl NodeSpec {
         Self { name, labels: all, kubelet_version: kubelet_version.to_owned(), reports_config: true }
     }
 
-    /// Agrees with the faults that its kubelet will have: one without `--dynamic-config-dir` reports no configuration.
+    /// Applies the fault of the Node's kubelet: without `--dynamic-config-dir`, the kubelet reports no configuration.
     #[must_use]
     pub fn with_faults(mut self, faults: &Faults) -> Self {
         self.reports_config &= faults.of(&self.name) != Some(Fault::NeverAcknowledges);
@@ -58,29 +57,29 @@ impl NodeSpec {
     }
 }
 
-/// The labels that the kubelet of this node sets by itself.
+/// Labels that the kubelet of this node sets itself.
 pub fn own_labels(name: &NodeName) -> BTreeMap<String, String> {
     let fixed = OWN_LABELS.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    // A name may be longer than a label's value.
+    // A node name can be longer than a label value.
     let hostname: String = name.as_str().chars().take(63).collect();
     let hostname = hostname.trim_end_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned();
     fixed.into_iter().chain([(HOSTNAME.to_owned(), hostname)]).collect()
 }
 
-/// The name of one node among `count` of a group, counted from 1 and padded so that names sort as numbers do.
+/// Name of one node among `count` of a group, counted from 1 and zero-padded so that names sort by number.
 ///
 /// # Errors
-/// When the group's name is so long that a node's name would be too long.
+/// Fails if the node's name would be too long.
 pub fn numbered(group: &str, number: usize, count: usize) -> Result<NodeName, NameError> {
     let width = count.to_string().len();
     NodeName::new(format!("{group}-{number:0width$}"))
 }
 
-/// `count` nodes spread evenly over pools, each labelled `nodecfg.dev/pool=<pool>` and named after its pool; without
-/// pools, nodes named `node-…` in none.
+/// Describes `count` nodes spread evenly over pools, each labeled `nodecfg.dev/pool=<pool>` and named after its pool.
+/// Without pools, the nodes are named `node-…` and belong to none.
 ///
 /// # Errors
-/// When a pool's name is so long that a node's name would be too long.
+/// Fails if a node's name would be too long.
 pub fn generic(count: usize, pools: &[PoolName], kubelet_version: &str) -> Result<Vec<NodeSpec>, NameError> {
     let each = count.div_ceil(pools.len().max(1));
     (0..count)
@@ -95,8 +94,7 @@ pub fn generic(count: usize, pools: &[PoolName], kubelet_version: &str) -> Resul
         .collect()
 }
 
-/// The Node as its kubelet registers it at `now`, with this many container images: 50, which is what a kubelet reports
-/// at most, make it some 14 kB.
+/// Node as its kubelet registers it at `now`. With 50 images, the most that a kubelet reports, it has about 14 kB.
 #[must_use]
 pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
     let time = seconds(now);
@@ -116,7 +114,7 @@ pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
             "lastHeartbeatTime": time, "lastTransitionTime": time,
         })
     };
-    let (status, reason, message) = ready_words(Ready::Yes);
+    let (status, reason, message) = ready_condition(Ready::Yes);
     let mut object = json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -170,20 +168,20 @@ fn image(index: usize) -> Value {
     })
 }
 
-/// Why the Nodes of a sandbox were not created.
+/// Error that prevented the creation of a Node.
 #[derive(Debug, thiserror::Error)]
-#[error("could not create node {node} of the sandbox: {source}; begin with an empty cluster, or choose other names")]
+#[error("could not create node {node} of the sandbox: {source}; use an empty cluster or other node names")]
 pub struct CreateError {
-    /// The Node.
+    /// The Node that was not created.
     pub node: NodeName,
-    /// What went wrong.
+    /// Error of the request.
     pub source: Box<kube::Error>,
 }
 
-/// Creates Nodes, `concurrency` at a time.
+/// Creates Nodes with up to `concurrency` concurrent requests.
 ///
 /// # Errors
-/// With the first Node that could not be created; others may have been by then.
+/// Returns the first failure. Other Nodes may exist by then.
 pub async fn create(
     client: &Client,
     specs: impl IntoIterator<Item = NodeSpec>,
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn generic_nodes_are_spread_evenly_and_named_after_their_pools() {
+    fn generic_nodes_spread_evenly_over_pools() {
         let nodes = generic(5, &pools(&["a", "b"]), "v1.21.1").unwrap();
         let names: Vec<_> = nodes.iter().map(|node| (node.name.as_str(), node.labels[POOL_LABEL].as_str())).collect();
         assert_eq!(names, [("a-1", "a"), ("b-1", "b"), ("a-2", "a"), ("b-2", "b"), ("a-3", "a")]);
@@ -232,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_what_a_client_library_reads_as_one() {
+    fn client_library_parses_node() {
         let spec = NodeSpec::new(NodeName::new("n1").unwrap(), BTreeMap::new(), "v1.21.1");
         let object = node_object(&spec, Timestamp::UNIX_EPOCH, 50);
         assert_eq!(object["status"]["config"], json!({}));
@@ -244,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_kubelet_with_dynamic_configuration_has_reported_one() {
+    fn only_dynamic_kubelet_reports_config() {
         let name = NodeName::new("n1").unwrap();
         let faults: Faults = ["n1=never-acknowledges".parse().unwrap()].into_iter().collect();
         let old = NodeSpec::new(name.clone(), BTreeMap::new(), "v1.21.1").with_faults(&faults);

@@ -1,24 +1,24 @@
-//! The node half of a sandbox's contract, whichever it is: kubelets that follow `configSource` themselves, or agents.
+//! Simulated nodes of a sandbox: kubelets that follow `configSource`, or agents.
 
 use super::agents::Agents;
 use super::api::NodeProxy;
 use super::kubelets::{Fault, InjectError, Kubelets};
 use nodecfg_contract::names::NodeName;
 
-/// Running simulated nodes. Dropping them stops them at once.
+/// Running simulated nodes, which stop immediately when dropped.
 #[derive(Debug)]
 pub enum SimulatedNodes {
     /// Kubelets 1.21 with Dynamic Kubelet Configuration.
     Kubelets(Kubelets),
-    /// Kubelets of today, each with an agent.
+    /// Recent kubelets, each with an agent.
     Agents(Agents),
 }
 
 impl SimulatedNodes {
-    /// Makes a node misbehave from now on, or with `None` mends it.
+    /// Sets the fault of a node; `None` removes the fault.
     ///
     /// # Errors
-    /// When there is no such node, or it cannot misbehave like that.
+    /// Fails for an unknown node or a fault that the node does not support.
     pub async fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
         match self {
             Self::Kubelets(_) if fault.is_some_and(Fault::needs_agent) => Err(InjectError::WithoutAgent(node.clone())),
@@ -27,7 +27,7 @@ impl SimulatedNodes {
         }
     }
 
-    /// What answers for their kubelets when the API server passes a request on to one.
+    /// Proxy through which the API server reaches the kubelets.
     pub(super) fn proxy(&self) -> std::sync::Arc<dyn NodeProxy> {
         match self {
             Self::Kubelets(kubelets) => kubelets.proxy(),
@@ -35,7 +35,7 @@ impl SimulatedNodes {
         }
     }
 
-    /// Stops all nodes; what is under way is finished first.
+    /// Stops all nodes after open requests have finished.
     pub async fn stop(self) {
         match self {
             Self::Kubelets(kubelets) => kubelets.stop().await,

@@ -1,21 +1,21 @@
-//! `nodecfg status`: how every pool and every node is.
+//! `nodecfg status`: prints the state of all pools and nodes.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::against::side;
 use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
+use super::comparison::side;
 use super::git_args::GitArgs;
-use super::observe::{Allowances, warn};
 use super::output::Output;
+use super::planning::Allowances;
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
-use super::unknown::unknown;
+use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal, run as runs, terminal};
 use crate::report::progress;
-use crate::report::status::{self as shown, Look};
+use crate::report::status::{self as shown, TextOptions};
 use crate::report::{self, Format, html};
 use crate::status::{FleetStatus, Selection};
 use nodecfg_cluster::LabelKeys;
@@ -27,25 +27,25 @@ mod watch;
 
 use view::View;
 
-/// Show how every pool and every node is: the worst first.
+/// Show the state of all pools and nodes, worst first.
 ///
-/// Needs no repository: a node's pool is then that of the ConfigMap it points at, and it is compared with what it points at.
-/// ConfigMaps are looked for wherever nodes point at some, or in --namespace alone. With a repository, nodes are compared with what
-/// that wants of them. Ends with 0 whatever it finds; `nodecfg verify` is the one that judges.
+/// Without a repository, a node belongs to the pool of its ConfigMap and is compared with its assignment; ConfigMaps
+/// are read from all namespaces that nodes point at, or from --namespace only. With a repository, nodes are compared
+/// with their desired configuration. Exits with 0 for any state; use `nodecfg verify` to check it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     repository: OptionalRepository,
-    /// Only this pool. May be given several times.
+    /// Show only this pool. May be repeated.
     #[arg(long, value_name = "POOL")]
     pool: Vec<PoolName>,
-    /// Only this node. May be given several times.
+    /// Show only this node. May be repeated.
     #[arg(long, value_name = "NODE")]
     node: Vec<NodeName>,
-    /// Show every pool and every node, however many. Otherwise large clusters are summed up, and their worst nodes shown.
+    /// Show every pool and node. Default: large clusters are summarized, with their worst nodes.
     #[arg(short, long)]
     all: bool,
-    /// Go on, and show what changes until Ctrl-C.
+    /// Keep running and show changes until Ctrl-C.
     #[arg(short, long)]
     watch: bool,
     #[command(flatten)]
@@ -56,19 +56,20 @@ pub(super) struct Args {
     binding: BindingArgs,
 }
 
-/// A repository that need not be named.
+/// Arguments that select an optional repository.
 #[derive(Debug, clap::Args)]
 struct OptionalRepository {
-    /// Compare with this repository: a folder in git or within it, or the address of one on a git server.
+    /// Compare with this repository: a folder in a git repository, or an address on a git server.
     #[arg(value_name = "REPO")]
     path: Option<PathBuf>,
-    /// Branch, tag or commit to read, instead of HEAD or $NODECFG_REV. Uncommitted changes are never part of it.
+    /// Read this branch, tag or commit instead of HEAD or $NODECFG_REV, without uncommitted changes.
     #[arg(long, value_name = "REV", conflicts_with = "worktree", requires = "path")]
     rev: Option<String>,
-    /// Read the files as they lie in the folder, uncommitted changes included.
+    /// Read the working tree, including uncommitted changes.
     #[arg(long, requires = "path")]
     worktree: bool,
-    /// Only warn of what the kubelet would drop or misread without a word: unknown fields, duplicate keys, ambiguous values.
+    /// Report what kubelets silently drop or misread (unknown fields, duplicate keys, ambiguous values) as warnings
+    /// instead of errors.
     #[arg(long, requires = "path")]
     lenient: bool,
     #[command(flatten)]
@@ -78,7 +79,7 @@ struct OptionalRepository {
 }
 
 impl OptionalRepository {
-    /// As the other commands have it, if one is named.
+    /// The equivalent arguments of other commands, if a repository is named.
     fn named(&self) -> Option<RepositoryArgs> {
         let from_environment = || std::env::var("NODECFG_REV").ok().filter(|rev| !rev.is_empty() && !self.worktree);
         Some(RepositoryArgs {
@@ -92,7 +93,7 @@ impl OptionalRepository {
     }
 }
 
-pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
+pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     if args.watch {
         runs::require_stream_format(format)?;
     }
@@ -103,13 +104,13 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         None => None,
     };
     if let Some(loaded) = &loaded {
-        warn(loaded, verbose, terminal)?;
+        loaded.record(terminal);
     }
     let keys = loaded.as_ref().map_or(LabelKeys::Only(BTreeSet::new()), |loaded| label_keys(&loaded.desired));
     let reader = args.cluster.reader(keys).await?;
-    // Before anything is asked of a server that may not answer.
+    // Printed before the first request, because the server may not answer.
     if loaded.is_none() && format != Format::Json && format != Format::Yaml {
-        writeln!(terminal.aside(), "{}\n", progress::place(args.cluster.named_namespace(), reader.server()))?;
+        writeln!(terminal.info(), "{}\n", progress::place(args.cluster.named_namespace(), reader.server()))?;
     }
     let reader = args.binding.bind(reader).await?;
     let namespace = match &loaded {
@@ -117,7 +118,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         None => args.cluster.named_namespace().cloned(),
     };
     if let Some((loaded, namespace)) = loaded.as_ref().zip(namespace.as_ref()) {
-        runs::open(&runs::scene(loaded, namespace, reader.server()), format, None, terminal)?;
+        runs::print_header(&runs::header(loaded, namespace, reader.server()), format, None, terminal)?;
     }
     let desired = loaded.as_ref().map(|loaded| &loaded.desired);
     let view = View::open(reader, desired, namespace.as_ref()).await?;
@@ -125,9 +126,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         Selection { pools: args.pool.iter().cloned().collect(), nodes: args.node.iter().cloned().collect() };
     let status = view.status(nodecfg_clock::now());
     if let Some((kind, name, known)) = selection.unknown(&status) {
-        let way_out = format!("`nodecfg status` shows every {kind} that there is, with --all in a large cluster");
+        let help = format!("list every {kind} with `nodecfg status --all`");
         let place = if loaded.is_some() { "in the repository or the cluster" } else { "in the cluster" };
-        return Err(unknown(kind, name, place, known, &way_out));
+        return Err(unknown_name(kind, name, place, known, &help));
     }
     let status = selection.of(status);
     if args.watch {
@@ -135,7 +136,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     }
     let page = |status: &FleetStatus| {
         let review = match (&repository, &loaded, &namespace) {
-            (Some(repository), Some(loaded), Some(namespace)) if args.reports.have(Output::Html) => {
+            (Some(repository), Some(loaded), Some(namespace)) if args.reports.contains(Output::Html) => {
                 let options = Allowances::default().options(namespace.clone(), repository.gate());
                 view.review(side(repository, loaded), &options)
             }
@@ -154,20 +155,17 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 impl Args {
     fn create_reports(&self) -> Result<(), CommandError> {
         self.reports.create(|output| match output {
-            _ if self.watch => Err(CommandError::usage(
-                "--report writes what was seen at one moment, and --watch goes on",
-                "leave one of them away; `nodecfg status --watch -o json` writes a line for each change",
-            )),
+            _ if self.watch => Err(CommandError::usage("--report cannot be combined with --watch", "omit --watch")),
             Output::Html => Ok(()),
             output => output.format().map(drop),
         })
     }
 }
 
-/// Writes the whole of it once.
+/// Prints the status once.
 fn write(out: &mut dyn Write, status: &FleetStatus, format: Format, all: bool) -> Result<(), CommandError> {
     match format {
-        Format::Text => shown::text(out, status, Look { width: width(), all })?,
+        Format::Text => shown::text(out, status, TextOptions { width: width(), all })?,
         Format::Markdown => shown::markdown(out, status, all)?,
         Format::Json => report::json(out, &shown::document(status)?)?,
         Format::Yaml => report::yaml(out, &shown::document(status)?)?,
@@ -175,7 +173,7 @@ fn write(out: &mut dyn Write, status: &FleetStatus, format: Format, all: bool) -
     Ok(())
 }
 
-/// What is no terminal gets lines that fit everywhere.
+/// Width of the text. Other streams than terminals get 80 columns.
 fn width() -> usize {
     terminal::out_size().map_or(80, |(columns, _)| columns.max(50))
 }

@@ -1,23 +1,22 @@
-//! The terminal on standard output as a screen that is drawn over and over: the alternate one, so that what was there before
-//! comes back at the end.
+//! Alternate screen of the terminal on standard output, redrawn in place. The previous content returns at the end.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use crate::cli::terminal::out_size;
 use crate::layout::cut;
 
-/// To the alternate screen, without a cursor; and back.
+/// Control sequences that enter and leave the alternate screen and hide the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// A screen. What it covers comes back when it is dropped.
+/// The alternate screen. Dropping it restores the previous content.
 pub(super) struct Screen {
     colored: bool,
     size: (usize, usize),
 }
 
 impl Screen {
-    /// Takes the terminal, if standard output is one that can be drawn on.
+    /// Enters the alternate screen, if standard output is a terminal that supports it.
     pub(super) fn open(colored: bool) -> io::Result<Option<Self>> {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let Some(size) = out_size().filter(|_| !dumb && io::stdout().is_terminal()) else { return Ok(None) };
@@ -25,7 +24,7 @@ impl Screen {
         Ok(Some(Self { colored, size }))
     }
 
-    /// Columns and lines as they are now, and whether that is news.
+    /// The current columns and lines, and whether they changed.
     pub(super) fn measure(&mut self) -> ((usize, usize), bool) {
         let size = out_size().unwrap_or(self.size);
         let is_new = size != self.size;
@@ -33,16 +32,16 @@ impl Screen {
         (size, is_new)
     }
 
-    /// Draws these lines. Where they are more than fit, the last stays in sight, and it is said how many are not.
+    /// Draws these lines. If they do not fit, a note replaces the middle, and the last line stays visible.
     ///
     /// # Errors
-    /// When the terminal cannot be written to.
+    /// The terminal cannot be written to.
     pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
         let rows = self.size.1.max(3);
         let mut shown: Vec<&str> = lines.iter().map(String::as_str).collect();
         let note;
         if shown.len() > rows {
-            note = format!("… {} more lines: make the window taller, or name a --pool", shown.len() - (rows - 2));
+            note = format!("… {} more lines: enlarge the window, or select a --pool", shown.len() - (rows - 2));
             let last = shown.last().copied().unwrap_or_default();
             shown.truncate(rows - 2);
             shown.extend([note.as_str(), last]);
@@ -52,7 +51,7 @@ impl Screen {
             if index > 0 {
                 text.push_str("\r\n");
             }
-            // A line that went on in the next would push the others off the screen.
+            // A wrapped line would push others off the screen.
             let line = cut(line, self.size.0);
             if self.colored {
                 text.push_str(&line);
@@ -68,7 +67,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs no tidying.
+        // A closed terminal needs no cleanup.
         let _ = put(LEAVE);
     }
 }

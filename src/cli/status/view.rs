@@ -1,5 +1,5 @@
-//! What is known of a cluster, and kept up to date while it is watched: its nodes, the ConfigMaps that they point at, and the
-//! Leases of its fleets.
+//! Observed state of a cluster for `status`, updated while watching: nodes, their ConfigMaps and the Leases of the
+//! fleets.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use futures::Stream;
 use jiff::Timestamp;
 
 use crate::review::{Review, Side, of_plan};
-use crate::status::{FleetOrders, FleetStatus, Running, Wanted, make};
+use crate::status::{DesiredFleet, FleetOrders, FleetStatus, Running, build};
 use nodecfg_cluster::lease::{self, Acquire};
-use nodecfg_cluster::observe::{look, observe};
+use nodecfg_cluster::observe::{list, observe};
 use nodecfg_cluster::watch::NodeEvent;
 use nodecfg_cluster::{ClusterError, ClusterReader};
 use nodecfg_contract::names::{FleetName, NamespaceName};
@@ -17,23 +17,23 @@ use nodecfg_contract::observed::{ConfigMapKey, Observed, Orders};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{self, Options, Problem};
 
-/// What is known of a cluster.
+/// Observed state of a cluster.
 pub(super) struct View<'a> {
     reader: ClusterReader,
     desired: Option<&'a Desired>,
-    /// Where ConfigMaps are looked for; unset: wherever nodes point at some.
+    /// Namespace of the ConfigMaps. Without it, the namespaces that nodes point at are read.
     namespace: Option<&'a NamespaceName>,
     observed: Observed,
     fleets: Vec<FleetOrders>,
-    /// ConfigMaps that nodes point at and no list has: not asked for again.
-    strangers: BTreeSet<ConfigMapKey>,
+    /// ConfigMaps that nodes point at but that were not listed. They are not requested again.
+    known_unlisted: BTreeSet<ConfigMapKey>,
 }
 
 impl<'a> View<'a> {
-    /// Looks at the cluster: lists, and a Lease for each fleet.
+    /// Lists the objects of the cluster, and reads a Lease for each fleet.
     ///
     /// # Errors
-    /// Every error of a request.
+    /// Any error of a request.
     pub(super) async fn open(
         reader: ClusterReader,
         desired: Option<&'a Desired>,
@@ -41,23 +41,27 @@ impl<'a> View<'a> {
     ) -> Result<Self, ClusterError> {
         let observed = match (desired, namespace) {
             (Some(desired), Some(namespace)) => {
-                observe(&reader, namespace.as_str(), |observed| plan::questions(desired, observed, namespace)).await?
+                observe(&reader, namespace.as_str(), |observed| {
+                    plan::required_config_maps(desired, observed, namespace)
+                })
+                .await?
             }
-            _ => look(&reader, namespace.map(NamespaceName::as_str)).await?,
+            _ => list(&reader, namespace.map(NamespaceName::as_str)).await?,
         };
-        let mut view = Self { reader, desired, namespace, observed, fleets: Vec::new(), strangers: BTreeSet::new() };
-        view.strangers = view.unlisted();
+        let mut view =
+            Self { reader, desired, namespace, observed, fleets: Vec::new(), known_unlisted: BTreeSet::new() };
+        view.known_unlisted = view.unlisted();
         view.read_orders().await?;
         Ok(view)
     }
 
-    /// How everything is.
+    /// The status of all pools and nodes.
     pub(super) fn status(&self, at: Timestamp) -> FleetStatus {
-        let wanted = self.desired.zip(self.namespace).map(|(desired, namespace)| Wanted { desired, namespace });
-        make(&self.observed, wanted.as_ref(), self.fleets.clone(), at)
+        let wanted = self.desired.zip(self.namespace).map(|(desired, namespace)| DesiredFleet { desired, namespace });
+        build(&self.observed, wanted.as_ref(), self.fleets.clone(), at)
     }
 
-    /// What a sync would do, as far as one could be planned; the problems, where not.
+    /// The plan of a sync, or the problems that prevent it.
     pub(super) fn review(&self, to: Side, options: &Options) -> Option<Result<Review, Vec<Problem>>> {
         let desired = self.desired?;
         let mut observed = self.observed.clone();
@@ -67,17 +71,17 @@ impl<'a> View<'a> {
         Some(plan::make(desired, &observed, options).map(|plan| of_plan(to, desired, &plan)))
     }
 
-    /// The address of the server.
+    /// Address of the server.
     pub(super) fn server(&self) -> &str {
         self.reader.server()
     }
 
-    /// Follows the nodes from where they were listed.
+    /// Watches the nodes, starting at the version of the list.
     pub(super) fn events(&self) -> impl Stream<Item = Result<NodeEvent, ClusterError>> + Send + use<> {
         self.reader.watch_nodes(&self.observed.nodes, &self.observed.versions)
     }
 
-    /// Takes in what happened to nodes.
+    /// Applies an event of the watch.
     pub(super) fn apply(&mut self, event: NodeEvent) {
         let nodes = &mut self.observed.nodes;
         match event {
@@ -87,19 +91,19 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The ConfigMaps that nodes point at and that were in no list.
+    /// ConfigMaps that nodes point at but that were not listed.
     fn unlisted(&self) -> BTreeSet<ConfigMapKey> {
         let sources = self.observed.nodes.values().filter_map(|node| ConfigMapKey::of(node.source.as_ref()?));
         sources.filter(|key| !self.observed.config_maps.contains_key(key)).collect()
     }
 
-    /// Looks for the ConfigMaps that nodes have been pointed at since. Whether there was anything to look for.
+    /// Reads ConfigMaps that nodes point at since the last call. Returns whether any had to be read.
     ///
     /// # Errors
-    /// Every error of a request.
+    /// Any error of a request.
     pub(super) async fn read_config_maps(&mut self) -> Result<bool, ClusterError> {
         let mut new = self.unlisted();
-        new.retain(|key| !self.strangers.contains(key));
+        new.retain(|key| !self.known_unlisted.contains(key));
         if new.is_empty() {
             return Ok(false);
         }
@@ -118,21 +122,21 @@ impl<'a> View<'a> {
             }
         }
         if let Some((desired, namespace)) = self.desired.zip(self.namespace) {
-            let mut asked = plan::questions(desired, &self.observed, namespace);
-            asked.retain(|key| !self.observed.contents.contains_key(key));
-            for key in asked {
+            let mut requested = plan::required_config_maps(desired, &self.observed, namespace);
+            requested.retain(|key| !self.observed.contents.contains_key(key));
+            for key in requested {
                 let content = self.reader.config_map(&key.namespace, &key.name).await?;
                 self.observed.contents.insert(key, content);
             }
         }
-        self.strangers = self.unlisted();
+        self.known_unlisted = self.unlisted();
         Ok(true)
     }
 
-    /// Reads the Lease of each fleet. Whether anything has changed.
+    /// Reads the Lease of each fleet. Returns whether anything changed.
     ///
     /// # Errors
-    /// Every error of a request, but that it is forbidden: then it is not known who rolls out and what is paused.
+    /// Any error of a request except a forbidden one, which leaves rollouts and pauses unknown.
     pub(super) async fn read_orders(&mut self) -> Result<bool, ClusterError> {
         let mut fleets: BTreeSet<(FleetName, String)> = self
             .observed
@@ -152,7 +156,7 @@ impl<'a> View<'a> {
         }
         let mut orders = Vec::new();
         for (fleet, namespace) in fleets {
-            orders.push(orders_of(&self.reader, fleet, namespace).await?);
+            orders.push(read_fleet_orders(&self.reader, fleet, namespace).await?);
         }
         let changed = orders != self.fleets;
         self.fleets = orders;
@@ -160,7 +164,11 @@ impl<'a> View<'a> {
     }
 }
 
-async fn orders_of(reader: &ClusterReader, fleet: FleetName, namespace: String) -> Result<FleetOrders, ClusterError> {
+async fn read_fleet_orders(
+    reader: &ClusterReader,
+    fleet: FleetName,
+    namespace: String,
+) -> Result<FleetOrders, ClusterError> {
     let mut orders = FleetOrders {
         fleet,
         namespace,
@@ -169,7 +177,7 @@ async fn orders_of(reader: &ClusterReader, fleet: FleetName, namespace: String) 
         pauses: std::collections::BTreeMap::new(),
         unknown: None,
     };
-    let lease = match lease::look(reader, &orders.namespace, &orders.fleet).await {
+    let lease = match lease::read(reader, &orders.namespace, &orders.fleet).await {
         Ok(None) => return Ok(orders),
         Ok(Some(lease)) => lease,
         Err(error @ ClusterError::Forbidden { .. }) => {
@@ -178,7 +186,7 @@ async fn orders_of(reader: &ClusterReader, fleet: FleetName, namespace: String) 
         }
         Err(error) => return Err(error),
     };
-    // Who merely looks holds no lock: nobody's name is empty.
+    // The empty name holds no lock, so any other holder is reported.
     if let Acquire::HeldBy { holder, since, .. } = lease::decide(Some(&lease), "", reader.server_time()) {
         orders.rollout = Some(Running { holder, since });
     }

@@ -1,42 +1,43 @@
-//! What there is to know about a feature gate.
+//! Explanation of a feature gate.
 
 use serde::Serialize;
 
-use super::Absent;
+use super::UnknownField;
 use kubelet_config::gates::{self, GateStage, Span};
 use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::spelling::nearest;
-use kubelet_config::{Minor, address, fields};
+use kubelet_config::{Minor, field_path, fields};
 
-/// A feature gate as it stands in one version.
+/// A feature gate in one version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Gate")]
 pub struct FeatureGate {
-    /// Its name.
+    /// The name of the gate.
     pub name: String,
-    /// How it is; unset where the table does not know it.
+    /// The state of the gate. Unset if the version does not know the gate.
     #[serde(flatten)]
-    pub spell: Option<Spell>,
+    pub state: Option<GateState>,
 }
 
-/// How a gate is for some versions.
+/// State of a gate in a range of versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Spell {
-    /// The first of these versions.
+#[schemars(rename = "Spell")]
+pub struct GateState {
+    /// The first version.
     pub since: Minor,
-    /// The last of them.
+    /// The last version.
     pub until: Minor,
-    /// How far the feature has come.
+    /// The stage of the feature.
     pub stage: GateStage,
-    /// Whether it is on when nobody says anything.
+    /// The default value.
     pub default: bool,
-    /// Whether it keeps its default.
+    /// Whether the default cannot be changed.
     pub locked: bool,
 }
 
-/// What became of a gate.
+/// History of a gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GateHistory {
@@ -44,17 +45,17 @@ pub struct GateHistory {
     name: String,
     #[serde(skip)]
     kubelet: bool,
-    /// How it was, oldest first.
-    pub history: Vec<Spell>,
-    /// The gates that must be on for this one to be on.
+    /// The states of the gate, oldest first.
+    pub history: Vec<GateState>,
+    /// The gates that must be on if this gate is on.
     pub needs: Vec<&'static str>,
-    /// The gates that must be off for this one to be off.
+    /// The gates that must be off if this gate is off.
     pub needed_by: Vec<&'static str>,
-    /// The fields that need it.
+    /// The fields that need this gate.
     pub fields_that_need_it: Vec<String>,
 }
 
-impl From<&Span> for Spell {
+impl From<&Span> for GateState {
     fn from(span: &Span) -> Self {
         Self {
             since: span.since,
@@ -66,10 +67,10 @@ impl From<&Span> for Spell {
     }
 }
 
-impl Spell {
+impl GateState {
     /// `beta, on`, `GA, on and locked`.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn summary(&self) -> String {
         let default = if self.default { "on" } else { "off" };
         let locked = if self.locked { " and locked" } else { "" };
         format!("{}, {default}{locked}", self.stage)
@@ -78,28 +79,28 @@ impl Spell {
 
 impl FeatureGate {
     pub(super) fn at(name: &str, minor: Minor) -> Self {
-        let spell = gates::history(name).iter().find(|span| (span.since..=span.until).contains(&minor));
-        Self { name: name.to_owned(), spell: spell.map(Spell::from) }
+        let state = gates::history(name).iter().find(|span| (span.since..=span.until).contains(&minor));
+        Self { name: name.to_owned(), state: state.map(GateState::from) }
     }
 }
 
 impl GateHistory {
-    pub(super) fn of(name: &str, minor: Minor) -> Result<Self, Absent> {
+    pub(super) fn of(name: &str, minor: Minor) -> Result<Self, UnknownField> {
         let Some((since, until)) = gates::known_by(name) else {
-            return Err(Absent {
-                message: format!("no kubelet from {OLDEST} to {NEWEST} knows a feature gate {name:?}"),
+            return Err(UnknownField {
+                message: format!("no kubelet from {OLDEST} to {NEWEST} has a feature gate {name:?}"),
                 help: match nearest(name, gates::all()) {
                     Some(near) => format!("did you mean `featureGates.{near}`?"),
-                    None => "the names are those of Kubernetes' list of feature gates".to_owned(),
+                    None => "see the list of feature gates in the Kubernetes documentation".to_owned(),
                 },
             });
         };
         if !(since..=until).contains(&minor) {
-            let there = if until == NEWEST { format!("since {since}") } else { format!("from {since} to {until}") };
+            let range = if until == NEWEST { format!("since {since}") } else { format!("from {since} to {until}") };
             let other = if minor < since { since } else { until };
-            return Err(Absent {
-                message: format!("kubelet {minor} knows no feature gate {name:?}: it is there {there}"),
-                help: format!("`nodecfg explain featureGates.{name} --kubernetes-version {other}` explains it"),
+            return Err(UnknownField {
+                message: format!("kubelet {minor} has no feature gate {name:?}: it exists {range}"),
+                help: format!("run `nodecfg explain featureGates.{name} --kubernetes-version {other}`"),
             });
         }
         let needing = gates::all().filter(|other| gates::needs(other, minor).any(|gate| gate == name));
@@ -107,45 +108,45 @@ impl GateHistory {
         Ok(Self {
             name: name.to_owned(),
             kubelet: gates::lookup(name, minor).is_some_and(|at| at.kubelet),
-            history: gates::history(name).iter().map(Spell::from).collect(),
+            history: gates::history(name).iter().map(GateState::from).collect(),
             needs: gates::needs(name, minor).collect(),
             needed_by: needing.collect(),
             fields_that_need_it: fields
                 .filter(|field| !field.path.ends_with([']', '}']))
-                .map(|field| address::plain(&field.path))
+                .map(|field| field_path::plain(&field.path))
                 .collect(),
         })
     }
 
-    fn at(&self, minor: Minor) -> Option<&Spell> {
-        self.history.iter().find(|spell| (spell.since..=spell.until).contains(&minor))
+    fn at(&self, minor: Minor) -> Option<&GateState> {
+        self.history.iter().find(|state| (state.since..=state.until).contains(&minor))
     }
 
     pub(super) fn default(&self, minor: Minor) -> Option<bool> {
-        self.at(minor).map(|spell| spell.default)
+        self.at(minor).map(|state| state.default)
     }
 
     pub(super) fn known(&self) -> (Minor, Option<Minor>) {
-        let until = self.history.last().map(|spell| spell.until).filter(|until| *until != NEWEST);
-        (self.history.first().map_or(OLDEST, |spell| spell.since), until)
+        let until = self.history.last().map(|state| state.until).filter(|until| *until != NEWEST);
+        (self.history.first().map_or(OLDEST, |state| state.since), until)
     }
 
     pub(super) fn describe(&self, minor: Minor) -> String {
         let state = match self.at(minor) {
-            Some(spell) if spell.locked => format!(
+            Some(state) if state.locked => format!(
                 "The feature gate {}. In {minor} it is {} and locked: any other value keeps the kubelet from starting.",
                 self.name,
-                if spell.default { "on" } else { "off" }
+                if state.default { "on" } else { "off" }
             ),
-            Some(spell) => {
-                format!("The feature gate {}. In {minor} it is {} unless you say otherwise.", self.name, on_off(spell))
+            Some(state) => {
+                format!("The feature gate {}. In {minor} it is {} by default.", self.name, on_off(state))
             }
             None => format!("The feature gate {}.", self.name),
         };
-        if self.kubelet { state } else { format!("{state} The kubelet knows it and does not ask for it.") }
+        if self.kubelet { state } else { format!("{state} The kubelet accepts it but does not use it.") }
     }
 }
 
-fn on_off(spell: &Spell) -> &'static str {
-    if spell.default { "on" } else { "off" }
+fn on_off(state: &GateState) -> &'static str {
+    if state.default { "on" } else { "off" }
 }

@@ -1,10 +1,9 @@
-//! What there is to know about a field of KubeletConfiguration, or about a feature gate, put together from the tables, for
-//! one version of the kubelet. `text` shows it to people.
+//! Explanation of a field of KubeletConfiguration or of a feature gate, for one kubelet version.
 
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use kubelet_config::address::{self, Target};
+use kubelet_config::field_path::{self, Target};
 use kubelet_config::fields::{self, Field, FieldType, Range};
 use kubelet_config::format::Format;
 use kubelet_config::gates;
@@ -19,58 +18,58 @@ use nodecfg_contract::json_document::{Document, Kind as DocumentKind};
 mod gate;
 mod text;
 
-pub use gate::{FeatureGate, GateHistory, Spell};
+pub use gate::{FeatureGate, GateHistory, GateState};
 pub use text::{markdown, text};
 
 /// A field explained for one version.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// The field as people write it; empty for the whole configuration.
+    /// The path of the field. Empty for the whole configuration.
     pub field: String,
-    /// Its type, as kubectl writes types.
+    /// The type, in kubectl's notation.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it does.
+    /// The purpose.
     pub description: String,
     /// The default in this version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Json>,
-    /// All defaults that it had, where it had several.
+    /// All defaults with their versions, if the default changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub defaults: Vec<Was>,
-    /// What it may be.
+    pub defaults: Vec<PastDefault>,
+    /// The allowed values.
     pub allowed: Allowed,
-    /// The same of the items of a list or the values of a map.
+    /// The allowed items of a list, or values of a map.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each: Option<Allowed>,
-    /// The first version that knows it.
+    /// The first version with this field.
     pub since: Minor,
-    /// The last version that knows it.
+    /// The last version with this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Minor>,
-    /// Since when it is deprecated, whether or not it is in this version.
+    /// The version that deprecated the field, even if later than this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deprecated_since: Option<Minor>,
-    /// What to do in its place.
+    /// What to use instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaced_by: Option<String>,
-    /// The feature gate that it needs.
+    /// The feature gate that the field needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<FeatureGate>,
-    /// What the kubelet of this version checks.
-    pub rules: Vec<Checked>,
-    /// What a change of it does to a running node; unset where that is up to its fields.
+    /// The checks of this kubelet version.
+    pub rules: Vec<FieldRule>,
+    /// The effect of a change on a running node. Unset if it depends on the inner fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
-    /// What became of a feature gate.
+    /// The history of a feature gate.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub history: Option<GateHistory>,
-    /// The fields within it.
-    pub fields: Vec<Listed>,
+    /// The inner fields.
+    pub fields: Vec<InnerField>,
 }
 
-/// What a field of KubeletConfiguration is for kubelets of one version.
+/// A field of KubeletConfiguration in one kubelet version.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explained<'a> {
@@ -85,10 +84,10 @@ impl DocumentKind for Explained<'_> {
     const KIND: &'static str = "Explanation";
 }
 
-/// A default and the versions that had it.
+/// A default and its versions.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Was {
+#[schemars(rename = "Was")]
+pub struct PastDefault {
     /// The first version.
     pub since: Minor,
     /// The last version.
@@ -97,106 +96,107 @@ pub struct Was {
     pub value: Json,
 }
 
-/// What a value may be.
+/// Allowed values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Allowed {
     /// The values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
-    /// The least number, and whether it is the least itself or anything above it.
+    /// The least allowed number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum: Option<i64>,
-    /// Anything above this number.
+    /// The number that values must exceed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub above: Option<i64>,
-    /// The greatest number.
+    /// The greatest allowed number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum: Option<i64>,
-    /// Multiples of this number.
+    /// The number that values must be a multiple of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multiple_of: Option<i64>,
-    /// What the text holds.
+    /// The format of a string.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<&'static str>,
-    /// The keys of a map.
+    /// The allowed keys of a map.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
 }
 
-/// A rule that a field is held to.
+/// A rule for a field.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Checked {
-    /// Its identifier, which is the code of its findings.
+#[schemars(rename = "Checked")]
+pub struct FieldRule {
+    /// The identifier, equal to the code of its findings.
     pub id: &'static str,
-    /// When it is checked.
+    /// When the kubelet checks the rule.
     pub stage: rules::RuleStage,
-    /// What it asks for.
+    /// The requirement.
     pub says: &'static str,
-    /// Where upstream has it.
+    /// The upstream source.
     pub source: &'static str,
 }
 
-/// A field in the list of an object.
+/// A field in the field list of an object.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Listed {
-    /// Its name within the object.
+#[schemars(rename = "Listed")]
+pub struct InnerField {
+    /// The name within the object.
     pub name: String,
-    /// Its type.
+    /// The type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it does.
+    /// The purpose.
     pub description: String,
-    /// Whether this version calls it deprecated.
+    /// Whether the field is deprecated in this version.
     pub deprecated: bool,
-    /// How bad a change of it is for a running node.
+    /// The risk of a change for a running node.
     pub risk: Class,
-    /// The fields within it, when asked for.
+    /// The inner fields. Filled with `--recursive` only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub fields: Vec<Listed>,
+    pub fields: Vec<InnerField>,
 }
 
-/// Why there is nothing to explain.
+/// Error for an unknown field or gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Absent {
-    /// What there is not.
+pub struct UnknownField {
+    /// What is missing.
     pub message: String,
-    /// The way out.
+    /// How to fix the error.
     pub help: String,
 }
 
 /// The field whose keys are feature gates.
 const GATES: &str = "featureGates";
 
-/// An explanation as a document for programs.
+/// The JSON document of an explanation.
 ///
 /// # Errors
-/// When it cannot be written as JSON, which is a bug.
+/// When serialization fails, which is a bug.
 pub fn document(explanation: &Explanation, minor: Minor) -> Result<Json, serde_json::Error> {
     Document::value(Explained { kubernetes_version: minor, explanation })
 }
 
-/// Explains what a name stands for.
+/// Explains a field or a feature gate.
 ///
 /// # Errors
-/// When no kubelet, or not that of this version, knows it.
-pub fn explain(text: &str, minor: Minor, recursive: bool) -> Result<Explanation, Absent> {
-    match address::find(text) {
+/// When this or any kubelet version does not know `text`.
+pub fn explain(text: &str, minor: Minor, recursive: bool) -> Result<Explanation, UnknownField> {
+    match field_path::find(text) {
         Ok(Target::Root) => Ok(whole(minor, recursive)),
         Ok(Target::Field(field)) => of_field(field, minor, recursive),
         Ok(Target::Key(values, key)) => of_key(values, &key, minor),
         Err(missing) => {
             let of = if missing.parent.is_empty() { String::new() } else { format!(" in `{}`", missing.parent) };
-            Err(Absent {
-                message: format!("there is no field `{}`{of}", missing.name),
+            Err(UnknownField {
+                message: format!("unknown field `{}`{of}", missing.name),
                 help: match missing.near {
                     _ if gates::known_by(&missing.name).is_some() => {
-                        format!("it is a feature gate: `nodecfg explain featureGates.{}`", missing.name)
+                        format!("it is a feature gate: run `nodecfg explain featureGates.{}`", missing.name)
                     }
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => "`nodecfg explain` lists all fields".to_owned(),
+                    None => "run `nodecfg explain` to list all fields".to_owned(),
                 },
             })
         }
@@ -207,7 +207,7 @@ fn whole(minor: Minor, recursive: bool) -> Explanation {
     Explanation {
         field: String::new(),
         kind: KIND.to_owned(),
-        description: format!("The configuration of a kubelet: a file that begins with `apiVersion: {API_VERSION}`."),
+        description: format!("The configuration of a kubelet, in a file that starts with `apiVersion: {API_VERSION}`."),
         default: None,
         defaults: Vec::new(),
         allowed: Allowed::default(),
@@ -224,27 +224,27 @@ fn whole(minor: Minor, recursive: bool) -> Explanation {
     }
 }
 
-fn of_field(field: &'static Field, minor: Minor, recursive: bool) -> Result<Explanation, Absent> {
-    let name = address::plain(&field.path);
+fn of_field(field: &'static Field, minor: Minor, recursive: bool) -> Result<Explanation, UnknownField> {
+    let name = field_path::plain(&field.path);
     if !field.is_known_to(minor) {
-        let there = match field.until {
-            NEWEST => format!("it is there since {}", field.since),
-            until if field.since.is_known() => format!("it was there from {} to {until}", field.since),
-            until => format!("it was there until {until}"),
+        let range = match field.until {
+            NEWEST => format!("it exists since {}", field.since),
+            until if field.since.is_known() => format!("it existed from {} to {until}", field.since),
+            until => format!("it existed until {until}"),
         };
         let other = if minor < field.since { field.since } else { field.until };
-        return Err(Absent {
-            message: format!("kubelet {minor} has no field `{name}`: {there}"),
-            help: format!("`nodecfg explain {name} --kubernetes-version {other}` explains it"),
+        return Err(UnknownField {
+            message: format!("kubelet {minor} has no field `{name}`: {range}"),
+            help: format!("run `nodecfg explain {name} --kubernetes-version {other}`"),
         });
     }
     let inner = fields::items(&field.path).or_else(|| fields::child(&field.path, "any key").filter(|_| is_map(field)));
-    let mut defaults: Vec<Was> = field
+    let mut defaults: Vec<PastDefault> = field
         .default
         .iter()
         .map(|(since, until, value)| (since.max(field.since).max(OLDEST), until.min(field.until), value))
         .filter(|(since, until, _)| since <= until)
-        .map(|(since, until, value)| Was { since, until, value: value.clone() })
+        .map(|(since, until, value)| PastDefault { since, until, value: value.clone() })
         .collect();
     if defaults.len() < 2 {
         defaults.clear();
@@ -252,7 +252,7 @@ fn of_field(field: &'static Field, minor: Minor, recursive: bool) -> Result<Expl
     Ok(Explanation {
         field: name,
         kind: type_of(field, minor),
-        description: field.says.clone(),
+        description: field.description.clone(),
         default: field.default.at(minor).filter(|default| !default.is_null()).cloned(),
         defaults,
         allowed: allowed(field, minor),
@@ -263,7 +263,7 @@ fn of_field(field: &'static Field, minor: Minor, recursive: bool) -> Result<Expl
         replaced_by: field.replaced_by.clone(),
         gate: field.gate.at(minor).map(|name| FeatureGate::at(name, minor)),
         rules: checked(&field.path, minor),
-        // An object without a row of its own: each of its fields has one.
+        // The fields of an unclassified object have their own risks.
         risk: Some(risk::of(&field.path))
             .filter(|risk| risk.is_classified() || fields::children(&field.path).is_empty()),
         history: None,
@@ -271,8 +271,8 @@ fn of_field(field: &'static Field, minor: Minor, recursive: bool) -> Result<Expl
     })
 }
 
-/// A key of a map: what the map says of it, and what its value may be.
-fn of_key(values: &'static Field, key: &str, minor: Minor) -> Result<Explanation, Absent> {
+/// Explains a key of a map from the map and its values.
+fn of_key(values: &'static Field, key: &str, minor: Minor) -> Result<Explanation, UnknownField> {
     let map = fields::lookup(values.path.trim_end_matches("{}")).unwrap_or(values);
     if map.path == GATES {
         let history = GateHistory::of(key, minor)?;
@@ -294,11 +294,11 @@ fn of_key(values: &'static Field, key: &str, minor: Minor) -> Result<Explanation
         };
         if !keys.iter().any(fits) {
             let near = nearest(key, keys.iter().map(String::as_str).filter(|known| !known.contains('*')));
-            return Err(Absent {
-                message: format!("kubelet {minor} knows no {key:?} in `{}`", whole.field),
+            return Err(UnknownField {
+                message: format!("kubelet {minor} has no key {key:?} in `{}`", whole.field),
                 help: match near {
                     Some(near) => format!("did you mean `{}.{near}`?", whole.field),
-                    None => format!("there are {}", keys.join(", ")),
+                    None => format!("known keys: {}", keys.join(", ")),
                 },
             });
         }
@@ -306,12 +306,12 @@ fn of_key(values: &'static Field, key: &str, minor: Minor) -> Result<Explanation
     let of_default = |json: &Json| json.get(key).cloned();
     let mut explanation = of_field(values, minor, false)?;
     explanation.field = format!("{}.{key}", whole.field);
-    explanation.description = format!("{} {}", map.says, values.says);
+    explanation.description = format!("{} {}", map.description, values.description);
     explanation.default = whole.default.as_ref().and_then(of_default);
     explanation.defaults = whole
         .defaults
         .iter()
-        .filter_map(|was| Some(Was { value: of_default(&was.value)?, since: was.since, until: was.until }))
+        .filter_map(|was| Some(PastDefault { value: of_default(&was.value)?, since: was.since, until: was.until }))
         .collect();
     if explanation.defaults.windows(2).all(|pair| matches!(pair, [one, other] if one.value == other.value)) {
         explanation.defaults.clear();
@@ -326,7 +326,7 @@ fn is_map(field: &Field) -> bool {
     fields::lookup(&format!("{}{{}}", field.path)).is_some()
 }
 
-/// A type as kubectl writes it: `string`, `[]string`, `map[string]string`, `Object`.
+/// The type in kubectl's notation: `string`, `[]string`, `map[string]string`, `Object`.
 fn type_of(field: &Field, minor: Minor) -> String {
     let types = field.types.at(minor).map(Vec::as_slice).unwrap_or_default();
     let names: Vec<String> = types
@@ -351,29 +351,29 @@ fn type_of(field: &Field, minor: Minor) -> String {
 }
 
 fn allowed(field: &Field, minor: Minor) -> Allowed {
-    let Range { least, above, greatest, step } = field.range.at(minor).copied().unwrap_or_default();
+    let Range { minimum, exclusive, maximum, multiple_of } = field.range.at(minor).copied().unwrap_or_default();
     let values = match field.format {
         Some(Format::CipherSuite) => tls::known(Kind::Cipher, minor).map(|name| name.value.clone()).collect(),
         Some(Format::Curve) => {
-            tls::known(Kind::Curve, minor).map(|name| format!("{} ({})", name.value, name.called)).collect()
+            tls::known(Kind::Curve, minor).map(|name| format!("{} ({})", name.value, name.common_name)).collect()
         }
         _ => field.allowed.at(minor).cloned().unwrap_or_default(),
     };
-    // Of what its values show by themselves nothing needs to be said.
+    // The values show these formats already.
     let shown = |format: &Format| values.is_empty() && !matches!(format, Format::Int64 | Format::Uint32);
     Allowed {
-        format: field.format.filter(shown).map(Format::words),
-        minimum: least.filter(|_| !above && values.is_empty()),
-        above: least.filter(|_| above),
-        maximum: greatest.filter(|_| values.is_empty()),
-        multiple_of: step,
+        format: field.format.filter(shown).map(Format::phrase),
+        minimum: minimum.filter(|_| !exclusive && values.is_empty()),
+        above: minimum.filter(|_| exclusive),
+        maximum: maximum.filter(|_| values.is_empty()),
+        multiple_of,
         keys: field.keys.at(minor).into_iter().flatten().filter(|key| *key != "*").cloned().collect(),
         values,
     }
 }
 
-/// The rules about a field, or about its items and values.
-fn checked(path: &str, minor: Minor) -> Vec<Checked> {
+/// The rules for a field, its items and its values.
+fn checked(path: &str, minor: Minor) -> Vec<FieldRule> {
     let about = |rule: &&Rule| {
         rule.applies_to(minor)
             && rule.fields.iter().any(|one| {
@@ -385,21 +385,21 @@ fn checked(path: &str, minor: Minor) -> Vec<Checked> {
     rules.sort_by_key(|rule| (rule.stage, &rule.id));
     rules
         .iter()
-        .map(|rule| Checked { id: &rule.id, stage: rule.stage, says: &rule.says, source: &rule.source })
+        .map(|rule| FieldRule { id: &rule.id, stage: rule.stage, says: &rule.description, source: &rule.source })
         .collect()
 }
 
-/// The fields of an object, or of the objects of a list, that this version knows.
-fn listed(path: &str, minor: Minor, recursive: bool) -> Vec<Listed> {
+/// The fields of an object, or of the objects in a list, in one version.
+fn listed(path: &str, minor: Minor, recursive: bool) -> Vec<InnerField> {
     let object = if path.is_empty() { path } else { fields::items(path).map_or(path, |items| items.path.as_str()) };
     fields::children(object)
         .iter()
         .filter_map(|name| Some((name, fields::child(object, name)?)))
         .filter(|(_, field)| field.is_known_to(minor))
-        .map(|(name, field)| Listed {
+        .map(|(name, field)| InnerField {
             name: name.clone(),
             kind: type_of(field, minor),
-            description: field.says.clone(),
+            description: field.description.clone(),
             deprecated: field.is_deprecated_in(minor),
             risk: risk::of(&field.path).class,
             fields: if recursive { listed(&field.path, minor, true) } else { Vec::new() },
@@ -419,13 +419,13 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_explained_in_every_version_that_has_it_and_in_no_other() {
+    fn explains_fields_in_exactly_their_versions() {
         for minor in Minor::all() {
             for one in fields::all() {
                 let explained = explain(&one.path, minor, true);
                 assert_eq!(explained.is_ok(), one.is_known_to(minor), "{} in {minor}", one.path);
                 let Ok(explained) = explained else { continue };
-                assert_eq!(explained.description, one.says);
+                assert_eq!(explained.description, one.description);
                 let mut shown = Vec::new();
                 text(&mut shown, &explained, minor).unwrap();
                 markdown(&mut shown, &explained, minor).unwrap();
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn every_gate_is_explained_in_every_version_that_has_it_and_in_no_other() {
+    fn explains_gates_in_exactly_their_versions() {
         for minor in Minor::all() {
             for gate in gates::all() {
                 let explained = explain(&format!("featureGates.{gate}"), minor, false);
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_80_columns_wide() {
+    fn text_fits_80_columns() {
         for one in fields::all() {
             let Ok(explained) = explain(&one.path, NEWEST, false) else { continue };
             let mut shown = Vec::new();
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_say_how_they_changed() {
+    fn lists_changed_defaults() {
         let burst = field("eventBurst", 26);
         assert_eq!(burst.default, Some(json!(10)));
         let was: Vec<_> = burst.defaults.iter().map(|was| (was.since, was.until, was.value.clone())).collect();
@@ -472,17 +472,17 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_those_of_the_version_and_of_items_and_values() {
+    fn lists_rules_of_the_version_with_items_and_values() {
         let ids = |text: &str, minor| field(text, minor).rules.iter().map(|rule| rule.id).collect::<Vec<_>>();
         assert_eq!(ids("imageMinimumGCAge", 35), ["image-gc-ages"]);
         assert_eq!(ids("imageMinimumGCAge", 36), ["image-gc-ages", "image-minimum-gc-age"]);
         assert!(ids("reservedMemory.limits", 36).contains(&"reserved-memory-zero"));
-        assert!(!ids("reservedMemory", 36).contains(&"reserved-memory-zero"), "that is said of limits");
+        assert!(!ids("reservedMemory", 36).contains(&"reserved-memory-zero"), "a rule of limits");
         assert!(ids("reservedMemory.limits.memory", 36).contains(&"reserved-memory-zero"));
     }
 
     #[test]
-    fn types_are_written_as_kubectl_does() {
+    fn formats_types_as_kubectl() {
         for (text, kind) in [
             ("maxPods", "integer"),
             ("clusterDNS", "[]string"),

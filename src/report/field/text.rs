@@ -1,4 +1,4 @@
-//! A field explained in text of 80 columns, as kubectl explains fields, and in markdown.
+//! Explanation of a field as text of 80 columns, like `kubectl explain`, and as markdown.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use serde_json::Value as Json;
 use textwrap::fill;
 
-use super::gate::Spell;
-use super::{Allowed, Explanation, Listed, Was};
+use super::gate::GateState;
+use super::{Allowed, Explanation, InnerField, PastDefault};
 use crate::layout::within;
 use crate::report::markdown::{code, prose};
 use crate::report::style::{heading, quiet, warning};
@@ -15,19 +15,19 @@ use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::rules::RuleStage;
 use kubelet_config::{API_VERSION, KIND, Minor};
 
-/// How wide text is.
+/// The width of the text.
 const WIDTH: usize = 80;
 
-/// A headline and what is below it, a paragraph each.
+/// A heading with its paragraphs.
 struct Section {
     title: &'static str,
     paragraphs: Vec<String>,
 }
 
-/// Writes an explanation for a terminal.
+/// Writes an explanation as text.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn text(out: &mut dyn Write, explanation: &Explanation, minor: Minor) -> io::Result<()> {
     writeln!(out, "{}       {KIND}", heading("KIND:"))?;
     writeln!(out, "{}    {API_VERSION}", heading("VERSION:"))?;
@@ -50,12 +50,12 @@ pub fn text(out: &mut dyn Write, explanation: &Explanation, minor: Minor) -> io:
     Ok(())
 }
 
-fn list(out: &mut dyn Write, fields: &[Listed], depth: usize) -> io::Result<()> {
+fn list(out: &mut dyn Write, fields: &[InnerField], depth: usize) -> io::Result<()> {
     let tree = fields.iter().any(|field| !field.fields.is_empty()) || depth > 1;
     list_in(out, fields, depth, tree)
 }
 
-fn list_in(out: &mut dyn Write, fields: &[Listed], depth: usize, tree: bool) -> io::Result<()> {
+fn list_in(out: &mut dyn Write, fields: &[InnerField], depth: usize, tree: bool) -> io::Result<()> {
     let indent = "  ".repeat(depth);
     for field in fields {
         let deprecated = if field.deprecated { format!(" {}", warning("deprecated")) } else { String::new() };
@@ -71,10 +71,10 @@ fn list_in(out: &mut dyn Write, fields: &[Listed], depth: usize, tree: bool) -> 
     Ok(())
 }
 
-/// Writes an explanation for a page.
+/// Writes an explanation as markdown.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn markdown(out: &mut dyn Write, explanation: &Explanation, minor: Minor) -> io::Result<()> {
     let name = if explanation.field.is_empty() { KIND } else { &explanation.field };
     writeln!(out, "# {} {}\n\nKubelet {minor}, {API_VERSION}", code(name), code(&explanation.kind))?;
@@ -94,7 +94,7 @@ pub fn markdown(out: &mut dyn Write, explanation: &Explanation, minor: Minor) ->
     Ok(())
 }
 
-fn items(out: &mut dyn Write, fields: &[Listed], depth: usize) -> io::Result<()> {
+fn items(out: &mut dyn Write, fields: &[InnerField], depth: usize) -> io::Result<()> {
     for field in fields {
         let indent = "  ".repeat(depth);
         let deprecated = if field.deprecated { ", deprecated" } else { "" };
@@ -116,7 +116,7 @@ fn sections(of: &Explanation, minor: Minor) -> Vec<Section> {
     add("Default", default(of, minor));
     add("Allowed", allowed(of));
     if let Some(history) = &of.history {
-        add("History", history.history.iter().map(spell).collect());
+        add("History", history.history.iter().map(state).collect());
         let named = |gates: &[&str]| gates.iter().map(|gate| format!("- {gate}")).collect();
         add("Needs", named(&history.needs));
         add("Needed by", named(&history.needed_by));
@@ -129,7 +129,7 @@ fn sections(of: &Explanation, minor: Minor) -> Vec<Section> {
         add("Deprecated", vec![format!("Since {since}.{instead}")]);
     }
     if let Some(gate) = &of.gate {
-        let state = gate.spell.as_ref().map(|spell| format!(": {} in {minor}", spell.words())).unwrap_or_default();
+        let state = gate.state.as_ref().map(|state| format!(": {} in {minor}", state.summary())).unwrap_or_default();
         add("Feature gate", vec![format!("{}{state}", gate.name)]);
     }
     add("Rules", of.rules.iter().map(|rule| format!("- {} ({}{})", rule.says, rule.id, when(rule.stage))).collect());
@@ -150,7 +150,7 @@ fn sections(of: &Explanation, minor: Minor) -> Vec<Section> {
 
 fn default(of: &Explanation, minor: Minor) -> Vec<String> {
     let mut lines: Vec<String> = of.default.iter().map(plain).collect();
-    let other = |was: &&Was| !(was.since..=was.until).contains(&minor);
+    let other = |was: &&PastDefault| !(was.since..=was.until).contains(&minor);
     lines.extend(of.defaults.iter().filter(other).map(|was| {
         let value = if was.value.is_null() { "none".to_owned() } else { plain(&was.value) };
         match was.until {
@@ -212,18 +212,18 @@ fn versions(since: Minor, until: Option<Minor>) -> String {
     }
 }
 
-fn spell(spell: &Spell) -> String {
-    let versions = match spell.until {
-        NEWEST => format!("since {}", spell.since),
-        until if until == spell.since => until.to_string(),
-        until => format!("{} to {until}", spell.since),
+fn state(state: &GateState) -> String {
+    let versions = match state.until {
+        NEWEST => format!("since {}", state.since),
+        until if until == state.since => until.to_string(),
+        until => format!("{} to {until}", state.since),
     };
-    format!("{versions:<14}{}", spell.words())
+    format!("{versions:<14}{}", state.summary())
 }
 
 fn when(stage: RuleStage) -> &'static str {
     match stage {
-        RuleStage::Startup => ", at start-up",
+        RuleStage::Startup => ", during startup",
         RuleStage::Load | RuleStage::Gates | RuleStage::Validate => "",
     }
 }

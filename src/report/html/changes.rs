@@ -1,5 +1,6 @@
-//! What was to be done: for each pool the fields that change, from what to what, by which file and line, and what that does to pods that
-//! run. Facts and words are those of the other reports of a review; values that may be secrets are gone from it already.
+//! The "Plan" section: the changed fields of each pool with old and new value, place and risk.
+//!
+//! Facts and texts come from the review, which has secret values removed already.
 
 use maud::{Markup, html};
 
@@ -7,34 +8,34 @@ use super::document::{MOST, capital, more, table};
 use super::page::Page;
 use super::text::{Prose, Text};
 use crate::report::count;
-use crate::report::review::{clipped, words};
+use crate::report::review::{clipped, sentences};
 use crate::review::{Changes, PoolReview, Review, Setting, Side};
 use nodecfg_planning::plan::ChangedField;
 
-/// How many fields of a pool are shown.
+/// The maximum fields of a pool.
 const FIELDS: usize = 200;
-/// How long a value may be, in characters.
+/// The maximum length of a value, in characters.
 const VALUE: usize = 500;
-/// Up to how many pools that change are open from the start.
+/// The maximum changed pools that are initially expanded.
 const OPEN: usize = 3;
 
-/// The section, where something changes.
+/// The section. Empty without changes.
 pub(super) fn section(page: &Page, review: &Review) -> Markup {
     let changed: Vec<&PoolReview> = review.pools.iter().filter(|pool| pool.is_changed()).collect();
     let settled = review.pools.len() - changed.len();
-    let compared = format!("Compared with {}, this {}.", words::side(&review.from), words::verdict(review));
+    let compared = format!("Compared with {}, this {}.", sentences::side(&review.from), sentences::verdict(review));
     html! {
         @if review.is_changed() {
             section #changes {
-                h2 { @if page.command == "sync" { "What was to be done" } @else { "What a sync would do" } }
+                h2 { @if page.command == "sync" { "Plan" } @else { "What a sync would do" } }
                 p { (Prose(&compared)) }
                 (settings("fleet", &review.settings))
                 @for pool in changed.iter().take(MOST) {
                     details open[changed.len() <= OPEN] { (one(review, pool)) }
                     "\n"
                 }
-                (more(changed.len(), "pools that change"))
-                @if settled > 0 { p.quiet { "Nothing changes for " (count(settled, "other pool")) "." } }
+                (more(changed.len(), "changed pools"))
+                @if settled > 0 { p.quiet { (count(settled, "other pool")) " unchanged." } }
             }
             "\n"
         }
@@ -42,19 +43,19 @@ pub(super) fn section(page: &Page, review: &Review) -> Markup {
 }
 
 fn one(review: &Review, pool: &PoolReview) -> Markup {
-    let meaning = words::explained(pool, review.cluster.is_some()).filter(|_| review.from != Side::Cluster);
+    let meaning = sentences::explanation(pool, review.cluster.is_some()).filter(|_| review.from != Side::Cluster);
     html! {
         summary {
-            b { (pool.name.as_str()) } ": " (Text(&words::headline(pool)))
+            b { (pool.name.as_str()) } ": " (Text(&sentences::headline(pool)))
             @if let Some(rollout) = &pool.rollout { ", " (rollout.assign) " of " (count(rollout.nodes, "node")) }
         }
         @if let Some(meaning) = meaning { p { (Prose(&capital(meaning))) "." } }
-        @if let Some(risk) = words::risk(pool) { p { strong { "Risk" } " " (Prose(&risk)) } }
-        @if let (Some(refused), Some(refusal)) = (words::refused(pool), &pool.risk.refused) {
+        @if let Some(risk) = sentences::risk(pool) { p { strong { "Risk" } " " (Prose(&risk)) } }
+        @if let (Some(refused), Some(refusal)) = (sentences::refused(pool), &pool.risk.refused) {
             p.remark { (Prose(&format!("Refused by sync: {refused}. {}.", capital(&refusal.help)))) }
         }
         @for set in &pool.changes {
-            @if let Some(line) = words::leaving(review, pool, set) { p { (Prose(&format!("{}:", capital(&line)))) } }
+            @if let Some(line) = sentences::origin(review, pool, set) { p { (Prose(&format!("{}:", capital(&line)))) } }
             (fields(pool, set))
         }
         (settings(pool.name.as_str(), &pool.settings))
@@ -62,14 +63,14 @@ fn one(review: &Review, pool: &PoolReview) -> Markup {
             p.quiet {
                 "ConfigMap " code { (Text(name)) }
                 @match pool.config_map.create {
-                    Some(true) => ", created by this",
+                    Some(true) => ", created by this run",
                     Some(false) => ", which exists",
                     None => "",
                 }
             }
         }
         @for file in pool.files.iter().take(MOST) {
-            p.quiet { code { (Text(&file.path)) } " " (words::file(file.change)) }
+            p.quiet { code { (Text(&file.path)) } " " (sentences::file_change(file.change)) }
         }
     }
 }
@@ -82,8 +83,8 @@ fn fields(pool: &PoolReview, set: &Changes) -> Markup {
                 (values(change.old.as_deref(), change.new.as_deref()))
                 td {
                     @if let Some(risk) = risk {
-                        b { (risk.class.as_str()) } " " span.quiet { (Prose(&words::why_and_source(risk))) }
-                    } @else { "not known" }
+                        b { (risk.class.as_str()) } " " span.quiet { (Prose(&sentences::reason_and_source(risk))) }
+                    } @else { "unknown" }
                 }
                 td {
                     @if let Some(place) = &change.place { code { (Text(&clipped(&place.to_string(), VALUE))) } } @else { "–" }
@@ -95,12 +96,12 @@ fn fields(pool: &PoolReview, set: &Changes) -> Markup {
     html! {
         @if !set.fields.is_empty() { (changes(pool.name.as_str(), &["field", "now", "new", "risk", "set by"], &rows)) }
         @if set.fields.len() > FIELDS {
-            p.quiet { (count(set.fields.len() - FIELDS, "field")) " more; `nodecfg diff` has them." }
+            p.quiet { (count(set.fields.len() - FIELDS, "field")) " more; see `nodecfg diff`." }
         }
     }
 }
 
-/// The cells of the value that is there and of the one that comes.
+/// The cells of the old and the new value.
 fn values(old: Option<&str>, new: Option<&str>) -> Markup {
     let code = |value: &str| html! { code { (Text(&clipped(value, VALUE))) } };
     html! {
@@ -119,7 +120,7 @@ fn settings(name: &str, settings: &[Setting]) -> Markup {
             }
         }
     };
-    html! { @if !settings.is_empty() { (changes(name, &["setting", "now", "new", "what it is"], &rows)) } }
+    html! { @if !settings.is_empty() { (changes(name, &["setting", "now", "new", "meaning"], &rows)) } }
 }
 
 fn changes(name: &str, columns: &[&str], rows: &Markup) -> Markup {

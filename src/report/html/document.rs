@@ -1,4 +1,4 @@
-//! The page as a whole: what a browser must know, what a reader must know first, and the order of the parts.
+//! The HTML document: head, header, notices, and the order of the sections.
 
 use std::io::{self, Write};
 
@@ -14,13 +14,13 @@ use super::{changes, failures, nodes, timeline};
 
 /// The style sheet.
 const STYLE: &str = include_str!("page.css");
-/// Keys in the grid, and filters. The page is complete without it.
+/// Keyboard navigation in the grid, and filters. The page is complete without scripts.
 const SCRIPT: &str = include_str!("page.js");
 
 /// Writes the page.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn write(out: &mut dyn Write, page: &Page) -> io::Result<()> {
     out.write_all(document(page).into_string().as_bytes())
 }
@@ -57,7 +57,7 @@ fn head(page: &Page) -> Markup {
     html! {
         head {
             meta charset="utf-8"; "\n"
-            // It holds for what follows it.
+            // First in the head, because it applies to what follows.
             meta http-equiv="Content-Security-Policy" content={
                 "default-src 'none'; img-src data:; style-src 'sha256-" (hash(STYLE)) "'; script-src 'sha256-" (hash(SCRIPT))
                 "'; base-uri 'none'; form-action 'none'"
@@ -65,7 +65,7 @@ fn head(page: &Page) -> Markup {
             meta name="viewport" content="width=device-width, initial-scale=1"; "\n"
             meta name="color-scheme" content="light dark"; "\n"
             meta name="referrer" content="no-referrer"; "\n"
-            // Without one, browsers ask the server for it.
+            // Without an icon, browsers request one from the server.
             link rel="icon" href="data:,"; "\n"
             title { "nodecfg " (page.command) ": " (Text(&page.verdict)) }
             style { (PreEscaped(STYLE)) }
@@ -88,11 +88,11 @@ fn header(page: &Page) -> Markup {
     }
 }
 
-/// What cut the command short, why pools stopped, and how to go on.
+/// Errors, stop reasons and next steps.
 fn notices(page: &Page) -> Markup {
     html! {
         @if !page.errors.is_empty() || !page.notices.is_empty() {
-            section.notices aria-label="What to know first" {
+            section.notices aria-label="Notices" {
                 @for error in page.errors.iter().take(MOST) {
                     div.notice.error {
                         p.words { strong { "error" } " " (Prose(&error.message)) }
@@ -107,26 +107,26 @@ fn notices(page: &Page) -> Markup {
                         li.notice { strong { (notice.label) } " " (Prose(&notice.text)) }
                     }
                 }
-                (more(page.notices.len(), "remarks"))
+                (more(page.notices.len(), "notices"))
             }
             "\n"
         }
     }
 }
 
-/// How many of a kind are shown where each is a paragraph.
+/// The maximum items of a list.
 pub(super) const MOST: usize = 50;
 
-/// A remark that there are more than are shown.
+/// A note about omitted items.
 pub(super) fn more(number: usize, what: &str) -> Markup {
     html! {
         @if number > MOST {
-            p.quiet { (number - MOST) " more " (what) "; the JSON output has them." }
+            p.quiet { (number - MOST) " more " (what) "; see the JSON output." }
         }
     }
 }
 
-/// A table that scrolls by itself where it is wider than the page. A column without a name has no heading.
+/// A table that scrolls horizontally. A column without a name has no heading.
 pub(super) fn table(class: &str, label: Option<&str>, columns: &[&str], rows: &Markup) -> Markup {
     html! {
         div.scroll {
@@ -144,12 +144,12 @@ pub(super) fn table(class: &str, label: Option<&str>, columns: &[&str], rows: &M
     }
 }
 
-/// A moment as people read it.
+/// Formats a time.
 pub(super) fn time(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// A sentence from its beginning.
+/// Capitalizes the first letter.
 pub(super) fn capital(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())

@@ -1,4 +1,4 @@
-//! What failed, in the nodes' own words, and what that means.
+//! The "What went wrong" section: failures by kind, with the messages of nodes and explanations.
 
 use std::collections::BTreeMap;
 
@@ -6,54 +6,54 @@ use maud::{Markup, html};
 
 use super::document::{MOST, capital, more};
 use super::nodes::Anchors;
-use super::page::{FailureGroup, Page, Said};
+use super::page::{FailureGroup, NodeMessage, Page};
 use super::text::{Prose, Text};
 use crate::report::count;
 use crate::report::explain::Explanation;
 use nodecfg_contract::names::{NodeName, PoolName};
 
-/// How many nodes are named.
+/// The maximum named nodes.
 const NODES: usize = 12;
 
-/// A node that failed.
-pub(super) struct Case<'a> {
-    /// How bad it is: less is worse.
-    pub(super) weight: u8,
-    /// What happened, in a word or two.
+/// A failed node.
+pub(super) struct FailedNode<'a> {
+    /// The display priority. Lower is more urgent.
+    pub(super) priority: u8,
+    /// The kind of failure.
     pub(super) label: &'static str,
-    /// What was said.
-    pub(super) words: String,
-    /// What it means.
+    /// The message.
+    pub(super) message: String,
+    /// The explanation.
     pub(super) explanation: Option<Explanation>,
     pub(super) pool: Option<&'a PoolName>,
     pub(super) node: &'a NodeName,
 }
 
-/// Each kind of failure once, the worst first, and of each what most nodes say first.
-pub(super) fn grouped<'a>(cases: impl Iterator<Item = Case<'a>>) -> Vec<FailureGroup> {
+/// Groups failures by kind, most urgent first, and by message, most frequent first.
+pub(super) fn grouped<'a>(cases: impl Iterator<Item = FailedNode<'a>>) -> Vec<FailureGroup> {
     type Kind = (u8, &'static str, Option<&'static str>);
     let mut kinds: BTreeMap<Kind, (FailureGroup, BTreeMap<String, usize>)> = BTreeMap::new();
-    for Case { weight, label, words, explanation, pool, node } in cases {
-        let key = (weight, label, explanation.as_ref().map(|explanation| explanation.meaning));
-        let new = || (FailureGroup { label, explanation, said: Vec::new() }, BTreeMap::new());
+    for FailedNode { priority, label, message, explanation, pool, node } in cases {
+        let key = (priority, label, explanation.as_ref().map(|explanation| explanation.meaning));
+        let new = || (FailureGroup { label, explanation, messages: Vec::new() }, BTreeMap::new());
         let (failure, places) = kinds.entry(key).or_insert_with(new);
-        let place = *places.entry(words.clone()).or_insert_with(|| {
-            failure.said.push(Said { words, nodes: Vec::new() });
-            failure.said.len() - 1
+        let place = *places.entry(message.clone()).or_insert_with(|| {
+            failure.messages.push(NodeMessage { text: message, nodes: Vec::new() });
+            failure.messages.len() - 1
         });
-        if let Some(said) = failure.said.get_mut(place) {
-            said.nodes.push((pool.cloned(), node.clone()));
+        if let Some(message) = failure.messages.get_mut(place) {
+            message.nodes.push((pool.cloned(), node.clone()));
         }
     }
     let mut failures: Vec<FailureGroup> = kinds.into_values().map(|(failure, _)| failure).collect();
     for failure in &mut failures {
-        // The sort keeps their order otherwise.
-        failure.said.sort_by_key(|said| std::cmp::Reverse(said.nodes.len()));
+        // The sort is stable: equal counts keep their order.
+        failure.messages.sort_by_key(|message| std::cmp::Reverse(message.nodes.len()));
     }
     failures
 }
 
-/// The section, where something failed.
+/// The section. Empty without failures.
 pub(super) fn section(page: &Page) -> Markup {
     html! {
         @if !page.failures.is_empty() {
@@ -71,13 +71,13 @@ pub(super) fn section(page: &Page) -> Markup {
 }
 
 fn one(failure: &FailureGroup, anchors: &Anchors<'_>) -> Markup {
-    let nodes: usize = failure.said.iter().map(|said| said.nodes.len()).sum();
+    let nodes: usize = failure.messages.iter().map(|message| message.nodes.len()).sum();
     html! {
         h3 { (capital(failure.label)) ": " (count(nodes, "node")) }
-        @for said in failure.said.iter().take(MOST) {
-            blockquote.words { (Text(&said.words)) }
+        @for message in failure.messages.iter().take(MOST) {
+            blockquote.words { (Text(&message.text)) }
             p.names {
-                @for (number, (pool, node)) in said.nodes.iter().take(NODES).enumerate() {
+                @for (number, (pool, node)) in message.nodes.iter().take(NODES).enumerate() {
                     @if number > 0 { ", " }
                     @if let Some(number) = anchors.node(pool.as_ref(), node) {
                         a href={ "#n" (number) } { (node.as_str()) }
@@ -85,15 +85,15 @@ fn one(failure: &FailureGroup, anchors: &Anchors<'_>) -> Markup {
                         (node.as_str())
                     }
                 }
-                @if said.nodes.len() > NODES { " and " (said.nodes.len() - NODES) " more" }
+                @if message.nodes.len() > NODES { " and " (message.nodes.len() - NODES) " more" }
             }
         }
-        (more(failure.said.len(), "answers"))
+        (more(failure.messages.len(), "messages"))
         @if let Some(explanation) = &failure.explanation {
             dl.explanation {
                 dt { "Meaning" } dd { (Prose(explanation.meaning)) }
                 dt { "Likely" } @for cause in explanation.causes { dd { (Prose(cause)) } }
-                dt { "Look at" } dd { (Prose(&explanation.look_at)) }
+                dt { "See" } dd { (Prose(&explanation.look_at)) }
             }
         }
     }

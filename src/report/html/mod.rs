@@ -1,8 +1,8 @@
-//! A run or a state of the cluster as one page for a browser: complete in itself, without a network, readable without scripts, in light and
-//! dark, by eye, by keyboard and by ear.
+//! HTML report of a run or a status: one self-contained, accessible page that works without network and scripts.
 //!
-//! [`page`] is what it says; [`of_run`] and its neighbours make that of what a command has; `document` and its parts are its templates,
-//! in maud, which escapes every text. The page forbids itself everything but its own style and its own script, by their hashes.
+//! [`page`] holds the data. [`of_run`], [`of_status`] and [`failed`] create it. `document` and its sections are maud
+//! templates, which escape all texts. The page's content security policy allows only its own style and script, by
+//! hash.
 
 mod changes;
 mod document;

@@ -1,6 +1,6 @@
-//! Pools and nodes: the numbers of each pool, a cell for each node, and a table with what is known of it.
+//! The "Pools" and "Nodes" sections: counts per pool, a grid with a cell per node, and a table of nodes.
 //!
-//! A cell is a link to its row, named and with its state for those who do not see colours; so the picture works without scripts.
+//! Each cell is a link with a label to its table row, so the grid works without colors and scripts.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::report::count;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::state::State;
 
-/// Up to how many nodes the tables are open from the start.
+/// The maximum nodes for which tables are initially expanded.
 const OPEN: usize = 30;
-/// How wide a bar is, in its own units.
+/// The width of a bar in SVG units.
 const WIDTH: usize = 1000;
 
-/// Where the nodes of a page are.
+/// The link targets of nodes.
 pub(super) struct Anchors<'a>(BTreeMap<(Option<&'a PoolName>, &'a NodeName), usize>);
 
 impl<'a> Anchors<'a> {
@@ -33,7 +33,7 @@ impl<'a> Anchors<'a> {
     }
 }
 
-/// How many nodes are in each state, in the order of states.
+/// The number of nodes per state, in the order of states.
 fn counts<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Vec<(State, usize)> {
     let mut counts: BTreeMap<State, usize> = BTreeMap::new();
     for node in nodes {
@@ -42,13 +42,13 @@ fn counts<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Vec<(State, usize)> 
     counts.into_iter().collect()
 }
 
-fn in_numbers(counts: &[(State, usize)]) -> String {
+fn state_counts(counts: &[(State, usize)]) -> String {
     let parts: Vec<String> =
         counts.iter().map(|(state, number)| format!("{number} {}", state.word()).replace(' ', "\u{a0}")).collect();
     parts.join(", ")
 }
 
-/// The name of a pool to people.
+/// The displayed name of a pool.
 fn name(pool: &Pool) -> String {
     match (&pool.name, &pool.fleet) {
         (Some(name), Some(fleet)) => format!("{name} of fleet {fleet}"),
@@ -57,7 +57,7 @@ fn name(pool: &Pool) -> String {
     }
 }
 
-/// The sections, where there are pools.
+/// The sections. Empty without pools.
 pub(super) fn sections(page: &Page) -> Markup {
     let total: usize = page.pools.iter().map(|pool| pool.nodes.len()).sum();
     let mut first = 0;
@@ -77,7 +77,7 @@ pub(super) fn sections(page: &Page) -> Markup {
     }
 }
 
-/// All pools in numbers.
+/// The table of pools.
 fn pools(page: &Page) -> Markup {
     let rows = html! {
         @for (index, pool) in page.pools.iter().enumerate() {
@@ -87,7 +87,7 @@ fn pools(page: &Page) -> Markup {
                 td.number { (pool.nodes.len()) }
                 td.bar { (bar(&counts)) }
                 td {
-                    (in_numbers(&counts))
+                    (state_counts(&counts))
                     @for remark in &pool.remarks { p.remark { (Text(remark)) } }
                 }
             }
@@ -96,12 +96,12 @@ fn pools(page: &Page) -> Markup {
     html! {
         section #pools {
             h2 { "Pools (" (page.pools.len()) ")" }
-            (table("pools", None, &["pool", "nodes", "", "how they are"], &rows))
+            (table("pools", None, &["pool", "nodes", "", "states"], &rows))
         }
     }
 }
 
-/// The states of a pool's nodes as lengths. Numbers stand beside it.
+/// A bar with the share of each state. The numbers stand beside it.
 fn bar(counts: &[(State, usize)]) -> Markup {
     let total: usize = counts.iter().map(|(_, number)| number).sum();
     let mut before = 0;
@@ -110,7 +110,7 @@ fn bar(counts: &[(State, usize)]) -> Markup {
             @for (state, number) in counts {
                 @let from = (before * WIDTH).checked_div(total).unwrap_or(0);
                 @let () = before += number;
-                // A state with few nodes is visible.
+                // States with few nodes stay visible.
                 @let to = (before * WIDTH).checked_div(total).unwrap_or(0).max(from + 8).min(WIDTH);
                 @let from = from.min(WIDTH - 8);
                 path class=(class(*state)) d={ "M" (from) " 0L" (to) " 0L" (to) " 10L" (from) " 10Z" } {}
@@ -119,7 +119,7 @@ fn bar(counts: &[(State, usize)]) -> Markup {
     }
 }
 
-/// What each shape means, and how many nodes have it. The script makes switches of it.
+/// The legend of states with their counts. The script turns the entries into filters.
 fn legend(page: &Page) -> Markup {
     html! {
         div #filters.filters {
@@ -135,7 +135,7 @@ fn legend(page: &Page) -> Markup {
             p.quiet.found role="status" {}
         }
         p #keys.quiet.keys hidden {
-            "In the grid: arrow keys, Home and End go from node to node, Enter goes to its row in the table."
+            "In the grid: arrow keys, Home and End move between nodes, Enter opens the node's row in the table."
         }
     }
 }
@@ -143,45 +143,45 @@ fn legend(page: &Page) -> Markup {
 fn one(page: &Page, pool: &Pool, first: usize, open: bool) -> Markup {
     let (name, counts) = (name(pool), counts(&pool.nodes));
     let title = format!("Nodes: {name}");
-    let says = pool.nodes.iter().any(|node| !node.says.is_empty());
+    let with_message = pool.nodes.iter().any(|node| !node.message.is_empty());
     let columns = ["node", "state"].into_iter().chain(page.columns.iter().copied());
-    let columns: Vec<&str> = columns.chain(says.then_some("says")).collect();
+    let columns: Vec<&str> = columns.chain(with_message.then_some("message")).collect();
     html! {
         h3 { (name) }
         p.quiet {
             (count(pool.nodes.len(), "node"))
-            @if !counts.is_empty() { ": " (in_numbers(&counts)) }
+            @if !counts.is_empty() { ": " (state_counts(&counts)) }
         }
         @for remark in &pool.remarks { p.remark { (Prose(remark)) } }
         @if !pool.nodes.is_empty() {
             ul.grid aria-label=(title) {
                 @for (index, node) in pool.nodes.iter().enumerate() {
-                    // One stop for the key Tab in each grid; the script moves it. The table needs none.
+                    // The Tab key stops once per grid; the script moves the stop. Tables need none.
                     @let tabindex = (index > 0).then_some("-1");
-                    @let label = format!("{}, {}", node.name, node.word);
+                    @let label = format!("{}, {}", node.name, node.state_text);
                     li { a class=(class(node.state)) href={ "#n" (first + index) } aria-label=(Text(&label)) tabindex=[tabindex] {} }
                 }
             }
             "\n"
             details open[open] {
                 summary { "Table of " (count(pool.nodes.len(), "node")) }
-                (table("nodes", Some(&title), &columns, &rows(pool, first, says)))
+                (table("nodes", Some(&title), &columns, &rows(pool, first, with_message)))
             }
             "\n"
         }
     }
 }
 
-fn rows(pool: &Pool, first: usize, says: bool) -> Markup {
+fn rows(pool: &Pool, first: usize, with_message: bool) -> Markup {
     html! {
         @for (index, node) in pool.nodes.iter().enumerate() {
             tr class=(class(node.state)) id={ "n" (first + index) } tabindex="-1" {
                 th scope="row" { (node.name.as_str()) }
-                td { (Text(&node.word)) }
+                td { (Text(&node.state_text)) }
                 @for cell in &node.cells {
                     td { @if cell.is_empty() { "–" } @else { (Text(cell)) } }
                 }
-                @if says { td.says { (Text(&node.says)) } }
+                @if with_message { td.says { (Text(&node.message)) } }
             }
             "\n"
         }

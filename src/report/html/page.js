@@ -5,7 +5,7 @@
   const grids = all(".grid");
   if (grids.length === 0) return;
 
-  // What is known of a node, at the foot of the window.
+  // Details of a node at the bottom of the window.
   const detail = document.createElement("div");
   detail.id = "detail";
   detail.hidden = true;
@@ -24,7 +24,7 @@
     detail.hidden = false;
   };
 
-  // One stop for Tab in each grid; arrow keys go from node to node.
+  // The Tab key stops once per grid; arrow keys move between nodes.
   const shown = (grid) => all("li:not([hidden]) > a", grid);
   const enter = (grid, cell) => {
     for (const other of all('a[tabindex="0"], a:not([tabindex])', grid)) other.tabIndex = -1;
@@ -60,7 +60,7 @@
     grid.addEventListener("pointerover", (event) => {
       if (event.target.hash) show(event.target);
     });
-    // A row in a table that is closed could not be gone to.
+    // A row of a collapsed table cannot be a link target.
     grid.addEventListener("click", (event) => {
       const line = event.target.hash && row(event.target);
       if (!line) return;
@@ -121,7 +121,7 @@
     waiting = setTimeout(filter, 120);
   });
   input.closest("label").hidden = false;
-  // A link to a node must lead to it, whatever is filtered.
+  // A link to a node expands its table.
   window.addEventListener("hashchange", () => {
     const line = document.getElementById(location.hash.slice(1));
     if (line && line.closest("details")) line.closest("details").open = true;

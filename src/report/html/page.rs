@@ -1,4 +1,4 @@
-//! What a page says, as plain data. How it looks is the business of its neighbours.
+//! Data of an HTML report, without layout.
 
 use jiff::Timestamp;
 
@@ -8,81 +8,81 @@ use crate::review::Review;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_planning::state::State;
 
-/// A page.
+/// An HTML report.
 #[derive(Debug, Clone)]
 pub struct Page {
-    /// The command that it is about.
+    /// The command.
     pub command: &'static str,
-    /// Whether all is as it shall be.
+    /// Whether the result is good.
     pub good: bool,
-    /// That in a sentence.
+    /// The result in a sentence.
     pub verdict: String,
-    /// What it is about: fleet, revision, cluster, each with what it is.
+    /// Labeled facts: fleet, revision, cluster and others.
     pub facts: Vec<(&'static str, String)>,
-    /// When it was made.
+    /// When the page was created.
     pub made: Timestamp,
-    /// What cut the command short, or kept it from beginning.
+    /// The errors that ended or prevented the command.
     pub errors: Vec<ErrorMessage>,
-    /// What else somebody should know at once.
+    /// Other important messages.
     pub notices: Vec<Notice>,
-    /// The pools with their nodes, in the order in which they are shown.
+    /// The pools with their nodes, in display order.
     pub pools: Vec<Pool>,
-    /// What the columns of nodes hold, after the node and its state and before what it says.
+    /// The titles of the node columns between state and message.
     pub columns: &'static [&'static str],
-    /// What failed, each kind once.
+    /// The failures by kind.
     pub failures: Vec<FailureGroup>,
-    /// How the rollout went; unset where nothing was watched.
+    /// The timeline of the rollout. Unset if nothing was watched.
     pub timeline: Option<Timeline>,
-    /// What was to be done; unset where that is not known, or nothing.
+    /// The plan. Unset if unknown or empty.
     pub review: Option<Review>,
 }
 
-/// Something that somebody should know at once.
+/// An important message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// What kind of thing it is, in a word.
+    /// The kind of message.
     pub label: &'static str,
-    /// What there is to know.
+    /// The message.
     pub text: String,
 }
 
-/// A pool, or all nodes that belong to none.
+/// A pool, or all nodes without a pool.
 #[derive(Debug, Clone)]
 pub struct Pool {
-    /// Its name; unset for nodes in no pool.
+    /// The name. Unset for nodes without a pool.
     pub name: Option<PoolName>,
-    /// Its fleet, where that is not the page's own.
+    /// The fleet, if it differs from the page's fleet.
     pub fleet: Option<FleetName>,
-    /// What there is to say of it as a whole: that it stopped, or is paused.
+    /// Remarks about the pool, for example that it is paused.
     pub remarks: Vec<String>,
-    /// Its nodes by name.
+    /// The nodes by name.
     pub nodes: Vec<Node>,
 }
 
 /// A node.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Its name.
+    /// The name.
     pub name: NodeName,
-    /// How it is.
+    /// The state.
     pub state: State,
-    /// That in the words of the command.
-    pub word: String,
-    /// The values of the page's columns; an empty one is not known.
+    /// The state in the terms of the command.
+    pub state_text: String,
+    /// The values of the page's columns. Empty if unknown.
     pub cells: Vec<String>,
-    /// What it says, or what there is to say of it.
-    pub says: String,
+    /// The message of or about the node.
+    pub message: String,
 }
 
-/// The name of a state in the style sheet. States that are never on one page may share one.
+/// The CSS class of a state. States that never share a page may share a class.
 pub(super) fn class(state: State) -> &'static str {
     match state {
         State::Failed => "failed",
         State::NotReady => "notready",
         State::Blocked => "blocked",
         State::CannotFetch => "unfetched",
-        State::Astray | State::Drifted => "astray",
-        State::InFlight | State::OnTheWay => "flight",
+        State::ChangedByOthers | State::Drifted => "drifted",
+        State::InFlight | State::InTransition => "flight",
         State::RolledBack => "back",
         State::NotStarted => "unstarted",
         State::Behind => "behind",
@@ -95,68 +95,68 @@ pub(super) fn class(state: State) -> &'static str {
     }
 }
 
-/// One kind of failure.
+/// A kind of failure.
 #[derive(Debug, Clone)]
 pub struct FailureGroup {
-    /// What happened, in a word or two.
+    /// The kind in a word or two.
     pub label: &'static str,
-    /// What it means, what causes it and where to look.
+    /// Meaning, likely causes and where to look next.
     pub explanation: Option<Explanation>,
-    /// What was said, in the words of the nodes or of the API server, each with the nodes that said it.
-    pub said: Vec<Said>,
+    /// The messages of nodes or of the API server, with their nodes.
+    pub messages: Vec<NodeMessage>,
 }
 
-/// What nodes said.
+/// A message that one or more nodes reported.
 #[derive(Debug, Clone)]
-pub struct Said {
-    /// Their words.
-    pub words: String,
-    /// They: their pool, if they are in one, and their name.
+pub struct NodeMessage {
+    /// The message.
+    pub text: String,
+    /// The nodes with their pools.
     pub nodes: Vec<(Option<PoolName>, NodeName)>,
 }
 
-/// How a rollout went.
+/// The course of a rollout.
 #[derive(Debug, Clone)]
 pub struct Timeline {
-    /// When it began.
+    /// The start.
     pub start: Timestamp,
-    /// How long it was watched, in seconds.
+    /// The duration of the observation, in seconds.
     pub seconds: f64,
-    /// The pools of which nodes moved, by name.
+    /// The pools with changed nodes, by name.
     pub tracks: Vec<Track>,
 }
 
-/// How the rollout of one pool went.
+/// The course of one pool.
 #[derive(Debug, Clone)]
 pub struct Track {
     /// The pool.
     pub pool: PoolName,
-    /// How many of its nodes were to move.
+    /// The number of nodes to change.
     pub total: usize,
-    /// The way of each node that moved, by when it began, then by name.
+    /// The changed nodes, by start and name.
     pub spans: Vec<Span>,
-    /// What happened to the pool as a whole, in order.
+    /// Events of the whole pool, in order.
     pub marks: Vec<Mark>,
 }
 
-/// The way of a node.
+/// The time span in which a node changed.
 #[derive(Debug, Clone)]
 pub struct Span {
     /// The node.
     pub node: NodeName,
-    /// When it was assigned, in seconds since the beginning; 0 when it was before.
+    /// The assignment, in seconds since the start. 0 if earlier.
     pub from: f64,
-    /// When it converged, failed, or was no longer watched.
+    /// The time of convergence or failure, or the end of the observation.
     pub to: f64,
-    /// How it ended.
+    /// The final state.
     pub end: State,
 }
 
-/// Something that happened to a pool as a whole.
+/// An event of a whole pool.
 #[derive(Debug, Clone)]
 pub struct Mark {
-    /// When, in seconds since the beginning.
+    /// The time in seconds since the start.
     pub at: f64,
-    /// What.
+    /// The event.
     pub text: String,
 }

@@ -1,10 +1,10 @@
-//! The page of a run: of `sync` and `verify` that came to an end, and of a command that never began its work.
+//! HTML report of a `sync` or `verify` run, and of a command that failed early.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::failures::{Case, grouped};
+use super::failures::{FailedNode, grouped};
 use super::page::{FailureGroup, Node, Notice, Page, Pool};
 use super::run_timeline::RunTimeline;
 use crate::report::error::ErrorMessage;
@@ -15,20 +15,20 @@ use nodecfg_contract::names::PoolName;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
 use nodecfg_planning::state::State;
 
-/// What is known of a run before it begins, and what is seen of it while it goes on.
+/// Data of a run for its HTML report.
 #[derive(Debug, Clone)]
 pub struct Run {
     /// The command.
     pub command: &'static str,
-    /// What it works on.
-    pub scene: RunHeader,
-    /// What is to be done.
+    /// The header.
+    pub header: RunHeader,
+    /// The plan.
     pub review: Review,
-    /// What has happened.
-    pub chronicle: RunTimeline,
+    /// The timeline so far.
+    pub timeline: RunTimeline,
 }
 
-/// The page of a run that has come to its end, at `now`. `error` is what cut it short.
+/// The report of a run that ended at `now`. `error` is the error that ended it early.
 #[must_use]
 pub fn of_run(
     run: Run,
@@ -39,15 +39,15 @@ pub fn of_run(
     error: Option<&ErrorMessage>,
 ) -> Page {
     let verdict = if outcome.is_complete() { "done in" } else { "not done after" };
-    let (nodes, parts) = summary::numbers(outcome);
-    let mut facts = scene(&run.scene);
+    let (nodes, parts) = summary::node_counts(outcome);
+    let mut facts = header_facts(&run.header);
     facts.extend(run.review.cluster.as_ref().map(|cluster| ("plan", cluster.plan.to_string())));
     facts.push(("exit code", exit_code.to_string()));
     let moving =
         |ended: &PoolOutcome| ended.nodes.iter().filter(|node| !matches!(node.end, End::LeftAlone { .. })).count();
     let totals: BTreeMap<PoolName, usize> =
         outcome.pools.iter().map(|(name, ended)| (name.clone(), moving(ended))).collect();
-    let timeline = Some(run.chronicle.timeline(now, &totals)).filter(|timeline| !timeline.tracks.is_empty());
+    let timeline = Some(run.timeline.timeline(now, &totals)).filter(|timeline| !timeline.tracks.is_empty());
     Page {
         command: run.command,
         good: outcome.is_complete() && error.is_none(),
@@ -64,13 +64,13 @@ pub fn of_run(
     }
 }
 
-/// The page of a command that could not do its work.
+/// The report of a command that failed.
 #[must_use]
 pub fn failed(command: &'static str, now: Timestamp, exit_code: u8, errors: Vec<ErrorMessage>) -> Page {
     Page {
         command,
         good: false,
-        verdict: "could not do its work".to_owned(),
+        verdict: "failed".to_owned(),
         facts: vec![("exit code", exit_code.to_string())],
         made: now,
         errors,
@@ -83,8 +83,8 @@ pub fn failed(command: &'static str, now: Timestamp, exit_code: u8, errors: Vec<
     }
 }
 
-fn scene(scene: &RunHeader) -> Vec<(&'static str, String)> {
-    let RunHeader { fleet, commit, signer, namespace, server } = scene;
+fn header_facts(header: &RunHeader) -> Vec<(&'static str, String)> {
+    let RunHeader { fleet, commit, signer, namespace, server } = header;
     let revision = commit.as_ref().map_or_else(|| "the working tree".to_owned(), |commit| format!("{commit}"));
     let mut facts = vec![("fleet", fleet.to_string()), ("commit", revision)];
     facts.extend(signer.as_ref().map(|signer| ("signed by", signer.to_string())));
@@ -92,7 +92,7 @@ fn scene(scene: &RunHeader) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Why pools stopped, and how to go on.
+/// Stop reasons and next steps.
 fn notices(outcome: &Outcome) -> Vec<Notice> {
     let stops = summary::stops(outcome);
     let stopped = stops.iter().map(|(pools, reason)| {
@@ -100,11 +100,11 @@ fn notices(outcome: &Outcome) -> Vec<Notice> {
         let listed = names(pools.iter().map(|pool| pool.as_str()), 8);
         Notice { label: "stopped", text: format!("{label} {listed}: {reason}") }
     });
-    let ways = summary::ways_on(&stops);
+    let ways = summary::next_steps(&stops);
     stopped.chain(ways.into_iter().map(|way| Notice { label: "next", text: way.to_owned() })).collect()
 }
 
-/// The pools that stopped or have nodes amiss first, then by name.
+/// The pools: those with problems first, then by name.
 fn pools(outcome: &Outcome) -> Vec<Pool> {
     let mut pools: Vec<(&PoolName, &PoolOutcome)> = outcome.pools.iter().collect();
     pools.sort_by_key(|(_, ended)| ended.stopped.is_none() && ended.nodes.iter().all(|node| node.end.is_good()));
@@ -119,35 +119,42 @@ fn pools(outcome: &Outcome) -> Vec<Pool> {
 
 fn node(outcome: &NodeOutcome) -> Node {
     let state = outcome.end.state();
-    let word = match state {
+    let state_text = match state {
         State::Settled | State::Skipped => state.word(),
         _ => summary::state(&outcome.end),
     };
-    let says = match (&outcome.end, summary::words(&outcome.end)) {
-        (_, Some((_, words))) => words,
+    let message = match (&outcome.end, summary::problem(&outcome.end)) {
+        (_, Some((_, text))) => text,
         (End::LeftAlone { why }, None) => why.to_string(),
         _ => String::new(),
     };
     Node {
         name: outcome.node.clone(),
         state,
-        word: word.to_owned(),
+        state_text: state_text.to_owned(),
         cells: vec![
             source::short(outcome.from.as_ref()),
             source::short(outcome.to.source()),
             outcome.seconds.map(duration).unwrap_or_default(),
         ],
-        says,
+        message,
     }
 }
 
-/// Each kind of failure once, the worst first, with what was said.
+/// The failures by kind.
 fn failures(outcome: &Outcome) -> Vec<FailureGroup> {
     let all = outcome.pools.iter().flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| (pool, node)));
     let all = all.filter_map(|(pool, node)| {
-        let (label, words) = summary::words(&node.end)?;
-        let weight = summary::weight(&node.end);
-        Some(Case { weight, label, words, explanation: summary::explanation(node), pool: Some(pool), node: &node.node })
+        let (label, message) = summary::problem(&node.end)?;
+        let priority = summary::priority(&node.end);
+        Some(FailedNode {
+            priority,
+            label,
+            message,
+            explanation: summary::explanation(node),
+            pool: Some(pool),
+            node: &node.node,
+        })
     });
     grouped(all)
 }

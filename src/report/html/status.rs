@@ -1,20 +1,20 @@
-//! The page of `status`: how every pool and every node of a cluster is.
+//! HTML report of `status`.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::failures::{Case, grouped};
+use super::failures::{FailedNode, grouped};
 use super::page::{FailureGroup, Node, Notice, Page, Pool};
 use crate::report::error::ErrorMessage;
-use crate::report::status::{explanation, of_fleet, pause, words};
+use crate::report::status::{explanation, fleet_notes, pause, problem};
 use crate::report::{count, source};
 use crate::review::Review;
 use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_planning::plan::Problem;
 
-/// The page of one look at a cluster. `review` is what a sync would do, or why none could, where a repository was named.
+/// The report of a status. `review` is the result of planning a sync, if a repository is given.
 #[must_use]
 pub fn of_status(status: &FleetStatus, server: &str, review: Option<Result<Review, Vec<Problem>>>) -> Page {
     let (review, problems) = match review {
@@ -24,7 +24,7 @@ pub fn of_status(status: &FleetStatus, server: &str, review: Option<Result<Revie
     };
     let problem = |problem: Problem| ErrorMessage {
         code: problem.code().to_owned(),
-        message: format!("no sync could run: {problem}"),
+        message: format!("sync is not possible: {problem}"),
         help: problem.help(),
     };
     let states: Vec<String> = status.states.iter().map(|(state, number)| format!("{number} {state}")).collect();
@@ -48,8 +48,8 @@ pub fn of_status(status: &FleetStatus, server: &str, review: Option<Result<Revie
         notices: status
             .fleets
             .iter()
-            .flat_map(of_fleet)
-            .map(|told| Notice { label: told.word, text: told.text })
+            .flat_map(fleet_notes)
+            .map(|note| Notice { label: note.kind, text: note.text })
             .collect(),
         pools: status
             .pools
@@ -88,7 +88,7 @@ fn pool(of: &PoolStatus, mut nodes: Vec<&NodeStatus>, single: Option<&FleetName>
     let mut remarks: Vec<String> =
         of.paused.as_ref().map(|paused| format!("paused: {}", pause(paused))).into_iter().collect();
     if of.configurations > 1 {
-        remarks.push(format!("its nodes run {} different configurations", of.configurations));
+        remarks.push(format!("nodes run {} different configurations", of.configurations));
     }
     Pool {
         name: of.pool.clone(),
@@ -102,7 +102,7 @@ fn node(status: &NodeStatus) -> Node {
     Node {
         name: status.node.clone(),
         state: status.state,
-        word: status.state.to_string(),
+        state_text: status.state.to_string(),
         cells: vec![
             status.ready.to_string(),
             status.kubelet.map(|version| version.to_string()).unwrap_or_default(),
@@ -111,17 +111,17 @@ fn node(status: &NodeStatus) -> Node {
             source::short(status.last_known_good.as_ref()),
             status.since.map(moment).unwrap_or_default(),
         ],
-        says: words(status).unwrap_or_default(),
+        message: problem(status).unwrap_or_default(),
     }
 }
 
-/// What somebody has to look at, each kind once: what is bad, and what was changed behind nodecfg's back.
+/// Nodes with problems by kind: bad states and drift.
 fn failures(status: &FleetStatus) -> Vec<FailureGroup> {
-    let told = |node: &&NodeStatus| node.state.grade() == Grade::Bad || node.state == State::Drifted;
-    grouped(status.nodes.iter().filter(told).map(|node| Case {
-        weight: node.state as u8,
+    let has_problem = |node: &&NodeStatus| node.state.grade() == Grade::Bad || node.state == State::Drifted;
+    grouped(status.nodes.iter().filter(has_problem).map(|node| FailedNode {
+        priority: node.state as u8,
         label: node.state.word(),
-        words: words(node).unwrap_or_default(),
+        message: problem(node).unwrap_or_default(),
         explanation: explanation(node),
         pool: node.pool.as_ref(),
         node: &node.node,

@@ -1,4 +1,4 @@
-//! Pages as they are written: whole, bounded, the same for the same run, and with nothing in them that could act.
+//! Tests of written pages: complete, bounded, deterministic, and without active content from texts.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_contract::observed::Observed;
 use nodecfg_contract::printable::is_hidden;
-use nodecfg_planning::judge::{Failure, Target};
+use nodecfg_planning::convergence::{ConvergenceFailure, Target};
 use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
 use nodecfg_planning::rollout::progress::Progress;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
@@ -30,7 +30,7 @@ fn text(page: &Page) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// What stands between the style and the script: the rest is the same for all.
+/// The body between style and script, which are the same on all pages.
 fn body(page: &str) -> &str {
     let begin = page.find("<body>").unwrap();
     let end = page.find("<script>").unwrap();
@@ -38,7 +38,7 @@ fn body(page: &str) -> &str {
 }
 
 fn run(server: &str) -> Run {
-    let scene = RunHeader {
+    let header = RunHeader {
         fleet: FleetName::new("prod").unwrap(),
         commit: None,
         signer: None,
@@ -48,7 +48,7 @@ fn run(server: &str) -> Run {
     let review = Review {
         from: Side::Cluster,
         to: Side::WorkingTree,
-        fleet: scene.fleet.clone(),
+        fleet: header.fleet.clone(),
         settings: Vec::new(),
         pools: Vec::new(),
         nodes_may_move: false,
@@ -57,7 +57,7 @@ fn run(server: &str) -> Run {
         assumed_version: None,
         cluster: None,
     };
-    Run { command: "sync", scene, review, chronicle: RunTimeline::new(at(0)) }
+    Run { command: "sync", header, review, timeline: RunTimeline::new(at(0)) }
 }
 
 fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> PoolOutcome {
@@ -72,19 +72,19 @@ fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> Poo
 }
 
 fn refused(error: &str) -> End {
-    End::Failed { failure: Failure::Refused { error: error.to_owned() }, rolled_back: false }
+    End::Failed { failure: ConvergenceFailure::Refused { error: error.to_owned() }, rolled_back: false }
 }
 
 #[test]
-fn a_small_run_as_it_is_written() {
+fn page_of_a_small_run() {
     let mut run = run("https://cluster.example");
     let (gpu, node) = (pool_name("gpu"), node_name("n00000"));
     let to = Target::Source(source("prod-gpu-x"));
     let error = "failed to validate config, see Kubelet log for details";
     let assigned = Progress::Assigned { pool: gpu.clone(), node: node.clone(), from: None, to };
-    run.chronicle.tell(at(1), &assigned);
-    let failure = Failure::Refused { error: error.to_owned() };
-    run.chronicle.tell(at(9), &Progress::Failed { pool: gpu.clone(), node: node.clone(), failure });
+    run.timeline.record(at(1), &assigned);
+    let failure = ConvergenceFailure::Refused { error: error.to_owned() };
+    run.timeline.record(at(9), &Progress::Failed { pool: gpu.clone(), node: node.clone(), failure });
     let stopped = StopReason::CanaryFailed { node };
     let outcome = Outcome { pools: [(gpu, pool(Some(stopped), [refused(error), End::NotStarted]))].into() };
     let page = text(&of_run(run, &outcome, at(10), 10.0, 5, None));
@@ -92,34 +92,34 @@ fn a_small_run_as_it_is_written() {
 }
 
 #[test]
-fn a_command_that_could_not_begin_says_why() {
+fn page_of_an_early_failure_has_the_error() {
     let error = ErrorMessage {
         code: "repository".to_owned(),
         message: "cannot read <pools>".to_owned(),
         help: "check `the path`".to_owned(),
     };
     let page = text(&failed("sync", at(0), 3, vec![error]));
-    assert!(page.contains("<title>nodecfg sync: could not do its work</title>"), "{page}");
+    assert!(page.contains("<title>nodecfg sync: failed</title>"), "{page}");
     assert!(page.contains("cannot read &lt;pools&gt;") && page.contains("check <code>the path</code>"), "{page}");
 }
 
 #[test]
-fn an_empty_cluster_is_a_page_too() {
-    let status = crate::status::make(&Observed::default(), None, Vec::new(), at(0));
+fn page_of_an_empty_cluster() {
+    let status = crate::status::build(&Observed::default(), None, Vec::new(), at(0));
     let page = text(&of_status(&status, "https://cluster.example", None));
     assert!(page.contains("0 nodes"), "{page}");
 }
 
-/// A megabyte or so for each few thousand nodes, whatever they say.
+/// About a megabyte per few thousand nodes, for messages of any length.
 #[test]
-fn pages_of_large_clusters_can_be_opened() {
+fn pages_of_large_clusters_are_bounded() {
     for (nodes, most) in [(5_000, 3_000_000), (15_000, 9_000_000)] {
         let mut run = run("https://cluster.example");
         let gpu = pool_name("gpu");
         for index in 0..nodes {
             let node = node_name(&format!("n{index:05}"));
             let progress = Progress::Converged { pool: gpu.clone(), node, seconds: 1.0 };
-            run.chronicle.tell(at(index), &progress);
+            run.timeline.record(at(index), &progress);
         }
         let ends = (0..nodes).map(|index| match index % 50 {
             0 => refused(&format!("{index} {}", "<&>".repeat(100_000 / (index as usize + 1)))),
@@ -152,7 +152,7 @@ fn anything() -> impl Strategy<Value = String> {
     ]
 }
 
-/// The elements and attributes of a page, without their values.
+/// The elements and attributes of a page, without values.
 fn skeleton(page: &str) -> BTreeMap<String, usize> {
     let mut seen = BTreeMap::new();
     for tag in page.split('<').skip(1) {
@@ -169,7 +169,7 @@ fn skeleton(page: &str) -> BTreeMap<String, usize> {
 }
 
 proptest! {
-    /// Whatever is said, the page has the same elements with the same attributes, and hides no character.
+    /// Texts do not change elements or attributes, and leave no hidden character.
     #[test]
     fn no_text_adds_an_element_or_an_attribute(texts in prop::collection::vec(anything(), 5)) {
         let page = |texts: &[String]| {
@@ -186,14 +186,14 @@ proptest! {
                 nodes: vec![Node {
                     name: node_name("n1"),
                     state: State::Blocked,
-                    word: word.clone(),
+                    state_text: word.clone(),
                     cells: vec![cell.clone(), format!("x{cell}"), word.clone()],
-                    says: format!("x{error}"),
+                    message: format!("x{error}"),
                 }],
             });
             text(&page)
         };
-        // Code between backticks is the one element that a text may ask for.
+        // Backticks may add code elements only.
         let elements = |page: &str| {
             let mut seen = skeleton(page);
             seen.retain(|tag, _| tag != "code" && tag != "/code");

@@ -1,6 +1,7 @@
-//! Text from a cluster, a repository or a command line, as the page shows it: escaped, with hidden characters visible, and cut when it is long.
+//! Untrusted text in HTML pages: escaped, with visible hidden characters, and cut at a maximum length.
 //!
-//! maud escapes every text; the templates splice texts from elsewhere through [`Text`] or [`Prose`], for the rest.
+//! maud escapes all texts. Templates insert texts from a cluster, a repository or a command line through [`Text`] or
+//! [`Prose`] for the other two.
 
 use std::fmt::Write as _;
 
@@ -8,7 +9,7 @@ use maud::{Escaper, Render, html};
 
 use nodecfg_contract::printable::is_hidden;
 
-/// The longest text that is shown whole, in characters.
+/// The maximum length of a text, in characters.
 const MOST: usize = 2000;
 
 /// A text.
@@ -30,12 +31,12 @@ impl Render for Text<'_> {
     }
 }
 
-/// A message of nodecfg, which may quote others: what stands between backticks is code.
+/// A message of nodecfg, which may quote other texts. Text between backticks becomes code.
 pub(super) struct Prose<'a>(pub(super) &'a str);
 
 impl Render for Prose<'_> {
     fn render_to(&self, out: &mut String) {
-        // Without a closing backtick there is no code, and a cut could remove it.
+        // An unpaired backtick opens no code, and cutting could remove its pair.
         if self.0.chars().count() > MOST || !self.0.matches('`').count().is_multiple_of(2) {
             return Text(self.0).render_to(out);
         }
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_markup_is_text() {
+    fn escapes_markup() {
         assert_eq!(text("<script>alert('&')</script>"), "&lt;script&gt;alert('&amp;')&lt;/script&gt;");
         assert_eq!(text("\" onmouseover=\"x"), "&quot; onmouseover=&quot;x");
         let shown = html! { p aria-label=(Text("\"><b>")) { (Prose("see `a<b` and `c`")) } };
@@ -71,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_seen_is_shown() {
+    fn shows_hidden_characters() {
         assert_eq!(text("a\u{202e}b\u{0}c\u{200b}"), "a⟨U+202E⟩b⟨U+0000⟩c⟨U+200B⟩");
         assert_eq!(text("one\ntwo\tthree é 漢"), "one\ntwo three é 漢");
     }
 
     #[test]
-    fn a_text_has_an_end() {
+    fn cuts_long_texts() {
         let long = text(&"x".repeat(1_000_000));
         assert_eq!(long.chars().count(), MOST + 1);
         assert!(long.ends_with('…'));
@@ -87,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_leaves_its_place(given in any::<String>()) {
+        fn no_text_escapes_its_element(given in any::<String>()) {
             for shown in [text(&given), Prose(&given).render().into_string()] {
                 let without_code = shown.replace("<code>", "").replace("</code>", "");
                 prop_assert!(!without_code.contains(['<', '>', '"']), "{shown}");

@@ -1,5 +1,5 @@
-//! How a rollout went over time: a bar for each node where there are few, and where there are many how many were on their way, had
-//! converged or failed.
+//! The "Timeline" section: a bar per node for few nodes, otherwise an area chart of nodes in transition, converged and
+//! failed.
 
 use maud::{Markup, html};
 
@@ -9,13 +9,13 @@ use super::text::Prose;
 use crate::report::{count, duration};
 use nodecfg_planning::state::State;
 
-/// Up to how many nodes each has a bar of its own.
+/// The maximum nodes with a bar each.
 const BARS: usize = 60;
-/// Into how many parts time is divided where they are counted.
+/// The number of time steps of an area chart.
 const STEPS: u32 = 150;
-/// How wide a drawing is, in its own units.
+/// The width of a drawing in SVG units.
 const WIDTH: u32 = 1200;
-/// How high a drawing of numbers is.
+/// The height of an area chart in SVG units.
 const HEIGHT: u32 = 100;
 
 /// The section.
@@ -24,11 +24,11 @@ pub(super) fn section(timeline: &Timeline) -> Markup {
     html! {
         section #timeline {
             h2 { "Timeline" }
-            p.quiet { "Began " (time(timeline.start)) ", watched for " (duration(timeline.seconds)) "." }
+            p.quiet { "Started " (time(timeline.start)) ", watched for " (duration(timeline.seconds)) "." }
             @for track in timeline.tracks.iter().take(MOST) {
                 section.track {
                     h3 { (track.pool.as_str()) }
-                    p.quiet { (in_words(track)) }
+                    p.quiet { (text_summary(track)) }
                     @if nodes <= BARS { (bars(timeline, track)) } @else if !track.spans.is_empty() { (numbers(timeline, track)) }
                     @if !track.marks.is_empty() {
                         ul.plain.marks {
@@ -46,8 +46,8 @@ pub(super) fn section(timeline: &Timeline) -> Markup {
     }
 }
 
-/// What the drawing shows, for those who do not see it, and for those who do.
-fn in_words(track: &Track) -> String {
+/// A text summary of the drawing.
+fn text_summary(track: &Track) -> String {
     let took = |end: State| {
         let mut took: Vec<f64> =
             track.spans.iter().filter(|span| span.end == end).map(|span| span.to - span.from).collect();
@@ -55,7 +55,7 @@ fn in_words(track: &Track) -> String {
         took
     };
     let converged = took(State::Converged);
-    let mut parts = vec![format!("{} of {} began", track.spans.len(), count(track.total, "node"))];
+    let mut parts = vec![format!("{} of {} started", track.spans.len(), count(track.total, "node"))];
     if let (Some(middle), Some(longest)) = (converged.get(converged.len() / 2), converged.last()) {
         parts.push(format!(
             "{} converged, half of them within {}, the slowest in {}",
@@ -65,7 +65,7 @@ fn in_words(track: &Track) -> String {
         ));
     }
     for (end, what) in
-        [(State::Failed, "failed"), (State::RolledBack, "rolled back"), (State::InFlight, "still in flight")]
+        [(State::Failed, "failed"), (State::RolledBack, "rolled back"), (State::InFlight, "still in transition")]
     {
         let number = took(end).len();
         if number > 0 {
@@ -75,7 +75,7 @@ fn in_words(track: &Track) -> String {
     parts.join("; ")
 }
 
-/// A bar for each node.
+/// A bar per node.
 fn bars(timeline: &Timeline, track: &Track) -> Markup {
     html! {
         div.scroll {
@@ -101,8 +101,8 @@ fn bars(timeline: &Timeline, track: &Track) -> Markup {
     }
 }
 
-/// How many were where at each moment, one upon the other: converged, failed, on their way. The height is that of all that
-/// were to move.
+/// An area chart: at each time step, the stacked numbers of nodes converged, failed and in transition. The full height is
+/// the number of nodes to change.
 fn numbers(timeline: &Timeline, track: &Track) -> Markup {
     let layers = [State::Converged, State::Failed, State::InFlight];
     let moments: Vec<[usize; 3]> = (0..=STEPS).map(|step| moment(timeline, track, step)).collect();
@@ -131,7 +131,7 @@ fn numbers(timeline: &Timeline, track: &Track) -> Markup {
     }
 }
 
-/// How many nodes had converged, had failed, and were on their way at a moment.
+/// The number of nodes converged, failed and in transition at a time step.
 fn moment(timeline: &Timeline, track: &Track, step: u32) -> [usize; 3] {
     let at = timeline.seconds * f64::from(step) / f64::from(STEPS);
     let mut counts = [0; 3];
@@ -141,7 +141,7 @@ fn moment(timeline: &Timeline, track: &Track, step: u32) -> [usize; 3] {
             _ if span.to > at => 2,
             State::Failed => 1,
             State::Converged => 0,
-            // Gone, rolled back, or somebody else's: no longer of this rollout.
+            // Deleted, rolled back or changed by another client: no longer part of this rollout.
             _ => continue,
         };
         if let Some(count) = counts.get_mut(layer) {
@@ -151,7 +151,7 @@ fn moment(timeline: &Timeline, track: &Track, step: u32) -> [usize; 3] {
     counts
 }
 
-/// The shape between two lines, as the path of an SVG.
+/// The area between two lines as an SVG path.
 fn area(below: &[usize], above: &[usize], total: usize) -> String {
     let place = |(step, number): (usize, &usize)| {
         let step = u32::try_from(step).unwrap_or(STEPS);
@@ -164,11 +164,11 @@ fn area(below: &[usize], above: &[usize], total: usize) -> String {
     format!("M{}Z", there.chain(back).collect::<Vec<_>>().join("L"))
 }
 
-/// Where a moment is.
+/// The x coordinate of a time.
 fn x(timeline: &Timeline, at: f64) -> u32 {
     if timeline.seconds <= 0.0 {
         return 0;
     }
-    // Saturating: what is outside shows at the edge.
+    // Saturating: values outside appear at the edge.
     (at / timeline.seconds * f64::from(WIDTH)).round().clamp(0.0, f64::from(WIDTH)) as u32
 }

@@ -1,7 +1,8 @@
-//! A rollout while it runs, as it shows at the foot of a terminal: pools, nodes on their way, the last failure, the time.
+//! Live display of a running rollout at the bottom of a terminal: pools, nodes in transition, the last failure, the
+//! remaining time.
 //!
-//! [`LiveProgress`] takes what happens, [`view`](LiveProgress::view) lays it out as lines. Both are functions of values: the time comes in,
-//! and so does the size of the terminal.
+//! [`LiveProgress`] consumes events; [`view`](LiveProgress::view) renders lines. Time and terminal size are
+//! parameters.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ mod estimate;
 mod pool;
 mod view;
 
-/// What there is to see of a rollout.
+/// State of a running rollout.
 #[derive(Debug, Clone)]
 pub struct LiveProgress {
     start: Timestamp,
@@ -25,18 +26,18 @@ pub struct LiveProgress {
     last_failure: Option<LastFailure>,
 }
 
-/// The node that failed last.
+/// The most recent failure.
 #[derive(Debug, Clone)]
 struct LastFailure {
     pool: PoolName,
     node: NodeName,
-    /// What the node, or the API server, said.
-    words: String,
+    /// The message of the node or the API server.
+    message: String,
     at: Timestamp,
 }
 
 impl LiveProgress {
-    /// A rollout before anything has happened. `assigns`: it assigns nodes; otherwise it only watches.
+    /// The state before the first event. `assigns` is false for a run that only watches nodes.
     #[must_use]
     pub fn new(plan: &Plan, assigns: bool, start: Timestamp) -> Self {
         let moving = plan.pools.iter().filter(|pool| pool.steps().next().is_some());
@@ -45,7 +46,7 @@ impl LiveProgress {
         Self { start, pools, index_of, last_failure: None }
     }
 
-    /// Takes what happened.
+    /// Handles an event.
     pub fn apply(&mut self, now: Timestamp, event: &Event) {
         match &event.progress {
             Progress::Failed { pool, node, failure } => self.failed(pool, node, failure.to_string(), now),
@@ -60,22 +61,22 @@ impl LiveProgress {
         }
     }
 
-    fn failed(&mut self, pool: &PoolName, node: &NodeName, words: String, at: Timestamp) {
-        self.last_failure = Some(LastFailure { pool: pool.clone(), node: node.clone(), words, at });
+    fn failed(&mut self, pool: &PoolName, node: &NodeName, message: String, at: Timestamp) {
+        self.last_failure = Some(LastFailure { pool: pool.clone(), node: node.clone(), message, at });
     }
 
-    /// How many pools there is something to do for.
+    /// The number of pools with something to do.
     #[must_use]
     pub fn pools(&self) -> usize {
         self.pools.len()
     }
 
-    /// How long it still takes, in seconds, when no more nodes fail, and whether nodes that hang may take longer. `None`: nobody
-    /// can know yet, or it is over.
+    /// The remaining time in seconds if no more nodes fail, and whether hanging nodes may take longer. `None` if
+    /// unknown or finished.
     fn remaining(&self, now: Timestamp) -> Option<(f64, bool)> {
         let timed = self.pools.iter().fold((0, 0.0), |sum, pool| (sum.0 + pool.timed.0, sum.1 + pool.timed.1));
         let mean = pool::mean_of(timed);
-        // Pools go side by side: the slowest is the last.
+        // Pools run in parallel: the slowest one determines the end.
         let (mut known, mut bound) = (0.0_f64, 0.0_f64);
         for pace in self.pools.iter().map(|pool| pool.pace(now, mean)) {
             match pace.remaining(now) {

@@ -1,4 +1,4 @@
-//! One pool while it is rolled out: its state as the rollout reports it, and the times that a view adds.
+//! State of one pool in the live display: the rollout's state, and the times of its nodes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,56 +7,56 @@ use jiff::Timestamp;
 
 use super::estimate::{Pace, seconds};
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::judge::Waiting;
+use nodecfg_planning::convergence::Waiting;
 use nodecfg_planning::plan::{Action, PoolPlan, WaveKind};
-use nodecfg_planning::rollout::progress::{Gate, NodeCounts, PoolState, Progress};
+use nodecfg_planning::rollout::progress::{CanaryGate, NodeCounts, PoolState, Progress};
 
-/// A node on its way.
+/// A node in transition.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Flight {
+pub(super) struct InFlightNode {
     pub(super) since: Timestamp,
-    /// What it is waited for; unset while nothing was seen of a node that may have converged already.
+    /// What the node waits for. Unset until the first observation of a node that may have converged already.
     pub(super) waiting: Option<Waiting>,
 }
 
-/// A pool.
+/// State of a pool.
 #[derive(Debug, Clone)]
 pub(super) struct Pool {
     pub(super) name: PoolName,
     pub(super) start: Timestamp,
     pub(super) counts: NodeCounts,
-    pub(super) in_flight: BTreeMap<NodeName, Flight>,
-    pub(super) gate: Gate,
-    /// How many canaries have not converged.
+    pub(super) in_flight: BTreeMap<NodeName, InFlightNode>,
+    pub(super) gate: CanaryGate,
+    /// The canaries that have not converged.
     pub(super) canaries: usize,
-    /// Why it stopped.
+    /// Why the pool stopped.
     pub(super) stopped: Option<String>,
-    /// When the last of its nodes was done.
+    /// When the last node finished.
     pub(super) done: Option<Timestamp>,
-    /// How many nodes may be on their way at once; `None` where somebody else decides that.
+    /// The maximum number of nodes in transition. `None` if another client assigns nodes.
     budget: Option<usize>,
-    /// How long canaries soak, in seconds.
+    /// The soak time of canaries, in seconds.
     soak: f64,
-    /// How long a node may take.
+    /// The time after which a node counts as failed.
     timeout: Duration,
-    /// The transitions that were timed, and the seconds that they took together.
+    /// The number of timed nodes and the sum of their durations in seconds.
     pub(super) timed: (usize, f64),
-    /// Since when nothing but the budget holds nodes back, and how many have converged since.
+    /// When the gate opened, and the nodes that converged since.
     open: Option<(Timestamp, usize)>,
 }
 
 impl Pool {
-    /// A pool before anything has happened. `assigns`: its nodes are assigned, not only watched.
+    /// The state before the first event. `assigns` is false for a run that only watches nodes.
     pub(super) fn new(plan: &PoolPlan, assigns: bool, start: Timestamp) -> Self {
         let unavailable = plan.left_alone.iter().filter(|left| left.unavailable).count();
-        let in_flight: BTreeMap<NodeName, Flight> = plan
+        let in_flight: BTreeMap<NodeName, InFlightNode> = plan
             .steps()
             .filter_map(|step| match &step.action {
                 Action::Assign if assigns => None,
                 Action::Assign => Some((step, Some(Waiting::NotAssigned))),
                 Action::Await { waiting, .. } => Some((step, waiting.clone())),
             })
-            .map(|(step, waiting)| (step.node.clone(), Flight { since: start, waiting }))
+            .map(|(step, waiting)| (step.node.clone(), InFlightNode { since: start, waiting }))
             .collect();
         let pending = plan.steps().count() - in_flight.len();
         let canaries = plan.waves.iter().filter(|_| assigns).find_map(|wave| match wave.kind {
@@ -69,7 +69,7 @@ impl Pool {
             start,
             counts: NodeCounts { pending, in_flight: in_flight.len(), ..NodeCounts::default() },
             in_flight,
-            gate: if canaries > 0 { Gate::Canaries } else { Gate::Open },
+            gate: if canaries > 0 { CanaryGate::Canaries } else { CanaryGate::Open },
             canaries,
             stopped: None,
             done: None,
@@ -81,16 +81,17 @@ impl Pool {
         }
     }
 
-    /// Takes what happened, and the state of the pool right after it.
+    /// Handles an event, with the state of the pool right after the event.
     pub(super) fn apply(&mut self, now: Timestamp, progress: &Progress, state: &PoolState) {
         (self.counts, self.canaries) = (state.counts, state.canaries);
         match progress {
             Progress::Assigned { node, .. } => {
-                self.in_flight.insert(node.clone(), Flight { since: now, waiting: Some(Waiting::NotAcknowledged) });
+                self.in_flight
+                    .insert(node.clone(), InFlightNode { since: now, waiting: Some(Waiting::NotAcknowledged) });
             }
-            // Also a canary that had converged, and has lost that while it soaks.
+            // Includes a converged canary that becomes unready while it soaks.
             Progress::Waiting { node, waiting, .. } => {
-                let flight = self.in_flight.entry(node.clone()).or_insert(Flight { since: now, waiting: None });
+                let flight = self.in_flight.entry(node.clone()).or_insert(InFlightNode { since: now, waiting: None });
                 flight.waiting = Some(waiting.clone());
             }
             Progress::Converged { node, seconds, .. } if self.in_flight.remove(node).is_some() => {
@@ -99,21 +100,21 @@ impl Pool {
             }
             Progress::Failed { node, .. }
             | Progress::RolledBack { node, .. }
-            | Progress::NotBack { node, .. }
+            | Progress::RollbackFailed { node, .. }
             | Progress::Changed { node, .. }
             | Progress::Gone { node, .. } => drop(self.in_flight.remove(node)),
             Progress::Stopped { reason, .. } => self.stopped = Some(reason.to_string()),
             _ => {}
         }
-        if state.gate == Gate::Open {
+        if state.gate == CanaryGate::Open {
             self.open.get_or_insert((now, 0));
         }
-        self.gate = if self.stopped.is_some() { Gate::Open } else { state.gate };
+        self.gate = if self.stopped.is_some() { CanaryGate::Open } else { state.gate };
         let over = self.counts.done + self.counts.left == self.counts.total();
         self.done = if over { self.done.or(Some(now)) } else { None };
     }
 
-    /// How it gets on. `mean`: how long a node takes in other pools, for one where none has finished.
+    /// The progress of the pool. `mean` is the mean duration of other pools, for a pool without finished nodes.
     pub(super) fn pace(&self, now: Timestamp, mean: Option<f64>) -> Pace {
         let stopped = self.stopped.is_some();
         let ages = || self.in_flight.values().map(|flight| seconds(flight.since, now));
@@ -134,11 +135,11 @@ impl Pool {
         }
     }
 
-    /// How much there is to see: what went wrong, then what happens, then what is to come, then what is over.
+    /// The display priority: problems first, then active pools, then pending ones, then finished ones.
     pub(super) fn rank(&self) -> u8 {
         if self.counts.failed > 0 || self.stopped.is_some() {
             0
-        } else if self.counts.in_flight > 0 || matches!(self.gate, Gate::Soaking { .. }) {
+        } else if self.counts.in_flight > 0 || matches!(self.gate, CanaryGate::Soaking { .. }) {
             1
         } else if self.done.is_none() {
             2
@@ -148,7 +149,7 @@ impl Pool {
     }
 }
 
-/// How long a node took on average, in seconds; of none nothing is known.
+/// The mean duration of a node in seconds. `None` without nodes.
 pub(super) fn mean_of((nodes, seconds): (usize, f64)) -> Option<f64> {
     (nodes > 0).then(|| seconds / nodes as f64)
 }

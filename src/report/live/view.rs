@@ -1,28 +1,28 @@
-//! The layout: which of a rollout's state is shown in so many lines and columns, and where it is cut.
+//! Layout of the live display for a terminal of a given size.
 
 use jiff::Timestamp;
 
 use super::LiveProgress;
 use super::estimate::{rounded, seconds};
-use super::pool::{Flight, Pool};
+use super::pool::{InFlightNode, Pool};
 use crate::layout::{self, pad, shorten, within};
 use crate::report::progress::seconds_until;
 use crate::report::style::{bad, good, heading, quiet, warning};
 use crate::report::{count, duration, whole_duration};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
-use nodecfg_planning::rollout::progress::{Gate, NodeCounts};
+use nodecfg_planning::rollout::progress::{CanaryGate, NodeCounts};
 
-/// Terminals that are narrower have no bars, only numbers.
+/// Terminals below this width show numbers without bars.
 const NARROW: usize = 50;
-/// How many lines the last failure's own words take at most.
+/// The maximum lines of the last failure's message.
 const WORDS: usize = 3;
-/// How wide a bar is, in columns.
+/// The minimum and maximum width of a bar, in columns.
 const BAR: (usize, usize) = (10, 40);
 
 impl LiveProgress {
-    /// What shows on a terminal of so many columns and lines, with ANSI styles: at most two thirds of it, so that what scrolls by
-    /// above is seen.
+    /// The lines for a terminal of this size, with ANSI styles. Uses at most two thirds of the height, so that the
+    /// log above stays visible.
     #[must_use]
     pub fn view(&self, width: usize, height: usize, now: Timestamp) -> Vec<String> {
         let room = (height * 2 / 3).max(1);
@@ -39,14 +39,14 @@ impl LiveProgress {
         lines.into_iter().map(|line| shorten(&line, columns)).collect()
     }
 
-    /// What stays when it is over: how far each pool got.
+    /// The final display after the end: the bars alone.
     #[must_use]
     pub fn rest(&self, width: usize, height: usize, now: Timestamp) -> Vec<String> {
         let columns = width.saturating_sub(1).max(1);
         self.bars(columns, (height / 2).max(1), now).into_iter().map(|line| shorten(&line, columns)).collect()
     }
 
-    /// A bar for each pool, or for those that there is most to see of and one for the others together.
+    /// A bar per pool. If there are too many, the pools of highest priority and one bar for the rest.
     fn bars(&self, columns: usize, most: usize, now: Timestamp) -> Vec<String> {
         let mut rows: Vec<Row> = self.pools.iter().map(|pool| Row::of(pool, now)).collect();
         if rows.len() > most {
@@ -67,28 +67,29 @@ impl LiveProgress {
         format!("{line}, about {} left{longer}", whole_duration(rounded(remaining)))
     }
 
-    /// The last failure, and its words in at most so many lines.
+    /// The last failure with its message, in at most `most` lines.
     fn failure(&self, columns: usize, most: usize, now: Timestamp) -> Vec<String> {
         let Some(last) = &self.last_failure else { return Vec::new() };
         let ago = whole_duration(seconds(last.at, now) as u64);
         let (head, ago) = (bad("last failure"), quiet(format!(", {ago} ago")));
         let mut lines = vec![format!("{head}: {}/{}{ago}", last.pool, last.node)];
-        let words = first_lines(&last.words, columns.saturating_sub(2), most);
-        lines.extend(words.into_iter().map(|words| format!("  {words}")));
+        let lines_of_message = first_lines(&last.message, columns.saturating_sub(2), most);
+        lines.extend(lines_of_message.into_iter().map(|line| format!("  {line}")));
         lines
     }
 
-    /// The nodes on their way, who has been longest first, in at most so many lines.
+    /// The nodes in transition, oldest first, in at most `most` lines.
     fn transitions(&self, columns: usize, most: usize, now: Timestamp) -> Vec<String> {
-        let mut nodes: Vec<(&PoolName, &NodeName, &Flight)> = self
+        let mut nodes: Vec<(&PoolName, &NodeName, &InFlightNode)> = self
             .pools
             .iter()
             .flat_map(|pool| pool.in_flight.iter().map(|(node, flight)| (&pool.name, node, flight)))
             .collect();
         let total = nodes.len();
         let shown = if total > most { most.saturating_sub(1) } else { total };
-        let order =
-            |(pool, node, flight): &(&PoolName, &NodeName, &Flight)| (flight.since, (*pool).clone(), (*node).clone());
+        let order = |(pool, node, flight): &(&PoolName, &NodeName, &InFlightNode)| {
+            (flight.since, (*pool).clone(), (*node).clone())
+        };
         if shown > 0 && shown < total {
             nodes.select_nth_unstable_by_key(shown, order);
         }
@@ -109,15 +110,15 @@ impl LiveProgress {
     }
 }
 
-fn transition(pool: &PoolName, node: &NodeName, flight: &Flight, columns: usize, now: Timestamp) -> String {
+fn transition(pool: &PoolName, node: &NodeName, flight: &InFlightNode, columns: usize, now: Timestamp) -> String {
     let since = quiet(format!("{:>6}", duration(seconds(flight.since, now))));
-    let words = flight.waiting.as_ref().map_or_else(|| "watched".to_owned(), ToString::to_string);
-    // Where there is little room, what it waits for says more than which pool it is of.
+    let reason = flight.waiting.as_ref().map_or_else(|| "watched".to_owned(), ToString::to_string);
+    // On narrow terminals, the waiting reason is more useful than the pool name.
     let pool = if columns < NARROW { String::new() } else { format!("{pool}/") };
-    format!("{since} {pool}{node} {}", quiet(one_line(&words)))
+    format!("{since} {pool}{node} {}", quiet(one_line(&reason)))
 }
 
-/// The first lines of a text, at most so many of so many columns. What has no room is cut, and that shows.
+/// Wraps a text into at most `most` lines. A cut text ends with an ellipsis.
 fn first_lines(text: &str, columns: usize, most: usize) -> Vec<String> {
     let text = one_line(text);
     let all = textwrap::wrap(&text, within(columns.max(1)).break_words(true));
@@ -126,14 +127,14 @@ fn first_lines(text: &str, columns: usize, most: usize) -> Vec<String> {
     whole.iter().map(ToString::to_string).chain([last]).filter(|line| !line.is_empty()).take(most).collect()
 }
 
-/// What a bar says.
+/// A bar with its labels.
 struct Row {
     name: String,
     counts: NodeCounts,
-    words: Vec<String>,
+    labels: Vec<String>,
 }
 
-/// How wide the parts of all bars are.
+/// Common widths of all bars.
 #[derive(Clone, Copy)]
 struct Sizes {
     name: usize,
@@ -152,43 +153,43 @@ impl Sizes {
 
 impl Row {
     fn of(pool: &Pool, now: Timestamp) -> Self {
-        let mut words = words_of(&pool.counts);
-        if let Gate::Soaking { until } = pool.gate {
-            words.push(warning(format!("soaking, {} left", whole_duration(seconds_until(now, until)))));
+        let mut labels = count_labels(&pool.counts);
+        if let CanaryGate::Soaking { until } = pool.gate {
+            labels.push(warning(format!("soaking, {} left", whole_duration(seconds_until(now, until)))));
         }
         if let Some(done) = pool.done {
-            words.push(good(format!("done in {}", duration(seconds(pool.start, done)))));
+            labels.push(good(format!("done in {}", duration(seconds(pool.start, done)))));
         }
         if let Some(reason) = &pool.stopped {
-            words.push(warning(format!("stopped: {}", one_line(reason))));
+            labels.push(warning(format!("stopped: {}", one_line(reason))));
         }
-        Self { name: pool.name.to_string(), counts: pool.counts, words }
+        Self { name: pool.name.to_string(), counts: pool.counts, labels }
     }
 
-    /// Several pools as one row.
+    /// Combines several pools into one row.
     fn of_many(pools: &[&Pool], beside_others: bool, now: Timestamp) -> Self {
         let mut counts = NodeCounts::default();
         pools.iter().for_each(|pool| counts.add(&pool.counts));
-        let mut words = words_of(&counts);
+        let mut labels = count_labels(&counts);
         let soaks = pools.iter().filter_map(|pool| match pool.gate {
-            Gate::Soaking { until } => Some(until),
+            CanaryGate::Soaking { until } => Some(until),
             _ => None,
         });
         let soaks: Vec<Timestamp> = soaks.collect();
         if let Some(first) = soaks.iter().min() {
             let left = whole_duration(seconds_until(now, *first));
-            words.push(warning(format!("{} soaking, {left} left of the first", soaks.len())));
+            labels.push(warning(format!("{} soaking, the first for {left} more", soaks.len())));
         }
         match pools.iter().filter(|pool| pool.stopped.is_some()).count() {
             0 => {}
-            stopped => words.push(warning(format!("{} stopped", count(stopped, "pool")))),
+            stopped => labels.push(warning(format!("{} stopped", count(stopped, "pool")))),
         }
         match pools.iter().filter(|pool| pool.done.is_some()).count() {
             0 => {}
-            done => words.push(good(format!("{} done", count(done, "pool")))),
+            done => labels.push(good(format!("{} done", count(done, "pool")))),
         }
         let name = if beside_others { format!("{} others", pools.len()) } else { count(pools.len(), "pool") };
-        Self { name, counts, words }
+        Self { name, counts, labels }
     }
 
     fn line(self, sizes: Sizes) -> String {
@@ -197,15 +198,15 @@ impl Row {
         let bar = if bar > 0 { self.bar(bar) } else { String::new() };
         let (done, total) = (self.counts.done + self.counts.left, self.counts.total());
         let line = format!("{label} {bar}{done:>digits$}/{total:<digits$}");
-        if self.words.is_empty() { line } else { format!("{line}  {}", self.words.join(", ")) }
+        if self.labels.is_empty() { line } else { format!("{line}  {}", self.labels.join(", ")) }
     }
 
-    /// How many of its nodes are done, on their way and failed, each in its share of the bar.
+    /// The bar: the shares of done, active and failed nodes.
     fn bar(&self, columns: usize) -> String {
         let total = self.counts.total();
         let share = |nodes: usize| match nodes {
             0 => 0,
-            // What is there is seen, however little it is.
+            // At least one column, so that small numbers stay visible.
             nodes => (nodes * columns / total.max(1)).max(1),
         };
         let failed = share(self.counts.failed);
@@ -213,7 +214,7 @@ impl Row {
         let done = if settled == total { columns } else { share(settled).min(columns - 1) }
             .min(columns.saturating_sub(failed));
         let left = columns.saturating_sub(failed + done);
-        // Shares are rounded down; who is the last of those that count has the rest.
+        // Shares are rounded down; the last one fills the rest.
         let in_flight = match self.counts {
             NodeCounts { pending: 0, in_flight: 1.., .. } => left,
             counts => share(counts.in_flight).min(left),
@@ -224,18 +225,18 @@ impl Row {
     }
 }
 
-fn words_of(counts: &NodeCounts) -> Vec<String> {
-    let mut words = Vec::new();
+fn count_labels(counts: &NodeCounts) -> Vec<String> {
+    let mut labels = Vec::new();
     for (number, style, what) in [
         (counts.failed, bad as fn(String) -> String, "failed"),
         (counts.in_flight, |plain| plain, "in transition"),
-        (counts.left, warning, "gone or changed"),
+        (counts.left, warning, "deleted or changed"),
     ] {
         if number > 0 {
-            words.push(style(format!("{number} {what}")));
+            labels.push(style(format!("{number} {what}")));
         }
     }
-    words
+    labels
 }
 
 #[cfg(test)]

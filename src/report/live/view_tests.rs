@@ -1,11 +1,11 @@
-//! The live view at every size, as people see it.
+//! Tests of the live display at every terminal size.
 
 use anstream::adapter::strip_str;
 use jiff::ToSpan as _;
 
 use super::*;
 use nodecfg_contract::observed::Node;
-use nodecfg_planning::judge::{Failure, Target, Waiting};
+use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::plan::fixtures::{canary, desired, node, node_name, observed, options, policy, pool, pool_name};
 use nodecfg_planning::plan::{Plan, make};
 use nodecfg_planning::rollout::StopReason;
@@ -15,7 +15,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH.checked_add(second.seconds()).unwrap()
 }
 
-/// A plan that moves so many nodes of each of these pools.
+/// A plan that changes this many nodes of each pool.
 fn plan(pools: &[(&str, usize)]) -> Plan {
     let nodes = pools.iter().flat_map(|(name, count)| (0..*count).map(move |number| on(name, number)));
     let policies = pools.iter().map(|(name, count)| {
@@ -51,7 +51,7 @@ fn converged(name: &str, number: usize, seconds: f64) -> Progress {
 
 fn failed(name: &str, number: usize, error: &str) -> Progress {
     let (pool, node) = named(name, number);
-    Progress::Failed { pool, node, failure: Failure::Refused { error: error.to_owned() } }
+    Progress::Failed { pool, node, failure: ConvergenceFailure::Refused { error: error.to_owned() } }
 }
 
 /// Applies an event, with the counts that the rollout would report.
@@ -66,7 +66,7 @@ fn tell(state: &mut LiveProgress, now: Timestamp, progress: Progress) {
         Progress::Assigned { .. } => shift(|of| &mut of.pending, |of| &mut of.in_flight),
         Progress::Waiting { node, .. } if !pool.in_flight.contains_key(node) => {
             shift(|of| &mut of.done, |of| &mut of.in_flight);
-            (gate, canaries) = (Gate::Canaries, 1);
+            (gate, canaries) = (CanaryGate::Canaries, 1);
         }
         Progress::Converged { .. } => {
             shift(|of| &mut of.in_flight, |of| &mut of.done);
@@ -74,8 +74,8 @@ fn tell(state: &mut LiveProgress, now: Timestamp, progress: Progress) {
         }
         Progress::Failed { .. } => shift(|of| &mut of.in_flight, |of| &mut of.failed),
         Progress::Gone { .. } => shift(|of| &mut of.pending, |of| &mut of.left),
-        Progress::Soaking { until, .. } => gate = Gate::Soaking { until: *until },
-        Progress::Soaked { .. } => gate = Gate::Open,
+        Progress::Soaking { until, .. } => gate = CanaryGate::Soaking { until: *until },
+        Progress::Soaked { .. } => gate = CanaryGate::Open,
         _ => {}
     }
     state.apply(now, &Event { progress, pool: Some(PoolState { counts, gate, canaries, last_failed: None }) });
@@ -88,21 +88,21 @@ fn shown(state: &LiveProgress, width: usize, height: usize, now: i64) -> String 
     lines.iter().map(|line| format!("{}|\n", strip_str(line).to_string().trim_end())).collect()
 }
 
-/// Three nodes: one done, one on its way, one that failed.
+/// Three nodes: one done, one in transition, one failed.
 fn three() -> LiveProgress {
     let mut state = LiveProgress::new(&plan(&[("general", 3)]), true, at(0));
     tell(&mut state, at(0), assigned("general", 0));
     tell(&mut state, at(12), converged("general", 0, 12.0));
     tell(&mut state, at(12), assigned("general", 1));
-    let error = "failed to validate config: invalid configuration: evictionHard[memory.available]: invalid quantity \"lots\", \
-                 see KubeletConfiguration reference";
+    let error = "failed to validate config: invalid configuration: evictionHard[memory.available]: invalid quantity \
+                 \"lots\", see KubeletConfiguration reference";
     tell(&mut state, at(20), failed("general", 1, error));
     tell(&mut state, at(20), assigned("general", 2));
     tell(&mut state, at(21), waiting("general", 2, Waiting::NotAcknowledged));
     state
 }
 
-/// Five thousand nodes in four pools: canaries that soak, a pool at its pace, one that stopped, one that is done.
+/// Five thousand nodes in four pools: one soaking, one active, one stopped, one done.
 fn many() -> LiveProgress {
     let mut state =
         LiveProgress::new(&plan(&[("batch", 1900), ("general", 3000), ("gpu", 97), ("system", 3)]), true, at(0));
@@ -159,7 +159,7 @@ fn five_thousand_nodes_on_a_large_terminal() {
 }
 
 #[test]
-fn it_fits_every_terminal() {
+fn fits_every_terminal() {
     for state in [three(), many()] {
         for (width, height) in [(20, 24), (20, 3), (1, 1), (33, 10), (50, 2), (51, 4), (500, 200)] {
             assert!(!shown(&state, width, height, 450).is_empty());
@@ -169,7 +169,7 @@ fn it_fits_every_terminal() {
 }
 
 #[test]
-fn of_many_pools_those_with_trouble_come_first_and_the_others_together() {
+fn many_pools_show_problems_first_and_sum_up_the_rest() {
     let names: Vec<String> = (0..40).map(|number| format!("pool-{number:02}")).collect();
     let pools: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 10)).collect();
     let mut state = LiveProgress::new(&plan(&pools), true, at(0));
@@ -186,13 +186,13 @@ fn of_many_pools_those_with_trouble_come_first_and_the_others_together() {
 }
 
 #[test]
-fn what_is_left_at_the_end_are_the_bars() {
+fn final_display_has_only_bars() {
     let lines: Vec<String> = three().rest(80, 24, at(25)).iter().map(|line| strip_str(line).to_string()).collect();
     assert_eq!(lines, ["general [======>>>>>>>xxxxxx] 1/3  1 failed, 1 in transition"]);
 }
 
 #[test]
-fn a_canary_that_loses_its_readiness_is_on_its_way_again_and_counts_once() {
+fn unready_canary_is_in_transition_again_and_counts_once() {
     let mut state = LiveProgress::new(&plan(&[("gpu", 20)]), true, at(0));
     for number in 0..5 {
         tell(&mut state, at(0), assigned("gpu", number));
@@ -207,23 +207,23 @@ fn a_canary_that_loses_its_readiness_is_on_its_way_again_and_counts_once() {
 }
 
 #[test]
-fn nodes_that_left_fill_the_bar() {
+fn deleted_nodes_fill_the_bar() {
     let mut state = LiveProgress::new(&plan(&[("gpu", 3)]), true, at(0));
     assert!(shown(&state, 80, 24, 2).contains(" 0/3|"));
     let (pool, node) = named("gpu", 0);
     tell(&mut state, at(1), Progress::Gone { pool, node });
-    assert!(shown(&state, 80, 24, 2).contains(" 1/3  1 gone or changed|"));
+    assert!(shown(&state, 80, 24, 2).contains(" 1/3  1 deleted or changed|"));
 }
 
 #[test]
-fn who_only_watches_sees_every_node_on_its_way() {
+fn watching_run_shows_all_nodes_in_transition() {
     let state = LiveProgress::new(&plan(&[("gpu", 3)]), false, at(0));
     let view = shown(&state, 80, 24, 2);
     assert!(view.contains("3 in transition") && view.contains("gpu/gpu-0000 not assigned"), "{view}");
 }
 
 #[test]
-fn texts_break_between_words_and_are_cut_at_their_end() {
+fn wraps_and_cuts_messages() {
     assert_eq!(first_lines("one two three", 7, 3), ["one two", "three"]);
     assert_eq!(first_lines("one two three four", 7, 2), ["one two", "three …"]);
     assert_eq!(first_lines("one two three four", 5, 2), ["one", "two …"]);
@@ -234,7 +234,7 @@ fn texts_break_between_words_and_are_cut_at_their_end() {
 }
 
 #[test]
-fn nothing_that_others_wrote_moves_the_cursor() {
+fn removes_control_characters() {
     const HOSTILE: &str = "a\u{1b}[2Jb\nc\u{202e}d\u{9b}2J";
     let mut state = LiveProgress::new(&plan(&[("gpu", 5)]), true, at(0));
     (0..3).for_each(|number| tell(&mut state, at(0), assigned("gpu", number)));
@@ -243,7 +243,7 @@ fn nothing_that_others_wrote_moves_the_cursor() {
     let reason = StopReason::Aborted { by: HOSTILE.to_owned(), reason: Some(HOSTILE.to_owned()) };
     tell(&mut state, at(1), Progress::Stopped { pool: pool_name("gpu"), reason });
     let view = [state.view(200, 50, at(2)), state.rest(200, 50, at(2))].concat().concat();
-    // Styles are nodecfg's own: nothing else may be left when they are taken away.
+    // Only the styles of nodecfg may remain.
     let text = regex::Regex::new("\u{1b}\\[[0-9]+m").unwrap().replace_all(&view, "").into_owned();
     assert!(!text.chars().any(nodecfg_contract::printable::is_hidden), "{text:?}");
     assert_eq!(text.matches("[2Jb").count(), 6, "{text}");

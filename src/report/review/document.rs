@@ -1,4 +1,4 @@
-//! A review for programs: the review itself, with its verdict and its counts in front.
+//! JSON document of a review: the review, its result and its counts.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,17 +7,17 @@ use crate::review::{Counts, Review};
 use kubelet_config::risk::Class;
 use nodecfg_contract::json_document::{Document, Kind};
 
-/// What `diff` and `sync --dry-run` write with `-o json` and `-o yaml`, and `sync -o json` as its plan.
+/// Output of `diff` and `sync --dry-run` with `-o json` and `-o yaml`, and the plan in `sync -o json`.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Diff<'a> {
     /// Whether anything changes.
     pub changed: bool,
-    /// The worst class of all pools; unset when no risk is known.
+    /// The worst risk of all pools. Unset if no risk is known.
     pub worst: Option<Class>,
-    /// The pools in numbers.
+    /// The number of pools per kind of change.
     pub counts: Counts,
-    /// What changes.
+    /// The review.
     #[serde(flatten)]
     pub review: &'a Review,
 }
@@ -26,10 +26,10 @@ impl Kind for Diff<'_> {
     const KIND: &'static str = "Diff";
 }
 
-/// The document as a value.
+/// The document as a JSON value.
 ///
 /// # Errors
-/// When it cannot be serialised, which would be a bug.
+/// When serialization fails, which is a bug.
 pub fn document(review: &Review) -> Result<serde_json::Value, serde_json::Error> {
     let (changed, worst, counts) = (review.is_changed(), review.worst(), review.counts());
     Document::value(Diff { changed, worst, counts, review })

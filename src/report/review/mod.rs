@@ -1,14 +1,13 @@
-//! A [`Review`](crate::review::Review) as people and programs get to see it: text for a terminal, markdown for a pull request,
-//! a document for programs. All of them tell the same facts, in the words of `words`.
+//! A [`Review`](crate::review::Review) as text, markdown and JSON. All formats share the texts of `sentences`.
 
 mod document;
 mod markdown;
 mod nodes;
+pub(super) mod sentences;
 mod text;
-pub(super) mod words;
 
 pub use document::{Diff, document};
 pub use markdown::{LEAST_CHARS, write as markdown};
+pub(super) use sentences::clipped;
+pub use sentences::header_line;
 pub use text::{awaited, write as text};
-pub(super) use words::clipped;
-pub use words::opening;

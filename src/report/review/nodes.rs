@@ -1,4 +1,4 @@
-//! The nodes of a review for a terminal: who goes when, who is waited for, who is left alone and why.
+//! The nodes of a review as text: their order, awaited nodes, and nodes left unchanged with the reason.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,13 +9,13 @@ use crate::report::{count, names, whole_duration};
 use crate::review::{LeftAlone, PoolReview, Review, Rollout};
 use nodecfg_planning::plan::{Action, Step, Wave, WaveKind, Why};
 
-/// How many node names a line shows.
+/// The maximum node names per line.
 const NAMES: usize = 8;
 
-/// How the line begins which says who has paused a pool.
+/// The label of a pause.
 const PAUSED: &str = "paused:";
 
-/// A line of that, of which the beginning stands out.
+/// Highlights the label of a pause.
 fn pausing(line: &str) -> String {
     line.strip_prefix(PAUSED).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(PAUSED)))
 }
@@ -24,21 +24,21 @@ fn plain(text: &str) -> String {
     text.to_owned()
 }
 
-/// Whether all its nodes are as wanted.
+/// Reports whether all nodes are up to date.
 pub(super) fn is_settled(rollout: &Rollout) -> bool {
     rollout.waves.iter().all(|wave| wave.steps.is_empty())
         && (rollout.left_alone.iter().all(|left| left.why == Why::Converged) || is_out_of_scope(rollout))
         && (rollout.pause.is_none() || is_out_of_scope(rollout))
 }
 
-/// Whether the plan was asked for none of its nodes.
+/// Reports whether the plan excludes all nodes of the pool.
 pub(super) fn is_out_of_scope(rollout: &Rollout) -> bool {
     rollout.left_alone.iter().any(|left| left.why == Why::OutOfScope)
         && rollout.waves.is_empty()
         && rollout.left_alone.iter().all(|left| left.why == Why::OutOfScope)
 }
 
-/// How many nodes there are and how many change, for the line that begins with the pool's name.
+/// The number of nodes and of changes, for the heading of the pool.
 pub(super) fn header(rollout: &Rollout) -> Vec<String> {
     let mut parts = vec![count(rollout.nodes, "node")];
     if rollout.assign > 0 {
@@ -50,7 +50,7 @@ pub(super) fn header(rollout: &Rollout) -> Vec<String> {
     parts
 }
 
-/// The pool's ConfigMap, its nodes in order, and those that are left alone.
+/// Writes the pool's ConfigMap, its nodes in order, and the unchanged nodes.
 pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolReview) -> io::Result<()> {
     match (&review.cluster, &pool.config_map.after, pool.config_map.create) {
         (Some(cluster), Some(name), Some(create)) => {
@@ -65,7 +65,7 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
     }
     let Some(rollout) = &pool.rollout else { return Ok(()) };
     if let Some(pause) = &rollout.pause {
-        let despite = if rollout.despite_pause { "; it is changed despite that" } else { "" };
+        let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
         page.prose(2, &format!("{PAUSED} {pause}{despite}"), pausing)?;
     }
     for wave in &rollout.waves {
@@ -78,13 +78,13 @@ fn write_wave(page: &mut Page<'_>, wave: &Wave) -> io::Result<()> {
     let (assign, awaited): (Vec<&Step>, Vec<&Step>) = wave.steps.iter().partition(|step| step.action == Action::Assign);
     if !assign.is_empty() || matches!(wave.kind, WaveKind::Canary { .. }) {
         let label = match wave.kind {
-            WaveKind::Unavailable => "first, broken already:".to_owned(),
+            WaveKind::Unavailable => "first, already unavailable:".to_owned(),
             WaveKind::Canary { soak_seconds: 0 } => "canary:".to_owned(),
             WaveKind::Canary { soak_seconds } => format!("canary, then {} soak:", whole_duration(soak_seconds)),
             WaveKind::Rest => "then, as the budget allows:".to_owned(),
         };
         let listed = if wave.steps.is_empty() {
-            "converged already".to_owned()
+            "already converged".to_owned()
         } else {
             names(wave.steps.iter().map(|step| step.node.as_str()), NAMES)
         };
@@ -96,13 +96,13 @@ fn write_wave(page: &mut Page<'_>, wave: &Wave) -> io::Result<()> {
             let state = match (waiting, error) {
                 (_, Some(error)) => warning(error),
                 (Some(waiting), None) => waiting.to_string(),
-                (None, None) => "on the way".to_owned(),
+                (None, None) => "in transition".to_owned(),
             };
             groups.entry(state).or_default().push(step.node.as_str());
         }
     }
     for (state, nodes) in groups {
-        writeln!(page.out, "  assigned before: {}: {state}", names(nodes, NAMES))?;
+        writeln!(page.out, "  assigned earlier: {}: {state}", names(nodes, NAMES))?;
     }
     Ok(())
 }
@@ -110,11 +110,11 @@ fn write_wave(page: &mut Page<'_>, wave: &Wave) -> io::Result<()> {
 fn write_left_alone(page: &mut Page<'_>, rollout: &Rollout) -> io::Result<()> {
     let settled = rollout.left_alone.iter().filter(|left| left.why == Why::Converged).count();
     if settled > 0 {
-        writeln!(page.out, "  {}", quiet(format!("{} converged already", count(settled, "node"))))?;
+        writeln!(page.out, "  {}", quiet(format!("{} already converged", count(settled, "node"))))?;
     }
     let mut groups: BTreeMap<&str, Vec<&LeftAlone>> = BTreeMap::new();
     for left in rollout.left_alone.iter().filter(|left| left.why != Why::Converged) {
-        // By whom and why stands above, once.
+        // The author and the reason of the pause stand above.
         let ordered = matches!(left.why, Why::Paused { order: Some(_) });
         groups.entry(if ordered { "the pool is paused" } else { &left.reason }).or_default().push(left);
     }
@@ -122,13 +122,13 @@ fn write_left_alone(page: &mut Page<'_>, rollout: &Rollout) -> io::Result<()> {
         let blocked = group.iter().any(|left| left.blocked);
         let listed = names(group.iter().map(|left| left.node.as_str()), NAMES);
         let line = format!("{listed}: {reason}");
-        let line = if blocked { format!("{} {line}", warning("blocked:")) } else { format!("left alone: {line}") };
+        let line = if blocked { format!("{} {line}", warning("blocked:")) } else { format!("unchanged: {line}") };
         writeln!(page.out, "  {line}")?;
     }
     Ok(())
 }
 
-/// What there is to say of nodes and ConfigMaps that belong to no pool.
+/// Writes the nodes and ConfigMaps without a pool.
 pub(super) fn write_cluster(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     let Some(cluster) = &review.cluster else { return Ok(()) };
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -140,7 +140,7 @@ pub(super) fn write_cluster(page: &mut Page<'_>, review: &Review) -> io::Result<
         groups.entry(way).or_default().push(one.node.as_str());
     }
     for (way, nodes) in &groups {
-        page.prose(0, &format!("nodes that go {way}: {}", names(nodes.iter().copied(), NAMES)), plain)?;
+        page.prose(0, &format!("nodes moving {way}: {}", names(nodes.iter().copied(), NAMES)), plain)?;
     }
     if !groups.is_empty() {
         writeln!(page.out)?;
@@ -148,11 +148,7 @@ pub(super) fn write_cluster(page: &mut Page<'_>, review: &Review) -> io::Result<
     let (orphans, others): (Vec<_>, Vec<_>) = cluster.unpooled.iter().partition(|node| node.still_on.is_some());
     if !orphans.is_empty() {
         let listed = names(orphans.iter().map(|node| node.node.as_str()), NAMES);
-        writeln!(
-            page.out,
-            "{} {listed}: in no pool any more, and still on its configuration; left as it is",
-            warning("note:")
-        )?;
+        writeln!(page.out, "{} {listed}: no longer in any pool; configuration unchanged", warning("note:"))?;
     }
     if !others.is_empty() {
         let listed = names(others.iter().map(|node| node.node.as_str()), NAMES);
@@ -163,11 +159,7 @@ pub(super) fn write_cluster(page: &mut Page<'_>, review: &Review) -> io::Result<
     }
     if !cluster.prunable.is_empty() {
         let names = names(cluster.prunable.iter().map(String::as_str), 3);
-        writeln!(
-            page.out,
-            "{}\n",
-            quiet(format!("{} no longer used: {names}", count(cluster.prunable.len(), "ConfigMap")))
-        )?;
+        writeln!(page.out, "{}\n", quiet(format!("{} unused: {names}", count(cluster.prunable.len(), "ConfigMap"))))?;
     }
     Ok(())
 }

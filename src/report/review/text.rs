@@ -1,10 +1,10 @@
-//! A review for a terminal: per pool what changes, on which nodes, in which order, and why the others are left alone.
+//! A review as text: the changes per pool, the affected nodes, their order, and why other nodes stay unchanged.
 
 use std::io::{self, Write};
 
 use textwrap::wrap;
 
-use super::{nodes, words};
+use super::{nodes, sentences};
 use crate::layout::{self, within};
 use crate::report::style::{added, changed, heading, quiet, removed, warning};
 use crate::report::{count, names};
@@ -13,21 +13,21 @@ use kubelet_config::document::FieldChange;
 use kubelet_config::risk::Class;
 use nodecfg_planning::plan::{ChangedField, Plan};
 
-/// The least width of the column of fields: narrower, and hardly a field would fit.
+/// The minimum width of the field column.
 const FIELD_WIDTH: usize = 36;
-/// How many fields of a configuration whose predecessor is not known are listed one by one.
+/// The maximum listed fields of a configuration without a known predecessor.
 const FRESH_FIELDS: usize = 25;
-/// How wide the class of a field is in its column.
+/// The width of the risk column.
 const CLASS_WIDTH: usize = 7;
 
-/// Where text goes, and how wide it may be there.
+/// An output with its width.
 pub(super) struct Page<'a> {
     pub(super) out: &'a mut dyn Write,
     pub(super) width: usize,
 }
 
 impl Page<'_> {
-    /// Prose of nodecfg's own, in lines that fit, the first after `indent` columns and the others two columns further in.
+    /// Writes wrapped text: the first line indented by `indent` columns, the others by two more.
     pub(super) fn prose(&mut self, indent: usize, text: &str, style: fn(&str) -> String) -> io::Result<()> {
         let mut margin = indent;
         for line in wrap(text, within(self.width.saturating_sub(indent + 2))) {
@@ -38,10 +38,10 @@ impl Page<'_> {
     }
 }
 
-/// How the line begins which says that sync will not carry it out.
+/// The label of a refusal.
 const REFUSED: &str = "refused by sync:";
 
-/// A line of a refusal, of which the beginning stands out.
+/// Highlights the label of a refusal.
 fn refusing(line: &str) -> String {
     line.strip_prefix(REFUSED).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(REFUSED)))
 }
@@ -54,10 +54,10 @@ fn dim(text: &str) -> String {
     quiet(text)
 }
 
-/// Writes the review in lines of about so many columns. With `all`, long lists of fields are not cut short, and every field
-/// says why it has its class.
+/// Writes the review, `width` columns wide. With `all`, lists all fields and the reason of each risk.
 ///
 /// # Errors
+/// When `out` cannot be written.
 /// When the writer does.
 pub fn write(out: &mut dyn Write, review: &Review, all: bool, width: usize) -> io::Result<()> {
     let mut page = Page { out, width };
@@ -79,10 +79,10 @@ pub fn write(out: &mut dyn Write, review: &Review, all: bool, width: usize) -> i
     write_totals(&mut page, review)
 }
 
-/// Writes which nodes are waited for, for those who will change nothing.
+/// Writes the awaited nodes, for a run that changes nothing.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn awaited(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
     let width = plan.pools.iter().map(|pool| pool.name.as_str().len()).max().unwrap_or(0);
     for pool in &plan.pools {
@@ -97,14 +97,18 @@ pub fn awaited(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// What is wrong with the base revision: it is no fault of the change, and limits what can be said.
+/// Writes the errors of the base revision, which limit the comparison.
 fn write_base(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     if review.base_findings.is_empty() {
         return Ok(());
     }
-    let base = words::side(&review.from);
+    let base = sentences::side(&review.from);
     let errors = count(review.base_findings.len(), "error");
-    writeln!(page.out, "{} {base} is invalid ({errors}); compared as far as it can be read:", warning("note:"))?;
+    writeln!(
+        page.out,
+        "{} {base} is invalid ({errors}); the comparison covers its readable parts only:",
+        warning("note:")
+    )?;
     for finding in &review.base_findings {
         let place = finding.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
         page.prose(2, &format!("{place}{}", finding.message), dim)?;
@@ -112,7 +116,7 @@ fn write_base(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     writeln!(page.out)
 }
 
-/// Whether there is nothing to say of a pool but that it is as wanted.
+/// Reports whether a pool has no changes and all its nodes are up to date.
 fn is_settled(pool: &PoolReview) -> bool {
     pool.change == PoolChange::Unchanged && pool.files.is_empty() && pool.rollout.as_ref().is_none_or(nodes::is_settled)
 }
@@ -125,7 +129,7 @@ fn write_settled(page: &mut Page<'_>, pools: &[&PoolReview]) -> io::Result<()> {
             None => "unchanged".to_owned(),
             Some(0) => "no nodes".to_owned(),
             Some(nodes) if pool.rollout.as_ref().is_some_and(nodes::is_out_of_scope) => {
-                format!("{}, not asked for", count(nodes, "node"))
+                format!("{}, not selected", count(nodes, "node"))
             }
             Some(1) => format!("1 node, on {target}"),
             Some(nodes) => format!("{nodes} nodes, all on {target}"),
@@ -135,14 +139,14 @@ fn write_settled(page: &mut Page<'_>, pools: &[&PoolReview]) -> io::Result<()> {
     if pools.is_empty() { Ok(()) } else { writeln!(page.out) }
 }
 
-/// The last line: what the change does, in numbers.
+/// Writes the last line: all changes in numbers.
 fn write_totals(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     let Some(cluster) = &review.cluster else {
         if review.nodes_may_move {
-            page.prose(0, "Nodes may come to another pool by this; which ones shows in a cluster alone.", dim)?;
+            page.prose(0, "Nodes may move between pools. To see which, compare with a cluster.", dim)?;
             writeln!(page.out)?;
         }
-        return page.prose(0, &format!("This {}.", words::verdict(review)), |line| heading(line));
+        return page.prose(0, &format!("This {}.", sentences::verdict(review)), |line| heading(line));
     };
     let counts = cluster.counts;
     let mut parts = Vec::new();
@@ -157,10 +161,10 @@ fn write_totals(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
         parts.push(format!("{} to assign", count(counts.assign, "node")));
     }
     if counts.await_ > 0 {
-        parts.push(format!("{} assigned before", count(counts.await_, "node")));
+        parts.push(format!("{} assigned earlier", count(counts.await_, "node")));
     }
     if counts.settled > 0 || parts.is_empty() {
-        parts.push(format!("{} as wanted", count(counts.settled, "node")));
+        parts.push(format!("{} up to date", count(counts.settled, "node")));
     }
     if counts.skipped > 0 {
         parts.push(format!("{} skipped", counts.skipped));
@@ -173,10 +177,10 @@ fn write_totals(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     }
     let what = match (cluster.changed, review.is_changed()) {
         (true, _) => "Plan:",
-        (false, true) => "No changes of nodes:",
+        (false, true) => "No changes to nodes:",
         (false, false) => "No changes:",
     };
-    // Enough of the plan's name to tell it from any other that one is likely to see.
+    // A prefix of the plan's name that is long enough to distinguish plans.
     let id: String = cluster.plan.to_string().chars().take("p1:0123456789ab".len()).collect();
     writeln!(page.out, "{} {} {}", heading(what), parts.join(", "), quiet(format!("({id})")))
 }
@@ -185,24 +189,24 @@ fn write_pool(page: &mut Page<'_>, review: &Review, pool: &PoolReview, all: bool
     let compared = review.from != Side::Cluster;
     let mut parts = Vec::new();
     if compared {
-        parts.push(words::headline(pool));
+        parts.push(sentences::headline(pool));
     }
     if let Some(rollout) = &pool.rollout {
         parts.extend(nodes::header(rollout));
     }
     writeln!(page.out, "{}  {}", heading(&pool.name), parts.join(", "))?;
-    if let Some(meaning) = words::explained(pool, review.cluster.is_some()).filter(|_| compared) {
+    if let Some(meaning) = sentences::explanation(pool, review.cluster.is_some()).filter(|_| compared) {
         page.prose(2, meaning, dim)?;
     }
     for set in &pool.changes {
         write_changes(page, review, pool, set, all)?;
     }
-    if let Some(risk) = words::risk(pool) {
+    if let Some(risk) = sentences::risk(pool) {
         page.prose(2, &format!("risk: {risk}"), plain)?;
     }
-    if let (Some(refused), Some(refusal)) = (words::refused(pool), &pool.risk.refused) {
+    if let (Some(refused), Some(refusal)) = (sentences::refused(pool), &pool.risk.refused) {
         page.prose(2, &format!("{REFUSED} {refused}"), refusing)?;
-        page.prose(4, &format!("way out: {}", refusal.help), plain)?;
+        page.prose(4, &format!("fix: {}", refusal.help), plain)?;
     }
     if pool.rollout.is_none() && pool.changes_nodes() && pool.change != PoolChange::Removed {
         let Scope { selector, max_unavailable, canary } = &pool.scope;
@@ -217,22 +221,22 @@ fn write_pool(page: &mut Page<'_>, review: &Review, pool: &PoolReview, all: bool
 }
 
 fn write_changes(page: &mut Page<'_>, review: &Review, pool: &PoolReview, set: &Changes, all: bool) -> io::Result<()> {
-    if let Some(line) = words::leaving(review, pool, set) {
+    if let Some(line) = sentences::origin(review, pool, set) {
         page.prose(2, &line, dim)?;
     }
     if !all && !set.from_known && set.fields.len() > FRESH_FIELDS {
-        page.prose(4, &format!("+ {}; -v lists them", words::sums(&set.fields)), |line| added(line))?;
+        page.prose(4, &format!("+ {}; -v lists them", sentences::field_counts(&set.fields)), |line| added(line))?;
     } else {
         write_fields(page, pool, &set.fields, all)?;
     }
     if set.fields.is_empty() && pool.change != PoolChange::ToLocal {
-        page.prose(4, "no field changes: the content is the same, the node does not prove that it runs it", dim)?;
+        page.prose(4, "no field changes: the content is the same, but the node does not report running it", dim)?;
     }
     Ok(())
 }
 
-/// One field a line, classes and places in a column each. Why a class is what it is stands below a field that is refused,
-/// and with `all` below each.
+/// Writes one field per line, with columns for risk and place. Adds the reason of the risk below refused fields, and
+/// with `all` below every field.
 fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[ChangedField], all: bool) -> io::Result<()> {
     let allowed = pool.risk.refused.as_ref().map(|refusal| refusal.allowed);
     let texts: Vec<(String, &ChangedField)> = fields.iter().map(|field| (field_text(&field.change), field)).collect();
@@ -249,8 +253,8 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[ChangedField],
             _ => changed(&text),
         };
         let refused = |class: Class| allowed.is_some_and(|allowed| class > allowed);
-        let class = words::class(field.risk.as_ref());
-        // Nothing follows the class of a field that goes, and trailing spaces are nobody's friend.
+        let class = sentences::class(field.risk.as_ref());
+        // A removed field has no place, so its risk needs no padding.
         let class = if place(field).is_empty() { class.to_owned() } else { format!("{class:CLASS_WIDTH$}") };
         let class = match &field.risk {
             Some(risk) if refused(risk.class) => warning(class),
@@ -268,7 +272,7 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[ChangedField],
             None => writeln!(page.out, "    {styled}\n    {}  {columns}", " ".repeat(width))?,
         }
         match &field.risk {
-            Some(risk) if all => page.prose(6, &words::why_and_source(risk), dim)?,
+            Some(risk) if all => page.prose(6, &sentences::reason_and_source(risk), dim)?,
             Some(risk) if refused(risk.class) => page.prose(6, &risk.why, dim)?,
             _ => {}
         }
@@ -311,7 +315,7 @@ fn write_files(page: &mut Page<'_>, pool: &PoolReview) -> io::Result<()> {
         let files: Vec<&str> =
             pool.files.iter().filter(|file| file.change == kind).map(|file| file.path.as_str()).collect();
         if !files.is_empty() {
-            page.prose(2, &format!("{}: {}", words::file(kind), names(files, 8)), dim)?;
+            page.prose(2, &format!("{}: {}", sentences::file_change(kind), names(files, 8)), dim)?;
         }
     }
     Ok(())

@@ -1,27 +1,27 @@
-//! The status for a ticket or a job's page.
+//! The status as markdown, for a ticket or a CI job page.
 
 use std::io::{self, Write};
 
 use super::super::count;
 use super::super::markdown::{code, prose};
 use super::super::source::short;
-use super::text::{closing, in_numbers};
-use super::words::Told;
-use super::{explanation, of_fleet, pause, words};
+use super::sentences::FleetNote;
+use super::text::{state_counts, totals};
+use super::{explanation, fleet_notes, pause, problem};
 use crate::status::FleetStatus;
 
-/// A cluster of no more nodes shows all of them.
+/// The maximum nodes of a cluster whose nodes are all listed.
 const SMALL: usize = 20;
-/// How many nodes that have not converged are shown where there are more.
+/// The maximum listed nodes of a larger cluster.
 const NODES: usize = 50;
 
-/// Writes the pools, the nodes that are not as they shall be, or all of a small cluster, and a last line.
+/// Writes the pools, the nodes that have not converged, and the totals. Lists all nodes of a small cluster.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Result<()> {
     let shown = |name: Option<String>| name.map_or_else(|| "–".to_owned(), |name| code(&name));
-    for Told { label, text, .. } in status.fleets.iter().flat_map(of_fleet) {
+    for FleetNote { label, text, .. } in status.fleets.iter().flat_map(fleet_notes) {
         writeln!(out, "**{label}** {}\n", prose(&text))?;
     }
     writeln!(out, "| pool | nodes | converged | configurations | states |")?;
@@ -36,7 +36,7 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
             pool.nodes,
             pool.percent(),
             pool.configurations,
-            prose(&in_numbers(&pool.states)),
+            prose(&state_counts(&pool.states)),
         )?;
     }
     writeln!(out)?;
@@ -51,7 +51,7 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
     }
     for node in status.nodes.iter().take(most) {
         let meaning = explanation(node).map(|explanation| format!("; {}", explanation.meaning)).unwrap_or_default();
-        let said = words(node).map(|words| format!(": {words}{meaning}")).unwrap_or_default();
+        let said = problem(node).map(|words| format!(": {words}{meaning}")).unwrap_or_default();
         writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
@@ -73,6 +73,6 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
     if amiss > most {
         writeln!(out, "And {} more not converged.\n", count(amiss - most, "node"))?;
     }
-    let (label, text) = closing(status);
+    let (label, text) = totals(status);
     writeln!(out, "**{label}** {text}")
 }

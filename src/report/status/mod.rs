@@ -1,5 +1,4 @@
-//! How a fleet is, for people and programs: the pools, the nodes that somebody has to know of, and what is the matter with
-//! them in words.
+//! Report of `status`: the pools, the nodes with problems, and explanations, as text, markdown and JSON.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -7,34 +6,35 @@ use serde_json::Value;
 use super::explain::{self, Explanation};
 use crate::status::{Compared, FleetOrders, FleetStatus, NodeStatus, PoolStatus, State};
 use nodecfg_contract::json_document::{Document, Kind};
-use nodecfg_planning::judge::{Failure, Waiting};
+use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
 
-mod lines;
+mod changes;
 mod markdown;
+mod sentences;
 mod text;
-mod words;
 
-pub use lines::{Line, headline, line, line_of};
+pub use changes::{Line, change_event, change_line, screen_header};
 pub use markdown::markdown;
-pub use text::{Look, text};
-pub use words::{drift, of_fleet, pause, words};
+pub use sentences::{drift, fleet_notes, pause, problem};
+pub use text::{TextOptions, text};
 
-/// How a fleet is.
+/// Status of a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status<'a> {
-    /// When the cluster was looked at.
+    /// When the cluster was read.
     pub at: jiff::Timestamp,
-    /// What the nodes are compared with; unset when no repository was named: then each is compared with what it points at.
+    /// The repository that nodes are compared with. Without one, each node is compared with its assigned
+    /// configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compared: Option<&'a Compared>,
-    /// The fleets, by name: who rolls out, and what is paused.
+    /// The fleets by name, with rollouts and pauses.
     pub fleets: &'a [FleetOrders],
-    /// The pools, the worst first.
+    /// The pools, worst first.
     pub pools: &'a [PoolStatus],
-    /// How many nodes are in each state, the worst first.
+    /// The number of nodes per state, worst first.
     pub states: &'a std::collections::BTreeMap<State, usize>,
-    /// The nodes by pool and name; those that are in no pool come last.
+    /// The nodes by pool and name. Nodes without a pool come last.
     pub nodes: Vec<Row<'a>>,
 }
 
@@ -42,44 +42,45 @@ impl Kind for Status<'_> {
     const KIND: &'static str = "Status";
 }
 
-/// One node.
+/// A node.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Row<'a> {
-    /// How it is.
+    /// The status of the node.
     #[serde(flatten)]
     pub status: &'a NodeStatus,
-    /// What that means and where to look, where it is bad.
+    /// Meaning, likely causes and where to look next, for a node with a problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<Explanation>,
 }
 
 impl<'a> Row<'a> {
-    /// Of this node.
+    /// The row of a node.
     #[must_use]
     pub fn of(status: &'a NodeStatus) -> Self {
         Self { status, explanation: explanation(status) }
     }
 }
 
-/// What it means that a node is as it is, and where to look; where it is bad and there is more to say than the state.
+/// Explains a problem of a node. `None` if the state needs no explanation.
 #[must_use]
 pub fn explanation(node: &NodeStatus) -> Option<Explanation> {
     let error = || node.error.clone().unwrap_or_default();
     match node.state {
-        State::Failed => Some(explain::failure(&node.node, &Failure::Refused { error: error() })),
-        State::CannotFetch => {
-            Some(explain::failure(&node.node, &Failure::TimedOut { waiting: Waiting::Syncing { error: error() } }))
-        }
+        State::Failed => Some(explain::failure(&node.node, &ConvergenceFailure::Refused { error: error() })),
+        State::CannotFetch => Some(explain::failure(
+            &node.node,
+            &ConvergenceFailure::TimedOut { waiting: Waiting::Syncing { error: error() } },
+        )),
         State::Blocked => node.blocked.as_ref().and_then(|why| explain::blocked(&node.node, why)),
         _ => None,
     }
 }
 
-/// `{formatVersion, kind, …}`.
+/// The JSON document: `{formatVersion, kind, …}`.
 ///
 /// # Errors
-/// When it cannot be serialised, which would be a bug.
+/// When serialization fails, which is a bug.
 pub fn document(status: &FleetStatus) -> Result<Value, serde_json::Error> {
     Document::value(body(status))
 }

@@ -1,16 +1,16 @@
-//! What people see of a cluster of 3, of 20 and of 15,000 nodes, in 80 columns and in 200.
+//! Tests of the status text for clusters of 3, 20 and 15,000 nodes, in 80 and 200 columns.
 
 use super::*;
 use crate::status::tests::{at, compared, orders};
-use crate::status::{FleetStatus, Running, make};
+use crate::status::{FleetStatus, Running, build};
 use nodecfg_contract::error_text;
 use nodecfg_contract::observed::{Node, NodeSupport, Pause, Readiness};
-use nodecfg_planning::judge::Target;
+use nodecfg_planning::convergence::Target;
 use nodecfg_planning::plan::fixtures::{node as bare, source as source_of, *};
 
 fn shown(status: &FleetStatus, width: usize, all: bool) -> String {
     let mut out = Vec::new();
-    text(&mut out, status, Look { width, all }).unwrap();
+    text(&mut out, status, TextOptions { width, all }).unwrap();
     let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
     for line in text.lines() {
         assert!(line.chars().count() <= width, "wider than {width}: {line}\n{text}");
@@ -19,7 +19,7 @@ fn shown(status: &FleetStatus, width: usize, all: bool) -> String {
     text
 }
 
-/// A cluster with nodes of every kind in these pools of so many nodes each.
+/// A cluster with nodes of every kind, `nodes` in each pool.
 fn cluster(pools: usize, nodes: usize) -> FleetStatus {
     let names: Vec<String> = (0..pools).map(|number| format!("pool-{number:03}")).collect();
     let wanted = desired(names.iter().map(|name| pool(name, 110, policy(1))));
@@ -41,7 +41,7 @@ fn cluster(pools: usize, nodes: usize) -> FleetStatus {
                 (1, 1) => refusing(node, &source, error_text::VALIDATE),
                 (1, 2) => Node { ready: Readiness::NotReady, ready_since: Some(since), ..node },
                 (1, 3) => Node { source: Some(source.clone()), ..bare(&host, name) },
-                (1, 4) => Node { source: None, half: NodeSupport::AgentSilent, status: Default::default(), ..node },
+                (1, 4) => Node { source: None, support: NodeSupport::AgentSilent, status: Default::default(), ..node },
                 (1, 5) => on(node, &source_of("made-by-hand-for-a-test")),
                 (2, 0..40) => bare(&host, name),
                 _ => Node { status_since: Some(since), ..node },
@@ -70,7 +70,7 @@ fn twenty_nodes_in_two_pools() {
 }
 
 #[test]
-fn a_narrow_window_leaves_out_columns_and_nothing_is_wider_than_it() {
+fn narrow_terminal_omits_columns() {
     let wide = shown(&cluster(2, 10), 80, false);
     let narrow = shown(&cluster(2, 10), 60, false);
     assert!(wide.contains("  ASSIGNED"), "{wide}");
@@ -78,7 +78,7 @@ fn a_narrow_window_leaves_out_columns_and_nothing_is_wider_than_it() {
 }
 
 #[test]
-fn a_node_that_was_pointed_back_is_not_said_to_be_unassigned() {
+fn rolled_back_node_shows_its_new_assignment() {
     let a = desired([pool("a", 110, policy(1))]);
     let Some(nodecfg_planning::desired::PoolTarget::Config(rendered)) =
         a.pools.get(&pool_name("a")).map(|pool| &pool.target)
@@ -88,19 +88,19 @@ fn a_node_that_was_pointed_back_is_not_said_to_be_unassigned() {
     let took = on(node("n1", "a"), &rendered.source(&namespace()));
     let said = |node: Node| {
         let status = compared(&a, &observed([node]), Vec::new());
-        words(&status.nodes[0]).unwrap()
+        problem(&status.nodes[0]).unwrap()
     };
     let back = Node { source: None, ..took.clone() };
-    assert_eq!(said(back.clone()), "it is pointed at local now, and has not taken that yet");
-    let unready = "its kubelet says that it cannot run pods; ";
+    assert_eq!(said(back.clone()), "assigned to local, not yet acknowledged");
+    let unready = "the kubelet reports NotReady; ";
     let lost = said(Node { ready: Readiness::NotReady, ..back });
-    assert_eq!(lost, format!("{unready}it is pointed at local now, and has not taken that yet"));
+    assert_eq!(lost, format!("{unready}assigned to local, not yet acknowledged"));
     let idle = said(Node { ready: Readiness::NotReady, ..node("n1", "a") });
-    assert!(idle.starts_with(&format!("{unready}the repository wants fleet-a-")), "{idle}");
+    assert!(idle.starts_with(&format!("{unready}desired: fleet-a-")), "{idle}");
 }
 
 #[test]
-fn markdown_says_what_the_text_says_of_a_rollout() {
+fn markdown_matches_text_for_a_rollout() {
     let mut status = cluster(1, 3);
     let by = "ci-runner-7_4711_00000000deadbeef".to_owned();
     status.fleets[0].abort = Some(nodecfg_contract::observed::Abort {
@@ -115,15 +115,15 @@ fn markdown_says_what_the_text_says_of_a_rollout() {
     let markdown = String::from_utf8(out).unwrap();
     assert!(markdown.starts_with("**Rollout:** of fleet, by ci"), "{markdown}");
     assert!(
-        markdown.contains("**Stopping:** the rollout of fleet: told to by ada at 2027-01-15T08:00:00Z: wrong\n"),
+        markdown.contains("**Stopping:** the rollout of fleet, ordered by ada at 2027-01-15T08:00:00Z: wrong\n"),
         "{markdown}"
     );
     assert!(markdown.contains("| desired | assigned |") && markdown.contains("| since | state |"), "{markdown}");
-    assert!(shown(&status, 200, false).contains("Stopping: the rollout of fleet: told to by ada at"));
+    assert!(shown(&status, 200, false).contains("Stopping: the rollout of fleet, ordered by ada at"));
 }
 
 #[test]
-fn fifteen_thousand_nodes_are_summed_up() {
+fn summarizes_fifteen_thousand_nodes() {
     let status = cluster(200, 75);
     let text = shown(&status, 80, false);
     assert!(text.lines().count() < 80, "{text}");
@@ -132,7 +132,7 @@ fn fifteen_thousand_nodes_are_summed_up() {
 }
 
 #[test]
-fn what_comes_from_the_cluster_steers_no_terminal() {
+fn removes_control_characters() {
     let a = desired([pool("a", 110, policy(1))]);
     let Some(nodecfg_planning::desired::PoolTarget::Config(rendered)) =
         a.pools.get(&pool_name("a")).map(|pool| &pool.target)
@@ -146,19 +146,19 @@ fn what_comes_from_the_cluster_steers_no_terminal() {
     fleet.unknown = Some(evil.to_owned());
     let status = compared(&a, &observed, vec![fleet]);
     let mut out = Vec::new();
-    text(&mut out, &status, Look { width: 80, all: false }).unwrap();
+    text(&mut out, &status, TextOptions { width: 80, all: false }).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(!text.contains("\u{1b}]") && !text.contains('\u{7}') && !text.contains("\u{1b}[2J"), "{text:?}");
     let change = crate::status::Change::Node { node: &status.nodes[0], was: None };
-    assert!(!line(at(), &change).unwrap().contains("\u{1b}]"));
+    assert!(!change_line(at(), &change).unwrap().contains("\u{1b}]"));
 }
 
 #[test]
-fn drift_and_states_have_words() {
+fn all_problem_states_have_texts() {
     let status = cluster(3, 50);
     for node in &status.nodes {
         let silent = matches!(node.state, State::Converged | State::Unpooled | State::Deleting);
-        assert_eq!(words(node).is_none(), silent, "{node:?}");
+        assert_eq!(problem(node).is_none(), silent, "{node:?}");
     }
     let bad = status.nodes.iter().filter(|node| matches!(node.state, State::Failed | State::Blocked));
     assert!(bad.clone().count() >= 3);
@@ -167,7 +167,7 @@ fn drift_and_states_have_words() {
 }
 
 #[test]
-fn programs_get_nodes_by_pool_and_name() {
+fn document_sorts_nodes_by_pool_and_name() {
     let status = cluster(2, 10);
     let document = document(&status).unwrap();
     let names: Vec<(&str, &str)> = document["nodes"]
@@ -180,6 +180,6 @@ fn programs_get_nodes_by_pool_and_name() {
     assert_eq!(document["pools"][0]["pool"], "pool-001");
     assert_eq!(document["pools"][0]["worst"], "failed");
     assert!(document["nodes"][10]["explanation"]["meaning"].is_string());
-    let empty = make(&observed([]), None, Vec::new(), at());
+    let empty = build(&observed([]), None, Vec::new(), at());
     assert_eq!(shown(&empty, 80, false), "The cluster has no nodes.\n");
 }

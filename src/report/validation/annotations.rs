@@ -1,16 +1,16 @@
-//! Workflow commands of GitHub Actions, which turn findings into annotations of the lines that they are about.
+//! Findings as GitHub Actions workflow commands, which annotate the affected lines.
 
 use std::io::{self, Write};
 
 use super::{Batch, Location};
-use crate::report::findings::who;
+use crate::report::findings::affected_kubelets;
 use kubelet_config::finding::{Finding, Severity};
 
-/// Writes a command for every error and warning of a batch, and for notes when they are asked for: GitHub shows ten
-/// annotations of a kind for a step, and notes are for those who look for them.
+/// Writes a command per error and warning, and per note if `verbose`. GitHub shows only ten annotations of each kind
+/// per step.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn write(out: &mut dyn Write, batch: &Batch<'_>, location: &Location, verbose: bool) -> io::Result<()> {
     for finding in batch.all().filter(|finding| verbose || finding.severity != Severity::Note) {
         writeln!(out, "{}", command(finding, batch.root, location))?;
@@ -30,8 +30,8 @@ fn command(finding: &Finding, root: &str, location: &Location) -> String {
         properties.push(format!("line={}", place.line));
         properties.push(format!("col={}", place.column));
     }
-    let title = match who(finding) {
-        Some(who) => format!("{} ({who})", finding.code),
+    let title = match affected_kubelets(finding) {
+        Some(kubelets) => format!("{} ({kubelets})", finding.code),
         None => finding.code.to_owned(),
     };
     properties.push(format!("title={}", property(&title)));
@@ -42,12 +42,12 @@ fn command(finding: &Finding, root: &str, location: &Location) -> String {
     format!("::{name} {}::{}", properties.join(","), data(&text))
 }
 
-/// Text after the second `::`.
+/// Escapes the text after the second `::`.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// Text between the name and the second `::`.
+/// Escapes a property before the second `::`.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }
@@ -60,7 +60,7 @@ mod tests {
     use nodecfg_planning::snapshot::Snapshot;
 
     #[test]
-    fn what_has_a_meaning_to_the_runner_is_escaped() {
+    fn escapes_special_characters() {
         let place = Place { line: 3, column: 7, ..Place::whole_file("pools/a,b/kubelet.yaml") };
         let finding = Finding::error("max-pods", "100%: no\n::error::x")
             .at(place)
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_for_those_who_ask() {
+    fn writes_notes_only_if_verbose() {
         let findings = [Finding::warning("a", "x"), Finding::note("b", "y")];
         let texts = Snapshot::of_texts([]);
         let batch = Batch { root: "", files: &[], findings: &findings, texts: &texts };

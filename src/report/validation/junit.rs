@@ -1,5 +1,5 @@
-//! The report as JUnit XML, for the test reports of a pipeline: a suite per file, with a case for what nodecfg says itself
-//! and one for every kubelet that was asked.
+//! Report of `validate` as JUnit XML: a suite per file, with a case for nodecfg's own checks and one per kubelet
+//! version.
 
 use std::io::{self, Write};
 
@@ -76,7 +76,7 @@ fn line(finding: &Finding) -> String {
     format!("{place}{} [{}]{help}", finding.message, finding.code)
 }
 
-/// How many cases there are, and how many of them failed.
+/// The number of cases and of failed cases.
 fn counts<'c>(cases: impl Iterator<Item = &'c Case>) -> [usize; 2] {
     cases.fold([0, 0], |[tests, failures], case| [tests + 1, failures + usize::from(!case.failures.is_empty())])
 }
@@ -103,7 +103,7 @@ impl Render for Suite {
     }
 }
 
-/// Text without the characters that XML 1.0 has no way to write, not even escaped.
+/// Replaces characters that XML 1.0 cannot represent, even escaped.
 fn allowed(text: &str) -> String {
     let cannot =
         |c: char| matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
@@ -136,12 +136,12 @@ mod tests {
             refusals: Vec::new(),
             startup: Vec::new(),
             later: Vec::new(),
-            unknown: Vec::new(),
+            host_conditions: Vec::new(),
         }
     }
 
     #[test]
-    fn a_case_for_nodecfg_and_one_for_every_kubelet() {
+    fn has_a_case_for_nodecfg_and_each_kubelet() {
         let place = || Place { line: 3, column: 7, ..Place::whole_file("a.yaml") };
         let file = FileReport {
             file: "a.yaml".to_owned(),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_is_well_formed() {
+    fn any_text_is_well_formed_xml() {
         let mut text = String::new();
         text.extend((0..0x250_u32).filter_map(char::from_u32));
         text.push_str("]]> \u{fffe}\u{ffff}\u{10ffff}");

@@ -1,73 +1,76 @@
-//! What `validate` reports: a stream of batches, each the files of one repository or one file on its own, and totals at
-//! the end. One renderer per format; none of them keeps a text, so that any number of files can pass.
+//! Report of `validate`: a stream of batches, then totals. One renderer per format.
+//!
+//! A batch holds the files of one repository, or one single file. Renderers keep no file contents, so the number of
+//! files is unlimited.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use super::Format;
-use super::findings::Texts;
+use super::findings::SourceTexts;
 use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Place, Severity};
 use kubelet_config::verdict::{Stage, Verdict};
 
 pub mod annotations;
+mod document;
 mod junit;
-mod path;
-mod plain;
+mod location;
+mod markdown;
 mod sarif;
-mod table;
-mod tree;
+mod text;
 
-pub use path::Location;
-pub use tree::Validation;
+pub use document::Validation;
+pub use location::Location;
 
-/// What there is to say of one file.
+/// The result for one file.
 #[derive(Debug, Clone, Default)]
 pub struct FileReport {
-    /// Its path, as findings name it.
+    /// The path, as in findings.
     pub file: String,
-    /// The kubelets' answers, when it is a whole configuration that could be judged, or when a pool's is rendered from it.
+    /// The results per kubelet version. Filled for a complete configuration, and for a pool's file that a
+    /// configuration is rendered from.
     pub verdicts: Vec<Verdict>,
-    /// What is wrong with it or worth knowing.
+    /// The findings of the file.
     pub findings: Vec<Finding>,
 }
 
 /// Files that belong together.
 pub struct Batch<'a> {
-    /// Where their paths begin: the repository's folder, empty for the current one.
+    /// The folder of the paths: the repository, or empty for the current folder.
     pub root: &'a str,
     /// The files.
     pub files: &'a [FileReport],
-    /// Findings that belong to no file.
+    /// Findings that refer to no file.
     pub findings: &'a [Finding],
-    /// The texts that places point into.
-    pub texts: &'a dyn Texts,
+    /// The file contents.
+    pub texts: &'a dyn SourceTexts,
 }
 
 impl Batch<'_> {
-    /// Every finding: those without a file first, then file by file.
+    /// All findings: those without a file first, then file by file.
     pub fn all(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(self.files.iter().flat_map(|file| &file.findings))
     }
 }
 
-/// What kubelets of one version said.
+/// Results of one kubelet version.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answers {
-    /// Configurations that it accepts.
+pub struct VersionTotals {
+    /// Accepted configurations.
     pub accepted: usize,
-    /// Configurations that it refuses.
+    /// Refused configurations.
     pub refused: usize,
-    /// Configurations that it accepts and would not start on.
+    /// Accepted configurations with which the kubelet exits during startup.
     pub not_starting: usize,
-    /// The first of those that it does not run, by file: what it refuses, and what it would not start on.
+    /// The first refused files, and the first files with which the kubelet exits during startup.
     named: (Vec<String>, Vec<String>),
 }
 
-/// How many files are named in a summary.
+/// The maximum file names in a summary.
 const NAMED: usize = 3;
 
-impl Answers {
+impl VersionTotals {
     fn add(&mut self, file: &str, verdict: &Verdict) {
         let list = if !verdict.accepted() {
             self.refused += 1;
@@ -85,47 +88,47 @@ impl Answers {
         }
     }
 
-    /// What the kubelet does, in parts, each with whether it is good: `accepts 2`, `refuses 1: pools/gpu/kubelet.yaml`.
-    fn said(&self) -> Vec<(bool, String)> {
+    /// The result in parts, each with whether it is good: `accepts 2`, `refuses 1: pools/gpu/kubelet.yaml`.
+    fn parts(&self) -> Vec<(bool, String)> {
         let one = self.accepted + self.refused == 1;
         let of = |names: &[String], number: usize| match number - names.len() {
             0 => names.join(", "),
             more => format!("{} and {more} more", names.join(", ")),
         };
-        let mut said = Vec::new();
+        let mut parts = Vec::new();
         if self.accepted > 0 {
-            said.push((true, if one { "accepts it".to_owned() } else { format!("accepts {}", self.accepted) }));
+            parts.push((true, if one { "accepts it".to_owned() } else { format!("accepts {}", self.accepted) }));
         }
         if self.not_starting > 0 {
             let text = format!("would not start on {}: {}", self.not_starting, of(&self.named.1, self.not_starting));
-            said.push((false, if one { "would not start on it".to_owned() } else { text }));
+            parts.push((false, if one { "would not start on it".to_owned() } else { text }));
         }
         if self.refused > 0 {
             let text = format!("refuses {}: {}", self.refused, of(&self.named.0, self.refused));
-            said.push((false, if one { "refuses it".to_owned() } else { text }));
+            parts.push((false, if one { "refuses it".to_owned() } else { text }));
         }
-        said
+        parts
     }
 }
 
 /// The sum of all batches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Files that were named one by one.
+    /// Files given one by one.
     pub files: usize,
     /// Pools of repositories.
     pub pools: usize,
-    /// Findings by severity.
+    /// Errors.
     pub errors: usize,
-    /// See [`Self::errors`].
+    /// Warnings.
     pub warnings: usize,
-    /// See [`Self::errors`].
+    /// Notes.
     pub notes: usize,
-    /// The kubelets' answers by version.
-    pub kubelets: BTreeMap<Minor, Answers>,
-    /// The version that configurations were checked for because nobody named one.
+    /// The results per kubelet version.
+    pub kubelets: BTreeMap<Minor, VersionTotals>,
+    /// The assumed version, if no version is configured.
     pub assumed: Option<Minor>,
-    /// How many things only a node's host can tell.
+    /// The number of checks that need the node's host.
     pub unknown: usize,
 }
 
@@ -139,7 +142,7 @@ impl Totals {
                 Severity::Note => self.notes += 1,
             }
         }
-        // Pools that share a base share its questions.
+        // Pools that share a base share its open checks.
         let questions: BTreeSet<(String, Place)> = batch
             .files
             .iter()
@@ -154,32 +157,32 @@ impl Totals {
         }
     }
 
-    /// Whether everything is good.
+    /// Reports whether there are no errors.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.errors == 0
     }
 }
 
-/// Something that only the host of a node can tell, with the versions that ask it.
+/// A check that needs the node's host, with the versions that perform it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct HostQuestion {
     /// The field.
     pub field: String,
-    /// What has to be true of the host.
+    /// The requirement for the host.
     pub message: String,
-    /// Where the value is.
+    /// The place of the value.
     pub place: Place,
     /// The versions.
     pub kubelets: Vec<Minor>,
 }
 
-/// What the verdicts leave open, each thing once.
+/// The open checks of all versions, each once.
 #[must_use]
 pub fn unknown(verdicts: &[Verdict]) -> Vec<HostQuestion> {
     let mut questions: Vec<HostQuestion> = Vec::new();
     for verdict in verdicts {
-        for open in &verdict.unknown {
+        for open in &verdict.host_conditions {
             let same = |other: &&mut HostQuestion| other.field == open.field && other.message == open.message;
             match questions.iter_mut().find(same) {
                 Some(question) => question.kubelets.push(verdict.minor),
@@ -197,23 +200,23 @@ pub fn unknown(verdicts: &[Verdict]) -> Vec<HostQuestion> {
 
 /// Writes a report in one format.
 pub trait Renderer {
-    /// Writes what can be written of a batch.
+    /// Writes the parts of a batch that can be written immediately.
     ///
     /// # Errors
-    /// When the writer does.
+    /// When `out` cannot be written.
     fn batch(&mut self, out: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()>;
 
     /// Writes the rest.
     ///
     /// # Errors
-    /// When the writer does.
+    /// When `out` cannot be written.
     fn finish(&mut self, out: &mut dyn Write, totals: &Totals) -> io::Result<()>;
 }
 
-/// What a report about files can be written as.
+/// Formats of a report about files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// As everything else.
+pub enum ReportFormat {
+    /// A general output format.
     Format(Format),
     /// SARIF 2.1.0, for code scanning.
     Sarif,
@@ -221,22 +224,22 @@ pub enum Shape {
     Junit,
 }
 
-/// The renderer of a format. `verbose`: people also get notes and what only the host can tell; programs always do.
-/// `width`: how wide lines of text may be. `location` says where files are to those who look
-/// at them from elsewhere, such as a code scanning service.
+/// Creates the renderer of a format. With `verbose`, text and markdown include notes and open host checks; other
+/// formats always do. `width` is the maximum line width of text. `location` makes paths relative to the checkout for
+/// services such as code scanning.
 #[must_use]
-pub fn renderer(shape: Shape, verbose: bool, width: usize, location: Location) -> Box<dyn Renderer> {
+pub fn renderer(shape: ReportFormat, verbose: bool, width: usize, location: Location) -> Box<dyn Renderer> {
     match shape {
-        Shape::Format(Format::Text) => Box::new(plain::Plain { verbose, width, example: None }),
-        Shape::Format(Format::Json) => Box::new(tree::Tree::new(false)),
-        Shape::Format(Format::Yaml) => Box::new(tree::Tree::new(true)),
-        Shape::Format(Format::Markdown) => Box::new(table::Table::new(verbose)),
-        Shape::Sarif => Box::new(sarif::Sarif::new(location)),
-        Shape::Junit => Box::new(junit::Junit::default()),
+        ReportFormat::Format(Format::Text) => Box::new(text::TextReport { verbose, width, example: None }),
+        ReportFormat::Format(Format::Json) => Box::new(document::DocumentReport::new(false)),
+        ReportFormat::Format(Format::Yaml) => Box::new(document::DocumentReport::new(true)),
+        ReportFormat::Format(Format::Markdown) => Box::new(markdown::MarkdownReport::new(verbose)),
+        ReportFormat::Sarif => Box::new(sarif::Sarif::new(location)),
+        ReportFormat::Junit => Box::new(junit::Junit::default()),
     }
 }
 
-/// The stage as it is written.
+/// The name of a stage in outputs.
 fn stage_name(stage: Stage) -> &'static str {
     match stage {
         Stage::Load => "load",
@@ -251,24 +254,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_names_the_first_files_that_do_not_run() {
+    fn summary_names_the_first_failing_files() {
         let verdict = |stage| Verdict {
             minor: Minor(36),
             stage,
             refusals: Vec::new(),
             startup: Vec::new(),
             later: Vec::new(),
-            unknown: Vec::new(),
+            host_conditions: Vec::new(),
         };
-        let said = |files: &[(&str, Stage)]| {
-            let mut answers = Answers::default();
+        let parts = |files: &[(&str, Stage)]| {
+            let mut answers = VersionTotals::default();
             files.iter().for_each(|(file, stage)| answers.add(file, &verdict(*stage)));
-            answers.said().into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(", ")
+            answers.parts().into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(", ")
         };
-        assert_eq!(said(&[("a", Stage::Ok)]), "accepts it");
-        assert_eq!(said(&[("a", Stage::Load)]), "refuses it");
-        assert_eq!(said(&[("a", Stage::Load), ("b", Stage::Ok)]), "accepts 1, refuses 1: a");
+        assert_eq!(parts(&[("a", Stage::Ok)]), "accepts it");
+        assert_eq!(parts(&[("a", Stage::Load)]), "refuses it");
+        assert_eq!(parts(&[("a", Stage::Load), ("b", Stage::Ok)]), "accepts 1, refuses 1: a");
         let many = ["a", "b", "c", "d", "e"].map(|file| (file, Stage::Gates));
-        assert_eq!(said(&many), "refuses 5: a, b, c and 2 more");
+        assert_eq!(parts(&many), "refuses 5: a, b, c and 2 more");
     }
 }

@@ -1,5 +1,6 @@
-//! The report as SARIF 2.1.0 (OASIS), as GitHub code scanning takes it: every result has a place, paths are relative to the
-//! root of the checkout, and no run has more results than it accepts.
+//! Report of `validate` as SARIF 2.1.0 (OASIS) for GitHub code scanning.
+//!
+//! GitHub requires a place for every result, paths relative to the checkout root, and a maximum number of results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -7,20 +8,20 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{Batch, Location, Renderer, Totals};
-use crate::report::findings::{Texts, who};
-use crate::report::{coded, codes};
+use crate::report::findings::{SourceTexts, affected_kubelets};
+use crate::report::{code_explanation, codes};
 use kubelet_config::finding::{Finding, Place, Severity};
 
-/// The most results that GitHub takes of one run; it refuses a file with more ("SARIF support for code scanning").
+/// The maximum results per run. GitHub rejects larger files ("SARIF support for code scanning").
 const MAX_RESULTS: usize = 25_000;
 
 pub(super) struct Sarif {
     location: Location,
-    /// Results by severity, so that errors stay when there are too many.
+    /// Results by severity, so that errors take precedence over the limit.
     results: BTreeMap<Severity, Vec<Value>>,
     dropped: usize,
     codes: BTreeSet<&'static str>,
-    /// How often each fingerprint has been given.
+    /// The number of uses of each fingerprint.
     fingerprints: BTreeMap<String, usize>,
 }
 
@@ -31,11 +32,11 @@ impl Sarif {
 
     fn result(&mut self, finding: &Finding, batch: &Batch<'_>) -> Value {
         self.codes.insert(finding.code);
-        // GitHub takes no result without a place: what concerns the whole is put where a repository begins.
+        // GitHub requires a place. Findings about the whole repository refer to its first file.
         let place = finding.place.clone().unwrap_or_else(|| Place::whole_file(nodecfg_planning::desired::FLEET_FILE));
         let mut message = finding.message.clone();
-        if let Some(who) = who(finding) {
-            message = format!("{message} ({who})");
+        if let Some(kubelets) = affected_kubelets(finding) {
+            message = format!("{message} ({kubelets})");
         }
         if let Some(help) = &finding.help {
             message = format!("{message}\n{help}");
@@ -74,8 +75,8 @@ impl Sarif {
         json!({"artifactLocation": artifact, "region": region(place, batch.texts)})
     }
 
-    /// The same for the same finding when lines are added above it: file, code, field and the line itself, and which of
-    /// several alike it is.
+    /// A fingerprint that stays the same if lines are added above: a hash of file, code, field and line text, with a
+    /// counter for duplicates.
     fn fingerprint(&mut self, finding: &Finding, place: &Place, batch: &Batch<'_>) -> String {
         let text = batch.texts.text_of(&place.file);
         let line = text.and_then(|text| text.lines().nth(place.line.saturating_sub(1))).unwrap_or_default();
@@ -107,7 +108,7 @@ impl Renderer for Sarif {
         self.dropped += results.len().saturating_sub(MAX_RESULTS);
         results.truncate(MAX_RESULTS);
         let dropped = (self.dropped > 0).then(|| {
-            let text = format!("{} more findings are left out: a run holds {MAX_RESULTS} results", self.dropped);
+            let text = format!("{} more findings are omitted: the maximum is {MAX_RESULTS} results", self.dropped);
             json!({"level": "warning", "message": {"text": text}})
         });
         let notifications: Vec<Value> = dropped.into_iter().collect();
@@ -131,7 +132,7 @@ impl Renderer for Sarif {
     }
 }
 
-/// What is known of a code, with all that GitHub asks of a rule.
+/// The rule descriptor of a code, with all fields that GitHub requires.
 fn descriptor(code: &str) -> Value {
     let known = codes::lookup(code);
     let says = known.map_or_else(|| code.replace('-', " "), |code| code.says.to_owned());
@@ -139,8 +140,9 @@ fn descriptor(code: &str) -> Value {
         Some(source) => format!("{says}\nSource: {source}"),
         None => says.clone(),
     };
-    let way_out = coded::explain(code).map(|coded| format!("\nWhat to do: {}", coded.way_out)).unwrap_or_default();
-    let help = format!("{help}{way_out}\n`nodecfg explain {code}` says more.");
+    let fix =
+        code_explanation::explain(code).map(|explanation| format!("\nFix: {}", explanation.fix)).unwrap_or_default();
+    let help = format!("{help}{fix}\nDetails: `nodecfg explain {code}`");
     let tag = if known.is_some_and(|code| code.is_rule) { "kubelet" } else { "nodecfg" };
     json!({
         "id": code,
@@ -160,8 +162,9 @@ fn level(severity: Severity) -> &'static str {
     }
 }
 
-/// Lines and columns count from 1, columns in characters; the end is the first character after the region.
-fn region(place: &Place, texts: &dyn Texts) -> Value {
+/// The region of a place. Lines and columns count from 1, columns in characters. The end column is the first one
+/// after the region.
+fn region(place: &Place, texts: &dyn SourceTexts) -> Value {
     let stretch =
         texts.text_of(&place.file).and_then(|text| text.get(place.offset..place.offset.checked_add(place.len)?));
     let (line, column) = (place.line.max(1), place.column.max(1));
@@ -174,7 +177,7 @@ fn region(place: &Place, texts: &dyn Texts) -> Value {
     json!({"startLine": line, "startColumn": column, "endLine": line + breaks, "endColumn": end})
 }
 
-/// A path as part of a URI (RFC 3986): what is not unreserved is escaped.
+/// Percent-encodes a path for a URI (RFC 3986).
 fn encoded(path: &str) -> String {
     let mut uri = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_code_scanning_asks_for_is_there() {
+    fn document_meets_requirements_of_code_scanning() {
         let refused = Finding::error("max-pods", "no")
             .at(at(3, 10, "-5"))
             .field("maxPods")
@@ -250,7 +253,7 @@ mod tests {
         assert_eq!(region("unknown-field")["endColumn"], 17, "columns are characters");
         assert_eq!(region("something")["endLine"], 6);
         assert_eq!(region("something")["endColumn"], 7);
-        // Errors come first, and two alike have fingerprints of their own.
+        // Errors come first. Equal findings have different fingerprints.
         assert_eq!(results[0]["level"], "error");
         let fingerprints: BTreeSet<&str> =
             results.iter().filter_map(|r| r["partialFingerprints"]["primaryLocationLineHash"].as_str()).collect();
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_does_not_depend_on_the_line_number() {
+    fn fingerprint_ignores_the_line_number() {
         let hash = |line| {
             let document = document(vec![Finding::error("max-pods", "no").at(at(line, 10, "-5"))], &[]);
             document["runs"][0]["results"][0]["partialFingerprints"]["primaryLocationLineHash"].clone()
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_never_has_too_many_results_and_errors_stay() {
+    fn limits_results_and_keeps_errors() {
         let mut findings = vec![Finding::note("note", "n").at(at(1, 1, "kind")); MAX_RESULTS];
         findings.push(Finding::error("max-pods", "no").at(at(3, 10, "-5")));
         let document = document(findings, &[]);

@@ -1,9 +1,9 @@
-//! What was fetched, kept for the next run: a folder per repository, and in it a bare repository per commit, or one with
-//! the whole history.
+//! The cache of fetched repositories: a folder per repository, with a bare repository per commit and one with the
+//! whole history.
 //!
-//! An entry is made under a name of its own and renamed when it is complete, so that a run that is killed leaves nothing
-//! that another could mistake for an entry. Every run holds a shared lock on the whole while it uses it; what was left
-//! behind, and what is too much, is removed only by a run that is alone.
+//! An entry is built under a temporary name and renamed when complete, so that a killed run leaves no broken entry.
+//! Every run holds a shared lock while it uses the cache. Only a run with an exclusive lock removes leftovers and old
+//! entries.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
@@ -15,22 +15,22 @@ use walkdir::WalkDir;
 
 use super::RemoteError;
 
-/// The most bytes that are kept, over all repositories. What was used least recently goes first.
+/// The maximum size of the cache, in bytes. The least recently used entries are removed first.
 pub const MAX_CACHE: u64 = 1 << 30;
-/// The mark of an entry, whose time says when it was used last.
+/// The marker file of an entry. Its modification time is the time of last use.
 const USED: &str = "nodecfg-used";
-/// What names of entries that are being made begin with.
+/// The prefix of unfinished entries.
 const MAKING: &str = "tmp-";
 
-/// The cache, held.
+/// The locked cache.
 #[derive(Debug)]
 pub struct Cache {
     root: PathBuf,
-    /// Held until the process ends or the cache is dropped.
+    /// Held until the cache is dropped.
     _lock: File,
 }
 
-/// The part of the cache that belongs to one repository.
+/// The part of the cache for one repository.
 #[derive(Debug)]
 pub struct RepositoryCache {
     folder: PathBuf,
@@ -42,44 +42,44 @@ fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Rem
 }
 
 impl Cache {
-    /// Opens the cache below `folder`, makes it when there is none, and cleans it when nobody else uses it.
+    /// Opens the cache below `folder`. Creates a missing cache, and cleans it if no other run uses it.
     ///
     /// # Errors
-    /// When it cannot be made or locked.
+    /// When the cache cannot be created or locked.
     pub fn open(folder: &Path) -> Result<Self, RemoteError> {
         let root = folder.join("git");
-        private_folder(&root).map_err(failed("make", &root))?;
+        private_folder(&root).map_err(failed("create", &root))?;
         let path = root.join("lock");
         let lock = File::options().read(true).write(true).create(true).truncate(false).open(&path);
         let lock = lock.map_err(failed("lock", &path))?;
         match lock.try_lock() {
             Ok(()) => {
                 clean(&root, MAX_CACHE);
-                // Others may come in between; they find the same as after.
+                // Another run may take the lock in between; the result is the same.
                 lock.unlock().map_err(failed("lock", &path))?;
             }
             Err(TryLockError::WouldBlock) => tracing::debug!("another run uses the git cache; it is not cleaned"),
             Err(TryLockError::Error(source)) => return Err(failed("lock", &path)(source)),
         }
-        // Waits for a run that cleans, which takes no longer than removing files does.
+        // Waits for another run to finish cleaning.
         lock.lock_shared().map_err(failed("lock", &path))?;
         Ok(Self { root, _lock: lock })
     }
 
-    /// The shelf of the repository with this key.
+    /// The cache of the repository with this key.
     ///
     /// # Errors
-    /// When its folder cannot be made.
-    pub fn shelf(&self, key: &str) -> Result<RepositoryCache, RemoteError> {
+    /// When its folder cannot be created.
+    pub fn repository(&self, key: &str) -> Result<RepositoryCache, RemoteError> {
         let hash = blake3::hash(key.as_bytes()).to_hex();
         let folder = self.root.join(hash.get(..32).unwrap_or_default());
-        private_folder(&folder).map_err(failed("make", &folder))?;
+        private_folder(&folder).map_err(failed("create", &folder))?;
         Ok(RepositoryCache { folder })
     }
 }
 
 impl RepositoryCache {
-    /// Where a commit without its history is, when it is there.
+    /// The path of a commit without history, if cached.
     #[must_use]
     pub fn commit(&self, id: Oid) -> Option<PathBuf> {
         let path = self.folder.join(id.to_string());
@@ -89,16 +89,16 @@ impl RepositoryCache {
         })
     }
 
-    /// Where the whole history is or is to be.
+    /// The path of the whole history, cached or not.
     #[must_use]
     pub fn history(&self) -> PathBuf {
         self.folder.join("history")
     }
 
-    /// Locks the history for writing, or says that another run has it.
+    /// Locks the history for writing. `None` if another run holds the lock.
     ///
     /// # Errors
-    /// When it cannot be locked at all.
+    /// When locking fails.
     pub fn lock_history(&self) -> Result<Option<File>, RemoteError> {
         let path = self.folder.join("history.lock");
         let lock = File::options().read(true).write(true).create(true).truncate(false).open(&path);
@@ -110,18 +110,18 @@ impl RepositoryCache {
         }
     }
 
-    /// A folder to make an entry in.
+    /// Creates a folder for a new entry.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When the folder cannot be created.
     pub fn draft(&self) -> Result<PathBuf, RemoteError> {
         let name = format!("{MAKING}{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
         let path = self.folder.join(name);
-        private_folder(&path).map_err(failed("make a folder in", &path))?;
+        private_folder(&path).map_err(failed("create a folder in", &path))?;
         Ok(path)
     }
 
-    /// Turns a draft into the entry of a commit. When another run was faster its entry stays, and is as good.
+    /// Turns a draft into the entry of a commit. If another run was faster, keeps its equivalent entry.
     ///
     /// # Errors
     /// When the draft cannot be renamed.
@@ -150,7 +150,7 @@ impl RepositoryCache {
     }
 }
 
-/// Removes an entry or a draft. One that resists is in nobody's way: it is found again when the cache is cleaned.
+/// Removes an entry or a draft. Ignores errors, because the next cleaning retries.
 pub fn discard(path: &Path) {
     if let Err(error) = fs::remove_dir_all(path)
         && error.kind() != io::ErrorKind::NotFound
@@ -159,12 +159,12 @@ pub fn discard(path: &Path) {
     }
 }
 
-/// Marks an entry as just used.
+/// Marks an entry as used now.
 pub fn touch(entry: &Path) {
     let _ = fs::write(entry.join(USED), b"");
 }
 
-/// A folder that only its owner may enter.
+/// Creates a folder that only its owner can access.
 fn private_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -182,7 +182,7 @@ fn private_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// An entry, with what decides whether it stays.
+/// An entry with its size and last use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Kept {
     path: PathBuf,
@@ -190,14 +190,14 @@ struct Kept {
     used: SystemTime,
 }
 
-/// Removes what was never finished, and then what was used least recently until the rest is within the bound.
+/// Removes unfinished entries, then the least recently used ones until the rest fits into `bound` bytes.
 fn clean(root: &Path, bound: u64) {
     let folders = |path: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
     };
     let mut kept = Vec::new();
-    for path in folders(root).iter().flat_map(|shelf| folders(shelf)) {
+    for path in folders(root).iter().flat_map(|entries| folders(entries)) {
         match fs::metadata(path.join(USED)).and_then(|mark| mark.modified()) {
             Ok(used) if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(MAKING)) => {
                 let files = WalkDir::new(&path).into_iter().flatten();
@@ -213,7 +213,7 @@ fn clean(root: &Path, bound: u64) {
     }
 }
 
-/// The entries that have to go, least recently used first.
+/// The entries to remove, least recently used first.
 fn excess(mut kept: Vec<Kept>, bound: u64) -> Vec<PathBuf> {
     kept.sort_by(|a, b| (b.used, &a.path).cmp(&(a.used, &b.path)));
     let mut total = 0_u64;
@@ -236,8 +236,8 @@ mod tests {
 
     use super::*;
 
-    fn entry(shelf: &Path, name: &str, bytes: usize, minutes_ago: u64) -> PathBuf {
-        let path = shelf.join(name);
+    fn entry(entries: &Path, name: &str, bytes: usize, minutes_ago: u64) -> PathBuf {
+        let path = entries.join(name);
         fs::create_dir_all(&path).unwrap();
         fs::write(path.join("pack"), vec![0; bytes]).unwrap();
         touch(&path);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unfinished_and_what_is_too_much_goes() {
+    fn removes_unfinished_and_excess_entries() {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (folder.path().join("one"), folder.path().join("other"));
         let (old, new, middle) = (entry(&one, "a", 40, 9), entry(&one, "b", 40, 1), entry(&other, "c", 40, 5));
@@ -263,10 +263,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_removed_while_another_run_uses_the_cache() {
+    fn removes_nothing_while_another_run_uses_the_cache() {
         let folder = tempfile::tempdir().unwrap();
         let first = Cache::open(folder.path()).unwrap();
-        let draft = first.shelf("x").unwrap().draft().unwrap();
+        let draft = first.repository("x").unwrap().draft().unwrap();
         let second = Cache::open(folder.path()).unwrap();
         assert!(draft.exists());
         drop((first, second));
@@ -276,34 +276,34 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn only_the_owner_may_enter() {
+    fn only_the_owner_has_access() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("git")).unwrap();
         fs::set_permissions(folder.path().join("git"), fs::Permissions::from_mode(0o755)).unwrap();
         let cache = Cache::open(folder.path()).unwrap();
-        let shelf = cache.shelf("x").unwrap();
-        for path in [&cache.root, &shelf.folder] {
+        let entries = cache.repository("x").unwrap();
+        for path in [&cache.root, &entries.folder] {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700, "{}", path.display());
         }
     }
 
     #[test]
-    fn of_two_that_fetch_the_same_one_entry_stays() {
+    fn concurrent_fetches_keep_one_entry() {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = Cache::open(folder.path()).unwrap().shelf("x").unwrap();
+        let entries = Cache::open(folder.path()).unwrap().repository("x").unwrap();
         let id = Oid::from_str(&"a".repeat(40)).unwrap();
-        assert_eq!(shelf.commit(id), None);
-        let (one, two) = (shelf.draft().unwrap(), shelf.draft().unwrap());
-        let kept = shelf.keep(&one, id).unwrap();
-        assert_eq!(shelf.keep(&two, id).unwrap(), kept);
-        assert_eq!(shelf.commit(id), Some(kept));
+        assert_eq!(entries.commit(id), None);
+        let (one, two) = (entries.draft().unwrap(), entries.draft().unwrap());
+        let kept = entries.keep(&one, id).unwrap();
+        assert_eq!(entries.keep(&two, id).unwrap(), kept);
+        assert_eq!(entries.commit(id), Some(kept));
         assert!(!one.exists() && !two.exists());
     }
 
     proptest! {
         #[test]
-        fn what_stays_is_within_the_bound_and_newer_than_what_goes(
+        fn kept_entries_fit_and_are_newer_than_removed_ones(
             sizes in proptest::collection::vec((0_u64..100, 0_u64..50), 0..12),
             bound in 0_u64..400,
         ) {

@@ -1,38 +1,38 @@
-//! What `git` gets of the environment, and how nodecfg's own variables become settings of git and ssh. Pure.
+//! Environment and settings of `git` and ssh, derived from nodecfg's own variables. Must not access files or
+//! processes.
 //!
-//! A secret is never an argument. A token reaches git through a credential helper that prints a variable, to the host of
-//! the address alone; a passphrase reaches ssh through a program that prints another.
+//! Secrets are never arguments. Git gets a token from a credential helper that prints a variable, for the host of the
+//! address only. ssh gets a passphrase from a program that prints another variable.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
 use super::super::address::{RemoteAddress, Scheme};
 
-/// The user name that goes with a token when none is given: GitHub's. GitLab and others take any.
+/// The default user name for a token: GitHub's. GitLab and others accept any.
 const TOKEN_USER: &str = "x-access-token";
-/// The variables of git that are passed on, by how they begin. Others would lead git to another repository, or log what
-/// must not be shown.
+/// Prefixes of the git variables that are passed on. Others could redirect git to another repository or log secrets.
 const PASSED_ON: [&str; 6] = ["GIT_ASKPASS", "GIT_CONFIG_", "GIT_EXEC_PATH", "GIT_HTTP_", "GIT_PROXY_", "GIT_SSH"];
-/// Likewise, of those that name certificates.
+/// The variables for certificates that are passed on.
 const CERTIFICATES: [&str; 4] = ["GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY"];
-/// The variables that hold a secret.
+/// Variables with secrets.
 const TOKEN: &str = "NODECFG_GIT_TOKEN";
 const PASSPHRASE: &str = "NODECFG_SSH_KEY_PASSPHRASE";
 
-/// Answers for a token. `$1` is what git wants of it; it stores and erases nothing.
+/// The credential helper for a token. `$1` is git's operation; the helper ignores `store` and `erase`.
 const HELPER: &str = "!f() { test \"$1\" = get && printf 'username=%s\\npassword=%s\\n' \"$NODECFG_GIT_USERNAME\" \
                       \"$NODECFG_GIT_TOKEN\"; }; f";
-/// Answers ssh's question for a passphrase and no other, such as whether a host is to be trusted.
+/// Answers only ssh's prompt for a passphrase, not for example the prompt to trust a host.
 pub const ASKPASS: &str = "#!/bin/sh\ncase $1 in \"Enter passphrase for\"*) printf '%s\\n' \
                            \"$NODECFG_SSH_KEY_PASSPHRASE\";; *) exit 1;; esac\n";
 
-/// The variables of a process, as git may see them.
+/// Environment variables of the process.
 #[derive(Clone, Default)]
 pub struct Environment {
     variables: Vec<(OsString, OsString)>,
 }
 
-/// Names alone: values may be secrets.
+/// Shows names only, because values may be secrets.
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.variables.iter().map(|(name, _)| name)).finish()
@@ -40,7 +40,7 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// Takes the variables of the process.
+    /// The variables of the process without empty ones.
     pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         Self { variables: variables.into_iter().filter(|(_, value)| !value.is_empty()).collect() }
     }
@@ -53,32 +53,32 @@ impl Environment {
         self.get(name)?.to_str().map(str::trim).filter(|value| !value.is_empty())
     }
 
-    /// Whether ssh needs `ASKPASS`.
+    /// Reports whether ssh needs [`ASKPASS`].
     #[must_use]
     pub fn has_passphrase(&self) -> bool {
         self.get(PASSPHRASE).is_some()
     }
 
-    /// Settings of git for this address, as `-c` takes them.
+    /// The git settings for an address, as values of `-c`.
     #[must_use]
     pub fn settings(&self, address: &RemoteAddress) -> Vec<String> {
         if address.scheme() != Scheme::Https {
             return Vec::new();
         }
         let host = format!("https://{}", address.host_and_port());
-        // The one of the host wins over what a configuration file has for all hosts, or for this one.
+        // A setting for a URL takes precedence over configuration files.
         let mut settings = vec![
             format!("http.{}.sslVerify=true", address.url()),
             format!("http.{}.followRedirects=false", address.url()),
         ];
         if self.text(TOKEN).is_some() {
-            // Without a value, helpers of configuration files are forgotten: the token is to be used.
+            // An empty value resets the helpers of configuration files, so that the token is used.
             settings.extend([format!("credential.{host}.helper="), format!("credential.{host}.helper={HELPER}")]);
         }
         settings
     }
 
-    /// The variables for git. `askpass` is a file with `ASKPASS`.
+    /// The environment variables of git. `askpass` is the path of a file with [`ASKPASS`].
     #[must_use]
     pub fn variables(&self, address: &RemoteAddress, askpass: &OsStr) -> Vec<(OsString, OsString)> {
         let passed_on = |name: &str| {
@@ -103,7 +103,7 @@ impl Environment {
             set(TOKEN, OsStr::new(token));
             set("NODECFG_GIT_USERNAME", OsStr::new(user));
         }
-        // A process in the background that asks on the terminal would be stopped there.
+        // A background process that reads from the terminal would be suspended.
         set("SSH_ASKPASS_REQUIRE", OsStr::new("force"));
         match self.get(PASSPHRASE) {
             Some(passphrase) => {
@@ -119,7 +119,7 @@ impl Environment {
         variables
     }
 
-    /// The command for ssh, where nodecfg's own variables say something about it.
+    /// The ssh command with nodecfg's options. `None` without such options.
     fn ssh(&self) -> Option<OsString> {
         let key = self.get("NODECFG_SSH_KEY_FILE");
         let hosts = self.get("NODECFG_SSH_KNOWN_HOSTS");
@@ -153,26 +153,26 @@ impl Environment {
         Some(command)
     }
 
-    /// A message of git on one line, without what must not be shown.
+    /// A message of git on one line, without secrets.
     #[must_use]
-    pub fn scrubbed(&self, message: &str) -> String {
+    pub fn redacted(&self, message: &str) -> String {
         let mut text = nodecfg_contract::printable::one_line(message);
         for secret in [TOKEN, PASSPHRASE].into_iter().filter_map(|name| self.text(name)) {
             text = text.replace(secret, "(not shown)");
         }
-        // The user's configuration may turn addresses into some with a password.
+        // The user's git configuration may add a password to an address.
         let words = text.split(' ').map(|word| if word.contains("://") { without_user(word) } else { word.to_owned() });
         words.collect::<Vec<_>>().join(" ")
     }
 }
 
-/// For a shell: within single quotes.
+/// Quotes for a shell with single quotes.
 fn quoted(text: &OsStr) -> OsString {
     let inner = replaced(text, b'\'', "'\\''");
     [OsStr::new("'"), &inner, OsStr::new("'")].into_iter().collect()
 }
 
-/// For ssh, which reads `%h` and its like as something else.
+/// Escapes `%`, which ssh expands otherwise.
 fn literal(path: &OsStr) -> OsString {
     replaced(path, b'%', "%%")
 }
@@ -183,7 +183,7 @@ fn replaced(text: &OsStr, byte: u8, with: &str) -> OsString {
     parts.join(OsStr::new(with))
 }
 
-/// The URL without who is to log in.
+/// Removes the user and password from a URL.
 fn without_user(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
@@ -209,13 +209,13 @@ mod tests {
 
     fn given(environment: &Environment, url: &str, name: &str) -> Option<String> {
         let variables = environment.variables(&address(url), OsStr::new("/askpass"));
-        // The last one counts.
+        // The last value takes effect.
         let found = variables.into_iter().rfind(|(found, _)| found == name);
         found.map(|(_, value)| value.into_string().unwrap())
     }
 
     #[test]
-    fn a_token_is_for_its_host_and_no_argument() {
+    fn token_is_limited_to_its_host_and_never_an_argument() {
         let environment = environment(&[(TOKEN, " hunter2\n")]);
         let settings = environment.settings(&address("https://h.example:8443/r")).join("\n");
         assert!(settings.contains("credential.https://h.example:8443.helper=\n"), "{settings}");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_lead_git_elsewhere_or_show_secrets_are_dropped() {
+    fn drops_variables_that_redirect_git_or_log_secrets() {
         let environment = environment(&[
             ("GIT_DIR", "/elsewhere"),
             ("GIT_TRACE_CURL", "1"),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_about_ssh_become_its_options() {
+    fn ssh_variables_become_options() {
         let ssh = |variables: &[(&str, &str)]| given(&environment(variables), "git@h:r", "GIT_SSH_COMMAND");
         assert_eq!(ssh(&[]), None);
         assert_eq!(
@@ -280,11 +280,11 @@ mod tests {
     }
 
     #[test]
-    fn messages_show_no_secret() {
+    fn messages_contain_no_secrets() {
         let environment = environment(&[(TOKEN, "hunter2")]);
         let message = "fatal: hunter2 at 'https://me:other@h.example/r': \u{1b}[31mno\r\nmore";
-        let scrubbed = environment.scrubbed(message);
-        assert!(scrubbed.starts_with("fatal: (not shown) at 'https://h.example/r': "), "{scrubbed}");
-        assert!(!scrubbed.contains(['\u{1b}', '\r', '\n']));
+        let redacted = environment.redacted(message);
+        assert!(redacted.starts_with("fatal: (not shown) at 'https://h.example/r': "), "{redacted}");
+        assert!(!redacted.contains(['\u{1b}', '\r', '\n']));
     }
 }

@@ -1,88 +1,88 @@
-//! Why a repository on a git server cannot be read. No message holds a secret.
+//! Errors of reading a repository on a git server. Messages contain no secrets.
 
 use std::path::PathBuf;
 
 use super::super::program::ProgramError;
 
-/// What kept a remote repository from being read.
+/// Error of reading a remote repository.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// A program could not be run, or was ended.
+    /// A program failed or was stopped.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// Nothing happened for too long.
-    #[error("nothing came from the server for {seconds} s, while {doing}")]
+    /// The server was silent for too long.
+    #[error("the server sent nothing for {seconds} s, while {doing}")]
     Stalled {
-        /// For how long.
+        /// The duration.
         seconds: u64,
-        /// What was being done.
+        /// The current operation.
         doing: &'static str,
     },
-    /// It went on and on.
-    #[error("the server was not done after {seconds} s, while {doing}")]
+    /// The fetch took too long.
+    #[error("the server did not finish within {seconds} s, while {doing}")]
     TooSlow {
-        /// For how long.
+        /// The duration.
         seconds: u64,
-        /// What was being done.
+        /// The current operation.
         doing: &'static str,
     },
-    /// There is more than nodecfg downloads.
-    #[error("the repository is too large: nodecfg downloads no more than {bytes} bytes or {objects} objects")]
+    /// The download is too large.
+    #[error("the repository is too large: nodecfg downloads at most {bytes} bytes and {objects} objects")]
     TooLarge {
-        /// The bound on bytes.
+        /// The maximum number of bytes.
         bytes: u64,
-        /// The bound on objects.
+        /// The maximum number of objects.
         objects: u64,
     },
-    /// The revision is not on the server.
+    /// Unknown revision.
     #[error("the server has no revision {revision:?}")]
     UnknownRevision {
         /// The revision as given.
         revision: String,
-        /// What there is, or what to do.
+        /// The known revisions, or how to fix the error.
         hint: String,
     },
-    /// What the server sent is not what it said it would, or what was asked for.
-    #[error("the server was to send {told}, and sent {sent}")]
+    /// The server sent another commit than it listed or than was requested.
+    #[error("the server sent {sent} instead of {expected}")]
     Inconsistent {
-        /// The id that the server listed, or that was asked for.
-        told: String,
-        /// The commit that came.
+        /// The listed or requested commit.
+        expected: String,
+        /// The received commit.
         sent: String,
     },
     /// The repository on the server has no commits.
-    #[error("the repository has no commits on its HEAD")]
+    #[error("the repository has no commit on HEAD")]
     Empty,
-    /// The cache cannot be used.
+    /// The cache is unusable.
     #[error("cannot {operation} the git cache {}: {source}", path.display())]
     Cache {
-        /// What was tried.
+        /// The failed operation.
         operation: &'static str,
         /// The folder or file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// There is no folder for the cache.
-    #[error("there is no folder to keep remote repositories in: neither HOME nor XDG_CACHE_HOME is set")]
+    /// The folder of the cache is unknown.
+    #[error("the folder for the git cache is unknown: neither HOME nor XDG_CACHE_HOME is set")]
     NoCache,
-    /// The ids of the repository are of another kind.
-    #[error("the repository has SHA-256 object ids, which nodecfg does not read")]
+    /// The repository uses SHA-256.
+    #[error("the repository uses SHA-256 object IDs, which nodecfg does not support")]
     Sha256,
-    /// The cache cannot be read.
+    /// The cache is unreadable.
     #[error("cannot {operation}: {message}")]
     Broken {
-        /// What was tried.
+        /// The failed operation.
         operation: &'static str,
-        /// What libgit2 reports.
+        /// The libgit2 error.
         message: String,
     },
-    /// Git could not do it.
+    /// Git failed.
     #[error("cannot {operation}: {message}")]
     Git {
-        /// What was tried.
+        /// The failed operation.
         operation: &'static str,
-        /// What git reports, without secrets.
+        /// The message of git, without secrets.
         message: String,
         /// The host of the address.
         host: String,
@@ -92,55 +92,44 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// The fix.
+    /// How to fix the error.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
             Self::Program(error) => error.help(),
-            Self::Stalled { .. } => {
-                "check the network, the proxy (HTTPS_PROXY) and the server; --git-timeout waits longer".to_owned()
-            }
-            Self::TooSlow { .. } => {
-                "check the network and the server; a fetch is given ten times --git-timeout as a whole".to_owned()
-            }
-            Self::TooLarge { .. } => {
-                "give the configuration a repository of its own; a branch, a tag or a full commit id needs the least".to_owned()
-            }
+            Self::Stalled { .. } => "check the network, the proxy (HTTPS_PROXY) and the server".to_owned(),
+            Self::TooSlow { .. } => "raise --git-timeout: the limit of a fetch is ten times its value".to_owned(),
+            Self::TooLarge { .. } => "move the configuration to a separate repository".to_owned(),
             Self::UnknownRevision { hint, .. } => hint.clone(),
-            Self::Inconsistent { .. } => {
-                "ask whoever runs the server: it is damaged, or somebody wants another commit read than the one that was named"
-                    .to_owned()
-            }
-            Self::Empty => "push a commit, or name a branch with --rev".to_owned(),
-            Self::Cache { .. } => "name a folder of your own that can be written to with --git-cache".to_owned(),
-            Self::NoCache => "name a folder with --git-cache or NODECFG_CACHE_DIR".to_owned(),
-            Self::Sha256 => "name a repository with SHA-1 object ids".to_owned(),
-            Self::Broken { .. } => "remove the folder of the cache; -vv logs what was done".to_owned(),
+            Self::Inconsistent { .. } => "contact the operator of the server".to_owned(),
+            Self::Empty => "push a commit, or specify a branch with --rev".to_owned(),
+            Self::Cache { .. } => "set --git-cache to a writable folder of yours".to_owned(),
+            Self::NoCache => "set --git-cache or NODECFG_CACHE_DIR".to_owned(),
+            Self::Sha256 => "use a repository with SHA-1 object IDs".to_owned(),
+            Self::Broken { .. } => "remove the folder of the cache".to_owned(),
             Self::Git { message, host, port, .. } => fix(message, host, *port),
         }
     }
 }
 
-/// The fix for what git reports, by the words of git, curl and OpenSSH in English.
+/// The fix for a message of git, curl or OpenSSH, matched by English texts.
 fn fix(message: &str, host: &str, port: u16) -> String {
     let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
     if has(&["Host key for", "revoked"]) {
-        return "ask whoever runs the server whether its key was replaced, and compare the fingerprint; only then replace the \
-                line of known_hosts"
+        return "replace the line in known_hosts after the server's operator has confirmed the new fingerprint"
             .to_owned();
     }
     if has(&["Host key verification failed"]) {
         let place = if port == 22 { host.to_owned() } else { format!("-p {port} {host}") };
         return format!(
-            "compare the fingerprint with the one that the server's operator publishes, then add the key: ssh-keyscan \
-             {place} >> ~/.ssh/known_hosts, or the file of NODECFG_SSH_KNOWN_HOSTS"
+            "run `ssh-keyscan {place} >> ~/.ssh/known_hosts` after a comparison of the fingerprint with the published one"
         );
     }
     let fixes: [(&[&str], &str); 7] = [
         (&["cannot run ssh", "ssh: not found"], "install OpenSSH, so that ssh is on the PATH"),
         (
             &["Permission denied"],
-            "set NODECFG_SSH_KEY_FILE to a private key that may read the repository, or add it to the agent",
+            "set NODECFG_SSH_KEY_FILE to a private key with read access to the repository, or add the key to the agent",
         ),
         (
             &[
@@ -149,24 +138,20 @@ fn fix(message: &str, host: &str, port: u16) -> String {
                 "Authentication failed",
                 "terminal prompts disabled",
             ],
-            "set NODECFG_GIT_TOKEN to a token that may read the repository, or a credential helper in the git configuration",
+            "set NODECFG_GIT_TOKEN to a token with read access to the repository, or a credential helper in the git \
+             configuration",
         ),
         (
             &["certificate", "SSL"],
-            "if the server's certificate is of a private authority, name its certificates in SSL_CERT_FILE; in an image \
-             without certificates, add ca-certificates",
+            "install ca-certificates, or set SSL_CERT_FILE to the certificates of a private authority",
         ),
         (&["not allowed"], "use https:// or ssh://, also in url.<base>.insteadOf of the git configuration"),
-        (
-            &["error: 30", "redirect"],
-            "the server redirects, which nodecfg does not follow; name the new address, if you trust it: some servers want .git \
-             at the end, and a repository may have been renamed",
-        ),
+        (&["error: 30", "redirect"], "use the new address of the repository: nodecfg follows no redirects"),
         (
             &["error: 40", "error: 41", "not found", "does not appear to be a git repository"],
-            "check the address; if the repository is private, check that NODECFG_GIT_TOKEN or the key may read it",
+            "check the address, and that NODECFG_GIT_TOKEN or the key has read access",
         ),
     ];
     let found = fixes.iter().find(|(words, _)| has(words)).map(|(_, fix)| *fix);
-    found.unwrap_or("check the address, the network and the server; -vv logs what was done").to_owned()
+    found.unwrap_or("check the address, the network and the server").to_owned()
 }

@@ -1,8 +1,8 @@
-//! Reads a revision of a repository on a git server, through a cache on this machine.
+//! Reads a revision of a repository on a git server, through a local cache.
 //!
-//! The server is always asked: what it no longer has is not read from the cache. A commit is fetched alone where the server
-//! can; the whole history only for a revision that needs it. The `git` program fetches, and libgit2 reads what it has
-//! fetched. Blocks, and is meant for a thread of its own. Writes to the cache alone.
+//! Always queries the server, so that commits deleted there are not served from the cache. Fetches a single commit if
+//! the server supports it, otherwise the whole history. The `git` program fetches; libgit2 reads the result. Blocks,
+//! so run it on a separate thread. Writes to the cache only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use super::{Folder, RepositoryError, Snapshot, SnapshotFile, git};
 mod cache;
 mod environment;
 mod error;
+mod fetch_target;
 mod progress;
 mod session;
-mod wanted;
 
 pub use cache::MAX_CACHE;
 pub use environment::Environment;
@@ -28,42 +28,42 @@ pub use error::RemoteError;
 pub use progress::{Extent, Progress};
 
 use cache::{Cache, RepositoryCache, discard, touch};
+use fetch_target::{FetchTarget, ListedReference, hint, leading_id, select};
 use session::Session;
-use wanted::{Listed, Wanted, hint, leading_id, wanted};
 
-/// The most bytes that one download may have.
+/// The maximum size of a download, in bytes.
 pub const MAX_DOWNLOAD: u64 = 512 << 20;
-/// The most objects that one download may have.
+/// The maximum number of objects in a download.
 pub const MAX_OBJECTS: u64 = 2_000_000;
-/// What a fetched revision is called in the cache.
+/// The reference of a fetched revision in the cache.
 const FETCHED: &str = "refs/nodecfg/fetched";
 
-/// What to read from where.
+/// The repository and revision to read.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The repository.
     pub address: RemoteAddress,
-    /// Which commit, as git spells revisions; default the server's HEAD.
+    /// The revision in git syntax. Default: the server's HEAD.
     pub revision: Option<String>,
     /// The folder of the configuration within the repository.
     pub folder: Folder,
-    /// Where the cache is.
+    /// The folder of the cache.
     pub cache: PathBuf,
-    /// Who must have signed the commit; unset: nobody need have.
+    /// The allowed signers of the commit. Unset: signatures are not verified.
     pub signers: Option<Arc<Signers>>,
-    /// What git gets of the environment.
+    /// The environment of git.
     pub environment: Environment,
 }
 
 /// Reads the revision.
 ///
 /// # Errors
-/// When the server cannot be reached or trusted, does not let us in, has no such revision, or has too much.
+/// When the server is unreachable, untrusted or denies access, or the revision is missing or too large.
 pub fn read(request: &Request, progress: &Progress) -> Result<Snapshot, RepositoryError> {
-    Reading { request, progress }.read()
+    RemoteReader { request, progress }.read()
 }
 
-/// A folder that is removed when nothing became of it.
+/// A folder that is removed on drop, unless it was renamed.
 struct Draft {
     path: PathBuf,
 }
@@ -74,34 +74,36 @@ impl Drop for Draft {
     }
 }
 
-struct Reading<'a> {
+struct RemoteReader<'a> {
     request: &'a Request,
     progress: &'a Progress,
 }
 
-impl Reading<'_> {
+impl RemoteReader<'_> {
     fn read(&self) -> Result<Snapshot, RepositoryError> {
         self.progress.start("opening the cache");
         let cache = Cache::open(&self.request.cache).map_err(|error| self.failed(error))?;
-        let shelf = cache.shelf(&self.request.address.key()).map_err(|error| self.failed(error))?;
-        match self.read_from(&shelf) {
-            // Somebody may have pushed between the list and the download.
-            Err(error) if is_inconsistent(&error) => self.read_from(&shelf),
+        let entries = cache.repository(&self.request.address.key()).map_err(|error| self.failed(error))?;
+        match self.read_from(&entries) {
+            // A push may have happened between listing and download.
+            Err(error) if is_inconsistent(&error) => self.read_from(&entries),
             result => result,
         }
     }
 
-    fn read_from(&self, shelf: &RepositoryCache) -> Result<Snapshot, RepositoryError> {
-        let draft = Draft { path: shelf.draft().map_err(|error| self.failed(error))? };
+    fn read_from(&self, entries: &RepositoryCache) -> Result<Snapshot, RepositoryError> {
+        let draft = Draft { path: entries.draft().map_err(|error| self.failed(error))? };
         let repository = self.init(&draft.path).map_err(|error| self.failed(error))?;
         let session = self.session(&draft.path)?;
         let listed = session.list().map_err(|error| self.failed(error))?;
-        let (source, told, cached) = match wanted(self.request.revision.as_deref(), &listed) {
-            Wanted::Empty => return Err(self.failed(RemoteError::Empty)),
-            Wanted::Unknown => return Err(self.failed(self.unknown(&listed))),
-            Wanted::Reference { name, commit } => (name, commit, shelf.commit(commit).map(|path| (path, commit))),
-            Wanted::Commit(id) => (id.to_string(), id, None),
-            Wanted::History => return self.with_history(shelf),
+        let (source, expected, cached) = match select(self.request.revision.as_deref(), &listed) {
+            FetchTarget::Empty => return Err(self.failed(RemoteError::Empty)),
+            FetchTarget::Unknown => return Err(self.failed(self.unknown(&listed))),
+            FetchTarget::Reference { name, commit } => {
+                (name, commit, entries.commit(commit).map(|path| (path, commit)))
+            }
+            FetchTarget::Commit(id) => (id.to_string(), id, None),
+            FetchTarget::History => return self.with_history(entries),
         };
         if let Some((path, commit)) = cached {
             match Repository::open_bare(&path).map(|repository| self.snapshot(&repository, commit)) {
@@ -111,7 +113,7 @@ impl Reading<'_> {
                 }
                 Ok(Err(error)) if !is_damage(&error) => return Err(error),
                 _ => {
-                    tracing::info!("the cache of {commit} is damaged; it is made anew");
+                    tracing::info!("the cached copy of {commit} is damaged; fetching it again");
                     discard(&path);
                 }
             }
@@ -119,82 +121,81 @@ impl Reading<'_> {
         let refspec = format!("+{source}:{FETCHED}");
         match session.fetch(&[refspec], true) {
             Ok(()) => {}
-            // A server that gives no single commits, or none that no reference points at.
+            // The server does not serve single commits, or not this unreferenced one.
             Err(RemoteError::Git { message, .. }) => {
                 tracing::debug!("cannot fetch {source} alone ({message}); fetching the history");
-                return self.with_history(shelf);
+                return self.with_history(entries);
             }
             Err(error) => return Err(self.failed(error)),
         }
         let commit = self.commit(&repository, FETCHED).map_err(|error| self.failed(error))?.id();
-        is_as_told(&repository, told, commit).map_err(|error| self.failed(error))?;
-        let path = shelf.keep(&draft.path, commit).map_err(|error| self.failed(error))?;
+        check_commit(&repository, expected, commit).map_err(|error| self.failed(error))?;
+        let path = entries.keep(&draft.path, commit).map_err(|error| self.failed(error))?;
         let kept = Repository::open_bare(path).map_err(|error| self.failed(broken(&error)))?;
         tracing::info!("fetched {commit} of {}", self.request.address);
         self.snapshot(&kept, commit)
     }
 
-    /// Reads a revision that needs the history, or whose server gives no less. A history that turns out damaged is
-    /// fetched anew, once.
-    fn with_history(&self, shelf: &RepositoryCache) -> Result<Snapshot, RepositoryError> {
+    /// Reads a revision that needs the whole history. Fetches a damaged history again, once.
+    fn with_history(&self, entries: &RepositoryCache) -> Result<Snapshot, RepositoryError> {
         self.progress.start("waiting for another run");
-        let lock = shelf.lock_history().map_err(|error| self.failed(error))?;
-        let path = shelf.history();
+        let lock = entries.lock_history().map_err(|error| self.failed(error))?;
+        let path = entries.history();
         if lock.is_some() && path.exists() {
             remove_leftovers(&path);
             match self.read_history(&path) {
                 Ok(snapshot) if is_whole(&snapshot) => return Ok(snapshot),
-                Err(error) if !is_damage(&error) || !self.progress.is_awaited() => return Err(error),
+                Err(error) if !is_damage(&error) || !self.progress.is_active() => return Err(error),
                 _ => {
-                    tracing::debug!("the cached history is damaged or too large; it is made anew");
+                    tracing::debug!("the cached history is damaged or too large; fetching it again");
                     discard(&path);
                 }
             }
         }
-        // Where another run is at it, this one makes its own rather than wait.
-        let draft = Draft { path: shelf.draft().map_err(|error| self.failed(error))? };
+        // If another run holds the lock, this run uses its own copy instead of waiting.
+        let draft = Draft { path: entries.draft().map_err(|error| self.failed(error))? };
         self.init(&draft.path).map_err(|error| self.failed(error))?;
         let snapshot = self.read_history(&draft.path)?;
         if lock.is_some() {
-            shelf.keep_history(&draft.path).map_err(|error| self.failed(error))?;
+            entries.keep_history(&draft.path).map_err(|error| self.failed(error))?;
         }
         Ok(snapshot)
     }
 
-    /// Brings a repository with the whole history up to date and reads the revision from it.
+    /// Updates a repository with the whole history and reads the revision.
     fn read_history(&self, path: &Path) -> Result<Snapshot, RepositoryError> {
         let repository = Repository::open_bare(path).map_err(|error| self.failed(broken(&error)))?;
         let session = self.session(path)?;
         let listed = session.list().map_err(|error| self.failed(error))?;
-        // What the server had before may have moved meanwhile.
-        let want = wanted(self.request.revision.as_deref(), &listed);
+        // References may have changed on the server since the first listing.
+        let target = select(self.request.revision.as_deref(), &listed);
         let mut refspecs = vec!["+refs/heads/*:refs/heads/*".to_owned(), "+refs/tags/*:refs/tags/*".to_owned()];
-        if let Wanted::Reference { name, .. } = &want {
+        if let FetchTarget::Reference { name, .. } = &target {
             refspecs.push(format!("+{name}:{FETCHED}"));
         }
         session.fetch(&refspecs, false).map_err(|error| self.failed(error))?;
-        forget(&repository, &listed).map_err(|error| self.failed(broken(&error)))?;
+        sync_references(&repository, &listed).map_err(|error| self.failed(broken(&error)))?;
         touch(path);
-        let revision = match &want {
-            Wanted::Empty => return Err(self.failed(RemoteError::Empty)),
-            Wanted::Unknown => return Err(self.failed(self.unknown(&listed))),
-            Wanted::Reference { .. } => FETCHED.to_owned(),
-            Wanted::Commit(id) => id.to_string(),
-            Wanted::History => self.request.revision.clone().unwrap_or_else(|| "HEAD".to_owned()),
+        let revision = match &target {
+            FetchTarget::Empty => return Err(self.failed(RemoteError::Empty)),
+            FetchTarget::Unknown => return Err(self.failed(self.unknown(&listed))),
+            FetchTarget::Reference { .. } => FETCHED.to_owned(),
+            FetchTarget::Commit(id) => id.to_string(),
+            FetchTarget::History => self.request.revision.clone().unwrap_or_else(|| "HEAD".to_owned()),
         };
         let commit = match self.commit(&repository, &revision) {
             Ok(commit) => commit.id(),
-            // A history with a hole in it cannot tell.
-            Err(_) => match is_reached(&repository, None, &listed) {
+            // An incomplete history must report damage instead of an unknown revision.
+            Err(_) => match is_reachable(&repository, None, &listed) {
                 Ok(_) => return Err(self.failed(self.unknown(&listed))),
                 Err(error) => return Err(self.failed(broken(&error))),
             },
         };
-        if let Wanted::Reference { commit: told, .. } | Wanted::Commit(told) = &want {
-            is_as_told(&repository, *told, commit).map_err(|error| self.failed(error))?;
+        if let FetchTarget::Reference { commit: expected, .. } | FetchTarget::Commit(expected) = &target {
+            check_commit(&repository, *expected, commit).map_err(|error| self.failed(error))?;
         }
-        let reached = matches!(want, Wanted::Reference { .. })
-            || is_reached(&repository, Some(commit), &listed).map_err(|error| self.failed(broken(&error)))?;
+        let reached = matches!(target, FetchTarget::Reference { .. })
+            || is_reachable(&repository, Some(commit), &listed).map_err(|error| self.failed(broken(&error)))?;
         if !reached {
             return Err(self.failed(self.unknown(&listed)));
         }
@@ -209,14 +210,14 @@ impl Reading<'_> {
 
     fn init(&self, path: &Path) -> Result<Repository, RemoteError> {
         Repository::init_bare(path).map_err(|error| RemoteError::Broken {
-            operation: "make a repository in the git cache",
+            operation: "create a repository in the git cache",
             message: error.message().to_owned(),
         })
     }
 
     fn commit<'r>(&self, repository: &'r Repository, revision: &str) -> Result<Commit<'r>, RemoteError> {
         if let Some(id) = leading_id(revision) {
-            // Without it libgit2 would look for a branch of that name.
+            // A missing commit must fail here: otherwise libgit2 searches for a branch of that name.
             repository.find_object(id, None).map_err(|error| broken(&error))?;
         }
         let found = repository.revparse_single(revision).and_then(|object| object.peel_to_commit());
@@ -230,7 +231,7 @@ impl Reading<'_> {
         git::read_commit(repository, &name, self.request.folder.as_str(), commit, revision, signers)
     }
 
-    fn unknown(&self, listed: &[Listed]) -> RemoteError {
+    fn unknown(&self, listed: &[ListedReference]) -> RemoteError {
         let revision = self.request.revision.clone().unwrap_or_else(|| "HEAD".to_owned());
         RemoteError::UnknownRevision { hint: hint(&revision, listed), revision }
     }
@@ -244,27 +245,27 @@ fn broken(error: &git2::Error) -> RemoteError {
     RemoteError::Broken { operation: "read the git cache", message: error.message().to_owned() }
 }
 
-/// Whether a commit is the one that the server listed or the user named. Where that is a tag, it must be of this commit.
-fn is_as_told(repository: &Repository, told: Oid, commit: Oid) -> Result<(), RemoteError> {
-    let leads_to = repository.find_object(told, None).and_then(|object| object.peel_to_commit());
+/// Checks that a commit is the listed or requested one. A tag must refer to it.
+fn check_commit(repository: &Repository, expected: Oid, commit: Oid) -> Result<(), RemoteError> {
+    let leads_to = repository.find_object(expected, None).and_then(|object| object.peel_to_commit());
     if leads_to.is_ok_and(|there| there.id() == commit) {
         return Ok(());
     }
-    Err(RemoteError::Inconsistent { told: told.to_string(), sent: commit.to_string() })
+    Err(RemoteError::Inconsistent { expected: expected.to_string(), sent: commit.to_string() })
 }
 
 fn is_inconsistent(error: &RepositoryError) -> bool {
     matches!(error, RepositoryError::Remote { source, .. } if matches!(**source, RemoteError::Inconsistent { .. }))
 }
 
-/// Whether every file that the commit names has its content.
+/// Reports whether all files of the commit have their content.
 fn is_whole(snapshot: &Snapshot) -> bool {
     let missing =
         |file: &SnapshotFile| matches!(file, SnapshotFile::Unusable(finding) if finding.code == "missing-object");
     !snapshot.files.values().any(missing)
 }
 
-/// Whether an error may come from a cache that is damaged, rather than from the revision or the server.
+/// Reports whether an error may come from a damaged cache instead of the revision or the server.
 fn is_damage(error: &RepositoryError) -> bool {
     match error {
         RepositoryError::Git { .. } | RepositoryError::UnknownRevision { .. } | RepositoryError::NoCommits { .. } => {
@@ -277,8 +278,8 @@ fn is_damage(error: &RepositoryError) -> bool {
     }
 }
 
-/// Makes the references of a repository those that the server lists: what was deleted there is deleted here.
-fn forget(repository: &Repository, listed: &[Listed]) -> Result<(), git2::Error> {
+/// Deletes references that the server no longer lists, and updates HEAD.
+fn sync_references(repository: &Repository, listed: &[ListedReference]) -> Result<(), git2::Error> {
     for reference in repository.references()? {
         let mut reference = reference?;
         let gone = match reference.name() {
@@ -293,19 +294,19 @@ fn forget(repository: &Repository, listed: &[Listed]) -> Result<(), git2::Error>
     if let Some(head) = listed.iter().find(|reference| reference.name == "HEAD") {
         match &head.target {
             Some(target) => repository.set_head(target)?,
-            // A HEAD that is on no branch may be of a commit that was not fetched.
+            // A detached HEAD may refer to a commit that was not fetched.
             None => drop(repository.set_head_detached(head.id)),
         }
     }
     Ok(())
 }
 
-/// Whether any branch or tag of the server leads to a commit. Without one, walks it all.
-fn is_reached(repository: &Repository, commit: Option<Oid>, listed: &[Listed]) -> Result<bool, git2::Error> {
+/// Reports whether a branch or tag of the server reaches a commit. Walks the whole history for `None`.
+fn is_reachable(repository: &Repository, commit: Option<Oid>, listed: &[ListedReference]) -> Result<bool, git2::Error> {
     let mut walk = repository.revwalk()?;
     for reference in listed {
         let pushed = walk.push(reference.id);
-        // What was not fetched cannot be walked, and tags may be of anything.
+        // Tags may refer to objects that were not fetched.
         if reference.name.starts_with("refs/heads/") {
             pushed?;
         }
@@ -318,11 +319,11 @@ fn is_reached(repository: &Repository, commit: Option<Oid>, listed: &[Listed]) -
     Ok(false)
 }
 
-/// Removes what a run that was killed left in a repository of the cache, which nobody else writes to.
+/// Removes temporary files of a killed run from a cached repository. The caller must hold its lock.
 fn remove_leftovers(path: &Path) {
     for file in WalkDir::new(path).into_iter().flatten().filter(|file| file.file_type().is_file()) {
         let name = file.file_name().to_string_lossy();
-        // git writes objects and packs as tmp_…, and references and the configuration through ….lock.
+        // Git names temporary objects and packs tmp_…, and locks of references and configuration ….lock.
         if name.ends_with(".lock") || name.starts_with("tmp_") {
             let _ = fs::remove_file(file.path());
         }

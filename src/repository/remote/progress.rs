@@ -1,14 +1,14 @@
-//! How far a fetch is: written by the thread that fetches, read by whoever waits for it.
+//! Progress of a fetch, shared between the fetching thread and the waiting one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::super::program::Stopper;
 
-/// Shared between the thread that fetches and whoever waits.
+/// Shared state of a fetch.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Grows with everything that happens.
+    /// Incremented by every event.
     ticks: AtomicU64,
     received: AtomicU64,
     total: AtomicU64,
@@ -18,45 +18,45 @@ pub struct Progress {
     doing: Mutex<&'static str>,
 }
 
-/// How far a fetch is.
+/// A snapshot of the progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Grows with everything that happens.
+    /// Incremented by every event.
     pub ticks: u64,
-    /// Objects that have arrived.
+    /// Received objects.
     pub received: u64,
-    /// Objects that will; 0 until the server has said so.
+    /// Objects in total. 0 until the server reports the number.
     pub total: u64,
-    /// Bytes that have arrived.
+    /// Received bytes.
     pub bytes: u64,
-    /// Objects and deltas that this machine has worked through.
+    /// Processed objects and deltas.
     pub indexed: u64,
-    /// What is being done, for a sentence: "connecting".
+    /// The current operation, as in "connecting".
     pub doing: &'static str,
 }
 
 impl Extent {
-    /// Whether the fetch is further than it was then. A server that only says that it is still there does not count.
+    /// Reports whether the fetch made progress since `then`. Keep-alive messages of the server do not count.
     #[must_use]
-    pub fn got_on(&self, then: &Self) -> bool {
+    pub fn has_progressed_since(&self, then: &Self) -> bool {
         let arrived = self.received > then.received || self.bytes > then.bytes;
         arrived || self.indexed > then.indexed || self.doing != then.doing
     }
 }
 
 impl Progress {
-    /// Something happened.
+    /// Counts an event.
     pub fn tick(&self) {
         self.ticks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Something else is being done.
+    /// Starts another operation.
     pub fn start(&self, doing: &'static str) {
         *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = doing;
         self.tick();
     }
 
-    /// What has arrived.
+    /// Stores the received amounts.
     pub fn transferred(&self, received: u64, total: u64, bytes: u64) {
         self.received.store(received, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
@@ -64,12 +64,12 @@ impl Progress {
         self.tick();
     }
 
-    /// What arrived has been worked through so far.
+    /// Stores the number of processed objects and deltas.
     pub fn indexed(&self, indexed: u64) {
         self.indexed.store(indexed, Ordering::Relaxed);
     }
 
-    /// How far it is.
+    /// The current progress.
     #[must_use]
     pub fn extent(&self) -> Extent {
         Extent {
@@ -82,20 +82,20 @@ impl Progress {
         }
     }
 
-    /// The result is no longer wanted: the program that runs is killed, and the thread that waits for it ends.
-    pub fn give_up(&self) {
+    /// Stops the running program, which ends the fetching thread.
+    pub fn cancel(&self) {
         self.stopper.stop();
     }
 
-    /// What ends the program that fetches.
+    /// The stopper of the fetching program.
     #[must_use]
     pub fn stopper(&self) -> &Stopper {
         &self.stopper
     }
 
-    /// Whether the result is still wanted.
+    /// Reports whether the fetch was not stopped.
     #[must_use]
-    pub fn is_awaited(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         !self.stopper.is_stopped()
     }
 }
@@ -105,21 +105,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_of_life_alone_are_no_headway() {
+    fn keep_alives_are_no_progress() {
         let progress = Progress::default();
         progress.start("connecting");
         let before = progress.extent();
         progress.tick();
-        assert!(!progress.extent().got_on(&before));
+        assert!(!progress.extent().has_progressed_since(&before));
         progress.transferred(0, 9, 1);
-        assert!(progress.extent().got_on(&before));
+        assert!(progress.extent().has_progressed_since(&before));
         let before = progress.extent();
         progress.transferred(0, 9, 1);
-        assert!(!progress.extent().got_on(&before));
+        assert!(!progress.extent().has_progressed_since(&before));
         progress.indexed(1);
-        assert!(progress.extent().got_on(&before));
+        assert!(progress.extent().has_progressed_since(&before));
         let before = progress.extent();
         progress.start("downloading");
-        assert!(progress.extent().got_on(&before));
+        assert!(progress.extent().has_progressed_since(&before));
     }
 }

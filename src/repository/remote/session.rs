@@ -1,4 +1,4 @@
-//! One conversation with a git server through the `git` program: what it has, and the download.
+//! A session with a git server through the `git` program: list references, and download.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -12,26 +12,26 @@ use git2::Oid;
 use super::super::address::RemoteAddress;
 use super::super::program::{Answer, Limits, run};
 use super::environment::{ASKPASS, Environment};
-use super::wanted::Listed;
+use super::fetch_target::ListedReference;
 use super::{MAX_DOWNLOAD, MAX_OBJECTS, Progress, RemoteError};
 
-/// The most bytes of a list of references.
+/// The maximum size of a reference list, in bytes.
 const MAX_LIST: usize = 64 << 20;
-/// How long a program may run. Whoever waits gives up earlier; this is for a program that cannot be stopped otherwise.
+/// The maximum run time of git. A backstop: the waiting thread stops git much earlier.
 const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most lines of git that an error repeats: the last ones name the cause.
+/// The maximum lines of git output in an error. The last ones name the cause.
 const LINES: usize = 8;
-/// What git adds to every failure of ssh.
+/// The lines that git adds to every ssh failure.
 const ADVICE: [&str; 3] = [
     "fatal: Could not read from remote repository.",
     "Please make sure you have the correct access rights",
     "and the repository exists.",
 ];
-/// What a file is called that ssh asks for a passphrase.
+/// The file name of the passphrase program.
 const ASKPASS_FILE: &str = "nodecfg-askpass";
 
-/// Settings that hold whatever a configuration file has. None runs a program of the repository, writes more than was asked
-/// for, or lets the server send the client elsewhere.
+/// Settings that override configuration files. They prevent that git runs programs of the repository, writes
+/// unrelated data or follows redirects of the server.
 const SETTINGS: [&str; 14] = [
     "safe.bareRepository=explicit",
     "protocol.ext.allow=never",
@@ -45,22 +45,22 @@ const SETTINGS: [&str; 14] = [
     "http.followRedirects=false",
     "http.sslVerify=true",
     "transfer.bundleURI=false",
-    // The references of the server come first, and it gives no commit that none of them leads to unless it wants to.
+    // Version 0 lists the references first, and serves unreferenced commits only if the server allows it.
     "protocol.version=0",
     "submodule.recurse=false",
 ];
 
-/// What a conversation needs to know.
+/// A session with a git server.
 pub struct Session<'a> {
     address: &'a RemoteAddress,
     environment: &'a Environment,
     progress: &'a Progress,
-    /// The bare repository that gets what is fetched.
+    /// The bare repository for fetched objects.
     folder: &'a Path,
 }
 
 impl<'a> Session<'a> {
-    /// Prepares to talk to the server of `address` on behalf of the bare repository in `folder`.
+    /// Prepares a session for the bare repository in `folder`.
     ///
     /// # Errors
     /// When the cache cannot be written.
@@ -79,11 +79,11 @@ impl<'a> Session<'a> {
         Ok(Self { address, environment, progress, folder })
     }
 
-    /// Lists what the server has.
+    /// Lists the references of the server.
     ///
     /// # Errors
-    /// When the server cannot be reached, is not who it should be, or does not let us in.
-    pub fn list(&self) -> Result<Vec<Listed>, RemoteError> {
+    /// When the server is unreachable, untrusted or denies access.
+    pub fn list(&self) -> Result<Vec<ListedReference>, RemoteError> {
         self.progress.start("connecting");
         let mut command = self.git("ls-remote");
         command.args(["--symref", "--end-of-options"]).arg(self.address.for_git());
@@ -95,10 +95,10 @@ impl<'a> Session<'a> {
         listed(&String::from_utf8_lossy(&answer.out))
     }
 
-    /// Downloads what the refspecs name, a single commit deep or with the whole history.
+    /// Downloads refspecs, as a single commit or with the whole history.
     ///
     /// # Errors
-    /// When the server does not give it, the connection breaks, or it is too much.
+    /// When the server refuses, the connection fails, or the download is too large.
     pub fn fetch(&self, refspecs: &[String], shallow: bool) -> Result<(), RemoteError> {
         self.progress.start("downloading");
         let mut command = self.git("fetch");
@@ -139,23 +139,23 @@ impl<'a> Session<'a> {
     fn run(
         &self,
         command: &mut Command,
-        glance: impl FnMut(&[u8]) -> Result<(), RemoteError>,
+        on_stderr: impl FnMut(&[u8]) -> Result<(), RemoteError>,
     ) -> Result<Answer, RemoteError> {
         let limits = Limits { time: LIMIT, bytes: MAX_LIST };
-        let answer = run("git", command, limits, self.progress.stopper(), glance)?;
-        tracing::debug!("git ended with {}: {}", answer.status, self.environment.scrubbed(&tail(&answer.err)));
+        let answer = run("git", command, limits, self.progress.stopper(), on_stderr)?;
+        tracing::debug!("git ended with {}: {}", answer.status, self.environment.redacted(&tail(&answer.err)));
         Ok(answer)
     }
 
-    /// What git reports, with the fix for what it is about.
+    /// The error of a failed git command.
     fn explain(&self, operation: &'static str, answer: &Answer) -> RemoteError {
-        let message = self.environment.scrubbed(&tail(&answer.err));
+        let message = self.environment.redacted(&tail(&answer.err));
         let message = if message.is_empty() { format!("git ended with {}", answer.status) } else { message };
         RemoteError::Git { operation, message, host: self.address.host().to_owned(), port: self.address.port() }
     }
 }
 
-/// The last lines that are no progress.
+/// The last lines that are not progress.
 fn tail(err: &[u8]) -> String {
     let text = String::from_utf8_lossy(err);
     let mut lines: Vec<&str> = text
@@ -173,7 +173,7 @@ fn is_progress(line: &str) -> bool {
     kinds.iter().any(|kind| line.starts_with(kind))
 }
 
-/// `Receiving objects:  45% (9/20), 1.20 MiB | 3.00 MiB/s`: how many of how many.
+/// Parses the received and total objects: `Receiving objects:  45% (9/20), 1.20 MiB | 3.00 MiB/s`.
 fn objects(err: &[u8]) -> Option<(u64, u64)> {
     counted(err, b"Receiving objects: ")
 }
@@ -182,7 +182,7 @@ fn deltas(err: &[u8]) -> u64 {
     counted(err, b"Resolving deltas: ").map_or(0, |(done, _)| done)
 }
 
-/// The numbers of the last line that begins so.
+/// The numbers of the last line with this prefix.
 fn counted(err: &[u8], begin: &[u8]) -> Option<(u64, u64)> {
     let at = err.windows(begin.len()).rposition(|window| window == begin)?;
     let line = err.get(at..)?.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
@@ -191,14 +191,14 @@ fn counted(err: &[u8], begin: &[u8]) -> Option<(u64, u64)> {
     Some((done.parse().ok()?, total.parse().ok()?))
 }
 
-/// The bytes of all packs, finished or not.
+/// The size of all packs, including unfinished ones.
 fn bytes_of_packs(folder: &Path) -> u64 {
     let files = fs::read_dir(folder.join("objects/pack")).into_iter().flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
 }
 
-/// The output of `git ls-remote --symref`: `ref: refs/heads/main\tHEAD`, and `<id>\t<name>`.
-fn listed(text: &str) -> Result<Vec<Listed>, RemoteError> {
+/// Parses `git ls-remote --symref`: `ref: refs/heads/main\tHEAD`, and `<id>\t<name>`.
+fn listed(text: &str) -> Result<Vec<ListedReference>, RemoteError> {
     let mut targets: Vec<(&str, &str)> = Vec::new();
     let mut listed = Vec::new();
     for (first, name) in text.lines().filter_map(|line| line.split_once('\t')) {
@@ -208,7 +208,7 @@ fn listed(text: &str) -> Result<Vec<Listed>, RemoteError> {
         }
         let id = (first.len() == 40).then(|| Oid::from_str(first).ok()).flatten().ok_or(RemoteError::Sha256)?;
         let target = targets.iter().find(|(link, _)| *link == name).map(|(_, target)| (*target).to_owned());
-        listed.push(Listed { name: name.to_owned(), id, target });
+        listed.push(ListedReference { name: name.to_owned(), id, target });
     }
     Ok(listed)
 }
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_references_is_read() {
+    fn parses_reference_lists() {
         let (a, b) = ("a".repeat(40), "b".repeat(40));
         let text = format!("ref: refs/heads/main\tHEAD\n{a}\tHEAD\n{a}\trefs/heads/main\n{b}\trefs/tags/v1^{{}}\n");
         let listed = listed(&text).unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_read_and_left_out_of_messages() {
+    fn parses_progress_and_omits_it_from_messages() {
         let err = b"remote: Enumerating objects: 5, done.\nremote: Counting objects: 100% (5/5), done.\r\n\
             Receiving objects:  20% (1/5)\rReceiving objects: 100% (5/5), 1.20 MiB | 3.00 MiB/s, done.\n\
             Resolving deltas:  50% (1/2)\rfatal: early EOF\nfatal: fetch-pack: invalid index-pack output\n";

@@ -1,21 +1,22 @@
-//! The signature of a commit, found as git finds it (`parse_buffer_signed_by_header` in its commit.c). Pure.
+//! Extracts the signature of a commit object, as git does (`parse_buffer_signed_by_header` in its commit.c). Must not
+//! do I/O.
 //!
-//! libgit2 has a function for this. It looks for the header in the message too, stops at a NUL, and takes the first of two
-//! signatures without saying that there is a second.
+//! Replaces libgit2's function, which also searches the message, stops at a NUL, and silently ignores a second
+//! signature.
 
 use super::Unverified;
 
-/// The header that carries the signature of a commit whose id is SHA-1.
+/// The signature header of commits with SHA-1 IDs.
 const HEADER: &[u8] = b"gpgsig ";
 
-/// The armoured signature of a commit object.
+/// The armored signature of a commit object.
 ///
 /// # Errors
-/// When it has no signature, or several.
+/// When the commit has no signature or several.
 pub(super) fn signature(commit: &[u8]) -> Result<Vec<u8>, Unverified> {
     let mut signatures: Vec<Vec<u8>> = Vec::new();
     let mut within = false;
-    // An empty line ends the headers, and the message may hold anything.
+    // An empty line ends the headers.
     for line in commit.split_inclusive(|byte| *byte == b'\n').take_while(|line| *line != b"\n") {
         let text = match line.strip_prefix(b" ") {
             Some(continued) => continued,
@@ -49,26 +50,26 @@ mod tests {
     }
 
     #[test]
-    fn the_signature_is_the_header_with_its_lines() {
+    fn extracts_a_header_with_continuation_lines() {
         let found = signature(&signed("gpgsig -----BEGIN\n \n line\n -----END\nencoding x")).expect("signed");
         assert_eq!(found, b"-----BEGIN\n\nline\n-----END\n");
     }
 
     #[test]
-    fn the_signature_of_the_other_hash_is_none() {
+    fn ignores_the_signature_for_sha256() {
         assert_eq!(signature(&signed("gpgsig-sha256 other\n more\ngpgsig this")), Ok(b"this\n".to_vec()));
         assert_eq!(signature(&signed("gpgsig-sha256 other")), Err(Unverified::Unsigned));
     }
 
     #[test]
-    fn a_message_signs_nothing() {
+    fn ignores_the_message() {
         assert_eq!(signature(PLAIN.as_bytes()), Err(Unverified::Unsigned));
         assert_eq!(signature(format!("{PLAIN}gpgsig this\n").as_bytes()), Err(Unverified::Unsigned));
         assert_eq!(signature(b""), Err(Unverified::Unsigned));
     }
 
     #[test]
-    fn two_signatures_are_too_many() {
+    fn rejects_two_signatures() {
         assert_eq!(signature(&signed("gpgsig one\ngpgsig two")), Err(Unverified::SeveralSignatures));
     }
 }

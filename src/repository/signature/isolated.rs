@@ -1,5 +1,5 @@
-//! A folder of its own for one check: a repository with nothing but the commit, a home, and a keyring. No configuration of
-//! the user, of the machine or of the repository that the commit is from is read.
+//! Temporary folder for one signature check: a repository with only the commit, a home and a keyring. Programs read
+//! no configuration of the user, the machine or the original repository.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
@@ -14,10 +14,10 @@ use git2::{ObjectType, Oid, Repository};
 use super::super::program::{Answer, Limits, ProgramError, Programs, Stopper, run};
 use super::Unverified;
 
-/// A check takes a fraction of a second.
+/// A check normally takes a fraction of a second.
 const LIMITS: Limits = Limits { time: Duration::from_secs(60), bytes: 4 << 20 };
 
-/// The folder. It goes when it is dropped.
+/// The temporary folder. Removed on drop.
 pub(super) struct Isolated<'a> {
     folder: PathBuf,
     commit: Oid,
@@ -33,7 +33,7 @@ impl Drop for Isolated<'_> {
 }
 
 impl<'a> Isolated<'a> {
-    /// Makes the folder, and writes the commit there.
+    /// Creates the folder and writes the commit.
     pub(super) fn new(programs: &'a Programs, commit: &[u8]) -> Result<Self, Unverified> {
         let name = format!("nodecfg-{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
         let mut isolated = Self { folder: programs.temporary.join(name), commit: Oid::ZERO_SHA1, programs };
@@ -56,7 +56,7 @@ impl<'a> Isolated<'a> {
         Ok(path)
     }
 
-    /// Has git verify the commit, with a program that it runs for that.
+    /// Runs `git verify-commit`. `settings` name the program that git runs for the check.
     pub(super) fn verify_commit(&self, settings: &[(&str, &Path)]) -> Result<Answer, Unverified> {
         let mut command = self.command(OsStr::new("git"));
         for setting in ["safe.bareRepository=explicit", "core.hooksPath=/dev/null", "core.fsmonitor=false"] {
@@ -71,7 +71,7 @@ impl<'a> Isolated<'a> {
         self.run("git", &mut command)
     }
 
-    /// A program that knows this folder alone.
+    /// A command whose environment refers to this folder only.
     pub(super) fn command(&self, program: &OsStr) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("PATH", &self.programs.path).env("LC_ALL", "C").env("TZ", "UTC");
@@ -87,14 +87,14 @@ impl<'a> Isolated<'a> {
     }
 }
 
-/// A folder that must be new, and that only its owner may enter.
+/// Creates a new folder that only its owner can access.
 fn private_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
 fn unchecked(error: &io::Error) -> Unverified {
     Unverified::Unchecked {
-        message: format!("the folder for temporary files cannot be used: {error}"),
-        help: "set TMPDIR to a folder that can be written to".to_owned(),
+        message: format!("cannot use the folder for temporary files: {error}"),
+        help: "set TMPDIR to a writable folder".to_owned(),
     }
 }

@@ -1,12 +1,12 @@
-//! Who may sign the commit that is rolled out, and whether one of them has.
+//! Verifies that an allowed signer signed a commit.
 //!
-//! [`Signers`] is what a file of allowed signers says: OpenSSH's lines (`ssh-keygen(1)`, ALLOWED SIGNERS) and armoured
-//! OpenPGP public keys, both in one file if need be. `git verify-commit` checks the signature, in a folder of its own that holds
-//! the commit and these keys and nothing else. What is not understood never counts as signed.
+//! [`Signers`] holds a file of allowed signers: OpenSSH lines (`ssh-keygen(1)`, ALLOWED SIGNERS) and armored OpenPGP
+//! public keys, mixed as needed. `git verify-commit` checks the signature in a temporary folder with only the commit
+//! and these keys. Unknown formats and results count as unsigned.
 
 use nodecfg_planning::snapshot::{SignatureKind as Kind, Signer};
 
-mod allowed;
+mod allowed_key;
 mod commit;
 mod isolated;
 mod openpgp;
@@ -20,37 +20,37 @@ mod unverified;
 pub use unverified::Unverified;
 
 use super::Programs;
-use allowed::Line;
+use allowed_key::AllowedKey;
 
-/// The first line of an armoured OpenPGP public key.
+/// The first line of an armored OpenPGP public key.
 const PUBLIC_KEY: &str = "-----BEGIN PGP PUBLIC KEY BLOCK-----";
-/// Its last line.
+/// The last line of an armored OpenPGP public key.
 const PUBLIC_KEY_END: &str = "-----END PGP PUBLIC KEY BLOCK-----";
 
 /// The keys that may sign a commit.
 #[derive(Debug, Clone)]
 pub struct Signers {
-    ssh: Vec<Line>,
-    /// Blocks of keys without their armour.
+    ssh: Vec<AllowedKey>,
+    /// Key blocks without armor.
     openpgp: Vec<Vec<u8>>,
     programs: Programs,
 }
 
-/// What is wrong with a line of a file of allowed signers.
+/// Error in a line of an allowed signers file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct Malformed {
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// What is wrong with it, and what to do.
+    /// The error and its fix.
     pub message: String,
 }
 
 impl Signers {
-    /// Reads a file of allowed signers. `programs` is where those are that check signatures.
+    /// Parses an allowed signers file. `programs` locates the programs that check signatures.
     ///
     /// # Errors
-    /// Everything that is wrong with it, by line. A file without a key is wrong too: nothing could ever be signed.
+    /// All errors, by line. A file without a key is an error, because no signature could ever be valid.
     pub fn parse(text: &str, programs: Programs) -> Result<Self, Vec<Malformed>> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let (mut ssh, mut openpgp, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
@@ -69,8 +69,11 @@ impl Signers {
                         break;
                     }
                 }
-                let read =
-                    if ended { openpgp::without_armour(&block) } else { Err(format!("it has no {PUBLIC_KEY_END:?}")) };
+                let read = if ended {
+                    openpgp::without_armor(&block)
+                } else {
+                    Err(format!("the line {PUBLIC_KEY_END:?} is missing"))
+                };
                 match read {
                     Ok(keys) => openpgp.push(keys),
                     Err(why) => {
@@ -80,33 +83,31 @@ impl Signers {
             } else if trimmed.starts_with("-----BEGIN ") {
                 let end = trimmed.replacen("BEGIN", "END", 1);
                 let message = if trimmed.contains("PRIVATE") || trimmed.contains("SECRET") {
-                    "a private key; take it out and treat it as disclosed. Allowed signers are public keys".to_owned()
+                    "a private key; remove it and treat it as disclosed. Allowed signers are public keys".to_owned()
                 } else {
-                    format!("{trimmed} is no key; armoured OpenPGP keys begin with {PUBLIC_KEY}")
+                    format!("{trimmed} is not a public key; armored OpenPGP keys start with {PUBLIC_KEY}")
                 };
                 wrong.push(Malformed { line: number, message });
-                // Its lines are none of their own.
+                // Skips the rest of the block.
                 while lines.next().is_some_and(|(_, line)| line.trim() != end) {}
             } else {
-                match Line::parse(trimmed) {
+                match AllowedKey::parse(trimmed) {
                     Ok(line) => ssh.push(line),
                     Err(message) => wrong.push(Malformed { line: number, message }),
                 }
             }
         }
         if wrong.is_empty() && ssh.is_empty() && openpgp.is_empty() {
-            wrong.push(Malformed {
-                line: 1,
-                message: "the file holds no key, so that nothing could be signed".to_owned(),
-            });
+            wrong.push(Malformed { line: 1, message: "the file contains no key".to_owned() });
         }
         if wrong.is_empty() { Ok(Self { ssh, openpgp, programs }) } else { Err(wrong) }
     }
 
-    /// Who of these signers signed a commit object. `committed_at` is the committer's date in seconds since 1970: the time at
-    /// which git, too, asks whether a key is valid.
+    /// Verifies a commit object and returns its signer. `committed_at` is the committer date in seconds since 1970.
+    /// As in git, keys must be valid at that time.
     ///
     /// # Errors
+    /// When no allowed signer signed the commit, or the signature cannot be checked.
     /// Why none of them has, or why that cannot be checked.
     pub fn verify(&self, commit: &[u8], committed_at: i64) -> Result<Signer, Unverified> {
         let signature = commit::signature(commit)?;

@@ -1,69 +1,68 @@
-//! Signatures of OpenPGP: `git verify-commit` has gpg check them with a keyring that holds the keys of the file and no
-//! others. Here its status lines (doc/DETAILS of GnuPG) are judged.
+//! Verification of OpenPGP signatures. `git verify-commit` runs gpg with a keyring of the allowed keys only; this
+//! module evaluates gpg's status lines (doc/DETAILS of GnuPG).
 //!
-//! A signature counts when it is the only one, when a key of the file or a subkey that belongs to one made it, and when that
-//! key says of itself that it signs, is not revoked, and was valid when the commit was made. There is no web of trust: what is
-//! in the file is trusted.
+//! A commit must have exactly one signature, by an allowed key or its subkey. The key must be a signing key, not
+//! revoked, and valid when the commit was made. All keys in the file are trusted; there is no web of trust.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::super::program::{Programs, find};
-use super::allowed::RSA_BITS;
+use super::allowed_key::RSA_BITS;
 use super::isolated::Isolated;
 use super::{Kind, Signer, Unverified};
 
-/// How the armour begins.
+/// The first line of the armor.
 pub(super) const BEGIN: &str = "-----BEGIN PGP SIGNATURE-----";
 
-/// No agent is started and no server asked; what is in the keyring is trusted; SHA-1 counts nowhere.
+/// Starts no agent, contacts no server, trusts all keys in the keyring, and rejects SHA-1.
 const CONFIGURATION: &str = "batch\nno-autostart\nno-auto-key-retrieve\nno-auto-key-locate\ndisable-dirmngr\n\
                              no-auto-check-trustdb\ntrust-model always\nrequire-cross-certification\nweak-digest SHA1\n\
                              weak-digest RIPEMD160\n";
-/// The result with which gpg says that it has no such key (`GPG_ERR_NO_PUBKEY`).
+/// gpg's result for a missing key (`GPG_ERR_NO_PUBKEY`).
 const NO_KEY: &str = "9";
 
-/// Takes the armour off public keys. gpg wants a checksum there, which newer programs leave out (RFC 9580, 6.1).
-pub(super) fn without_armour(block: &str) -> Result<Vec<u8>, String> {
-    // After the headers and an empty line; before the checksum and the end.
+/// Removes the armor of public keys. gpg requires a checksum in the armor, which newer programs omit (RFC 9580, 6.1).
+pub(super) fn without_armor(block: &str) -> Result<Vec<u8>, String> {
+    // The body follows the headers and an empty line, and precedes the checksum and the last line.
     let body = block.lines().skip(1).skip_while(|line| !line.is_empty());
     let body: String = body.take_while(|line| !line.starts_with(['=', '-'])).collect();
     let bytes = STANDARD.decode(body).map_err(|error| error.to_string())?;
-    // A packet's tag, in the old format or the new one (RFC 9580, 4.2).
+    // The tag of the first packet, in old or new format (RFC 9580, 4.2).
     let tag = bytes.first().map(|first| if first & 0x40 == 0 { (first & 0x3c) >> 2 } else { first & 0x3f });
-    if tag == Some(6) { Ok(bytes) } else { Err("it holds no key".to_owned()) }
+    if tag == Some(6) { Ok(bytes) } else { Err("it contains no key".to_owned()) }
 }
 
-/// A key or subkey, as `gpg --with-colons --list-keys` lists it.
+/// A key or subkey, as listed by `gpg --with-colons --list-keys`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Listed {
+struct ListedKey {
     fingerprint: String,
-    /// That of the key itself, for a subkey.
+    /// The fingerprint of the primary key.
     primary: String,
     validity: String,
     bits: usize,
     algorithm: String,
     expires: Option<i64>,
-    /// Whether it says that it is for signing.
+    /// Whether the key is a signing key.
     signs: bool,
 }
 
-/// Reads the listing.
-fn listed(text: &str) -> Vec<Listed> {
-    let (mut keys, mut primary): (Vec<Listed>, String) = (Vec::new(), String::new());
+/// Parses gpg's key listing.
+fn listed(text: &str) -> Vec<ListedKey> {
+    let (mut keys, mut primary): (Vec<ListedKey>, String) = (Vec::new(), String::new());
     for line in text.lines() {
         let fields: Vec<&str> = line.split(':').collect();
         let field = |index: usize| fields.get(index).copied().unwrap_or_default();
         match field(0) {
-            "pub" | "sub" => keys.push(Listed {
-                // A key belongs to itself, and its fingerprint is on the next line.
+            "pub" | "sub" => keys.push(ListedKey {
+                // A primary key refers to itself. Its fingerprint is on the next line.
                 primary: if field(0) == "sub" { primary.clone() } else { String::new() },
                 validity: field(1).to_owned(),
                 bits: field(2).parse().unwrap_or_default(),
                 algorithm: field(3).to_owned(),
                 expires: field(6).parse().ok(),
                 signs: field(11).contains('s'),
-                ..Listed::default()
+                ..ListedKey::default()
             }),
             "fpr" => {
                 if let Some(key) = keys.last_mut().filter(|key| key.fingerprint.is_empty()) {
@@ -80,15 +79,15 @@ fn listed(text: &str) -> Vec<Listed> {
     keys
 }
 
-impl Listed {
-    /// Why a signature of the key is worth nothing, whoever holds it. The numbers are those of RFC 9580, 9.1.
+impl ListedKey {
+    /// Why signatures of the key are never accepted. `None` for a strong key. Algorithm numbers: RFC 9580, 9.1.
     fn weakness(&self) -> Option<String> {
         match self.algorithm.as_str() {
             "1" | "3" if self.bits < RSA_BITS => {
-                Some(format!("its RSA key has {} bits, and {RSA_BITS} are the least", self.bits))
+                Some(format!("its RSA key has {} bits; the minimum is {RSA_BITS}", self.bits))
             }
             "1" | "3" | "19" | "22" | "27" | "28" => None,
-            _ => Some("nodecfg does not accept keys of its algorithm".to_owned()),
+            _ => Some("nodecfg does not accept the algorithm of this key".to_owned()),
         }
     }
 
@@ -97,21 +96,21 @@ impl Listed {
     }
 }
 
-/// What gpg says of the one signature.
+/// gpg's result for the signature.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Status {
-    /// `GOODSIG` and its like, and what follows.
+struct GpgStatus {
+    /// A keyword such as `GOODSIG` and its arguments.
     verdict: (String, String),
-    /// The fields of `VALIDSIG`: the signature is sound, whatever else speaks against it.
+    /// The fields of `VALIDSIG`: the signature is cryptographically valid, whatever the keyword.
     sound: Vec<String>,
 }
 
-/// Reads the status lines. There must be one signature and one verdict on it.
-fn status(text: &str) -> Result<Status, Unverified> {
-    let mut status = Status::default();
+/// Parses the status lines. There must be one signature and one result.
+fn status(text: &str) -> Result<GpgStatus, Unverified> {
+    let mut status = GpgStatus::default();
     let (mut signatures, mut verdicts, mut sound) = (0, 0, 0);
     for line in text.lines() {
-        // Anything else is not gpg's.
+        // Other lines are not from gpg.
         let Some(line) = line.strip_prefix("[GNUPG:] ") else { continue };
         let (keyword, rest) = line.split_once(' ').unwrap_or((line, ""));
         match keyword {
@@ -130,11 +129,11 @@ fn status(text: &str) -> Result<Status, Unverified> {
     match (signatures, verdicts, sound) {
         (1, 1, 0 | 1) => Ok(status),
         (2.., ..) => Err(Unverified::SeveralSignatures),
-        _ => Err(Unverified::Malformed { why: "gpg does not understand it".to_owned() }),
+        _ => Err(Unverified::Malformed { why: "gpg does not recognize it".to_owned() }),
     }
 }
 
-/// The allowed signer who signed the commit.
+/// Verifies a commit and returns the allowed signer.
 pub(super) fn verify(
     keys: &[Vec<u8>],
     commit: &[u8],
@@ -150,8 +149,8 @@ pub(super) fn verify(
         let mut import = isolated.command(gpg.as_os_str());
         let imported = isolated.run("gpg", import.args(["--quiet", "--import"]).arg(file))?;
         if !imported.status.success() {
-            let said = nodecfg_contract::printable::remark(&String::from_utf8_lossy(&imported.err));
-            tracing::warn!("gpg does not take every key of the allowed signers: {said}");
+            let output = nodecfg_contract::printable::remark(&String::from_utf8_lossy(&imported.err));
+            tracing::warn!("gpg cannot import every key of the allowed signers: {output}");
         }
         let mut list = isolated.command(gpg.as_os_str());
         list.args([
@@ -165,17 +164,17 @@ pub(super) fn verify(
     }
     let answer = isolated.verify_commit(&[("gpg.program", &gpg)])?;
     if answer.cut {
-        return Err(Unverified::Malformed { why: "gpg has too much to say of it".to_owned() });
+        return Err(Unverified::Malformed { why: "the output of gpg is too long".to_owned() });
     }
     let status = status(&String::from_utf8_lossy(&answer.err))?;
-    judge(&status, &listed(&String::from_utf8_lossy(&listing)), answer.status.success(), committed_at)
+    evaluate(&status, &listed(&String::from_utf8_lossy(&listing)), answer.status.success(), committed_at)
 }
 
-/// Whether the signature counts. `good` is git's own verdict.
-fn judge(status: &Status, keys: &[Listed], good: bool, committed_at: i64) -> Result<Signer, Unverified> {
+/// Decides whether the signature is accepted. `good` is the result of git.
+fn evaluate(status: &GpgStatus, keys: &[ListedKey], good: bool, committed_at: i64) -> Result<Signer, Unverified> {
     let (verdict, rest) = (status.verdict.0.as_str(), status.verdict.1.as_str());
     let (id, user) = rest.split_once(' ').unwrap_or((rest, ""));
-    // The fingerprint of the key that the verdict names, as far as gpg knows it.
+    // The full fingerprint of the reported key, if gpg lists the key.
     let known = keys.iter().find(|key| key.fingerprint.ends_with(id));
     let named = known.map_or_else(|| id.to_owned(), |key| key.fingerprint.clone());
     if verdict == "BADSIG" {
@@ -192,7 +191,7 @@ fn judge(status: &Status, keys: &[Listed], good: bool, committed_at: i64) -> Res
             _ if error.get(5) == Some(&NO_KEY) => Unverified::UnknownSigner { kind: Kind::OpenPgp, key: print },
             (_, Some(why)) => Unverified::Algorithm { key: print, why },
             (Some(key), _) if !key.signs => {
-                Unverified::Algorithm { key: print, why: "the key is not for signing".to_owned() }
+                Unverified::Algorithm { key: print, why: "the key is not a signing key".to_owned() }
             }
             _ => Unverified::Refused {
                 key: print,
@@ -210,39 +209,39 @@ fn judge(status: &Status, keys: &[Listed], good: bool, committed_at: i64) -> Res
         return algorithm(why);
     }
     if class != "00" {
-        let why = "it is not over the bytes of a document, as git's are".to_owned();
+        let why = "it is not a signature of a binary document, as git creates".to_owned();
         return Err(Unverified::Malformed { why });
     }
     let user = nodecfg_contract::printable::one_line(&unescaped(user));
-    let name = if user.is_empty() { "somebody without a user id".to_owned() } else { user };
+    let name = if user.is_empty() { "unknown user".to_owned() } else { user };
     let signer = Signer { name, kind: Kind::OpenPgp, fingerprint: print.to_owned() };
     let not_allowed = |why: &str| Err(Unverified::NotAllowed { signer: Box::new(signer.clone()), why: why.to_owned() });
     if expires != "0" || verdict == "EXPSIG" {
-        return not_allowed("the signature is made to expire, so that a commit would count for some time only");
+        return not_allowed("the signature expires, so the commit would be valid for a limited time only");
     }
     if verdict == "REVKEYSIG" || main.validity == "r" || key.validity == "r" {
         return not_allowed(if main.validity == "r" { "the key is revoked" } else { "the subkey is revoked" });
     }
     if !key.signs {
-        return not_allowed("the key is not for signing");
+        return not_allowed("the key is not a signing key");
     }
     let Ok(made) = made.parse::<i64>() else {
-        return Err(Unverified::Malformed { why: "it does not say when it was made".to_owned() });
+        return Err(Unverified::Malformed { why: "its creation time is missing".to_owned() });
     };
-    // Whoever dates a commit back does not date its signature back.
+    // A backdated commit does not backdate its signature.
     let when = committed_at.max(made);
     if main.had_expired(when) || key.had_expired(when) {
         return not_allowed("the key had expired");
     }
     match (verdict, good) {
-        // It has expired since: git refuses it, and the commit's date decides here.
+        // A key that expired after the commit is accepted. Git refuses it.
         ("GOODSIG", true) => Ok(signer),
         ("EXPKEYSIG", _) if main.expires.or(key.expires).is_some() => Ok(signer),
-        _ => Err(Unverified::Refused { key: print.to_owned(), why: format!("gpg says {verdict}") }),
+        _ => Err(Unverified::Refused { key: print.to_owned(), why: format!("gpg reports {verdict}") }),
     }
 }
 
-/// Why a hash cannot count, by its number in RFC 9580, 9.5.
+/// Why a hash algorithm is not accepted. Numbers: RFC 9580, 9.5.
 fn hash_flaw(number: &str) -> Option<String> {
     let name = match number {
         "8" | "9" | "10" | "11" | "12" | "14" => return None,
@@ -251,10 +250,10 @@ fn hash_flaw(number: &str) -> Option<String> {
         "3" => "RIPEMD160",
         _ => "an unknown hash",
     };
-    Some(format!("it is made with {name}, which can be forged or is not known"))
+    Some(format!("it uses {name}, which is forgeable or unknown"))
 }
 
-/// A text in which gpg wrote odd bytes as `%0A`.
+/// Decodes bytes that gpg wrote as `%0A`.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -279,53 +278,53 @@ mod tests {
     const GOOD: &str = "[GNUPG:] NEWSIG\n[GNUPG:] GOODSIG 2229D2007996AB6F Al%69ce\n\
         [GNUPG:] VALIDSIG BB2229D2007996AB6F 2024-06-01 1717200000 0 4 0 22 8 00 AA4D1C1E6DAAE937B6\n";
 
-    fn judged(text: &str, good: bool, at: i64) -> Result<String, String> {
+    fn evaluated(text: &str, good: bool, at: i64) -> Result<String, String> {
         let keys = listed(LISTING);
-        let judged = status(text).and_then(|status| judge(&status, &keys, good, at));
-        judged.map(|signer| signer.to_string()).map_err(|why| why.to_string())
+        let evaluated = status(text).and_then(|status| evaluate(&status, &keys, good, at));
+        evaluated.map(|signer| signer.to_string()).map_err(|why| why.to_string())
     }
 
     #[test]
-    fn one_good_signature_of_a_listed_key_counts() {
-        assert_eq!(judged(GOOD, true, 0), Ok("Alice (OpenPGP key BB2229D2007996AB6F)".to_owned()));
+    fn accepts_one_good_signature_of_a_listed_key() {
+        assert_eq!(evaluated(GOOD, true, 0), Ok("Alice (OpenPGP key BB2229D2007996AB6F)".to_owned()));
         let expired = GOOD.replace("GOODSIG", "EXPKEYSIG");
-        assert!(judged(&expired, false, 0).is_ok());
+        assert!(evaluated(&expired, false, 0).is_ok());
         for (text, good, at, says) in [
-            (GOOD.to_owned(), false, 0, "gpg says GOODSIG"),
+            (GOOD.to_owned(), false, 0, "gpg reports GOODSIG"),
             (GOOD.to_owned(), true, 1_717_300_000, "had expired"),
             (expired, false, 1_717_300_000, "had expired"),
             (GOOD.repeat(2), true, 0, "more than one"),
-            (GOOD.replace("[GNUPG:] NEWSIG\n", ""), true, 0, "does not understand"),
-            (GOOD.replace("[GNUPG:] GOODSIG", "gpg: GOODSIG"), true, 0, "does not understand"),
-            (format!("{GOOD}[GNUPG:] BADSIG 2229D2007996AB6F x\n"), true, 0, "does not understand"),
+            (GOOD.replace("[GNUPG:] NEWSIG\n", ""), true, 0, "does not recognize"),
+            (GOOD.replace("[GNUPG:] GOODSIG", "gpg: GOODSIG"), true, 0, "does not recognize"),
+            (format!("{GOOD}[GNUPG:] BADSIG 2229D2007996AB6F x\n"), true, 0, "does not recognize"),
             (GOOD.replace("GOODSIG", "REVKEYSIG"), true, 0, "is revoked"),
             (GOOD.replace("GOODSIG", "BADSIG"), true, 0, "does not match"),
-            (GOOD.replace("1717200000 0 4", "1717200000 1817200000 4"), true, 0, "made to expire"),
-            (GOOD.replace(" 8 00 ", " 8 01 "), true, 0, "not over the bytes"),
-            (GOOD.replace(" 8 00 ", " 2 00 "), true, 0, "made with SHA1"),
+            (GOOD.replace("1717200000 0 4", "1717200000 1817200000 4"), true, 0, "the signature expires"),
+            (GOOD.replace(" 8 00 ", " 8 01 "), true, 0, "binary document"),
+            (GOOD.replace(" 8 00 ", " 2 00 "), true, 0, "it uses SHA1"),
             (GOOD.replace("VALIDSIG BB", "VALIDSIG CC"), true, 0, "not among the allowed"),
-            // A subkey of one key, with the fingerprint of another.
+            // A subkey with the fingerprint of another primary key.
             (GOOD.replace("00 AA4D1C1E6DAAE937B6", "00 BB2229D2007996AB6F"), true, 0, "not among the allowed"),
-            // The key itself, which is for certification alone.
-            (GOOD.replace("BB2229D2007996AB6F", "AA4D1C1E6DAAE937B6"), true, 0, "not for signing"),
+            // The primary key, which is for certification only.
+            (GOOD.replace("BB2229D2007996AB6F", "AA4D1C1E6DAAE937B6"), true, 0, "not a signing key"),
             ("[GNUPG:] NEWSIG\n[GNUPG:] ERRSIG 99 22 8 00 1 9 -\n".to_owned(), false, 0, "not among the allowed"),
-            (String::new(), true, 0, "does not understand"),
+            (String::new(), true, 0, "does not recognize"),
         ] {
-            let refused = judged(&text, good, at).expect_err(says);
+            let refused = evaluated(&text, good, at).expect_err(says);
             assert!(refused.contains(says), "{says}: {refused}");
         }
     }
 
     #[test]
-    fn only_blocks_of_public_keys_are_taken() {
+    fn accepts_blocks_of_public_keys_only() {
         let block =
             |body: &str| format!("-----BEGIN PGP PUBLIC KEY BLOCK-----\nComment: x\n\n{body}\n=abcd\n-----END\n");
-        assert_eq!(without_armour(&block("mDME")), Ok(vec![0x98, 0x33, 0x04]));
-        assert_eq!(without_armour(&block("xjME")), Ok(vec![0xc6, 0x33, 0x04]));
-        // A secret key, and a signature.
+        assert_eq!(without_armor(&block("mDME")), Ok(vec![0x98, 0x33, 0x04]));
+        assert_eq!(without_armor(&block("xjME")), Ok(vec![0xc6, 0x33, 0x04]));
+        // A secret key, a signature, and an empty body.
         for other in ["lQOY", "iHUE", ""] {
-            assert_eq!(without_armour(&block(other)), Err("it holds no key".to_owned()), "{other}");
+            assert_eq!(without_armor(&block(other)), Err("it contains no key".to_owned()), "{other}");
         }
-        assert!(without_armour(&block("m!")).is_err());
+        assert!(without_armor(&block("m!")).is_err());
     }
 }

@@ -1,17 +1,18 @@
-//! OpenPGP keys that no program makes: their packets taken apart, changed, and put together again (RFC 9580, 4).
+//! Test helper that modifies OpenPGP keys in ways that no program does: parses and writes their packets (RFC 9580,
+//! 4).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{PUBLIC_KEY, PUBLIC_KEY_END};
 
-/// Appends a string with its length in front.
+/// Appends a string with its length as prefix.
 pub(super) fn put_string(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend(u32::try_from(bytes.len()).expect("a length").to_be_bytes());
     to.extend(bytes);
 }
 
-/// The packets of an armoured block, in the old format with lengths as gpg writes them: tag and body.
+/// The packets of an armored block, as tag and body. Supports the old format with gpg's lengths.
 pub(super) fn packets(armour: &str) -> Vec<(u8, Vec<u8>)> {
     let body = armour.lines().skip(1).skip_while(|line| !line.is_empty());
     let body: String = body.take_while(|line| !line.starts_with(['=', '-'])).collect();
@@ -29,7 +30,7 @@ pub(super) fn packets(armour: &str) -> Vec<(u8, Vec<u8>)> {
     packets
 }
 
-/// A file with a key of these packets.
+/// An armored key of these packets.
 pub(super) fn key_of(packets: &[(u8, Vec<u8>)]) -> String {
     let mut bytes = Vec::new();
     for (tag, body) in packets {
@@ -39,12 +40,12 @@ pub(super) fn key_of(packets: &[(u8, Vec<u8>)]) -> String {
     format!("{PUBLIC_KEY}\n\n{}\n{PUBLIC_KEY_END}\n", STANDARD.encode(bytes))
 }
 
-/// The tag of a signature.
+/// The tag of a signature packet.
 pub(super) const SIGNATURE: u8 = 2;
-/// The tag of a subkey.
+/// The tag of a subkey packet.
 pub(super) const SUBKEY: u8 = 14;
 
-/// Takes the confirmation by a subkey out of its binding: the subpacket 32, which is not hashed.
+/// Removes the back signature of a subkey from its binding signature: the unhashed subpacket 32.
 pub(super) fn unconfirmed(signature: &[u8]) -> Vec<u8> {
     let number = |at: usize| usize::from(u16::from_be_bytes([signature[at], signature[at + 1]]));
     let unhashed = 6 + number(4);
@@ -64,6 +65,6 @@ pub(super) fn unconfirmed(signature: &[u8]) -> Vec<u8> {
         rest = after;
     }
     let length = u16::try_from(kept.len()).expect("a length").to_be_bytes();
-    assert!(kept.len() < number(unhashed), "there was a confirmation");
+    assert!(kept.len() < number(unhashed), "the signature had a back signature");
     [&head[..unhashed], &length, &kept, tail].concat()
 }

@@ -1,4 +1,4 @@
-//! Real signatures of ssh-keygen and gpg (`tests/data/signatures`), and what was made of them.
+//! Tests with real signatures of ssh-keygen and gpg (`tests/data/signatures`), and with modified ones.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use super::packets::{SIGNATURE, SUBKEY, key_of, packets, put_string, unconfirmed
 use super::ssh::BEGIN;
 use super::*;
 
-/// The date of the payload.
+/// The commit date of the payload.
 const JUNE: i64 = 1_717_200_000;
 const FEBRUARY: i64 = 1_706_745_600;
 
@@ -24,7 +24,7 @@ macro_rules! data {
 const PAYLOAD: &str = data!("payload");
 const ALLOWED: &str = data!("allowed_signers");
 
-/// The programs of this machine. Without them these tests fail, since nothing else checks signatures.
+/// The installed programs. Tests fail without them, because they are required to check signatures.
 fn programs() -> Programs {
     Programs { path: std::env::var_os("PATH").unwrap_or_default(), temporary: std::env::temp_dir() }
 }
@@ -33,7 +33,7 @@ fn signers(text: &str) -> Signers {
     Signers::parse(text, programs()).expect("allowed signers")
 }
 
-/// The payload as a commit with this signature.
+/// The payload as a commit with a signature.
 fn commit(payload: &[u8], signature: &[u8]) -> Vec<u8> {
     let end = payload.windows(2).position(|window| window == b"\n\n").unwrap_or(payload.len());
     let signature = signature.strip_suffix(b"\n").unwrap_or(signature);
@@ -49,13 +49,13 @@ fn verify(signers: &Signers, signature: &str) -> Result<Signer, Unverified> {
     verify_at(signers, signature, PAYLOAD, JUNE)
 }
 
-/// Why a signature is refused, in words.
+/// The reason why a signature is refused.
 fn refusal(signers: &Signers, signature: &str) -> String {
     verify(signers, signature).expect_err("must be refused").to_string()
 }
 
 #[test]
-fn signatures_of_ssh_keygen_are_verified() {
+fn accepts_signatures_of_ssh_keygen() {
     let signers = signers(ALLOWED);
     for (signature, name) in [
         (data!("ssh-ed.sig"), "ed@example.com"),
@@ -68,7 +68,7 @@ fn signatures_of_ssh_keygen_are_verified() {
         let signer = verify(&signers, signature).expect(name);
         assert_eq!((signer.name.as_str(), signer.kind), (name, Kind::Ssh));
         assert!(signer.fingerprint.starts_with("SHA256:"), "{signer}");
-        // Of another commit it is none.
+        // The signature does not match another commit.
         let other = PAYLOAD.replace("Raise", "Lower");
         let other = verify_at(&signers, signature, &other, JUNE);
         assert_eq!(other, Err(Unverified::Mismatch { key: signer.fingerprint }));
@@ -76,7 +76,7 @@ fn signatures_of_ssh_keygen_are_verified() {
 }
 
 #[test]
-fn signatures_of_ssh_keygen_that_do_not_count_say_why() {
+fn refuses_invalid_ssh_signatures_with_a_reason() {
     let signers = signers(ALLOWED);
     insta::assert_snapshot!(
         [
@@ -92,12 +92,12 @@ fn signatures_of_ssh_keygen_that_do_not_count_say_why() {
     );
 }
 
-/// The same signature, as if it were made with SHA-1.
+/// The signature, modified to claim SHA-1.
 fn with_sha1(armour: &str) -> String {
     let bytes = bytes_of(armour);
     let (new, old) = (b"\x00\x00\x00\x07ssh-rsa", b"\x00\x00\x00\x0crsa-sha2-512");
     let at = bytes.windows(old.len()).position(|window| window == old).expect("its algorithm");
-    // The algorithm and what it made stand in one string, whose length is in front of both.
+    // One string holds the algorithm and the signature. Its length precedes both.
     let length = u32::from_be_bytes(bytes[at - 4..at].try_into().expect("a length")) - 5;
     let mut made = bytes[..at - 4].to_vec();
     made.extend(length.to_be_bytes());
@@ -116,7 +116,7 @@ fn armoured(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn options_of_a_line_hold_at_the_commits_date() {
+fn checks_line_options_at_the_commit_date() {
     let with = |options: &str| {
         let line = ALLOWED.lines().next().expect("a line").replace("ssh-ed25519", &format!("{options} ssh-ed25519"));
         signers(&line)
@@ -139,14 +139,14 @@ fn options_of_a_line_hold_at_the_commits_date() {
         let refused = verify(&with(options), signature);
         assert!(matches!(refused, Err(Unverified::NotAllowed { .. })), "{options}: {refused:?}");
     }
-    // One line of several for the same key is enough.
+    // One of several lines for the same key is enough.
     let plain = ALLOWED.lines().next().expect("a line");
     let both = format!("{}\n{plain}", plain.replace("ssh-ed25519", "namespaces=\"file\" ssh-ed25519"));
     assert!(verify(&signers(&both), signature).is_ok());
 }
 
 #[test]
-fn signatures_of_security_keys_are_verified() {
+fn accepts_signatures_of_security_keys() {
     let random = SystemRandom::new();
     let ed25519 = Ed25519KeyPair::from_pkcs8(Ed25519KeyPair::generate_pkcs8(&random).expect("a key").as_ref())
         .expect("the same key");
@@ -190,7 +190,7 @@ fn signatures_of_security_keys_are_verified() {
 }
 
 #[test]
-fn signatures_of_gpg_are_verified() {
+fn accepts_signatures_of_gpg() {
     for (key, signature, name) in [
         (data!("pgp-alice.asc"), data!("pgp-alice.sig"), "Alice <alice@example.com>"),
         (data!("pgp-rita.asc"), data!("pgp-rsa.sig"), "Rita <rita@example.com>"),
@@ -208,7 +208,7 @@ fn signatures_of_gpg_are_verified() {
 }
 
 #[test]
-fn signatures_of_gpg_that_do_not_count_say_why() {
+fn refuses_invalid_gpg_signatures_with_a_reason() {
     let all = [
         data!("pgp-alice.asc"),
         data!("pgp-rita.asc"),
@@ -240,41 +240,41 @@ fn signatures_of_gpg_that_do_not_count_say_why() {
 }
 
 #[test]
-fn a_key_that_has_expired_counts_for_what_was_committed_before() {
+fn accepts_commits_before_the_expiry_of_the_key() {
     let signers = signers(data!("pgp-expired.asc"));
     let at = |time| verify_at(&signers, data!("pgp-expired.sig"), PAYLOAD, time);
     let end = FEBRUARY + 29 * 86_400;
     assert!(at(FEBRUARY).is_ok());
     assert!(at(end - 1).is_ok());
     assert!(at(end).is_err());
-    // Whoever dates a commit back does not date its signature back.
+    // A backdated commit does not backdate its signature.
     assert!(at(0).is_ok());
     let signers = self::signers(data!("pgp-alice.asc"));
     assert!(verify_at(&signers, data!("pgp-alice.sig"), PAYLOAD, 0).is_ok());
 }
 
 #[test]
-fn a_subkey_counts_only_when_both_keys_say_so() {
+fn requires_confirmation_by_both_keys_for_a_subkey() {
     let (alice, sub) = (packets(data!("pgp-alice.asc")), packets(data!("pgp-sub.asc")));
     assert!(verify(&signers(&key_of(&sub)), data!("pgp-subkey.sig")).is_ok());
-    // Somebody else's subkey among one's own.
+    // A stolen subkey of another key.
     let at = sub.iter().position(|(tag, _)| *tag == SUBKEY).expect("a subkey");
     let thief = [alice, sub[at..].to_vec()].concat();
     let why = refusal(&signers(&key_of(&thief)), data!("pgp-subkey.sig"));
     assert!(why.contains("not among the allowed signers"), "{why}");
-    // A subkey that has not signed that it belongs there.
+    // A subkey without a back signature.
     let mut silent = sub;
     silent[at + 1].1 = unconfirmed(&silent[at + 1].1);
     assert!(verify(&signers(&key_of(&silent)), data!("pgp-subkey.sig")).is_err());
 }
 
 #[test]
-fn a_revocation_counts_whichever_copy_of_the_key_has_it() {
+fn respects_a_revocation_in_any_copy_of_the_key() {
     for (revoked, signature) in
         [(data!("pgp-revoked.asc"), data!("pgp-revoked.sig")), (data!("pgp-lost.asc"), data!("pgp-revoked-subkey.sig"))]
     {
         let mut fresh = packets(revoked);
-        // Revocations of a key and of a subkey are signatures of the types 0x20 and 0x28.
+        // Signature types 0x20 and 0x28 revoke a key and a subkey.
         fresh.retain(|(tag, body)| *tag != SIGNATURE || !matches!(body[1], 0x20 | 0x28));
         let fresh = key_of(&fresh);
         assert!(verify(&signers(&fresh), signature).is_ok());
@@ -286,7 +286,7 @@ fn a_revocation_counts_whichever_copy_of_the_key_has_it() {
 }
 
 #[test]
-fn copies_of_one_key_are_as_good_as_one() {
+fn accepts_copies_of_a_key() {
     for (key, signature) in
         [(data!("pgp-alice.asc"), data!("pgp-alice.sig")), (data!("pgp-sub.asc"), data!("pgp-subkey.sig"))]
     {
@@ -296,7 +296,7 @@ fn copies_of_one_key_are_as_good_as_one() {
 }
 
 #[test]
-fn both_kinds_of_keys_stand_in_one_file() {
+fn reads_both_kinds_of_keys_from_one_file() {
     let text = format!("# people\r\n{}\r\n\r\n{ALLOWED}", data!("pgp-alice.asc").replace('\n', "\r\n"));
     let signers = signers(&text);
     assert!(verify(&signers, data!("ssh-ed.sig")).is_ok());
@@ -304,7 +304,7 @@ fn both_kinds_of_keys_stand_in_one_file() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_file_is_said_by_line() {
+fn reports_all_errors_of_a_file_by_line() {
     let private = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----";
     let cut = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDME";
     let text = format!("# comment\na@b\n{private}\nc@d cert-authority ssh-ed25519 AAAA\n{ALLOWED}\n{cut}\n");
@@ -313,14 +313,14 @@ fn everything_that_is_wrong_with_a_file_is_said_by_line() {
     insta::assert_snapshot!(lines.join("\n"));
     for empty in ["", "\n", "# nobody\n", "\u{feff}"] {
         assert!(
-            Signers::parse(empty, programs()).is_err_and(|wrong| wrong[0].message.contains("holds no key")),
+            Signers::parse(empty, programs()).is_err_and(|wrong| wrong[0].message.contains("contains no key")),
             "{empty:?}"
         );
     }
 }
 
 #[test]
-fn what_is_no_signature_is_said() {
+fn refuses_malformed_signatures_with_a_reason() {
     let signers = signers(ALLOWED);
     let two = format!("{}{}", data!("ssh-ed.sig"), data!("pgp-alice.sig"));
     insta::assert_snapshot!(
@@ -339,7 +339,7 @@ fn what_is_no_signature_is_said() {
 }
 
 #[test]
-fn a_missing_program_is_named_with_its_fix() {
+fn names_a_missing_program_and_its_fix() {
     for (file, signature, says) in [
         (ALLOWED, data!("ssh-ed.sig"), "the program ssh-keygen is not installed; install OpenSSH"),
         (data!("pgp-alice.asc"), data!("pgp-alice.sig"), "the program gpg is not installed; install GnuPG"),
@@ -355,7 +355,7 @@ fn a_missing_program_is_named_with_its_fix() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn removes_temporary_files() {
     let folder = tempfile::tempdir().expect("a folder");
     let programs = Programs { temporary: folder.path().to_owned(), ..programs() };
     for (file, signature) in [(ALLOWED, data!("ssh-ed.sig")), (data!("pgp-alice.asc"), data!("pgp-alice.sig"))] {
@@ -363,14 +363,14 @@ fn nothing_is_left_behind() {
         assert!(verify(&signers, signature).is_ok());
         assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
-    // Neither a folder nor an agent that was started for it.
+    // No folder and no agent process remains.
     let processes = std::fs::read_dir("/proc").expect("processes").flatten();
     let mut commands = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
     let folder = folder.path().display().to_string();
     assert!(!commands.any(|command| String::from_utf8_lossy(&command).contains(&folder)));
 }
 
-/// The signatures that verify, with the keys that made them.
+/// The valid signatures with their keys.
 fn good() -> Vec<(Signers, &'static str)> {
     let ssh = signers(ALLOWED);
     vec![
@@ -388,7 +388,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn another_payload_never_verifies(which in 0..7_usize, at in any::<prop::sample::Index>(), flip in 1..=255_u8) {
+    fn refuses_changed_payloads(which in 0..7_usize, at in any::<prop::sample::Index>(), flip in 1..=255_u8) {
         let (signers, signature) = &good()[which];
         let mut payload = PAYLOAD.as_bytes().to_vec();
         let at = at.index(payload.len());
@@ -397,7 +397,7 @@ proptest! {
     }
 
     #[test]
-    fn another_signature_never_verifies(which in 0..4_usize, at in any::<prop::sample::Index>(), flip in 1..=255_u8) {
+    fn refuses_changed_ssh_signatures(which in 0..4_usize, at in any::<prop::sample::Index>(), flip in 1..=255_u8) {
         let (signers, signature) = &good()[which];
         let mut bytes = bytes_of(signature);
         let at = at.index(bytes.len());
@@ -405,9 +405,9 @@ proptest! {
         prop_assert!(verify(signers, &armoured(&bytes)).is_err());
     }
 
-    /// What OpenPGP does not sign of a signature, as hints at the key and comments, may change; who made it may not.
+    /// Unsigned parts of an OpenPGP signature, such as key hints and comments, may change. The signer must not.
     #[test]
-    fn another_signature_is_never_anybody_elses(
+    fn changed_gpg_signature_never_has_another_signer(
         which in 4..7_usize, at in any::<prop::sample::Index>(), flip in 1..=255_u8,
     ) {
         let (signers, signature) = &good()[which];
@@ -421,7 +421,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(file in "\\PC{0,200}", signature in any::<Vec<u8>>(), payload in any::<Vec<u8>>()) {
+    fn arbitrary_texts_do_not_panic(file in "\\PC{0,200}", signature in any::<Vec<u8>>(), payload in any::<Vec<u8>>()) {
         let _ = Signers::parse(&file, programs());
         for (signers, _) in good() {
             prop_assert!(signers.verify(&payload, JUNE).is_err());
@@ -429,9 +429,9 @@ proptest! {
         }
     }
 
-    /// Texts that come far: real ones with a stretch replaced.
+    /// Valid texts with a replaced part.
     #[test]
-    fn no_damage_makes_it_panic(
+    fn damaged_texts_do_not_panic(
         which in 0..7_usize, at in any::<prop::sample::Index>(), length in 0..40_usize, put in "[ -~\\n]{0,40}",
     ) {
         let damaged = |text: &str| {

@@ -1,77 +1,77 @@
-//! Why a commit does not count as signed by an allowed signer.
+//! Reasons why a commit is not accepted as signed by an allowed signer.
 
 use super::super::ProgramError;
 use super::{Kind, Signer};
 
-/// Why a signature is refused.
+/// Reason why a commit or its signature is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unverified {
-    /// There is none.
+    /// No signature.
     #[error("it is not signed")]
     Unsigned,
-    /// There is more than one. Which of them would count?
-    #[error("it carries more than one signature")]
+    /// Several signatures, which would be ambiguous.
+    #[error("it has more than one signature")]
     SeveralSignatures,
-    /// An X.509 signature, as gpgsm makes them.
-    #[error("it carries an X.509 signature, which nodecfg does not check")]
+    /// An X.509 signature by gpgsm.
+    #[error("it has an X.509 signature, which nodecfg does not support")]
     X509,
-    /// Nothing that is known.
-    #[error("its signature is neither an SSH signature nor an OpenPGP one")]
+    /// Unknown signature format.
+    #[error("its signature is neither an SSH nor an OpenPGP signature")]
     UnknownFormat,
-    /// It cannot be read.
-    #[error("its signature cannot be read: {why}")]
+    /// Malformed signature.
+    #[error("cannot read its signature: {why}")]
     Malformed {
-        /// What is wrong.
+        /// The error.
         why: String,
     },
-    /// It says that it is for something else.
+    /// A signature for another purpose.
     #[error("its SSH signature is for {found:?}, not for git")]
     Namespace {
         /// The namespace of the signature.
         found: String,
     },
-    /// A key that is not among the allowed signers.
-    #[error("it is signed with the {} key {key}, which is not among the allowed signers", words(*.kind))]
+    /// The key is not among the allowed signers.
+    #[error("it is signed with the {} key {key}, which is not among the allowed signers", kind_name(*.kind))]
     UnknownSigner {
         /// The kind of the key.
         kind: Kind,
-        /// Its fingerprint, or as much of it as the signature says.
+        /// The fingerprint, or the part of it that the signature contains.
         key: String,
     },
-    /// The commit is not what was signed, or the signature was made by another key than it says.
+    /// The signature belongs to another commit or was made with another key.
     #[error("its signature with the key {key} does not match its content")]
     Mismatch {
         /// The fingerprint.
         key: String,
     },
-    /// An algorithm that can be forged, or one that nodecfg does not know.
-    #[error("its signature with the key {key} does not count: {why}")]
+    /// A forgeable or unknown algorithm.
+    #[error("its signature with the key {key} is not accepted: {why}")]
     Algorithm {
         /// The fingerprint.
         key: String,
         /// The reason.
         why: String,
     },
-    /// The signer is known, and may not sign this.
-    #[error("it is signed by {signer}, which does not count: {why}")]
+    /// The signer is allowed, but not for this commit.
+    #[error("it is signed by {signer}, which is not accepted: {why}")]
     NotAllowed {
-        /// Who.
+        /// The signer.
         signer: Box<Signer>,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The program that checks it refuses it for another reason.
-    #[error("its signature with the key {key} does not count: {why}")]
+    /// git, gpg or ssh-keygen refuses the signature for another reason.
+    #[error("its signature with the key {key} is not accepted: {why}")]
     Refused {
         /// The fingerprint.
         key: String,
-        /// What the program reports.
+        /// The message of the program.
         why: String,
     },
-    /// It cannot be checked here.
-    #[error("its signature cannot be checked: {message}")]
+    /// The check failed.
+    #[error("cannot check its signature: {message}")]
     Unchecked {
-        /// Why not.
+        /// The reason.
         message: String,
         /// The fix.
         help: String,
@@ -84,7 +84,7 @@ impl From<ProgramError> for Unverified {
     }
 }
 
-fn words(kind: Kind) -> &'static str {
+fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Ssh => "SSH",
         Kind::OpenPgp => "OpenPGP",
@@ -92,31 +92,28 @@ fn words(kind: Kind) -> &'static str {
 }
 
 impl Unverified {
-    /// The fix.
+    /// How to fix the error.
     #[must_use]
     pub fn help(&self) -> &str {
         match self {
-            Self::Unsigned => {
-                "have an allowed signer commit it with git commit -S, or sign the tip: git commit --amend --no-edit -S. A signed tag does not count"
-            }
+            Self::Unsigned => "have an allowed signer sign the commit: git commit --amend --no-edit -S",
             Self::SeveralSignatures => "sign it once: git commit --amend --no-edit -S",
             Self::X509 | Self::UnknownFormat => {
                 "sign it with an SSH or OpenPGP key (git config gpg.format ssh): git commit --amend --no-edit -S"
             }
             Self::Malformed { .. } | Self::Namespace { .. } | Self::Refused { .. } => {
-                "sign it anew with git: git commit --amend --no-edit -S"
+                "sign it again with git: git commit --amend --no-edit -S"
             }
             Self::UnknownSigner { .. } => {
-                "if the key belongs to somebody who may roll out, add it to the file of --verify-commits; otherwise find out who pushed the commit"
+                "add the key to the file of --verify-commits if its holder may roll out changes"
             }
-            Self::Mismatch { .. } => {
-                "the commit was changed after it was signed; do not roll it out before you know who changed it, then fetch it again or sign it anew"
-            }
+            Self::Mismatch { .. } => "find out who changed the commit before you sign it again",
             Self::Algorithm { .. } => {
-                "sign it anew with an Ed25519, ECDSA (P-256, P-384) or RSA key of at least 2048 bits and with SHA-2: git commit --amend --no-edit -S"
+                "sign it again with an Ed25519, ECDSA (P-256, P-384) or RSA key of at least 2048 bits and with SHA-2: \
+                 git commit --amend --no-edit -S"
             }
             Self::NotAllowed { .. } => {
-                "have another signer sign it, or change what the file of --verify-commits says of this one"
+                "have another signer sign it, or change the entry of this signer in the file of --verify-commits"
             }
             Self::Unchecked { help, .. } => help,
         }

@@ -1,4 +1,4 @@
-//! The cluster of a scenario: one interface to the sandbox and to a real API server.
+//! Cluster of a scenario: a common interface to the sandbox and to a real API server.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,36 +15,36 @@ use super::command::{Run, Running};
 use super::control_plane::ControlPlane;
 use super::history::History;
 use super::repository::Repository;
-use super::sandboxed::Powers;
-use super::{Host, Start, until};
+use super::sandbox_server::SandboxServer;
+use super::{ClusterKind, ClusterSetup, until};
 
-/// A cluster with simulated kubelets, whatever its API server.
+/// A cluster with simulated kubelets and any API server.
 pub struct Cluster {
     home: TempDir,
     client: Client,
     server: Server,
-    carriers: &'static str,
+    assignment_resource: &'static str,
 }
 
 enum Server {
-    Sandbox(Box<Powers>),
+    Sandbox(Box<SandboxServer>),
     Real { kubelets: Kubelets, control_plane: ControlPlane },
 }
 
-/// What a Node says of its configuration, or the NodeConfig that stands for it.
+/// Configuration state of a node, from its Node or its NodeConfig.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeRecord {
-    /// The ConfigMap that spec names.
+    /// ConfigMap in spec.
     pub source: Option<String>,
-    /// The ConfigMap that status calls assigned.
+    /// Assigned ConfigMap in status.
     pub assigned: Option<String>,
-    /// The ConfigMap that status calls active.
+    /// Active ConfigMap in status.
     pub active: Option<String>,
-    /// The error that status has.
+    /// Error in status.
     pub error: Option<String>,
-    /// Whether the Node is Ready.
+    /// Readiness of the Node.
     pub ready: bool,
-    /// The resourceVersion of the latest change.
+    /// resourceVersion of the latest change.
     pub revision: u64,
 }
 
@@ -64,14 +64,14 @@ impl NodeRecord {
         }
     }
 
-    /// Of a Node and the NodeConfig that stands for it.
-    pub(super) fn joined(node: &Value, carrier: &Value) -> Self {
-        let (node, carrier) = (Self::of(node), Self::of(carrier));
-        Self { ready: node.ready, revision: node.revision.max(carrier.revision), ..carrier }
+    /// Combines a Node with its NodeConfig.
+    pub(super) fn joined(node: &Value, node_config: &Value) -> Self {
+        let (node, node_config) = (Self::of(node), Self::of(node_config));
+        Self { ready: node.ready, revision: node.revision.max(node_config.revision), ..node_config }
     }
 
-    /// Whether it runs what it points at, and is Ready.
-    pub fn settled(&self) -> bool {
+    /// Reports whether the node is Ready and runs its assignment.
+    pub fn converged(&self) -> bool {
         self.ready && self.error.is_none() && self.source == self.assigned && self.source == self.active
     }
 }
@@ -87,53 +87,53 @@ async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Value 
     client.request(request).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
 }
 
-/// Where NodeConfigs are.
+/// Path of the NodeConfigs.
 pub(super) const NODE_CONFIGS: &str = "/apis/nodecfg.dev/v1alpha1/nodeconfigs";
 
-/// The objects of a list, by name.
+/// Objects of a list by name.
 pub(super) fn by_name(list: &Value) -> BTreeMap<String, Value> {
     let named = |object: &Value| (object["metadata"]["name"].as_str().unwrap().to_owned(), object.clone());
     list["items"].as_array().unwrap().iter().map(named).collect()
 }
 
-/// Whether Kubernetes itself makes a ConfigMap of this name in kube-system.
+/// Reports whether Kubernetes itself creates a ConfigMap of this name in kube-system.
 pub(super) fn is_of_kubernetes(name: &str) -> bool {
     name.starts_with("kube-") || name.starts_with("extension-apiserver-")
 }
 
 impl Cluster {
-    pub(super) async fn start(start: Start) -> Self {
+    pub(super) async fn start(start: ClusterSetup) -> Self {
         let home = TempDir::new().unwrap();
         let kubeconfig = home.path().join("kubeconfig");
-        let Start { host, nodes, faults, later, large } = start;
+        let ClusterSetup { kind, nodes, faults, later, large } = start;
         let faults = faults.into_iter().collect();
-        let carriers = if matches!(host, Host::Agents) { "nodeconfigs" } else { "nodes" };
-        let sandbox = async |character, installed, nodes, faults| {
-            let large = large && carriers == "nodeconfigs";
-            let powers = Powers::start(character, installed, large, nodes, faults, &kubeconfig).await;
-            (powers.api().client(), Server::Sandbox(Box::new(powers)))
+        let assignment_resource = if matches!(kind, ClusterKind::Agents) { "nodeconfigs" } else { "nodes" };
+        let sandbox = async |profile, installed, nodes, faults| {
+            let large = large && assignment_resource == "nodeconfigs";
+            let server = SandboxServer::start(profile, installed, large, nodes, faults, &kubeconfig).await;
+            (server.api().client(), Server::Sandbox(Box::new(server)))
         };
-        let (client, server) = match host {
-            Host::Kubelets => sandbox(ServerProfile::V1_21, true, nodes, faults).await,
-            Host::Agents => sandbox(ServerProfile::V1_36, true, nodes, faults).await,
-            Host::Dropping => sandbox(ServerProfile::V1_36, false, nodes, faults).await,
-            Host::Real(assets) => {
+        let (client, server) = match kind {
+            ClusterKind::Kubelets => sandbox(ServerProfile::V1_21, true, nodes, faults).await,
+            ClusterKind::Agents => sandbox(ServerProfile::V1_36, true, nodes, faults).await,
+            ClusterKind::Dropping => sandbox(ServerProfile::V1_36, false, nodes, faults).await,
+            ClusterKind::Real(assets) => {
                 let control_plane = ControlPlane::start(&assets, &kubeconfig).await;
                 let (client, kubelets) = control_plane.populate(nodes, faults).await;
                 (client, Server::Real { kubelets, control_plane })
             }
         };
-        let cluster = Self { home, client, server, carriers };
+        let cluster = Self { home, client, server, assignment_resource };
         for (node, fault) in later {
             cluster.fault(&node, Some(fault)).await;
         }
         cluster
     }
 
-    /// Ends it.
+    /// Stops the cluster.
     pub async fn down(self) {
         match self.server {
-            Server::Sandbox(powers) => powers.stop().await,
+            Server::Sandbox(server) => server.stop().await,
             Server::Real { kubelets, control_plane } => {
                 kubelets.stop().await;
                 control_plane.stop();
@@ -141,34 +141,34 @@ impl Cluster {
         }
     }
 
-    /// What only a sandbox can do.
+    /// Returns the sandbox; panics for a real API server.
     #[track_caller]
-    pub fn sandbox(&self) -> &Powers {
+    pub fn sandbox(&self) -> &SandboxServer {
         match &self.server {
-            Server::Sandbox(powers) => powers,
-            Server::Real { .. } => panic!("this scenario needs a sandbox and does not say so"),
+            Server::Sandbox(server) => server,
+            Server::Real { .. } => panic!("this scenario must declare that it needs a sandbox"),
         }
     }
 
-    /// The same, to stop and start serving.
+    /// Returns the sandbox mutably, to stop and restart its server.
     #[track_caller]
-    pub fn sandbox_mut(&mut self) -> &mut Powers {
+    pub fn sandbox_mut(&mut self) -> &mut SandboxServer {
         match &mut self.server {
-            Server::Sandbox(powers) => powers,
-            Server::Real { .. } => panic!("this scenario needs a sandbox and does not say so"),
+            Server::Sandbox(server) => server,
+            Server::Real { .. } => panic!("this scenario must declare that it needs a sandbox"),
         }
     }
 
-    /// The resource that carries the assignments.
-    pub fn carriers(&self) -> &'static str {
-        self.carriers
+    /// Resource that holds the assignments.
+    pub fn assignment_resource(&self) -> &'static str {
+        self.assignment_resource
     }
 
     fn has_agents(&self) -> bool {
-        self.carriers == "nodeconfigs"
+        self.assignment_resource == "nodeconfigs"
     }
 
-    /// Where ConfigMaps and the lock are, unless something else is said.
+    /// Default namespace of ConfigMaps and the lock.
     pub fn namespace(&self) -> &'static str {
         if self.has_agents() { "nodecfg-system" } else { "kube-system" }
     }
@@ -177,12 +177,12 @@ impl Cluster {
         format!("/api/v1/namespaces/{}/configmaps", self.namespace())
     }
 
-    /// A folder of its own.
+    /// Temporary folder of the cluster.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// The kubeconfig that leads to it.
+    /// Path of the cluster's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.home.path().join("kubeconfig")
     }
@@ -200,19 +200,19 @@ impl Cluster {
         Running::start(self.home(), &arguments)
     }
 
-    /// Runs it to its end.
+    /// Runs a command to its end.
     pub async fn run(&self, command: &str, repository: &Repository, more: &[&str]) -> Run {
         self.start_run(command, repository, more).end().await
     }
 
-    /// `nodecfg sync`.
+    /// Runs `nodecfg sync`.
     pub async fn sync(&self, repository: &Repository, more: &[&str]) -> Run {
         self.run("sync", repository, more).await
     }
 
     // --- the cluster's objects ---
 
-    /// An object; `Null` when it is not there.
+    /// Returns an object, or `Null` if it is missing.
     pub async fn get(&self, path: &str) -> Value {
         let request = Request::get(path).body(Vec::new()).unwrap();
         match self.client.request::<Value>(request).await {
@@ -237,46 +237,46 @@ impl Cluster {
         send(&self.client, "DELETE", path, &Value::Null).await;
     }
 
-    /// What a Node says of its configuration.
+    /// Returns the configuration state of a node.
     pub async fn state(&self, node: &str) -> NodeRecord {
         let object = self.get(&format!("/api/v1/nodes/{node}")).await;
         if !self.has_agents() {
             return NodeRecord::of(&object);
         }
-        NodeRecord::joined(&object, &self.carrier(node).await)
+        NodeRecord::joined(&object, &self.assignment_object(node).await)
     }
 
-    /// The object that carries a Node's assignment.
-    pub async fn carrier(&self, node: &str) -> Value {
+    /// Returns the object with a node's assignment.
+    pub async fn assignment_object(&self, node: &str) -> Value {
         let nodes = if self.has_agents() { NODE_CONFIGS } else { "/api/v1/nodes" };
         self.get(&format!("{nodes}/{node}")).await
     }
 
-    /// The ConfigMap that a Node points at.
+    /// Returns the assigned ConfigMap of a node.
     pub async fn source(&self, node: &str) -> Option<String> {
         self.state(node).await.source
     }
 
-    /// What every Node says, by name.
+    /// Returns the state of every node by name.
     pub async fn states(&self) -> BTreeMap<String, NodeRecord> {
         let nodes = by_name(&list(&self.client, "/api/v1/nodes").await);
         if !self.has_agents() {
             return nodes.into_iter().map(|(name, node)| (name, NodeRecord::of(&node))).collect();
         }
-        let carriers = by_name(&list(&self.client, NODE_CONFIGS).await);
+        let node_configs = by_name(&list(&self.client, NODE_CONFIGS).await);
         let joined = |(name, node): (String, Value)| {
-            let state = NodeRecord::joined(&node, carriers.get(&name).unwrap_or(&Value::Null));
+            let state = NodeRecord::joined(&node, node_configs.get(&name).unwrap_or(&Value::Null));
             (name, state)
         };
         nodes.into_iter().map(joined).collect()
     }
 
-    /// Waits until a Node is as wanted.
+    /// Waits until the state of a node satisfies a condition.
     pub async fn until_node(&self, node: &str, what: &str, mut holds: impl FnMut(&NodeRecord) -> bool) {
         until(&format!("{node} {what}"), async || holds(&self.state(node).await)).await;
     }
 
-    /// Points a Node at a ConfigMap by hand.
+    /// Assigns a ConfigMap to a node as another client.
     pub async fn assign_by_hand(&self, node: &str, config_map: &str) {
         let source =
             json!({"configMap": {"namespace": self.namespace(), "name": config_map, "kubeletConfigKey": "kubelet"}});
@@ -296,7 +296,7 @@ impl Cluster {
         }
     }
 
-    /// Creates a ConfigMap by hand, immutable or not, with or without the labels of a fleet.
+    /// Creates a ConfigMap as another client, optionally immutable or with the labels of a fleet.
     pub async fn create_config_map(&self, name: &str, text: &str, immutable: bool, fleet: Option<(&str, &str)>) {
         let labels = fleet.map_or(json!({}), |(fleet, pool)| {
             json!({"app.kubernetes.io/managed-by": "nodecfg", "nodecfg.dev/fleet": fleet, "nodecfg.dev/pool": pool})
@@ -310,21 +310,21 @@ impl Cluster {
         self.create(&self.config_maps_path(), object).await;
     }
 
-    /// The ConfigMaps of its namespace but those that Kubernetes makes, by name.
+    /// Returns the ConfigMaps in the cluster's namespace by name, without those that Kubernetes creates.
     pub async fn config_maps(&self) -> BTreeMap<String, Value> {
         let mut maps = by_name(&list(&self.client, &self.config_maps_path()).await);
         maps.retain(|name, _| !is_of_kubernetes(name));
         maps
     }
 
-    /// The only ConfigMap there is.
+    /// Returns the name of the only ConfigMap.
     pub async fn only_config_map(&self) -> String {
         let names: Vec<String> = self.config_maps().await.into_keys().collect();
         let [name] = names.as_slice() else { panic!("{names:?}") };
         name.clone()
     }
 
-    /// The events that nodecfg wrote about a Node: reason and message, the oldest first.
+    /// Returns reason and message of nodecfg's Events about a Node, oldest first.
     pub async fn events(&self, node: &str) -> Vec<(String, String)> {
         let events = list(&self.client, "/api/v1/namespaces/default/events").await;
         let mut events: Vec<&Value> = events["items"].as_array().unwrap().iter().collect();
@@ -334,33 +334,33 @@ impl Cluster {
         events.iter().map(|event| (text(&event["reason"]), text(&event["message"]))).collect()
     }
 
-    /// Everything that nodecfg could have written, to be compared later: what Nodes are told, labelled and annotated, and
-    /// all ConfigMaps. What kubelets write is left out.
+    /// Returns everything that nodecfg could have written, for comparisons: specs, labels and annotations of nodes,
+    /// and all ConfigMaps. Kubelets' writes are excluded.
     pub async fn written(&self) -> Value {
         let nodes = list(&self.client, "/api/v1/nodes").await;
-        let told = |node: &Value| {
+        let written = |node: &Value| {
             let metadata = &node["metadata"];
             json!([metadata["name"], metadata["uid"], metadata["labels"], metadata["annotations"], node["spec"]])
         };
-        let mut told: Vec<Value> = nodes["items"].as_array().unwrap().iter().map(told).collect();
+        let mut nodes: Vec<Value> = nodes["items"].as_array().unwrap().iter().map(written).collect();
         if self.has_agents() {
-            let carriers = by_name(&list(&self.client, NODE_CONFIGS).await);
-            told.extend(carriers.into_values().map(|carrier| json!([carrier["metadata"]["uid"], carrier["spec"]])));
+            let node_configs = by_name(&list(&self.client, NODE_CONFIGS).await);
+            nodes.extend(node_configs.into_values().map(|object| json!([object["metadata"]["uid"], object["spec"]])));
         }
-        json!({"nodes": told, "configMaps": self.config_maps().await})
+        json!({"nodes": nodes, "configMaps": self.config_maps().await})
     }
 
-    /// Makes the kubelet of a Node misbehave, or with `None` mends it.
+    /// Sets the fault of a node's kubelet; `None` removes the fault.
     pub async fn fault(&self, node: &str, fault: Option<Fault>) {
         let node = NodeName::new(node).unwrap();
         let injected = match &self.server {
-            Server::Sandbox(powers) => powers.embedded().nodes().inject(&node, fault).await,
+            Server::Sandbox(server) => server.embedded().nodes().inject(&node, fault).await,
             Server::Real { kubelets, .. } => kubelets.inject(&node, fault).await,
         };
         injected.unwrap();
     }
 
-    /// Follows all Nodes from now on.
+    /// Starts recording all changes of nodes.
     pub async fn history(&self) -> History {
         History::begin(self.client.clone(), self.has_agents()).await
     }

@@ -1,4 +1,4 @@
-//! Runs of the binary.
+//! Runs of the nodecfg binary.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::{LIMIT, until, until_within};
 
-/// A run that has ended.
+/// Result of a finished run.
 pub struct Run {
-    /// The exit code; `None` after a signal.
+    /// Exit code; `None` after a signal.
     pub code: Option<i32>,
     /// Standard output.
     pub out: String,
@@ -28,17 +28,17 @@ impl Run {
         self
     }
 
-    /// Asserts that standard output and standard error together have this text, line breaks counting as spaces.
+    /// Asserts that standard output or standard error contains `text`; line breaks count as spaces.
     #[track_caller]
-    pub fn says(self, text: &str) -> Self {
+    pub fn prints(self, text: &str) -> Self {
         assert!(self.has(text), "{text:?} is missing\n{self}");
         self
     }
 
-    /// The opposite of [`says`](Self::says).
+    /// Asserts that neither output contains `text`.
     #[track_caller]
-    pub fn never_says(self, text: &str) -> Self {
-        assert!(!self.has(text), "{text:?} is there\n{self}");
+    pub fn does_not_print(self, text: &str) -> Self {
+        assert!(!self.has(text), "{text:?} is present\n{self}");
         self
     }
 
@@ -46,18 +46,18 @@ impl Run {
         flat(&self.out).contains(text) || flat(&self.err).contains(text)
     }
 
-    /// How many lines of standard error have this text.
+    /// Number of lines in standard error that contain `text`.
     pub fn lines_with(&self, text: &str) -> usize {
         self.err.lines().filter(|line| line.contains(text)).count()
     }
 
-    /// Standard output as one JSON document.
+    /// Parses standard output as one JSON document.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}\n{self}"))
     }
 
-    /// Standard output as JSON lines.
+    /// Parses standard output as JSON lines.
     #[track_caller]
     pub fn json_lines(&self) -> Vec<Value> {
         let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}\n{self}"));
@@ -65,7 +65,7 @@ impl Run {
     }
 }
 
-/// Without the line breaks and margins that fit a report to a terminal.
+/// Removes the line breaks and margins that fit a report to a terminal.
 fn flat(text: &str) -> String {
     text.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
 }
@@ -76,7 +76,7 @@ impl std::fmt::Display for Run {
     }
 }
 
-/// A run in progress. Dropping it kills it.
+/// A running process, which is killed when dropped.
 pub struct Running {
     child: Child,
     out: Stream,
@@ -112,7 +112,7 @@ impl Stream {
 }
 
 impl Running {
-    /// Starts the binary with these arguments, and nothing of the environment that could lead it to another cluster.
+    /// Starts the binary with these arguments, without environment variables that select a cluster.
     pub fn start(home: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(crate::PROGRAM);
         command.args(arguments).current_dir(home).env("HOME", home);
@@ -128,39 +128,39 @@ impl Running {
         Self { child, out, err }
     }
 
-    /// Waits until standard error has this text; gives all of it.
-    pub async fn until_it_says(&mut self, text: &str) -> String {
-        until(&format!("it says {text:?}"), async || {
-            let said = self.err.text();
+    /// Waits until standard error contains `text`, and returns all of it.
+    pub async fn until_stderr_contains(&mut self, text: &str) -> String {
+        until(&format!("standard error contains {text:?}"), async || {
+            let written = self.err.text();
             if let Some(status) = self.child.try_wait().unwrap()
-                && !said.contains(text)
+                && !written.contains(text)
             {
-                panic!("ended ({status}) without saying {text:?}\n{said}\n{}", self.out.text());
+                panic!("ended ({status}) without {text:?} in standard error\n{written}\n{}", self.out.text());
             }
-            said.contains(text)
+            written.contains(text)
         })
         .await;
         self.err.text()
     }
 
-    /// Waits until standard output has this text.
-    pub async fn until_it_writes(&mut self, text: &str) {
-        until(&format!("it writes {text:?}"), async || {
+    /// Waits until standard output contains `text`.
+    pub async fn until_stdout_contains(&mut self, text: &str) {
+        until(&format!("standard output contains {text:?}"), async || {
             let written = self.out.text();
             if let Some(status) = self.child.try_wait().unwrap()
                 && !written.contains(text)
             {
-                panic!("ended ({status}) without writing {text:?}\n{written}\n{}", self.err.text());
+                panic!("ended ({status}) without {text:?} in standard output\n{written}\n{}", self.err.text());
             }
             written.contains(text)
         })
         .await;
     }
 
-    /// Waits until one line that it writes has all of these.
-    pub async fn until_a_line_has(&mut self, parts: &[&str]) {
+    /// Waits until one line of standard output contains all parts.
+    pub async fn until_stdout_line_contains(&mut self, parts: &[&str]) {
         let has = |written: &str| written.lines().any(|line| parts.iter().all(|part| line.contains(part)));
-        until(&format!("it writes a line with {parts:?}"), async || {
+        until(&format!("a line of standard output contains {parts:?}"), async || {
             let written = self.out.text();
             if let Some(status) = self.child.try_wait().unwrap()
                 && !has(&written)
@@ -172,7 +172,7 @@ impl Running {
         .await;
     }
 
-    /// Sends SIGINT, as Ctrl-C does.
+    /// Sends SIGINT, like Ctrl-C.
     pub fn interrupt(&self) {
         let script = format!("kill -INT {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
@@ -184,12 +184,12 @@ impl Running {
         self.child.wait().unwrap();
     }
 
-    /// The process's id.
+    /// Process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     pub async fn end(mut self) -> Run {
         let mut ended: Option<ExitStatus> = None;
         until_within(LIMIT, "the run ends", &mut async || {
@@ -203,7 +203,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended already unless the test failed.
+        // The process still runs only after a failed test.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! A real kube-apiserver and etcd as a scenario's cluster: started on loopback, one pair for all scenarios of a process that
-//! need it at the same time, emptied between them, and killed with the last.
+//! A real kube-apiserver and etcd on loopback. One pair serves all scenarios of a process in turn; it is emptied
+//! between scenarios and killed after the last.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,9 +11,9 @@ use http::Request;
 use jiff::Timestamp;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig as KubeKubeconfig};
-use nodecfg_sandbox::face::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::kubelets::{Faults, Kubelets, Options};
 use nodecfg_sandbox::nodes::{self, NodeSpec};
+use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -21,26 +21,26 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use super::cluster::{is_of_kubernetes, list};
 use super::{SPEED, until};
 
-/// Where ConfigMaps are.
+/// Path of the ConfigMaps.
 const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 
-/// The administrator's bearer token.
+/// Bearer token of the administrator.
 const TOKEN: &str = "scenarios-admin-token";
 
-/// The servers that run now, if any do.
+/// Servers that currently run.
 static RUNNING: Mutex<Weak<Servers>> = Mutex::const_new(Weak::new());
 
-/// The minor version of the kube-apiserver in a folder.
+/// Minor version of the kube-apiserver in a folder.
 fn minor(assets: &Path) -> u32 {
     let binary = assets.join("kube-apiserver");
     let output = Command::new(&binary).arg("--version").output();
     let output = output.unwrap_or_else(|error| panic!("cannot run {}: {error}", binary.display()));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let minor = text.trim().strip_prefix("Kubernetes v1.").and_then(|rest| rest.split('.').next()?.parse().ok());
-    minor.unwrap_or_else(|| panic!("{} --version says {text:?}", binary.display()))
+    minor.unwrap_or_else(|| panic!("{} --version prints {text:?}", binary.display()))
 }
 
-/// Whether the API server in a folder keeps `Node.spec.configSource`: those up to 1.25 do.
+/// Reports whether the API server in a folder keeps `Node.spec.configSource`, which versions up to 1.25 do.
 pub(super) fn keeps_config_source(assets: &Path) -> bool {
     minor(assets) <= 25
 }
@@ -49,14 +49,14 @@ pub(super) fn keeps_config_source(assets: &Path) -> bool {
 struct Servers {
     processes: Vec<Child>,
     kubeconfig: Kubeconfig,
-    /// Held by the scenario whose turn it is.
+    /// Held by the scenario that uses the servers.
     turn: Arc<Mutex<()>>,
     data: TempDir,
 }
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        // The API server first, or it would complain about its storage until the end.
+        // Stopping the API server first avoids its errors about missing storage.
         for process in self.processes.iter_mut().rev() {
             let _ = process.kill();
             let _ = process.wait();
@@ -64,14 +64,14 @@ impl Drop for Servers {
     }
 }
 
-/// A turn at the real servers.
+/// Exclusive use of the real servers.
 pub struct ControlPlane {
     servers: Arc<Servers>,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl ControlPlane {
-    /// Waits for a turn, starting the servers if none run, and leads a kubeconfig to them.
+    /// Waits for exclusive use, starts the servers if necessary, and writes a kubeconfig.
     pub(super) async fn start(assets: &Path, kubeconfig: &Path) -> Self {
         let servers = {
             let mut running = RUNNING.lock().await;
@@ -89,7 +89,7 @@ impl ControlPlane {
         Self { servers, _turn: turn }
     }
 
-    /// Empties the cluster of what the scenario before left, and gives it nodes with kubelets.
+    /// Deletes the objects of the previous scenario, then creates nodes with kubelets.
     pub(super) async fn populate(&self, specs: Vec<NodeSpec>, faults: Faults) -> (Client, Kubelets) {
         let client = self.servers.client().await;
         for (path, only) in [
@@ -115,7 +115,7 @@ impl ControlPlane {
         (client, kubelets)
     }
 
-    /// Ends the turn; the servers end with the last.
+    /// Ends the exclusive use; the servers stop with the last user.
     pub(super) fn stop(self) {}
 }
 
@@ -137,7 +137,7 @@ impl Servers {
             format!("--initial-advertise-peer-urls={peers}"),
             format!("--initial-cluster=default={peers}"),
         ];
-        // What is written here need not survive the machine; etcd 3.4.10 and later can be told.
+        // The data need not survive a crash; etcd 3.4.10 and later have a flag for this.
         let help = Command::new(assets.join("etcd")).arg("--help").output().unwrap();
         if [help.stdout, help.stderr].iter().any(|text| String::from_utf8_lossy(text).contains("unsafe-no-fsync")) {
             arguments.push("--unsafe-no-fsync".to_owned());
@@ -158,14 +158,14 @@ impl Servers {
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", servers.path("accounts.pub")),
             format!("--service-account-signing-key-file={}", servers.path("accounts.key")),
-            // No controller makes service accounts here.
+            // No controller creates service accounts here.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ];
-        // Until 1.19 it also served without TLS unless told not to.
+        // Up to 1.19, the server also listens without TLS by default.
         if minor(assets) < 20 {
             arguments.push("--insecure-port=0".to_owned());
         }
-        // From 1.22 to 1.25 the field is there and its gate is off.
+        // From 1.22 to 1.25, the field exists and its gate is off by default.
         if (22..=25).contains(&minor(assets)) {
             arguments.push("--feature-gates=DynamicKubeletConfig=true".to_owned());
         }
@@ -195,14 +195,14 @@ impl Servers {
         Client::try_from(config).unwrap()
     }
 
-    /// Waits until the API server is ready and has made its namespaces. When one of the two ends instead, its log says why.
+    /// Waits until the API server is ready and has created its namespaces. Panics with the log if a server exits.
     async fn until_ready(&mut self) {
         let client = self.client().await;
         let logs: Vec<PathBuf> = ["etcd.log", "kube-apiserver.log"].map(|name| self.data.path().join(name)).to_vec();
         until("the API server is ready", async || {
             for (process, log) in self.processes.iter_mut().zip(&logs) {
                 if let Some(status) = process.try_wait().unwrap() {
-                    panic!("it ended ({status}):\n{}", fs::read_to_string(log).unwrap_or_default());
+                    panic!("a server exited ({status}):\n{}", fs::read_to_string(log).unwrap_or_default());
                 }
             }
             for path in ["/readyz", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/default"] {
@@ -216,15 +216,15 @@ impl Servers {
     }
 }
 
-/// Ports that nobody listens on now. Somebody could before they are used; then the start fails and says so.
+/// Ports that are currently free. If another process takes one before its use, the start fails.
 fn free_ports() -> [u16; 3] {
     [(); 3]
         .map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap())
         .map(|listener| listener.local_addr().unwrap().port())
 }
 
-/// Writes the API server's certificate, the keys of service accounts and the administrator's token; returns the authority
-/// to trust.
+/// Writes the API server's certificate, the service account keys and the administrator's token. Returns the
+/// authority's certificate.
 fn credentials(folder: &Path) -> String {
     let ca_key = KeyPair::generate().unwrap();
     let mut ca = CertificateParams::default();

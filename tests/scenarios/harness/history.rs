@@ -1,5 +1,5 @@
-//! Everything that happened to Nodes, followed by a watch of the scenario's own, so that invariants can be held against
-//! every state that there ever was and not just against samples.
+//! Record of all changes of nodes from a separate watch, so that tests can check invariants on every state instead of
+//! samples.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -15,22 +15,22 @@ use tokio::task::JoinHandle;
 use super::cluster::{NODE_CONFIGS, NodeRecord, by_name, list};
 use super::until;
 
-/// One state of one Node.
+/// One state of one node.
 #[derive(Debug, Clone)]
-pub struct Moment {
-    /// The Node.
+pub struct StateChange {
+    /// Name of the node.
     pub node: String,
-    /// How it was; `None` once it is gone.
+    /// State of the node; `None` after deletion.
     pub state: Option<NodeRecord>,
 }
 
-/// The history of all Nodes from the moment this was made.
+/// Recording of all nodes since its creation.
 pub struct History {
     client: Client,
     resources: Vec<Resource>,
 }
 
-/// One resource that says something of Nodes.
+/// Recording of one resource.
 struct Resource {
     path: &'static str,
     began: BTreeMap<String, Value>,
@@ -38,7 +38,7 @@ struct Resource {
     watch: JoinHandle<()>,
 }
 
-/// What a watch said.
+/// A watched change.
 #[derive(Debug, Clone)]
 struct Change {
     revision: u64,
@@ -60,8 +60,8 @@ impl History {
         Self { client, resources }
     }
 
-    /// Everything that has happened by now, in order.
-    pub async fn end(self) -> Past {
+    /// Ends the recording and returns all changes so far, in order.
+    pub async fn end(self) -> Recording {
         for resource in &self.resources {
             let now = by_name(&list(&self.client, resource.path).await);
             until("the watch has caught up", async || {
@@ -75,7 +75,7 @@ impl History {
             .await;
             resource.watch.abort();
         }
-        // Both resources count by the revisions of the one cluster.
+        // Both resources share the revisions of one cluster.
         let of = |(index, resource): (usize, &Resource)| {
             let changes = resource.changes.lock().unwrap().clone();
             changes.into_iter().map(move |change| (index, change)).collect::<Vec<_>>()
@@ -85,16 +85,16 @@ impl History {
         let mut objects: Vec<BTreeMap<String, Value>> =
             self.resources.iter().map(|resource| resource.began.clone()).collect();
         let began = objects[0].keys().map(|node| (node.clone(), state(&objects, node).unwrap())).collect();
-        let mut moments = Vec::new();
+        let mut state_changes = Vec::new();
         for (index, change) in changes {
             match change.object {
                 Some(object) => objects[index].insert(change.node.clone(), object),
                 None => objects[index].remove(&change.node),
             };
             let state = state(&objects, &change.node);
-            moments.push(Moment { node: change.node, state });
+            state_changes.push(StateChange { node: change.node, state });
         }
-        Past { began, moments }
+        Recording { began, state_changes }
     }
 }
 
@@ -102,12 +102,12 @@ fn revision(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
-/// What the objects of a Node say together; `None` where there is no Node.
+/// State of a node from its objects; `None` if the Node is missing.
 fn state(objects: &[BTreeMap<String, Value>], node: &str) -> Option<NodeRecord> {
     let object = objects[0].get(node)?;
     Some(match objects.get(1) {
         None => NodeRecord::of(object),
-        Some(carriers) => NodeRecord::joined(object, carriers.get(node).unwrap_or(&Value::Null)),
+        Some(node_configs) => NodeRecord::joined(object, node_configs.get(node).unwrap_or(&Value::Null)),
     })
 }
 
@@ -116,7 +116,7 @@ async fn follow(client: Client, path: &'static str, version: String, changes: Ar
     let request = Request::get(path).body(Vec::new()).unwrap();
     let mut events = pin!(client.request_events::<Value>(request).await.expect("a watch"));
     while let Some(event) = events.next().await {
-        let (object, gone) = match event.expect("an event") {
+        let (object, deleted) = match event.expect("an event") {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
             WatchEvent::Deleted(object) => (object, true),
             WatchEvent::Bookmark(_) => continue,
@@ -124,73 +124,74 @@ async fn follow(client: Client, path: &'static str, version: String, changes: Ar
         };
         let node = object["metadata"]["name"].as_str().unwrap().to_owned();
         let revision = revision(&object);
-        changes.lock().unwrap().push(Change { revision, node, object: (!gone).then_some(object) });
+        changes.lock().unwrap().push(Change { revision, node, object: (!deleted).then_some(object) });
     }
 }
 
-fn after(began: &BTreeMap<String, NodeRecord>, moments: &[Moment]) -> BTreeMap<String, NodeRecord> {
+fn after(began: &BTreeMap<String, NodeRecord>, state_changes: &[StateChange]) -> BTreeMap<String, NodeRecord> {
     let mut states = began.clone();
-    for moment in moments {
-        match &moment.state {
-            Some(state) => states.insert(moment.node.clone(), state.clone()),
-            None => states.remove(&moment.node),
+    for change in state_changes {
+        match &change.state {
+            Some(state) => states.insert(change.node.clone(), state.clone()),
+            None => states.remove(&change.node),
         };
     }
     states
 }
 
-/// A history that has ended.
-pub struct Past {
+/// A finished recording.
+pub struct Recording {
     began: BTreeMap<String, NodeRecord>,
-    moments: Vec<Moment>,
+    state_changes: Vec<StateChange>,
 }
 
-impl Past {
-    /// Which Nodes were pointed elsewhere, in order, and at what.
+impl Recording {
+    /// Changed assignments in order: node and source.
     pub fn assignments(&self) -> Vec<(String, Option<String>)> {
         let mut sources: BTreeMap<&str, Option<&str>> =
             self.began.iter().map(|(node, state)| (node.as_str(), state.source.as_deref())).collect();
         let mut assignments = Vec::new();
-        for moment in &self.moments {
-            let Some(state) = &moment.state else { continue };
+        for change in &self.state_changes {
+            let Some(state) = &change.state else { continue };
             let source = state.source.as_deref();
-            if sources.insert(&moment.node, source).unwrap_or_default() != source {
-                assignments.push((moment.node.clone(), state.source.clone()));
+            if sources.insert(&change.node, source).unwrap_or_default() != source {
+                assignments.push((change.node.clone(), state.source.clone()));
             }
         }
         assignments
     }
 
-    /// The Nodes of [`assignments`](Self::assignments) alone.
+    /// Nodes of [`assignments`](Self::assignments).
     pub fn assigned(&self) -> Vec<String> {
         self.assignments().into_iter().map(|(node, _)| node).collect()
     }
 
-    /// The revision at which the first Node was pointed elsewhere.
+    /// Revision of the first changed assignment.
     pub fn first_assignment(&self) -> u64 {
-        let moved = |moment: &&Moment| {
-            let state = moment.state.as_ref();
-            state.is_some_and(|state| self.began.get(&moment.node).is_some_and(|began| began.source != state.source))
+        let moved = |change: &&StateChange| {
+            let state = change.state.as_ref();
+            state.is_some_and(|state| self.began.get(&change.node).is_some_and(|began| began.source != state.source))
         };
-        self.moments.iter().find(moved).and_then(|moment| moment.state.as_ref()).expect("an assignment").revision
+        self.state_changes.iter().find(moved).and_then(|change| change.state.as_ref()).expect("an assignment").revision
     }
 
-    /// The most Nodes that `counts` holds for at any one time.
+    /// Maximum number of nodes for which `counts` holds at the same time.
     pub fn most(&self, counts: impl Fn(&str, &NodeRecord) -> bool) -> usize {
         let mut states = self.began.clone();
         let number =
             |states: &BTreeMap<String, NodeRecord>| states.iter().filter(|(node, state)| counts(node, state)).count();
         let mut most = number(&states);
-        for moment in &self.moments {
-            states = after(&states, std::slice::from_ref(moment));
+        for change in &self.state_changes {
+            states = after(&states, std::slice::from_ref(change));
             most = most.max(number(&states));
         }
         most
     }
 
-    /// The states that one Node went through.
+    /// States of one node, in order.
     pub fn of(&self, node: &str) -> Vec<&NodeRecord> {
-        let later = self.moments.iter().filter(|moment| moment.node == node).filter_map(|moment| moment.state.as_ref());
+        let later =
+            self.state_changes.iter().filter(|change| change.node == node).filter_map(|change| change.state.as_ref());
         self.began.get(node).into_iter().chain(later).collect()
     }
 }

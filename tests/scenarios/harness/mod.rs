@@ -1,4 +1,4 @@
-//! What scenarios are made of: a cluster, a repository, and runs of the binary.
+//! Test harness of the scenarios: clusters, repositories, and runs of the binary.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -15,36 +15,36 @@ mod command;
 mod control_plane;
 mod history;
 mod repository;
-mod sandboxed;
+mod sandbox_server;
 
 pub use cluster::{Cluster, NodeRecord};
 pub use command::{Run, Running};
 pub use repository::{KUBELET, Repository};
 
-/// How long a condition is waited for, on a busy machine, before the test fails.
-const PATIENCE: Duration = Duration::from_secs(180);
-/// How long a whole scenario may take.
+/// Time limit for a condition, sized for a busy machine.
+const CONDITION_LIMIT: Duration = Duration::from_secs(180);
+/// Time limit for a scenario.
 const LIMIT: Duration = Duration::from_secs(600);
-/// How much faster than real the kubelets are: a transition takes about a tenth of a second.
+/// Speed of the kubelets, where 1 is real time. A transition takes about 0.1 s.
 const SPEED: f64 = 150.0;
-/// The folder with a real control plane.
+/// Environment variable with the folder of a real control plane.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
-/// What a scenario needs of its cluster.
+/// Requirements of a scenario on its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing: it tells the same story wherever the assignments are.
+    /// No requirements; the result is the same for Nodes and NodeConfigs.
     Anything,
-    /// Powers that only the sandbox has, such as faults on the wire; whichever the binding.
+    /// The sandbox, for example for injected request faults, with either binding.
     Sandbox,
     /// Kubelets that follow their Nodes.
     Kubelets,
-    /// An API server that drops `configSource`, and nothing installed that would do without.
+    /// An API server that drops `configSource`, without installed NodeConfigs.
     Dropping,
 }
 
-/// Declares scenarios, by what they need, as tests against each kind of cluster that has it. Those that need `Agents` run
-/// against a sandbox of node agents and nothing else.
+/// Declares scenarios by their requirements, as one test for each suitable kind of cluster. Scenarios with `Agents`
+/// run only against a sandbox with node agents.
 macro_rules! scenarios {
     ($($needs:ident { $($(#[$attribute:meta])* $name:ident),* $(,)? })*) => {
         mod sandbox {
@@ -59,7 +59,7 @@ macro_rules! scenarios {
     };
 }
 
-/// One scenario against one kind of cluster, or nothing where it makes no sense.
+/// Declares one scenario for one kind of cluster, or nothing if unsuitable.
 macro_rules! scenario {
     (sandbox Agents $($rest:tt)*) => {};
     (agents Kubelets $($rest:tt)*) => {};
@@ -89,37 +89,37 @@ macro_rules! scenario {
     };
 }
 
-/// Runs a scenario against a sandbox of kubelets that follow their Nodes, or one that drops the assignments.
-pub fn on_sandbox<F: Future<Output = ()>>(needs: Needs, scenario: impl FnOnce(Start) -> F) {
-    let host = if needs == Needs::Dropping { Host::Dropping } else { Host::Kubelets };
-    block_on(scenario(Start::new(host)));
+/// Runs a scenario against a sandbox whose kubelets follow their Nodes, or one that drops assignments.
+pub fn on_sandbox<F: Future<Output = ()>>(needs: Needs, scenario: impl FnOnce(ClusterSetup) -> F) {
+    let kind = if needs == Needs::Dropping { ClusterKind::Dropping } else { ClusterKind::Kubelets };
+    block_on(scenario(ClusterSetup::new(kind)));
 }
 
-/// Runs a scenario against a sandbox of node agents.
-pub fn on_agents<F: Future<Output = ()>>(scenario: impl FnOnce(Start) -> F) {
-    block_on(scenario(Start::new(Host::Agents)));
+/// Runs a scenario against a sandbox with node agents.
+pub fn on_agents<F: Future<Output = ()>>(scenario: impl FnOnce(ClusterSetup) -> F) {
+    block_on(scenario(ClusterSetup::new(ClusterKind::Agents)));
 }
 
-/// Runs a scenario against a real API server, where there is one and it fits; otherwise says why not.
-pub fn on_real<F: Future<Output = ()>>(name: &str, needs: Needs, scenario: impl FnOnce(Start) -> F) {
+/// Runs a scenario against a real API server if a suitable one exists; otherwise prints why the scenario is skipped.
+pub fn on_real<F: Future<Output = ()>>(name: &str, needs: Needs, scenario: impl FnOnce(ClusterSetup) -> F) {
     static UNSET: Once = Once::new();
     let Some(assets) = std::env::var_os(ASSETS).filter(|folder| !folder.is_empty()).map(PathBuf::from) else {
-        return UNSET.call_once(|| say(&format!("skipped: {ASSETS} is not set")));
+        return UNSET.call_once(|| print_line(&format!("skipped: {ASSETS} is not set")));
     };
     let keeps = control_plane::keeps_config_source(&assets);
     let reason = match needs {
-        Needs::Sandbox => "it needs powers that only the sandbox has",
+        Needs::Sandbox => "it needs features of the sandbox",
         Needs::Anything | Needs::Kubelets if !keeps => "this API server drops configSource",
         Needs::Dropping if keeps => "this API server keeps configSource",
         _ => {
-            return block_on(scenario(Start::new(Host::Real(assets))));
+            return block_on(scenario(ClusterSetup::new(ClusterKind::Real(assets))));
         }
     };
-    say(&format!("skipped {name}: {reason}"));
+    print_line(&format!("skipped {name}: {reason}"));
 }
 
-/// Writes a line that is seen even when the test passes: print macros are captured, the stream itself is not.
-fn say(line: &str) {
+/// Writes a line that is visible even if the test passes: the test runner captures print macros, but not the stream.
+fn print_line(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
@@ -130,56 +130,56 @@ fn block_on(scenario: impl Future<Output = ()>) {
 
 /// Waits until a condition holds.
 pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    until_within(PATIENCE, what, &mut holds).await;
+    until_within(CONDITION_LIMIT, what, &mut holds).await;
 }
 
-async fn until_within(patience: Duration, what: &str, holds: &mut impl AsyncFnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + patience;
+async fn until_within(limit: Duration, what: &str, holds: &mut impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + limit;
     while !holds().await {
-        assert!(tokio::time::Instant::now() < deadline, "waited in vain until {what}");
+        assert!(tokio::time::Instant::now() < deadline, "timed out waiting until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Where a scenario runs.
-enum Host {
-    /// A sandbox of character 1.21.
+/// Kind of cluster.
+enum ClusterKind {
+    /// A 1.21 sandbox.
     Kubelets,
-    /// A sandbox of character 1.36, with everything installed.
+    /// A 1.36 sandbox with `nodecfg install` applied.
     Agents,
-    /// A sandbox of character 1.36, with nothing installed.
+    /// A 1.36 sandbox without installed objects.
     Dropping,
     /// A real API server, with the sandbox's kubelets.
     Real(PathBuf),
 }
 
-/// A cluster that is about to be.
-pub struct Start {
-    host: Host,
+/// Builder of a scenario's cluster.
+pub struct ClusterSetup {
+    kind: ClusterKind,
     nodes: Vec<NodeSpec>,
     faults: Vec<FaultSpec>,
     later: Vec<(String, Fault)>,
     large: bool,
 }
 
-impl Start {
-    fn new(host: Host) -> Self {
-        Self { host, nodes: Vec::new(), faults: Vec::new(), later: Vec::new(), large: false }
+impl ClusterSetup {
+    fn new(kind: ClusterKind) -> Self {
+        Self { kind, nodes: Vec::new(), faults: Vec::new(), later: Vec::new(), large: false }
     }
 
     fn version(&self) -> &'static str {
-        match &self.host {
-            Host::Agents | Host::Dropping => "v1.36.2",
-            Host::Kubelets | Host::Real(_) => "v1.21.14",
+        match &self.kind {
+            ClusterKind::Agents | ClusterKind::Dropping => "v1.36.2",
+            ClusterKind::Kubelets | ClusterKind::Real(_) => "v1.21.14",
         }
     }
 
-    /// The resource that carries the assignments.
-    pub fn carriers(&self) -> &'static str {
-        if matches!(self.host, Host::Agents) { "nodeconfigs" } else { "nodes" }
+    /// Resource that holds the assignments.
+    pub fn assignment_resource(&self) -> &'static str {
+        if matches!(self.kind, ClusterKind::Agents) { "nodeconfigs" } else { "nodes" }
     }
 
-    /// Nodes `<pool>-1`, `<pool>-2`, …, labelled as the pool's.
+    /// Adds the nodes `<pool>-1`, `<pool>-2`, … with the pool's label.
     pub fn pool(mut self, pool: &str, count: usize) -> Self {
         for number in 1..=count {
             self = self.node(&format!("{pool}-{number}"), &[("nodecfg.dev/pool", pool)]);
@@ -187,13 +187,13 @@ impl Start {
         self
     }
 
-    /// One node with these labels.
+    /// Adds a node with these labels.
     pub fn node(self, name: &str, labels: &[(&str, &str)]) -> Self {
         let version = self.version();
         self.node_of_version(name, labels, version)
     }
 
-    /// One node whose kubelet has this version.
+    /// Adds a node with this kubelet version.
     pub fn node_of_version(mut self, name: &str, labels: &[(&str, &str)], version: &str) -> Self {
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -201,24 +201,24 @@ impl Start {
         self
     }
 
-    /// Hundreds of nodes: where each has an agent and a kubelet that it watches, their time passes more slowly.
+    /// Slows simulated time for hundreds of nodes with agents.
     pub fn large(self) -> Self {
         Self { large: true, ..self }
     }
 
-    /// What goes wrong on a node from the start.
+    /// Sets the initial fault of a node.
     pub fn fault(mut self, node: &str, fault: Fault) -> Self {
         self.faults.push(FaultSpec { node: Some(NodeName::new(node).unwrap()), fault });
         self
     }
 
-    /// What goes wrong on a node that has started well: one that stops to acknowledge looks like any other beforehand.
+    /// Sets a fault that begins after the node's start. A node that stops acknowledging looks healthy before.
     pub fn later(mut self, node: &str, fault: Fault) -> Self {
         self.later.push((node.to_owned(), fault));
         self
     }
 
-    /// Starts it.
+    /// Starts the cluster.
     pub async fn up(self) -> Cluster {
         Cluster::start(self).await
     }

@@ -1,4 +1,4 @@
-//! A configuration repository under git, in a temporary folder.
+//! Configuration repository under git in a temporary folder.
 
 use std::fs;
 use std::path::Path;
@@ -6,24 +6,24 @@ use std::path::Path;
 use git2::{IndexAddOption, Signature};
 use tempfile::TempDir;
 
-/// What every KubeletConfiguration begins with.
+/// Header of every KubeletConfiguration.
 pub const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-/// A repository. It goes when it is dropped.
+/// A repository, which is deleted when dropped.
 pub struct Repository {
     folder: TempDir,
     git: git2::Repository,
 }
 
 impl Repository {
-    /// A repository without files and commits.
+    /// Creates a repository without files or commits.
     pub fn empty() -> Self {
         let folder = TempDir::new().unwrap();
         let git = git2::Repository::init(folder.path()).unwrap();
         Self { folder, git }
     }
 
-    /// Fleet `test`, and a pool `a` of the nodes labelled so, with this in its configuration and the rollout policy.
+    /// Creates a repository with fleet `test`, its rollout policy, and pool `a` with these fields.
     pub fn of_pool(fields: &str, rollout: &str) -> Self {
         let repository = Self::empty();
         repository.fleet("test", rollout);
@@ -32,7 +32,7 @@ impl Repository {
         repository
     }
 
-    /// Writes `nodecfg.yaml`: the fleet's name, and the rollout policy as lines or `{…}`.
+    /// Writes `nodecfg.yaml` with the fleet's name and the rollout policy as lines or `{…}`.
     pub fn fleet(&self, name: &str, rollout: &str) {
         let rollout = if rollout.is_empty() { "{}" } else { rollout };
         self.write(
@@ -48,26 +48,26 @@ impl Repository {
         self.write(&format!("pools/{name}/kubelet.yaml"), &format!("{KUBELET}{fields}\n"));
     }
 
-    /// Writes the `pool.yaml` of a pool, with this as its spec in flow style.
+    /// Writes the `pool.yaml` of a pool with `spec` in flow style.
     pub fn pool_spec(&self, name: &str, spec: &str) {
         let text =
             format!("apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: {spec}\n");
         self.write(&format!("pools/{name}/pool.yaml"), &text);
     }
 
-    /// Writes a file, uncommitted.
+    /// Writes a file without a commit.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.folder.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    /// Removes a file, uncommitted.
+    /// Removes a file without a commit.
     pub fn remove(&self, path: &str) {
         fs::remove_file(self.folder.path().join(path)).unwrap();
     }
 
-    /// Commits all that lies in the folder; returns the commit's id.
+    /// Commits all files in the folder and returns the commit's ID.
     pub fn commit(&self) -> String {
         let mut index = self.git.index().unwrap();
         index.add_all(["*"], IndexAddOption::DEFAULT, None).unwrap();
@@ -80,13 +80,13 @@ impl Repository {
         self.git.commit(Some("HEAD"), &who, &who, "test", &tree, &parents).unwrap().to_string()
     }
 
-    /// Changes the configuration of a pool in a new commit.
+    /// Commits a changed pool configuration.
     pub fn change(&self, pool: &str, fields: &str) -> String {
         self.pool(pool, fields);
         self.commit()
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }

@@ -1,4 +1,4 @@
-//! Arguments that more than one command of the agent takes.
+//! Arguments shared by several commands of the agent.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use super::parse_duration;
 use crate::host::command::CommandLine;
 use crate::host::system::Actions;
 
-/// Where the agent keeps what must survive it.
+/// Default of --store-dir.
 pub(super) const STORE: &str = "/var/lib/nodecfg";
 
-/// The agent's folder.
+/// Folder of the agent.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct StoreArgs {
-    /// Folder of the agent: the checkpoints, and what is assigned and last known good.
+    /// Folder for the agent's state: checkpoints, assignment and last known good.
     #[arg(long, value_name = "DIR", default_value = STORE)]
     store_dir: PathBuf,
 }
@@ -24,19 +24,19 @@ impl StoreArgs {
     }
 }
 
-/// How a log is written.
+/// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For programs: an object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// How the log is written.
+/// Log arguments.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(super) struct LogArgs {
-    /// How to write the log: text, or json for an object a line.
+    /// Format of the log: text, or json with one object per line.
     #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT", hide_possible_values = true)]
     log_format: LogFormat,
 }
@@ -47,32 +47,32 @@ impl LogArgs {
     }
 }
 
-/// The kubelet's folder.
+/// Folder of the kubelet.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct RootArgs {
-    /// The kubelet's --root-dir, where its state files are.
+    /// The kubelet's --root-dir, which holds its state files.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet", help_heading = KUBELET)]
     kubelet_root_dir: PathBuf,
 }
 
 pub(super) const KUBELET: &str = "Kubelet";
 
-/// How the kubelet is restarted and asked for its version.
+/// Commands that restart the kubelet and print its version.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = KUBELET)]
 pub(super) struct ActionArgs {
-    /// Command that restarts the kubelet, and starts one that does not run. Split into words as a shell does, but run without
-    /// one; what it writes to standard error is in the error when it fails.
+    /// Command that restarts the kubelet, or starts it if it is stopped. Split into words like a shell does, but run
+    /// without a shell.
     #[arg(long, value_name = "COMMAND", default_value = "systemctl restart kubelet")]
     restart_command: CommandLine,
-    /// Command that stops the kubelet, for changes that need its state files removed.
+    /// Command that stops the kubelet, for changes that remove its state files.
     #[arg(long, value_name = "COMMAND", default_value = "systemctl stop kubelet")]
     stop_command: CommandLine,
-    /// How long each of the two may take before it is killed and counts as failed.
+    /// Time limit of each of the two commands; a command that exceeds it is killed and counts as failed.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
     restart_timeout: Duration,
-    /// The kubelet's binary, a command to which --version is appended. When it cannot be run, the version that the Node shows
-    /// counts.
+    /// Command of the kubelet's binary, to which --version is appended. If it fails, the version in the Node's status
+    /// is used.
     #[arg(long, value_name = "COMMAND", default_value = "kubelet")]
     kubelet: CommandLine,
     #[command(flatten)]
@@ -90,7 +90,7 @@ impl ActionArgs {
         }
     }
 
-    /// The longest that a restart may take.
+    /// Longest possible time of a restart.
     pub(super) fn longest_restart(&self) -> Duration {
         self.restart_timeout.saturating_mul(2)
     }

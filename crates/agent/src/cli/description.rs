@@ -1,22 +1,22 @@
-//! What an agent has on disk.
+//! Output of `nodecfg-agent status`, as JSON document and as text.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::state::{AgentState, Phase};
+use crate::ledger::{AgentState, Phase};
 use crate::store::{CheckpointFolder, Description};
 use anstyle::{AnsiColor, Style};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::json_document::Kind;
 
-/// What an agent's store says.
+/// State that the agent has on disk.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentStatus<'a> {
-    /// Where it was read.
+    /// Folder of the agent.
     pub folder: &'a str,
-    /// What is in it.
+    /// Content of the folder.
     #[serde(flatten)]
     pub found: &'a Description,
 }
@@ -25,23 +25,26 @@ impl Kind for AgentStatus<'_> {
     const KIND: &'static str = "AgentStatus";
 }
 
-/// Writes it for people. `folder`: where it was read.
+/// Writes the description as text. `folder`: folder of the agent.
 ///
 /// # Errors
-/// When the writer does.
+/// The writer failed.
 pub fn text(out: &mut dyn Write, folder: &str, found: &Description) -> io::Result<()> {
-    let Description { assigned, last_known_good, beyond, checkpoints, problems } = found;
+    let Description { assigned, last_known_good, agent_state, checkpoints, problems } = found;
     let mut line = |name: &str, value: String| writeln!(out, "{:<17}{value}", format!("{name}:"));
     line("folder", folder.to_owned())?;
     line("assigned", described(assigned.as_ref()))?;
-    line("active", described(beyond.active.as_ref()))?;
+    line("active", described(agent_state.active.as_ref()))?;
     line("last known good", described(last_known_good.as_ref()))?;
-    line("state", state(beyond, assigned == last_known_good))?;
-    if let Some(pool) = &beyond.pool {
+    line("state", state(agent_state, assigned == last_known_good))?;
+    if let Some(pool) = &agent_state.pool {
         line("pool", pool.clone())?;
     }
-    line("kubelet", format!("{}, {}", times(beyond.restarts, "restart"), times(beyond.rollbacks, "rollback")))?;
-    if let Some(failure) = &beyond.failure {
+    line(
+        "kubelet",
+        format!("{}, {}", times(agent_state.restarts, "restart"), times(agent_state.rollbacks, "rollback")),
+    )?;
+    if let Some(failure) = &agent_state.failure {
         writeln!(out, "\n{}", bad(&failure.error))?;
         writeln!(out, "  {}", failure.message)?;
     }
@@ -88,19 +91,19 @@ fn described(source: Option<&ConfigSource>) -> String {
     if parts.is_empty() { source.to_string() } else { format!("{source} ({})", parts.join(", ")) }
 }
 
-fn state(beyond: &AgentState, known_good: bool) -> String {
-    match &beyond.phase {
-        Phase::Settled if beyond.failure.is_some() => bad("on the last known good, since the assignment failed"),
+fn state(agent_state: &AgentState, known_good: bool) -> String {
+    match &agent_state.phase {
+        Phase::Settled if agent_state.failure.is_some() => bad("on the last known good; the assignment failed"),
         Phase::Settled if known_good => good("settled"),
         Phase::Settled => "settled".to_owned(),
-        Phase::Activating { .. } => "the kubelet is to be restarted".to_owned(),
+        Phase::Activating { .. } => "restarting the kubelet".to_owned(),
         Phase::Trying(trial) => {
-            let health = match (trial.healthy_since, trial.ailing_since) {
+            let health = match (trial.healthy_since, trial.unhealthy_since) {
                 (_, Some(since)) => format!("unhealthy since {since}"),
                 (Some(since), None) => format!("healthy since {since}"),
                 (None, None) => "not healthy yet".to_owned(),
             };
-            format!("watched since the restart at {}: {health}", trial.started)
+            format!("on trial since the restart at {}: {health}", trial.started)
         }
     }
 }
@@ -123,7 +126,7 @@ mod tests {
     use nodecfg_contract::json_document::Document;
 
     use super::*;
-    use crate::state::{AssignmentFailure, FailureKind, Trial};
+    use crate::ledger::{AssignmentFailure, FailureKind, Trial};
     use crate::store::CheckpointFile;
 
     fn source(name: &str, uid: &str) -> ConfigSource {
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_on_trial_and_one_that_fell_back() {
+    fn describes_trial_and_rollback() {
         let started = "2026-03-01T10:00:00Z".parse().expect("a time");
         let trial = Trial { started, healthy_since: Some(started), ..Trial::default() };
         let checkpoint = |uid: &str, named_by: Vec<&'static str>, bytes: Option<u64>| CheckpointFolder {
@@ -153,7 +156,7 @@ mod tests {
         let on_trial = Description {
             assigned: Some(source("new", "u-2")),
             last_known_good: Some(source("old", "u-1")),
-            beyond: AgentState {
+            agent_state: AgentState {
                 phase: Phase::Trying(trial),
                 active: Some(source("new", "u-2")),
                 pool: Some("gpu".to_owned()),
@@ -174,9 +177,9 @@ mod tests {
         };
         let fell_back = Description {
             assigned: Some(source("new", "u-2")),
-            beyond: AgentState { failure: Some(failure), restarts: 1, rollbacks: 1, ..AgentState::default() },
+            agent_state: AgentState { failure: Some(failure), restarts: 1, rollbacks: 1, ..AgentState::default() },
             checkpoints: vec![checkpoint("u-2", vec!["assigned"], None), checkpoint("u-9", vec![], Some(1))],
-            problems: vec!["assigned: there is no checkpoint".to_owned()],
+            problems: vec!["assigned: the checkpoint is missing".to_owned()],
             ..Description::default()
         };
         let both = [on_trial, fell_back, Description::default()];

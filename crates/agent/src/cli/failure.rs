@@ -1,4 +1,4 @@
-//! Exit codes of the agent, and what each error becomes.
+//! Exit codes of the agent, and the errors behind them.
 
 use std::io::Write as _;
 
@@ -11,20 +11,20 @@ use serde::Serialize;
 
 use super::Format;
 
-/// How the agent ends. The numbers mean what they mean for `nodecfg`.
+/// Exit code of the agent; the numbers match those of `nodecfg`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// Done, nothing to report.
+    /// Success.
     Done = 0,
     /// Wrong usage, or the agent cannot run on this host.
     Failed = 2,
-    /// The API server refused, or cannot be reached.
+    /// The API server is unreachable or refused a request.
     Cluster = 4,
-    /// The node does not run what is assigned.
+    /// The node does not run the assignment.
     NotConverged = 5,
 }
 
-/// Why the agent has not done its work.
+/// Error that ends the agent.
 #[derive(Debug)]
 pub(super) struct AgentError {
     exit: Exit,
@@ -34,21 +34,21 @@ pub(super) struct AgentError {
 }
 
 impl AgentError {
-    /// Arguments that make no sense.
+    /// Error for invalid arguments.
     pub(super) fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { exit: Exit::Failed, code: "usage", message: message.into(), help: help.into() }
     }
 
-    /// What keeps the agent from running on this host.
+    /// Error for a problem of this host.
     pub(super) fn agent(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { exit: Exit::Failed, code: "agent", message: message.into(), help: help.into() }
     }
 
-    /// Writes it, as text to standard error or as a document to `out`.
+    /// Writes the error, as text to standard error or as a document to `out`.
     pub(super) fn report(&self, format: Format, out: &mut Vec<u8>) -> Exit {
         let error = ErrorMessage { code: self.code, message: &self.message, help: &self.help };
         let document = Document::new(Report { exit_code: self.exit as u8, errors: [error] });
-        // Where even the report cannot be written, the exit code is all that is left.
+        // If the report cannot be written, the exit code remains.
         let _ = match format {
             Format::Json => serde_json::to_string(&document).map(|text| writeln!(out, "{text}")).is_ok(),
             Format::Yaml => serde_saphyr::to_string(&document).map(|text| out.extend(text.into_bytes())).is_ok(),
@@ -65,7 +65,7 @@ impl AgentError {
     }
 }
 
-/// The document of an error, shaped as that of `nodecfg`.
+/// Document of an error, in the format of `nodecfg`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report<'a> {

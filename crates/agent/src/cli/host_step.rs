@@ -1,22 +1,24 @@
-//! `nodecfg-agent host-step`: the privileged half of an agent that runs as a pod.
+//! `nodecfg-agent host-step`: the privileged part of an agent that runs as a pod.
 
 use std::path::PathBuf;
 
 use super::args::LogFormat;
 use super::args::{ActionArgs, LogArgs};
 use super::{AgentError, Exit};
-use crate::host::step::Listening;
+use crate::host::step::StepListener;
 
-/// Restart the kubelet on behalf of an agent that has no privileges on the host.
+/// Restart the kubelet on behalf of an agent without privileges on the host.
 ///
-/// Listens on a unix socket and does three things, with the commands of its own flags: restart the kubelet, stop it to remove
-/// its state files, tell its version. Takes no command, path or configuration from the socket, and never talks to the API
-/// server; give it no credentials. The agent reaches it with --host-step. Whoever may open the socket (mode 0660) may restart
-/// the kubelet: put it into a folder that only the two containers share.
+/// Listens on a Unix socket for requests of `nodecfg-agent --host-step`: restart the kubelet, remove its state files
+/// in between, and report its version. Runs only the commands of its own flags, takes no command, path or
+/// configuration from the socket, and needs no credentials for the API server.
+///
+/// Every process that may open the socket (mode 0660) may restart the kubelet. Put it into a folder that only the two
+/// containers share.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Where to listen. A socket that was left there is replaced.
+    /// Path of the socket. A stale socket is replaced.
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
     #[command(flatten)]
@@ -39,10 +41,10 @@ impl Args {
 }
 
 pub(super) async fn run(args: Args) -> Result<Exit, AgentError> {
-    let listening = Listening::on(&args.socket).map_err(|error| {
+    let listening = StepListener::on(&args.socket).map_err(|error| {
         AgentError::agent(
             format!("cannot listen on {}: {error}", args.socket.display()),
-            "choose a path with --socket that is free, in a folder that exists and may be written",
+            "set --socket to an unused path in a writable folder",
         )
     })?;
     tracing::info!(socket = %args.socket.display(), "listening");

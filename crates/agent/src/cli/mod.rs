@@ -1,5 +1,4 @@
-//! The command line of the agent. The environment is read here, and every error becomes an exit code and a report in
-//! `failure`.
+//! Command line of the agent: arguments, environment, logging and exit codes.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -28,31 +27,30 @@ pub mod usage;
 use args::LogFormat;
 use failure::{AgentError, Exit};
 
-/// Run the node agent: make this node's kubelet run what its NodeConfig assigns.
+/// Run the node agent, which makes this node's kubelet run the configuration that its NodeConfig assigns.
 ///
-/// Watches the NodeConfig of this node, downloads and checks the ConfigMap that it names, keeps it on disk, puts the kubelet
-/// on it and restarts the kubelet, watches it through a trial, falls back to the last known good when that fails, and
-/// reports all of this in the status of the NodeConfig. What is on disk is enough to go on after a reboot, with or without
-/// the API server. Logs to standard error.
+/// Watches the NodeConfig of this node, downloads and checks the assigned ConfigMap, and saves it on disk. Places it
+/// for the kubelet, restarts the kubelet and watches its health during a trial. Rolls back to the last known good if
+/// the trial fails, and reports in the status of the NodeConfig. After a reboot it continues from disk, with or
+/// without the API server. Logs to standard error.
 ///
-/// Ends on SIGTERM and SIGINT with 0; a restart of the kubelet that has begun is finished first. Exits with
-/// 2 when it cannot start: its folder cannot be read or belongs to another agent, or the address to listen on is taken.
-/// Exits with 4 when nothing says where the API server is, and when that has not accepted the credentials for five minutes,
-/// so that a service manager starts it again with those that are on disk by then. It waits for an API server that does not
-/// answer.
+/// Exits with 0 on SIGTERM and SIGINT, after finishing a started restart of the kubelet. Exits with 2 if it cannot
+/// start: its folder is unreadable or in use by another agent, or the listen address is in use. Exits with 4 if no
+/// API server is configured, or if the API server refuses the credentials for five minutes; the service manager then
+/// restarts it with the current credentials. Waits for an API server that does not answer.
 #[derive(Debug, clap::Parser)]
 #[command(name = "nodecfg-agent", version, args_conflicts_with_subcommands = true, after_help = run::EXAMPLES)]
 #[command(max_term_width = 100, disable_help_subcommand = true)]
 struct Cli {
-    /// How to write the result: text, json or yaml.
+    /// Output format: text, json or yaml.
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 100)]
     output: Format,
-    /// When to use colours: auto (on a terminal, unless NO_COLOR is set), always or never.
+    /// When to use colors: auto (on a terminal, unless NO_COLOR is set), always or never.
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 101)]
     color: Color,
-    /// Log more: twice logs every request.
+    /// Log more; -vv logs every request.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL, display_order = 102)]
     verbose: u8,
     #[command(subcommand)]
@@ -69,18 +67,18 @@ enum Command {
     HostStep(Box<host_step::Args>),
 }
 
-/// How results are written.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For programs: one document.
+    /// One JSON document.
     Json,
     /// The same document as YAML.
     Yaml,
 }
 
-/// When to use colours.
+/// When to use colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Color {
     /// On a terminal, unless NO_COLOR is set.
@@ -91,17 +89,17 @@ enum Color {
     Never,
 }
 
-/// The declared arguments, for tests of what starts the agent.
+/// Declared arguments, for tests of unit files and manifests that start the agent.
 #[must_use]
 pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Runs the program with these arguments, the first of which is its name.
+/// Runs the program with these arguments; the first is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if arguments.get(1).is_some_and(|word| word == "agent") {
-        let message = "nodecfg-agent takes no command agent: the program itself is the agent";
+        let message = "unknown command agent: nodecfg-agent itself is the agent";
         let help = "remove the word agent from the unit or manifest; `nodecfg install` writes both";
         return refuse(&arguments, message, help);
     }
@@ -111,7 +109,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             if error.use_stderr() && usage::asks_for_json(&arguments) {
                 return refuse(&arguments, &usage::message(&error), "see --help");
             }
-            // Help and version are no errors; a closed pipe while printing them is none either.
+            // Help and version are not errors; nor is a pipe closed while they are printed.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { Exit::Failed } else { Exit::Done } as u8);
         }
@@ -139,7 +137,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     end(exit, &out)
 }
 
-/// Reports arguments that the program does not take.
+/// Reports invalid arguments.
 fn refuse(arguments: &[OsString], message: &str, help: &str) -> ExitCode {
     let format = if usage::asks_for_json(arguments) { Format::Json } else { Format::Text };
     let mut out = Vec::new();
@@ -147,12 +145,12 @@ fn refuse(arguments: &[OsString], message: &str, help: &str) -> ExitCode {
     end(exit, &out)
 }
 
-/// Prints what was written, and ends.
+/// Prints the output and returns the exit code.
 fn end(exit: Exit, out: &[u8]) -> ExitCode {
     ExitCode::from(if print(out).is_ok() { exit } else { Exit::Failed } as u8)
 }
 
-/// Writes a result: for people as `text` does, for programs as a document.
+/// Writes a result: as text by `text`, otherwise as a document.
 fn write<T: Kind + Serialize>(
     out: &mut Vec<u8>,
     format: Format,
@@ -168,7 +166,7 @@ fn write<T: Kind + Serialize>(
     Ok(())
 }
 
-/// Writes to standard output. A reader that has gone away is no error.
+/// Writes to standard output. A closed pipe is not an error.
 fn print(bytes: &[u8]) -> io::Result<()> {
     let mut out = anstream::stdout();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -177,8 +175,8 @@ fn print(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Starts logging to standard error: of a process that runs for long what it does, of a command only what goes wrong.
-/// NODECFG_LOG overrides, in the syntax of `tracing_subscriber::filter::Targets`.
+/// Starts logging to standard error: a service logs its actions, a command only its problems. NODECFG_LOG overrides
+/// the filter, in the syntax of `tracing_subscriber::filter::Targets`.
 fn start_logging(service: Option<LogFormat>, verbose: u8) {
     let level = match (service, verbose) {
         (None, 0) => "warn",
@@ -190,7 +188,7 @@ fn start_logging(service: Option<LogFormat>, verbose: u8) {
     let logs = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(false)
-        // The complaint about a closed standard error would itself go to standard error, and panic.
+        // A message about a closed standard error would itself go to standard error and panic.
         .log_internal_errors(false)
         .with_target(false);
     let logs = match service {
@@ -198,11 +196,11 @@ fn start_logging(service: Option<LogFormat>, verbose: u8) {
         Some(LogFormat::Text) => logs.compact().boxed(),
         Some(LogFormat::Json) => logs.json().flatten_event(true).boxed(),
     };
-    // A second start in one process, as in tests, keeps the first one's logger.
+    // A second start in one process, as in tests, keeps the first logger.
     let _ = tracing_subscriber::registry().with(logs.with_filter(filter)).try_init();
 }
 
-/// Runs in this one thread: the agent does one thing at a time, and every thread costs memory on every node.
+/// Runs a future on one thread. The agent does one thing at a time, and every thread costs memory on every node.
 fn block_on<F: Future<Output = Result<Exit, AgentError>>>(future: F) -> Result<Exit, AgentError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         AgentError::agent(
@@ -211,19 +209,19 @@ fn block_on<F: Future<Output = Result<Exit, AgentError>>>(future: F) -> Result<E
         )
     })?;
     let result = runtime.block_on(future);
-    // Background work, such as a watch that is no longer needed, must not delay the end.
+    // Background work, such as an unused watch, must not delay the exit.
     runtime.shutdown_background();
     result
 }
 
-/// Completes when the process is asked to end. Where that cannot be waited for, never: signals keep their usual effect.
+/// Completes on a signal to end. If signals cannot be handled, never completes; they keep their default effect.
 async fn stopped() {
     if stop_signals::signalled().await.is_none() {
         std::future::pending::<()>().await;
     }
 }
 
-/// A duration as Go and kubectl write it: `30s`, `5m`, `1h30m`.
+/// Parses a duration as Go and kubectl write it: `30s`, `5m`, `1h30m`.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|problem| format!("it {problem}"))
 }
@@ -233,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_declared_without_contradictions() {
+    fn declares_valid_arguments() {
         command().debug_assert();
     }
 }

@@ -1,22 +1,22 @@
-//! How one pass of an agent ended (`nodecfg-agent --once`), for programs.
+//! JSON document of `nodecfg-agent --once`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use nodecfg_contract::json_document::Kind;
 
-/// How a pass ended.
+/// Result of `--once`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentPass<'a> {
-    /// The node.
+    /// Name of the node.
     pub node: &'a str,
-    /// Where it is now.
+    /// State of the node.
     pub result: PassResult,
-    /// What `status.config.error` says, when it failed.
+    /// Value of `status.config.error` after a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a str>,
-    /// The reason in full, when there is more to say.
+    /// Reason in full, if it adds information.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<&'a str>,
 }
@@ -25,15 +25,15 @@ impl Kind for AgentPass<'_> {
     const KIND: &'static str = "AgentPass";
 }
 
-/// Where a node is after a pass.
+/// State of a node after `--once`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum PassResult {
-    /// It runs what is assigned.
+    /// The node runs the assignment.
     Settled,
-    /// Nothing has been assigned to it; it keeps what it has.
+    /// The node has no NodeConfig and keeps its configuration.
     NoNodeConfig,
-    /// It does not run what is assigned.
+    /// The node does not run the assignment.
     Failed,
-    /// It was not done in time; the next pass goes on with what was begun.
+    /// The time limit ended; the next run continues.
     Unfinished,
 }

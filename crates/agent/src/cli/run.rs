@@ -1,4 +1,4 @@
-//! The agent, run for long or once.
+//! Default command of the agent: runs as a service, or once with `--once`.
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,12 +12,12 @@ use super::{AgentError, Exit, Format, parse_duration};
 use crate::api::{AgentClient, AgentClientOptions};
 use crate::disk::real::RealDisk;
 use crate::driver::{self, Options, Pass};
-use crate::host::system::{Hands, SystemHost};
+use crate::host::system::{ActionRunner, SystemHost};
 use crate::metrics::Metrics;
 use crate::placement::Placement;
 use crate::runtime::{AgentRuntime, Paths};
 use crate::serve::Endpoint;
-use crate::state::Settings;
+use crate::settings::Settings;
 use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::KubeletVersion;
@@ -29,25 +29,25 @@ Examples:
   nodecfg-agent --once --trial-period 2m
   nodecfg-agent status";
 
-/// How long `--once` waits for the API server.
-const ONCE_PATIENCE: Duration = Duration::from_secs(60);
+/// Time that `--once` waits for the API server.
+const ONCE_API_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
-    /// Name of this node's Node and NodeConfig, instead of the host's name.
+    /// Name of this node's Node and NodeConfig. Default: the host's name.
     #[arg(long, value_name = "NAME", env = "NODE_NAME", hide_env_values = true)]
     node_name: Option<String>,
-    /// Kubeconfig, instead of $KUBECONFIG, ~/.kube/config or the pod's own credentials.
+    /// Kubeconfig. Default: $KUBECONFIG, ~/.kube/config, or the pod's own credentials.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
-    /// Bring the node to what is assigned, see it through its trial, and end: for cron, or for what provisions nodes. Exits
-    /// with 0 when the kubelet runs what is assigned, 5 when that failed or could not be taken, 4 without the API server.
+    /// Apply the assignment, wait for the end of its trial, and exit: for cron and provisioning tools. Exits with 0
+    /// if the kubelet runs the assignment, 5 if it does not, 4 without the API server.
     #[arg(long)]
     once: bool,
-    /// Serve /metrics and /healthz on this ADDRESS:PORT, or with a PORT alone on 127.0.0.1. Without it nothing listens: on a
-    /// node's own network a port that nobody asked for is one to be attacked, or in the way of something else.
+    /// Serve /metrics and /healthz on ADDRESS:PORT, or with PORT alone on 127.0.0.1. Default: no listener.
+    // Off by default: a port on the node's network can be attacked or conflict with another service.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_listen, conflicts_with = "once")]
     listen: Option<SocketAddr>,
     #[command(flatten)]
@@ -58,23 +58,24 @@ pub(super) struct RunArgs {
     trial: TrialArgs,
     #[command(flatten)]
     actions: ActionArgs,
-    /// Leave to `nodecfg-agent host-step`, which listens on this SOCKET, what needs privileges on the host: to restart the
-    /// kubelet and to ask for its version. Its flags say how.
+    /// Delegate restarting the kubelet and reading its version to `nodecfg-agent host-step`, which listens on SOCKET.
+    /// The flags of host-step set the commands.
     #[arg(long, value_name = "SOCKET", help_heading = KUBELET)]
     #[arg(conflicts_with_all = ["restart_command", "stop_command", "restart_timeout", "kubelet", "kubelet_root_dir"])]
     host_step: Option<PathBuf>,
-    /// The kubelet's version, such as v1.36.2, instead of what its binary or its Node says. Configurations are checked as this
-    /// version would.
+    /// Version of the kubelet, such as v1.36.2, for checking configurations. Default: as reported by its binary or
+    /// its Node.
     #[arg(long, value_name = "VERSION", value_parser = parse_version, help_heading = KUBELET)]
     kubelet_version: Option<KubeletVersion>,
 }
 
-/// How the kubelet gets its configuration.
+/// Placement arguments.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Activation")]
 struct ActivationArgs {
-    /// How to give the kubelet its configuration: file (its --config file is replaced; what was there is kept as the local
-    /// configuration) or drop-in (90-nodecfg.conf in its --config-dir, over what is in its --config file; kubelets from 1.28).
+    /// How to place the configuration: file (replaces the kubelet's --config file and keeps the original as the local
+    /// configuration) or drop-in (90-nodecfg.conf in its --config-dir, merged over its --config file; kubelets from
+    /// 1.28).
     #[arg(long, value_enum, default_value_t = Activation::File, value_name = "MODE", hide_possible_values = true)]
     activation: Activation,
     /// The kubelet's --config file.
@@ -87,24 +88,24 @@ struct ActivationArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Activation {
-    /// The kubelet's --config file.
+    /// Replaces the kubelet's --config file.
     File,
-    /// A file in its --config-dir.
+    /// Adds a file to its --config-dir.
     DropIn,
 }
 
-/// How a configuration is tried.
+/// Trial arguments.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Trial")]
 struct TrialArgs {
-    /// How long the kubelet may take to be healthy after a restart, and may be unhealthy during a trial. Healthy means that its
-    /// /healthz answers and, where that was so before, that the Node is Ready and its Lease is renewed.
+    /// How long the kubelet may take to become healthy after a restart, and may be unhealthy during a trial. Healthy:
+    /// /healthz answers and, if so before the restart, the Node is Ready and its Lease is renewed.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     health_timeout: Duration,
-    /// How long a configuration must run well before it is the last known good.
+    /// How long a configuration must run without problems before it becomes the last known good.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
     trial_period: Duration,
-    /// How often to read the assigned ConfigMap again when it is not immutable, and so may change under its name.
+    /// How often to read the assigned ConfigMap again if it is mutable.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     follow_interval: Duration,
 }
@@ -119,14 +120,10 @@ impl RunArgs {
             Some(name) => name.clone(),
             None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
         };
-        // As a kubelet names its Node after its host, or after what overrides that. A service manager passes the host's name on
-        // with its capitals.
+        // Kubelets also name their Node after the host in lower case. systemd passes the host's name with capitals.
         let name = name.trim().to_lowercase();
         NodeName::new(name.as_str()).map_err(|error| {
-            AgentError::usage(
-                format!("{name:?} cannot be the name of a node: {error}"),
-                "name this node with --node-name or $NODE_NAME",
-            )
+            AgentError::usage(format!("{name:?} is not a valid node name: {error}"), "set --node-name or $NODE_NAME")
         })
     }
 
@@ -140,18 +137,18 @@ impl RunArgs {
     }
 
     fn host(&self) -> SystemHost {
-        let hands = match &self.host_step {
-            Some(socket) => Hands::Socket(socket.clone()),
-            None => Hands::Own(self.actions.actions()),
+        let runner = match &self.host_step {
+            Some(socket) => ActionRunner::HostStep(socket.clone()),
+            None => ActionRunner::InProcess(self.actions.actions()),
         };
-        SystemHost { hands, version: self.kubelet_version }
+        SystemHost { runner, version: self.kubelet_version }
     }
 
-    /// How long `--once` may take: two restarts and two waits, for what is assigned and for what to fall back to, and the
-    /// trial between them.
+    /// Time limit of `--once`: two restarts and two health timeouts, for the assignment and for a rollback, and one
+    /// trial.
     fn limit(&self) -> Duration {
         let attempt = self.actions.longest_restart().saturating_add(self.trial.health_timeout);
-        attempt.saturating_mul(2).saturating_add(self.trial.trial_period).saturating_add(ONCE_PATIENCE)
+        attempt.saturating_mul(2).saturating_add(self.trial.trial_period).saturating_add(ONCE_API_TIMEOUT)
     }
 }
 
@@ -165,8 +162,8 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
     let (host, metrics) = (args.host(), Metrics::default());
     let options = Options { metrics: metrics.clone(), ..Options::default() };
     if args.once {
-        let pass = driver::once(runtime, client, &host, options, ONCE_PATIENCE, args.limit()).await?;
-        return tell(&node, &pass, format, out);
+        let pass = driver::once(runtime, client, &host, options, ONCE_API_TIMEOUT, args.limit()).await?;
+        return write_pass(&node, &pass, format, out);
     }
     let endpoint = match args.listen {
         Some(address) => Some(listen(address).await?),
@@ -181,7 +178,7 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
     let stop = super::stopped();
     tokio::select! {
         ended = driver::run(runtime, client, &host, options, stop) => ended?,
-        // Never ends.
+        // Never completes.
         () = serving => {}
     }
     Ok(Exit::Done)
@@ -189,7 +186,7 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
 
 async fn listen(address: SocketAddr) -> Result<Endpoint, AgentError> {
     let endpoint = Endpoint::on(address).await.map_err(|error| {
-        let help = "something else listens there, or the address is none of this host's; choose another with --listen";
+        let help = "set --listen to a free port on an address of this host";
         AgentError::agent(format!("cannot listen on {address}: {error}"), help)
     })?;
     tracing::info!(address = %endpoint.address(), "serving /metrics and /healthz");
@@ -206,28 +203,32 @@ fn runtime(args: &RunArgs) -> Result<AgentRuntime<RealDisk>, AgentError> {
     };
     let paths = Paths { folder: args.store.folder().to_path_buf(), placement };
     let failure = |reason: String| {
-        let help = "nothing was changed, and the kubelet goes on with what it has; `nodecfg-agent status` shows what can be read";
+        let help = "the kubelet keeps its configuration; see `nodecfg-agent status`";
         AgentError::agent(format!("the agent cannot start: {reason}"), help)
     };
     let disk = RealDisk::open(&paths.folder).map_err(|error| failure(error.to_string()))?;
     AgentRuntime::open(&paths, args.settings(), disk, fastrand::u64(..)).map_err(|error| failure(error.to_string()))
 }
 
-/// Says how `--once` ended.
-fn tell(node: &NodeName, pass: &Pass, format: Format, out: &mut Vec<u8>) -> Result<Exit, AgentError> {
+/// Writes the result of `--once`.
+fn write_pass(node: &NodeName, pass: &Pass, format: Format, out: &mut Vec<u8>) -> Result<Exit, AgentError> {
     let (exit, state, text) = match pass {
-        Pass::Settled => (Exit::Done, PassResult::Settled, "runs what is assigned".to_owned()),
+        Pass::Settled => (Exit::Done, PassResult::Settled, "runs the assigned configuration".to_owned()),
         Pass::NoNodeConfig => {
-            (Exit::Done, PassResult::NoNodeConfig, "has no NodeConfig, and keeps what it has".to_owned())
+            (Exit::Done, PassResult::NoNodeConfig, "has no NodeConfig and keeps its configuration".to_owned())
         }
         Pass::Failed { error, message } => {
             let message = message.as_ref().map_or_else(String::new, |message| format!("\n  {message}"));
-            (Exit::NotConverged, PassResult::Failed, format!("does not run what is assigned: {error}{message}"))
+            (
+                Exit::NotConverged,
+                PassResult::Failed,
+                format!("does not run the assigned configuration: {error}{message}"),
+            )
         }
         Pass::Unfinished => (
             Exit::NotConverged,
             PassResult::Unfinished,
-            "was not done in time; run it again to go on with what was begun".to_owned(),
+            "did not finish in time; run the command again to continue".to_owned(),
         ),
     };
     let (error, message) = match pass {
@@ -239,18 +240,19 @@ fn tell(node: &NodeName, pass: &Pass, format: Format, out: &mut Vec<u8>) -> Resu
     Ok(exit)
 }
 
-/// An address and a port, or a port of loopback.
+/// Parses an address with port, or a port on loopback.
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     }
-    text.parse()
-        .map_err(|_| "it is neither a port nor an IP address with a port, as 127.0.0.1:9348 or [::1]:9348".to_owned())
+    text.parse().map_err(|_| {
+        "expected a port or an IP address with a port, such as 9348, 127.0.0.1:9348 or [::1]:9348".to_owned()
+    })
 }
 
-/// A version of a kubelet.
+/// Parses the version of a kubelet.
 fn parse_version(text: &str) -> Result<KubeletVersion, String> {
-    KubeletVersion::parse(text).ok_or_else(|| "it is no version of a kubelet, such as v1.36.2".to_owned())
+    KubeletVersion::parse(text).ok_or_else(|| "expected a kubelet version, such as v1.36.2".to_owned())
 }
 
 #[cfg(test)]
@@ -270,17 +272,17 @@ mod tests {
         Parsed::parse_from(["agent"].iter().chain(arguments)).run
     }
 
-    /// systemd's %H has the capitals that the host's name has; a Node's name has none.
+    /// systemd's %H keeps the capitals of the host's name; the name of a Node has none.
     #[test]
-    fn a_node_is_called_as_its_host_without_capitals() {
+    fn lowercases_node_name() {
         let node = parsed(&["--node-name", "Worker-1.Example.ORG"]).node().unwrap_or_else(|_| panic!("a name"));
         assert_eq!(node.as_str(), "worker-1.example.org");
         assert!(parsed(&["--node-name", "no name"]).node().is_err());
     }
 
-    /// Units and pods are given time to end by it.
+    /// Units and pods get this time to end.
     #[test]
-    fn a_restart_takes_as_long_as_units_and_pods_allow_for() {
+    fn restart_limit_matches_installation() {
         assert_eq!(parsed(&[]).actions.longest_restart(), COMMAND_LIMIT * 2);
     }
 }

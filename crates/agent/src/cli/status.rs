@@ -1,4 +1,4 @@
-//! `nodecfg-agent status`: what the agent of this node knows, read from its folder.
+//! `nodecfg-agent status`: prints the agent's state from its folder.
 
 use super::args::StoreArgs;
 use super::description::{self, AgentStatus};
@@ -6,9 +6,9 @@ use super::{AgentError, Exit, Format};
 use crate::disk::real::RealDisk;
 use crate::store;
 
-/// Show what the agent of this node has on disk, without the API server and whether or not the agent runs.
+/// Show the agent's state on disk. Needs no API server and no running agent.
 ///
-/// Exits with 2 when something there cannot be read.
+/// Exits with 2 if a file is unreadable.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -20,7 +20,7 @@ pub(super) fn run(args: &Args, format: Format, out: &mut Vec<u8>) -> Result<Exit
     if let Err(error) = std::fs::read_dir(folder) {
         return Err(AgentError::agent(
             format!("cannot read the agent's folder {}: {error}", folder.display()),
-            "name it with --store-dir; it belongs to root, and is made when the agent first runs",
+            "set --store-dir and run as root; the agent creates the folder at its first start",
         ));
     }
     let found = store::inspect(&RealDisk::unlocked(), folder);

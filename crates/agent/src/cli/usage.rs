@@ -1,8 +1,8 @@
-//! Arguments that clap refuses, for both programs.
+//! Usage errors of clap, for both programs.
 
 use std::ffi::OsString;
 
-/// Whether arguments that were refused ask for JSON: readers of JSON get JSON errors.
+/// Reports whether invalid arguments request JSON output, so that the error is JSON too.
 #[must_use]
 pub fn asks_for_json(arguments: &[OsString]) -> bool {
     let texts: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
@@ -10,7 +10,7 @@ pub fn asks_for_json(arguments: &[OsString]) -> bool {
     together || texts.windows(2).any(|pair| matches!(pair, ["-o" | "--output", "json"]))
 }
 
-/// The first paragraph of clap's error, on one line. The rest is usage for people.
+/// First paragraph of clap's error, on one line, without the usage text.
 #[must_use]
 pub fn message(error: &clap::Error) -> String {
     let text = error.render().to_string();

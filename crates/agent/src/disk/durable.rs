@@ -1,5 +1,5 @@
-//! Files and folders that survive a crash: what is written is complete or not there, and where it is said to be written it
-//! stays written. Knows no name and no format.
+//! Durable file operations: after a crash, a file is complete or missing, and a reported success is permanent. Must
+//! not know names or formats.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 
 use super::{Disk, Entry, EntryKind};
 
-/// The mode of the agent's files.
+/// Mode of the agent's files.
 pub const FILE_MODE: u32 = 0o600;
-/// The mode of the agent's folders.
+/// Mode of the agent's folders.
 pub const FOLDER_MODE: u32 = 0o700;
-/// Begins the names of what is not finished, as kubelets name it (`pkg/kubelet/kubeletconfig/util/files`, 1.21).
+/// Prefix of unfinished files, as kubelets use it (`pkg/kubelet/kubeletconfig/util/files`, 1.21).
 pub const UNFINISHED: &str = "tmp_";
 
-/// What could not be done to which path.
+/// Failed operation on a path.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {operation} {}: {source}{}", path.display(), way_out(source))]
+#[error("cannot {operation} {}: {source}{}", path.display(), fix(source))]
 pub struct DiskError {
-    /// As `write`.
+    /// Verb of the operation, as `write`.
     pub operation: &'static str,
-    /// The path.
+    /// Path of the file or folder.
     pub path: PathBuf,
-    /// The system's error.
+    /// Error of the system.
     pub source: io::Error,
 }
 
@@ -33,32 +33,32 @@ impl DiskError {
     }
 }
 
-fn way_out(error: &io::Error) -> &'static str {
+fn fix(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room on its file system",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space on its file system",
         io::ErrorKind::ReadOnlyFilesystem => "; mount its file system writable",
-        io::ErrorKind::PermissionDenied => "; run the agent as a user that may",
+        io::ErrorKind::PermissionDenied => "; run the agent as a user with permission",
         _ => "",
     }
 }
 
-/// The content of a file, `None` when there is none.
+/// Reads a file. `None` if it is missing.
 ///
 /// # Errors
-/// Everything but that; one larger than `limit` bytes.
+/// Every other error, and files larger than `limit` bytes.
 pub fn read(disk: &dyn Disk, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
     disk.read(path, limit).map_err(DiskError::at("read", path))
 }
 
-/// What is under a path.
+/// Kind and mode of the entry at a path. `None` if it is missing.
 ///
 /// # Errors
 /// The system's.
-pub fn look(disk: &dyn Disk, path: &Path) -> Result<Option<Entry>, DiskError> {
-    disk.look(path).map_err(DiskError::at("look at", path))
+pub fn stat(disk: &dyn Disk, path: &Path) -> Result<Option<Entry>, DiskError> {
+    disk.stat(path).map_err(DiskError::at("stat", path))
 }
 
-/// The names in a folder; none when there is no folder.
+/// Names in a folder; empty if the folder is missing.
 ///
 /// # Errors
 /// The system's.
@@ -74,75 +74,74 @@ pub fn sync(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
     disk.sync(path).map_err(DiskError::at("sync", path))
 }
 
-/// The folder that holds this path.
+/// Parent folder of a path.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Writes a file of which nobody knows yet, and makes its content durable. Its name may be lost in a crash.
+/// Writes an unpublished file and makes its content durable. Its name may be lost in a crash.
 ///
 /// # Errors
-/// The system's; the file may be there in part.
-pub fn stage(disk: &dyn Disk, path: &Path, content: &[u8], mode: u32) -> Result<(), DiskError> {
+/// The system's. The file may exist partially.
+pub fn write_synced(disk: &dyn Disk, path: &Path, content: &[u8], mode: u32) -> Result<(), DiskError> {
     disk.write(path, content, mode).map_err(DiskError::at("write", path))?;
     sync(disk, path)
 }
 
-/// Gives a file another name, and looks whether the content is there: a file system that loses a rename must not be
-/// believed. Not durable.
+/// Renames a file and verifies the content under the new name, since some file systems lose renames. Not durable.
 ///
 /// # Errors
-/// The system's; other content under the new name.
-pub fn move_in(disk: &dyn Disk, from: &Path, to: &Path, content: &[u8]) -> Result<(), DiskError> {
+/// The system's, or other content under the new name.
+pub fn rename_verified(disk: &dyn Disk, from: &Path, to: &Path, content: &[u8]) -> Result<(), DiskError> {
     disk.rename(from, to).map_err(DiskError::at("replace", to))?;
     let limit = u64::try_from(content.len()).unwrap_or(u64::MAX);
     match disk.read(to, limit) {
         Ok(Some(found)) if found == content => Ok(()),
         Err(error) if error.kind() != io::ErrorKind::FileTooLarge => Err(DiskError::at("read", to)(error)),
-        _ => Err(DiskError::at("replace", to)(io::Error::other("it was renamed and holds other content all the same"))),
+        _ => Err(DiskError::at("replace", to)(io::Error::other("it holds other content after the rename"))),
     }
 }
 
-/// Replaces a file as a whole: after a crash it holds what it held before, or all of this. Its folder must exist.
+/// Replaces a file as a whole: after a crash it holds the old or the new content. Its folder must exist.
 ///
 /// # Errors
-/// The system's. The file then holds the one or the other, and nothing is known of what is durable.
+/// The system's. The file then holds the old or the new content, and either may not be durable.
 pub fn replace(disk: &dyn Disk, path: &Path, content: &[u8], mode: u32) -> Result<(), DiskError> {
     let unfinished = path.with_file_name(unfinished_name(path));
-    stage(disk, &unfinished, content, mode)?;
-    move_in(disk, &unfinished, path, content)?;
+    write_synced(disk, &unfinished, content, mode)?;
+    rename_verified(disk, &unfinished, path, content)?;
     sync(disk, folder_of(path))
 }
 
-/// Where a file is written before it gets its name.
+/// Name of a file while it is written.
 fn unfinished_name(path: &Path) -> OsString {
     let mut name = OsString::from(UNFINISHED);
     name.push(path.file_name().unwrap_or_default());
     name
 }
 
-/// Makes a folder, and those above it that are missing, durably. One that is there is made durable too: an agent that was
-/// killed may not have come to it. Those above it that are there are taken to be.
+/// Creates a folder and its missing parents durably. An existing folder is made durable too, since a killed agent may
+/// not have done so. Existing parents are assumed to be durable.
 ///
 /// # Errors
-/// The system's; something else is there.
+/// The system's, or another entry exists at the path.
 pub fn folder(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
-    match look(disk, path)? {
+    match stat(disk, path)? {
         Some(Entry { kind: EntryKind::Folder, .. }) => {}
-        Some(_) => return Err(DiskError::at("make folder", path)(io::Error::from(io::ErrorKind::NotADirectory))),
+        Some(_) => return Err(DiskError::at("create folder", path)(io::Error::from(io::ErrorKind::NotADirectory))),
         None => {
             let above = folder_of(path);
-            if look(disk, above)?.is_none() {
+            if stat(disk, above)?.is_none() {
                 folder(disk, above)?;
             }
-            disk.make_folder(path, FOLDER_MODE).map_err(DiskError::at("make folder", path))?;
+            disk.make_folder(path, FOLDER_MODE).map_err(DiskError::at("create folder", path))?;
         }
     }
     sync(disk, folder_of(path))
 }
 
-/// Removes a folder with the files in it; not durable. What is a folder in it is left, and then so is it.
+/// Removes a folder and its files, not durably. Fails if the folder holds another folder.
 ///
 /// # Errors
 /// The system's.

@@ -1,8 +1,8 @@
-//! A disk in memory that can be killed at each operation, filled, made to fail, and crashed: what was not made durable is
-//! then lost, or not. For tests, and for the simulated nodes of the sandbox.
+//! Disk in memory with fault injection, for tests and for the sandbox's simulated nodes. It can be killed at each
+//! operation, filled, made to fail, and crashed with loss of data that is not durable.
 //!
-//! More pessimistic than file systems are: a new name is durable only once its folder was synced, and of a rename
-//! either half may survive alone.
+//! It is more pessimistic than file systems: a new name is durable only after a sync of its folder, and either half
+//! of a rename may survive alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -14,37 +14,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::real::too_large;
 use super::{Disk, Entry, EntryKind};
 
-/// A disk in memory. A clone is the same disk.
+/// Disk in memory. Clones share the content.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryDisk {
     inner: Arc<Mutex<Inner>>,
 }
 
-/// How operations go wrong.
+/// Injected fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The process is dead: nothing is done any more. A write that it dies at is done in half.
+    /// The process is dead and every operation fails. The write at which it dies is half done.
     Killed,
-    /// Nothing can be written or made: ENOSPC. Removing and renaming works.
+    /// Writing and creating fail with ENOSPC. Removing and renaming work.
     Full,
-    /// Nothing can be changed: EROFS.
+    /// Every change fails with EROFS.
     ReadOnly,
-    /// Nothing becomes durable: EIO.
+    /// Sync fails with EIO.
     SyncFails,
-    /// Half of the content is written, and ENOSPC.
+    /// A write stores half of the content and fails with ENOSPC.
     ShortWrite,
-    /// A rename says that it was done and was not.
+    /// A rename reports success without effect.
     RenameLost,
-    /// A rename fails: EIO.
+    /// A rename fails with EIO.
     RenameFails,
 }
 
-/// Names an inode.
+/// Number of an inode.
 type Id = usize;
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By number; the root is number 0. What nothing names any more is dropped in a crash.
+    /// Inodes by number; the root is 0. Unnamed ones are dropped in a crash.
     inodes: BTreeMap<Id, Inode>,
     next: Id,
     operations: u64,
@@ -63,14 +63,14 @@ enum Inode {
         durable: BTreeMap<String, Id>,
         mode: u32,
     },
-    /// A link that leads nowhere.
+    /// Symbolic link without a target.
     Link,
 }
 
-/// What an operation does, as far as faults care.
+/// Kind of operation, for faults.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Look,
+enum Operation {
+    Read,
     Write,
     Sync,
     Rename,
@@ -79,25 +79,24 @@ enum Kind {
 }
 
 impl MemoryDisk {
-    /// An empty one.
+    /// Creates an empty disk.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts a file there, durably, as whoever set the node up did. Counts for nothing and never fails: what stands in the way
-    /// is replaced.
+    /// Stores a file durably, as provisioning does. Is not counted, never fails, and replaces what exists.
     pub fn put(&self, path: &Path, content: &[u8], mode: u32) {
         let content: Arc<[u8]> = content.into();
         self.put_inode(path, Inode::File { durable: Arc::clone(&content), content, mode });
     }
 
-    /// Puts a symbolic link there, which leads nowhere.
+    /// Creates a symbolic link without a target.
     pub fn put_link(&self, path: &Path) {
         self.put_inode(path, Inode::Link);
     }
 
-    /// What a file holds now, whatever faults there are. `None`: there is no such file.
+    /// Current content of a file, regardless of faults. `None` if it is missing.
     #[must_use]
     pub fn content(&self, path: &Path) -> Option<Arc<[u8]>> {
         let inner = self.lock();
@@ -107,7 +106,7 @@ impl MemoryDisk {
         }
     }
 
-    /// Every file with its content, by path, whatever faults there are.
+    /// Every file with its content, by path, regardless of faults.
     #[must_use]
     pub fn files(&self) -> BTreeMap<String, Arc<[u8]>> {
         let inner = self.lock();
@@ -125,30 +124,29 @@ impl MemoryDisk {
         found
     }
 
-    /// How many operations there have been that change something or make it durable, those that failed among them. Reading
-    /// is not counted.
+    /// Number of operations that change the disk or make it durable, including failed ones. Reads are not counted.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.lock().operations
     }
 
-    /// From the operation of this number on (the first is number 0), every one fails.
+    /// Makes every operation from this number on fail. The first operation is 0.
     pub fn kill_at(&self, operation: u64) {
         self.inject(Fault::Killed, operation..u64::MAX);
     }
 
-    /// Operations of these numbers go wrong like this, as far as they are of the kind that it concerns.
+    /// Injects a fault into the operations with these numbers, if the fault applies to them.
     pub fn inject(&self, fault: Fault, operations: Range<u64>) {
         self.lock().faults.push((fault, operations));
     }
 
-    /// From now on all is well. What was not durable is still there: it was the process that ended, not the machine.
-    pub fn heal(&self) {
+    /// Ends all faults. Content that is not durable stays, as after the end of a process.
+    pub fn clear_faults(&self) {
         self.lock().faults.clear();
     }
 
-    /// The machine loses power and comes back, all well: what was not durable is lost, in part, or not. The same seed loses the
-    /// same.
+    /// Simulates a power loss and ends all faults. Content that is not durable may be lost, fully or in part. The
+    /// same seed loses the same content.
     pub fn crash(&self, seed: u64) {
         let mut inner = self.lock();
         inner.faults.clear();
@@ -183,7 +181,7 @@ impl MemoryDisk {
                 Inode::Link => {}
             }
         }
-        inner.forget_unnamed();
+        inner.drop_unlinked();
     }
 
     fn put_inode(&self, path: &Path, inode: Inode) {
@@ -204,29 +202,29 @@ impl MemoryDisk {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an operation and says what goes wrong with it.
-    fn begin(&self, kind: Kind) -> io::Result<(MutexGuard<'_, Inner>, Option<Fault>)> {
+    /// Counts an operation and returns the fault that applies to it.
+    fn begin(&self, operation: Operation) -> io::Result<(MutexGuard<'_, Inner>, Option<Fault>)> {
         let mut inner = self.lock();
         inner.root();
         let number = inner.operations;
-        if kind != Kind::Look {
+        if operation != Operation::Read {
             inner.operations += 1;
         }
-        let strikes = |(fault, range): &(Fault, Range<u64>)| {
-            let concerned = match fault {
+        let matching_fault = |(fault, range): &(Fault, Range<u64>)| {
+            let applies = match fault {
                 Fault::Killed => true,
-                Fault::Full => matches!(kind, Kind::Write | Kind::Make),
-                Fault::ReadOnly => !matches!(kind, Kind::Look | Kind::Sync),
-                Fault::SyncFails => kind == Kind::Sync,
-                Fault::ShortWrite => kind == Kind::Write,
-                Fault::RenameLost | Fault::RenameFails => kind == Kind::Rename,
+                Fault::Full => matches!(operation, Operation::Write | Operation::Make),
+                Fault::ReadOnly => !matches!(operation, Operation::Read | Operation::Sync),
+                Fault::SyncFails => operation == Operation::Sync,
+                Fault::ShortWrite => operation == Operation::Write,
+                Fault::RenameLost | Fault::RenameFails => operation == Operation::Rename,
             };
-            // Who reads dies only of what came before.
-            let struck = range.contains(&number) && (kind != Kind::Look || range.start < number);
-            (concerned && struck).then_some((*fault, range.start == number))
+            // A read fails only because of earlier faults.
+            let in_range = range.contains(&number) && (operation != Operation::Read || range.start < number);
+            (applies && in_range).then_some((*fault, range.start == number))
         };
-        match inner.faults.iter().find_map(strikes) {
-            Some((Fault::Killed, true)) if kind == Kind::Write => Ok((inner, Some(Fault::Killed))),
+        match inner.faults.iter().find_map(matching_fault) {
+            Some((Fault::Killed, true)) if operation == Operation::Write => Ok((inner, Some(Fault::Killed))),
             Some((Fault::Killed, _)) => Err(killed()),
             Some((Fault::Full, _)) => Err(full()),
             Some((Fault::ReadOnly, _)) => Err(io::Error::from(io::ErrorKind::ReadOnlyFilesystem)),
@@ -249,7 +247,7 @@ fn missing() -> io::Error {
     io::Error::from(io::ErrorKind::NotFound)
 }
 
-/// The names on the way to a path.
+/// Components of a path.
 fn names(path: &Path) -> Vec<String> {
     let name = |part: &OsStr| part.to_string_lossy().into_owned();
     path.components()
@@ -280,7 +278,7 @@ impl Inner {
         }
     }
 
-    /// What is under a path. A file on the way is an error.
+    /// Inode at a path. A file as parent is an error.
     fn at(&self, path: &Path) -> io::Result<Option<Id>> {
         let mut id = 0;
         for name in names(path) {
@@ -296,7 +294,7 @@ impl Inner {
         Ok(Some(id))
     }
 
-    /// The folder that a path is in, and its name there.
+    /// Parent folder and name of a path.
     fn place(&self, path: &Path) -> io::Result<(Id, String)> {
         let mut names = names(path);
         let Some(last) = names.pop() else { return Err(io::Error::from(io::ErrorKind::InvalidInput)) };
@@ -337,14 +335,14 @@ impl Inner {
         matches!(self.inodes.get(&id), Some(Inode::Folder { .. }))
     }
 
-    /// Takes a name away. What it named is kept until the folder is synced: a crash may bring it back.
+    /// Removes a name. Its inode is kept until the folder is synced, since a crash may restore the name.
     fn unlink(&mut self, folder: Id, name: &str) {
         if let Some(entries) = self.entries(folder) {
             entries.remove(name);
         }
     }
 
-    fn forget_unnamed(&mut self) {
+    fn drop_unlinked(&mut self) {
         let mut named = BTreeSet::new();
         let mut open = vec![0];
         while let Some(id) = open.pop() {
@@ -358,7 +356,7 @@ impl Inner {
 
 impl Disk for MemoryDisk {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
-        let (inner, _) = self.begin(Kind::Look)?;
+        let (inner, _) = self.begin(Operation::Read)?;
         let Some(id) = inner.at(path)? else { return Ok(None) };
         match inner.inodes.get(&id) {
             Some(Inode::File { content, .. }) if u64::try_from(content.len()).is_ok_and(|length| length <= limit) => {
@@ -366,12 +364,12 @@ impl Disk for MemoryDisk {
             }
             Some(Inode::File { .. }) => Err(too_large(limit)),
             Some(Inode::Link) | None => Ok(None),
-            Some(Inode::Folder { .. }) => Err(io::Error::other("it is no regular file")),
+            Some(Inode::Folder { .. }) => Err(io::Error::other("it is not a regular file")),
         }
     }
 
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-        let (mut inner, fault) = self.begin(Kind::Write)?;
+        let (mut inner, fault) = self.begin(Operation::Write)?;
         let (folder, name) = inner.place(path)?;
         let content: Arc<[u8]> = match fault {
             None => content.into(),
@@ -380,7 +378,7 @@ impl Disk for MemoryDisk {
         match inner.child(folder, &name) {
             Some(id) => match inner.inodes.get_mut(&id) {
                 Some(Inode::File { content: old, mode: old_mode, .. }) => (*old, *old_mode) = (content, mode),
-                _ => return Err(io::Error::other("something that is no regular file has its name")),
+                _ => return Err(io::Error::other("an entry that is not a regular file has this name")),
             },
             None => drop(inner.add(folder, &name, Inode::File { content, durable: Arc::from([]), mode })),
         }
@@ -392,25 +390,25 @@ impl Disk for MemoryDisk {
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
-        let (mut inner, _) = self.begin(Kind::Sync)?;
+        let (mut inner, _) = self.begin(Operation::Sync)?;
         let id = inner.at(path)?.ok_or_else(missing)?;
-        let mut forgotten = false;
+        let mut unlinked = false;
         match inner.inodes.get_mut(&id) {
             Some(Inode::File { content, durable, .. }) => *durable = Arc::clone(content),
             Some(Inode::Folder { entries, durable, .. }) => {
-                forgotten = durable != entries;
+                unlinked = durable != entries;
                 durable.clone_from(entries);
             }
             Some(Inode::Link) | None => return Err(missing()),
         }
-        if forgotten {
-            inner.forget_unnamed();
+        if unlinked {
+            inner.drop_unlinked();
         }
         Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (mut inner, fault) = self.begin(Kind::Rename)?;
+        let (mut inner, fault) = self.begin(Operation::Rename)?;
         let (source, old) = inner.place(from)?;
         let (target, new) = inner.place(to)?;
         let id = inner.child(source, &old).ok_or_else(missing)?;
@@ -438,7 +436,7 @@ impl Disk for MemoryDisk {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let (mut inner, _) = self.begin(Kind::Remove)?;
+        let (mut inner, _) = self.begin(Operation::Remove)?;
         let Some(id) = inner.at(path)? else { return Ok(()) };
         if inner.is_folder(id) {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
@@ -449,7 +447,7 @@ impl Disk for MemoryDisk {
     }
 
     fn remove_folder(&self, path: &Path) -> io::Result<()> {
-        let (mut inner, _) = self.begin(Kind::Remove)?;
+        let (mut inner, _) = self.begin(Operation::Remove)?;
         let Some(id) = inner.at(path)? else { return Ok(()) };
         match inner.entries(id) {
             None => return Err(io::Error::from(io::ErrorKind::NotADirectory)),
@@ -462,7 +460,7 @@ impl Disk for MemoryDisk {
     }
 
     fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()> {
-        let (mut inner, _) = self.begin(Kind::Make)?;
+        let (mut inner, _) = self.begin(Operation::Make)?;
         let mut folder = 0;
         for name in names(path) {
             folder = match inner.child(folder, &name) {
@@ -475,7 +473,7 @@ impl Disk for MemoryDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        let (inner, _) = self.begin(Kind::Look)?;
+        let (inner, _) = self.begin(Operation::Read)?;
         let Some(id) = inner.at(path)? else { return Ok(Vec::new()) };
         match inner.inodes.get(&id) {
             Some(Inode::Folder { entries, .. }) => Ok(entries.keys().cloned().collect()),
@@ -483,8 +481,8 @@ impl Disk for MemoryDisk {
         }
     }
 
-    fn look(&self, path: &Path) -> io::Result<Option<Entry>> {
-        let (inner, _) = self.begin(Kind::Look)?;
+    fn stat(&self, path: &Path) -> io::Result<Option<Entry>> {
+        let (inner, _) = self.begin(Operation::Read)?;
         let id = inner.at(path)?;
         Ok(id.and_then(|id| inner.inodes.get(&id)).map(|inode| match inode {
             Inode::File { mode, .. } => Entry { kind: EntryKind::File, mode: *mode },

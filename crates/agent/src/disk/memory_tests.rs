@@ -1,4 +1,4 @@
-//! That the disk in memory forgets what it may forget, and nothing else.
+//! Tests of the disk in memory: which content a crash and each fault may lose.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,7 +12,7 @@ fn path(text: &str) -> &Path {
     Path::new(text)
 }
 
-/// What a file may hold after a crash, over many seeds.
+/// Possible contents of a file after a crash, over many seeds.
 fn after_crashes(prepare: impl Fn(&MemoryDisk), file: &str) -> BTreeSet<Option<Vec<u8>>> {
     (0..64)
         .map(|seed| {
@@ -29,7 +29,7 @@ fn held(texts: &[Option<&str>]) -> BTreeSet<Option<Vec<u8>>> {
 }
 
 #[test]
-fn content_and_name_are_lost_apart() {
+fn loses_content_and_name_independently() {
     let written = after_crashes(
         |disk| {
             disk.put(path("/a/f"), b"old", 0o600);
@@ -51,7 +51,7 @@ fn content_and_name_are_lost_apart() {
     let renamed = after_crashes(
         |disk| {
             disk.put(path("/a/f"), b"old", 0o600);
-            durable::stage(disk, path("/a/t"), b"new", 0o600).unwrap();
+            durable::write_synced(disk, path("/a/t"), b"new", 0o600).unwrap();
             disk.rename(path("/a/t"), path("/a/f")).unwrap();
         },
         "/a/f",
@@ -68,7 +68,7 @@ fn content_and_name_are_lost_apart() {
 }
 
 #[test]
-fn what_was_replaced_properly_survives() {
+fn durable_replacement_survives_crash() {
     let replaced = after_crashes(
         |disk| {
             disk.put(path("/a/f"), b"old", 0o600);
@@ -88,7 +88,7 @@ fn what_was_replaced_properly_survives() {
 }
 
 #[test]
-fn a_folder_is_renamed_with_what_is_in_it() {
+fn renames_folder_with_files() {
     let disk = MemoryDisk::new();
     disk.put(path("/a/tmp/f"), b"x", 0o600);
     disk.rename(path("/a/tmp"), path("/a/one")).unwrap();
@@ -103,7 +103,7 @@ fn a_folder_is_renamed_with_what_is_in_it() {
 }
 
 #[test]
-fn faults_strike_what_they_concern_as_long_as_they_last() {
+fn faults_affect_their_operations_only() {
     let disk = MemoryDisk::new();
     disk.put(path("/f"), b"old", 0o644);
     disk.inject(Fault::Full, 0..1);
@@ -116,9 +116,9 @@ fn faults_strike_what_they_concern_as_long_as_they_last() {
     assert_eq!(disk.write(path("/t"), b"text", 0o600).unwrap_err().kind(), io::ErrorKind::StorageFull);
     assert_eq!(disk.content(path("/t")).as_deref(), Some(b"te".as_slice()));
     disk.sync(path("/t")).unwrap_err();
-    assert_eq!(disk.look(path("/t")).unwrap().unwrap().kind, EntryKind::File);
+    assert_eq!(disk.stat(path("/t")).unwrap().unwrap().kind, EntryKind::File);
     assert_eq!(disk.remove_file(path("/t")).unwrap_err().kind(), io::ErrorKind::ReadOnlyFilesystem);
-    let lost = durable::move_in(&disk, path("/t"), path("/f"), b"te").unwrap_err();
+    let lost = durable::rename_verified(&disk, path("/t"), path("/f"), b"te").unwrap_err();
     assert!(lost.to_string().contains("cannot replace /f"), "{lost}");
     assert_eq!(disk.content(path("/f")).as_deref(), Some(b"old".as_slice()));
     disk.rename(path("/t"), path("/f")).unwrap();
@@ -129,22 +129,22 @@ fn faults_strike_what_they_concern_as_long_as_they_last() {
     disk.write(path("/f"), b"nobody", 0o600).unwrap_err();
     disk.read(path("/f"), 9).unwrap_err();
     assert_eq!(disk.operations(), next + 2);
-    disk.heal();
+    disk.clear_faults();
     assert_eq!(disk.read(path("/f"), 9).unwrap(), Some(b"nob".to_vec()));
 }
 
 #[test]
-fn links_and_what_stands_in_the_way_are_told() {
+fn reports_links_and_wrong_entry_kinds() {
     let disk = MemoryDisk::new();
     disk.put_link(path("/a/link"));
-    assert_eq!(disk.look(path("/a/link")).unwrap().unwrap().kind, EntryKind::Other);
+    assert_eq!(disk.stat(path("/a/link")).unwrap().unwrap().kind, EntryKind::Other);
     disk.write(path("/a/link"), b"", 0o600).unwrap_err();
     disk.put(path("/a/f"), b"", 0o600);
     disk.make_folder(path("/a/f/g"), 0o700).unwrap_err();
     durable::folder(&disk, path("/a/f")).unwrap_err();
     disk.read(path("/a"), 9).unwrap_err();
     assert_eq!(disk.list(path("/none")).unwrap(), [""; 0]);
-    assert_eq!(disk.look(path("/none")).unwrap(), None);
+    assert_eq!(disk.stat(path("/none")).unwrap(), None);
     disk.remove_file(path("/none")).unwrap();
     disk.remove_folder(path("/none")).unwrap();
 }

@@ -1,5 +1,5 @@
-//! The seam to the file system: the few operations that the agent's files are made of, so that tests can kill it at each
-//! of them, fill the disk, or lose what was not made durable.
+//! File system interface of the agent. Its few operations let tests kill the agent at each of them, fill the disk, or
+//! lose content that is not durable.
 
 use std::io;
 use std::path::Path;
@@ -10,71 +10,71 @@ pub mod memory;
 mod memory_tests;
 pub mod real;
 
-/// File system operations, each as small as the system call behind it. Paths are whole. Errors are the system's.
+/// File system operations, each as small as a system call. Paths are used as given. Errors are the system's.
 pub trait Disk: Send {
-    /// The content of a file. `None`: there is none.
+    /// Reads a file. `None` if it is missing.
     ///
     /// # Errors
-    /// Everything but a file that does not exist; one larger than `limit` bytes.
+    /// Every other error, and files larger than `limit` bytes.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>>;
-    /// Makes or empties a file with this mode and writes all of it. Not durable.
+    /// Creates or truncates a file with this mode and writes the content. Not durable.
     ///
     /// # Errors
-    /// The system's; part of the content may have been written.
+    /// The system's. The content may be written partially.
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> io::Result<()>;
     /// Makes the content of a file, or the entries of a folder, durable.
     ///
     /// # Errors
-    /// The system's; nothing is known of what is durable then.
+    /// The system's. Durability is then unknown.
     fn sync(&self, path: &Path) -> io::Result<()>;
-    /// Gives a file another name, replacing what has it.
+    /// Renames a file or folder, replacing the target.
     ///
     /// # Errors
     /// The system's.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file. One that does not exist is no error.
+    /// Removes a file; a missing file is no error.
     ///
     /// # Errors
     /// The system's.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
-    /// Removes an empty folder. One that does not exist is no error.
+    /// Removes an empty folder; a missing folder is no error.
     ///
     /// # Errors
     /// The system's.
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
-    /// Makes a folder with this mode and those above it. One that exists is no error.
+    /// Creates a folder and its parents with this mode. An existing folder is no error.
     ///
     /// # Errors
     /// The system's.
     fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()>;
-    /// The names in a folder, sorted. A folder that does not exist is empty.
+    /// Names in a folder, sorted; empty if the folder is missing.
     ///
     /// # Errors
-    /// The system's; a name that is not UTF-8.
+    /// The system's, or a name that is not UTF-8.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
-    /// What is under this path, without following a link. `None`: nothing.
+    /// Kind and mode of the entry at a path, without following a link. `None` if it is missing.
     ///
     /// # Errors
     /// The system's.
-    fn look(&self, path: &Path) -> io::Result<Option<Entry>>;
+    fn stat(&self, path: &Path) -> io::Result<Option<Entry>>;
 }
 
-/// What is under a path.
+/// Entry of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Which kind it is.
+    /// Kind of the entry.
     pub kind: EntryKind,
-    /// Its permission bits.
+    /// Permission bits.
     pub mode: u32,
 }
 
-/// The kinds that matter.
+/// Kind of a folder entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
     File,
     /// A folder.
     Folder,
-    /// A link, or something else that the agent does not touch.
+    /// Link or another kind that the agent does not touch.
     Other,
 }

@@ -1,4 +1,4 @@
-//! The file system of this host, and the lock that keeps two agents from one store.
+//! File system of this host, with the lock that prevents two agents on one store.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
@@ -8,44 +8,44 @@ use std::path::{Path, PathBuf};
 use super::durable::FOLDER_MODE;
 use super::{Disk, Entry, EntryKind};
 
-/// The most names that are read of one folder.
+/// Maximum number of names read from a folder.
 const MAX_NAMES: usize = 10_000;
 
-/// The file system of this host.
+/// File system of this host.
 #[derive(Debug)]
 pub struct RealDisk {
-    /// Held as long as the disk is: the lock is the system's and ends with the process, however that ends.
+    /// Holds the lock; the system releases it when the process ends.
     _lock: Option<File>,
 }
 
-/// Why an agent does not get its folder.
+/// Reason why an agent cannot use its folder.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Somebody else has it.
+    /// Another agent holds the lock.
     #[error(
-        "another agent works on {}; one node has one agent: stop the other, or give this one a folder of its own",
+        "another agent uses {}: stop that agent, or use another folder",
         .0.display()
     )]
     Held(PathBuf),
-    /// It cannot be made or opened.
+    /// The folder cannot be created or opened.
     #[error("cannot open the agent's folder {}: {source}", path.display())]
     Unusable {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl RealDisk {
-    /// Makes the agent's folder where it is missing, and locks it: the folder itself, so that a full or read-only disk is no
-    /// obstacle and nothing stays behind.
+    /// Creates the agent's folder if missing, and locks it. The lock is on the folder itself, so it works on a full
+    /// or read-only disk and leaves no file.
     ///
     /// # Errors
-    /// Another agent has it; it cannot be made or opened.
+    /// Another agent holds the lock, or the folder cannot be created or opened.
     pub fn open(folder: &Path) -> Result<Self, LockError> {
         let unusable = |source| LockError::Unusable { path: folder.to_owned(), source };
-        // Not made when it is there: a read-only file system would refuse.
+        // An existing folder is not created again, since a read-only file system would refuse.
         if !fs::metadata(folder).is_ok_and(|found| found.is_dir()) {
             make_folder(folder, FOLDER_MODE).map_err(unusable)?;
         }
@@ -57,7 +57,7 @@ impl RealDisk {
         }
     }
 
-    /// To look at a store, whoever works on it.
+    /// Opens the file system without a lock, for reading a store.
     #[must_use]
     pub fn unlocked() -> Self {
         Self { _lock: None }
@@ -68,8 +68,8 @@ fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(path)
 }
 
-/// Nothing is no error.
-fn or_nothing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+/// Maps a missing entry to `None`.
+fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -79,12 +79,12 @@ fn or_nothing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 
 impl Disk for RealDisk {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
-        // Asked before it is opened: to open a pipe would wait for somebody to write into it.
-        let Some(found) = or_nothing(fs::metadata(path))? else { return Ok(None) };
+        // Checked before opening: opening a pipe would block until a writer opens it.
+        let Some(found) = none_if_missing(fs::metadata(path))? else { return Ok(None) };
         if !found.is_file() {
-            return Err(io::Error::other("it is no regular file"));
+            return Err(io::Error::other("it is not a regular file"));
         }
-        let Some(file) = or_nothing(File::open(path))? else { return Ok(None) };
+        let Some(file) = none_if_missing(File::open(path))? else { return Ok(None) };
         let mut content = Vec::new();
         file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
         if u64::try_from(content.len()).is_ok_and(|length| length <= limit) {
@@ -94,13 +94,13 @@ impl Disk for RealDisk {
     }
 
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-        if let Some(found) = or_nothing(fs::symlink_metadata(path))?
+        if let Some(found) = none_if_missing(fs::symlink_metadata(path))?
             && !found.is_file()
         {
-            return Err(io::Error::other("something that is no regular file has its name"));
+            return Err(io::Error::other("an entry that is not a regular file has this name"));
         }
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
-        // Exactly this mode, whatever the process masks and the file had before.
+        // Sets the exact mode, regardless of the umask and of the previous mode.
         file.set_permissions(Permissions::from_mode(mode))?;
         file.write_all(content)
     }
@@ -114,11 +114,11 @@ impl Disk for RealDisk {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        or_nothing(fs::remove_file(path)).map(drop)
+        none_if_missing(fs::remove_file(path)).map(drop)
     }
 
     fn remove_folder(&self, path: &Path) -> io::Result<()> {
-        or_nothing(fs::remove_dir(path)).map(drop)
+        none_if_missing(fs::remove_dir(path)).map(drop)
     }
 
     fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()> {
@@ -127,19 +127,21 @@ impl Disk for RealDisk {
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in or_nothing(fs::read_dir(path))?.into_iter().flatten() {
+        for entry in none_if_missing(fs::read_dir(path))?.into_iter().flatten() {
             if names.len() == MAX_NAMES {
                 return Err(io::Error::other(format!("it holds more than {MAX_NAMES} names")));
             }
             let name = entry?.file_name().into_string();
-            names.push(name.map_err(|name| io::Error::other(format!("it holds the name {name:?}, which is no text")))?);
+            names.push(
+                name.map_err(|name| io::Error::other(format!("it holds the name {name:?}, which is not UTF-8")))?,
+            );
         }
         names.sort_unstable();
         Ok(names)
     }
 
-    fn look(&self, path: &Path) -> io::Result<Option<Entry>> {
-        Ok(or_nothing(fs::symlink_metadata(path))?.map(|found| Entry {
+    fn stat(&self, path: &Path) -> io::Result<Option<Entry>> {
+        Ok(none_if_missing(fs::symlink_metadata(path))?.map(|found| Entry {
             kind: match found.file_type() {
                 kind if kind.is_file() => EntryKind::File,
                 kind if kind.is_dir() => EntryKind::Folder,
@@ -150,7 +152,7 @@ impl Disk for RealDisk {
     }
 }
 
-/// A file larger than what is read.
+/// Error for a file above the size limit.
 pub(super) fn too_large(limit: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {limit} bytes"))
 }
@@ -161,29 +163,29 @@ mod tests {
     use crate::disk::durable;
 
     #[test]
-    fn one_agent_has_one_folder() {
+    fn locks_folder_for_one_agent() {
         let parent = tempfile::tempdir().expect("a folder");
         let folder = parent.path().join("agent");
         let first = RealDisk::open(&folder).expect("the first gets it");
         let second = RealDisk::open(&folder).expect_err("the second does not");
         assert!(matches!(second, LockError::Held(_)), "{second}");
-        assert_eq!(first.look(&folder).expect("looks").expect("is there").mode, 0o700);
+        assert_eq!(first.stat(&folder).expect("looks").expect("exists").mode, 0o700);
         drop(first);
         RealDisk::open(&folder).expect("the lock ends with its holder");
     }
 
     #[test]
-    fn modes_are_exact_and_links_are_not_followed() {
+    fn sets_exact_modes_and_rejects_links() {
         let parent = tempfile::tempdir().expect("a folder");
         let disk = RealDisk::unlocked();
         let (file, link) = (parent.path().join("file"), parent.path().join("link"));
         durable::replace(&disk, &file, b"one", 0o600).expect("replaces");
         durable::replace(&disk, &file, b"two", 0o646).expect("replaces");
-        assert_eq!(disk.look(&file).expect("looks"), Some(Entry { kind: EntryKind::File, mode: 0o646 }));
+        assert_eq!(disk.stat(&file).expect("looks"), Some(Entry { kind: EntryKind::File, mode: 0o646 }));
         assert_eq!(disk.read(&file, 3).expect("reads"), Some(b"two".to_vec()));
         assert_eq!(disk.read(&file, 2).expect_err("is larger").kind(), io::ErrorKind::FileTooLarge);
         std::os::unix::fs::symlink(&file, &link).expect("links");
-        assert_eq!(disk.look(&link).expect("looks").expect("is there").kind, EntryKind::Other);
+        assert_eq!(disk.stat(&link).expect("looks").expect("exists").kind, EntryKind::Other);
         disk.write(&link, b"x", 0o600).expect_err("is a link");
         assert_eq!(disk.read(&file, 3).expect("reads"), Some(b"two".to_vec()));
         assert_eq!(disk.list(parent.path()).expect("lists"), ["file", "link"]);

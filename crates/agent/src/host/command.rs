@@ -1,5 +1,4 @@
-//! Runs a command of this host: its words go to the system as they are, without a shell; its time is limited, and so is what
-//! is kept of its output.
+//! Execution of host commands: without a shell, with a time limit, and with a limit on the captured output.
 
 use std::fmt;
 use std::process::Stdio;
@@ -9,27 +8,27 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
-/// How much of the end of each stream is kept, in bytes.
-const KEPT: usize = 4096;
-/// How many lines of it an error quotes.
-const QUOTED_LINES: usize = 5;
-/// How many characters of it an error quotes.
-const QUOTED: usize = 800;
-/// How long to go on reading after the command has ended: something that it left running may hold its output open for ever.
-const DRAIN: Duration = Duration::from_millis(200);
+/// Captured bytes of the end of each stream.
+const MAX_CAPTURED: usize = 4096;
+/// Maximum number of lines quoted in an error.
+const MAX_QUOTED_LINES: usize = 5;
+/// Maximum number of characters quoted in an error.
+const MAX_QUOTED: usize = 800;
+/// Time to keep reading after the command has ended. A background process may hold the output open forever.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Why a command did not succeed.
+/// Reason why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// It cannot be started, so nothing was done. The reason in full.
+    /// The command could not be started and had no effect. The reason in full.
     #[error("{0}")]
     NotStarted(String),
-    /// It failed, or took too long: the reason in full, with the last lines that it wrote.
+    /// The command failed or timed out: the reason in full, with the last lines of its output.
     #[error("{0}")]
     Failed(String),
 }
 
-/// A program and its arguments.
+/// Program with arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
     program: String,
@@ -39,9 +38,9 @@ pub struct CommandLine {
 impl FromStr for CommandLine {
     type Err = String;
 
-    /// Splits as a POSIX shell splits words, quotes and backslashes included; nothing is expanded.
+    /// Splits words as a POSIX shell does, including quotes and backslashes, without expansion.
     fn from_str(text: &str) -> Result<Self, String> {
-        let words = shlex::split(text).ok_or("it has a quote that is not closed, or ends with a backslash")?;
+        let words = shlex::split(text).ok_or("it has an unclosed quote or ends with a backslash")?;
         let mut words = words.into_iter();
         let program = words.next().filter(|program| !program.is_empty()).ok_or("it names no program")?;
         Ok(Self { program, arguments: words.collect() })
@@ -53,27 +52,26 @@ impl fmt::Display for CommandLine {
         let words = std::iter::once(&self.program).chain(&self.arguments).map(String::as_str);
         match shlex::try_join(words) {
             Ok(text) => f.write_str(&text),
-            // A null character, with which it cannot be started either.
+            // A null character; such a command cannot be started either.
             Err(_) => f.write_str(&self.program),
         }
     }
 }
 
 impl CommandLine {
-    /// The same command with one more argument.
+    /// Copy of the command with one more argument.
     #[must_use]
-    pub fn with(&self, argument: &str) -> Self {
+    pub fn with_argument(&self, argument: &str) -> Self {
         let mut longer = self.clone();
         longer.arguments.push(argument.to_owned());
         longer
     }
 
-    /// Runs it to its end and gives what it wrote to standard output, the last 4 kB of it. Its standard input is empty. When
-    /// `limit` is over, it and everything that it started in its process group are killed; so it is alone when the
-    /// caller loses interest.
+    /// Runs the command with empty standard input and returns the last 4 kB of its standard output. After `limit`,
+    /// kills the command's process group. Dropping the future kills the command alone.
     ///
     /// # Errors
-    /// It cannot be started, fails, or takes too long.
+    /// The command could not be started, failed, or timed out.
     pub async fn run(&self, limit: Duration) -> Result<String, CommandError> {
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
@@ -102,7 +100,7 @@ impl CommandLine {
                 kill(&mut child).await;
             }
             if open {
-                let _ = tokio::time::timeout(DRAIN, reading).await;
+                let _ = tokio::time::timeout(DRAIN_TIMEOUT, reading).await;
             }
             ended
         };
@@ -112,23 +110,23 @@ impl CommandLine {
             Ok(Ok(status)) if status.success() => return Ok(out.text()),
             Ok(Ok(status)) => format!("`{self}` failed ({status}){wrote}"),
             Ok(Err(error)) => format!("`{self}` cannot be waited for: {error}"),
-            Err(_) => format!("`{self}` had not ended after {} s, was killed{wrote}", limit.as_secs_f64()),
+            Err(_) => format!("`{self}` did not end within {} s and was killed{wrote}", limit.as_secs_f64()),
         };
         Err(CommandError::Failed(reason))
     }
 }
 
-/// Kills the command and what it started, and waits for its end.
+/// Kills the command's process group and waits for the command to end.
 async fn kill(child: &mut Child) {
     let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
     if let Some(group) = group {
-        // An error means that nothing of it is left.
+        // An error means that no process is left.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     let _ = child.kill().await;
 }
 
-/// The end of a stream.
+/// End of a stream.
 #[derive(Debug, Default)]
 struct Tail {
     bytes: Vec<u8>,
@@ -140,7 +138,7 @@ impl Tail {
         let mut buffer = [0; 1024];
         while let Ok(count @ 1..) = source.read(&mut buffer).await {
             self.bytes.extend_from_slice(buffer.get(..count).unwrap_or_default());
-            let excess = self.bytes.len().saturating_sub(KEPT);
+            let excess = self.bytes.len().saturating_sub(MAX_CAPTURED);
             self.bytes.drain(..excess);
         }
     }
@@ -149,13 +147,13 @@ impl Tail {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
-    /// Its last lines on one line, and without what a terminal would make of control characters.
+    /// Last lines, joined into one line and without control characters.
     fn quoted(&self) -> String {
         let text = self.text();
         let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let lines = lines.split_off(lines.len().saturating_sub(QUOTED_LINES));
+        let lines = lines.split_off(lines.len().saturating_sub(MAX_QUOTED_LINES));
         let joined: Vec<char> = lines.join("; ").chars().filter(|c| !c.is_control()).collect();
-        let excess = joined.len().saturating_sub(QUOTED);
+        let excess = joined.len().saturating_sub(MAX_QUOTED);
         let end: String = joined.into_iter().skip(excess).collect();
         if excess > 0 { format!("…{end}") } else { end }
     }
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn words_as_a_shell_splits_them_and_nothing_expanded() {
+    fn splits_words_without_expansion() {
         let line = command(r#"nsenter -t 1 -m -- "a b" 'c;d' $HOME `x` *"#);
         assert_eq!(line.program, "nsenter");
         assert_eq!(line.arguments, ["-t", "1", "-m", "--", "a b", "c;d", "$HOME", "`x`", "*"]);
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn output_of_a_success_and_of_a_failure() {
+    async fn returns_output_and_failure_reason() {
         assert_eq!(command("echo one two").run(LONG).await, Ok("one two\n".to_owned()));
         let error =
             command(r#"sh -c "echo out; for i in 1 2 3 4 5 6; do echo line $i >&2; done; exit 7""#).run(LONG).await;
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_error_quotes_is_bounded_and_harmless() {
+    async fn limits_and_sanitizes_quoted_output() {
         let script = r#"sh -c "head -c 100000 /dev/zero | tr '\0' 'x'; printf '\033[31mend'; exit 1""#;
         let error = command(script).run(LONG).await.expect_err("fails").to_string();
         assert!(error.chars().count() < 1000, "{}", error.len());
@@ -205,17 +203,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_takes_too_long_is_killed_with_all_that_it_started() {
+    async fn kills_process_group_after_timeout() {
         let folder = tempfile::tempdir().expect("a folder");
         let pid = folder.path().join("pid");
         let script = format!("sh -c 'sleep 600 & echo $! > {}; echo waiting; wait'", pid.display());
-        // Time that the script needs to begin is no matter: it is killed when it waits.
+        // The limit covers the start of the script; it is killed while waiting.
         let line = command(&script);
         let running = line.run(Duration::from_millis(1500));
         let error = running.await.expect_err("is killed").to_string();
-        assert!(error.ends_with("had not ended after 1.5 s, was killed: waiting"), "{error}");
-        let pid = std::fs::read_to_string(&pid).expect("it began");
-        // It dies when the system comes to it: then it is gone, or a zombie that init has not fetched yet.
+        assert!(error.ends_with("did not end within 1.5 s and was killed: waiting"), "{error}");
+        let pid = std::fs::read_to_string(&pid).expect("the script started");
+        // The process dies asynchronously. It is then missing, or a zombie until init reaps it.
         let stat = format!("/proc/{}/stat", pid.trim());
         while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -223,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_it_leaves_running_does_not_hold_it_up() {
+    async fn ignores_background_processes() {
         assert_eq!(command("sh -c 'sleep 30 & echo started'").run(LONG).await, Ok("started\n".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! Asks the kubelet whether it is healthy, over the plain HTTP of its healthz port.
+//! Health probe of the kubelet over the plain HTTP of its healthz port.
 
 use std::error::Error as StdError;
 use std::net::IpAddr;
@@ -14,29 +14,29 @@ use hyper_util::rt::TokioExecutor;
 
 use super::Healthz;
 
-/// How long an answer may take.
-const LIMIT: Duration = Duration::from_secs(5);
-/// How much of a bad answer is quoted, in characters.
-const QUOTED: usize = 200;
-/// How much of a bad answer is read, in bytes.
-const READ: usize = 4096;
+/// Time limit of a probe.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of characters quoted from an error response.
+const MAX_QUOTED: usize = 200;
+/// Maximum number of bytes read from an error response.
+const MAX_READ: usize = 4096;
 
-/// Asks once, over a connection of its own: one that was kept would tell of the kubelet before the restart.
+/// Probes once, over a new connection: a kept one could lead to the kubelet before the restart.
 ///
 /// # Errors
-/// Why the kubelet does not count as healthy.
-pub async fn ask(at: &Healthz) -> Result<(), String> {
+/// Reason why the kubelet counts as unhealthy.
+pub async fn probe(at: &Healthz) -> Result<(), String> {
     if at.port == 0 {
-        return Err("its healthz port is switched off (healthzPort: 0)".to_owned());
+        return Err("its healthz port is disabled (healthzPort: 0)".to_owned());
     }
     let uri = uri(at)?;
-    match tokio::time::timeout(LIMIT, get(&uri)).await {
+    match tokio::time::timeout(TIMEOUT, get(&uri)).await {
         Ok(result) => result.map_err(|reason| format!("{uri}: {reason}")),
-        Err(_) => Err(format!("{uri}: no answer within {} s", LIMIT.as_secs())),
+        Err(_) => Err(format!("{uri}: no answer within {} s", TIMEOUT.as_secs())),
     }
 }
 
-/// An address that stands for all is asked on loopback; so is one that is not set, which is the kubelet's default.
+/// URL of the probe. An unspecified or empty address, the latter being the kubelet's default, is probed on loopback.
 fn uri(at: &Healthz) -> Result<Uri, String> {
     let host = match at.address.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) if address.is_unspecified() => "127.0.0.1".to_owned(),
@@ -44,10 +44,10 @@ fn uri(at: &Healthz) -> Result<Uri, String> {
         Ok(IpAddr::V6(address)) if address.is_unspecified() => "[::1]".to_owned(),
         Ok(IpAddr::V6(address)) => format!("[{address}]"),
         Err(_) if at.address.is_empty() => "127.0.0.1".to_owned(),
-        Err(_) => return Err(format!("healthzBindAddress {:?} is no IP address", at.address)),
+        Err(_) => return Err(format!("healthzBindAddress {:?} is not an IP address", at.address)),
     };
     let text = format!("http://{host}:{}/healthz", at.port);
-    text.parse().map_err(|_| format!("{text} is no URL"))
+    text.parse().map_err(|_| format!("{text} is not a URL"))
 }
 
 async fn get(uri: &Uri) -> Result<(), String> {
@@ -60,18 +60,18 @@ async fn get(uri: &Uri) -> Result<(), String> {
     }
     let mut body = response.into_body();
     let mut bytes = Vec::new();
-    while bytes.len() < READ
+    while bytes.len() < MAX_READ
         && let Some(Ok(frame)) = body.frame().await
     {
         bytes.extend_from_slice(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
     }
     let text = String::from_utf8_lossy(&bytes).replace(char::is_control, " ");
     let words: Vec<&str> = text.split_whitespace().collect();
-    let quoted: String = words.join(" ").chars().take(QUOTED).collect();
+    let quoted: String = words.join(" ").chars().take(MAX_QUOTED).collect();
     Err(if quoted.is_empty() { format!("answers {status}") } else { format!("answers {status}: {quoted}") })
 }
 
-/// The end of the chain, which is the cause.
+/// Root cause of an error.
 fn cause(error: &(dyn StdError + 'static)) -> String {
     std::iter::successors(Some(error), |&error| error.source()).last().unwrap_or(error).to_string()
 }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_as_a_kubelet_takes_them() {
+    fn resolves_bind_addresses() {
         let uri = |address: &str| uri(&at(address, 10248)).map(|uri| uri.to_string());
         for (address, url) in [
             ("127.0.0.1", "http://127.0.0.1:10248/healthz"),
@@ -102,7 +102,7 @@ mod tests {
         assert!(uri("evil.example/x?").is_err());
     }
 
-    /// Answers one request with these bytes and gives the port.
+    /// Answers one request with these bytes. Returns the port.
     async fn answering(answer: &'static str) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -116,19 +116,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_counts_as_healthy() {
+    async fn reports_health_and_failure_reasons() {
         let port = answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
-        assert_eq!(ask(&at("127.0.0.1", port)).await, Ok(()));
+        assert_eq!(probe(&at("127.0.0.1", port)).await, Ok(()));
         let port =
             answering("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 21\r\n\r\n[-]syncloop\nfailed\n\x1b\n\n")
                 .await;
-        let error = ask(&at("127.0.0.1", port)).await.expect_err("is not healthy");
+        let error = probe(&at("127.0.0.1", port)).await.expect_err("is not healthy");
         assert!(error.ends_with("answers 500 Internal Server Error: [-]syncloop failed"), "{error}");
         let port = answering("").await;
-        assert!(ask(&at("127.0.0.1", port)).await.is_err());
-        assert!(ask(&at("127.0.0.1", 0)).await.expect_err("cannot be asked").contains("switched off"));
+        assert!(probe(&at("127.0.0.1", port)).await.is_err());
+        assert!(probe(&at("127.0.0.1", 0)).await.expect_err("is disabled").contains("disabled"));
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address").port();
-        let error = ask(&at("127.0.0.1", free)).await.expect_err("nobody listens");
+        let error = probe(&at("127.0.0.1", free)).await.expect_err("no server listens");
         assert!(error.contains("refused"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! The kubelet as this host runs it: restarted by a command of the service manager, asked for its version by running its
-//! binary. What needs privileges can be left to another process ([`step`]).
+//! The kubelet of this host: restarted by a command of the service manager, its version read from its binary.
+//! Privileged actions may run in another process ([`step`]).
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -10,31 +10,31 @@ use super::{Healthz, Host, RestartError, healthz, step};
 use kubelet_config::risk::StateFile;
 use nodecfg_contract::observed::KubeletVersion;
 
-/// How long `kubelet --version` may take.
-const VERSION_LIMIT: Duration = Duration::from_secs(10);
+/// Time limit of `kubelet --version`.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What needs privileges on the host.
+/// Actions that need privileges on the host.
 #[derive(Debug, Clone)]
 pub struct Actions {
-    /// Restarts the kubelet, and starts one that does not run.
+    /// Command that restarts the kubelet, or starts it if it is stopped.
     pub restart: CommandLine,
-    /// Stops the kubelet, so that its state files can be removed.
+    /// Command that stops the kubelet, so that its state files can be removed.
     pub stop: CommandLine,
-    /// How long each of the two may take.
+    /// Time limit of each command.
     pub limit: Duration,
-    /// The kubelet's root directory, where its state files are.
+    /// Root directory of the kubelet, with its state files.
     pub root: PathBuf,
-    /// The kubelet's binary, to which `--version` is appended.
+    /// Command of the kubelet's binary, to which `--version` is appended.
     pub kubelet: CommandLine,
 }
 
 impl Actions {
-    /// Restarts the kubelet, with these files of its root directory removed while it does not run. Once the command that
-    /// stops it has run, it is started again, however that and the removal went: a stop that failed or took too long may
-    /// have stopped it all the same. Files are removed only when it is known to be stopped.
+    /// Restarts the kubelet and removes these files of its root directory while it is stopped. After the stop
+    /// command, the kubelet is always started again, because a failed stop may have stopped it. Files are removed
+    /// only after a successful stop.
     ///
     /// # Errors
-    /// Everything that went wrong. `NotAsked` when a command could not be started.
+    /// All problems. `NotRequested` if a command could not be started.
     pub async fn restart(&self, remove: &[StateFile]) -> Result<(), RestartError> {
         if remove.is_empty() {
             return self.restart.run(self.limit).await.map(drop).map_err(RestartError::from);
@@ -54,7 +54,7 @@ impl Actions {
             }
             Err(CommandError::NotStarted(reason)) => {
                 problems.push(reason);
-                Err(RestartError::NotAsked(problems.join("; ")))
+                Err(RestartError::NotRequested(problems.join("; ")))
             }
         }
     }
@@ -73,10 +73,11 @@ impl Actions {
         }
     }
 
-    /// The version that the kubelet's binary says it has; `None` when it says nothing that is one.
+    /// Version that the kubelet's binary reports. `None` if unknown.
     pub async fn version(&self) -> Option<KubeletVersion> {
-        let said = self.kubelet.with("--version").run(VERSION_LIMIT).await;
-        said.inspect_err(|error| tracing::debug!("the kubelet's version is not known: {error}"))
+        let output = self.kubelet.with_argument("--version").run(VERSION_TIMEOUT).await;
+        output
+            .inspect_err(|error| tracing::debug!("the kubelet's version is unknown: {error}"))
             .ok()
             .and_then(|text| parse_version(&text))
     }
@@ -85,53 +86,53 @@ impl Actions {
 impl From<CommandError> for RestartError {
     fn from(error: CommandError) -> Self {
         match error {
-            CommandError::NotStarted(reason) => Self::NotAsked(reason),
+            CommandError::NotStarted(reason) => Self::NotRequested(reason),
             CommandError::Failed(reason) => Self::Failed(reason),
         }
     }
 }
 
-/// Reads what `kubelet --version` writes: `Kubernetes v1.36.2`.
+/// Parses the output of `kubelet --version`: `Kubernetes v1.36.2`.
 fn parse_version(text: &str) -> Option<KubeletVersion> {
     text.split_whitespace().rev().find_map(KubeletVersion::parse)
 }
 
-/// Who carries out what needs privileges.
+/// Process that carries out privileged actions.
 #[derive(Debug, Clone)]
-pub enum Hands {
+pub enum ActionRunner {
     /// This process.
-    Own(Actions),
+    InProcess(Actions),
     /// `nodecfg-agent host-step`, behind this socket.
-    Socket(PathBuf),
+    HostStep(PathBuf),
 }
 
-/// The kubelet of this host.
+/// Kubelet of this host.
 #[derive(Debug, Clone)]
 pub struct SystemHost {
-    /// Who restarts it.
-    pub hands: Hands,
-    /// Its version, where somebody said it.
+    /// Process that restarts the kubelet.
+    pub runner: ActionRunner,
+    /// Configured version; unset to detect it.
     pub version: Option<KubeletVersion>,
 }
 
 impl Host for SystemHost {
     async fn version(&self) -> Option<KubeletVersion> {
-        match (&self.version, &self.hands) {
+        match (&self.version, &self.runner) {
             (Some(version), _) => Some(*version),
-            (None, Hands::Own(actions)) => actions.version().await,
-            (None, Hands::Socket(path)) => step::version(path).await,
+            (None, ActionRunner::InProcess(actions)) => actions.version().await,
+            (None, ActionRunner::HostStep(path)) => step::version(path).await,
         }
     }
 
     async fn restart(&self, remove: &[StateFile]) -> Result<(), RestartError> {
-        match &self.hands {
-            Hands::Own(actions) => actions.restart(remove).await,
-            Hands::Socket(path) => step::restart(path, remove).await,
+        match &self.runner {
+            ActionRunner::InProcess(actions) => actions.restart(remove).await,
+            ActionRunner::HostStep(path) => step::restart(path, remove).await,
         }
     }
 
     async fn healthz(&self, at: &Healthz) -> Result<(), String> {
-        healthz::ask(at).await
+        healthz::probe(at).await
     }
 }
 
@@ -142,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// Commands that write down what they are and which state files were there.
+    /// Commands that log their name and the existing state files.
     fn recording(root: &Path, stop: &str) -> Actions {
         let script = |name: &str, end: &str| {
             format!("sh -c 'cd {} && echo {name} $(ls | grep state) >> log; {end}'", root.display())
@@ -159,29 +160,29 @@ mod tests {
     }
 
     fn log(root: &Path) -> String {
-        fs::read_to_string(root.join("log")).expect("something ran")
+        fs::read_to_string(root.join("log")).expect("a command ran")
     }
 
     #[tokio::test]
-    async fn state_files_are_removed_while_the_kubelet_does_not_run() {
+    async fn removes_state_files_while_kubelet_is_stopped() {
         let root = tempfile::tempdir().expect("a folder");
         let actions = recording(root.path(), "true");
         fs::write(root.path().join("cpu_manager_state"), "{}").expect("written");
         actions.restart(&[]).await.expect("restarts");
         assert_eq!(log(root.path()), "restart cpu_manager_state\n");
-        actions.restart(&StateFile::ALL).await.expect("one of them is not there, which is fine");
+        actions.restart(&StateFile::ALL).await.expect("a missing state file is no error");
         assert_eq!(log(root.path()), "restart cpu_manager_state\nstop cpu_manager_state\nrestart\n");
     }
 
     #[tokio::test]
-    async fn a_kubelet_that_may_not_have_stopped_keeps_its_files_and_is_started_again() {
+    async fn keeps_state_files_after_failed_stop() {
         let root = tempfile::tempdir().expect("a folder");
         fs::write(root.path().join("cpu_manager_state"), "{}").expect("written");
         let error = recording(root.path(), "exit 1").restart(&StateFile::ALL).await;
         let Err(RestartError::Failed(reason)) = error else { panic!("{error:?}") };
         assert!(reason.contains("failed (exit status: 1)"), "{reason}");
         assert_eq!(log(root.path()), "stop cpu_manager_state\nrestart cpu_manager_state\n");
-        // All that went wrong is told.
+        // The error lists every problem.
         let actions = Actions { restart: "sh -c 'exit 7'".parse().expect("words"), ..recording(root.path(), "exit 3") };
         let error = actions.restart(&StateFile::ALL).await;
         let Err(RestartError::Failed(reason)) = error else { panic!("{error:?}") };
@@ -189,24 +190,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_that_is_not_there_was_not_asked() {
+    async fn missing_command_counts_as_not_requested() {
         let root = tempfile::tempdir().expect("a folder");
         let missing: CommandLine = "/no/such/program".parse().expect("words");
         let actions = Actions { restart: missing.clone(), ..recording(root.path(), "true") };
         for remove in [&[][..], &StateFile::ALL] {
             let error = actions.restart(remove).await;
-            assert!(matches!(error, Err(RestartError::NotAsked(_))), "{error:?}");
+            assert!(matches!(error, Err(RestartError::NotRequested(_))), "{error:?}");
         }
         assert_eq!(log(root.path()), "stop\n");
-        // One that was not stopped is left as it is.
+        // A kubelet that was not stopped keeps running.
         let actions = Actions { stop: missing, ..recording(root.path(), "true") };
         let error = actions.restart(&StateFile::ALL).await;
-        assert!(matches!(error, Err(RestartError::NotAsked(_))), "{error:?}");
+        assert!(matches!(error, Err(RestartError::NotRequested(_))), "{error:?}");
         assert_eq!(log(root.path()), "stop\n");
     }
 
     #[tokio::test]
-    async fn a_stopped_kubelet_is_started_again_whatever_became_of_the_files() {
+    async fn restarts_kubelet_after_failed_removal() {
         let root = tempfile::tempdir().expect("a folder");
         fs::create_dir(root.path().join("cpu_manager_state")).expect("a folder is no file");
         let error =
@@ -216,13 +217,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn versions() {
+    async fn reads_kubelet_version() {
         let root = tempfile::tempdir().expect("a folder");
         let actions = recording(root.path(), "true");
         assert_eq!(actions.version().await, KubeletVersion::parse("v1.36.2"));
-        let silent = Actions { kubelet: "/no/such/kubelet".parse().expect("words"), ..actions.clone() };
-        assert_eq!(silent.version().await, None);
-        let said = SystemHost { hands: Hands::Own(actions), version: KubeletVersion::parse("v1.30.0") };
-        assert_eq!(Host::version(&said).await, KubeletVersion::parse("v1.30.0"));
+        let unknown = Actions { kubelet: "/no/such/kubelet".parse().expect("words"), ..actions.clone() };
+        assert_eq!(unknown.version().await, None);
+        let configured =
+            SystemHost { runner: ActionRunner::InProcess(actions), version: KubeletVersion::parse("v1.30.0") };
+        assert_eq!(Host::version(&configured).await, KubeletVersion::parse("v1.30.0"));
     }
 }

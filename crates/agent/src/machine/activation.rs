@@ -1,103 +1,119 @@
-//! From what the kubelet shall run to a kubelet that was restarted on it, and back to the last known good when that fails.
+//! Activation: restarts the kubelet on its target, and rolls back when that fails.
 
 use jiff::Timestamp;
 
 use super::backoff::Backoff;
-use super::{MachineState, Turn, texts};
+use super::{MachineState, StepBuilder, kubelet_messages};
 use crate::events::{ActivationError, Effect, NodeHealth};
-use crate::state::{AssignmentFailure, FailureKind, Phase, Trial};
+use crate::ledger::{AssignmentFailure, FailureKind, Phase, Trial};
 use nodecfg_contract::error_text;
 
-/// The activation that the phase asks for.
+/// Attempt to activate the target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Activation {
     pub(super) under_way: bool,
     pub(super) backoff: Backoff,
-    /// Why the last attempt failed.
+    /// Error of the last attempt.
     pub(super) problem: Option<ActivationError>,
 }
 
-/// Why the kubelet changes its configuration.
+/// Reason for activating another configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// There is another assignment, or another verdict on it.
+pub(super) enum ActivationCause {
+    /// The assignment or its config check changed.
     Assignment,
     /// The assignment failed.
     Failure,
 }
 
 impl MachineState {
-    /// The kubelet goes to its target, unless it runs that already.
-    pub(super) fn go(&mut self, cause: Cause, node: Option<NodeHealth>, turn: &mut Turn) {
+    /// Starts the activation of the target, unless the kubelet already runs it.
+    pub(super) fn start_activation(
+        &mut self,
+        cause: ActivationCause,
+        node: Option<NodeHealth>,
+        builder: &mut StepBuilder,
+    ) {
         let before = self.before(node);
-        let there = self.target() == self.ledger.beyond.active.as_ref();
-        let falls = self.ledger.beyond.failure.is_some();
+        let is_active = self.target() == self.ledger.agent_state.active.as_ref();
+        let rolls_back = self.ledger.agent_state.failure.is_some();
         self.volatile.activation = Activation::default();
-        match &self.ledger.beyond.phase {
-            Phase::Settled if there && cause == Cause::Assignment => turn.step.prune = true,
-            Phase::Trying(_) if there && cause == Cause::Assignment => {}
+        match &self.ledger.agent_state.phase {
+            Phase::Settled if is_active && cause == ActivationCause::Assignment => builder.step.prune = true,
+            Phase::Trying(_) if is_active && cause == ActivationCause::Assignment => {}
             _ => {
-                if falls {
-                    self.ledger.beyond.rollbacks = self.ledger.beyond.rollbacks.saturating_add(1);
+                if rolls_back {
+                    self.ledger.agent_state.rollbacks = self.ledger.agent_state.rollbacks.saturating_add(1);
                 }
-                self.ledger.beyond.phase = Phase::Activating { before };
+                self.ledger.agent_state.phase = Phase::Activating { before };
             }
         }
     }
 
-    /// Puts the kubelet on its target when the phase says so.
-    pub(super) fn activate(&mut self, turn: &mut Turn) {
-        let asked = matches!(self.ledger.beyond.phase, Phase::Activating { .. });
+    /// Requests the activation that the phase calls for.
+    pub(super) fn activate(&mut self, builder: &mut StepBuilder) {
+        let requested = matches!(self.ledger.agent_state.phase, Phase::Activating { .. });
         let activation = &self.volatile.activation;
-        if asked && !activation.under_way && !activation.backoff.waits(turn.now) && self.volatile.found.is_none() {
+        if requested
+            && !activation.under_way
+            && !activation.backoff.waits(builder.now)
+            && self.volatile.disk_state.is_none()
+        {
             let target = self.target().cloned();
             self.volatile.activation.under_way = true;
-            turn.step.effects.push(Effect::Activate { target, remove: Vec::new() });
+            builder.step.effects.push(Effect::Activate { target, remove: Vec::new() });
         }
     }
 
-    /// When to try again.
+    /// Time of the next attempt.
     pub(super) fn activation_wake(&self, now: Timestamp) -> Option<Timestamp> {
-        let asked = matches!(self.ledger.beyond.phase, Phase::Activating { .. });
+        let requested = matches!(self.ledger.agent_state.phase, Phase::Activating { .. });
         let activation = &self.volatile.activation;
-        (asked && !activation.under_way).then(|| activation.backoff.until().map_or(now, |until| until.max(now)))
+        (requested && !activation.under_way).then(|| activation.backoff.until().map_or(now, |until| until.max(now)))
     }
 
-    /// The answer to an activation.
-    pub(super) fn activated(&mut self, result: &Result<(), ActivationError>, turn: &mut Turn) {
-        let Phase::Activating { before } = self.ledger.beyond.phase else { return };
+    /// Handles the result of an activation.
+    pub(super) fn handle_activation(&mut self, result: &Result<(), ActivationError>, builder: &mut StepBuilder) {
+        let Phase::Activating { before } = self.ledger.agent_state.phase else { return };
         match result {
             Ok(()) => {
                 let target = self.target().cloned();
-                let beyond = &mut self.ledger.beyond;
-                beyond.active = target;
-                beyond.restarts = beyond.restarts.saturating_add(1);
-                beyond.phase = Phase::Trying(Trial { started: turn.now, before, ..Trial::default() });
+                let agent_state = &mut self.ledger.agent_state;
+                agent_state.active = target;
+                agent_state.restarts = agent_state.restarts.saturating_add(1);
+                agent_state.phase = Phase::Trying(Trial { started: builder.now, before, ..Trial::default() });
                 self.volatile.activation = Activation::default();
                 self.volatile.watch.begin();
-                // The kubelet was restarted, whether or not that can be saved: it must be watched.
-                turn.step.urgent = true;
+                // The kubelet was restarted even if that cannot be saved, so the trial must start.
+                builder.step.urgent = true;
             }
             Err(ActivationError::NotRestarted(reason)) if self.target() != self.ledger.last_known_good.as_ref() => {
                 let error = error_text::RESTART.to_owned();
                 let message = format!("the kubelet could not be restarted: {reason}");
-                self.fall_back(AssignmentFailure { kind: FailureKind::Restart, error, message, kubelet: None }, turn);
+                self.roll_back(
+                    AssignmentFailure { kind: FailureKind::Restart, error, message, kubelet: None },
+                    builder,
+                );
             }
             Err(problem) => {
                 let volatile = &mut self.volatile;
                 volatile.activation.problem = Some(problem.clone());
-                volatile.activation.backoff.fail(&mut volatile.chance, turn.now);
+                volatile.activation.backoff.fail(&mut volatile.jitter, builder.now);
             }
         }
     }
 
-    /// The assignment failed: back to the last known good, at once.
-    pub(super) fn fall_back(&mut self, failure: AssignmentFailure, turn: &mut Turn) {
+    /// Records the failure of the assignment and rolls back to the last known good.
+    pub(super) fn roll_back(&mut self, failure: AssignmentFailure, builder: &mut StepBuilder) {
         let assigned = self.ledger.assigned.clone();
         let good = self.ledger.last_known_good.clone();
-        turn.step.effects.push(Effect::Announce(texts::rolled_back(assigned.as_ref(), good.as_ref(), &failure)));
-        self.ledger.beyond.failure = Some(failure);
-        self.go(Cause::Failure, None, turn);
-        turn.step.urgent = true;
+        builder.step.effects.push(Effect::Announce(kubelet_messages::rolled_back(
+            assigned.as_ref(),
+            good.as_ref(),
+            &failure,
+        )));
+        self.ledger.agent_state.failure = Some(failure);
+        self.start_activation(ActivationCause::Failure, None, builder);
+        builder.step.urgent = true;
     }
 }

@@ -1,113 +1,115 @@
 //! The agent as a pure state machine: events and the time in, effects out.
 //!
-//! The runtime calls [`step`] with every event, saves the ledger of the new state if that changed, and only then takes that
-//! state and does what the step says; when the ledger cannot be saved, it calls [`not_saved`] instead. What is not in the
-//! ledger is volatile, and is found out again after a restart. Each effect but an announcement has one answer, an event,
-//! which always comes; the machine has at most one of each kind under way, and waits for the kubelet's restart before it takes
-//! the next assignment.
+//! The runtime calls [`step`] with every event and saves the ledger of the new state if it changed. It then adopts
+//! the new state and carries out the step. If saving fails, it calls [`not_saved`] instead.
+//!
+//! State outside the ledger is volatile; a restarted agent determines it again. Every effect except an announcement
+//! is answered by exactly one event. At most one effect of each kind is in progress. No assignment is accepted while
+//! the kubelet restarts.
 //!
 //! ```text
-//! spec ──▶ Fetch ──▶ Checkpoint ──▶ taken ──▶ Activating ──▶ Trying ──▶ Settled      (sync, activation, trial)
+//! spec ──▶ Fetch ──▶ Checkpoint ──▶ accept ─▶ Activating ──▶ Trying ──▶ Settled      (sync, activation, trial)
 //!                                     │  refused ▲    │ failed  │
 //!                                     └──────────┴────┴─────────┘ to the last known good
 //! ```
 //!
-//! Knows no clock, no disk, no client; its only randomness is the generator in its state.
+//! Must not use a clock, a disk or a client. Its only randomness is the generator in its state.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::events::{ConfigCheck, Event, Fetched, Step};
-use super::state::{Ledger, Phase, Settings};
+use super::ledger::{Ledger, Phase};
+use super::settings::Settings;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 
 mod activation;
 mod backoff;
 #[cfg(test)]
+mod failure_scenarios;
+#[cfg(test)]
+mod heartbeat_tests;
+mod kubelet_messages;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod replay;
 #[cfg(test)]
-mod silence;
+mod scenarios;
+#[cfg(test)]
+mod sim_harness;
 mod status;
-#[cfg(test)]
-mod stories;
 mod sync;
-mod texts;
 mod trial;
-#[cfg(test)]
-mod troubles;
-#[cfg(test)]
-mod world;
 
 use activation::Activation;
-use backoff::{Backoff, Chance, shifted};
+use backoff::{Backoff, JitterRng, shifted};
 use sync::SyncProblem;
-use trial::Watch;
+use trial::HealthWatch;
 
-/// How long an agent that has nothing to say stays silent, and up to a fifth longer. A cluster of 15,000 nodes is written to some
-/// four times a second for it.
-const SILENCE: Duration = Duration::from_secs(60 * 60);
+/// Interval between reports when nothing has changed, plus up to a fifth. 15,000 nodes cause about four writes per
+/// second.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// As much as this, or two probes, of the time between two steps counts as watched: when more has passed, the clock was set or
-/// the machine slept. That some of it counts bounds a trial whose probes are slow.
-const WATCHED: Duration = Duration::from_secs(10);
+/// Largest gap between two steps that counts as observed time, or two probe intervals if that is longer. A larger gap
+/// means that the clock was set or the host slept. Counting part of the gap bounds a trial whose probes are slow.
+const MAX_STEP_GAP: Duration = Duration::from_secs(10);
 
-/// The agent between two events.
+/// State of the agent between two events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineState {
-    /// What survives the agent.
+    /// Persistent state.
     pub ledger: Ledger,
     volatile: Volatile,
 }
 
-/// What does not survive the agent.
+/// State that a restarted agent determines again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Volatile {
     settings: Settings,
-    chance: Chance,
-    /// How long the API server goes without a report when there is no news.
-    silence: Duration,
-    /// The moments of the first and the last step.
-    first: Option<Timestamp>,
-    last: Option<Timestamp>,
-    /// Whether the agent has looked at what is on disk.
+    jitter: JitterRng,
+    /// Interval between reports when nothing has changed.
+    heartbeat_interval: Duration,
+    /// Times of the first and the last step.
+    first_step: Option<Timestamp>,
+    last_step: Option<Timestamp>,
+    /// Whether the agent has read its disk.
     started: bool,
-    /// What it saw there and has not acted upon yet.
-    found: Option<Found>,
-    /// The NodeConfig. `None`: nothing is known of it, or there is none.
-    wanted: Option<NodeConfig>,
+    /// Disk state found at start and not handled yet.
+    disk_state: Option<DiskState>,
+    /// NodeConfig of the node. `None` if unknown or missing.
+    node_config: Option<NodeConfig>,
     sync: Sync,
     activation: Activation,
-    watch: Watch,
-    /// Why the ledger could not be saved, and when to try again.
-    unsaved: Option<Unsaved>,
+    watch: HealthWatch,
+    /// Last failure to save the ledger, with the time of the next attempt.
+    save_failure: Option<SaveFailure>,
     report: Report,
 }
 
-/// What was on disk when the agent started.
+/// State of the disk when the agent started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Found {
-    verdict: Option<ConfigCheck>,
+struct DiskState {
+    config_check: Option<ConfigCheck>,
     in_place: bool,
 }
 
-/// How far the ConfigMap is that spec names.
+/// Progress of synchronizing the ConfigMap that spec names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Sync {
     under_way: UnderWay,
     backoff: Backoff,
-    /// When to look again at a ConfigMap that was taken. `None`: at once.
+    /// Time to read an accepted ConfigMap again. `None` means at once.
     due: Option<Timestamp>,
     problem: Option<SyncProblem>,
-    /// The generation of spec that was dealt with, be it in vain.
+    /// Generation of the last spec that was handled, successfully or not.
     generation: Option<i64>,
 }
 
 impl Sync {
-    /// What is being checkpointed.
+    /// Download whose checkpoint is being saved.
     fn checkpoint(&self) -> Option<Box<Fetched>> {
         match &self.under_way {
             UnderWay::Checkpointing(fetched) => Some(fetched.clone()),
@@ -116,7 +118,7 @@ impl Sync {
     }
 }
 
-/// The one download at a time.
+/// Download in progress; at most one at a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 enum UnderWay {
     #[default]
@@ -125,183 +127,183 @@ enum UnderWay {
     Checkpointing(Box<Fetched>),
 }
 
-/// A ledger that could not be saved.
+/// Failure to save the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Unsaved {
+struct SaveFailure {
     reason: String,
     backoff: Backoff,
 }
 
-/// What the API server was told.
+/// Reports to the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Report {
-    /// What it has, as far as known.
-    known: Option<NodeConfigStatus>,
-    /// What is on its way to it.
-    sent: Option<Box<NodeConfigStatus>>,
-    /// What was last meant to be told. Stays while the kubelet is being restarted.
-    shown: Option<NodeConfigStatus>,
+    /// Status on the server, as far as known.
+    server_status: Option<NodeConfigStatus>,
+    /// Report that is being sent.
+    pending: Option<Box<NodeConfigStatus>>,
+    /// Latest computed status. `config` is kept while the kubelet restarts.
+    current: Option<NodeConfigStatus>,
     backoff: Backoff,
-    /// When it last took a report of this agent.
-    heard: Option<Timestamp>,
+    /// Time at which the server last accepted a report of this process.
+    acknowledged_at: Option<Timestamp>,
 }
 
 impl MachineState {
-    /// An agent that starts with this ledger, saved or empty. The first event is [`Event::Started`].
+    /// State of an agent that starts with this ledger, saved or empty. The first event must be [`Event::Started`].
     #[must_use]
     pub fn resume(ledger: Ledger, settings: Settings, seed: u64) -> Self {
         let volatile = Volatile {
             settings,
-            chance: Chance(seed),
-            silence: backoff::jittered(SILENCE, &mut Chance(seed.rotate_left(32))),
-            first: None,
-            last: None,
+            jitter: JitterRng(seed),
+            heartbeat_interval: backoff::jittered(HEARTBEAT_INTERVAL, &mut JitterRng(seed.rotate_left(32))),
+            first_step: None,
+            last_step: None,
             started: false,
-            found: None,
-            wanted: None,
+            disk_state: None,
+            node_config: None,
             sync: Sync::default(),
             activation: Activation::default(),
-            watch: Watch::default(),
-            unsaved: None,
+            watch: HealthWatch::default(),
+            save_failure: None,
             report: Report::default(),
         };
         Self { ledger, volatile }
     }
 
-    /// What `status.config.error` says, or will say once the kubelet was restarted; for logs and metrics.
+    /// Value of `status.config.error` now, or after the restart in progress. For logs and metrics.
     #[must_use]
     pub fn error(&self) -> Option<String> {
         self.config_error()
     }
 
-    /// What the kubelet is to run: the assignment, or the last known good when that failed.
+    /// Configuration that the kubelet must run: the assignment, or the last known good if the assignment failed.
     #[must_use]
     pub fn target(&self) -> Option<&ConfigSource> {
-        match self.ledger.beyond.failure {
+        match self.ledger.agent_state.failure {
             None => self.ledger.assigned.as_ref(),
             Some(_) => self.ledger.last_known_good.as_ref(),
         }
     }
 }
 
-/// What comes of an event at this moment. Holds once the ledger is saved; a step that is urgent holds all the same.
+/// Handles an event. The result takes effect once the ledger is saved; an urgent step takes effect in any case.
 #[must_use]
 pub fn step(state: &MachineState, event: &Event, now: Timestamp) -> (MachineState, Step) {
     let mut next = state.clone();
     let checkpointed = next.volatile.sync.checkpoint();
-    let event = next.hear(event, now);
-    let mut turn = Turn { now, step: Step::default() };
-    next.apply(event, checkpointed, &mut turn);
-    next.decide(&mut turn);
-    // The ledger is saved then, or there is nothing left that would have to be.
-    if !turn.step.urgent && (next.ledger != state.ledger || !next.is_held(now)) {
-        next.volatile.unsaved = None;
+    let event = next.receive(event, now);
+    let mut builder = StepBuilder { now, step: Step::default() };
+    next.handle(event, checkpointed, &mut builder);
+    next.plan_effects(&mut builder);
+    // The ledger is saved by then, or nothing needs saving.
+    if !builder.step.urgent && (next.ledger != state.ledger || !next.is_save_blocked(now)) {
+        next.volatile.save_failure = None;
     }
-    let step = next.finish(turn);
+    let step = next.finish(builder);
     (next, step)
 }
 
-/// What comes of an event when the ledger that [`step`] made of it cannot be saved and the step is not urgent: the state has
-/// seen what happened, and tries again later to act upon it.
+/// Handles an event whose ledger from [`step`] could not be saved, unless that step was urgent. The state records the
+/// event and retries later.
 #[must_use]
 pub fn not_saved(state: &MachineState, event: &Event, reason: &str, now: Timestamp) -> (MachineState, Step) {
-    let lost = step(state, event, now).0.ledger;
+    let unsaved = step(state, event, now).0.ledger;
     let mut next = state.clone();
-    next.hear(event, now);
-    let mut backoff = next.volatile.unsaved.take().map(|unsaved| unsaved.backoff).unwrap_or_default();
-    backoff.fail(&mut next.volatile.chance, now);
-    next.volatile.unsaved = Some(Unsaved { reason: reason.to_owned(), backoff });
-    if lost.assigned != state.ledger.assigned {
+    next.receive(event, now);
+    let mut backoff = next.volatile.save_failure.take().map(|failure| failure.backoff).unwrap_or_default();
+    backoff.fail(&mut next.volatile.jitter, now);
+    next.volatile.save_failure = Some(SaveFailure { reason: reason.to_owned(), backoff });
+    if unsaved.assigned != state.ledger.assigned {
         next.sync_failed(SyncProblem::storage(reason), now);
     }
-    let mut turn = Turn { now, step: Step::default() };
-    next.decide(&mut turn);
-    let step = next.finish(turn);
+    let mut builder = StepBuilder { now, step: Step::default() };
+    next.plan_effects(&mut builder);
+    let step = next.finish(builder);
     (next, step)
 }
 
-/// A step in the making.
-struct Turn {
+/// Step under construction.
+struct StepBuilder {
     now: Timestamp,
     step: Step,
 }
 
 impl MachineState {
-    /// Takes note of the time and of what happened. An answer that nobody waits for says nothing of what is under way.
-    fn hear<'event>(&mut self, event: &'event Event, now: Timestamp) -> &'event Event {
-        self.keep_time(now);
-        let event = if self.awaits(event) { event } else { &Event::Tick };
-        self.absorb(event, now);
+    /// Records the time and the event. An unexpected answer does not affect the effect in progress.
+    fn receive<'event>(&mut self, event: &'event Event, now: Timestamp) -> &'event Event {
+        self.track_time(now);
+        let event = if self.is_expected(event) { event } else { &Event::Tick };
+        self.record(event, now);
         event
     }
 
-    /// Takes note of what happened, in what is volatile only: it has happened whether or not the ledger can be saved.
-    fn absorb(&mut self, event: &Event, now: Timestamp) {
+    /// Records an event in volatile state only, since the event has happened even if the ledger cannot be saved.
+    fn record(&mut self, event: &Event, now: Timestamp) {
         match event {
-            Event::Started { verdict, in_place } => {
+            Event::Started { config_check, in_place } => {
                 self.volatile.started = true;
-                self.volatile.found = Some(Found { verdict: verdict.clone(), in_place: *in_place });
+                self.volatile.disk_state = Some(DiskState { config_check: config_check.clone(), in_place: *in_place });
             }
-            Event::Seen(wanted) => self.see(wanted.as_deref()),
+            Event::NodeConfigRead(wanted) => self.record_node_config(wanted.as_deref()),
             Event::Fetched(_) | Event::Checkpointed(_) => self.volatile.sync.under_way = UnderWay::Nothing,
             Event::Activated(_) => self.volatile.activation.under_way = false,
-            Event::Probed(health) => self.look(health, now),
-            Event::Reported(result) => self.reported(result, now),
+            Event::Probed(health) => self.record_probe(health, now),
+            Event::Reported(result) => self.handle_report(result, now),
             Event::Tick => {}
         }
     }
 
-    /// Whether an event is news, or the answer to something that is under way.
-    fn awaits(&self, event: &Event) -> bool {
+    /// Reports whether an event is an input from outside, or the answer to an effect in progress.
+    fn is_expected(&self, event: &Event) -> bool {
         let volatile = &self.volatile;
         match event {
             Event::Fetched(_) => volatile.sync.under_way == UnderWay::Fetching,
             Event::Checkpointed(_) => matches!(volatile.sync.under_way, UnderWay::Checkpointing(_)),
             Event::Activated(_) => volatile.activation.under_way,
             Event::Probed(_) => volatile.watch.under_way,
-            Event::Reported(_) => volatile.report.sent.is_some(),
-            Event::Started { .. } | Event::Seen(_) | Event::Tick => true,
+            Event::Reported(_) => volatile.report.pending.is_some(),
+            Event::Started { .. } | Event::NodeConfigRead(_) | Event::Tick => true,
         }
     }
 
-    /// Acts upon what happened.
-    fn apply(&mut self, event: &Event, checkpointed: Option<Box<Fetched>>, turn: &mut Turn) {
+    /// Handles the results of effects.
+    fn handle(&mut self, event: &Event, checkpointed: Option<Box<Fetched>>, builder: &mut StepBuilder) {
         match event {
-            Event::Fetched(result) => self.fetched(result, turn),
-            Event::Checkpointed(result) => self.checkpointed(checkpointed, result, turn),
-            Event::Activated(result) => self.activated(result, turn),
-            Event::Probed(health) => self.probed(health, turn),
+            Event::Fetched(result) => self.handle_fetch(result, builder),
+            Event::Checkpointed(result) => self.handle_checkpoint(checkpointed, result, builder),
+            Event::Activated(result) => self.handle_activation(result, builder),
+            Event::Probed(health) => self.handle_probe(health, builder),
             _ => {}
         }
     }
 
-    /// Does what is to be done now, whatever has happened. An urgent step does nothing that has to be saved first; what
-    /// else there is to do follows at once in the next.
-    fn decide(&mut self, turn: &mut Turn) {
+    /// Plans what is due now, independently of the event. An urgent step plans nothing that must be saved first; the
+    /// next step, which follows at once, plans the rest.
+    fn plan_effects(&mut self, builder: &mut StepBuilder) {
         if !self.volatile.started {
             return;
         }
-        self.act_on_found(turn);
-        if !turn.step.urgent && !self.is_held(turn.now) {
-            self.conclude(turn);
-            self.synchronise(turn);
+        self.handle_disk_state(builder);
+        if !builder.step.urgent && !self.is_save_blocked(builder.now) {
+            self.finish_trial(builder);
+            self.synchronize(builder);
         }
-        self.activate(turn);
-        self.probe(turn);
+        self.activate(builder);
+        self.probe(builder);
     }
 
-    fn finish(&mut self, turn: Turn) -> Step {
-        let Turn { now, mut step } = turn;
+    fn finish(&mut self, builder: StepBuilder) -> Step {
+        let StepBuilder { now, mut step } = builder;
         if self.volatile.started {
-            step.effects.extend(self.tell(now));
+            step.effects.extend(self.report_if_due(now));
         }
         step.wake = self.wake(now, step.urgent);
         step
     }
 
-    /// Whether nothing may be attempted that has to be saved: it could not be a moment ago.
-    fn is_held(&self, now: Timestamp) -> bool {
-        self.volatile.unsaved.as_ref().is_some_and(|unsaved| unsaved.backoff.waits(now))
+    /// Reports whether to hold back changes of the ledger, because the last save failed.
+    fn is_save_blocked(&self, now: Timestamp) -> bool {
+        self.volatile.save_failure.as_ref().is_some_and(|failure| failure.backoff.waits(now))
     }
 
     fn wake(&self, now: Timestamp, urgent: bool) -> Option<Timestamp> {
@@ -309,19 +311,20 @@ impl MachineState {
         if !volatile.started {
             return None;
         }
-        let held = volatile.unsaved.as_ref().and_then(|unsaved| unsaved.backoff.until()).filter(|until| *until > now);
-        // What an urgent step left undone.
+        let held =
+            volatile.save_failure.as_ref().and_then(|failure| failure.backoff.until()).filter(|until| *until > now);
+        // Work that an urgent step skipped.
         let rest = urgent.then_some(now);
         let sync = if held.is_none() { self.sync_wake(now) } else { None };
         let wakes = [held, rest, sync, self.activation_wake(now), self.probe_wake(now), self.report_wake(now)];
         wakes.into_iter().flatten().min()
     }
 
-    /// The clock may be set, and the machine may sleep: what has passed is what was watched.
-    fn keep_time(&mut self, now: Timestamp) {
-        let Some(last) = self.volatile.last.replace(now) else {
-            self.volatile.first = Some(now);
-            if let Phase::Trying(trial) = &mut self.ledger.beyond.phase {
+    /// Adjusts times after a clock change or a suspended host: only observed time counts.
+    fn track_time(&mut self, now: Timestamp) {
+        let Some(last) = self.volatile.last_step.replace(now) else {
+            self.volatile.first_step = Some(now);
+            if let Phase::Trying(trial) = &mut self.ledger.agent_state.phase {
                 trial.resume(now);
             }
             return;
@@ -330,27 +333,27 @@ impl MachineState {
         if passed.is_negative() {
             return self.shift(passed);
         }
-        let watched = WATCHED.max(self.volatile.settings.probe_interval.saturating_mul(2));
+        let watched = MAX_STEP_GAP.max(self.volatile.settings.probe_interval.saturating_mul(2));
         let unwatched = backoff::since(last, now).saturating_sub(watched);
-        if let (Phase::Trying(trial), Ok(unwatched)) = (&mut self.ledger.beyond.phase, unwatched.try_into()) {
+        if let (Phase::Trying(trial), Ok(unwatched)) = (&mut self.ledger.agent_state.phase, unwatched.try_into()) {
             trial.shift(unwatched);
         }
     }
 
-    /// The clock was set by so much.
+    /// Adjusts all times after a change of the clock.
     fn shift(&mut self, by: SignedDuration) {
         let volatile = &mut self.volatile;
-        volatile.first = volatile.first.map(|first| shifted(first, by));
+        volatile.first_step = volatile.first_step.map(|first| shifted(first, by));
         volatile.sync.backoff.shift(by);
         volatile.sync.due = volatile.sync.due.map(|due| shifted(due, by));
         volatile.activation.backoff.shift(by);
         volatile.watch.shift(by);
         volatile.report.backoff.shift(by);
-        volatile.report.heard = volatile.report.heard.map(|heard| shifted(heard, by));
-        if let Some(unsaved) = &mut volatile.unsaved {
-            unsaved.backoff.shift(by);
+        volatile.report.acknowledged_at = volatile.report.acknowledged_at.map(|time| shifted(time, by));
+        if let Some(failure) = &mut volatile.save_failure {
+            failure.backoff.shift(by);
         }
-        if let Phase::Trying(trial) = &mut self.ledger.beyond.phase {
+        if let Phase::Trying(trial) = &mut self.ledger.agent_state.phase {
             trial.shift(by);
         }
     }

@@ -1,11 +1,13 @@
-//! The recorded kubelet 1.21 with Dynamic Kubelet Configuration (`tests/data/recordings`), lived through by the machine: the
-//! same steps at the same moments, and in the end the same values of `status.config` and the same `KubeletConfigChanged`
-//! events, in the same order, with their names, texts, uids and resourceVersions. When each comes is not compared: the agent
-//! is faster.
+//! Replay of the recorded kubelet 1.21 with Dynamic Kubelet Configuration (`tests/data/recordings`) against the
+//! machine.
+//!
+//! The same steps at the same times must lead to the same values of `status.config`. They must also lead to the same
+//! `KubeletConfigChanged` events, in the same order, with the same names, texts, uids and resourceVersions. Times of
+//! the results are not compared, since the agent is faster.
 
 use serde_json::Value;
 
-use super::world::{Map, World, at};
+use super::sim_harness::{SimConfigMap, SimHarness, at};
 use crate::events::ConfigCheck;
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
@@ -14,8 +16,8 @@ fn lines() -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What the kubelet said of each ConfigMap of the recording.
-fn verdict(name: &str) -> ConfigCheck {
+/// Config check that matches the recorded kubelet's reaction to a ConfigMap.
+fn config_check(name: &str) -> ConfigCheck {
     let (message, kubelet) = (String::new(), None);
     match name {
         "bad-value" | "bad-value2" => ConfigCheck::NotValid { message, kubelet },
@@ -24,7 +26,7 @@ fn verdict(name: &str) -> ConfigCheck {
     }
 }
 
-/// The uid and first resourceVersion of a ConfigMap, from the first event that names it.
+/// Uid and first resourceVersion of a ConfigMap, from the first event that names it.
 fn identity(lines: &[Value], name: &str) -> (String, String) {
     let message = lines
         .iter()
@@ -36,39 +38,40 @@ fn identity(lines: &[Value], name: &str) -> (String, String) {
 }
 
 #[test]
-fn the_agent_says_what_the_recorded_kubelet_said() {
+fn reports_the_same_as_the_recorded_kubelet() {
     let lines = lines();
     for seed in 0..20 {
-        let mut world = World::new(seed);
-        // The recording leaves less time to follow a change of a ConfigMap than the agent may take: what comes after is late.
+        let mut sim = SimHarness::new(seed);
+        // The recording leaves less time after a ConfigMap change than the agent may take, so later steps are
+        // delayed.
         let mut late = 0.0;
         for line in &lines {
-            world.run_until(at(line["t"].as_f64().unwrap() + late));
+            sim.run_until(at(line["t"].as_f64().unwrap() + late));
             let name = line["name"].as_str().unwrap_or_default().to_owned();
             match line["kind"].as_str().unwrap() {
                 "create-configmap" => {
                     let (uid, version) = identity(&lines, &name);
-                    world.maps.insert(
+                    sim.config_maps.insert(
                         name.clone(),
-                        Map { uid, version, immutable: false, hash: None, verdict: verdict(&name) },
+                        SimConfigMap { uid, version, immutable: false, hash: None, config_check: config_check(&name) },
                     );
                 }
                 "update-configmap" => {
                     let version = line["resourceVersion"].as_str().unwrap().to_owned();
-                    world.maps.get_mut(&name).unwrap().version = version;
+                    sim.config_maps.get_mut(&name).unwrap().version = version;
                     late += 100.0;
-                    world.run_for(100.0);
+                    sim.run_for(100.0);
                 }
                 "delete-configmap" => {
-                    world.maps.remove("b-config");
+                    sim.config_maps.remove("b-config");
                     late += 100.0;
-                    world.run_for(100.0);
+                    sim.run_for(100.0);
                 }
                 "assign" => {
                     let key = line["key"].as_str().unwrap();
-                    world.assign(Some(ConfigSource::config_map("kube-system", &name, key)));
+                    sim.assign(Some(ConfigSource::config_map("kube-system", &name, key)));
                 }
-                "reset" => world.assign(None),
+                "reset" => sim.assign(None),
                 _ => {}
             }
         }
@@ -81,15 +84,15 @@ fn the_agent_says_what_the_recorded_kubelet_said() {
             }
         }
         assert_eq!(statuses.len(), 15);
-        let told: Vec<String> = world.statuses.iter().map(|status| serde_json::to_string(status).unwrap()).collect();
-        assert_eq!(told, statuses, "seed {seed}");
+        let reported: Vec<String> = sim.statuses.iter().map(|status| serde_json::to_string(status).unwrap()).collect();
+        assert_eq!(reported, statuses, "seed {seed}");
         let events: Vec<&str> = lines
             .iter()
             .filter(|line| line["reason"] == "KubeletConfigChanged")
             .map(|line| line["message"].as_str().unwrap())
             .collect();
-        let announced: Vec<&str> = world.announcements.iter().map(|said| said.message.as_str()).collect();
+        let announced: Vec<&str> = sim.announcements.iter().map(|event| event.message.as_str()).collect();
         assert_eq!(announced, events, "seed {seed}");
-        assert!(world.announcements.iter().all(|said| said.reason == "KubeletConfigChanged" && !said.warning));
+        assert!(sim.announcements.iter().all(|event| event.reason == "KubeletConfigChanged" && !event.warning));
     }
 }

@@ -1,31 +1,31 @@
-//! From what spec says to what is taken as the assignment: download, checkpoint, take. As the kubelet's `syncConfigSource`
-//! did (`pkg/kubelet/kubeletconfig/configsync.go`, 1.21), except that a NodeConfig that is gone is no instruction.
+//! Synchronization with spec: download, checkpoint, accept. Follows the kubelet's `syncConfigSource`
+//! (`pkg/kubelet/kubeletconfig/configsync.go`, 1.21), except that a missing NodeConfig changes nothing.
 
 use jiff::Timestamp;
 
-use super::activation::Cause;
+use super::activation::ActivationCause;
 use super::backoff::{after, jittered};
-use super::{Found, MachineState, Turn, UnderWay, texts};
+use super::{DiskState, MachineState, StepBuilder, UnderWay, kubelet_messages};
 use crate::events::{ConfigCheck, Effect, FetchError, Fetched, NodeHealth};
-use crate::state::{AssignmentFailure, FailureKind, Phase};
+use crate::ledger::{AssignmentFailure, FailureKind, Phase};
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, SYNCED};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, error_text};
 
-/// Why what spec says was not taken.
+/// Reason why the agent did not accept spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SyncProblem {
-    /// The reason of the condition `Synced`.
+    /// Reason of the condition `Synced`.
     pub(super) reason: String,
-    /// What follows `failed to sync: ` in `status.config.error`.
+    /// Text after `failed to sync: ` in `status.config.error`.
     pub(super) error: String,
-    /// The reason in full.
+    /// Reason in full.
     pub(super) message: String,
 }
 
 impl SyncProblem {
-    /// The node's disk refused.
+    /// Disk error.
     pub(super) fn storage(message: &str) -> Self {
-        Self::new(texts::STORAGE_FAILED, error_text::INTERNAL, message)
+        Self::new(kubelet_messages::STORAGE_FAILED, error_text::INTERNAL, message)
     }
 
     fn new(reason: &str, error: &str, message: &str) -> Self {
@@ -37,52 +37,52 @@ impl SyncProblem {
             FetchError::Missing(why) | FetchError::Forbidden(why) | FetchError::Unreachable(why) => {
                 Self::new("DownloadFailed", error_text::DOWNLOAD, why)
             }
-            FetchError::HashDiffers(why) => Self::new("HashDiffers", texts::HASH_DIFFERS, why),
+            FetchError::HashMismatch(why) => Self::new("HashDiffers", kubelet_messages::HASH_DIFFERS, why),
         }
     }
 }
 
 impl MachineState {
-    /// Takes note of what the NodeConfig says.
-    pub(super) fn see(&mut self, wanted: Option<&NodeConfig>) {
+    /// Records the NodeConfig.
+    pub(super) fn record_node_config(&mut self, wanted: Option<&NodeConfig>) {
         let volatile = &mut self.volatile;
         if let Some(new) = wanted {
-            let first = volatile.wanted.is_none();
-            if volatile.wanted.as_ref().map(|wanted| &wanted.spec) != Some(&new.spec) {
+            let first = volatile.node_config.is_none();
+            if volatile.node_config.as_ref().map(|wanted| &wanted.spec) != Some(&new.spec) {
                 volatile.sync.backoff.clear();
                 volatile.sync.due = None;
             }
-            if first && volatile.report.shown.is_none() {
-                volatile.sync.problem = left_behind(new);
-                volatile.report.shown = Some(NodeConfigStatus { agent: None, ..new.status.clone() });
+            if first && volatile.report.current.is_none() {
+                volatile.sync.problem = previous_sync_problem(new);
+                volatile.report.current = Some(NodeConfigStatus { agent: None, ..new.status.clone() });
             }
-            if volatile.report.sent.is_none() {
-                volatile.report.known = Some(new.status.clone());
+            if volatile.report.pending.is_none() {
+                volatile.report.server_status = Some(new.status.clone());
             }
         }
-        volatile.wanted = wanted.cloned();
+        volatile.node_config = wanted.cloned();
     }
 
-    /// The ConfigMap that spec names.
+    /// ConfigMap that spec names.
     fn wanted_map(&self) -> Option<&ConfigMapSource> {
-        self.volatile.wanted.as_ref()?.spec.config_source.as_ref()?.config_map.as_ref()
+        self.volatile.node_config.as_ref()?.spec.config_source.as_ref()?.config_map.as_ref()
     }
 
     fn is_wanted(&self, source: &ConfigSource) -> bool {
-        let wanted = self.volatile.wanted.as_ref().and_then(|wanted| wanted.spec.config_source.as_ref());
+        let wanted = self.volatile.node_config.as_ref().and_then(|wanted| wanted.spec.config_source.as_ref());
         wanted.is_some_and(|wanted| wanted.names_same(source))
     }
 
-    /// Brings the assignment closer to what spec says.
-    pub(super) fn synchronise(&mut self, turn: &mut Turn) {
+    /// Brings the assignment closer to spec.
+    pub(super) fn synchronize(&mut self, builder: &mut StepBuilder) {
         if self.volatile.activation.under_way {
             return;
         }
-        let Some(wanted) = &self.volatile.wanted else { return };
+        let Some(wanted) = &self.volatile.node_config else { return };
         let generation = wanted.metadata.generation;
         match &wanted.spec.config_source {
             None => {
-                self.reset(turn);
+                self.reset_to_local(builder);
                 self.volatile.sync.problem = None;
                 self.volatile.sync.generation = Some(generation);
             }
@@ -92,28 +92,28 @@ impl MachineState {
                 self.volatile.sync.generation = Some(generation);
             }
             Some(source) => {
-                let taken = self.ledger.assigned.as_ref().is_some_and(|assigned| assigned.names_same(source));
-                if taken && self.volatile.sync.due.is_some() {
+                let accepted = self.ledger.assigned.as_ref().is_some_and(|assigned| assigned.names_same(source));
+                if accepted && self.volatile.sync.due.is_some() {
                     self.volatile.sync.generation = Some(generation);
                 }
-                self.fetch(turn);
+                self.fetch(builder);
             }
         }
     }
 
-    fn fetch(&mut self, turn: &mut Turn) {
+    fn fetch(&mut self, builder: &mut StepBuilder) {
         let sync = &self.volatile.sync;
         let idle = sync.under_way == UnderWay::Nothing;
-        if !idle || sync.backoff.waits(turn.now) || sync.due.is_some_and(|due| due > turn.now) {
+        if !idle || sync.backoff.waits(builder.now) || sync.due.is_some_and(|due| due > builder.now) {
             return;
         }
         if let Some(source) = self.wanted_map().cloned() {
             self.volatile.sync.under_way = UnderWay::Fetching;
-            turn.step.effects.push(Effect::Fetch(source));
+            builder.step.effects.push(Effect::Fetch(source));
         }
     }
 
-    /// When there is a reason to look at the ConfigMap again.
+    /// Time of the next read of the ConfigMap.
     pub(super) fn sync_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let sync = &self.volatile.sync;
         self.wanted_map()?;
@@ -124,87 +124,97 @@ impl MachineState {
         Some(earliest.map_or(now, |moment| moment.max(now)))
     }
 
-    /// The answer to a download.
-    pub(super) fn fetched(&mut self, result: &Result<Box<Fetched>, FetchError>, turn: &mut Turn) {
+    /// Handles the result of a download.
+    pub(super) fn handle_fetch(&mut self, result: &Result<Box<Fetched>, FetchError>, builder: &mut StepBuilder) {
         match result {
-            Err(error) => self.sync_failed(SyncProblem::of(error), turn.now),
+            Err(error) => self.sync_failed(SyncProblem::of(error), builder.now),
             Ok(fetched) if !self.is_wanted(&fetched.download.source) => {}
-            Ok(fetched) if self.is_same(fetched) => self.synced(turn.now),
-            Ok(_) if self.volatile.activation.under_way || self.is_held(turn.now) => {}
+            Ok(fetched) if self.is_same(fetched) => self.synced(builder.now),
+            Ok(_) if self.volatile.activation.under_way || self.is_save_blocked(builder.now) => {}
             Ok(fetched) => {
                 self.volatile.sync.under_way = UnderWay::Checkpointing(fetched.clone());
-                turn.step.checkpoint = Some(Box::new(fetched.download.clone()));
+                builder.step.checkpoint = Some(Box::new(fetched.download.clone()));
             }
         }
     }
 
-    /// The answer to a checkpoint.
-    pub(super) fn checkpointed(&mut self, fetched: Option<Box<Fetched>>, result: &Result<(), String>, turn: &mut Turn) {
+    /// Handles the result of a checkpoint.
+    pub(super) fn handle_checkpoint(
+        &mut self,
+        fetched: Option<Box<Fetched>>,
+        result: &Result<(), String>,
+        builder: &mut StepBuilder,
+    ) {
         let Some(fetched) = fetched else { return };
         match result {
-            Err(reason) => self.sync_failed(SyncProblem::storage(reason), turn.now),
+            Err(reason) => self.sync_failed(SyncProblem::storage(reason), builder.now),
             Ok(()) if !self.is_wanted(&fetched.download.source) => {}
-            Ok(()) if self.volatile.activation.under_way || self.is_held(turn.now) => {}
-            Ok(()) if self.is_made_again(&fetched) => self.adopt(&fetched, turn),
-            Ok(()) => self.take(&fetched, turn),
+            Ok(()) if self.volatile.activation.under_way || self.is_save_blocked(builder.now) => {}
+            Ok(()) if self.is_recreated_unchanged(&fetched) => self.adopt(&fetched, builder),
+            Ok(()) => self.accept_assignment(&fetched, builder),
         }
     }
 
-    /// Whether a download has another uid or version than what is assigned and runs, and the very same content: both hashes
-    /// were checked against theirs.
-    fn is_made_again(&self, fetched: &Fetched) -> bool {
-        let Fetched { download, verdict, .. } = fetched;
-        let beyond = &self.ledger.beyond;
+    /// Reports whether a download differs from the running assignment only in uid or version. Both content hashes
+    /// were verified.
+    fn is_recreated_unchanged(&self, fetched: &Fetched) -> bool {
+        let Fetched { download, config_check, .. } = fetched;
+        let agent_state = &self.ledger.agent_state;
         let named = self.ledger.assigned.as_ref().is_some_and(|assigned| assigned.names_same(&download.source));
         named
-            && self.ledger.assigned == beyond.active
-            && !matches!(beyond.phase, Phase::Activating { .. })
-            && beyond.failure.is_none()
-            && *verdict == ConfigCheck::Accepted
-            && beyond.content_hash.is_some()
-            && beyond.content_hash == download.content_hash
+            && self.ledger.assigned == agent_state.active
+            && !matches!(agent_state.phase, Phase::Activating { .. })
+            && agent_state.failure.is_none()
+            && *config_check == ConfigCheck::Accepted
+            && agent_state.content_hash.is_some()
+            && agent_state.content_hash == download.content_hash
     }
 
-    /// What runs has another source from now on. There is nothing to restart the kubelet for, nor to try anew: a ConfigMap
-    /// that is restored from a backup on a whole fleet is no rollout.
-    fn adopt(&mut self, fetched: &Fetched, turn: &mut Turn) {
+    /// Adopts the recreated ConfigMap without a restart or a trial. Restoring ConfigMaps from a backup across a fleet
+    /// must not cause a rollout.
+    fn adopt(&mut self, fetched: &Fetched, builder: &mut StepBuilder) {
         let download = &fetched.download;
         let source = Some(download.source.clone());
         if self.ledger.last_known_good == self.ledger.assigned {
             self.ledger.last_known_good.clone_from(&source);
         }
         self.ledger.assigned.clone_from(&source);
-        let beyond = &mut self.ledger.beyond;
-        beyond.active = source;
-        beyond.pool.clone_from(&download.pool);
-        beyond.immutable = download.immutable;
-        if beyond.phase == Phase::Settled {
-            turn.step.prune = true;
+        let agent_state = &mut self.ledger.agent_state;
+        agent_state.active = source;
+        agent_state.pool.clone_from(&download.pool);
+        agent_state.immutable = download.immutable;
+        if agent_state.phase == Phase::Settled {
+            builder.step.prune = true;
         }
-        self.synced(turn.now);
+        self.synced(builder.now);
     }
 
-    /// Whether a download is what is assigned already: same uid, same version, same key. A ConfigMap that was immutable and
-    /// is still holds the same data, whatever became of its labels. What could not be loaded and now can was damaged on
-    /// disk, or the kubelet is another: it is taken anew.
+    /// Reports whether a download is already assigned: same uid, version and key. An immutable ConfigMap keeps its
+    /// data even if its labels change.
+    ///
+    /// A configuration that could not be loaded before and now can be is accepted again: its checkpoint was damaged
+    /// or the kubelet changed.
     fn is_same(&self, fetched: &Fetched) -> bool {
-        if self.ledger.beyond.failure.as_ref().is_some_and(by_verdict) && fetched.verdict == ConfigCheck::Accepted {
+        if self.ledger.agent_state.failure.as_ref().is_some_and(is_check_failure)
+            && fetched.config_check == ConfigCheck::Accepted
+        {
             return false;
         }
         let assigned = self.ledger.assigned.as_ref();
         let found = &fetched.download.source;
         let uid = |source: &ConfigSource| source.config_map.as_ref().and_then(|map| map.uid.clone());
-        let frozen = self.ledger.beyond.immutable && fetched.download.immutable;
+        let frozen = self.ledger.agent_state.immutable && fetched.download.immutable;
         assigned == Some(found)
             || (frozen && assigned.is_some_and(|a| a.names_same(found) && uid(a).is_some() && uid(a) == uid(found)))
     }
 
-    /// Spec has been dealt with.
+    /// Records that spec was handled.
     fn synced(&mut self, now: Timestamp) {
         let settings = self.volatile.settings;
-        let interval = if self.ledger.beyond.immutable { settings.resync_interval } else { settings.follow_interval };
-        let next = after(now, jittered(interval, &mut self.volatile.chance));
-        let generation = self.volatile.wanted.as_ref().map(|wanted| wanted.metadata.generation);
+        let interval =
+            if self.ledger.agent_state.immutable { settings.resync_interval } else { settings.follow_interval };
+        let next = after(now, jittered(interval, &mut self.volatile.jitter));
+        let generation = self.volatile.node_config.as_ref().map(|wanted| wanted.metadata.generation);
         let sync = &mut self.volatile.sync;
         sync.problem = None;
         sync.backoff.clear();
@@ -212,101 +222,100 @@ impl MachineState {
         sync.generation = generation;
     }
 
-    /// Spec could not be dealt with; it will be tried again.
+    /// Records that spec could not be handled; the agent retries.
     pub(super) fn sync_failed(&mut self, problem: SyncProblem, now: Timestamp) {
         let volatile = &mut self.volatile;
         volatile.sync.problem = Some(problem);
-        volatile.sync.backoff.fail(&mut volatile.chance, now);
+        volatile.sync.backoff.fail(&mut volatile.jitter, now);
         volatile.sync.due = None;
-        volatile.sync.generation = volatile.wanted.as_ref().map(|wanted| wanted.metadata.generation);
+        volatile.sync.generation = volatile.node_config.as_ref().map(|wanted| wanted.metadata.generation);
     }
 
-    /// A checkpoint becomes the assignment. One that the kubelet would refuse does so too, and the kubelet goes to its last
-    /// known good.
-    fn take(&mut self, fetched: &Fetched, turn: &mut Turn) {
-        let Fetched { download, verdict, node } = fetched;
+    /// Makes a checkpoint the assignment. If the kubelet would refuse it, the kubelet returns to its last known good.
+    fn accept_assignment(&mut self, fetched: &Fetched, builder: &mut StepBuilder) {
+        let Fetched { download, config_check, node } = fetched;
         self.ledger.assigned = Some(download.source.clone());
-        let beyond = &mut self.ledger.beyond;
-        beyond.failure = refusal(verdict);
-        beyond.content_hash.clone_from(&download.content_hash);
-        beyond.pool.clone_from(&download.pool);
-        beyond.immutable = download.immutable;
-        self.synced(turn.now);
-        turn.step.effects.push(Effect::Announce(texts::changed(Some(&download.source))));
-        self.go(Cause::Assignment, *node, turn);
+        let agent_state = &mut self.ledger.agent_state;
+        agent_state.failure = check_failure(config_check);
+        agent_state.content_hash.clone_from(&download.content_hash);
+        agent_state.pool.clone_from(&download.pool);
+        agent_state.immutable = download.immutable;
+        self.synced(builder.now);
+        builder.step.effects.push(Effect::Announce(kubelet_messages::changed(Some(&download.source))));
+        self.start_activation(ActivationCause::Assignment, *node, builder);
     }
 
-    /// Spec names no configuration: the local one is the assignment, and the last known good.
-    fn reset(&mut self, turn: &mut Turn) {
+    /// Handles a spec without configuration: the local configuration becomes the assignment and the last known good.
+    fn reset_to_local(&mut self, builder: &mut StepBuilder) {
         if self.ledger.assigned.is_none() && self.ledger.last_known_good.is_none() {
             return;
         }
         if self.ledger.assigned.take().is_some() {
-            turn.step.effects.push(Effect::Announce(texts::changed(None)));
+            builder.step.effects.push(Effect::Announce(kubelet_messages::changed(None)));
         }
         self.ledger.last_known_good = None;
-        let beyond = &mut self.ledger.beyond;
-        beyond.failure = None;
-        beyond.content_hash = None;
-        beyond.last_known_good_hash = None;
-        beyond.pool = None;
-        beyond.immutable = false;
+        let agent_state = &mut self.ledger.agent_state;
+        agent_state.failure = None;
+        agent_state.content_hash = None;
+        agent_state.last_known_good_hash = None;
+        agent_state.pool = None;
+        agent_state.immutable = false;
         self.volatile.sync.due = None;
-        self.go(Cause::Assignment, None, turn);
+        self.start_activation(ActivationCause::Assignment, None, builder);
     }
 
-    /// Goes on from what was on disk when the agent started.
-    pub(super) fn act_on_found(&mut self, turn: &mut Turn) {
+    /// Continues from the state of the disk at start.
+    pub(super) fn handle_disk_state(&mut self, builder: &mut StepBuilder) {
         if self.volatile.activation.under_way {
             return;
         }
-        let Some(Found { verdict, in_place }) = self.volatile.found.take() else { return };
+        let Some(DiskState { config_check, in_place }) = self.volatile.disk_state.take() else { return };
         let before = self.ledger.clone();
-        let open = self.ledger.beyond.failure.as_ref().is_none_or(by_verdict);
-        if let (Some(verdict), true) = (&verdict, open && self.ledger.assigned.is_some()) {
-            let failure = refusal(verdict);
-            let turned = failure.is_some() != self.ledger.beyond.failure.is_some();
-            self.ledger.beyond.failure = failure;
-            if turned {
-                self.go(Cause::Assignment, None, turn);
+        let recheck = self.ledger.agent_state.failure.as_ref().is_none_or(is_check_failure);
+        if let (Some(config_check), true) = (&config_check, recheck && self.ledger.assigned.is_some()) {
+            let failure = check_failure(config_check);
+            let changed = failure.is_some() != self.ledger.agent_state.failure.is_some();
+            self.ledger.agent_state.failure = failure;
+            if changed {
+                self.start_activation(ActivationCause::Assignment, None, builder);
             }
         }
-        if !in_place && !matches!(self.ledger.beyond.phase, Phase::Activating { .. }) {
-            self.ledger.beyond.phase = Phase::Activating { before: self.before(None) };
+        if !in_place && !matches!(self.ledger.agent_state.phase, Phase::Activating { .. }) {
+            self.ledger.agent_state.phase = Phase::Activating { before: self.before(None) };
         }
-        // An agent that is killed here finds the same again.
-        turn.step.urgent |= self.ledger != before;
-        // Until then, what the kubelet ran before is still asked for.
-        if self.ledger.beyond.phase == Phase::Settled {
-            turn.step.prune = true;
+        // A restarted agent finds the same state again.
+        builder.step.urgent |= self.ledger != before;
+        // While a phase is open, the previous configuration may still be needed.
+        if self.ledger.agent_state.phase == Phase::Settled {
+            builder.step.prune = true;
         }
     }
 
-    /// How the node was before the kubelet was first touched for what is not settled yet.
+    /// Health of the node before the first restart for the unsettled assignment.
     pub(super) fn before(&self, now: Option<NodeHealth>) -> Option<NodeHealth> {
-        let earlier = match &self.ledger.beyond.phase {
+        let previous = match &self.ledger.agent_state.phase {
             Phase::Settled => None,
             Phase::Activating { before } => *before,
             Phase::Trying(trial) => trial.before,
         };
-        match (earlier, now) {
-            (Some(earlier), Some(now)) => Some(NodeHealth {
-                ready: earlier.ready || now.ready,
-                lease_renewed: now.lease_renewed.or(earlier.lease_renewed),
+        match (previous, now) {
+            (Some(previous), Some(now)) => Some(NodeHealth {
+                ready: previous.ready || now.ready,
+                lease_renewed: now.lease_renewed.or(previous.lease_renewed),
             }),
             (one, other) => other.or(one),
         }
     }
 }
 
-/// Whether a verdict was all that stood against it.
-fn by_verdict(failure: &AssignmentFailure) -> bool {
+/// Reports whether the failure comes from the config check alone.
+fn is_check_failure(failure: &AssignmentFailure) -> bool {
     matches!(failure.kind, FailureKind::Load | FailureKind::Validate)
 }
 
-/// The failure that a verdict amounts to.
-fn refusal(verdict: &ConfigCheck) -> Option<AssignmentFailure> {
-    let (kind, error, message, kubelet) = match verdict {
+/// Failure that a config check stands for.
+fn check_failure(config_check: &ConfigCheck) -> Option<AssignmentFailure> {
+    let (kind, error, message, kubelet) = match config_check {
         ConfigCheck::Accepted => return None,
         ConfigCheck::NotLoaded { message, kubelet } => (FailureKind::Load, error_text::LOAD, message, kubelet),
         ConfigCheck::NotValid { message, kubelet } => (FailureKind::Validate, error_text::VALIDATE, message, kubelet),
@@ -314,9 +323,9 @@ fn refusal(verdict: &ConfigCheck) -> Option<AssignmentFailure> {
     Some(AssignmentFailure { kind, error: error.to_owned(), message: message.clone(), kubelet: kubelet.clone() })
 }
 
-/// The sync error that an agent before this one left in status. It stands until the first download of this one: otherwise it
-/// would be gone for a moment with every start.
-fn left_behind(wanted: &NodeConfig) -> Option<SyncProblem> {
+/// Sync error that the previous agent process left in the status. Keeping it until the first download avoids a short
+/// gap after every start.
+fn previous_sync_problem(wanted: &NodeConfig) -> Option<SyncProblem> {
     let error = wanted.status.config.as_ref()?.error()?.strip_prefix(error_text::SYNC_PREFIX)?;
     let condition = wanted.status.conditions.iter().find(|condition| condition.kind == SYNCED)?;
     (wanted.status.observed_generation == Some(wanted.metadata.generation))

@@ -1,29 +1,29 @@
-//! The mode `drop-in`: a file in the kubelet's `--config-dir`, of which kubelets from 1.28 on read every `*.conf`, in the order
-//! of their names, each laid over those before (`loadDropinConfigFileIntoJSON`, cmd/kubelet/app/server.go).
+//! Mode `drop-in`: a file in the kubelet's `--config-dir`. Kubelets from 1.28 on read every `*.conf` there in the
+//! order of names and merge each over the previous ones (`loadDropinConfigFileIntoJSON`, cmd/kubelet/app/server.go).
 
 use std::path::Path;
 
-use super::{DROP_IN_NAME, MAX_FILE, PlacementError, durable_in_time, regular, text};
+use super::{DROP_IN_NAME, MAX_FILE, PlacementError, regular, text, tolerate_sync_error};
 use crate::disk::durable::{self, DiskError};
 use crate::disk::{Disk, Entry, EntryKind};
 
-/// How a file is called that the kubelet reads.
-const ENDING: &str = ".conf";
-/// The most files of others that are read.
+/// Suffix of the files that the kubelet reads.
+const SUFFIX: &str = ".conf";
+/// Maximum number of other files that are read.
 const MAX_FILES: usize = 64;
 
-/// Whether the folder is there and the name of ours free for it.
+/// Checks that the folder exists and the drop-in is a regular file or missing.
 pub(super) fn check(disk: &dyn Disk, config_dir: &Path) -> Result<(), PlacementError> {
-    match durable::look(disk, config_dir)? {
+    match durable::stat(disk, config_dir)? {
         Some(Entry { kind: EntryKind::File, .. }) => Err(PlacementError::NoFolder(config_dir.to_owned())),
-        // A link to a folder is followed, by the kubelet and by us.
+        // The kubelet and the agent follow a link to a folder.
         Some(_) => regular(disk, &config_dir.join(DROP_IN_NAME)).map(drop),
         None => Err(PlacementError::NoFolder(config_dir.to_owned())),
     }
 }
 
-/// What ours is laid over: the kubelet's `--config`, and the files whose names come before ours. Those in folders within the
-/// folder are not looked for.
+/// Texts that the drop-in is merged over: the kubelet's `--config`, and the files with earlier names. Subfolders are
+/// not searched.
 pub(super) fn underneath(
     disk: &dyn Disk,
     config_dir: &Path,
@@ -32,11 +32,11 @@ pub(super) fn underneath(
     let mut texts = Vec::new();
     let before = durable::list(disk, config_dir)?
         .into_iter()
-        .filter(|name| name.ends_with(ENDING) && name.as_str() < DROP_IN_NAME)
+        .filter(|name| name.ends_with(SUFFIX) && name.as_str() < DROP_IN_NAME)
         .take(MAX_FILES)
         .map(|name| config_dir.join(name));
     for path in config.map(Path::to_owned).into_iter().chain(before) {
-        if durable::look(disk, &path)?.is_some_and(|entry| entry.kind == EntryKind::Folder) {
+        if durable::stat(disk, &path)?.is_some_and(|entry| entry.kind == EntryKind::Folder) {
             continue;
         }
         if let Some(content) = durable::read(disk, &path, MAX_FILE)? {
@@ -46,8 +46,8 @@ pub(super) fn underneath(
     Ok(texts)
 }
 
-/// Takes ours away.
-pub(super) fn remove(disk: &dyn Disk, target: &Path, hurry: bool) -> Result<(), DiskError> {
+/// Removes the drop-in.
+pub(super) fn remove(disk: &dyn Disk, target: &Path, rollback: bool) -> Result<(), DiskError> {
     disk.remove_file(target).map_err(DiskError::at("remove", target))?;
-    durable_in_time(durable::sync(disk, durable::folder_of(target)), hurry)
+    tolerate_sync_error(durable::sync(disk, durable::folder_of(target)), rollback)
 }

@@ -1,4 +1,4 @@
-//! The mode `file`: the kubelet's `--config` is replaced, and the one that the node was provisioned with is kept.
+//! Mode `file`: replaces the kubelet's `--config` and keeps the provisioned file.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use super::{MAX_FILE, PlacementError, regular, text};
 use crate::disk::Disk;
 use crate::disk::durable;
 
-/// The mode of a configuration that is gone and was never kept: what kubeadm gives it.
+/// Mode of a configuration that is missing and was never kept; the same as kubeadm's.
 const USUAL_MODE: u32 = 0o644;
 
-/// Whether there is something to replace and to come back to.
+/// Checks that a file to replace or a kept local configuration exists.
 pub(super) fn check(disk: &dyn Disk, config: &Path, local: &Path) -> Result<(), PlacementError> {
     if regular(disk, config)?.is_none() && regular(disk, local)?.is_none() {
         return Err(PlacementError::NoConfig(config.to_owned()));
@@ -18,8 +18,8 @@ pub(super) fn check(disk: &dyn Disk, config: &Path, local: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Keeps the kubelet's configuration as the local one when somebody else wrote it. Gives what is there, and its mode.
-pub(super) fn adopt(
+/// Keeps the kubelet's configuration as the local one if the agent did not write it. Returns its content and mode.
+pub(super) fn adopt_local(
     disk: &dyn Disk,
     config: &Path,
     local: &Path,
@@ -27,17 +27,17 @@ pub(super) fn adopt(
 ) -> Result<Option<(Vec<u8>, u32)>, PlacementError> {
     let found = regular(disk, config)?;
     if let Some((content, mode)) = &found
-        && !record.knows(content)
+        && !record.contains(content)
         && durable::read(disk, local, MAX_FILE)?.as_ref() != Some(content)
     {
         durable::folder(disk, durable::folder_of(local))?;
         durable::replace(disk, local, content, *mode)?;
-        tracing::info!(config = %config.display(), "kept the kubelet's configuration as the node's local one");
+        tracing::info!(config = %config.display(), "saved the kubelet's configuration as the local configuration");
     }
     Ok(found)
 }
 
-/// The local configuration: the one that is kept, or that would be.
+/// Local configuration: the kept file, or the kubelet's current one.
 pub(super) fn local_text(disk: &dyn Disk, config: &Path, local: &Path) -> Result<String, PlacementError> {
     if let Some(content) = durable::read(disk, local, MAX_FILE)? {
         return text(local, content);
@@ -48,10 +48,10 @@ pub(super) fn local_text(disk: &dyn Disk, config: &Path, local: &Path) -> Result
     }
 }
 
-/// The mode that the kubelet's configuration has, or had when it was kept.
+/// Mode of the kubelet's configuration, or of the kept file if it is missing.
 pub(super) fn mode(disk: &dyn Disk, found: Option<&(Vec<u8>, u32)>, local: &Path) -> Result<u32, PlacementError> {
     match found {
         Some((_, mode)) => Ok(*mode),
-        None => Ok(durable::look(disk, local)?.map_or(USUAL_MODE, |entry| entry.mode)),
+        None => Ok(durable::stat(disk, local)?.map_or(USUAL_MODE, |entry| entry.mode)),
     }
 }

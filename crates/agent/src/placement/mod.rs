@@ -1,9 +1,10 @@
-//! Where the kubelet reads its configuration, and putting one there: replaced as a whole, durably, with what a fall back
-//! needs made ready beforehand, so that it needs no room on the disk.
+//! Placement of the kubelet's configuration. Files are replaced as a whole and durably. The fallback is prepared in
+//! advance, so that a rollback needs no disk space.
 //!
-//! Two ways: `file`, the kubelet's `--config` itself, of which the one that the node was provisioned with is kept as the
-//! local configuration; and `drop-in`, a file in its `--config-dir` (1.28 on), which is laid over what the node was
-//! provisioned with. Decides nothing: what is placed, and that a kubelet accepts it, is the runtime's business.
+//! Two modes: `file` replaces the kubelet's `--config` and keeps the provisioned file as the local configuration.
+//! `drop-in` adds a file to the kubelet's `--config-dir` (1.28 on), merged over the provisioned configuration.
+//!
+//! Must not make decisions: the runtime chooses the content and checks that a kubelet accepts it.
 
 use std::path::{Path, PathBuf};
 
@@ -21,80 +22,83 @@ mod tests;
 
 use record::Record;
 
-/// The name of the file in the kubelet's `--config-dir`: after what others put there with lower numbers.
+/// Name of the file in the kubelet's `--config-dir`. It sorts after other files with lower numbers.
 pub const DROP_IN_NAME: &str = "90-nodecfg.conf";
-/// The configuration that the node was provisioned with, in the agent's folder.
+/// File in the agent's folder with the provisioned configuration.
 const LOCAL: &str = "local";
 
-/// The largest configuration of a kubelet that is read.
+/// Size limit of a kubelet configuration.
 const MAX_FILE: u64 = 4 << 20;
 
 /// Where the kubelet reads its configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "mode")]
 pub enum Placement {
-    /// The file of its `--config` is replaced.
+    /// Replaces the file of the kubelet's `--config`.
     #[serde(rename_all = "camelCase")]
     File {
-        /// That file.
+        /// Path of the file.
         config: PathBuf,
     },
-    /// A file is put into the folder of its `--config-dir`.
+    /// Adds a file to the folder of the kubelet's `--config-dir`.
     #[serde(rename_all = "camelCase")]
     DropIn {
-        /// That folder.
+        /// Path of the folder.
         config_dir: PathBuf,
-        /// The file of its `--config`, where it has one.
+        /// File of the kubelet's `--config`, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         config: Option<PathBuf>,
     },
 }
 
-/// Why a configuration cannot be placed, or what is placed not be read.
+/// Error of placing or reading a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacementError {
-    /// The disk.
+    /// Disk error.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// A link, a folder or something else where the kubelet's configuration should be.
+    /// The kubelet's configuration is not a regular file.
     #[error(
-        "{} is no regular file: nodecfg replaces the kubelet's configuration and follows no link; name the file itself, or \
-         use the mode drop-in",
+        "{} is not a regular file, and nodecfg follows no links when it replaces the kubelet's configuration: name \
+         the file itself, or use the mode drop-in",
         .0.display()
     )]
     NotRegular(PathBuf),
-    /// Nothing where the kubelet's configuration should be.
+    /// The kubelet's configuration is missing.
     #[error("{} does not exist: name the file of the kubelet's --config, or use the mode drop-in", .0.display())]
     NoConfig(PathBuf),
-    /// No folder where the kubelet's `--config-dir` should be.
-    #[error("{} is no folder: make it and name it to the kubelet with --config-dir, or use the mode file", .0.display())]
+    /// The folder of the kubelet's `--config-dir` is missing.
+    #[error(
+        "{} is not a folder: create it and set it as the kubelet's --config-dir, or use the mode file",
+        .0.display()
+    )]
     NoFolder(PathBuf),
-    /// A file that is laid under ours and cannot be read as text.
-    #[error("{} is no UTF-8 text", .0.display())]
-    NoText(PathBuf),
-    /// The agent's record of what it placed cannot be understood.
-    #[error("{} cannot be read: {problem}; see to it that the kubelet has the right configuration, then remove it", path.display())]
+    /// A file that the drop-in is merged over is not UTF-8.
+    #[error("{} is not UTF-8 text", .0.display())]
+    NotUtf8(PathBuf),
+    /// The record of placements is invalid.
+    #[error("{} cannot be read: {problem}; verify the kubelet's configuration, then remove the file", path.display())]
     Unreadable {
-        /// The record.
+        /// Path of the record.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the content.
         problem: String,
     },
-    /// The agent worked another way before, and what it placed there is still in use.
+    /// The agent used another mode or path before, and the kubelet still uses its configuration.
     #[error(
-        "this agent was run before with {was} and the kubelet is still on what it placed there; run it so again, remove \
-         spec.configSource, and change over once the node is on its local configuration"
+        "this agent ran before with {was}, and the kubelet still uses that configuration: run the agent with {was} \
+         again, remove spec.configSource, and switch once the node runs its local configuration"
     )]
     OtherPlacement {
-        /// How.
+        /// Previous mode and path.
         was: String,
     },
 }
 
-/// What is to be placed. `None` is the local configuration.
+/// Configuration to place. `None` is the local configuration.
 pub type Content<'a> = Option<&'a str>;
 
-/// A way of placing, with what it knows.
+/// Placement of configurations, with a record of earlier ones.
 #[derive(Debug)]
 pub struct Placer {
     placement: Placement,
@@ -104,14 +108,14 @@ pub struct Placer {
 }
 
 impl Placer {
-    /// Reads what was placed before; touches nothing. `on_local`: the kubelet runs its local configuration and nothing else
-    /// is under way.
+    /// Loads the record of placements and checks the paths. Only reads. `on_local`: the kubelet runs its local
+    /// configuration and no change is in progress.
     ///
     /// # Errors
-    /// What stands in the way of ever placing anything.
+    /// A problem that prevents every placement.
     pub fn open(disk: &dyn Disk, folder: &Path, placement: Placement, on_local: bool) -> Result<Self, PlacementError> {
         let record = Record::load(disk, folder)?;
-        let was = record.placement().filter(|was| !was.same_place(&placement)).map(Placement::describe);
+        let was = record.placement().filter(|was| !was.is_same_target(&placement)).map(Placement::describe);
         let record = match was {
             Some(was) if !on_local => return Err(PlacementError::OtherPlacement { was }),
             Some(_) => Record::default(),
@@ -125,29 +129,29 @@ impl Placer {
         Ok(placer)
     }
 
-    /// The configuration that the kubelet starts with when this is placed: in drop-in mode laid over what is underneath.
+    /// Configuration that the kubelet loads for this content. In drop-in mode, the merged result.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// A file is unreadable.
     pub fn effective(&self, disk: &dyn Disk, content: Content<'_>) -> Result<String, PlacementError> {
         let under = self.underneath(disk)?;
         match (&self.placement, content, under.split_last()) {
             (Placement::File { .. }, Some(own), _) => Ok(own.to_owned()),
             (Placement::DropIn { .. }, Some(own), _) => {
-                Ok(content::whole(&under, own).unwrap_or_else(|| own.to_owned()))
+                Ok(content::merged_text(&under, own).unwrap_or_else(|| own.to_owned()))
             }
             (Placement::File { config }, None, _) => file::local_text(disk, config, &self.local_path()),
             (Placement::DropIn { .. }, None, Some((last, rest))) => {
-                Ok(content::whole(rest, last).unwrap_or_else(|| last.clone()))
+                Ok(content::merged_text(rest, last).unwrap_or_else(|| last.clone()))
             }
             (Placement::DropIn { .. }, None, None) => Ok(String::new()),
         }
     }
 
-    /// The texts that ours is laid over, in this order. None in the mode `file`.
+    /// Texts that the drop-in is merged over, in order. Empty in the mode `file`.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// A file is unreadable.
     pub fn underneath(&self, disk: &dyn Disk) -> Result<Vec<String>, PlacementError> {
         match &self.placement {
             Placement::File { .. } => Ok(Vec::new()),
@@ -155,16 +159,16 @@ impl Placer {
         }
     }
 
-    /// Whether the kubelet's configuration on disk is this. A provisioned one that was changed meanwhile is kept as the local
-    /// configuration first.
+    /// Reports whether the kubelet's configuration on disk has this content. Keeps a changed provisioned file as the
+    /// local configuration first.
     ///
     /// # Errors
-    /// What cannot be read or kept.
+    /// A file could not be read or kept.
     pub fn is_in_place(&self, disk: &dyn Disk, content: Content<'_>) -> Result<bool, PlacementError> {
         match &self.placement {
             Placement::File { config } => {
                 let local = self.local_path();
-                let found = file::adopt(disk, config, &local, &self.record)?;
+                let found = file::adopt_local(disk, config, &local, &self.record)?;
                 let wanted = match content {
                     Some(text) => Some(text.as_bytes().to_vec()),
                     None => durable::read(disk, &local, MAX_FILE)?,
@@ -178,63 +182,64 @@ impl Placer {
         }
     }
 
-    /// Puts a content in place, durably. `ready` is what may have to be placed in a hurry afterwards; it is made ready first.
-    /// `hurry`: that is what happens now. The kubelet leaves a content that failed, and a disk that is full, or does not say
-    /// what is durable, must not keep it there.
+    /// Puts a content in place, durably. Prepares `fallback` first, the content for a later rollback.
+    ///
+    /// `rollback` is set for the rollback itself. It ignores a full disk and failed syncs, which must not keep the
+    /// kubelet on a failed configuration.
     ///
     /// # Errors
-    /// What could not be done. Either content may be in place then; the kubelet reads neither in part.
+    /// A step failed. The old or the new content is then in place, never a part.
     pub fn place(
         &mut self,
         disk: &dyn Disk,
         content: Content<'_>,
-        ready: Option<Content<'_>>,
-        hurry: bool,
+        fallback: Option<Content<'_>>,
+        rollback: bool,
     ) -> Result<(), PlacementError> {
-        let texts = [content, ready.flatten()].into_iter().flatten();
+        let texts = [content, fallback.flatten()].into_iter().flatten();
         match self.placement.clone() {
             Placement::File { config } => {
                 let local = self.local_path();
-                let found = file::adopt(disk, &config, &local, &self.record)?;
-                self.record.note(disk, &self.folder, &self.placement, texts)?;
+                let found = file::adopt_local(disk, &config, &local, &self.record)?;
+                self.record.remember(disk, &self.folder, &self.placement, texts)?;
                 let mode = file::mode(disk, found.as_ref(), &local)?;
                 let own = file::local_text(disk, &config, &local);
-                let own = match (content, ready) {
+                let own = match (content, fallback) {
                     (Some(_), None | Some(Some(_))) => String::new(),
                     _ => own?,
                 };
-                match ready {
-                    Some(ready) => make_ready(disk, &config, ready.unwrap_or(&own).as_bytes(), mode)?,
-                    None if !hurry => remove_ready(disk, &config)?,
+                match fallback {
+                    Some(fallback) => write_fallback(disk, &config, fallback.unwrap_or(&own).as_bytes(), mode)?,
+                    None if !rollback => remove_fallback(disk, &config)?,
                     None => {}
                 }
-                Ok(put(disk, &config, content.unwrap_or(&own).as_bytes(), mode, hurry)?)
+                Ok(replace_target(disk, &config, content.unwrap_or(&own).as_bytes(), mode, rollback)?)
             }
             Placement::DropIn { config_dir, .. } => {
                 let target = config_dir.join(DROP_IN_NAME);
                 regular(disk, &target)?;
-                self.record.note(disk, &self.folder, &self.placement, texts)?;
-                match ready {
-                    Some(Some(ready)) => make_ready(disk, &target, ready.as_bytes(), FILE_MODE)?,
-                    _ if !hurry => remove_ready(disk, &target)?,
+                self.record.remember(disk, &self.folder, &self.placement, texts)?;
+                match fallback {
+                    Some(Some(fallback)) => write_fallback(disk, &target, fallback.as_bytes(), FILE_MODE)?,
+                    _ if !rollback => remove_fallback(disk, &target)?,
                     _ => {}
                 }
                 match content {
-                    Some(content) => Ok(put(disk, &target, content.as_bytes(), FILE_MODE, hurry)?),
-                    None => Ok(drop_in::remove(disk, &target, hurry)?),
+                    Some(content) => Ok(replace_target(disk, &target, content.as_bytes(), FILE_MODE, rollback)?),
+                    None => Ok(drop_in::remove(disk, &target, rollback)?),
                 }
             }
         }
     }
 
-    /// Where the configuration is kept that the node was provisioned with.
+    /// Path of the provisioned configuration.
     fn local_path(&self) -> PathBuf {
         self.folder.join(LOCAL)
     }
 }
 
 impl Placement {
-    fn same_place(&self, other: &Self) -> bool {
+    fn is_same_target(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File { config: one }, Self::File { config: other }) => one == other,
             (Self::DropIn { config_dir: one, .. }, Self::DropIn { config_dir: other, .. }) => one == other,
@@ -251,12 +256,12 @@ impl Placement {
 }
 
 fn text(path: &Path, content: Vec<u8>) -> Result<String, PlacementError> {
-    String::from_utf8(content).map_err(|_| PlacementError::NoText(path.to_owned()))
+    String::from_utf8(content).map_err(|_| PlacementError::NotUtf8(path.to_owned()))
 }
 
-/// A regular file with its mode. `None`: nothing is there.
+/// Content and mode of a regular file. `None` if it is missing.
 fn regular(disk: &dyn Disk, path: &Path) -> Result<Option<(Vec<u8>, u32)>, PlacementError> {
-    match durable::look(disk, path)? {
+    match durable::stat(disk, path)? {
         None => Ok(None),
         Some(Entry { kind: EntryKind::File, mode }) => {
             let content = durable::read(disk, path, MAX_FILE)?;
@@ -266,59 +271,59 @@ fn regular(disk: &dyn Disk, path: &Path) -> Result<Option<(Vec<u8>, u32)>, Place
     }
 }
 
-/// A name beside the kubelet's file for what is not in place yet. Hidden, and with an ending that a kubelet does not read in
-/// its `--config-dir` (`.conf` alone counts there).
-fn beside(target: &Path, ending: &str) -> PathBuf {
+/// Hidden file name beside the kubelet's file, for content that is not in place yet. A kubelet ignores the suffix in
+/// its `--config-dir`, where it reads only `.conf`.
+fn sibling_path(target: &Path, suffix: &str) -> PathBuf {
     let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    target.with_file_name(format!(".{name}.nodecfg-{ending}"))
+    target.with_file_name(format!(".{name}.nodecfg-{suffix}"))
 }
 
-/// Makes a content ready beside the target, unless it is.
-fn make_ready(disk: &dyn Disk, target: &Path, content: &[u8], mode: u32) -> Result<(), DiskError> {
-    let ready = beside(target, "ready");
-    // Neither its name nor its content may be lost while the target is on trial.
-    let same = matches!(disk.read(&ready, MAX_FILE), Ok(Some(found)) if found == content)
-        && matches!(disk.look(&ready), Ok(Some(Entry { mode: found, .. })) if found == mode);
+/// Prepares the fallback beside the target, unless it is already prepared.
+fn write_fallback(disk: &dyn Disk, target: &Path, content: &[u8], mode: u32) -> Result<(), DiskError> {
+    let fallback = sibling_path(target, "ready");
+    // Name and content must survive while the target is on trial.
+    let same = matches!(disk.read(&fallback, MAX_FILE), Ok(Some(found)) if found == content)
+        && matches!(disk.stat(&fallback), Ok(Some(Entry { mode: found, .. })) if found == mode);
     if !same {
-        // Written apart: a file that was ready and is torn now would be worse than none.
-        let unfinished = beside(target, "unfinished");
-        durable::stage(disk, &unfinished, content, mode)?;
-        durable::move_in(disk, &unfinished, &ready, content)?;
+        // Written under another name, since a partially written fallback would be worse than none.
+        let unfinished = sibling_path(target, "unfinished");
+        durable::write_synced(disk, &unfinished, content, mode)?;
+        durable::rename_verified(disk, &unfinished, &fallback, content)?;
     }
     durable::sync(disk, durable::folder_of(target))
 }
 
-/// Puts a content in place of the target: what is ready is only renamed.
-fn put(disk: &dyn Disk, target: &Path, content: &[u8], mode: u32, hurry: bool) -> Result<(), DiskError> {
-    let ready = beside(target, "ready");
-    let is_ready = hurry && matches!(disk.read(&ready, MAX_FILE), Ok(Some(found)) if found == content);
+/// Puts a content in place of the target. A prepared fallback is only renamed.
+fn replace_target(disk: &dyn Disk, target: &Path, content: &[u8], mode: u32, rollback: bool) -> Result<(), DiskError> {
+    let fallback = sibling_path(target, "ready");
+    let is_prepared = rollback && matches!(disk.read(&fallback, MAX_FILE), Ok(Some(found)) if found == content);
     let in_place = matches!(disk.read(target, MAX_FILE), Ok(Some(found)) if found == content);
     if in_place {
-        // Perhaps by an agent that was killed before it was durable.
-        durable::sync(disk, target).or_else(|error| if hurry { Ok(()) } else { Err(error) })?;
+        // The file may be left by an agent that was killed before the sync.
+        durable::sync(disk, target).or_else(|error| if rollback { Ok(()) } else { Err(error) })?;
     } else {
-        let from = if is_ready { ready } else { beside(target, "unfinished") };
-        if !is_ready {
-            durable::stage(disk, &from, content, mode)?;
+        let from = if is_prepared { fallback } else { sibling_path(target, "unfinished") };
+        if !is_prepared {
+            durable::write_synced(disk, &from, content, mode)?;
         }
-        durable::move_in(disk, &from, target, content)?;
+        durable::rename_verified(disk, &from, target, content)?;
     }
-    durable_in_time(durable::sync(disk, durable::folder_of(target)), hurry)
+    tolerate_sync_error(durable::sync(disk, durable::folder_of(target)), rollback)
 }
 
-/// In a hurry, what cannot be made durable is placed all the same: if it is lost, the agent finds that out when it starts.
-fn durable_in_time(result: Result<(), DiskError>, hurry: bool) -> Result<(), DiskError> {
+/// Ignores a failed sync during a rollback. If the change is lost, the agent detects that at its next start.
+fn tolerate_sync_error(result: Result<(), DiskError>, rollback: bool) -> Result<(), DiskError> {
     match result {
-        Err(error) if hurry => {
-            tracing::warn!(%error, "the configuration that the kubelet falls back to may not survive a power failure");
+        Err(error) if rollback => {
+            tracing::warn!(%error, "the fallback configuration may not survive a power failure");
             Ok(())
         }
         result => result,
     }
 }
 
-/// What is ready is needed no more.
-fn remove_ready(disk: &dyn Disk, target: &Path) -> Result<(), DiskError> {
-    let ready = beside(target, "ready");
-    disk.remove_file(&ready).map_err(DiskError::at("remove", &ready))
+/// Removes a fallback that is no longer needed.
+fn remove_fallback(disk: &dyn Disk, target: &Path) -> Result<(), DiskError> {
+    let fallback = sibling_path(target, "ready");
+    disk.remove_file(&fallback).map_err(DiskError::at("remove", &fallback))
 }

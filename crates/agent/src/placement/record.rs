@@ -1,4 +1,4 @@
-//! What the agent placed, so that a kubelet's file that it did not write is known for what it is: a new provisioned one.
+//! Record of placed contents. It distinguishes the agent's files from a new provisioned file.
 
 use std::path::{Path, PathBuf};
 
@@ -8,22 +8,22 @@ use super::{Placement, PlacementError};
 use crate::disk::Disk;
 use crate::disk::durable::{self, FILE_MODE};
 
-/// The file in the agent's folder.
+/// File name in the agent's folder.
 const NAME: &str = "placement.json";
-/// Its format.
+/// Format of the file.
 const FORMAT: u64 = 1;
-/// The largest one that is read.
+/// Size limit of the file.
 const MAX_FILE: u64 = 64 << 10;
-/// How many contents it remembers. Two are in use at a time.
-const REMEMBERED: usize = 16;
+/// Maximum number of recorded contents. Two are in use at a time.
+const MAX_REMEMBERED: usize = 16;
 
-/// What was placed, or was about to be.
+/// Contents that were placed or about to be placed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Record {
     format: u64,
     placement: Option<Placement>,
-    /// BLAKE3 of the contents, in hexadecimal, the latest last.
+    /// BLAKE3 hashes of the contents, in hexadecimal, latest last.
     placed: Vec<String>,
 }
 
@@ -41,21 +41,21 @@ impl Record {
         if record.format == FORMAT {
             return Ok(record);
         }
-        Err(unreadable(&path, format!("it has format {} where only {FORMAT} is known", record.format)))
+        Err(unreadable(&path, format!("it has format {}, expected {FORMAT}", record.format)))
     }
 
-    /// How the agent placed what it placed.
+    /// Placement of the recorded contents.
     pub(super) fn placement(&self) -> Option<&Placement> {
         self.placement.as_ref()
     }
 
-    /// Whether the agent placed this.
-    pub(super) fn knows(&self, content: &[u8]) -> bool {
+    /// Reports whether the agent placed this content.
+    pub(super) fn contains(&self, content: &[u8]) -> bool {
         self.placed.contains(&name(content))
     }
 
-    /// Remembers contents before they are placed. Writes nothing when they are known.
-    pub(super) fn note<'a>(
+    /// Records contents before they are placed. Writes nothing if they are already recorded.
+    pub(super) fn remember<'a>(
         &mut self,
         disk: &dyn Disk,
         folder: &Path,
@@ -64,11 +64,11 @@ impl Record {
     ) -> Result<(), PlacementError> {
         let mut next = Self { placement: Some(placement.clone()), ..self.clone() };
         let names: Vec<String> = texts.map(|text| name(text.as_bytes())).collect();
-        // Known ones are not even moved: falling back must not need to write.
+        // Known contents keep their position, so that a rollback does not need to write.
         if !names.iter().all(|name| next.placed.contains(name)) {
             next.placed.retain(|known| !names.contains(known));
             next.placed.extend(names);
-            let surplus = next.placed.len().saturating_sub(REMEMBERED);
+            let surplus = next.placed.len().saturating_sub(MAX_REMEMBERED);
             next.placed.drain(..surplus);
         }
         if next == *self {

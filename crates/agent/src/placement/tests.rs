@@ -1,4 +1,4 @@
-//! Placing in both modes: kills, faults, a full disk, and other people's files.
+//! Tests of both placement modes: kills, disk faults, and files from other programs.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn modes() -> [Placement; 2] {
     [file_mode(), drop_in_mode()]
 }
 
-/// A node as it was provisioned.
+/// Disk of a provisioned node.
 fn node() -> MemoryDisk {
     let disk = MemoryDisk::new();
     disk.put(Path::new(CONFIG), PROVISIONED.as_bytes(), 0o640);
@@ -36,8 +36,8 @@ fn open(disk: &MemoryDisk, placement: &Placement) -> Result<Placer, PlacementErr
     Placer::open(disk, Path::new("/var/lib/nodecfg"), placement.clone(), false)
 }
 
-/// What the kubelet would read of ours; `None` is the local configuration.
-fn seen(disk: &MemoryDisk, placement: &Placement) -> Option<String> {
+/// Content placed by the agent, as the kubelet reads it. `None` is the local configuration.
+fn read_by_kubelet(disk: &MemoryDisk, placement: &Placement) -> Option<String> {
     let text = |path: &Path| disk.content(path).map(|content| String::from_utf8(content.to_vec()).unwrap());
     match placement {
         Placement::File { config } => text(config).filter(|text| text != PROVISIONED),
@@ -46,29 +46,29 @@ fn seen(disk: &MemoryDisk, placement: &Placement) -> Option<String> {
 }
 
 #[test]
-fn there_and_back_again() {
+fn places_and_restores_configurations() {
     for mode in modes() {
         let disk = node();
         let mut placer = open(&disk, &mode).unwrap();
         assert!(placer.is_in_place(&disk, None).unwrap());
         placer.place(&disk, Some(FIRST), Some(None), false).unwrap();
-        assert_eq!(seen(&disk, &mode).as_deref(), Some(FIRST));
+        assert_eq!(read_by_kubelet(&disk, &mode).as_deref(), Some(FIRST));
         let mut placer = open(&disk, &mode).unwrap();
         assert!(placer.is_in_place(&disk, Some(FIRST)).unwrap() && !placer.is_in_place(&disk, None).unwrap());
         placer.place(&disk, Some(SECOND), Some(Some(FIRST)), false).unwrap();
         placer.place(&disk, Some(FIRST), None, true).unwrap();
-        assert_eq!(seen(&disk, &mode).as_deref(), Some(FIRST));
+        assert_eq!(read_by_kubelet(&disk, &mode).as_deref(), Some(FIRST));
         placer.place(&disk, None, None, false).unwrap();
-        assert_eq!(seen(&disk, &mode), None);
+        assert_eq!(read_by_kubelet(&disk, &mode), None);
         assert_eq!(disk.content(Path::new(CONFIG)).as_deref(), Some(PROVISIONED.as_bytes()));
-        assert_eq!(disk.look(Path::new(CONFIG)).unwrap().unwrap().mode, 0o640);
+        assert_eq!(disk.stat(Path::new(CONFIG)).unwrap().unwrap().mode, 0o640);
         let left: Vec<String> = disk.files().into_keys().filter(|path| path.contains("/.")).collect();
         assert_eq!(left, [""; 0], "{mode:?}");
     }
 }
 
 #[test]
-fn what_the_kubelet_starts_with() {
+fn returns_effective_configuration() {
     let disk = node();
     let placer = open(&disk, &drop_in_mode()).unwrap();
     assert_eq!(placer.underneath(&disk).unwrap(), [PROVISIONED, "podPidsLimit: 5\n"]);
@@ -82,7 +82,7 @@ fn what_the_kubelet_starts_with() {
 }
 
 #[test]
-fn a_fall_back_needs_no_room_and_no_proof_of_durability() {
+fn rolls_back_on_full_or_unsynced_disk() {
     for mode in modes() {
         for good in [None, Some(FIRST)] {
             for fault in [Fault::Full, Fault::SyncFails, Fault::ShortWrite] {
@@ -92,19 +92,19 @@ fn a_fall_back_needs_no_room_and_no_proof_of_durability() {
                 placer.place(&disk, Some(SECOND), Some(good), false).unwrap();
                 disk.inject(fault, 0..u64::MAX);
                 open(&disk, &mode).unwrap().place(&disk, good, None, true).unwrap();
-                assert_eq!(seen(&disk, &mode).as_deref(), good, "{mode:?} {fault:?}");
-                // And again, as after a kill.
+                assert_eq!(read_by_kubelet(&disk, &mode).as_deref(), good, "{mode:?} {fault:?}");
+                // A second rollback, as after a kill.
                 open(&disk, &mode).unwrap().place(&disk, good, None, true).unwrap();
                 // No trial begins on such a disk.
                 placer.place(&disk, Some("maxPods: 70\n"), Some(good), false).unwrap_err();
-                assert_eq!(seen(&disk, &mode).as_deref(), good, "{mode:?} {fault:?}");
+                assert_eq!(read_by_kubelet(&disk, &mode).as_deref(), good, "{mode:?} {fault:?}");
             }
         }
     }
 }
 
 #[test]
-fn a_read_only_disk_is_untouched() {
+fn leaves_read_only_disk_unchanged() {
     for mode in modes() {
         let disk = node();
         let before = disk.files();
@@ -116,7 +116,7 @@ fn a_read_only_disk_is_untouched() {
 }
 
 #[test]
-fn a_provisioned_file_that_was_changed_is_the_local_one_from_then_on() {
+fn adopts_changed_provisioned_file() {
     let disk = node();
     let mut placer = open(&disk, &file_mode()).unwrap();
     placer.place(&disk, Some(FIRST), Some(None), false).unwrap();
@@ -125,20 +125,20 @@ fn a_provisioned_file_that_was_changed_is_the_local_one_from_then_on() {
     assert!(!placer.is_in_place(&disk, Some(FIRST)).unwrap());
     assert!(placer.is_in_place(&disk, None).unwrap());
     placer.place(&disk, Some(FIRST), Some(None), false).unwrap();
-    assert_eq!(seen(&disk, &file_mode()).as_deref(), Some(FIRST));
+    assert_eq!(read_by_kubelet(&disk, &file_mode()).as_deref(), Some(FIRST));
     placer.place(&disk, None, None, true).unwrap();
-    assert_eq!(seen(&disk, &file_mode()).as_deref(), Some("maxPods: 99\n"));
-    // One that was removed is put back.
+    assert_eq!(read_by_kubelet(&disk, &file_mode()).as_deref(), Some("maxPods: 99\n"));
+    // A removed file is restored.
     disk.remove_file(Path::new(CONFIG)).unwrap();
     let mut placer = open(&disk, &file_mode()).unwrap();
     assert!(!placer.is_in_place(&disk, None).unwrap());
     placer.place(&disk, None, None, false).unwrap();
-    assert_eq!(seen(&disk, &file_mode()).as_deref(), Some("maxPods: 99\n"));
-    assert_eq!(disk.look(Path::new(CONFIG)).unwrap().unwrap().mode, 0o600);
+    assert_eq!(read_by_kubelet(&disk, &file_mode()).as_deref(), Some("maxPods: 99\n"));
+    assert_eq!(disk.stat(Path::new(CONFIG)).unwrap().unwrap().mode, 0o600);
 }
 
 #[test]
-fn more_contents_than_are_remembered() {
+fn keeps_local_file_beyond_record_limit() {
     let disk = node();
     let mut placer = open(&disk, &file_mode()).unwrap();
     for pods in 0..40 {
@@ -149,15 +149,15 @@ fn more_contents_than_are_remembered() {
 }
 
 #[test]
-fn what_stands_in_the_way_is_told() {
+fn reports_placement_errors() {
     let disk = MemoryDisk::new();
-    let told = |disk: &MemoryDisk, mode: &Placement| open(disk, mode).expect_err("is refused").to_string();
-    insta::assert_snapshot!(told(&disk, &file_mode()), @"/var/lib/kubelet/config.yaml does not exist: name the file of the kubelet's --config, or use the mode drop-in");
-    insta::assert_snapshot!(told(&disk, &drop_in_mode()), @"/etc/kubernetes/kubelet.conf.d is no folder: make it and name it to the kubelet with --config-dir, or use the mode file");
+    let open_error = |disk: &MemoryDisk, mode: &Placement| open(disk, mode).expect_err("is refused").to_string();
+    insta::assert_snapshot!(open_error(&disk, &file_mode()), @"/var/lib/kubelet/config.yaml does not exist: name the file of the kubelet's --config, or use the mode drop-in");
+    insta::assert_snapshot!(open_error(&disk, &drop_in_mode()), @"/etc/kubernetes/kubelet.conf.d is no folder: make it and name it to the kubelet with --config-dir, or use the mode file");
     disk.put_link(Path::new(CONFIG));
-    insta::assert_snapshot!(told(&disk, &file_mode()), @"/var/lib/kubelet/config.yaml is no regular file: nodecfg replaces the kubelet's configuration and follows no link; name the file itself, or use the mode drop-in");
+    insta::assert_snapshot!(open_error(&disk, &file_mode()), @"/var/lib/kubelet/config.yaml is no regular file: nodecfg replaces the kubelet's configuration and follows no link; name the file itself, or use the mode drop-in");
     disk.put_link(&Path::new(CONFIG_DIR).join(DROP_IN_NAME));
-    insta::assert_snapshot!(told(&disk, &drop_in_mode()), @"/etc/kubernetes/kubelet.conf.d/90-nodecfg.conf is no regular file: nodecfg replaces the kubelet's configuration and follows no link; name the file itself, or use the mode drop-in");
+    insta::assert_snapshot!(open_error(&disk, &drop_in_mode()), @"/etc/kubernetes/kubelet.conf.d/90-nodecfg.conf is no regular file: nodecfg replaces the kubelet's configuration and follows no link; name the file itself, or use the mode drop-in");
     // A file that becomes a link later is not replaced either.
     let disk = node();
     let mut placer = open(&disk, &file_mode()).unwrap();
@@ -165,13 +165,13 @@ fn what_stands_in_the_way_is_told() {
     assert!(matches!(placer.place(&disk, Some(FIRST), Some(None), false), Err(PlacementError::NotRegular(_))));
     let disk = node();
     open(&disk, &file_mode()).unwrap().place(&disk, Some(FIRST), Some(None), false).unwrap();
-    insta::assert_snapshot!(told(&disk, &drop_in_mode()), @"this agent was run before with the mode file for /var/lib/kubelet/config.yaml and the kubelet is still on what it placed there; run it so again, remove spec.configSource, and change over once the node is on its local configuration");
+    insta::assert_snapshot!(open_error(&disk, &drop_in_mode()), @"this agent was run before with the mode file for /var/lib/kubelet/config.yaml and the kubelet is still on what it placed there; run it so again, remove spec.configSource, and change over once the node is on its local configuration");
     Placer::open(&disk, Path::new("/var/lib/nodecfg"), drop_in_mode(), true).unwrap();
     disk.put(Path::new("/var/lib/nodecfg/placement.json"), b"{\"format\": 2}", 0o600);
     assert!(matches!(open(&disk, &file_mode()), Err(PlacementError::Unreadable { .. })));
 }
 
-/// Kills an act at each of its operations, with and without a loss of power, and hands on every disk that comes of it.
+/// Kills `act` at each of its operations, with and without power loss, and calls `check` on every resulting disk.
 fn killed_everywhere(
     mode: &Placement,
     prepare: impl Fn(&mut Placer, &MemoryDisk),
@@ -193,10 +193,10 @@ fn killed_everywhere(
             let disk = fresh();
             let mut placer = open(&disk, mode).unwrap();
             disk.kill_at(disk.operations() + kill);
-            // In a hurry, what comes after the file is in place may fail.
+            // During a rollback, steps after the replacement may fail.
             assert!(act(&mut placer, &disk) || kill < count);
             if crash == 0 {
-                disk.heal()
+                disk.clear_faults()
             } else {
                 disk.crash(kill * 100 + crash)
             }
@@ -206,7 +206,7 @@ fn killed_everywhere(
 }
 
 #[test]
-fn a_kill_leaves_one_content_or_the_other_and_the_local_one_kept() {
+fn killed_placement_keeps_old_or_new_content() {
     for mode in modes() {
         let ways: [(Content<'static>, Content<'static>, Option<Content<'static>>, bool); 5] = [
             (None, Some(FIRST), Some(None), false),
@@ -215,19 +215,19 @@ fn a_kill_leaves_one_content_or_the_other_and_the_local_one_kept() {
             (Some(SECOND), Some(FIRST), None, true),
             (Some(FIRST), None, None, false),
         ];
-        for (from, to, ready, hurry) in ways {
+        for (from, to, fallback, rollback) in ways {
             killed_everywhere(
                 &mode,
                 |placer, disk| placer.place(disk, from, Some(to), false).unwrap(),
-                |placer, disk| placer.place(disk, to, ready, hurry).is_ok(),
+                |placer, disk| placer.place(disk, to, fallback, rollback).is_ok(),
                 |disk, when| {
-                    let found = seen(disk, &mode);
+                    let found = read_by_kubelet(disk, &mode);
                     assert!(found.as_deref() == from || found.as_deref() == to, "{when}: {found:?}");
                     let mut placer = open(disk, &mode).unwrap();
                     assert_eq!(placer.is_in_place(disk, to).unwrap(), found.as_deref() == to, "{when}");
-                    placer.place(disk, to, ready, hurry).unwrap();
+                    placer.place(disk, to, fallback, rollback).unwrap();
                     disk.crash(1);
-                    assert_eq!(seen(disk, &mode).as_deref(), to, "{when}");
+                    assert_eq!(read_by_kubelet(disk, &mode).as_deref(), to, "{when}");
                     placer.place(disk, None, None, false).unwrap();
                     assert_eq!(disk.content(Path::new(CONFIG)).as_deref(), Some(PROVISIONED.as_bytes()), "{when}");
                 },
@@ -245,10 +245,10 @@ fn fault() -> impl Strategy<Value = (Fault, u64, u64)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Whatever goes wrong: the kubelet's file is one that was asked for or the provisioned one, whole, and it is the last one
-    /// asked for if that was said to be so and power did not fail in a hurry.
+    /// The kubelet's file is complete, and is the provisioned one or a requested one. It is the last requested one if
+    /// that placement succeeded.
     #[test]
-    fn never_torn(
+    fn never_writes_partial_content(
         drop_in in any::<bool>(),
         faults in proptest::collection::vec(fault(), 0..6),
         asked in proptest::collection::vec((0..4_usize, 0..4_usize, proptest::option::of(any::<u64>())), 1..8),
@@ -261,9 +261,9 @@ proptest! {
         }
         let mut possible = vec![None];
         let mut placer = open(&disk, &mode).unwrap();
-        for (content, ready, crash) in asked {
-            let (content, ready) = (contents[content], contents[ready]);
-            match placer.place(&disk, content, Some(ready), false) {
+        for (content, fallback, crash) in asked {
+            let (content, fallback) = (contents[content], contents[fallback]);
+            match placer.place(&disk, content, Some(fallback), false) {
                 Ok(()) => possible = vec![content],
                 Err(_) => possible.push(content),
             }
@@ -271,7 +271,7 @@ proptest! {
                 disk.crash(seed);
                 placer = open(&disk, &mode).unwrap();
             }
-            let found = seen(&disk, &mode);
+            let found = read_by_kubelet(&disk, &mode);
             prop_assert!(possible.contains(&found.as_deref()), "{found:?} is none of {possible:?}");
             if !drop_in && found.is_some() {
                 let local = disk.content(Path::new("/var/lib/nodecfg/local"));

@@ -1,18 +1,18 @@
-//! Kills at every operation, and random faults: the same end as without.
+//! Tests of the runtime with kills at every operation and with random disk faults. The final state must not change.
 
 use std::ops::Range;
 
 use proptest::prelude::*;
 
-use super::world::{Deed, End, Manner, World};
+use super::harness::{Action, Behaviour, FinalState, RuntimeHarness};
 use crate::disk::memory::Fault;
 
-/// How long a story is watched: until nothing happens any more, also after a kill and a wait for the next try.
-const LONG: u64 = 500;
+/// Simulated seconds per scenario, enough to settle after a kill and a retry.
+const RUN_SECONDS: u64 = 500;
 
-fn stories() -> Vec<(&'static str, Vec<(u64, Deed)>)> {
-    use Deed::{Assign, Reset, Write};
-    use Manner::{Dies, Good, NoRestart, Refuses, Silent};
+fn scenarios() -> Vec<(&'static str, Vec<(u64, Action)>)> {
+    use Action::{Assign, Reset, Write};
+    use Behaviour::{Dies, Good, NoRestart, Refuses, Silent};
     vec![
         ("good", vec![(0, Write("a", Good)), (1, Assign("a"))]),
         ("better", vec![(0, Write("a", Good)), (0, Write("b", Good)), (1, Assign("a")), (200, Assign("b"))]),
@@ -27,33 +27,33 @@ fn stories() -> Vec<(&'static str, Vec<(u64, Deed)>)> {
     ]
 }
 
-/// The end of a story without any trouble, and how many operations it took.
-fn told(drop_in: bool, deeds: &[(u64, Deed)]) -> (End, u64) {
-    let mut world = World::new(drop_in, deeds);
-    world.run(LONG);
-    (world.end(), world.disk.operations())
+/// Final state of a scenario without faults, and its number of disk operations.
+fn undisturbed_end(drop_in: bool, actions: &[(u64, Action)]) -> (FinalState, u64) {
+    let mut sim = RuntimeHarness::new(drop_in, actions);
+    sim.run(RUN_SECONDS);
+    (sim.final_state(), sim.disk.operations())
 }
 
-/// Killed at every operation that changes the disk (in drop-in mode, which differs little, at every third); with every
-/// second one power fails too.
+/// Kills at every operation that changes the disk, and at every third one in drop-in mode, which differs little.
+/// Every second kill is also a power failure.
 #[test]
-fn a_kill_anywhere_ends_as_no_kill() {
-    for (name, deeds) in stories() {
+fn kill_at_any_operation_does_not_change_the_final_state() {
+    for (name, actions) in scenarios() {
         for drop_in in [false, true] {
-            let (end, operations) = told(drop_in, &deeds);
+            let (end, operations) = undisturbed_end(drop_in, &actions);
             for kill in (0..operations).step_by(if drop_in { 3 } else { 1 }) {
                 let power = (kill % 2 == u64::from(drop_in)).then_some(kill);
-                let mut world = World::new(drop_in, &deeds);
-                world.kill_at(kill, power);
-                world.run(LONG);
-                assert_eq!(world.end(), end, "{name}, killed at {kill} of {operations}, power {power:?}");
+                let mut sim = RuntimeHarness::new(drop_in, &actions);
+                sim.kill_at(kill, power);
+                sim.run(RUN_SECONDS);
+                assert_eq!(sim.final_state(), end, "{name}, killed at {kill} of {operations}, power {power:?}");
             }
         }
     }
 }
 
-/// One time of trouble: faults of the disk by the number of the operation, the operation that the agent is killed at, and the
-/// seed of what is lost when power fails with it.
+/// Faults of one period: disk faults by operation number, the operation to kill the agent at, and the seed of a power
+/// failure.
 #[derive(Debug, Clone, Default)]
 struct Disturbance {
     faults: Vec<(Fault, Range<u64>)>,
@@ -61,36 +61,36 @@ struct Disturbance {
     power: Option<u64>,
 }
 
-/// The end of a story with trouble during the first assignment and during what follows.
-fn troubled(drop_in: bool, deeds: &[(u64, Deed)], troubles: [Disturbance; 2]) -> End {
-    let mut world = World::new(drop_in, deeds);
-    for (trouble, seconds) in troubles.into_iter().zip([100, 200]) {
-        let begin = world.disk.operations();
-        for (fault, range) in trouble.faults {
-            world.disk.inject(fault, begin + range.start..begin + range.end);
+/// Final state of a scenario with disturbances during the first assignment and afterwards.
+fn run_disturbed(drop_in: bool, actions: &[(u64, Action)], disturbances: [Disturbance; 2]) -> FinalState {
+    let mut sim = RuntimeHarness::new(drop_in, actions);
+    for (disturbance, seconds) in disturbances.into_iter().zip([100, 200]) {
+        let begin = sim.disk.operations();
+        for (fault, range) in disturbance.faults {
+            sim.disk.inject(fault, begin + range.start..begin + range.end);
         }
-        if let Some(kill) = trouble.kill {
-            world.kill_at(begin + kill, trouble.power);
+        if let Some(kill) = disturbance.kill {
+            sim.kill_at(begin + kill, disturbance.power);
         }
-        world.run(seconds);
-        world.reopen(trouble.power);
-        world.run(90);
+        sim.run(seconds);
+        sim.restart_agent(disturbance.power);
+        sim.run(90);
     }
-    world.run(LONG);
-    world.end()
+    sim.run(RUN_SECONDS);
+    sim.final_state()
 }
 
-/// The kubelet that dies is started once more with each power failure, and so stops answering three times: a crash loop, where
-/// it would otherwise have been unhealthy for too long. Whichever comes first, its trial has failed.
+/// Each power failure starts the dying kubelet once more. It thus stops answering three times and counts as a crash
+/// loop, instead of being unhealthy for too long. The trial fails in both cases.
 #[test]
-fn a_trial_that_power_failures_interrupt_fails_as_without() {
-    let (_, deeds) = stories().swap_remove(5);
+fn failing_trial_fails_despite_power_failures() {
+    let (_, actions) = scenarios().swap_remove(5);
     let faults = vec![(Fault::Full, 44..66), (Fault::SyncFails, 20..32)];
     let first = Disturbance { power: Some(0), ..Disturbance::default() };
     let then = Disturbance { faults, kill: Some(77), power: Some(0) };
     for drop_in in [false, true] {
-        let (end, _) = told(drop_in, &deeds);
-        assert_eq!(troubled(drop_in, &deeds, [first.clone(), then.clone()]), end);
+        let (end, _) = undisturbed_end(drop_in, &actions);
+        assert_eq!(run_disturbed(drop_in, &actions, [first.clone(), then.clone()]), end);
     }
 }
 
@@ -101,7 +101,7 @@ fn fault() -> impl Strategy<Value = (Fault, Range<u64>)> {
         .prop_map(|(fault, from, length)| (fault, from..from + length))
 }
 
-fn trouble() -> impl Strategy<Value = Disturbance> {
+fn disturbance() -> impl Strategy<Value = Disturbance> {
     let faults = proptest::collection::vec(fault(), 0..5);
     let kill = proptest::option::of(0..80_u64);
     let power = proptest::option::of(any::<u64>());
@@ -111,17 +111,17 @@ fn trouble() -> impl Strategy<Value = Disturbance> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// At every moment the kubelet's file is the local configuration or one that was accepted, whole and not failed (the world
-    /// holds that); and once the faults are over, the end is the one without faults.
+    /// The harness checks at every step that the kubelet's file is local or accepted, complete and not failed. Once
+    /// the faults end, the final state must equal the state without faults.
     #[test]
-    fn faults_anywhere_end_as_none(
-        story in 0..10_usize,
+    fn disk_faults_do_not_change_the_final_state(
+        scenario in 0..10_usize,
         drop_in in any::<bool>(),
-        first in trouble(),
-        then in trouble(),
+        first in disturbance(),
+        then in disturbance(),
     ) {
-        let (_, deeds) = stories().swap_remove(story);
-        let (end, _) = told(drop_in, &deeds);
-        prop_assert_eq!(troubled(drop_in, &deeds, [first, then]), end);
+        let (_, actions) = scenarios().swap_remove(scenario);
+        let (end, _) = undisturbed_end(drop_in, &actions);
+        prop_assert_eq!(run_disturbed(drop_in, &actions, [first, then]), end);
     }
 }

@@ -1,16 +1,16 @@
-//! Scenarios of the runtime over a disk in memory: the files, the effects and the reported status.
+//! Scenarios of the runtime over a disk in memory: files, effects and reported status.
 
 use std::path::Path;
 
-use super::world::{Deed, FOLDER, Manner, World, provisioned, settings, text};
+use super::harness::{Action, Behaviour, FOLDER, RuntimeHarness, provisioned, settings, text};
 use super::*;
 use crate::disk::memory::{Fault, MemoryDisk};
-use crate::state::FailureKind;
+use crate::ledger::FailureKind;
 use crate::store::inspect;
 use nodecfg_contract::ConfigStatus;
 
-fn config(world: &World) -> ConfigStatus {
-    world.status().config.clone().expect("the agent has looked")
+fn config(sim: &RuntimeHarness) -> ConfigStatus {
+    sim.status().config.clone().expect("reported")
 }
 
 fn names(source: Option<&ConfigSource>) -> String {
@@ -21,8 +21,8 @@ fn names(source: Option<&ConfigSource>) -> String {
 }
 
 /// Assigned, active, last known good and error of the status.
-fn told(world: &World) -> (String, String, String, String) {
-    let config = config(world);
+fn reported(sim: &RuntimeHarness) -> (String, String, String, String) {
+    let config = config(sim);
     (
         names(config.assigned.as_ref()),
         names(config.active.as_ref()),
@@ -31,134 +31,147 @@ fn told(world: &World) -> (String, String, String, String) {
     )
 }
 
-fn is(world: &World, assigned: &str, active: &str, good: &str, error: &str) {
+fn assert_reported(sim: &RuntimeHarness, assigned: &str, active: &str, good: &str, error: &str) {
     let strings = [assigned, active, good, error].map(str::to_owned);
     let [assigned, active, good, error] = strings;
-    assert_eq!(told(world), (assigned, active, good, error));
+    assert_eq!(reported(sim), (assigned, active, good, error));
 }
 
 #[test]
-fn from_assigned_to_last_known_good_and_back_to_local() {
+fn promotes_assignment_and_resets_to_local() {
     for drop_in in [false, true] {
-        let mut world =
-            World::new(drop_in, &[(0, Deed::Write("a", Manner::Good)), (10, Deed::Assign("a")), (60, Deed::Reset)]);
-        world.run(5);
-        assert_eq!(config(&world), ConfigStatus::default());
-        world.run(8);
-        is(&world, "a 1", "a 1", "local", "");
-        assert_eq!(world.running(), text("a", 1, Manner::Good));
-        world.run(40);
-        is(&world, "a 1", "a 1", "a 1", "");
-        world.run(60);
-        assert_eq!(config(&world), ConfigStatus::default());
-        assert_eq!(world.running(), provisioned());
-        let described = inspect(&world.disk, Path::new(FOLDER));
+        let mut sim = RuntimeHarness::new(
+            drop_in,
+            &[(0, Action::Write("a", Behaviour::Good)), (10, Action::Assign("a")), (60, Action::Reset)],
+        );
+        sim.run(5);
+        assert_eq!(config(&sim), ConfigStatus::default());
+        sim.run(8);
+        assert_reported(&sim, "a 1", "a 1", "local", "");
+        assert_eq!(sim.running(), text("a", 1, Behaviour::Good));
+        sim.run(40);
+        assert_reported(&sim, "a 1", "a 1", "a 1", "");
+        sim.run(60);
+        assert_eq!(config(&sim), ConfigStatus::default());
+        assert_eq!(sim.running(), provisioned());
+        let described = inspect(&sim.disk, Path::new(FOLDER));
         assert_eq!(described.problems, [""; 0]);
         assert_eq!(described.checkpoints, []);
     }
 }
 
 #[test]
-fn what_fails_is_left_for_the_last_known_good() {
-    for (manner, error) in [
-        (Manner::Silent, "the kubelet did not stay healthy"),
-        (Manner::Dies, "the kubelet did not stay healthy"),
-        (Manner::NoRestart, "the kubelet could not be restarted"),
-        (Manner::Refuses, "failed to validate config, see Kubelet log for details"),
+fn rolls_back_to_last_known_good() {
+    for (behaviour, error) in [
+        (Behaviour::Silent, "the kubelet did not stay healthy"),
+        (Behaviour::Dies, "the kubelet did not stay healthy"),
+        (Behaviour::NoRestart, "the kubelet could not be restarted"),
+        (Behaviour::Refuses, "failed to validate config, see Kubelet log for details"),
     ] {
-        let mut world = World::new(
+        let mut sim = RuntimeHarness::new(
             false,
             &[
-                (0, Deed::Write("a", Manner::Good)),
-                (0, Deed::Write("b", manner)),
-                (1, Deed::Assign("a")),
-                (60, Deed::Assign("b")),
+                (0, Action::Write("a", Behaviour::Good)),
+                (0, Action::Write("b", behaviour)),
+                (1, Action::Assign("a")),
+                (60, Action::Assign("b")),
             ],
         );
-        world.run(120);
-        assert_eq!(world.running(), text("a", 1, Manner::Good), "{manner:?}");
-        let (assigned, active, good, found) = told(&world);
-        assert_eq!((assigned.as_str(), active.as_str(), good.as_str()), ("b 1", "a 1", "a 1"), "{manner:?}");
-        assert!(!found.is_empty() && (manner != Manner::Refuses || found == error), "{manner:?}: {found}");
+        sim.run(120);
+        assert_eq!(sim.running(), text("a", 1, Behaviour::Good), "{behaviour:?}");
+        let (assigned, active, good, found) = reported(&sim);
+        assert_eq!((assigned.as_str(), active.as_str(), good.as_str()), ("b 1", "a 1", "a 1"), "{behaviour:?}");
+        assert!(!found.is_empty() && (behaviour != Behaviour::Refuses || found == error), "{behaviour:?}: {found}");
     }
 }
 
 #[test]
-fn a_full_disk_is_told_and_the_kubelet_untouched_until_there_is_room() {
+fn reports_disk_fault_and_recovers() {
     for fault in [Fault::Full, Fault::ReadOnly, Fault::SyncFails] {
-        let mut world = World::new(false, &[(0, Deed::Write("a", Manner::Good)), (5, Deed::Assign("a"))]);
-        world.run(3);
-        world.disk.inject(fault, 0..u64::MAX);
-        world.run(60);
-        is(&world, "local", "local", "local", "failed to sync: internal failure, see Kubelet log for details");
-        assert_eq!(world.running(), provisioned());
-        assert_eq!(world.runtime().ledger(), &Ledger::default());
-        world.disk.heal();
-        world.run(200);
-        is(&world, "a 1", "a 1", "a 1", "");
+        let mut sim = RuntimeHarness::new(false, &[(0, Action::Write("a", Behaviour::Good)), (5, Action::Assign("a"))]);
+        sim.run(3);
+        sim.disk.inject(fault, 0..u64::MAX);
+        sim.run(60);
+        assert_reported(
+            &sim,
+            "local",
+            "local",
+            "local",
+            "failed to sync: internal failure, see Kubelet log for details",
+        );
+        assert_eq!(sim.running(), provisioned());
+        assert_eq!(sim.runtime().ledger(), &Ledger::default());
+        sim.disk.clear_faults();
+        sim.run(200);
+        assert_reported(&sim, "a 1", "a 1", "a 1", "");
     }
 }
 
 #[test]
-fn a_disk_that_fills_up_during_a_trial_does_not_keep_the_kubelet_there() {
+fn rolls_back_on_failing_disk() {
     for drop_in in [false, true] {
         for fault in [Fault::Full, Fault::SyncFails, Fault::ShortWrite] {
-            let mut world = World::new(
+            let mut sim = RuntimeHarness::new(
                 drop_in,
                 &[
-                    (0, Deed::Write("a", Manner::Good)),
-                    (0, Deed::Write("b", Manner::Dies)),
-                    (1, Deed::Assign("a")),
-                    (60, Deed::Assign("b")),
+                    (0, Action::Write("a", Behaviour::Good)),
+                    (0, Action::Write("b", Behaviour::Dies)),
+                    (1, Action::Assign("a")),
+                    (60, Action::Assign("b")),
                 ],
             );
-            world.run(65);
-            assert_eq!(world.running(), text("b", 1, Manner::Dies));
-            world.disk.inject(fault, 0..u64::MAX);
-            world.run(60);
-            assert_eq!(world.running(), text("a", 1, Manner::Good), "{fault:?}");
-            // Once there is room, what the agent knows is saved, and what it starts with the next time.
-            world.disk.heal();
-            world.run(60);
-            let before = world.end();
-            world.reopen(Some(3));
-            world.run(60);
-            assert_eq!(world.end(), before, "{fault:?}");
+            sim.run(65);
+            assert_eq!(sim.running(), text("b", 1, Behaviour::Dies));
+            sim.disk.inject(fault, 0..u64::MAX);
+            sim.run(60);
+            assert_eq!(sim.running(), text("a", 1, Behaviour::Good), "{fault:?}");
+            // Once there is room, the saved state equals the state in memory.
+            sim.disk.clear_faults();
+            sim.run(60);
+            let before = sim.final_state();
+            sim.restart_agent(Some(3));
+            sim.run(60);
+            assert_eq!(sim.final_state(), before, "{fault:?}");
         }
     }
 }
 
 #[test]
-fn a_checkpoint_that_was_tampered_with_is_not_placed_but_mended() {
-    let mut world = World::new(false, &[(0, Deed::Write("a", Manner::Good)), (1, Deed::Assign("a"))]);
-    world.run(60);
+fn repairs_tampered_checkpoint() {
+    let mut sim = RuntimeHarness::new(false, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
+    sim.run(60);
     let path = Path::new(FOLDER).join("store/checkpoints/uid-of-a/1/kubelet");
-    world.disk.put(&path, b"maxPods: -5\n", 0o600);
-    // That it is never in place, the world holds at every step.
-    world.reopen(None);
-    assert_eq!(world.runtime().ledger().beyond.failure.as_ref().map(|failure| failure.kind), Some(FailureKind::Load));
-    world.run(60);
-    is(&world, "a 1", "a 1", "a 1", "");
-    assert_eq!(world.disk.content(&path).as_deref(), Some(text("a", 1, Manner::Good).as_bytes()));
+    sim.disk.put(&path, b"maxPods: -5\n", 0o600);
+    // The harness checks at every step that the changed content is never placed.
+    sim.restart_agent(None);
+    assert_eq!(
+        sim.runtime().ledger().agent_state.failure.as_ref().map(|failure| failure.kind),
+        Some(FailureKind::Load)
+    );
+    sim.run(60);
+    assert_reported(&sim, "a 1", "a 1", "a 1", "");
+    assert_eq!(sim.disk.content(&path).as_deref(), Some(text("a", 1, Behaviour::Good).as_bytes()));
 }
 
 #[test]
-fn somebody_who_replaces_the_kubelets_file_is_taken_for_the_provisioner() {
-    let mut world =
-        World::new(false, &[(0, Deed::Write("a", Manner::Good)), (1, Deed::Assign("a")), (200, Deed::Reset)]);
-    world.run(60);
-    let newer = text("local", 2, Manner::Good);
-    world.accept(&newer);
-    world.disk.put(Path::new("/var/lib/kubelet/config.yaml"), newer.as_bytes(), 0o644);
-    world.reopen(None);
-    world.run(60);
-    assert_eq!(world.running(), text("a", 1, Manner::Good));
-    world.run(200);
-    assert_eq!(world.running(), newer);
+fn adopts_replaced_kubelet_file_as_local() {
+    let mut sim = RuntimeHarness::new(
+        false,
+        &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a")), (200, Action::Reset)],
+    );
+    sim.run(60);
+    let newer = text("local", 2, Behaviour::Good);
+    sim.accept(&newer);
+    sim.disk.put(Path::new("/var/lib/kubelet/config.yaml"), newer.as_bytes(), 0o644);
+    sim.restart_agent(None);
+    sim.run(60);
+    assert_eq!(sim.running(), text("a", 1, Behaviour::Good));
+    sim.run(200);
+    assert_eq!(sim.running(), newer);
 }
 
 #[test]
-fn what_cannot_be_read_stops_the_agent_before_it_does_anything() {
+fn refuses_to_start_on_unreadable_files() {
     let placement = Placement::File { config: PathBuf::from("/etc/kubelet.yaml") };
     let paths = Paths { folder: PathBuf::from(FOLDER), placement };
     let open = |disk: &MemoryDisk| {
@@ -174,10 +187,10 @@ fn what_cannot_be_read_stops_the_agent_before_it_does_anything() {
 }
 
 #[test]
-fn the_kubelet_is_asked_where_its_configuration_says() {
-    let mut world = World::new(true, &[(0, Deed::Write("a", Manner::Good)), (1, Deed::Assign("a"))]);
-    world.run(5);
-    assert_eq!(world.another().healthz().port, 10248);
-    world.disk.put(Path::new("/etc/kubelet.d/20-port.conf"), b"healthzPort: 10999\n", 0o644);
-    assert_eq!(world.another().healthz().port, 10999);
+fn probes_configured_healthz_port() {
+    let mut sim = RuntimeHarness::new(true, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
+    sim.run(5);
+    assert_eq!(sim.open_agent().healthz().port, 10248);
+    sim.disk.put(Path::new("/etc/kubelet.d/20-port.conf"), b"healthzPort: 10999\n", 0o644);
+    assert_eq!(sim.open_agent().healthz().port, 10999);
 }

@@ -1,7 +1,8 @@
-//! Checkpoints: every key of a ConfigMap that was downloaded, as a file in `checkpoints/<uid>/<resourceVersion>/`, where a
-//! kubelet 1.21 keeps and looks for them too.
+//! Checkpoints: every key of a downloaded ConfigMap as a file in `checkpoints/<uid>/<resourceVersion>/`. A kubelet
+//! 1.21 uses the same paths.
 //!
-//! A folder gets that name when all of it is durable: to a kubelet, one that is there is complete.
+//! A folder gets its name only after all of its files are durable, because a kubelet treats an existing folder as
+//! complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,20 +15,20 @@ use crate::disk::{Disk, Entry, EntryKind};
 use crate::events::Download;
 use nodecfg_contract::ConfigSource;
 
-/// The largest file of a checkpoint that is read. An API server takes a ConfigMap of 1 MiB.
+/// Size limit of a checkpoint file. The API server's limit for a ConfigMap is 1 MiB.
 pub(super) const MAX_FILE: u64 = 2 << 20;
-/// The most keys of a checkpoint that are read.
+/// Maximum number of keys that are read.
 const MAX_KEYS: usize = 4096;
-/// The most bytes of a checkpoint that are read.
+/// Maximum total size that is read, in bytes.
 const MAX_TOTAL: usize = 8 << 20;
 
-/// The folder of a checkpoint while it is written or removed, beside its own.
-const BEING_MADE: &str = "tmp_nodecfg";
+/// Folder name of a checkpoint while it is written or removed.
+const STAGING_FOLDER: &str = "tmp_nodecfg";
 
-/// All keys of a checkpoint.
+/// Keys and texts of a checkpoint.
 pub type Payload = BTreeMap<String, String>;
 
-/// The folder of checkpoints, `<dir>/store/checkpoints`.
+/// Folder of all checkpoints, `<dir>/store/checkpoints`.
 #[derive(Debug, Clone)]
 pub(super) struct Checkpoints {
     pub(super) folder: PathBuf,
@@ -38,8 +39,8 @@ impl Checkpoints {
         self.folder.join(source.uid).join(source.resource_version)
     }
 
-    /// Keeps a download. Once it is there it is durable and complete.
-    pub(super) fn keep(&self, disk: &dyn Disk, download: &Download) -> Result<(), StoreError> {
+    /// Saves a download. On success it is durable and complete.
+    pub(super) fn save(&self, disk: &dyn Disk, download: &Download) -> Result<(), StoreError> {
         let source = resolved(&download.source)?;
         for key in download.payload.keys() {
             check_plain("the key", key).map_err(StoreError::Source)?;
@@ -50,57 +51,58 @@ impl Checkpoints {
         for path in above.into_iter().flatten() {
             durable::folder(disk, path)?;
         }
-        match durable::look(disk, &folder)? {
+        match durable::stat(disk, &folder)? {
             None => {
-                let made = uid.join(BEING_MADE);
+                let made = uid.join(STAGING_FOLDER);
                 clear(disk, &made)?;
-                disk.make_folder(&made, FOLDER_MODE).map_err(DiskError::at("make folder", &made))?;
+                disk.make_folder(&made, FOLDER_MODE).map_err(DiskError::at("create folder", &made))?;
                 for (key, text) in &download.payload {
-                    durable::stage(disk, &made.join(key), text.as_bytes(), FILE_MODE)?;
+                    durable::write_synced(disk, &made.join(key), text.as_bytes(), FILE_MODE)?;
                 }
                 durable::sync(disk, &made)?;
-                disk.rename(&made, &folder).map_err(DiskError::at("name", &folder))?;
+                disk.rename(&made, &folder).map_err(DiskError::at("rename a folder to", &folder))?;
             }
-            // Whoever wrote it: what differs is made right, file by file, so that no file is ever missing or torn.
-            Some(Entry { kind: EntryKind::Folder, .. }) => mend(disk, &folder, &download.payload)?,
-            Some(_) => return Err(StoreError::InTheWay(folder)),
+            // Differences are repaired file by file, whoever wrote the files, so that none is ever missing or
+            // partial.
+            Some(Entry { kind: EntryKind::Folder, .. }) => repair(disk, &folder, &download.payload)?,
+            Some(_) => return Err(StoreError::UnexpectedEntry(folder)),
         }
         durable::sync(disk, uid)?;
         if self.load(disk, &source)?.as_ref() == Some(&download.payload) {
             return Ok(());
         }
-        Err(StoreError::NotKept(folder))
+        Err(StoreError::NotPersisted(folder))
     }
 
-    /// What a checkpoint holds. `None`: there is none.
+    /// Content of a checkpoint. `None` if it is missing.
     pub(super) fn load(&self, disk: &dyn Disk, source: &Resolved<'_>) -> Result<Option<Payload>, StoreError> {
         let folder = self.of(source);
-        match durable::look(disk, &folder)? {
+        match durable::stat(disk, &folder)? {
             None => return Ok(None),
             Some(Entry { kind: EntryKind::Folder, .. }) => {}
-            Some(_) => return Err(StoreError::InTheWay(folder)),
+            Some(_) => return Err(StoreError::UnexpectedEntry(folder)),
         }
         let keys = durable::list(disk, &folder)?;
-        let too_much = || StoreError::TooMuch(folder.clone());
+        let too_large = || StoreError::TooLarge(folder.clone());
         if keys.len() > MAX_KEYS {
-            return Err(too_much());
+            return Err(too_large());
         }
         let (mut payload, mut total) = (Payload::new(), 0_usize);
         for key in keys {
             let path = folder.join(&key);
             let content = durable::read(disk, &path, MAX_FILE)?;
-            let content = content.ok_or_else(|| StoreError::InTheWay(path.clone()))?;
+            let content = content.ok_or_else(|| StoreError::UnexpectedEntry(path.clone()))?;
             total = total.saturating_add(content.len());
             if total > MAX_TOTAL {
-                return Err(too_much());
+                return Err(too_large());
             }
-            let text = String::from_utf8(content).map_err(|_| StoreError::NoText(path))?;
+            let text = String::from_utf8(content).map_err(|_| StoreError::NotUtf8(path))?;
             payload.insert(key, text);
         }
         Ok(Some(payload))
     }
 
-    /// Removes every checkpoint but these, and what was left unfinished. A folder loses its name before it loses a file.
+    /// Removes all other checkpoints and unfinished folders. A folder is renamed before its files are removed.
     pub(super) fn prune(&self, disk: &dyn Disk, keep: &[&ConfigSource]) -> Result<(), StoreError> {
         let keep: BTreeSet<(&str, &str)> = keep
             .iter()
@@ -119,7 +121,7 @@ impl Checkpoints {
                 } else if version.starts_with(UNFINISHED) {
                     clear(disk, &path)?;
                 } else {
-                    let removed = folder.join(BEING_MADE);
+                    let removed = folder.join(STAGING_FOLDER);
                     clear(disk, &removed)?;
                     disk.rename(&path, &removed).map_err(DiskError::at("remove", &path))?;
                     durable::sync(disk, &folder)?;
@@ -134,25 +136,26 @@ impl Checkpoints {
     }
 }
 
-/// A source as a checkpoint is found by.
+/// Resolves the source of a checkpoint.
 pub(super) fn resolved(source: &ConfigSource) -> Result<Resolved<'_>, StoreError> {
-    Resolved::of(source).map_err(|problem| StoreError::Source(format!("the source {source} cannot be kept: {problem}")))
+    Resolved::of(source)
+        .map_err(|problem| StoreError::Source(format!("the source {source} cannot have a checkpoint: {problem}")))
 }
 
 fn is_folder(disk: &dyn Disk, path: &Path) -> Result<bool, DiskError> {
-    Ok(durable::look(disk, path)?.is_some_and(|entry| entry.kind == EntryKind::Folder))
+    Ok(durable::stat(disk, path)?.is_some_and(|entry| entry.kind == EntryKind::Folder))
 }
 
-/// Makes a folder go.
+/// Removes a folder if it exists.
 fn clear(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
-    if durable::look(disk, path)?.is_some() {
+    if durable::stat(disk, path)?.is_some() {
         durable::remove_flat(disk, path)?;
     }
     Ok(())
 }
 
-fn mend(disk: &dyn Disk, folder: &Path, payload: &Payload) -> Result<(), StoreError> {
-    let unfinished = folder.with_file_name(format!("{BEING_MADE}_file"));
+fn repair(disk: &dyn Disk, folder: &Path, payload: &Payload) -> Result<(), StoreError> {
+    let unfinished = folder.with_file_name(format!("{STAGING_FOLDER}_file"));
     for (key, text) in payload {
         let path = folder.join(key);
         let same = match disk.read(&path, MAX_FILE) {
@@ -160,8 +163,8 @@ fn mend(disk: &dyn Disk, folder: &Path, payload: &Payload) -> Result<(), StoreEr
             Err(_) => false,
         };
         if !same {
-            durable::stage(disk, &unfinished, text.as_bytes(), FILE_MODE)?;
-            durable::move_in(disk, &unfinished, &path, text.as_bytes())?;
+            durable::write_synced(disk, &unfinished, text.as_bytes(), FILE_MODE)?;
+            durable::rename_verified(disk, &unfinished, &path, text.as_bytes())?;
         }
     }
     for name in durable::list(disk, folder)? {

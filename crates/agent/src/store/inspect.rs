@@ -1,4 +1,4 @@
-//! What is in a store, for people: read without the lock, without changing anything, and as far as it can be read.
+//! Read-only description of a store for `nodecfg-agent status`, without the lock. Unreadable parts become problems.
 
 use std::path::Path;
 
@@ -8,56 +8,57 @@ use super::checkpoints::{MAX_FILE, resolved};
 use super::{CHECKPOINTS, STORE, Store, StoreError};
 use crate::disk::durable::{self, DiskError};
 use crate::disk::{Disk, EntryKind};
-use crate::state::{AgentState, Ledger};
+use crate::ledger::{AgentState, Ledger};
 use nodecfg_contract::ConfigSource;
 
-/// A store.
+/// Description of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
-    /// What is assigned; `None` is the local configuration, or not known when there are problems.
+    /// Assignment. `None` is the local configuration, or unknown if there are problems.
     pub assigned: Option<ConfigSource>,
-    /// What the kubelet falls back to.
+    /// Configuration that the kubelet falls back to.
     pub last_known_good: Option<ConfigSource>,
-    /// What the kubelet's own format has no place for: what is active, the phase, the failure, and counters.
-    pub beyond: AgentState,
-    /// The checkpoints, by uid and resourceVersion.
+    /// State that the kubelet's format lacks: active configuration, phase, failure and counters.
+    #[serde(rename = "beyond")]
+    pub agent_state: AgentState,
+    /// Checkpoints, by uid and resourceVersion.
     pub checkpoints: Vec<CheckpointFolder>,
-    /// What is wrong with it.
+    /// Problems found.
     pub problems: Vec<String>,
 }
 
-/// A checkpoint.
+/// Folder of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointFolder {
-    /// The ConfigMap's uid.
+    /// Uid of the ConfigMap.
     pub uid: String,
-    /// Its resourceVersion.
+    /// ResourceVersion of the ConfigMap.
     pub resource_version: String,
-    /// What names it: `assigned`, `lastKnownGood`, `active`.
+    /// References to the checkpoint: `assigned`, `lastKnownGood`, `active`.
     pub named_by: Vec<&'static str>,
-    /// Its keys.
+    /// Keys of the checkpoint.
     pub files: Vec<CheckpointFile>,
 }
 
-/// A key of a checkpoint.
+/// Key of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointFile {
-    /// The key.
+    /// Name of the key.
     pub key: String,
-    /// Its size; unset when it cannot be read.
+    /// Size in bytes; unset if unreadable.
     pub bytes: Option<u64>,
 }
 
-/// Describes the store in an agent's folder. Changes nothing; what cannot be read is among the problems.
+/// Describes the store in an agent's folder.
 #[must_use]
 pub fn inspect(disk: &dyn Disk, folder: &Path) -> Description {
     let mut found = Description::default();
     match Store::new(folder).load(disk) {
-        Ok(Ledger { assigned, last_known_good, beyond }) => {
-            found = Description { assigned, last_known_good, beyond, ..found };
+        Ok(Ledger { assigned, last_known_good, agent_state }) => {
+            found = Description { assigned, last_known_good, agent_state, ..found };
         }
         Err(error) => found.problems.push(error.to_string()),
     }
@@ -79,8 +80,11 @@ pub fn inspect(disk: &dyn Disk, folder: &Path) -> Description {
 }
 
 fn named(found: &Description) -> Vec<(&'static str, ConfigSource)> {
-    let sources =
-        [("assigned", &found.assigned), ("lastKnownGood", &found.last_known_good), ("active", &found.beyond.active)];
+    let sources = [
+        ("assigned", &found.assigned),
+        ("lastKnownGood", &found.last_known_good),
+        ("active", &found.agent_state.active),
+    ];
     sources.into_iter().filter_map(|(what, source)| Some((what, source.clone()?))).collect()
 }
 
@@ -89,8 +93,8 @@ fn checkpoints(disk: &dyn Disk, folder: &Path, found: &mut Description) -> Resul
     for uid in durable::list(disk, folder)? {
         for version in durable::list(disk, &folder.join(&uid))? {
             let path = folder.join(&uid).join(&version);
-            if durable::look(disk, &path)?.is_none_or(|entry| entry.kind != EntryKind::Folder) {
-                found.problems.push(format!("{} is not what belongs there", path.display()));
+            if durable::stat(disk, &path)?.is_none_or(|entry| entry.kind != EntryKind::Folder) {
+                found.problems.push(format!("{} is not a folder", path.display()));
                 continue;
             }
             let mut files = Vec::new();

@@ -1,20 +1,21 @@
-//! What survives the agent, on disk: the ledger and the checkpoints.
+//! Persistent storage of the agent: the ledger and the checkpoints.
 //!
 //! ```text
-//! <dir>/store/meta/assigned                                  the kubelet's format: readable by a kubelet 1.21,
-//! <dir>/store/meta/last-known-good                           and what one left is read
-//! <dir>/store/checkpoints/<uid>/<resourceVersion>/<key>
-//! <dir>/agent.json                                           what that format has no place for
+//! <dir>/store/meta/assigned                                  the kubelet's format, shared with a kubelet 1.21
+//! <dir>/store/meta/last-known-good                           likewise
+//! <dir>/store/checkpoints/<uid>/<resourceVersion>/<key>      likewise
+//! <dir>/agent.json                                           state that the kubelet's format lacks
 //! ```
 //!
-//! Every file is replaced as a whole and durably. What cannot be read is an error, never "nothing there". Decides nothing.
+//! Every file is replaced as a whole and durably. An unreadable file is an error, not an empty store. Must not make
+//! decisions.
 
 use std::path::{Path, PathBuf};
 
 use super::disk::Disk;
 use super::disk::durable::DiskError;
 use super::events::Download;
-use super::state::Ledger;
+use super::ledger::Ledger;
 use nodecfg_contract::ConfigSource;
 
 mod checkpoints;
@@ -30,114 +31,115 @@ pub use inspect::{CheckpointFile, CheckpointFolder, Description, inspect};
 
 use checkpoints::{Checkpoints, resolved};
 
-/// The kubelet's folders and files.
+/// Folders and files of the kubelet's format.
 const STORE: &str = "store";
 const META: &str = "meta";
 const CHECKPOINTS: &str = "checkpoints";
 const ASSIGNED: &str = "assigned";
 const LAST_KNOWN_GOOD: &str = "last-known-good";
-/// The agent's own.
+/// State file of the agent.
 const AGENT: &str = "agent.json";
 
-/// Why the store cannot be read or written.
+/// Error of reading or writing the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The disk.
+    /// Disk error.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// A file that says what is assigned cannot be understood.
+    /// A state file is invalid.
     #[error(
-        "{} cannot be read: {problem}; restore it, or, to start afresh from the local configuration while the agent does not \
-         run, copy what is in `local` of the agent's folder over the kubelet's --config file (with drop-ins: remove \
-         nodecfg's), and then remove the agent's folder",
+        "{} cannot be read: {problem}; restore the file. To start over with the local configuration instead, stop the \
+         agent, copy the file `local` of its folder over the kubelet's --config file (drop-in mode: remove \
+         90-nodecfg.conf), and remove the folder",
         path.display()
     )]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the content.
         problem: String,
     },
-    /// Another version of nodecfg wrote it.
+    /// Another version of nodecfg wrote the file.
     #[error(
-        "{} has format {format} where this nodecfg knows {known}: run the version of nodecfg that wrote it, or a later one",
+        "{} has format {format}; this nodecfg supports format {known}: run the version that wrote it, or a later one",
         path.display()
     )]
-    Newer {
-        /// The file.
+    UnsupportedFormat {
+        /// Path of the file.
         path: PathBuf,
-        /// Its format.
+        /// Format of the file.
         format: u64,
-        /// The latest one that is known.
+        /// Latest known format.
         known: u64,
     },
-    /// A source that has no checkpoint: it is not resolved, or a name of it leads elsewhere.
+    /// The source cannot have a checkpoint: it is unresolved or has an unsafe name.
     #[error("{0}")]
     Source(String),
-    /// Something that does not belong there.
-    #[error("{} is not what belongs there: remove it", .0.display())]
-    InTheWay(PathBuf),
-    /// More than a ConfigMap holds.
-    #[error("{} holds more than a ConfigMap can: remove it", .0.display())]
-    TooMuch(PathBuf),
-    /// A key that is no text.
-    #[error("{} is no UTF-8 text, which every value of a ConfigMap is", .0.display())]
-    NoText(PathBuf),
-    /// A checkpoint that is not there although the disk said it was written.
-    #[error("{} does not hold what was written: the disk cannot be trusted", .0.display())]
-    NotKept(PathBuf),
-    /// A checkpoint that should be there.
-    #[error("there is no checkpoint of {0}")]
+    /// Another kind of file or folder exists at the path.
+    #[error("{} has an unexpected file type: remove it", .0.display())]
+    UnexpectedEntry(PathBuf),
+    /// The checkpoint is larger than a ConfigMap.
+    #[error("{} is larger than a ConfigMap can be: remove it", .0.display())]
+    TooLarge(PathBuf),
+    /// The value of a key is not UTF-8.
+    #[error("{} is not UTF-8 text, as every value of a ConfigMap must be", .0.display())]
+    NotUtf8(PathBuf),
+    /// The checkpoint differs from what was written, although the disk reported success.
+    #[error("{} does not contain the written data: check the disk", .0.display())]
+    NotPersisted(PathBuf),
+    /// The checkpoint is missing.
+    #[error("the checkpoint of {0} is missing")]
     Missing(String),
 }
 
-/// The agent's folder.
+/// Store in the agent's folder.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    /// Whether nothing is left to be made durable of what an agent before did, or a save that failed.
-    settled: bool,
+    /// Whether the last save completed. Otherwise an earlier agent or a failed save may have left files that are not
+    /// durable.
+    synced: bool,
 }
 
 impl Store {
-    /// The store in the agent's folder. Touches nothing.
+    /// Creates a store for the agent's folder, without disk access.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), settled: false }
+        Self { folder: folder.to_owned(), synced: false }
     }
 
-    /// The ledger as it was saved last, or as a kubelet left it. Empty when there is none. Touches nothing.
+    /// Loads the ledger as last saved, or as a kubelet left it. Empty if there is none. Only reads.
     ///
     /// # Errors
-    /// What cannot be read or understood.
+    /// A file is unreadable or invalid.
     pub fn load(&self, disk: &dyn Disk) -> Result<Ledger, StoreError> {
         save::load(disk, &self.folder)
     }
 
-    /// Saves the ledger, durably.
+    /// Saves the ledger durably.
     ///
     /// # Errors
-    /// What could not be written. Which ledger is on disk is not known then: it is this one or the one before.
+    /// A file could not be written. The ledger on disk is then this one or the previous one.
     pub fn save(&mut self, disk: &dyn Disk, ledger: &Ledger) -> Result<(), StoreError> {
-        let settled = std::mem::replace(&mut self.settled, false);
-        save::save(disk, &self.folder, ledger, settled)?;
-        self.settled = true;
+        let synced = std::mem::replace(&mut self.synced, false);
+        save::save(disk, &self.folder, ledger, synced)?;
+        self.synced = true;
         Ok(())
     }
 
-    /// Keeps a download, durably and as a whole. One that is there already is compared and, where it differs, mended.
+    /// Saves a download durably and completely. An existing checkpoint is compared and repaired if it differs.
     ///
     /// # Errors
-    /// What could not be written; names that cannot be those of files.
-    pub fn keep(&self, disk: &dyn Disk, download: &Download) -> Result<(), StoreError> {
-        self.checkpoints().keep(disk, download)
+    /// A file could not be written, or a name is not safe as a file name.
+    pub fn save_checkpoint(&self, disk: &dyn Disk, download: &Download) -> Result<(), StoreError> {
+        self.checkpoints().save(disk, download)
     }
 
-    /// What the checkpoint of a source holds.
+    /// Loads the checkpoint of a source.
     ///
     /// # Errors
-    /// What cannot be read; [`StoreError::Missing`] when there is none.
-    pub fn checkpoint(&self, disk: &dyn Disk, source: &ConfigSource) -> Result<Payload, StoreError> {
+    /// The checkpoint is unreadable, or [`StoreError::Missing`].
+    pub fn load_checkpoint(&self, disk: &dyn Disk, source: &ConfigSource) -> Result<Payload, StoreError> {
         let found = self.checkpoints().load(disk, &resolved(source)?)?;
         found.ok_or_else(|| StoreError::Missing(source.to_string()))
     }
@@ -145,9 +147,9 @@ impl Store {
     /// Removes the checkpoints that the ledger does not name.
     ///
     /// # Errors
-    /// What could not be removed; it does no harm.
+    /// A checkpoint could not be removed, which does no harm.
     pub fn prune(&self, disk: &dyn Disk, ledger: &Ledger) -> Result<(), StoreError> {
-        let named = [&ledger.assigned, &ledger.last_known_good, &ledger.beyond.active];
+        let named = [&ledger.assigned, &ledger.last_known_good, &ledger.agent_state.active];
         let keep: Vec<&ConfigSource> = named.into_iter().flatten().collect();
         self.checkpoints().prune(disk, &keep)
     }

@@ -1,27 +1,27 @@
-//! Names that come from an API server and become names of files.
+//! Check of names from the API server before use as file names.
 
-/// The longest name of a file that is taken: that of a key of a ConfigMap.
+/// Maximum length of a file name: that of a ConfigMap key.
 const MAX_NAME: usize = 253;
 
-/// Checks that a name is a plain one: it leads to no other folder, and a file can have it.
+/// Checks that a name is safe as a file name and stays within its folder.
 ///
 /// # Errors
-/// Which name it is and what is wrong with it.
+/// The name and the problem.
 pub fn check_plain(what: &str, name: &str) -> Result<(), String> {
     let problem = if name.is_empty() {
         "is empty"
     } else if name.len() > MAX_NAME {
-        return Err(format!("{what} cannot be the name of a file: it is longer than {MAX_NAME} bytes"));
+        return Err(format!("{what} cannot be a file name: it is longer than {MAX_NAME} bytes"));
     } else if name == "." || name == ".." {
-        "is a way to another folder"
+        "refers to another folder"
     } else if name.contains(['/', '\\']) {
-        "has a slash in it"
+        "contains a slash"
     } else if name.chars().any(char::is_control) {
-        "has a control character in it"
+        "contains a control character"
     } else {
         return Ok(());
     };
-    Err(format!("{what} {name:?} cannot be the name of a file: it {problem}"))
+    Err(format!("{what} {name:?} cannot be a file name: it {problem}"))
 }
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leads_away_is_refused() {
+    fn rejects_unsafe_names() {
         for name in ["", ".", "..", "a/b", "/", "/etc", "a\0", "..\\a", "a\n", &"a".repeat(254)] {
             check_plain("the key", name).expect_err(name);
         }
@@ -44,7 +44,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plain_name_stays_in_its_folder(name in ".{0,12}|[./\\\\a\0]{0,6}") {
+        fn plain_name_stays_in_folder(name in ".{0,12}|[./\\\\a\0]{0,6}") {
             if check_plain("the key", &name).is_ok() {
                 let path = Path::new("/store/checkpoints").join(&name);
                 prop_assert_eq!(path.parent(), Some(Path::new("/store/checkpoints")));

@@ -1,10 +1,12 @@
-//! The ledger on disk: the kubelet's two files, and one of the agent's own that can tell an interrupted save from another
-//! writer.
+//! Saving and loading the ledger: the kubelet's two files and `agent.json`. The latter distinguishes an interrupted
+//! save from another writer.
 //!
-//! `agent.json` is replaced first. It holds the whole ledger and what the kubelet's files held at that moment. Then those are
-//! replaced, where they differ. When the three are read, each of the kubelet's holds what `agent.json` says of now or of
-//! before: a save was interrupted, and `agent.json` counts. Or it holds something else: a kubelet, or a person, has written
-//! it since, and it counts; what the agent knew beyond it says nothing about that, and the kubelet is put on it anew.
+//! `agent.json` is replaced first. It holds the whole ledger and the previous content of the kubelet's files. Then
+//! the kubelet's files are replaced if they differ.
+//!
+//! On load, each kubelet file may hold the content that `agent.json` names as new or as previous. Then a save was
+//! interrupted, and `agent.json` takes precedence. Any other content was written by a kubelet or a person and takes
+//! precedence. The agent's own state then no longer applies, and the agent activates the new content.
 
 use std::path::{Path, PathBuf};
 
@@ -14,30 +16,31 @@ use serde_json::Value;
 use super::{AGENT, ASSIGNED, CHECKPOINTS, LAST_KNOWN_GOOD, META, STORE, StoreError, source};
 use crate::disk::Disk;
 use crate::disk::durable::{self, FILE_MODE};
-use crate::state::{AgentState, Ledger, Phase};
+use crate::ledger::{AgentState, Ledger, Phase};
 use nodecfg_contract::ConfigSource;
 
-/// The format of `agent.json`. One that is higher is of a later nodecfg, and not read.
+/// Format of `agent.json`. A higher format comes from a later nodecfg and is refused.
 const FORMAT: u64 = 1;
-/// The largest file that is read.
+/// Size limit of a file.
 const MAX_FILE: u64 = 256 << 10;
 
-/// `agent.json`.
+/// Content of `agent.json`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Saved {
     format: u64,
-    /// What the kubelet's files are to hold.
-    now: Pair,
-    /// What they held when this was written.
-    before: Pair,
-    beyond: AgentState,
+    /// Target content of the kubelet's files.
+    now: MetaFiles,
+    /// Content of the kubelet's files when this was written.
+    before: MetaFiles,
+    #[serde(rename = "beyond")]
+    agent_state: AgentState,
 }
 
-/// What the kubelet's files hold.
+/// Content of the kubelet's files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Pair {
+struct MetaFiles {
     assigned: Option<ConfigSource>,
     last_known_good: Option<ConfigSource>,
 }
@@ -51,72 +54,72 @@ pub(super) fn load(disk: &dyn Disk, folder: &Path) -> Result<Ledger, StoreError>
     let assigned = read_source(disk, &meta(folder).join(ASSIGNED))?;
     let last_known_good = read_source(disk, &meta(folder).join(LAST_KNOWN_GOOD))?;
     let Some(saved) = saved else {
-        // A kubelet makes both; of an agent's first save, none or one may have been made.
-        let found = Pair { assigned: assigned.flatten(), last_known_good: last_known_good.flatten() };
-        return Ok(taken_over(found, AgentState::default()));
+        // A kubelet creates both files. An interrupted first save leaves none or one.
+        let found = MetaFiles { assigned: assigned.flatten(), last_known_good: last_known_good.flatten() };
+        return Ok(ledger_from_files(found, AgentState::default()));
     };
-    let gone = |name: &str| StoreError::Unreadable {
+    let missing = |name: &str| StoreError::Unreadable {
         path: meta(folder).join(name),
-        problem: format!("it is not there although {AGENT} is"),
+        problem: format!("it is missing although {AGENT} exists"),
     };
-    let found = Pair {
-        assigned: assigned.ok_or_else(|| gone(ASSIGNED))?,
-        last_known_good: last_known_good.ok_or_else(|| gone(LAST_KNOWN_GOOD))?,
+    let found = MetaFiles {
+        assigned: assigned.ok_or_else(|| missing(ASSIGNED))?,
+        last_known_good: last_known_good.ok_or_else(|| missing(LAST_KNOWN_GOOD))?,
     };
-    let Saved { now, before, beyond, .. } = saved;
+    let Saved { now, before, agent_state, .. } = saved;
     let ours = [&now.assigned, &before.assigned].contains(&&found.assigned)
         && [&now.last_known_good, &before.last_known_good].contains(&&found.last_known_good);
     if ours {
-        return Ok(Ledger { assigned: now.assigned, last_known_good: now.last_known_good, beyond });
+        return Ok(Ledger { assigned: now.assigned, last_known_good: now.last_known_good, agent_state });
     }
-    Ok(taken_over(found, beyond))
+    Ok(ledger_from_files(found, agent_state))
 }
 
-/// The ledger of somebody else's files. What the kubelet runs is what it ran, as far as is known.
-fn taken_over(found: Pair, known: AgentState) -> Ledger {
-    let Pair { assigned, last_known_good } = found;
+/// Ledger for files from another writer. The running configuration stays as last known.
+fn ledger_from_files(found: MetaFiles, known: AgentState) -> Ledger {
+    let MetaFiles { assigned, last_known_good } = found;
     let nothing = assigned.is_none() && last_known_good.is_none() && known.active.is_none();
     let phase = if nothing { Phase::Settled } else { Phase::Activating { before: None } };
     let AgentState { active, restarts, rollbacks, .. } = known;
     Ledger {
         assigned,
         last_known_good,
-        beyond: AgentState { phase, active, restarts, rollbacks, ..AgentState::default() },
+        agent_state: AgentState { phase, active, restarts, rollbacks, ..AgentState::default() },
     }
 }
 
-pub(super) fn save(disk: &dyn Disk, folder: &Path, ledger: &Ledger, settled: bool) -> Result<(), StoreError> {
-    let Ledger { assigned, last_known_good, beyond } = ledger;
-    let refused = |problem| StoreError::Source(format!("what is assigned cannot be saved: {problem}"));
+pub(super) fn save(disk: &dyn Disk, folder: &Path, ledger: &Ledger, synced: bool) -> Result<(), StoreError> {
+    let Ledger { assigned, last_known_good, agent_state } = ledger;
+    let refused = |problem| StoreError::Source(format!("the assignment cannot be saved: {problem}"));
     let assigned_text = source::encode(assigned.as_ref()).map_err(refused)?;
     let good_text = source::encode(last_known_good.as_ref()).map_err(refused)?;
     let meta = meta(folder);
     let (assigned_path, good_path) = (meta.join(ASSIGNED), meta.join(LAST_KNOWN_GOOD));
-    if !settled {
-        // As a kubelet does when it starts. What is there may not be durable, and what is compared with must be.
+    if !synced {
+        // Like a kubelet at start. Existing files may not be durable, but the files to compare with must be.
         for path in [folder, &folder.join(STORE), &meta, &folder.join(STORE).join(CHECKPOINTS)] {
             durable::folder(disk, path)?;
         }
         for path in [&assigned_path, &good_path] {
-            if durable::look(disk, path)?.is_none() {
-                durable::stage(disk, path, b"", FILE_MODE)?;
+            if durable::stat(disk, path)?.is_none() {
+                durable::write_synced(disk, path, b"", FILE_MODE)?;
             }
         }
         durable::sync(disk, &meta)?;
     }
-    let before = Pair {
+    let before = MetaFiles {
         assigned: read_source(disk, &assigned_path)?.flatten(),
         last_known_good: read_source(disk, &good_path)?.flatten(),
     };
-    let now = Pair { assigned: assigned.clone(), last_known_good: last_known_good.clone() };
+    let now = MetaFiles { assigned: assigned.clone(), last_known_good: last_known_good.clone() };
     let changed = (before.assigned != now.assigned, before.last_known_good != now.last_known_good);
     let path = folder.join(AGENT);
-    let saved = Saved { format: FORMAT, now, before, beyond: beyond.clone() };
+    let saved = Saved { format: FORMAT, now, before, agent_state: agent_state.clone() };
     let mut text = serde_json::to_vec_pretty(&saved)
         .map_err(|error| StoreError::Unreadable { path: path.clone(), problem: error.to_string() })?;
     text.push(b'\n');
     durable::replace(disk, &path, &text, FILE_MODE)?;
-    // The last known good first: a kubelet that takes over between the two has then something to fall back to.
+    // The last known good comes first: a kubelet that takes over in between then has a fallback.
     if changed.1 {
         durable::replace(disk, &good_path, good_text.as_bytes(), FILE_MODE)?;
     }
@@ -133,20 +136,20 @@ fn read_saved(disk: &dyn Disk, path: &Path) -> Result<Option<Saved>, StoreError>
     match value.get("format").and_then(Value::as_u64) {
         Some(FORMAT) => {}
         Some(format) if format > FORMAT => {
-            return Err(StoreError::Newer { path: path.to_owned(), format, known: FORMAT });
+            return Err(StoreError::UnsupportedFormat { path: path.to_owned(), format, known: FORMAT });
         }
-        _ => return Err(unreadable("it names no format that is known".to_owned())),
+        _ => return Err(unreadable("its format is unknown".to_owned())),
     }
     let saved: Saved = serde_json::from_value(value).map_err(|error| unreadable(error.to_string()))?;
-    // What was edited by hand must not lead anywhere else either.
-    let named = [&saved.now.assigned, &saved.now.last_known_good, &saved.beyond.active];
+    // Names edited by hand must not leave the folder either.
+    let named = [&saved.now.assigned, &saved.now.last_known_good, &saved.agent_state.active];
     for source in named.into_iter().flatten() {
         source::Resolved::of(source).map_err(unreadable)?;
     }
     Ok(Some(saved))
 }
 
-/// `None`: there is no such file.
+/// Reads a source. `None` if the file is missing.
 fn read_source(disk: &dyn Disk, path: &Path) -> Result<Option<Option<ConfigSource>>, StoreError> {
     let Some(content) = durable::read(disk, path, MAX_FILE)? else { return Ok(None) };
     let source = source::decode(&content);

@@ -1,7 +1,8 @@
-//! A source in the kubelet's own format: `SerializedNodeConfigSource` of kubelet.config.k8s.io/v1beta1, as kubelets 1.11 to
-//! 1.23 keep it in `meta/assigned` and `meta/last-known-good` (`checkpoint/download.go`, `checkpoint/store/fsstore.go`).
+//! Encoding of a source in the kubelet's format: `SerializedNodeConfigSource` of kubelet.config.k8s.io/v1beta1.
+//! Kubelets 1.11 to 1.23 keep it in `meta/assigned` and `meta/last-known-good` (`checkpoint/download.go`,
+//! `checkpoint/store/fsstore.go`).
 //!
-//! An empty file is the local configuration. Anything that is not understood is an error, never that.
+//! An empty file is the local configuration. Invalid content is always an error.
 
 use std::fmt;
 
@@ -11,27 +12,26 @@ use super::names::check_plain;
 use kubelet_config::document::{Document, canonical_text};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
-/// The format's version and kind.
+/// API version and kind of the format.
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "SerializedNodeConfigSource";
 
-/// A source whose checkpoint can be told from every other: with the uid and resourceVersion that were found, all of them
-/// names that cannot lead out of a folder.
+/// Source with uid and resourceVersion, whose names are safe as file names. It identifies one checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resolved<'a> {
-    /// The ConfigMap's uid.
+    /// Uid of the ConfigMap.
     pub uid: &'a str,
-    /// Its resourceVersion.
+    /// ResourceVersion of the ConfigMap.
     pub resource_version: &'a str,
-    /// The key.
+    /// Key of the ConfigMap.
     pub key: &'a str,
 }
 
 impl<'a> Resolved<'a> {
-    /// Takes a source for one.
+    /// Resolves a source.
     ///
     /// # Errors
-    /// What is missing of it, or why a name of it cannot be one of a file.
+    /// A part is missing, or a name is not safe as a file name.
     pub fn of(source: &'a ConfigSource) -> Result<Self, String> {
         let map = source.config_map.as_ref().ok_or("it names no ConfigMap")?;
         let present = |field: &'a Option<String>| field.as_deref().filter(|text| !text.is_empty());
@@ -51,11 +51,11 @@ impl fmt::Display for Resolved<'_> {
     }
 }
 
-/// What the file of a source holds. As kubelets write it, keys in alphabetical order, but for more quotes: wherever any
-/// reader could take a text for something else.
+/// Encodes a source as kubelets do, with keys in alphabetical order. Quotes more values, wherever a reader could
+/// misread the type.
 ///
 /// # Errors
-/// See [`Resolved::of`]: kubelets refuse to write what cannot be told from another too.
+/// See [`Resolved::of`]; kubelets refuse unresolved sources too.
 pub fn encode(source: Option<&ConfigSource>) -> Result<String, String> {
     let Some(source) = source else { return Ok(String::new()) };
     let Resolved { uid, resource_version, key } = Resolved::of(source)?;
@@ -76,15 +76,15 @@ pub fn encode(source: Option<&ConfigSource>) -> Result<String, String> {
     Ok(text)
 }
 
-/// What the file of a source says, YAML or JSON. Fields that are not known count for nothing, as to kubelets.
+/// Decodes the file of a source, YAML or JSON. Unknown fields are ignored, as by kubelets.
 ///
 /// # Errors
-/// What is not understood of it.
+/// The part that is invalid.
 pub fn decode(content: &[u8]) -> Result<Option<ConfigSource>, String> {
     if content.is_empty() {
         return Ok(None);
     }
-    let text = std::str::from_utf8(content).map_err(|error| format!("it is no text: {error}"))?;
+    let text = std::str::from_utf8(content).map_err(|error| format!("it is not UTF-8: {error}"))?;
     let parsed = Document::parse("", text);
     let Some(document) = parsed.document else {
         let why = parsed.findings.first().map(|finding| finding.message.clone());
@@ -94,7 +94,7 @@ pub fn decode(content: &[u8]) -> Result<Option<ConfigSource>, String> {
     for (field, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         match root.get(field).and_then(Value::as_str) {
             Some(found) if found == expected => {}
-            Some(found) => return Err(format!("its {field} is {found:?} where only {expected:?} is known")),
+            Some(found) => return Err(format!("its {field} is {found:?}, expected {expected:?}")),
             None => return Err(format!("it has no {field}")),
         }
     }
@@ -103,7 +103,7 @@ pub fn decode(content: &[u8]) -> Result<Option<ConfigSource>, String> {
     let field = |name: &str| match map.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(format!("its {name} is no text")),
+        Some(_) => Err(format!("its {name} is not a string")),
     };
     let source = ConfigSource {
         config_map: Some(ConfigMapSource {
@@ -133,7 +133,7 @@ mod tests {
         source
     }
 
-    /// Byte for byte what a kubelet 1.21 writes (sigs.k8s.io/yaml over JSON, keys sorted by yaml.v2).
+    /// Bytes written by a kubelet 1.21 (sigs.k8s.io/yaml over JSON, keys sorted by yaml.v2).
     const WRITTEN: &str = "\
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: SerializedNodeConfigSource
@@ -147,7 +147,7 @@ source:
 ";
 
     #[test]
-    fn bytes_that_a_kubelet_writes_and_reads() {
+    fn matches_kubelet_format() {
         let source = source("kubelet", "4711", "0cc3d1d6-7f0f-4c7f-8c52-5c2ab4f9f5ff");
         let ours = WRITTEN.replace("0cc3d1d6-7f0f-4c7f-8c52-5c2ab4f9f5ff", "\"0cc3d1d6-7f0f-4c7f-8c52-5c2ab4f9f5ff\"");
         assert_eq!(encode(Some(&source)).expect("encodes"), ours);
@@ -159,7 +159,7 @@ source:
     }
 
     #[test]
-    fn json_in_any_order_and_with_fields_of_tomorrow() {
+    fn reads_json_with_unknown_fields() {
         let json = r#"{"source":{"newer":1,"configMap":{"uid":"u","namespace":"n","resourceVersion":"1","name":"a",
             "kubeletConfigKey":"k","other":null}},"kind":"SerializedNodeConfigSource",
             "apiVersion":"kubelet.config.k8s.io/v1beta1"}"#;
@@ -168,16 +168,16 @@ source:
     }
 
     #[test]
-    fn what_is_not_understood_is_never_the_local_configuration() {
+    fn rejects_invalid_source_files() {
         let cases = [
             ("\n".to_owned(), "no YAML document"),
-            (WRITTEN.replace("v1beta1", "v1"), "only \"kubelet.config.k8s.io/v1beta1\" is known"),
+            (WRITTEN.replace("v1beta1", "v1"), "expected \"kubelet.config.k8s.io/v1beta1\""),
             (WRITTEN.replace("SerializedNode", "Node"), "its kind is"),
             (WRITTEN.replace("apiVersion", "version"), "it has no apiVersion"),
             (WRITTEN.replace("configMap", "secret"), "names no ConfigMap"),
-            (WRITTEN.replace("\"4711\"", "4711"), "resourceVersion is no text"),
+            (WRITTEN.replace("\"4711\"", "4711"), "resourceVersion is not a string"),
             (WRITTEN.replace("\"4711\"", ""), "it has no resourceVersion"),
-            (WRITTEN.replace("\"4711\"", "../.."), "cannot be the name of a file"),
+            (WRITTEN.replace("\"4711\"", "../.."), "cannot be a file name"),
             (WRITTEN.split_at(90).0.to_owned(), "names no ConfigMap"),
             ("\u{0}\u{0}\u{0}\u{0}".to_owned(), ""),
         ];
@@ -185,14 +185,14 @@ source:
             let error = decode(text.as_bytes()).expect_err(&text);
             assert!(error.contains(expected), "{text}: {error}");
         }
-        decode(&[0xff, 0xfe]).expect_err("is no text");
-        encode(Some(&ConfigSource::config_map("n", "a", "k"))).expect_err("is not resolved");
-        encode(Some(&ConfigSource::default())).expect_err("names nothing");
+        decode(&[0xff, 0xfe]).expect_err("is not UTF-8");
+        encode(Some(&ConfigSource::config_map("n", "a", "k"))).expect_err("is unresolved");
+        encode(Some(&ConfigSource::default())).expect_err("names no ConfigMap");
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(key in "[-._a-zA-Z0-9]{1,40}", version in "[0-9]{1,20}", uid in "[0-9a-f-]{1,40}") {
+        fn decodes_encoded_source(key in "[-._a-zA-Z0-9]{1,40}", version in "[0-9]{1,20}", uid in "[0-9a-f-]{1,40}") {
             prop_assume!(![".", ".."].contains(&key.as_str()));
             let source = source(&key, &version, &uid);
             let written = encode(Some(&source)).unwrap();
@@ -200,7 +200,7 @@ source:
         }
 
         #[test]
-        fn nothing_read_is_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn decode_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = decode(&bytes);
         }
     }

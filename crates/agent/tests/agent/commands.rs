@@ -1,72 +1,73 @@
-//! The agent's other ways to be run: once, offline, with its privileges elsewhere; and what it shows.
+//! Tests of --once, status, host-step, --listen and --log-format, and of errors at start.
 
 use std::fs;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::kubelet::Orders;
+use crate::kubelet::KubeletFaults;
 use crate::scenarios;
-use crate::site::Site;
+use crate::test_env::TestEnv;
 
 scenarios! {
-    once_sees_an_assignment_through,
-    once_says_what_failed,
-    once_without_the_api_server,
-    the_store_read_offline,
-    privileges_behind_a_socket,
-    metrics_and_health,
-    logs_for_programs,
-    what_it_does_not_start_on,
+    once_completes_assignment,
+    once_reports_failure,
+    once_fails_without_api_server,
+    status_reads_store_offline,
+    restarts_kubelet_through_host_step,
+    serves_metrics_and_health,
+    writes_json_logs,
+    refuses_to_start_on_bad_input,
 }
 
-async fn once_sees_an_assignment_through(site: Site) {
-    let once = || site.agent(&format!("--once --trial-period 1s {}", site.own_hands()));
-    once().end().await.exits(0).says("node n1 has no NodeConfig, and keeps what it has");
-    site.config_map("a", &site.host.configuration(50));
-    site.assign(Some("a")).await;
-    once().end().await.exits(0).says("node n1 runs what is assigned");
-    assert_eq!(site.says(), "a/a/a");
-    once().end().await.exits(0).says("node n1 runs what is assigned");
-    assert_eq!(site.host.journal(), ["started 110", "started 50"]);
+async fn once_completes_assignment(env: TestEnv) {
+    let once = || env.start_agent_with(&format!("--once --trial-period 1s {}", env.restart_args()));
+    once().end().await.exits(0).prints("node n1 has no NodeConfig and keeps its configuration");
+    env.create_immutable_config_map("a", &env.host.configuration(50));
+    env.assign(Some("a")).await;
+    once().end().await.exits(0).prints("node n1 runs the assigned configuration");
+    assert_eq!(env.summary(), "a/a/a");
+    once().end().await.exits(0).prints("node n1 runs the assigned configuration");
+    assert_eq!(env.host.journal(), ["started 110", "started 50"]);
 }
 
-async fn once_says_what_failed(site: Site) {
-    site.host.order(&Orders { sick: vec![50], ..Orders::default() });
-    let once =
-        |more: &str| site.agent(&format!("--once --trial-period 1s --health-timeout 2s {} {more}", site.own_hands()));
-    site.config_map("sick", &site.host.configuration(50));
-    site.assign(Some("sick")).await;
+async fn once_reports_failure(env: TestEnv) {
+    env.host.set_faults(&KubeletFaults { unhealthy: vec![50], ..KubeletFaults::default() });
+    let once = |more: &str| {
+        env.start_agent_with(&format!("--once --trial-period 1s --health-timeout 2s {} {more}", env.restart_args()))
+    };
+    env.create_immutable_config_map("unhealthy", &env.host.configuration(50));
+    env.assign(Some("unhealthy")).await;
     let run = once("-o json").end().await.exits(5);
     let document = run.json();
     assert_eq!(document["kind"], "AgentPass");
     assert_eq!(document["result"], "Failed");
     assert_eq!(document["error"], "failed trial: kubelet /healthz did not answer within 2 s");
-    assert_eq!(site.host.last(), "started 110");
-    site.assign(Some("missing")).await;
-    once("").end().await.exits(5).says("failed to sync: failed to download config");
+    assert_eq!(env.host.last(), "started 110");
+    env.assign(Some("missing")).await;
+    once("").end().await.exits(5).prints("failed to sync: failed to download config");
 }
 
-async fn once_without_the_api_server(mut site: Site) {
-    site.crash().await;
-    let run = site.agent(&format!("--once {}", site.own_hands())).end().await;
-    run.exits(4).says("cannot get nodeconfig n1: the API server");
+async fn once_fails_without_api_server(mut env: TestEnv) {
+    env.stop_api().await;
+    let run = env.start_agent_with(&format!("--once {}", env.restart_args())).end().await;
+    run.exits(4).prints("cannot get nodeconfig n1: the API server");
 }
 
-async fn the_store_read_offline(site: Site) {
-    let status = |format: &str| site.program(&format!("status --store-dir store -o {format}"));
-    status("text").end().await.exits(2).says("cannot read the agent's folder store");
+async fn status_reads_store_offline(env: TestEnv) {
+    let status = |format: &str| env.start_program(&format!("status --store-dir store -o {format}"));
+    status("text").end().await.exits(2).prints("cannot read the agent's folder store");
     let error: serde_json::Value = serde_json::from_str(&status("json").end().await.exits(2).out).unwrap();
     assert_eq!(
         (&error["kind"], &error["exitCode"], &error["errors"][0]["code"]),
         (&"Error".into(), &2.into(), &"agent".into())
     );
-    let error = site.program("status --stor-dir store -o json").end().await.exits(2).json();
+    let error = env.start_program("status --stor-dir store -o json").end().await.exits(2).json();
     assert_eq!((&error["errors"][0]["code"], &error["errors"][0]["help"]), (&"usage".into(), &"see --help".into()));
-    let agent = site.usual_agent();
-    site.config_map("a", &site.host.configuration(50));
-    site.assign(Some("a")).await;
-    site.until_it_says("a/a/a").await;
-    // Whether or not the agent runs.
+    let agent = env.start_agent();
+    env.create_immutable_config_map("a", &env.host.configuration(50));
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
+    // With and without a running agent.
     let text = status("text").end().await.exits(0).out;
     agent.kill();
     assert_eq!(status("text").end().await.exits(0).out, text);
@@ -81,32 +82,32 @@ async fn the_store_read_offline(site: Site) {
     let json = status("json").end().await.exits(0).out;
     settings.bind(|| insta::assert_snapshot!("status-json", json));
 
-    fs::write(site.host.path("store/agent.json"), "{").unwrap();
-    status("text").end().await.exits(2).says("agent.json cannot be read");
+    fs::write(env.host.path("store/agent.json"), "{").unwrap();
+    status("text").end().await.exits(2).prints("agent.json cannot be read");
 }
 
-async fn privileges_behind_a_socket(site: Site) {
-    let hands = site.own_hands();
-    let hands = hands.split(" --kubelet-version").next().unwrap();
-    let mut step = site.program(&format!("host-step --socket step.sock --kubelet false {hands}"));
-    step.until_it_says("listening").await;
-    // No command of its own: what it would run is not there.
-    let agent = site.agent("--host-step step.sock --trial-period 1s --health-timeout 1m");
-    fs::write(site.host.path("root/cpu_manager_state"), "{}").unwrap();
-    site.config_map(
+async fn restarts_kubelet_through_host_step(env: TestEnv) {
+    let restart_args = env.restart_args();
+    let restart_args = restart_args.split(" --kubelet-version").next().unwrap();
+    let mut step = env.start_program(&format!("host-step --socket step.sock --kubelet false {restart_args}"));
+    step.until_stderr_contains("listening").await;
+    // Without its own restart command, whose default would fail here.
+    let agent = env.start_agent_with("--host-step step.sock --trial-period 1s --health-timeout 1m");
+    fs::write(env.host.path("root/cpu_manager_state"), "{}").unwrap();
+    env.create_immutable_config_map(
         "a",
-        &format!("cpuManagerPolicy: static\nkubeReserved:\n  cpu: 500m\n{}", site.host.configuration(50)),
+        &format!("cpuManagerPolicy: static\nkubeReserved:\n  cpu: 500m\n{}", env.host.configuration(50)),
     );
-    site.assign(Some("a")).await;
-    site.until_it_says("a/a/a").await;
-    assert_eq!(site.host.commands(), ["restart", "stop cpu_manager_state", "restart"]);
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
+    assert_eq!(env.host.commands(), ["restart", "stop cpu_manager_state", "restart"]);
     agent.kill();
 
-    let agent = site.agent("--host-step step.sock --restart-command true");
-    agent.end().await.exits(2).says("cannot be used with");
+    let agent = env.start_agent_with("--host-step step.sock --restart-command true");
+    agent.end().await.exits(2).prints("cannot be used with");
     step.interrupt();
     step.end().await.exits(0);
-    assert!(!site.host.path("step.sock").exists());
+    assert!(!env.host.path("step.sock").exists());
 }
 
 async fn get(address: &str, path: &str) -> String {
@@ -117,15 +118,15 @@ async fn get(address: &str, path: &str) -> String {
     text
 }
 
-async fn metrics_and_health(site: Site) {
-    let mut agent = site.agent(&format!("--listen 0 --trial-period 1s {}", site.own_hands()));
-    let said = agent.until_it_says("serving /metrics and /healthz").await;
-    let address = said.split_once("address=127.0.0.1:").unwrap().1;
+async fn serves_metrics_and_health(env: TestEnv) {
+    let mut agent = env.start_agent_with(&format!("--listen 0 --trial-period 1s {}", env.restart_args()));
+    let output = agent.until_stderr_contains("serving /metrics and /healthz").await;
+    let address = output.split_once("address=127.0.0.1:").unwrap().1;
     let address = format!("127.0.0.1:{}", address.split(|c: char| !c.is_ascii_digit()).next().unwrap());
     assert!(get(&address, "/healthz").await.ends_with("\r\n\r\nok"));
-    site.config_map("a", &site.host.configuration(50));
-    site.assign(Some("a")).await;
-    site.until_it_says("a/a/a").await;
+    env.create_immutable_config_map("a", &env.host.configuration(50));
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
     let metrics = get(&address, "/metrics").await;
     for name in ["assigned", "active", "last_known_good"] {
         let line = format!(
@@ -138,30 +139,31 @@ async fn metrics_and_health(site: Site) {
     agent.kill();
 }
 
-async fn logs_for_programs(site: Site) {
-    let agent = site.agent(&format!("--log-format json --trial-period 1s {}", site.own_hands()));
-    site.config_map("a", &site.host.configuration(50));
-    site.assign(Some("a")).await;
-    site.until_it_says("a/a/a").await;
+async fn writes_json_logs(env: TestEnv) {
+    let agent = env.start_agent_with(&format!("--log-format json --trial-period 1s {}", env.restart_args()));
+    env.create_immutable_config_map("a", &env.host.configuration(50));
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
     agent.interrupt();
     let run = agent.end().await.exits(0);
     let lines: Vec<serde_json::Value> = run.err.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     assert!(lines.iter().all(|line| line["timestamp"].is_string() && line["level"].is_string()), "{lines:?}");
-    let said = |text: &str| lines.iter().any(|line| line["message"].as_str().is_some_and(|said| said.contains(text)));
-    assert!(said("the agent starts") && said("restarting the kubelet") && said("the agent ends"), "{lines:?}");
+    let logged =
+        |text: &str| lines.iter().any(|line| line["message"].as_str().is_some_and(|message| message.contains(text)));
+    assert!(logged("the agent starts") && logged("restarting the kubelet") && logged("the agent ends"), "{lines:?}");
     assert!(run.out.is_empty());
 }
 
-async fn what_it_does_not_start_on(site: Site) {
-    let first = site.usual_agent();
-    site.assign(None).await;
-    site.until_it_says("-/-/-").await;
-    site.usual_agent().end().await.exits(2).says("another agent works on store");
+async fn refuses_to_start_on_bad_input(env: TestEnv) {
+    let first = env.start_agent();
+    env.assign(None).await;
+    env.wait_for_status("-/-/-").await;
+    env.start_agent().end().await.exits(2).prints("another agent uses store");
     first.kill();
-    fs::create_dir_all(site.host.path("store")).unwrap();
-    fs::write(site.host.path("store/agent.json"), "{\"formatVersion\": 99}").unwrap();
-    site.usual_agent().end().await.exits(2).says("the agent cannot start");
-    site.program("--node-name Not_A_Node").end().await.exits(2).says("cannot be the name of a node");
-    site.program("--restart-command 'x").end().await.exits(2).says("a quote that is not closed");
-    site.program("--kubeconfig missing --store-dir store2").end().await.exits(2).says("cannot start");
+    fs::create_dir_all(env.host.path("store")).unwrap();
+    fs::write(env.host.path("store/agent.json"), "{\"formatVersion\": 99}").unwrap();
+    env.start_agent().end().await.exits(2).prints("the agent cannot start");
+    env.start_program("--node-name Not_A_Node").end().await.exits(2).prints("is not a valid node name");
+    env.start_program("--restart-command 'x").end().await.exits(2).prints("an unclosed quote");
+    env.start_program("--kubeconfig missing --store-dir store2").end().await.exits(2).prints("cannot start");
 }

@@ -1,8 +1,8 @@
-//! Help, and what old units and manifests get.
+//! Tests of the help texts, and of the error for old units and manifests.
 
 use std::process::Command;
 
-/// What the program prints with these arguments: standard output, standard error and the exit code.
+/// Standard output, standard error and exit code of the program with these arguments.
 fn shown(arguments: &[&str]) -> String {
     let output = Command::new(crate::PROGRAM).args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -10,7 +10,7 @@ fn shown(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn help_of_every_command() {
+fn prints_help_of_every_command() {
     for (name, arguments) in [
         ("help", &["--help"][..]),
         ("help-status", &["status", "--help"]),
@@ -21,7 +21,7 @@ fn help_of_every_command() {
 }
 
 #[test]
-fn an_old_manifest_gets_the_fix() {
+fn rejects_old_agent_subcommand() {
     let shown = shown(&["agent", "--log-format=json"]);
     assert!(shown.contains("help: remove the word agent from the unit or manifest"), "{shown}");
     assert!(shown.ends_with("exit code 2\n"), "{shown}");

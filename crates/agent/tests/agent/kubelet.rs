@@ -1,6 +1,6 @@
-//! A stand-in for the kubelet: reads its configuration from `--config` and `--config-dir` as the kubelet does, serves
-//! `/healthz` where that says, and behaves as it is told to. It is this test program, started again with its arguments in
-//! the environment, since the test harness takes those of the command line.
+//! Simulated kubelet process. Reads `--config` and `--config-dir` like the kubelet, serves `/healthz` on the
+//! configured port, and injects faults. It is this test program, started again with arguments in the environment,
+//! because the test harness parses the command line.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -13,25 +13,25 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The folder of the stand-in: its orders and its journal.
+/// Variable with the folder of the simulated kubelet: its faults and its journal.
 pub const FOLDER: &str = "STAND_IN_FOLDER";
-/// Its `--config`.
+/// Variable with its `--config`.
 pub const CONFIG: &str = "STAND_IN_CONFIG";
-/// Its `--config-dir`; unset for none.
+/// Variable with its `--config-dir`; unset for none.
 pub const CONFIG_DIR: &str = "STAND_IN_CONFIG_DIR";
 
-/// What is wrong with which configuration, told by its `maxPods`.
+/// Faults by configuration, identified by its `maxPods`.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Orders {
-    /// It does not start.
+pub struct KubeletFaults {
+    /// Fails to start.
     pub refuse: Vec<i64>,
-    /// It starts, and dies after so many milliseconds.
+    /// Starts and exits after this number of milliseconds.
     pub die: BTreeMap<i64, u64>,
-    /// It runs, and is never healthy.
-    pub sick: Vec<i64>,
+    /// Runs and is never healthy.
+    pub unhealthy: Vec<i64>,
 }
 
-/// The stand-in itself.
+/// Entry point of the simulated kubelet.
 #[test]
 #[ignore = "this is the kubelet of the other tests"]
 fn kubelet() {
@@ -42,15 +42,15 @@ fn kubelet() {
     };
     let config = read(Path::new(&std::env::var_os(CONFIG).unwrap()), std::env::var_os(CONFIG_DIR).map(PathBuf::from));
     let pods = config["maxPods"].as_i64().unwrap();
-    let orders: Orders = serde_json::from_str(&fs::read_to_string(folder.join("orders")).unwrap()).unwrap();
-    if orders.refuse.contains(&pods) {
+    let faults: KubeletFaults = serde_json::from_str(&fs::read_to_string(folder.join("faults")).unwrap()).unwrap();
+    if faults.refuse.contains(&pods) {
         journal(format!("refused {pods}"));
         exit(1);
     }
     let port = u16::try_from(config["healthzPort"].as_i64().unwrap()).unwrap();
     let listener = listen(port);
     journal(format!("started {pods}"));
-    if let Some(after) = orders.die.get(&pods).copied() {
+    if let Some(after) = faults.die.get(&pods).copied() {
         let folder = folder.clone();
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(after));
@@ -59,7 +59,7 @@ fn kubelet() {
             exit(1);
         });
     }
-    let answer = if orders.sick.contains(&pods) {
+    let answer = if faults.unhealthy.contains(&pods) {
         "HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 12\r\n\r\nnot well yet"
     } else {
         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
@@ -72,7 +72,7 @@ fn kubelet() {
     }
 }
 
-/// The kubelet before this one may not be gone yet.
+/// Retries while the previous kubelet still holds the port.
 fn listen(port: u16) -> TcpListener {
     loop {
         match TcpListener::bind(("127.0.0.1", port)) {
@@ -82,7 +82,7 @@ fn listen(port: u16) -> TcpListener {
     }
 }
 
-/// The file, with the fields of every `*.conf` of the folder laid over it, in the order of their names.
+/// Merges the fields of every `*.conf` of the folder over the file, in the order of names.
 fn read(file: &Path, folder: Option<PathBuf>) -> Map<String, Value> {
     let mut config: Map<String, Value> = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();

@@ -1,51 +1,51 @@
-//! What is assigned is run, tried, kept, followed and taken back.
+//! Tests of assignments from activation through trial to promotion, update and reset.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::scenarios;
-use crate::site::Site;
+use crate::test_env::TestEnv;
 use crate::until;
 
 scenarios! {
-    from_an_assignment_to_the_last_known_good_and_back,
-    a_drop_in_over_what_the_node_was_provisioned_with,
-    a_config_map_that_changes_is_followed,
-    an_assignment_during_a_trial_supersedes_it,
-    a_change_that_needs_the_state_files_removed,
-    the_resource_is_waited_for,
+    promotes_and_resets_assignment,
+    applies_drop_in_over_provisioned_file,
+    follows_changed_config_map,
+    new_assignment_replaces_trial,
+    removes_state_files_for_policy_change,
+    waits_for_definition,
     #[cfg(target_os = "linux")]
-    an_agent_of_a_settled_node_sleeps_and_is_small,
+    idle_agent_sleeps_and_uses_little_memory,
 }
 
-async fn from_an_assignment_to_the_last_known_good_and_back(site: Site) {
-    let agent = site.usual_agent();
-    site.assign(None).await;
-    site.until_it_says("-/-/-").await;
-    assert_eq!(site.host.journal(), ["started 110"], "a node that runs its local configuration is left alone");
+async fn promotes_and_resets_assignment(env: TestEnv) {
+    let agent = env.start_agent();
+    env.assign(None).await;
+    env.wait_for_status("-/-/-").await;
+    assert_eq!(env.host.journal(), ["started 110"], "a local configuration needs no restart");
 
-    site.config_map("a", &site.host.configuration(50));
-    let said = site.follow().await;
-    site.assign(Some("a")).await;
-    site.until_it_says("a/a/a").await;
-    assert_eq!(site.host.last(), "started 50");
-    until("it has said that it was on trial", async || said.lock().unwrap().contains(&"a/a/-".to_owned())).await;
-    assert_eq!(fs::read_to_string(site.host.config()).unwrap(), site.host.configuration(50));
-    assert_eq!(site.condition("Active"), "True Active");
-    assert_eq!(site.condition("KnownGood"), "True KnownGood");
+    env.create_immutable_config_map("a", &env.host.configuration(50));
+    let summaries = env.watch_status().await;
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
+    assert_eq!(env.host.last(), "started 50");
+    until("the status has shown the trial", async || summaries.lock().unwrap().contains(&"a/a/-".to_owned())).await;
+    assert_eq!(fs::read_to_string(env.host.config()).unwrap(), env.host.configuration(50));
+    assert_eq!(env.condition("Active"), "True Active");
+    assert_eq!(env.condition("KnownGood"), "True KnownGood");
     let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(site.host.config()), 0o644, "the file keeps its mode");
-    assert_eq!(mode(site.host.path("store")), 0o700);
-    let assigned = fs::read_to_string(site.host.path("store/store/meta/assigned")).unwrap();
+    assert_eq!(mode(env.host.config()), 0o644, "the file keeps its mode");
+    assert_eq!(mode(env.host.path("store")), 0o700);
+    let assigned = fs::read_to_string(env.host.path("store/store/meta/assigned")).unwrap();
     assert!(assigned.contains("kind: SerializedNodeConfigSource") && assigned.contains("name: a"), "{assigned}");
 
-    site.assign(None).await;
-    site.until_kubelet("started 110").await;
-    site.until_it_says("-/-/-").await;
-    assert_eq!(fs::read_to_string(site.host.config()).unwrap(), site.host.configuration(110));
-    assert_eq!(site.host.journal(), ["started 110", "started 50", "started 110"], "nothing was restarted in vain");
+    env.assign(None).await;
+    env.wait_for_kubelet("started 110").await;
+    env.wait_for_status("-/-/-").await;
+    assert_eq!(fs::read_to_string(env.host.config()).unwrap(), env.host.configuration(110));
+    assert_eq!(env.host.journal(), ["started 110", "started 50", "started 110"], "no needless restart");
     assert_eq!(
-        site.events().await,
+        env.events().await,
         [
             "KubeletConfigChanged: Kubelet restarting to use /api/v1/namespaces/nodecfg-system/configmaps/a",
             "KubeletConfigChanged: Kubelet restarting to use local config",
@@ -55,92 +55,94 @@ async fn from_an_assignment_to_the_last_known_good_and_back(site: Site) {
     agent.end().await.exits(0);
 }
 
-async fn a_drop_in_over_what_the_node_was_provisioned_with(site: Site) {
-    let agent = site.agent(&format!("--activation drop-in --trial-period 1s {}", site.own_hands()));
+async fn applies_drop_in_over_provisioned_file(env: TestEnv) {
+    let agent = env.start_agent_with(&format!("--activation drop-in --trial-period 1s {}", env.restart_args()));
     let part =
         |pods: i64| format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: {pods}\n");
-    site.config_map("a", &part(50));
-    site.assign(Some("a")).await;
-    site.until_it_says("a/a/a").await;
-    // healthzPort is that of the provisioned file: otherwise it would never have been healthy.
-    assert_eq!(site.host.last(), "started 50");
-    let drop_in = site.host.path("kubelet.conf.d/90-nodecfg.conf");
+    env.create_immutable_config_map("a", &part(50));
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
+    // healthzPort comes from the provisioned file; without it the kubelet would never be healthy.
+    assert_eq!(env.host.last(), "started 50");
+    let drop_in = env.host.path("kubelet.conf.d/90-nodecfg.conf");
     assert_eq!(fs::read_to_string(&drop_in).unwrap(), part(50));
-    assert_eq!(fs::read_to_string(site.host.config()).unwrap(), site.host.configuration(110), "untouched");
+    assert_eq!(fs::read_to_string(env.host.config()).unwrap(), env.host.configuration(110), "untouched");
 
-    site.config_map("b", &part(60));
-    site.assign(Some("b")).await;
-    site.until_it_says("b/b/b").await;
-    site.config_map("bad", &part(-1));
-    site.assign(Some("bad")).await;
-    site.until_it_says("bad/b/b failed to validate config, see Kubelet log for details").await;
-    assert_eq!(site.host.last(), "started 60");
+    env.create_immutable_config_map("b", &part(60));
+    env.assign(Some("b")).await;
+    env.wait_for_status("b/b/b").await;
+    env.create_immutable_config_map("bad", &part(-1));
+    env.assign(Some("bad")).await;
+    env.wait_for_status("bad/b/b failed to validate config, see Kubelet log for details").await;
+    assert_eq!(env.host.last(), "started 60");
 
-    site.assign(None).await;
-    site.until_it_says("-/-/-").await;
-    site.until_kubelet("started 110").await;
+    env.assign(None).await;
+    env.wait_for_status("-/-/-").await;
+    env.wait_for_kubelet("started 110").await;
     assert!(!drop_in.exists());
     drop(agent);
 }
 
-async fn a_config_map_that_changes_is_followed(site: Site) {
-    let _agent = site.agent(&format!("--follow-interval 1s --trial-period 1s {}", site.own_hands()));
-    site.any_config_map("a", &site.host.configuration(50), false);
-    site.assign(Some("a")).await;
-    site.until_it_says("a/a/a").await;
-    let version = || site.status()["config"]["assigned"]["configMap"]["resourceVersion"].clone();
+async fn follows_changed_config_map(env: TestEnv) {
+    let _agent = env.start_agent_with(&format!("--follow-interval 1s --trial-period 1s {}", env.restart_args()));
+    env.create_config_map("a", &env.host.configuration(50), false);
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
+    let version = || env.status()["config"]["assigned"]["configMap"]["resourceVersion"].clone();
     let before = version();
-    site.change_config_map("a", &site.host.configuration(60)).await;
-    site.until_kubelet("started 60").await;
-    site.until_it_says("a/a/a").await;
+    env.change_config_map("a", &env.host.configuration(60)).await;
+    env.wait_for_kubelet("started 60").await;
+    env.wait_for_status("a/a/a").await;
     until("the new version is the last known good", async || {
-        let config = &site.status()["config"];
+        let config = &env.status()["config"];
         config["lastKnownGood"] == config["assigned"] && config["assigned"]["configMap"]["resourceVersion"] != before
     })
     .await;
-    assert_eq!(site.status()["config"]["active"], site.status()["config"]["assigned"]);
-    // The same content again is no news.
-    site.a_while().await;
-    assert_eq!(site.host.journal(), ["started 110", "started 50", "started 60"]);
+    assert_eq!(env.status()["config"]["active"], env.status()["config"]["assigned"]);
+    // The same content again causes no restart.
+    env.pause().await;
+    assert_eq!(env.host.journal(), ["started 110", "started 50", "started 60"]);
 }
 
-async fn an_assignment_during_a_trial_supersedes_it(site: Site) {
-    let _agent = site.agent(&format!("--trial-period 1h {}", site.own_hands()));
+async fn new_assignment_replaces_trial(env: TestEnv) {
+    let _agent = env.start_agent_with(&format!("--trial-period 1h {}", env.restart_args()));
     for (name, pods) in [("a", 50), ("b", 60)] {
-        site.config_map(name, &site.host.configuration(pods));
-        site.assign(Some(name)).await;
-        site.until_it_says(&format!("{name}/{name}/-")).await;
+        env.create_immutable_config_map(name, &env.host.configuration(pods));
+        env.assign(Some(name)).await;
+        env.wait_for_status(&format!("{name}/{name}/-")).await;
     }
-    assert_eq!(site.condition("KnownGood"), "False OnTrial");
-    site.assign(None).await;
-    site.until_it_says("-/-/-").await;
-    assert_eq!(site.host.journal(), ["started 110", "started 50", "started 60", "started 110"]);
+    assert_eq!(env.condition("KnownGood"), "False OnTrial");
+    env.assign(None).await;
+    env.wait_for_status("-/-/-").await;
+    assert_eq!(env.host.journal(), ["started 110", "started 50", "started 60", "started 110"]);
 }
 
-async fn a_change_that_needs_the_state_files_removed(site: Site) {
-    let _agent = site.usual_agent();
-    fs::write(site.host.path("root/cpu_manager_state"), "{}").unwrap();
-    site.config_map(
+async fn removes_state_files_for_policy_change(env: TestEnv) {
+    let _agent = env.start_agent();
+    fs::write(env.host.path("root/cpu_manager_state"), "{}").unwrap();
+    env.create_immutable_config_map(
         "a",
-        &format!("cpuManagerPolicy: static\nkubeReserved:\n  cpu: 500m\n{}", site.host.configuration(50)),
+        &format!("cpuManagerPolicy: static\nkubeReserved:\n  cpu: 500m\n{}", env.host.configuration(50)),
     );
-    site.assign(Some("a")).await;
-    site.until_it_says("a/a/a").await;
-    // Stopped while the file is there, started when it is gone.
-    assert_eq!(site.host.commands(), ["restart", "stop cpu_manager_state", "restart"]);
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
+    // The file exists when the kubelet stops and is removed before it starts.
+    assert_eq!(env.host.commands(), ["restart", "stop cpu_manager_state", "restart"]);
 }
 
-async fn the_resource_is_waited_for(site: Site) {
-    site.remove_resource().await;
-    let mut agent = site.usual_agent();
-    agent.until_it_says("this cluster has no nodeconfigs.nodecfg.dev; trying again. `nodecfg install` adds it").await;
-    site.add_resource();
-    site.config_map("a", &site.host.configuration(50));
-    site.assign(Some("a")).await;
-    site.until_it_says("a/a/a").await;
+async fn waits_for_definition(env: TestEnv) {
+    env.remove_resource().await;
+    let mut agent = env.start_agent();
+    agent
+        .until_stderr_contains("this cluster has no nodeconfigs.nodecfg.dev; retrying. `nodecfg install` adds it")
+        .await;
+    env.add_resource();
+    env.create_immutable_config_map("a", &env.host.configuration(50));
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
 }
 
-/// Threads of a process, and how often they have gone to sleep since they began.
+/// Number of voluntary context switches of each thread of a process.
 #[cfg(target_os = "linux")]
 fn sleeps(process: u32) -> Vec<u64> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
@@ -154,27 +156,27 @@ fn sleeps(process: u32) -> Vec<u64> {
 }
 
 #[cfg(target_os = "linux")]
-async fn an_agent_of_a_settled_node_sleeps_and_is_small(site: Site) {
-    let agent = site.usual_agent();
-    site.config_map("a", &site.host.configuration(50));
+async fn idle_agent_sleeps_and_uses_little_memory(env: TestEnv) {
+    let agent = env.start_agent();
+    env.create_immutable_config_map("a", &env.host.configuration(50));
     let assigned = std::time::Instant::now();
-    site.assign(Some("a")).await;
-    site.until_it_says("a/a/a").await;
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
     let good = assigned.elapsed();
-    // The thread that made the client ends when it has had nothing to do for ten seconds.
+    // The thread that created the client ends after ten idle seconds.
     until("there is one thread", async || sleeps(agent.id()).len() == 1).await;
-    site.a_while().await;
+    env.pause().await;
     loop {
-        let (watches, before) = (site.requests("watch", "nodeconfigs"), sleeps(agent.id()));
+        let (watches, before) = (env.requests("watch", "nodeconfigs"), sleeps(agent.id()));
         tokio::time::sleep(std::time::Duration::from_secs(5)).await;
         let woken = sleeps(agent.id())[0] - before[0];
-        // A watch that ends after its minute is begun anew, which is something to do.
-        if site.requests("watch", "nodeconfigs") == watches {
+        // A watch that ends after its minute is reopened, which wakes the agent.
+        if env.requests("watch", "nodeconfigs") == watches {
             assert!(woken <= 2, "woken {woken} times with nothing to do");
             break;
         }
     }
-    assert!(site.requests("watch", "nodeconfigs") <= 1 + assigned.elapsed().as_secs() / 60, "more than one watch");
+    assert!(env.requests("watch", "nodeconfigs") <= 1 + assigned.elapsed().as_secs() / 60, "more than one watch");
     let status = fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
     let kilobytes = |name: &str| {
         let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -182,6 +184,6 @@ async fn an_agent_of_a_settled_node_sleeps_and_is_small(site: Site) {
     };
     let (all, own) = (kilobytes("VmRSS:"), kilobytes("RssAnon:"));
     println!("assigned to known good: {good:?}; resident: {all} kB, {own} kB of it its own");
-    // The rest is the program, which is large in this build and shared with all that run it.
+    // The rest is the program, which is large in this build and shared by all its processes.
     assert!(own < 12_000, "{own} kB");
 }

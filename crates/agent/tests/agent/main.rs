@@ -1,5 +1,5 @@
-//! The node agent from end to end: the real program, real files and processes, an API server over HTTPS, and a stand-in for
-//! the kubelet, which is this program started again (`kubelet.rs`).
+//! End-to-end tests of the node agent: the real program with real files and processes, an API server over HTTPS, and
+//! a simulated kubelet process (`kubelet.rs`).
 
 #![allow(
     clippy::unwrap_used,
@@ -13,37 +13,37 @@
 use std::time::Duration;
 
 mod commands;
+mod failures;
 mod help;
+mod host;
 mod kubelet;
 mod lifecycle;
-mod node;
 #[allow(dead_code, reason = "the other tests use the rest")]
 #[path = "../../../../tests/scenarios/harness/command.rs"]
 mod program;
-mod site;
-mod trouble;
+mod test_env;
 
-/// The program under test.
+/// Program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nodecfg-agent");
-/// How long a condition is waited for, on a busy machine, before the test fails.
-const PATIENCE: Duration = Duration::from_secs(180);
-/// How long a run of the program may take to end.
+/// Time limit for a condition, generous for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(180);
+/// Time limit for a run of the program.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// Waits until a condition holds.
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    until_within(PATIENCE, what, &mut holds).await;
+    until_within(TIMEOUT, what, &mut holds).await;
 }
 
-async fn until_within(patience: Duration, what: &str, holds: &mut impl AsyncFnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + patience;
+async fn until_within(timeout: Duration, what: &str, holds: &mut impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + timeout;
     while !holds().await {
-        assert!(tokio::time::Instant::now() < deadline, "waited in vain until {what}");
+        assert!(tokio::time::Instant::now() < deadline, "timed out waiting until {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Declares scenarios as tests, each on a site of its own.
+/// Declares scenarios as tests, each with its own test environment.
 macro_rules! scenarios {
     ($($(#[$attribute:meta])* $name:ident),* $(,)?) => {
         mod tests {
@@ -51,7 +51,7 @@ macro_rules! scenarios {
                 $(#[$attribute])*
                 #[test]
                 fn $name() {
-                    $crate::site::run(super::$name);
+                    $crate::test_env::run(super::$name);
                 }
             )*
         }

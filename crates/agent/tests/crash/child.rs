@@ -1,5 +1,5 @@
-//! What a child does: the real driver over the real file system, until it is told to end, or is at rest, or comes to the
-//! effect at which it dies.
+//! Agent process of the abort tests: the real driver over the real file system. It ends on request, when idle, or by
+//! aborting at a given effect.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -16,39 +16,40 @@ use nodecfg_agent::driver::{self, Options};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
 use nodecfg_agent::placement::Placement;
 use nodecfg_agent::runtime::{AgentRuntime, Paths};
-use nodecfg_agent::state::Settings;
+use nodecfg_agent::settings::Settings;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::KubeletVersion;
 
 use crate::contents::{self, Behaviour};
 use crate::server;
 
-/// Holds the order of a child.
+/// Variable with the order of a child process.
 pub const ORDER: &str = "NODECFG_CRASH_CHILD";
-/// Holds the folder of its node.
+/// Variable with the folder of its node.
 pub const FOLDER: &str = "NODECFG_CRASH_FOLDER";
 
-/// When a child ends if nobody kills it.
+/// Condition that ends a child process without an abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// When its input ends: the agent as a service.
-    Told,
-    /// When there is nothing left to do: the agent that is run now and then.
+pub enum StopCondition {
+    /// End of its input; the agent runs as a service.
+    InputClosed,
+    /// No work is left; the agent runs with `--once`.
     Idle,
 }
 
-/// What a child is to do.
+/// Order for a child process.
 #[derive(Debug, Clone, Copy)]
-pub struct Order {
-    pub ending: Ending,
-    /// The effect at which it dies, counted from 0.
+pub struct ChildOrder {
+    pub stop: StopCondition,
+    /// Number of the effect at which it aborts, counted from 0.
     pub at: u64,
 }
 
-impl Order {
+impl ChildOrder {
     pub fn encode(self, server: &str, node: &str) -> String {
-        let told = self.ending == Ending::Told;
-        serde_json::json!({"server": server, "node": node, "told": told, "at": self.at}).to_string()
+        let until_input_closed = self.stop == StopCondition::InputClosed;
+        serde_json::json!({"server": server, "node": node, "untilInputClosed": until_input_closed, "at": self.at})
+            .to_string()
     }
 }
 
@@ -57,57 +58,57 @@ pub fn config(folder: &Path) -> PathBuf {
     folder.join("kubelet/config.yaml")
 }
 
-/// What the kubelet of a node was started on.
+/// Configurations that the kubelet of a node was started on.
 pub fn journal(folder: &Path) -> PathBuf {
     folder.join("test-journal")
 }
 
-/// What the children of a node wrote.
+/// Output of a node's child processes.
 pub fn log(folder: &Path) -> PathBuf {
     folder.join("test-log")
 }
 
-/// Whether a file is none of the agent's.
-pub fn is_of_the_test(path: &Path) -> bool {
+/// Reports whether a file belongs to the test and not to the agent.
+pub fn is_test_file(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("test-"))
 }
 
-/// Counts effects, and ends the process at one of them.
+/// Counts effects and aborts the process at one of them.
 #[derive(Debug, Clone)]
-struct Reaper {
+struct AbortCounter {
     count: Arc<AtomicU64>,
     at: u64,
 }
 
-impl Reaper {
-    /// Whether this is the one.
-    fn is_due(&self) -> bool {
+impl AbortCounter {
+    /// Counts an effect. Reports whether it is the one to abort at.
+    fn is_reached(&self) -> bool {
         self.count.fetch_add(1, Ordering::SeqCst) == self.at
     }
 
-    fn pass(&self) {
-        if self.is_due() {
+    fn count_effect(&self) {
+        if self.is_reached() {
             std::process::abort();
         }
     }
 }
 
-/// The file system, with death at an operation that changes it.
+/// File system that aborts at an operation that changes it.
 #[derive(Debug)]
-struct DeadlyDisk {
+struct AbortingDisk {
     disk: RealDisk,
-    reaper: Reaper,
+    aborts: AbortCounter,
 }
 
-impl Disk for DeadlyDisk {
+impl Disk for AbortingDisk {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
         self.disk.read(path, limit)
     }
 
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-        // Once before anything was written, once after half of it.
-        self.reaper.pass();
-        if self.reaper.is_due() {
+        // Aborts before the write, or after half of it.
+        self.aborts.count_effect();
+        if self.aborts.is_reached() {
             let _ = self.disk.write(path, &content[..content.len() / 2], mode);
             std::process::abort();
         }
@@ -115,27 +116,27 @@ impl Disk for DeadlyDisk {
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {
-        self.reaper.pass();
+        self.aborts.count_effect();
         self.disk.sync(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.reaper.pass();
+        self.aborts.count_effect();
         self.disk.rename(from, to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.reaper.pass();
+        self.aborts.count_effect();
         self.disk.remove_file(path)
     }
 
     fn remove_folder(&self, path: &Path) -> io::Result<()> {
-        self.reaper.pass();
+        self.aborts.count_effect();
         self.disk.remove_folder(path)
     }
 
     fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()> {
-        self.reaper.pass();
+        self.aborts.count_effect();
         self.disk.make_folder(path, mode)
     }
 
@@ -143,38 +144,38 @@ impl Disk for DeadlyDisk {
         self.disk.list(path)
     }
 
-    fn look(&self, path: &Path) -> io::Result<Option<Entry>> {
-        self.disk.look(path)
+    fn stat(&self, path: &Path) -> io::Result<Option<Entry>> {
+        self.disk.stat(path)
     }
 }
 
-/// A kubelet that notes what it is started on, with death before and after whatever is done to it.
-struct DeadlyHost {
+/// Kubelet that records its starts, and aborts before or after an action on it.
+struct AbortingHost {
     folder: PathBuf,
-    reaper: Reaper,
+    aborts: AbortCounter,
 }
 
-impl DeadlyHost {
-    /// What the kubelet was started on.
+impl AbortingHost {
+    /// Configuration that the kubelet was started on.
     fn runs(&self) -> String {
         let text = std::fs::read_to_string(journal(&self.folder)).unwrap_or_default();
         text.lines().last().map_or_else(|| contents::LOCAL.to_owned(), |line| serde_json::from_str(line).unwrap())
     }
 }
 
-impl Host for DeadlyHost {
+impl Host for AbortingHost {
     async fn version(&self) -> Option<KubeletVersion> {
         KubeletVersion::parse("v1.36.2")
     }
 
     async fn restart(&self, _remove: &[StateFile]) -> Result<(), RestartError> {
         let failed = |error: io::Error| RestartError::Failed(error.to_string());
-        self.reaper.pass();
+        self.aborts.count_effect();
         let content = std::fs::read_to_string(config(&self.folder)).map_err(failed)?;
         let line = format!("{}\n", serde_json::Value::from(content.clone()));
         let file = OpenOptions::new().create(true).append(true).open(journal(&self.folder));
         file.and_then(|mut file: File| file.write_all(line.as_bytes())).map_err(failed)?;
-        self.reaper.pass();
+        self.aborts.count_effect();
         match contents::behaviour(&content) {
             Behaviour::NoRestart => Err(RestartError::Failed("exit status 1".to_owned())),
             _ => Ok(()),
@@ -186,15 +187,16 @@ impl Host for DeadlyHost {
             Behaviour::Good => Ok(()),
             _ => Err("connection refused".to_owned()),
         };
-        // A kubelet that fails is looked at until time is over: how often depends on the machine.
+        // A failing kubelet is probed until its timeout, so the number of probes depends on the machine. Those probes
+        // are not counted.
         if answer.is_ok() {
-            self.reaper.pass();
+            self.aborts.count_effect();
         }
         answer
     }
 }
 
-/// Everything that takes time is short: nothing here that is good is ever ailing.
+/// Short times; a good configuration is never unhealthy here.
 fn settings() -> Settings {
     Settings {
         health_timeout: Duration::from_millis(150),
@@ -204,34 +206,34 @@ fn settings() -> Settings {
     }
 }
 
-/// Lives a child's life.
-pub fn obey(order: &str) {
+/// Runs the child process of an order.
+pub fn run_child(order: &str) {
     let order: serde_json::Value = serde_json::from_str(order).unwrap();
     let text = |name: &str| order[name].as_str().unwrap().to_owned();
-    let ending = if order["told"] == true { Ending::Told } else { Ending::Idle };
-    let order = Order { ending, at: order["at"].as_u64().unwrap() };
+    let stop = if order["untilInputClosed"] == true { StopCondition::InputClosed } else { StopCondition::Idle };
+    let order = ChildOrder { stop, at: order["at"].as_u64().unwrap() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(live(Path::new(&std::env::var(FOLDER).unwrap()), &text("server"), &text("node"), order));
+    runtime.block_on(run_agent(Path::new(&std::env::var(FOLDER).unwrap()), &text("server"), &text("node"), order));
 }
 
-/// Lives as the agent of a node.
-pub async fn live(folder: &Path, server: &str, node: &str, order: Order) {
-    let reaper = Reaper { count: Arc::default(), at: order.at };
+/// Runs the agent of a node.
+pub async fn run_agent(folder: &Path, server: &str, node: &str, order: ChildOrder) {
+    let aborts = AbortCounter { count: Arc::default(), at: order.at };
     let agent = folder.join("agent");
-    let disk = DeadlyDisk { disk: RealDisk::open(&agent).unwrap(), reaper: reaper.clone() };
+    let disk = AbortingDisk { disk: RealDisk::open(&agent).unwrap(), aborts: aborts.clone() };
     let paths = Paths { folder: agent, placement: Placement::File { config: config(folder) } };
     let runtime = AgentRuntime::open(&paths, settings(), disk, order.at).unwrap();
-    let host = DeadlyHost { folder: folder.to_owned(), reaper };
+    let host = AbortingHost { folder: folder.to_owned(), aborts };
     let name = NodeName::new(node).unwrap();
     let client = AgentClient::new(server::client(server), server, name, AgentClientOptions::default());
-    match order.ending {
-        Ending::Told => {
-            let told = async {
+    match order.stop {
+        StopCondition::InputClosed => {
+            let input_closed = async {
                 let _ = tokio::task::spawn_blocking(|| io::stdin().read_to_end(&mut Vec::new())).await;
             };
-            driver::run(runtime, client, &host, Options::default(), told).await.unwrap();
+            driver::run(runtime, client, &host, Options::default(), input_closed).await.unwrap();
         }
-        Ending::Idle => {
+        StopCondition::Idle => {
             let limit = Duration::from_secs(50);
             driver::once(runtime, client, &host, Options::default(), limit, limit).await.unwrap();
         }

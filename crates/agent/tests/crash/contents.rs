@@ -1,29 +1,29 @@
-//! The configurations of these tests, and what each does to a kubelet.
+//! Configurations of the crash tests, and the kubelet's behaviour on each.
 
 use std::collections::BTreeMap;
 
-/// What a kubelet does on a configuration.
+/// Behaviour of a kubelet on a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behaviour {
     Good,
-    /// It would not start; the agent must see that beforehand.
+    /// Would not start; the agent must detect that in advance.
     Refused,
     /// Never answers.
     Silent,
-    /// Answers for 20 s from when it was first started on it.
+    /// Answers for 20 s after its first start on the configuration.
     Dies,
-    /// Answers for 5 s and is gone for 5 s, again and again.
+    /// Answers for 5 s, then fails for 5 s, repeatedly.
     Loops,
-    /// Answers; its Node is never Ready.
+    /// Answers, but its Node is never Ready.
     Unready,
-    /// The command that restarts it fails.
+    /// Its restart command fails.
     NoRestart,
 }
 
-/// What the node was provisioned with.
+/// Provisioned configuration of the node.
 pub const LOCAL: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\n";
 
-/// All of them, by name. The tens of maxPods say what a kubelet does on one.
+/// Names of all configurations. `maxPods` encodes the behaviour.
 pub const NAMES: [&str; 12] = [
     "good-a",
     "good-b",
@@ -39,7 +39,7 @@ pub const NAMES: [&str; 12] = [
     "empty",
 ];
 
-/// The text of a configuration. `edition`: what was changed in place differs in it.
+/// Text of a configuration. `edition` changes the text but not the behaviour.
 pub fn text(name: &str, edition: u32) -> String {
     let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
     let pods = match name {
@@ -60,7 +60,7 @@ pub fn text(name: &str, edition: u32) -> String {
     format!("{head}maxPods: {pods}\npodsPerCore: {edition}\n{more}")
 }
 
-/// The payload of a ConfigMap.
+/// Payload of a ConfigMap.
 pub fn payload(name: &str, edition: u32) -> BTreeMap<String, String> {
     BTreeMap::from([("kubelet".to_owned(), text(name, edition)), ("README".to_owned(), format!("{name}\n"))])
 }
@@ -69,7 +69,7 @@ fn pods(text: &str) -> Option<i64> {
     text.lines().find_map(|line| line.strip_prefix("maxPods: "))?.parse().ok()
 }
 
-/// What a kubelet does on it.
+/// Behaviour of a kubelet on a text.
 pub fn behaviour(text: &str) -> Behaviour {
     match pods(text) {
         Some(2_000) => Behaviour::Silent,
@@ -82,12 +82,12 @@ pub fn behaviour(text: &str) -> Behaviour {
     }
 }
 
-/// Whether a kubelet starts with it.
+/// Reports whether a kubelet starts with a text.
 pub fn runs(text: &str) -> bool {
     behaviour(text) != Behaviour::Refused
 }
 
-/// Which one a text is.
+/// Name of the configuration with this text.
 pub fn name(text: &str) -> &'static str {
     let names = NAMES.into_iter().filter(|name| runs(&self::text(name, 0)));
     let found =

@@ -1,89 +1,98 @@
-//! A disk that fails: the kubelet is never left on what was refused or failed, as far as its file can be changed at all; the
-//! status says what is wrong; and when the disk is well again, so is the node, by itself.
+//! Disk faults in random scenarios. The kubelet must never stay on a refused or failed configuration, as far as its
+//! file can be changed at all. The status must report the fault, and the node must recover when the fault ends.
 
 use nodecfg_agent::disk::memory::Fault;
 use nodecfg_contract::nodeconfig::NodeConfigStatus;
 
-use crate::story::{Killer, seeds, story};
-use crate::world::World;
+use crate::random_scenario::{CrashInjector, random_scenario, seeds};
+use crate::simulated_node::SimulatedNode;
 
-/// So many stories are told of each fault.
-const STORIES: u64 = 16;
+/// Number of scenarios per fault.
+const SCENARIOS: u64 = 16;
 
-/// Whether a file can be replaced on a disk that fails like this, by a rename of something that was made ready.
+/// Reports whether a prepared file can still be renamed over another with this fault.
 fn can_replace(fault: Fault) -> bool {
     !matches!(fault, Fault::ReadOnly | Fault::RenameLost | Fault::RenameFails)
 }
 
-fn says_so(status: &NodeConfigStatus) -> bool {
+fn reports_failure(status: &NodeConfigStatus) -> bool {
     let error = status.config.as_ref().is_some_and(|config| config.error().is_some());
     error || status.conditions.iter().any(|condition| condition.reason == "StorageFailed")
 }
 
-/// Tells stories with a disk that begins to fail somewhere in each chapter. Gives how often that made a difference.
-fn suffer(fault: Fault) -> u64 {
-    let mut troubles = 0;
-    let seeds = seeds(STORIES);
+/// Runs scenarios with a disk that starts to fail at some point of each round. Returns how often that changed the
+/// interim result.
+fn run_with_fault(fault: Fault) -> u64 {
+    let mut affected = 0;
+    let seeds = seeds(SCENARIOS);
     for seed in seeds.clone() {
         let mut random = fastrand::Rng::with_seed(seed ^ 0xfa17);
-        let chapters = story(&mut random, 6, false);
-        let (mut well, mut ill) = (World::new(seed), World::new(seed));
-        ill.note(&format!("story of seed {seed} with {fault:?}"));
-        let mut killer = Killer { random, left: 0 };
-        for chapter in &chapters {
-            Killer::nobody().live(&mut well, chapter);
-            let from = killer.random.u64(..45);
-            ill.fault(fault, if killer.random.bool() { 0 } else { from });
-            // Who starts on a disk that fails must come as far as who was there before.
-            killer.left = if killer.random.bool() { killer.random.u32(1..4) } else { 0 };
-            killer.live(&mut ill, chapter);
-            let told = || format!("seed {seed}, {fault:?}\nwell:\n{}\nill:\n{}", well.history, ill.history);
-            let (expected, found) = (well.snapshot(), ill.snapshot());
-            let same = expected.ledger == found.ledger && expected.runs == found.runs;
-            troubles += u64::from(!same);
-            assert!(same || says_so(&ill.status()), "nothing of it in status: {:?}\n{}", ill.status(), told());
-            // After a power failure it may run what was put in place and has never been tried: nobody knows that it is bad.
-            let untried = fault == Fault::SyncFails && ill.lost_power() && found.ledger.beyond.failure.is_none();
+        let rounds = random_scenario(&mut random, 6, false);
+        let (mut baseline, mut faulty) = (SimulatedNode::new(seed), SimulatedNode::new(seed));
+        faulty.record(&format!("scenario of seed {seed} with {fault:?}"));
+        let mut injector = CrashInjector { random, left: 0 };
+        for round in &rounds {
+            CrashInjector::disabled().run_round(&mut baseline, round);
+            let from = injector.random.u64(..45);
+            faulty.fault(fault, if injector.random.bool() { 0 } else { from });
+            // An agent started on a failing disk must get as far as its predecessor.
+            injector.left = if injector.random.bool() { injector.random.u32(1..4) } else { 0 };
+            injector.run_round(&mut faulty, round);
+            let context =
+                || format!("seed {seed}, {fault:?}\nwithout faults:\n{}\nwith faults:\n{}", baseline.log, faulty.log);
+            let (expected, found) = (baseline.snapshot(), faulty.snapshot());
+            let unaffected = expected.ledger == found.ledger && expected.runs == found.runs;
+            affected += u64::from(!unaffected);
+            assert!(
+                unaffected || reports_failure(&faulty.status()),
+                "the status reports no failure: {:?}\n{}",
+                faulty.status(),
+                context()
+            );
+            // After a power failure the kubelet may run a placed configuration that was never tried.
+            let untried =
+                fault == Fault::SyncFails && faulty.lost_power() && found.ledger.agent_state.failure.is_none();
             let excused = !can_replace(fault) || untried;
-            assert!(ill.is_well() || excused, "the kubelet was left on something bad\n{}", told());
-            ill.mend();
-            killer.rest(&mut ill);
-            let differences = expected.differences(&ill.snapshot());
-            let told = || format!("seed {seed}, {fault:?}\nwell:\n{}\nill:\n{}", well.history, ill.history);
-            assert!(differences.is_empty(), "it did not recover\n{}\n{}", differences.join("\n"), told());
-            assert!(ill.is_well(), "the kubelet was left on something bad\n{}", told());
+            assert!(faulty.runs_good_config() || excused, "the kubelet stayed on a bad configuration\n{}", context());
+            faulty.repair_disk();
+            injector.settle(&mut faulty);
+            let differences = expected.differences(&faulty.snapshot());
+            let context =
+                || format!("seed {seed}, {fault:?}\nwithout faults:\n{}\nwith faults:\n{}", baseline.log, faulty.log);
+            assert!(differences.is_empty(), "the node did not recover\n{}\n{}", differences.join("\n"), context());
+            assert!(faulty.runs_good_config(), "the kubelet stayed on a bad configuration\n{}", context());
         }
     }
-    println!("{fault:?}: {troubles} of {} chapters came to another rest", (seeds.end - seeds.start) * 7);
-    troubles
+    println!("{fault:?}: {affected} of {} rounds settled in another state", (seeds.end - seeds.start) * 7);
+    affected
 }
 
 #[test]
-fn no_space() {
-    assert!(suffer(Fault::Full) > 0);
+fn recovers_from_full_disk() {
+    assert!(run_with_fault(Fault::Full) > 0);
 }
 
 #[test]
-fn short_writes() {
-    assert!(suffer(Fault::ShortWrite) > 0);
+fn recovers_from_short_writes() {
+    assert!(run_with_fault(Fault::ShortWrite) > 0);
 }
 
 #[test]
-fn nothing_becomes_durable() {
-    assert!(suffer(Fault::SyncFails) > 0);
+fn recovers_from_failed_syncs() {
+    assert!(run_with_fault(Fault::SyncFails) > 0);
 }
 
 #[test]
-fn renames_are_lost() {
-    assert!(suffer(Fault::RenameLost) > 0);
+fn recovers_from_lost_renames() {
+    assert!(run_with_fault(Fault::RenameLost) > 0);
 }
 
 #[test]
-fn renames_fail() {
-    assert!(suffer(Fault::RenameFails) > 0);
+fn recovers_from_failed_renames() {
+    assert!(run_with_fault(Fault::RenameFails) > 0);
 }
 
 #[test]
-fn read_only() {
-    assert!(suffer(Fault::ReadOnly) > 0);
+fn recovers_from_read_only_disk() {
+    assert!(run_with_fault(Fault::ReadOnly) > 0);
 }

@@ -1,5 +1,5 @@
-//! The agent is killed, loses power, and works on a disk that fails: it ends in the same state all the same, and never leaves
-//! the kubelet on a configuration that was refused or failed.
+//! Crash tests of the agent: kills, power failures and disk faults. The final state must not change, and the kubelet
+//! must never stay on a refused or failed configuration.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout)]
 
@@ -8,7 +8,7 @@ mod contents;
 mod faults;
 mod processes;
 mod random;
+mod random_scenario;
 mod server;
+mod simulated_node;
 mod snapshot;
-mod story;
-mod world;

@@ -1,8 +1,9 @@
-//! The real driver in a process of its own, over real files and against an API server behind a socket, aborted at each of
-//! its effects: every operation that changes the disk, every restart of the kubelet and every look at it. It is started
-//! again each time and must come to where it would have been.
+//! Abort tests: the real driver in its own process, over real files and an API server on a socket. It is aborted at
+//! each effect: every operation that changes the disk, every restart and every probe of the kubelet. After a restart
+//! it must reach the state without an abort.
 //!
-//! The child is this test itself, run again with an order in its environment. Nothing in the agent knows of it.
+//! The child process is this test program, run again with an order in its environment. The agent contains no code for
+//! these tests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,31 +22,31 @@ use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
 use nodecfg_sandbox::nodes::{NodeSpec, node_object};
 use serde_json::{Value, json};
 
-use crate::child::{self, Ending, Order};
+use crate::child::{self, ChildOrder, StopCondition};
 use crate::contents;
 use crate::server;
 use crate::snapshot::Snapshot;
 
 const NAMESPACE: &str = "nodecfg-system";
-/// How long a child may take. None comes near it.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Time limit of a child process.
+const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// What the recordings show, and what they could not.
+/// Scenario of the recordings, or one beyond them.
 struct Scenario {
     name: &'static str,
-    /// The ConfigMaps and what they hold at first.
+    /// ConfigMaps with their initial content.
     maps: &'static [(&'static str, &'static str)],
-    /// What was assigned before, each until it was the last known good or had failed.
+    /// Earlier assignments, each kept until it was the last known good or had failed.
     before: &'static [(&'static str, &'static str)],
-    /// What happens to ConfigMaps then.
-    then: Then,
-    /// What is assigned in the end: ConfigMap and key.
+    /// Change of ConfigMaps before the final assignment.
+    change: Change,
+    /// Final assignment: ConfigMap and key.
     wanted: Option<(&'static str, &'static str)>,
-    /// `assigned/active/lastKnownGood`, and whether there is an error.
-    ends: (&'static str, bool),
+    /// Expected `assigned/active/lastKnownGood`, and whether an error is reported.
+    result: (&'static str, bool),
 }
 
-enum Then {
+enum Change {
     Nothing,
     Edit(&'static str, &'static str),
     Delete(&'static str),
@@ -56,124 +57,124 @@ const SCENARIOS: [Scenario; 14] = [
         name: "valid",
         maps: &[("a", "good-a")],
         before: &[],
-        then: Then::Nothing,
+        change: Change::Nothing,
         wanted: Some(("a", "kubelet")),
-        ends: ("a/a/a", false),
+        result: ("a/a/a", false),
     },
     Scenario {
         name: "invalid-value",
         maps: &[("bad", "bad-value")],
         before: &[],
-        then: Then::Nothing,
+        change: Change::Nothing,
         wanted: Some(("bad", "kubelet")),
-        ends: ("bad/-/-", true),
+        result: ("bad/-/-", true),
     },
     Scenario {
         name: "unparsable",
         maps: &[("b", "good-b"), ("bad", "bad-yaml")],
         before: &[("b", "kubelet")],
-        then: Then::Nothing,
+        change: Change::Nothing,
         wanted: Some(("bad", "kubelet")),
-        ends: ("bad/b/b", true),
+        result: ("bad/b/b", true),
     },
     Scenario {
         name: "unknown-field",
         maps: &[("u", "unknown-field"), ("bad", "bad-yaml")],
         before: &[("bad", "kubelet")],
-        then: Then::Nothing,
+        change: Change::Nothing,
         wanted: Some(("u", "kubelet")),
-        ends: ("u/u/u", false),
+        result: ("u/u/u", false),
     },
     Scenario {
         name: "missing-configmap",
         maps: &[("b", "good-b")],
         before: &[("b", "kubelet")],
-        then: Then::Nothing,
+        change: Change::Nothing,
         wanted: Some(("nowhere", "kubelet")),
-        ends: ("b/b/b", true),
+        result: ("b/b/b", true),
     },
     Scenario {
         name: "missing-key",
         maps: &[("b", "good-b")],
         before: &[],
-        then: Then::Nothing,
+        change: Change::Nothing,
         wanted: Some(("b", "nokey")),
-        ends: ("b/-/-", true),
+        result: ("b/-/-", true),
     },
     Scenario {
         name: "back-to-valid",
         maps: &[("b", "good-b"), ("bad", "bad-value")],
         before: &[("b", "kubelet"), ("bad", "kubelet")],
-        then: Then::Nothing,
+        change: Change::Nothing,
         wanted: Some(("b", "kubelet")),
-        ends: ("b/b/b", false),
+        result: ("b/b/b", false),
     },
     Scenario {
         name: "in-place-update",
         maps: &[("b", "good-b")],
         before: &[("b", "kubelet")],
-        then: Then::Edit("b", "good-c"),
+        change: Change::Edit("b", "good-c"),
         wanted: Some(("b", "kubelet")),
-        ends: ("b/b/b", false),
+        result: ("b/b/b", false),
     },
     Scenario {
         name: "deleted-in-use",
         maps: &[("b", "good-b")],
         before: &[("b", "kubelet")],
-        then: Then::Delete("b"),
+        change: Change::Delete("b"),
         wanted: Some(("b", "kubelet")),
-        ends: ("b/b/b", true),
+        result: ("b/b/b", true),
     },
     Scenario {
         name: "reset",
         maps: &[("b", "good-b")],
         before: &[("b", "kubelet")],
-        then: Then::Nothing,
+        change: Change::Nothing,
         wanted: None,
-        ends: ("-/-/-", false),
+        result: ("-/-/-", false),
     },
     Scenario {
         name: "last-known-good",
         maps: &[("a", "good-a"), ("c", "good-c")],
         before: &[("a", "kubelet")],
-        then: Then::Nothing,
+        change: Change::Nothing,
         wanted: Some(("c", "kubelet")),
-        ends: ("c/c/c", false),
+        result: ("c/c/c", false),
     },
     Scenario {
         name: "fallback",
         maps: &[("c", "good-c"), ("bad", "bad-value")],
         before: &[("c", "kubelet")],
-        then: Then::Nothing,
+        change: Change::Nothing,
         wanted: Some(("bad", "kubelet")),
-        ends: ("bad/c/c", true),
+        result: ("bad/c/c", true),
     },
     Scenario {
         name: "failed-restart",
         maps: &[("c", "good-c"), ("bad", "no-restart")],
         before: &[("c", "kubelet")],
-        then: Then::Nothing,
+        change: Change::Nothing,
         wanted: Some(("bad", "kubelet")),
-        ends: ("bad/c/c", true),
+        result: ("bad/c/c", true),
     },
     Scenario {
         name: "failed-trial",
         maps: &[("c", "good-c"), ("bad", "silent")],
         before: &[("c", "kubelet")],
-        then: Then::Nothing,
+        change: Change::Nothing,
         wanted: Some(("bad", "kubelet")),
-        ends: ("bad/c/c", true),
+        result: ("bad/c/c", true),
     },
 ];
 
-/// The API server of a scenario.
+/// API server of a scenario.
 struct Cluster {
     api: Api,
     server: String,
     nodes: u32,
 }
 
-/// A node of it, with its folder.
+/// Node with its folder.
 struct Node {
     name: String,
     folder: tempfile::TempDir,
@@ -182,7 +183,7 @@ struct Node {
 impl Cluster {
     async fn of(scenario: &Scenario) -> Self {
         let api = Api::new(ApiOptions {
-            character: ServerProfile::V1_36,
+            profile: ServerProfile::V1_36,
             tokens: BTreeMap::from([(server::TOKEN.to_owned(), User::admin("agent"))]),
             ..ApiOptions::default()
         });
@@ -209,7 +210,7 @@ impl Cluster {
         self.api.create(group, resource, namespace, object, "test").unwrap_or_else(|_| panic!("create {resource}"));
     }
 
-    /// A new node, as it was provisioned or, with a folder, as that is.
+    /// Creates a node, provisioned or as a copy of a folder.
     async fn node(&mut self, from: Option<&Path>) -> Node {
         self.nodes += 1;
         let name = format!("n{}", self.nodes);
@@ -250,19 +251,19 @@ impl Cluster {
         serde_json::from_value(self.status(node)).unwrap_or_default()
     }
 
-    async fn change(&self, then: &Then) {
+    async fn change(&self, change: &Change) {
         let maps = kube::Api::<ConfigMap>::namespaced(self.api.client(), NAMESPACE);
-        match then {
-            Then::Nothing => {}
-            Then::Edit(name, content) => {
+        match change {
+            Change::Nothing => {}
+            Change::Edit(name, content) => {
                 let patch = Patch::Merge(json!({"data": contents::payload(content, 1)}));
                 maps.patch(name, &PatchParams::default(), &patch).await.unwrap();
             }
-            Then::Delete(name) => drop(maps.delete(name, &DeleteParams::default()).await.unwrap()),
+            Change::Delete(name) => drop(maps.delete(name, &DeleteParams::default()).await.unwrap()),
         }
     }
 
-    /// How a node is. Times are left out of its status, and the files are named from its folder on.
+    /// Snapshot of a node, without the times of its status and with files relative to its folder.
     fn snapshot(&self, node: &Node) -> Snapshot {
         let mut files = BTreeMap::new();
         collect(node.folder.path(), node.folder.path(), &mut files);
@@ -271,7 +272,7 @@ impl Cluster {
     }
 }
 
-/// What the kubelet was started on, in order.
+/// Configurations that the kubelet was started on, in order.
 fn journal(node: &Node) -> Vec<String> {
     let text = fs::read_to_string(child::journal(node.folder.path())).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -288,7 +289,7 @@ fn copy(from: &Path, to: &Path) {
             fs::copy(entry.path(), &target).unwrap();
         }
     }
-    // The agent remembers where it placed things.
+    // The agent records where it placed files.
     let record = to.join("placement.json");
     if let Ok(text) = fs::read_to_string(&record) {
         let name = |path: &Path| path.parent().unwrap().display().to_string();
@@ -301,18 +302,18 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, Arc<[u8]>>) 
         let path = entry.path();
         if path.is_dir() {
             collect(root, &path, files);
-        } else if !child::is_of_the_test(&path) {
+        } else if !child::is_test_file(&path) {
             let name = format!("/{}", path.strip_prefix(root).unwrap().display());
             files.insert(name, fs::read(&path).unwrap().into());
         }
     }
 }
 
-/// Starts a child on a node.
-fn start(cluster: &Cluster, node: &Node, order: Order) -> Child {
+/// Starts a child process for a node.
+fn start(cluster: &Cluster, node: &Node, order: ChildOrder) -> Child {
     let log = fs::OpenOptions::new().create(true).append(true).open(child::log(node.folder.path())).unwrap();
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "processes::killed_at_every_effect", "--nocapture"])
+        .args(["--exact", "processes::survives_abort_at_every_effect", "--nocapture"])
         .env(child::ORDER, order.encode(&cluster.server, &node.name))
         .env_remove("RUST_LOG")
         .env(child::FOLDER, node.folder.path())
@@ -323,9 +324,9 @@ fn start(cluster: &Cluster, node: &Node, order: Order) -> Child {
         .unwrap()
 }
 
-/// Waits for a child's end; once the status is this, it is told to end. Gives whether it was killed.
-async fn end(cluster: &Cluster, node: &Node, mut child: Child, status: Option<&NodeConfigStatus>) -> bool {
-    let deadline = Instant::now() + PATIENCE;
+/// Waits for a child process to end, and stops it once the status matches. Returns whether it was aborted.
+async fn wait_for_exit(cluster: &Cluster, node: &Node, mut child: Child, status: Option<&NodeConfigStatus>) -> bool {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             let log = || fs::read_to_string(child::log(node.folder.path())).unwrap_or_default();
@@ -345,14 +346,14 @@ async fn end(cluster: &Cluster, node: &Node, mut child: Child, status: Option<&N
     }
 }
 
-/// Starts the agent of a node and lets it come to rest. For that no process of its own is needed, only for dying.
-async fn rest(cluster: &Cluster, node: &Node) {
-    let order = Order { ending: Ending::Idle, at: u64::MAX };
-    let life = child::live(node.folder.path(), &cluster.server, &node.name, order);
-    tokio::time::timeout(PATIENCE, life).await.expect("it never comes to rest");
+/// Runs the agent of a node until it is idle. Runs in this process, since nothing is aborted.
+async fn run_until_idle(cluster: &Cluster, node: &Node) {
+    let order = ChildOrder { stop: StopCondition::Idle, at: u64::MAX };
+    let agent = child::run_agent(node.folder.path(), &cluster.server, &node.name, order);
+    tokio::time::timeout(TIMEOUT, agent).await.expect("it never becomes idle");
 }
 
-fn says(status: &NodeConfigStatus) -> (String, bool) {
+fn summary(status: &NodeConfigStatus) -> (String, bool) {
     let config = status.config.clone().unwrap_or_default();
     let name = |source: &Option<ConfigSource>| {
         let map = source.as_ref().and_then(|source| source.config_map.as_ref());
@@ -362,23 +363,23 @@ fn says(status: &NodeConfigStatus) -> (String, bool) {
     (text, config.error().is_some())
 }
 
-/// A scenario, killed at each of its effects. Gives how many there are.
-async fn tell(scenario: &Scenario) -> u64 {
+/// Runs a scenario with an abort at each effect. Returns the number of effects.
+async fn run_scenario(scenario: &Scenario) -> u64 {
     let name = scenario.name;
     let mut cluster = Cluster::of(scenario).await;
     let template = cluster.node(None).await;
     for (map, key) in scenario.before {
         cluster.assign(&template, Some((map, key))).await;
-        rest(&cluster, &template).await;
+        run_until_idle(&cluster, &template).await;
     }
-    cluster.change(&scenario.then).await;
+    cluster.change(&scenario.change).await;
     let mut status = cluster.status(&template);
-    let begun: PathBuf = template.folder.path().to_owned();
+    let start_folder: PathBuf = template.folder.path().to_owned();
     if status["observedGeneration"].is_number() {
         status["observedGeneration"] = json!(1);
     }
     let make = async |cluster: &mut Cluster| {
-        let node = cluster.node(Some(&begun)).await;
+        let node = cluster.node(Some(&start_folder)).await;
         if !status.is_null() {
             cluster.set_status(&node, &status).await;
         }
@@ -386,11 +387,11 @@ async fn tell(scenario: &Scenario) -> u64 {
         cluster.assign(&node, scenario.wanted).await;
         node
     };
-    let spared = make(&mut cluster).await;
-    rest(&cluster, &spared).await;
-    let expected = cluster.snapshot(&spared);
-    let (says, failed) = says(&expected.status);
-    assert_eq!((says.as_str(), failed), scenario.ends, "{name}: {:?}", expected.status);
+    let baseline = make(&mut cluster).await;
+    run_until_idle(&cluster, &baseline).await;
+    let expected = cluster.snapshot(&baseline);
+    let (summary, failed) = summary(&expected.status);
+    assert_eq!((summary.as_str(), failed), scenario.result, "{name}: {:?}", expected.status);
     let allowed: Vec<String> = [("local", 0), ("good-a", 0), ("good-b", 0), ("good-c", 0), ("good-c", 1)]
         .into_iter()
         .map(|(name, edition)| if name == "local" { contents::LOCAL.to_owned() } else { contents::text(name, edition) })
@@ -398,31 +399,31 @@ async fn tell(scenario: &Scenario) -> u64 {
         .collect();
     for at in 0.. {
         let node = make(&mut cluster).await;
-        let child = start(&cluster, &node, Order { ending: Ending::Told, at });
-        let killed = end(&cluster, &node, child, Some(&expected.status)).await;
-        rest(&cluster, &node).await;
+        let child = start(&cluster, &node, ChildOrder { stop: StopCondition::InputClosed, at });
+        let killed = wait_for_exit(&cluster, &node, child, Some(&expected.status)).await;
+        run_until_idle(&cluster, &node).await;
         let differences = expected.differences(&cluster.snapshot(&node));
         let log = || fs::read_to_string(child::log(node.folder.path())).unwrap_or_default();
         assert!(
             differences.is_empty(),
-            "{name}, killed at effect {at}: it made a difference\n{}\nkubelet: {:?}\n{}",
+            "{name}, aborted at effect {at}: the state differs\n{}\nkubelet: {:?}\n{}",
             differences.join("\n"),
             journal(&node),
             log()
         );
         let started = journal(&node);
         assert!(started.iter().all(|content| allowed.contains(content)), "{name}, effect {at}: {started:?}");
-        // What failed is left, and not come back to.
+        // A failed configuration is left and not used again.
         let failing = |content: &String| contents::behaviour(content) != contents::Behaviour::Good;
         let last = started.iter().rposition(failing).map_or(0, |last| last + 1);
         let first = started.iter().position(failing).unwrap_or(last);
         assert!(
             started[first..last].iter().all(failing),
-            "{name}, effect {at}: it came back to what failed: {started:?}"
+            "{name}, effect {at}: the failed configuration was used again: {started:?}"
         );
         if !killed {
             assert!(at >= 10, "{name}: only {at} effects");
-            println!("{name}: killed at each of {at} effects");
+            println!("{name}: aborted at each of {at} effects");
             return at;
         }
     }
@@ -430,14 +431,14 @@ async fn tell(scenario: &Scenario) -> u64 {
 }
 
 #[test]
-fn killed_at_every_effect() {
+fn survives_abort_at_every_effect() {
     if let Ok(order) = std::env::var(child::ORDER) {
-        return child::obey(&order);
+        return child::run_child(&order);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let kills: u64 = runtime.block_on(async {
-        let told = SCENARIOS.iter().map(tell);
-        futures::future::join_all(told).await.into_iter().sum()
+        let runs = SCENARIOS.iter().map(run_scenario);
+        futures::future::join_all(runs).await.into_iter().sum()
     });
-    println!("{kills} kills of processes");
+    println!("{kills} aborted processes");
 }

@@ -1,53 +1,54 @@
-//! Random stories with kills at random moments: each ends in the same state as the same story without a kill.
+//! Random scenarios with random kills. Each must end in the same state as without kills.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::story::{Killer, seeds, story};
-use crate::world::World;
+use crate::random_scenario::{CrashInjector, random_scenario, seeds};
+use crate::simulated_node::SimulatedNode;
 
-/// So many stories are told, unless others are asked for.
-const STORIES: u64 = 62;
-/// How many kills there must have been in so many.
-const KILLS: u64 = 10_000;
+/// Number of scenarios, unless the environment sets another.
+const SCENARIOS: u64 = 62;
+/// Minimum number of kills in all scenarios.
+const MIN_KILLS: u64 = 10_000;
 
-/// How often each is told with kills.
-const TELLINGS: u64 = 6;
+/// Number of runs with kills per scenario.
+const RUNS: u64 = 6;
 
-/// Tells a story without kills and several times with, and compares. Gives the number of kills.
-fn tell(seed: u64) -> u64 {
+/// Runs a scenario once without kills and several times with kills, and compares the results. Returns the number of
+/// kills.
+fn run_scenario(seed: u64) -> u64 {
     let mut random = fastrand::Rng::with_seed(seed);
-    let chapters = story(&mut random, 5, true);
-    let mut spared = World::new(seed);
-    let mut killed: Vec<(World, Killer)> = (1..=TELLINGS)
-        .map(|telling| {
-            let mut world = World::new(seed ^ telling << 32);
-            world.note(&format!("story of seed {seed}, telling {telling}"));
-            (world, Killer { random: fastrand::Rng::with_seed(seed ^ telling << 48), left: 0 })
+    let rounds = random_scenario(&mut random, 5, true);
+    let mut baseline = SimulatedNode::new(seed);
+    let mut killed: Vec<(SimulatedNode, CrashInjector)> = (1..=RUNS)
+        .map(|run| {
+            let mut sim = SimulatedNode::new(seed ^ run << 32);
+            sim.record(&format!("scenario of seed {seed}, run {run}"));
+            (sim, CrashInjector { random: fastrand::Rng::with_seed(seed ^ run << 48), left: 0 })
         })
         .collect();
-    for chapter in &chapters {
-        Killer::nobody().live(&mut spared, chapter);
-        let expected = spared.snapshot();
-        for (world, killer) in &mut killed {
-            killer.left = killer.random.u32(6..32);
-            killer.live(world, chapter);
-            let differences = expected.differences(&world.snapshot());
+    for round in &rounds {
+        CrashInjector::disabled().run_round(&mut baseline, round);
+        let expected = baseline.snapshot();
+        for (sim, injector) in &mut killed {
+            injector.left = injector.random.u32(6..32);
+            injector.run_round(sim, round);
+            let differences = expected.differences(&sim.snapshot());
             assert!(
                 differences.is_empty(),
-                "seed {seed}: kills made a difference\n{}\n\nwithout kills:\n{}\nwith kills:\n{}",
+                "seed {seed}: kills changed the state\n{}\n\nwithout kills:\n{}\nwith kills:\n{}",
                 differences.join("\n"),
-                spared.history,
-                world.history
+                baseline.log,
+                sim.log
             );
-            assert!(world.is_well(), "seed {seed}: the kubelet was left on something bad\n{}", world.history);
+            assert!(sim.runs_good_config(), "seed {seed}: the kubelet stayed on a bad configuration\n{}", sim.log);
         }
     }
-    killed.iter().map(|(world, _)| world.kills).sum()
+    killed.iter().map(|(sim, _)| sim.kills).sum()
 }
 
 #[test]
-fn ten_thousand_kills_at_random_change_nothing() {
-    let seeds = seeds(STORIES);
+fn survives_ten_thousand_random_kills() {
+    let seeds = seeds(SCENARIOS);
     let (next, kills) = (AtomicU64::new(seeds.start), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -57,13 +58,13 @@ fn ten_thousand_kills_at_random_change_nothing() {
                     if seed >= seeds.end {
                         break;
                     }
-                    kills.fetch_add(tell(seed), Ordering::Relaxed);
+                    kills.fetch_add(run_scenario(seed), Ordering::Relaxed);
                 }
             });
         }
     });
     let kills = kills.into_inner();
-    let stories = seeds.end - seeds.start;
-    println!("{kills} kills in {stories} stories, each told {TELLINGS} times");
-    assert!(kills * STORIES >= KILLS * stories, "only {kills} kills");
+    let scenarios = seeds.end - seeds.start;
+    println!("{kills} kills in {scenarios} scenarios, each run {RUNS} times");
+    assert!(kills * SCENARIOS >= MIN_KILLS * scenarios, "only {kills} kills");
 }

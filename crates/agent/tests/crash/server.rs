@@ -1,4 +1,4 @@
-//! The sandbox's API server over plain HTTP on loopback, and a client to it: what encryption costs is not what is tested.
+//! The sandbox's API server over plain HTTP on loopback, and a client for it. Encryption is not under test.
 
 use std::convert::Infallible;
 
@@ -13,10 +13,10 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpListener;
 use tower::ServiceExt as _;
 
-/// With which the agents come.
+/// Token of the agents.
 pub const TOKEN: &str = "agent-token";
 
-/// Serves until the runtime ends. Gives the address.
+/// Serves until the runtime ends. Returns the address.
 pub async fn serve(router: Router) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -30,7 +30,7 @@ pub async fn serve(router: Router) -> String {
                     let router = router.clone();
                     async move { Ok::<_, Infallible>(router.oneshot(request.map(Body::new)).await.unwrap_or_default()) }
                 });
-                // A client that is killed in the middle of something is what this is about.
+                // Killed clients close connections at any point.
                 let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
             });
         }
@@ -38,7 +38,7 @@ pub async fn serve(router: Router) -> String {
     address
 }
 
-/// A client of it.
+/// Client of the server.
 pub fn client(server: &str) -> kube::Client {
     let server = server.to_owned();
     let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build_http::<kube::client::Body>();

@@ -1,4 +1,4 @@
-//! Fleets by their Leases: those that have no ConfigMaps yet, or none any more, and may still be paused.
+//! List of fleets by their Leases. Finds paused fleets without ConfigMaps, too.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,8 @@ use crate::wire::WireMetadata;
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 
-/// The fleets that have a Lease in a namespace; none where Leases may not be listed, which no role of nodecfg's needs.
-///
-/// # Errors
-/// Every [`ClusterError`] of a request but `Forbidden`.
+/// Fleets that have a Lease in a namespace. Empty when the user may not list Leases, which no role of nodecfg
+/// requires.
 pub async fn fleets(reader: &ClusterReader, namespace: &str) -> Result<BTreeSet<FleetName>, ClusterError> {
     let operation = Operation::on_all(Verb::List, Resource::Leases, Some(namespace));
     let ours = Collection::labelled(operation, format!("{MANAGED_BY_LABEL}={MANAGER}"));
@@ -24,7 +22,7 @@ pub async fn fleets(reader: &ClusterReader, namespace: &str) -> Result<BTreeSet<
     }
 }
 
-/// The fleet whose lock a Lease is.
+/// Fleet that a Lease belongs to; `None` for other Leases.
 fn fleet_of(lease: WireMetadata) -> Option<FleetName> {
     let fleet = FleetName::new(lease.metadata.labels?.remove(FLEET_LABEL)?).ok()?;
     (lease.metadata.name == format!("nodecfg-{fleet}")).then_some(fleet)

@@ -1,5 +1,5 @@
-//! A lock that is held: renewed in the background, given up in the end, and known to be lost when it is. What people order
-//! beside it is heard meanwhile.
+//! Held lock of a fleet. Renews the Lease in the background, reports its loss and releases it at the end. Also publishes
+//! the orders in the Lease.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,39 +9,39 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use super::{LeaseRequests, LeaseView, OrderError, Record};
+use super::{LeaseContent, LeaseRequests, LeaseView, OrderError};
 use crate::error::ClusterError;
 use crate::operation::{Operation, Resource, Verb};
 use crate::transport::Transport;
 use nodecfg_contract::observed::Orders;
-use nodecfg_contract::observed::orders::forget_aborts_of_others;
+use nodecfg_contract::observed::orders::remove_other_aborts;
 
-/// How long giving the lock up may take. It would expire anyway.
+/// Time limit of the release. The lock would expire anyway.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where a lock stands.
+/// State of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum LockState {
-    /// It is held until then, unless renewed before.
+    /// Held until this time, unless renewed before.
     Held(Timestamp),
-    /// It is not held any more, for this reason.
+    /// Lost, with the reason.
     Lost(String),
 }
 
-/// The lock of a fleet, held. Dropping it gives it up as well, without waiting for the server.
+/// Held lock of a fleet. Dropping it releases the lock too, without waiting for the server.
 #[derive(Debug)]
 pub struct HeldLock {
     view: LockView,
     orders: watch::Receiver<Orders>,
-    ask: mpsc::Sender<Asked>,
+    queries: mpsc::Sender<OrderQuery>,
     stop: Option<oneshot::Sender<()>>,
     task: Option<JoinHandle<()>>,
 }
 
-/// Somebody who wants to know what is ordered, as the Lease says now.
-type Asked = oneshot::Sender<Result<Orders, OrderError>>;
+/// Query for the orders in the current Lease.
+type OrderQuery = oneshot::Sender<Result<Orders, OrderError>>;
 
-/// A view of a lock, for those who may write only while it is held.
+/// View of a lock, for writers that may write only while the lock is held.
 #[derive(Debug, Clone)]
 pub struct LockView {
     lease: String,
@@ -50,11 +50,8 @@ pub struct LockView {
 }
 
 impl LockView {
-    /// Refuses an operation when the lock is not held any more. A process that was asleep past the expiry is told here,
-    /// before its renewal has had a chance to notice.
-    ///
-    /// # Errors
-    /// [`ClusterError::LockLost`].
+    /// Refuses an operation when the lock is no longer held. Also detects the expiry in a process that slept past it,
+    /// before the next renewal does.
     pub fn check(&self, operation: &Operation) -> Result<(), ClusterError> {
         let reason = match &*self.state.borrow() {
             LockState::Held(until) if self.transport.server_time() <= *until => return Ok(()),
@@ -68,57 +65,57 @@ impl LockView {
         ClusterError::LockLost { operation: Box::new(operation.clone()), lease: self.lease.clone(), reason }
     }
 
-    /// The operation of reading the Lease.
-    fn reading(&self) -> Operation {
+    /// Operation of reading the Lease.
+    fn get_operation(&self) -> Operation {
         let (namespace, name) = self.lease.split_once('/').unwrap_or(("", &self.lease));
         Operation::on(Verb::Get, Resource::Leases, Some(namespace), name)
     }
 
-    /// Waits until the lock is lost, and says how. Never ends while it is held.
+    /// Waits until the lock is lost and returns the reason. Never ends while the lock is held.
     pub async fn lost(&self) -> String {
         let mut state = self.state.clone();
         let lost = state.wait_for(|state| matches!(state, LockState::Lost(_))).await;
         match lost.as_deref() {
             Ok(LockState::Lost(reason)) => reason.clone(),
-            _ => "it was given up".to_owned(),
+            _ => "it was released".to_owned(),
         }
     }
 }
 
 impl HeldLock {
-    pub(super) fn keep(requests: LeaseRequests, lease: LeaseView, renewed: Timestamp) -> Self {
+    pub(super) fn start(requests: LeaseRequests, lease: LeaseView, renewed: Timestamp) -> Self {
         let until = end_of(renewed, requests.options.duration);
-        let (tell, state) = watch::channel(LockState::Held(until));
+        let (state_sender, state) = watch::channel(LockState::Held(until));
         let view = LockView { lease: requests.display(), transport: requests.transport.clone(), state };
         let (stop, stopped) = oneshot::channel();
         let (publish, orders) = watch::channel(Orders::default());
-        let (ask, asked) = mpsc::channel(1);
-        let mut keeper = Keeper { requests, lease, until, tell, publish, garbled: None };
-        // Whoever plans asks anew, and is told what is wrong.
-        let _ = keeper.heard();
-        Self { view, orders, ask, stop: Some(stop), task: Some(tokio::spawn(keeper.run(stopped, asked))) }
+        let (queries, received) = mpsc::channel(1);
+        let mut renewer = Renewer { requests, lease, until, state: state_sender, publish, reported_error: None };
+        // The planner reads the orders again and gets the error then.
+        let _ = renewer.publish_orders();
+        Self { view, orders, queries, stop: Some(stop), task: Some(tokio::spawn(renewer.run(stopped, received))) }
     }
 
-    /// What is ordered of the fleet, as heard in the last seconds; an abort only if it is for this holder. What cannot be
-    /// understood changes nothing here, and is logged.
+    /// Orders of the fleet, at most some seconds old. Contains an abort only if it is for this holder. Unreadable
+    /// orders change nothing here and are logged.
     #[must_use]
     pub fn orders(&self) -> watch::Receiver<Orders> {
         self.orders.clone()
     }
 
-    /// Reads what is ordered of the fleet now. [`orders`](Self::orders) is at least as new afterwards.
+    /// Reads the current orders of the fleet. [`orders`](Self::orders) is at least as new afterwards.
     ///
     /// # Errors
-    /// [`OrderError`]; [`ClusterError::LockLost`] in it when the lock is not held any more.
-    pub async fn look(&self) -> Result<Orders, OrderError> {
+    /// [`OrderError`]; it contains [`ClusterError::LockLost`] when the lock is no longer held.
+    pub async fn read_orders(&self) -> Result<Orders, OrderError> {
         let (answer, answered) = oneshot::channel();
-        // Nobody answers when the lock is lost.
-        let _ = self.ask.send(answer).await;
+        // No answer comes when the lock is lost.
+        let _ = self.queries.send(answer).await;
         match answered.await {
             Ok(orders) => orders,
             Err(_) => {
                 let reason = self.view.lost().await;
-                Err(self.view.lost_for(&self.view.reading(), reason).into())
+                Err(self.view.lost_for(&self.view.get_operation(), reason).into())
             }
         }
     }
@@ -129,84 +126,84 @@ impl HeldLock {
         &self.view.lease
     }
 
-    /// A view for writers.
+    /// View for writers.
     #[must_use]
     pub fn view(&self) -> LockView {
         self.view.clone()
     }
 
-    /// Waits until the lock is lost, and says how. Never ends while it is held.
+    /// Waits until the lock is lost and returns the reason. Never ends while the lock is held.
     pub async fn lost(&self) -> String {
         self.view.lost().await
     }
 
-    /// Gives the lock up, and waits until the server knows it or a few seconds have passed.
+    /// Releases the lock. Waits for the server, at most a few seconds.
     pub async fn release(mut self) {
         drop(self.stop.take());
         if let Some(task) = self.task.take() {
-            // It ends by itself; a panic in it has been reported already.
+            // The task ends by itself; a panic in it was reported before.
             let _ = task.await;
         }
     }
 }
 
-/// Who has a Lease that is not held any more.
-fn whose(lease: Option<LeaseView>) -> String {
+/// Reason for the loss of a Lease that this process no longer holds.
+fn loss_reason(lease: Option<LeaseView>) -> String {
     let Some(lease) = lease else { return "the Lease was deleted".to_owned() };
     let holder = lease.holder.filter(|holder| !holder.is_empty());
-    format!("{} has it now", holder.as_deref().unwrap_or("nobody"))
+    format!("{} holds it now", holder.as_deref().unwrap_or("no client"))
 }
 
 fn end_of(renewed: Timestamp, duration: Duration) -> Timestamp {
     SignedDuration::try_from(duration).ok().and_then(|d| renewed.checked_add(d).ok()).unwrap_or(renewed)
 }
 
-/// Renews one Lease.
-struct Keeper {
+/// Background task that renews one Lease.
+struct Renewer {
     requests: LeaseRequests,
     lease: LeaseView,
     until: Timestamp,
-    tell: watch::Sender<LockState>,
+    state: watch::Sender<LockState>,
     publish: watch::Sender<Orders>,
-    /// What of the orders could not be understood, as it was last said.
-    garbled: Option<OrderError>,
+    /// Error of unreadable orders that was logged last.
+    reported_error: Option<OrderError>,
 }
 
-impl Keeper {
-    async fn run(mut self, mut stopped: oneshot::Receiver<()>, mut asked: mpsc::Receiver<Asked>) {
+impl Renewer {
+    async fn run(mut self, mut stopped: oneshot::Receiver<()>, mut queries: mpsc::Receiver<OrderQuery>) {
         let every = self.requests.options.duration / 3;
         let mut next = nodecfg_clock::instant() + every;
-        let mut owed: Option<Asked> = None;
-        let mut pace = tokio::time::interval(every);
-        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        pace.tick().await;
-        // People who order something wait for it, and a renewal may be ten seconds away.
-        let mut ears = tokio::time::interval(self.listening());
-        ears.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ears.tick().await;
+        let mut deferred: Option<OrderQuery> = None;
+        let mut renewals = tokio::time::interval(every);
+        renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        renewals.tick().await;
+        // Users wait for their orders, and a renewal may be ten seconds away.
+        let mut order_polls = tokio::time::interval(self.poll_interval());
+        order_polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        order_polls.tick().await;
         loop {
-            // A renewal that is due goes before all else, and what is looked at before it ends when it is due.
+            // A due renewal has priority. A read before it ends when the renewal is due.
             tokio::select! {
                 biased;
                 _ = &mut stopped => break,
-                _ = pace.tick() => next = nodecfg_clock::instant() + every,
-                _ = ears.tick() => {
+                _ = renewals.tick() => next = nodecfg_clock::instant() + every,
+                _ = order_polls.tick() => {
                     tokio::select! {
                         _ = &mut stopped => break,
-                        // What is wrong with it is for the next renewal to find.
-                        _ = self.look(self.listening().min(next.saturating_duration_since(nodecfg_clock::instant()))) => {}
+                        // The next renewal finds any error.
+                        _ = self.read(self.poll_interval().min(next.saturating_duration_since(nodecfg_clock::instant()))) => {}
                     }
                     continue;
                 }
-                Some(answer) = asked.recv() => {
-                    let found = self.look(next.saturating_duration_since(nodecfg_clock::instant())).await;
-                    // What there was no time for is asked again once the lock is renewed.
+                Some(answer) = queries.recv() => {
+                    let found = self.read(next.saturating_duration_since(nodecfg_clock::instant())).await;
+                    // A query without enough time is repeated after the renewal.
                     if found.is_err() && nodecfg_clock::instant() >= next {
-                        owed = Some(answer);
-                        pace.reset();
+                        deferred = Some(answer);
+                        renewals.reset();
                         next = nodecfg_clock::instant() + every;
                     } else {
-                        // Whoever asked may have gone.
+                        // The receiver may be closed.
                         let _ = answer.send(found);
                         continue;
                     }
@@ -218,40 +215,44 @@ impl Keeper {
             };
             if let Err(reason) = renewal {
                 tracing::warn!("the lock {} was lost: {reason}", self.requests.display());
-                self.tell.send_replace(LockState::Lost(reason));
+                self.state.send_replace(LockState::Lost(reason));
                 return;
             }
-            self.tell.send_replace(LockState::Held(self.until));
-            if let Some(answer) = owed.take() {
-                let _ = answer.send(self.look(next.saturating_duration_since(nodecfg_clock::instant())).await);
+            self.state.send_replace(LockState::Held(self.until));
+            if let Some(answer) = deferred.take() {
+                let _ = answer.send(self.read(next.saturating_duration_since(nodecfg_clock::instant())).await);
             }
         }
-        self.tell.send_replace(LockState::Lost("it was given up".to_owned()));
+        self.state.send_replace(LockState::Lost("it was released".to_owned()));
         match self.release().await {
             Ok(()) => {}
-            // Every run to come would find the lock held, and a long one would lose it on the way.
+            // A warning: every later run would find the lock held, and a long run could lose the lock.
             Err(error @ ClusterError::Forbidden { .. }) => {
-                tracing::warn!("the lock {} is left to expire: {error}. {}", self.requests.display(), error.help());
+                tracing::warn!(
+                    "the lock {} stays until it expires: {error}. {}",
+                    self.requests.display(),
+                    error.help()
+                );
             }
-            Err(error) => tracing::debug!("the lock {} is left to expire: {error}", self.requests.display()),
+            Err(error) => tracing::debug!("the lock {} stays until it expires: {error}", self.requests.display()),
         }
     }
 
-    /// How often it is looked whether something was ordered.
-    fn listening(&self) -> Duration {
+    /// Interval of reading the orders.
+    fn poll_interval(&self) -> Duration {
         self.requests.options.duration / 15
     }
 
-    /// Takes a Lease as it was read, and publishes what it orders.
-    fn take(&mut self, lease: LeaseView) -> Result<Orders, OrderError> {
+    /// Stores a Lease that was read and publishes its orders.
+    fn accept(&mut self, lease: LeaseView) -> Result<Orders, OrderError> {
         self.lease = lease;
-        self.heard()
+        self.publish_orders()
     }
 
-    fn heard(&mut self) -> Result<Orders, OrderError> {
+    fn publish_orders(&mut self) -> Result<Orders, OrderError> {
         match self.requests.orders(&self.lease) {
             Ok(mut orders) => {
-                self.garbled = None;
+                self.reported_error = None;
                 orders.abort = orders.abort.filter(|abort| abort.holder == self.requests.options.identity);
                 self.publish.send_if_modified(|known| {
                     let new = *known != orders;
@@ -261,30 +262,30 @@ impl Keeper {
                 Ok(orders)
             }
             Err(error) => {
-                if self.garbled.as_ref() != Some(&error) {
-                    tracing::warn!("{error}. Until it can be read, what was ordered before counts. {}", error.help());
-                    self.garbled = Some(error.clone());
+                if self.reported_error.as_ref() != Some(&error) {
+                    tracing::warn!("{error}. The previous orders stay in force. {}", error.help());
+                    self.reported_error = Some(error.clone());
                 }
                 Err(error)
             }
         }
     }
 
-    /// Reads the Lease. That somebody else has it is for the next renewal to find.
-    async fn look(&mut self, patience: Duration) -> Result<Orders, OrderError> {
+    /// Reads the Lease and publishes its orders. Leaves the lock state to the next renewal.
+    async fn read(&mut self, patience: Duration) -> Result<Orders, OrderError> {
         let transport = self.requests.transport.within(patience);
         let requests = LeaseRequests { transport, ..self.requests.clone() };
         match requests.get().await? {
-            Some(lease) if lease.holder.as_deref() == Some(&self.requests.options.identity) => self.take(lease),
+            Some(lease) if lease.holder.as_deref() == Some(&self.requests.options.identity) => self.accept(lease),
             other => {
                 let (operation, lease) = (self.requests.operation(Verb::Get), self.requests.display());
-                let reason = whose(other);
+                let reason = loss_reason(other);
                 Err(ClusterError::LockLost { operation: Box::new(operation), lease, reason }.into())
             }
         }
     }
 
-    /// Renews the Lease, trying until it expires.
+    /// Renews the Lease. Retries until the Lease expires.
     async fn renew(&mut self) -> Result<(), String> {
         loop {
             let now = self.requests.transport.server_time();
@@ -294,18 +295,18 @@ impl Keeper {
                 self.record(&requests.options.identity, requests.options.duration, now, &self.lease.annotations);
             match requests.write(record, Some(&self.lease.resource_version)).await {
                 Ok(lease) => {
-                    // Said already where it cannot be understood.
-                    let _ = self.take(lease);
+                    // An error was logged before.
+                    let _ = self.accept(lease);
                     self.until = end_of(now, requests.options.duration);
                     return Ok(());
                 }
                 Err(ClusterError::NotFound { .. }) => return Err("the Lease was deleted".to_owned()),
                 Err(ClusterError::Conflict { .. }) => match requests.get().await {
-                    // Somebody has ordered something: it is heard here, and kept by the next attempt.
+                    // Another client wrote an order: publish it here; the next attempt keeps it.
                     Ok(Some(lease)) if lease.holder.as_deref() == Some(&requests.options.identity) => {
-                        let _ = self.take(lease);
+                        let _ = self.accept(lease);
                     }
-                    Ok(other) => return Err(whose(other)),
+                    Ok(other) => return Err(loss_reason(other)),
                     Err(error) => tracing::debug!("{error}"),
                 },
                 Err(error) if left.is_zero() => return Err(format!("it could not be renewed in time: {error}")),
@@ -321,8 +322,8 @@ impl Keeper {
         duration: Duration,
         renewed: Timestamp,
         annotations: &'a BTreeMap<String, String>,
-    ) -> Record<'a> {
-        Record {
+    ) -> LeaseContent<'a> {
+        LeaseContent {
             holder: Some(holder),
             seconds: Some(duration.as_secs()),
             acquired: Some(self.lease.acquired.unwrap_or(renewed)),
@@ -332,25 +333,25 @@ impl Keeper {
         }
     }
 
-    /// Gives the Lease up as client-go does: nobody's, and about to expire.
+    /// Releases the Lease as client-go does: without a holder, and with a duration of one second.
     async fn release(&mut self) -> Result<(), ClusterError> {
         let transport = self.requests.transport.within(RELEASE_PATIENCE);
         let requests = LeaseRequests { transport, ..self.requests.clone() };
         let now = requests.transport.server_time();
-        // An abort of this holder is carried out.
-        let left = |lease: &LeaseView| {
+        // Removes an abort of this holder, which is carried out.
+        let remaining = |lease: &LeaseView| {
             let mut annotations = lease.annotations.clone();
-            forget_aborts_of_others(&mut annotations, "");
+            remove_other_aborts(&mut annotations, "");
             annotations
         };
-        let annotations = left(&self.lease);
+        let annotations = remaining(&self.lease);
         let record = self.record("", Duration::from_secs(1), now, &annotations);
         match requests.write(record, Some(&self.lease.resource_version)).await {
-            // A renewal may have been under way when the end came.
+            // A renewal may have been in progress at the end.
             Err(ClusterError::Conflict { .. }) => match requests.get().await? {
                 Some(lease) if lease.holder.as_deref() == Some(&requests.options.identity) => {
-                    // What was ordered meanwhile stays.
-                    let record = Record { annotations: &left(&lease), ..record };
+                    // Keeps orders that were written in between.
+                    let record = LeaseContent { annotations: &remaining(&lease), ..record };
                     requests.write(record, Some(&lease.resource_version)).await.map(drop)
                 }
                 _ => Ok(()),

@@ -1,81 +1,78 @@
-//! Orders, written beside the lock by somebody who does not hold it.
+//! Orders of a fleet, written into its Lease by clients that do not hold the lock.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{LeaseRequests, LeaseView, LockOptions, RACES, Record};
+use super::{LeaseContent, LeaseRequests, LeaseView, LockOptions, MAX_CONFLICTS};
 use crate::error::ClusterError;
 use crate::reader::ClusterReader;
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::observed::Orders;
 
-/// Why orders could not be read or written.
+/// Failure to read or write orders.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
-    /// What is there cannot be understood.
-    #[error("cannot tell what is ordered of the fleet: on the Lease {lease}, {problem}")]
-    Garbled {
+    /// The orders in the Lease are unreadable.
+    #[error("cannot read the orders of the fleet: on the Lease {lease}, {problem}")]
+    Unreadable {
         /// Namespace and name of the Lease.
         lease: String,
-        /// Which annotation, and what is wrong with it.
+        /// The annotation and its error.
         problem: String,
     },
-    /// The server did not answer, or refused.
+    /// The request failed.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
 }
 
 impl OrderError {
-    /// The way out.
+    /// Fix for the user.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
-            Self::Garbled { lease, .. } => {
+            Self::Unreadable { lease, .. } => {
                 let (namespace, name) = lease.split_once('/').unwrap_or(("", lease));
-                format!(
-                    "see what is there (kubectl get lease -n {namespace} {name} -o yaml), remove the annotation, and order anew \
-                     what it said (nodecfg pause)"
-                )
+                format!("remove the annotation with `kubectl edit lease -n {namespace} {name}`")
             }
             Self::Cluster(error) => error.help(),
         }
     }
 }
 
-/// What is ordered of a fleet, and who holds its lock, at one moment.
+/// Orders of a fleet and the holder of its lock, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseSnapshot {
     /// Namespace and name of the Lease.
     pub lease: String,
-    /// The Lease; `None` while there is none.
+    /// The Lease; `None` when it is missing.
     pub view: Option<LeaseView>,
-    /// What is ordered.
+    /// The orders.
     pub orders: Orders,
     /// The server's time.
     pub now: Timestamp,
 }
 
 impl LeaseRequests {
-    /// What the annotations of this Lease order.
+    /// Orders in the annotations of this Lease.
     pub(super) fn orders(&self, view: &LeaseView) -> Result<Orders, OrderError> {
-        Orders::read(&view.annotations).map_err(|problem| OrderError::Garbled { lease: self.display(), problem })
+        Orders::read(&view.annotations).map_err(|problem| OrderError::Unreadable { lease: self.display(), problem })
     }
 
-    async fn desk(&self) -> Result<LeaseSnapshot, OrderError> {
+    async fn snapshot(&self) -> Result<LeaseSnapshot, OrderError> {
         let view = self.get().await?;
         let orders = view.as_ref().map(|view| self.orders(view)).transpose()?.unwrap_or_default();
         Ok(LeaseSnapshot { lease: self.display(), view, orders, now: self.transport.server_time() })
     }
 
-    /// Replaces the annotations of a Lease and nothing else; a Lease that is not there is made, held by nobody.
+    /// Replaces only the annotations of a Lease. Creates a missing Lease, without a holder.
     async fn write_annotations(
         &self,
         view: Option<&LeaseView>,
         annotations: &BTreeMap<String, String>,
     ) -> Result<LeaseView, ClusterError> {
         let seconds = |view: &LeaseView| view.duration.and_then(|held| u64::try_from(held.as_secs()).ok());
-        let record = Record {
+        let record = LeaseContent {
             holder: view.and_then(|view| view.holder.as_deref()),
             seconds: view.and_then(seconds),
             acquired: view.and_then(|view| view.acquired),
@@ -87,21 +84,18 @@ impl LeaseRequests {
     }
 }
 
-/// What is ordered of a fleet now, and who holds its lock.
-///
-/// # Errors
-/// [`OrderError`].
-pub async fn desk(reader: &ClusterReader, namespace: &str, fleet: &FleetName) -> Result<LeaseSnapshot, OrderError> {
-    requests(reader, namespace, fleet).desk().await
+/// Current orders of a fleet and the holder of its lock.
+pub async fn snapshot(reader: &ClusterReader, namespace: &str, fleet: &FleetName) -> Result<LeaseSnapshot, OrderError> {
+    requests(reader, namespace, fleet).snapshot().await
 }
 
-/// Changes what is ordered of a fleet. `change` is told how things are, and says what the orders shall be, or `None` to leave
-/// them; it is asked again when somebody else was faster. Whoever holds the lock goes on holding it. Answers with how things
-/// are afterwards.
+/// Changes the orders of a fleet and returns the resulting snapshot. `change` returns the new orders for a snapshot,
+/// or `None` to keep the orders. It runs again after a conflict with another client. The holder of the lock stays the
+/// same.
 ///
 /// # Errors
-/// [`OrderError`]; a conflict when others are faster again and again.
-pub async fn order(
+/// [`OrderError`]; a conflict when other clients change the Lease repeatedly.
+pub async fn update_orders(
     reader: &ClusterReader,
     namespace: &str,
     fleet: &FleetName,
@@ -110,18 +104,18 @@ pub async fn order(
     let requests = requests(reader, namespace, fleet);
     let mut races = 0;
     loop {
-        let desk = requests.desk().await?;
-        let Some(orders) = change(&desk) else { return Ok(desk) };
-        let mut annotations = desk.view.as_ref().map(|view| view.annotations.clone()).unwrap_or_default();
+        let snapshot = requests.snapshot().await?;
+        let Some(orders) = change(&snapshot) else { return Ok(snapshot) };
+        let mut annotations = snapshot.view.as_ref().map(|view| view.annotations.clone()).unwrap_or_default();
         orders.write(&mut annotations);
-        match requests.write_annotations(desk.view.as_ref(), &annotations).await {
+        match requests.write_annotations(snapshot.view.as_ref(), &annotations).await {
             Ok(view) => {
                 let now = requests.transport.server_time();
-                return Ok(LeaseSnapshot { lease: desk.lease, view: Some(view), orders, now });
+                return Ok(LeaseSnapshot { lease: snapshot.lease, view: Some(view), orders, now });
             }
-            // Somebody was faster: the holder with a renewal, or another order.
+            // Another client was faster: the holder with a renewal, or another order.
             Err(ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. })
-                if races < RACES =>
+                if races < MAX_CONFLICTS =>
             {
                 races += 1;
                 tokio::time::sleep(requests.transport.backoff(1)).await;

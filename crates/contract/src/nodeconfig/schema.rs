@@ -1,29 +1,29 @@
-//! What an API server shall refuse of a NodeConfig: the rules of API servers up to 1.25 for `Node.spec.configSource` and
-//! `Node.status.config` (`pkg/apis/core/validation`, ValidateNode), and bounds for everything else. What is missing or too
-//! long is refused by the schema; what is malformed or not allowed, by CEL, which says why.
+//! Validation rules of a NodeConfig: those of API servers up to 1.25 for `Node.spec.configSource` and
+//! `Node.status.config` (`pkg/apis/core/validation`, ValidateNode), and length limits for all other fields. The
+//! schema refuses missing and too long values; CEL rules refuse malformed or forbidden values with a message.
 
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-/// The longest name of an object (RFC 1123 subdomain, as API servers bound it).
+/// Maximum length of an object name (RFC 1123 subdomain, as in API servers).
 const NAME: u64 = 253;
-/// The longest name of a namespace, and the longest value of a label.
+/// Maximum length of a namespace name and of a label value.
 const LABEL: u64 = 63;
-/// The longest text for people (meta/v1 Condition's bound).
+/// Maximum length of a message (meta/v1 Condition).
 const TEXT: u64 = 32_768;
 
-/// Finishes the schema of `spec`.
+/// Completes the schema of `spec`.
 pub(super) fn spec(schema: &mut Schema) {
     source(at(schema, &["configSource"]), false);
 }
 
-/// Finishes the schema of `status`.
+/// Completes the schema of `status`.
 pub(super) fn status(schema: &mut Schema) {
     for name in ["assigned", "active", "lastKnownGood"] {
         source(at(schema, &["config", name]), true);
     }
     if let Some(error) = at(schema, &["config", "error"]) {
-        error.insert("description".to_owned(), json!("What went wrong with the assignment."));
+        error.insert("description".to_owned(), json!("Error of the assignment."));
         bound(Some(error), 0, TEXT);
     }
     bound(at(schema, &["contentHash"]), 1, 128);
@@ -35,7 +35,7 @@ pub(super) fn status(schema: &mut Schema) {
     }
 }
 
-/// Finishes the schema of a condition, with the bounds of meta/v1.
+/// Completes the schema of a condition, with the limits of meta/v1.
 pub(super) fn condition(schema: &mut Schema) {
     bound(at(schema, &["type"]), 1, 316);
     bound(at(schema, &["reason"]), 1, 1024);
@@ -48,7 +48,7 @@ pub(super) fn condition(schema: &mut Schema) {
     }
 }
 
-/// Finishes the schema of the agent that reports.
+/// Completes the schema of the reporting agent.
 pub(super) fn agent(schema: &mut Schema) {
     bound(at(schema, &["version"]), 1, 128);
     if let Some(time) = at(schema, &["heardAt"]) {
@@ -56,8 +56,8 @@ pub(super) fn agent(schema: &mut Schema) {
     }
 }
 
-/// Takes out what schemars says and API servers understand otherwise: absent is never written as null here, and CEL rules
-/// need not care for it. Descriptions are sentences, not lines.
+/// Removes constructs of schemars that API servers interpret differently. Unset fields are never written as null, so
+/// CEL rules need not handle null. Joins the lines of descriptions.
 #[cfg(feature = "definition")]
 pub(super) fn tidy(value: &mut Value) {
     match value {
@@ -75,7 +75,7 @@ pub(super) fn tidy(value: &mut Value) {
     }
 }
 
-/// Finishes the schema of a configuration source. In status it names the content that was taken, in spec it must not.
+/// Completes the schema of a configuration source. Uid and version are required in status and forbidden in spec.
 fn source(schema: Option<&mut Map<String, Value>>, taken: bool) {
     let Some(schema) = schema else { return };
     require(schema, &["configMap"]);
@@ -83,7 +83,7 @@ fn source(schema: Option<&mut Map<String, Value>>, taken: bool) {
     let pinned = ["uid", "resourceVersion"];
     let named = ["kubeletConfigKey", "name", "namespace"];
     for name in named.into_iter().chain(pinned) {
-        // What is left out has no default here: it is refused, or means that nothing is pinned.
+        // An unset field has no default: it is refused, or means any version.
         property(map, name).and_then(|field| field.remove("default"));
     }
     bound(property(map, "namespace"), 1, LABEL);
@@ -115,7 +115,7 @@ fn source(schema: Option<&mut Map<String, Value>>, taken: bool) {
     }
 }
 
-/// The schema of a property of a property of …
+/// Schema of a nested property.
 fn at<'a>(schema: &'a mut Schema, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
     let mut here = schema.as_object_mut()?;
     for name in path {
@@ -132,7 +132,7 @@ fn require(schema: &mut Map<String, Value>, names: &[&str]) {
     schema.insert("required".to_owned(), json!(names));
 }
 
-/// Bounds the length of a text, in characters.
+/// Limits the length of a text, in characters.
 fn bound(schema: Option<&mut Map<String, Value>>, least: u64, most: u64) {
     let Some(schema) = schema else { return };
     if least > 0 {

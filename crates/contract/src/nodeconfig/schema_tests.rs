@@ -1,5 +1,5 @@
-//! The definition as it is printed, and that it refuses what API servers up to 1.25 refused of a Node: as recorded, and as
-//! the sandbox's server of character 1.21 does, which is held to the recordings itself.
+//! Tests of the CustomResourceDefinition: its YAML, and that it refuses what API servers up to 1.25 refused of a
+//! Node. The reference is recordings and the sandbox's API server 1.21, which is tested against the recordings.
 
 use cel::{Context, Program};
 use proptest::prelude::{Just, Strategy, prop_assert_eq, prop_oneof, proptest};
@@ -13,8 +13,7 @@ fn schema() -> Value {
     definition().pointer("/spec/versions/0/schema/openAPIV3Schema").expect("a schema").clone()
 }
 
-/// What an API server would say of an object: the schema's own refusals, and where there are none, those of its CEL rules.
-/// By path.
+/// Refusals of an object by path: those of the schema, or else those of the CEL rules.
 fn refusals(object: &Value) -> Vec<String> {
     let schema = schema();
     let validator = jsonschema::validator_for(&schema).expect("a JSON schema");
@@ -56,7 +55,7 @@ fn wanting(source: &Value) -> Value {
     json!({"spec": {"configSource": source}})
 }
 
-/// A source with one thing changed.
+/// A source with one change.
 fn but(change: &Value) -> Value {
     let mut source = json!({"configMap": {"name": "a", "namespace": "kube-system", "kubeletConfigKey": "kubelet"}});
     json_patch::merge(&mut source, &json!({"configMap": change}));
@@ -68,9 +67,9 @@ fn the_definition_as_yaml() {
     insta::assert_snapshot!(serde_saphyr::to_string(&definition()).expect("YAML"));
 }
 
-/// The rules of structural schemas that the shapes here could break, and those of our own.
+/// The rules of structural schemas that these types could violate, and nodecfg's own.
 #[test]
-fn the_schema_is_structural_and_every_text_bounded() {
+fn schema_is_structural_with_bounded_texts() {
     fn walk(schema: &Value, path: &str) {
         let kind = schema["type"].as_str().unwrap_or_else(|| panic!("{path} has no type"));
         for forbidden in
@@ -103,7 +102,7 @@ fn the_schema_is_structural_and_every_text_bounded() {
 }
 
 #[test]
-fn what_is_refused_says_why() {
+fn refuses_invalid_spec_with_reason() {
     assert_eq!(refusals(&wanting(&but(&json!({})))), [""; 0]);
     assert_eq!(refusals(&json!({"spec": {}})), [""; 0]);
     let cases = [
@@ -134,7 +133,7 @@ fn what_is_refused_says_why() {
 }
 
 #[test]
-fn status_says_which_content_it_means() {
+fn status_requires_uid_and_version() {
     let status = |source: Value| json!({"spec": {}, "status": {"config": {"active": source}}});
     assert_eq!(refusals(&status(but(&json!({"uid": "u", "resourceVersion": "1"})))), [""; 0]);
     for (source, expected) in [
@@ -147,10 +146,9 @@ fn status_says_which_content_it_means() {
     assert_eq!(refusals(&json!({"spec": {}, "status": {"config": {}}})), [""; 0]);
 }
 
-/// Every recorded write of a configSource that was not about versions: refused here where it was refused there, for the
-/// same field.
+/// Every recorded write of a configSource that is independent of versions is refused here for the same field.
 #[test]
-fn as_recorded_on_api_server_1_21() {
+fn matches_recordings_of_api_server_1_21() {
     let recordings = include_str!("../../../../tests/data/recordings/apiserver-1.21.jsonl");
     let mut seen = (0, 0);
     for line in recordings.lines() {
@@ -165,7 +163,7 @@ fn as_recorded_on_api_server_1_21() {
             Some(422) => {
                 let causes = case["response"]["body"]["details"]["causes"].as_array().expect("causes");
                 for field in causes.iter().map(|cause| cause["field"].as_str().expect("a field")) {
-                    // A field that is missing is missed by what should hold it.
+                    // The schema reports a missing field at its parent.
                     let parent = field.rsplit_once('.').map_or(field, |(parent, _)| parent);
                     let named =
                         |refusal: &String| refusal.starts_with(field) || refusal.starts_with(&format!("{parent}: "));
@@ -197,14 +195,14 @@ fn words() -> impl Strategy<Value = Option<String>> {
 
 proptest! {
     #[test]
-    fn as_an_api_server_1_21_refuses(
+    fn refuses_like_api_server_1_21(
         name in words(),
         namespace in words(),
         key in words(),
         uid in option::weighted(0.1, sample::select(vec!["", "u"])),
         version in option::weighted(0.1, sample::select(vec!["", "1"])),
     ) {
-        let api = Api::new(ApiOptions { character: ServerProfile::V1_21, ..ApiOptions::default() });
+        let api = Api::new(ApiOptions { profile: ServerProfile::V1_21, ..ApiOptions::default() });
         let fields = [
             ("name", name.as_deref()),
             ("namespace", namespace.as_deref()),

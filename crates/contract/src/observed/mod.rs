@@ -1,6 +1,6 @@
-//! What is so in a cluster, as far as planning and judging need it: Nodes, ConfigMaps, and what the server can do.
+//! Observed state of a cluster: Nodes, ConfigMaps and versions.
 //!
-//! Plain values. Knows no client: the cluster layer fills these types in, planning reads them, tests write them down.
+//! The cluster crate fills these plain types, and planning reads them. They must not depend on a client.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,80 +14,81 @@ use crate::nodeconfig::NodeConfig;
 use crate::{ConfigSource, ConfigStatus};
 use kubelet_config::pod_range::PodRange;
 
+pub mod activity;
 pub mod orders;
 pub mod references;
-pub mod signs;
 pub mod version;
 
+pub use activity::{AgentActivity, NodeActivity};
 pub use orders::{Abort, Orders, Pause};
-pub use references::{Deletion, References, Users};
-pub use signs::{AgentSign, Signs};
+pub use references::{Deletion, References, Referrers};
 pub use version::{KubeletVersion, ServerVersion};
 
-/// The label that a pool without a selector of its own selects by: `nodecfg.dev/pool=<pool>`.
+/// Default selector label of a pool: `nodecfg.dev/pool=<pool>`.
 pub const POOL_LABEL: &str = "nodecfg.dev/pool";
-/// Label that marks what a tool manages (Kubernetes recommended labels).
+/// Label that names the manager of an object (Kubernetes recommended labels).
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
-/// Value of [`MANAGED_BY_LABEL`] on everything that nodecfg manages.
+/// Value of [`MANAGED_BY_LABEL`] on objects that nodecfg manages.
 pub const MANAGER: &str = "nodecfg";
-/// Label that names the fleet of a ConfigMap.
+/// Label with the fleet of a ConfigMap.
 pub const FLEET_LABEL: &str = "nodecfg.dev/fleet";
-/// Label that names the pool of a ConfigMap.
+/// Label with the pool of a ConfigMap.
 pub const CONFIG_MAP_POOL_LABEL: &str = "nodecfg.dev/pool";
-/// Annotation that holds the versioned hash of the content.
+/// Annotation with the versioned hash of the content.
 pub const CONTENT_HASH_ANNOTATION: &str = "nodecfg.dev/content-hash";
-/// Annotation that holds the commit a ConfigMap was rendered from.
+/// Annotation with the commit of a ConfigMap's configuration.
 pub const COMMIT_ANNOTATION: &str = "nodecfg.dev/commit";
-/// Annotation that holds the path of the pool's configuration in the repository.
+/// Annotation with the path of the pool's configuration in the repository.
 pub const PATH_ANNOTATION: &str = "nodecfg.dev/path";
 
-/// Everything that one look at a cluster found.
+/// Result of one observation of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Every Node by name.
+    /// Nodes by name.
     pub nodes: BTreeMap<NodeName, Node>,
-    /// The ConfigMaps of one namespace that carry nodecfg's label. Metadata only.
+    /// Metadata of the ConfigMaps of one namespace with nodecfg's label.
     pub config_maps: BTreeMap<ConfigMapKey, ManagedConfigMap>,
-    /// What refers to ConfigMaps beyond what `nodes` show: a Node's own spec and status where NodeConfigs count, and NodeConfigs
-    /// that stand for no Node.
+    /// References to ConfigMaps outside of `nodes`: with NodeConfigs, those of the Nodes' own spec and status and of
+    /// NodeConfigs without a Node.
     pub references: References,
-    /// The versions of the lists that the Nodes are from; a watch goes on from here.
+    /// Versions of the lists, from which a watch continues.
     pub versions: ListVersions,
-    /// ConfigMaps that were fetched whole. `None`: it does not exist.
+    /// Fetched ConfigMaps. `None`: the ConfigMap is missing.
     pub contents: BTreeMap<ConfigMapKey, Option<FetchedConfigMap>>,
-    /// What people have ordered of the fleet.
+    /// Orders of operators for the fleet.
     pub orders: Orders,
 }
 
-/// The versions of lists, each as the server calls it.
+/// Resource versions of lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListVersions {
-    /// Of the list of Nodes.
+    /// Version of the list of Nodes.
     pub nodes: String,
-    /// The list of what carries the assignments, where that is not the Nodes.
-    pub carriers: Option<NodeConfigList>,
+    /// List of NodeConfigs, unless Nodes contain the assignments.
+    pub node_configs: Option<NodeConfigList>,
 }
 
 /// All NodeConfigs of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeConfigList {
-    /// The version of the list.
+    /// Version of the list.
     pub version: String,
-    /// By name, which is the name of their Node. The watch that continues from this list shares them, to save memory.
+    /// NodeConfigs by name, which is the name of their Node. The watch that continues this list shares them to save
+    /// memory.
     pub items: BTreeMap<NodeName, Arc<NodeConfig>>,
 }
 
 /// Namespace and name of a ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 pub struct ConfigMapKey {
-    /// Its namespace.
+    /// Namespace of the ConfigMap.
     pub namespace: String,
-    /// Its name.
+    /// Name of the ConfigMap.
     pub name: String,
 }
 
 impl ConfigMapKey {
-    /// The ConfigMap that a source names; `None` for a source that names none.
+    /// ConfigMap of a source, if any.
     #[must_use]
     pub fn of(source: &ConfigSource) -> Option<Self> {
         let map = source.config_map.as_ref()?;
@@ -101,47 +102,46 @@ impl fmt::Display for ConfigMapKey {
     }
 }
 
-/// One Node.
+/// Observed state of one Node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Node {
-    /// Its name.
+    /// Name of the Node.
     pub name: NodeName,
-    /// Its uid: a Node made anew under an old name has another one.
+    /// Uid of the Node. A recreated Node has another uid.
     pub uid: String,
-    /// Its labels, of the keys that were asked for.
+    /// Labels with requested keys.
     pub labels: BTreeMap<String, String>,
-    /// What its kubelet says it is; unset when it has said nothing readable.
+    /// Version that the kubelet reports; `None` if missing or unreadable.
     pub kubelet_version: Option<KubeletVersion>,
-    /// The size of its `spec.podCIDR`; unset where nothing gives nodes a range each. Only its size is kept: there are
-    /// thousands of nodes.
+    /// Size of `spec.podCIDR`, if set. Only the size is stored, because there may be thousands of nodes.
     #[serde(skip)]
     pub pod_range: Option<PodRange>,
-    /// Its Ready condition.
+    /// Ready condition.
     pub ready: Readiness,
-    /// Since when its Ready condition is as it is; unset where nobody says.
+    /// Last transition of the Ready condition, if known.
     #[serde(skip)]
     pub ready_since: Option<Timestamp>,
-    /// Since when its half of the contract is where `status` says, as its agent has noted down; unset where none does.
+    /// Time of the last change that `status` shows, as the agent reports it, if known.
     #[serde(skip)]
     pub status_since: Option<Timestamp>,
-    /// Whether it is being deleted.
+    /// Whether the Node is being deleted.
     pub deleting: bool,
-    /// `spec.configSource`: what is wanted.
+    /// `spec.configSource`: desired source.
     pub source: Option<ConfigSource>,
-    /// `status.config`: what is so.
+    /// `status.config`: actual state.
     pub status: ConfigStatus,
-    /// Whether its half of the contract follows `source`.
-    pub half: NodeSupport,
+    /// Whether the node follows `source`.
+    pub support: NodeSupport,
 }
 
 impl Node {
-    /// Every source that its spec or its status names.
+    /// All sources in spec and status.
     pub fn sources(&self) -> impl Iterator<Item = &ConfigSource> {
         self.source.iter().chain(self.status.sources())
     }
 
-    /// A Node of which nothing is known but its name.
+    /// Creates a Node with a name and no other data.
     #[must_use]
     pub fn named(name: NodeName) -> Self {
         Self {
@@ -156,39 +156,39 @@ impl Node {
             deleting: false,
             source: None,
             status: ConfigStatus::default(),
-            half: NodeSupport::KubeletSilent,
+            support: NodeSupport::KubeletSilent,
         }
     }
 
-    /// Whether it follows `configSource`, as far as can be seen.
+    /// Reports whether the node follows `configSource`, as far as known.
     #[must_use]
     pub fn follows_config_source(&self) -> bool {
-        self.half == NodeSupport::Follows
+        self.support == NodeSupport::Follows
     }
 }
 
-/// Whether the node's half of the contract follows what the node is pointed at, as far as can be seen, and why not.
+/// Support of a node for assignments: whether it follows its source, as far as known, or why not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum NodeSupport {
-    /// It does; or nothing speaks against it, as long as nothing is assigned that it could answer to.
+    /// The node follows assignments, or has not had one that it could ignore.
     Follows,
-    /// The kubelet would have to, and cannot.
+    /// Kubelet without support for `configSource`.
     KubeletUnable {
-        /// What it reports as its version.
+        /// Version that the kubelet reports.
         version: KubeletVersion,
     },
-    /// The kubelet would have to, and says nothing. A kubelet 1.11 to 1.23 with `--dynamic-config-dir` writes
-    /// `status.config`, be it empty, as soon as it starts (recorded); without the flag it never does.
+    /// Kubelet without `status.config`. A kubelet 1.11 to 1.23 with `--dynamic-config-dir` writes `status.config`,
+    /// possibly empty, as soon as it starts (recorded). Without the flag it never does.
     KubeletSilent,
-    /// The node agent would have to, and has never said anything, though it has had the time to.
+    /// Node agent that has never reported, although it had enough time.
     AgentSilent,
-    /// What the assignment would be written to belongs to an earlier Node of this name and is about to go away.
+    /// The NodeConfig belongs to an earlier Node of the same name and is about to be deleted.
     Outlived,
 }
 
 impl NodeSupport {
-    /// Whether a kubelet of this version does, that reports `status.config` or not.
+    /// Support by a kubelet of this version; `reports`: whether it reports `status.config`.
     #[must_use]
     pub fn of_kubelet(version: Option<KubeletVersion>, reports: bool) -> Self {
         match version {
@@ -199,15 +199,15 @@ impl NodeSupport {
     }
 }
 
-/// A Node's Ready condition.
+/// Ready condition of a Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Readiness {
-    /// The kubelet says that it can run pods.
+    /// The kubelet can run pods.
     Ready,
-    /// The kubelet says that it cannot.
+    /// The kubelet cannot run pods.
     NotReady,
-    /// The kubelet has not been heard of for a while, or has never set the condition.
+    /// The kubelet has not reported for a while, or has never set the condition.
     Unknown,
 }
 
@@ -221,30 +221,30 @@ impl fmt::Display for Readiness {
     }
 }
 
-/// Metadata of a ConfigMap that carries nodecfg's label.
+/// Metadata of a ConfigMap with nodecfg's label.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ManagedConfigMap {
-    /// Its namespace.
+    /// Namespace of the ConfigMap.
     pub namespace: String,
-    /// Its name.
+    /// Name of the ConfigMap.
     pub name: String,
-    /// Its uid; a deletion names it, so that it never hits a later ConfigMap of the same name.
+    /// Uid, the precondition of a deletion, which must not delete a later ConfigMap of the same name.
     pub uid: String,
-    /// Its version; a deletion names that too, so that what somebody has just relabelled stays.
+    /// Resource version, also a precondition of a deletion, which must not delete a relabeled ConfigMap.
     #[serde(skip)]
     pub resource_version: String,
-    /// The fleet it belongs to; unset when the label is missing or unreadable.
+    /// Fleet; `None` if the label is missing or invalid.
     pub fleet: Option<FleetName>,
-    /// The pool it was rendered for; unset when the label is missing or unreadable.
+    /// Pool; `None` if the label is missing or invalid.
     pub pool: Option<PoolName>,
-    /// What its annotation claims as the hash of its content. A claim: only fetched content proves it.
+    /// Hash of the content in the annotation. Only the fetched content proves it.
     pub content_hash: Option<String>,
-    /// The commit it was rendered from, as its annotation says.
+    /// Commit in the annotation.
     pub commit: Option<String>,
-    /// When it was created.
+    /// Creation time.
     pub created: Option<Timestamp>,
-    /// Whether it is being deleted.
+    /// Whether the ConfigMap is being deleted.
     pub deleting: bool,
 }
 
@@ -252,46 +252,46 @@ pub struct ManagedConfigMap {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchedConfigMap {
-    /// Its namespace.
+    /// Namespace of the ConfigMap.
     pub namespace: String,
-    /// Its name.
+    /// Name of the ConfigMap.
     pub name: String,
-    /// Its uid.
+    /// Uid of the ConfigMap.
     pub uid: String,
-    /// Whether the server refuses changes of its data.
+    /// Whether the API server refuses changes of its data.
     pub immutable: bool,
-    /// Whether it is being deleted.
+    /// Whether the ConfigMap is being deleted.
     pub deleting: bool,
-    /// Its labels.
+    /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Its annotations.
+    /// Annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Its text content by key.
+    /// Text content by key.
     pub data: BTreeMap<String, String>,
-    /// Keys of its binary content, which a kubelet reads as well.
+    /// Keys of the binary content, which a kubelet reads as well.
     pub binary_keys: Vec<String>,
 }
 
 impl FetchedConfigMap {
-    /// The text under one key.
+    /// Text of one key.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {
         self.data.get(key).map(String::as_str)
     }
 
-    /// Whether its labels say that nodecfg manages it.
+    /// Reports whether the labels name nodecfg as manager.
     #[must_use]
     pub fn is_managed(&self) -> bool {
         self.labels.get(MANAGED_BY_LABEL).is_some_and(|manager| manager == MANAGER)
     }
 
-    /// The fleet whose it is; `None` when its labels do not say.
+    /// Fleet in the labels, if any.
     #[must_use]
     pub fn fleet(&self) -> Option<FleetName> {
         FleetName::new(self.labels.get(FLEET_LABEL).filter(|_| self.is_managed())?.as_str()).ok()
     }
 
-    /// Whether it holds just this text under just this key.
+    /// Reports whether the ConfigMap contains exactly this text under exactly this key.
     #[must_use]
     pub fn holds_exactly(&self, key: &str, text: &str) -> bool {
         self.binary_keys.is_empty() && self.data.len() == 1 && self.text(key) == Some(text)
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exact_content_is_one_key_and_nothing_else() {
+    fn holds_exactly_requires_one_key() {
         let mut map = FetchedConfigMap::default();
         map.data.insert("kubelet".to_owned(), "a: 1\n".to_owned());
         assert!(map.holds_exactly("kubelet", "a: 1\n"));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_is_what_carries_the_label_with_the_right_value() {
+    fn recognizes_managed_label() {
         let mut map = FetchedConfigMap::default();
         assert!(!map.is_managed());
         map.labels.insert(MANAGED_BY_LABEL.to_owned(), "helm".to_owned());

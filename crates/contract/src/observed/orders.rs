@@ -1,7 +1,7 @@
-//! What people have ordered of a fleet from a command line: pools to hold as they are, and a rollout to stop.
+//! Orders of operators for a fleet: paused pools, and a request to stop a rollout.
 //!
-//! Orders are kept as annotations of the fleet's Lease, beside the lock: whoever rolls out reads them there, and holds the
-//! Lease's version while doing so. Pure: what the annotations say, and what they are to say.
+//! Orders are stored as annotations of the fleet's Lease, beside the lock, where a rollout watches them. This module
+//! only reads and writes annotation values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,74 +12,74 @@ use serde::{Deserialize, Serialize};
 use crate::names::PoolName;
 use crate::printable::{at_most, one_line};
 
-/// Annotation that holds the paused pools: a JSON object of [`Pause`]s by pool.
+/// Annotation of the paused pools: a JSON object of [`Pause`] by pool.
 pub const PAUSES_ANNOTATION: &str = "nodecfg.dev/pauses";
-/// Annotation that asks the holder of the lock to stop: a JSON object, [`Abort`].
+/// Annotation that requests the holder of the lock to stop: a JSON object, [`Abort`].
 pub const ABORT_ANNOTATION: &str = "nodecfg.dev/abort";
 
-/// How long a reason may be, in characters: it is shown in every plan, and kept beside others in one object.
+/// Maximum length of a reason in characters. Every plan shows it, and one object stores all reasons.
 pub const LONGEST_REASON: usize = 500;
-/// How much is read of a name, in characters.
+/// Maximum length of a name in characters; the rest is cut.
 const LONGEST_NAME: usize = 200;
 
-/// Everything that is ordered of a fleet.
+/// All orders for a fleet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Orders {
-    /// The pools that are held as they are.
+    /// Paused pools.
     pub pauses: BTreeMap<PoolName, Pause>,
-    /// That the rollout of one holder stops.
+    /// Request to stop the rollout of one holder.
     pub abort: Option<Abort>,
 }
 
-/// A pool is held as it is.
+/// Pause of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pause {
-    /// Who wants that: the user as the API server knows them, or else as their machine does.
+    /// Author: the user name on the API server, or else on the author's machine.
     pub by: String,
-    /// Since when.
+    /// Time of the order.
     pub at: Timestamp,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
 impl fmt::Display for Pause {
-    /// By whom, since when, and why: on one line, whatever was typed.
+    /// Author, time and reason on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "by {} since {:.0}, {}", one_line(&self.by), self.at, one_line(&self.reason))
     }
 }
 
-/// The rollout of one holder of the lock stops.
+/// Request to stop the rollout of one holder of the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Abort {
-    /// Whose rollout: the identity that holds the lock. Nobody else's.
+    /// Identity of the lock holder whose rollout must stop.
     pub holder: String,
-    /// Who wants that.
+    /// Author of the request.
     pub by: String,
-    /// Since when.
+    /// Time of the request.
     pub at: Timestamp,
-    /// Why, if they said.
+    /// Reason, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether nodes that have not converged are pointed back at what they had.
+    /// Whether nodes that have not converged are rolled back.
     #[serde(default)]
     pub back: bool,
 }
 
 impl Orders {
-    /// What the annotations of a Lease say. Whoever may write the Lease chooses the words: they are cut, and on one line.
+    /// Reads the annotations of a Lease. Their texts are untrusted, so they are cut and put on one line.
     ///
     /// # Errors
-    /// What cannot be understood, with the annotation that it stands in: an order must not be overlooked because it is garbled.
+    /// An annotation is invalid. An invalid order must not be ignored.
     pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, String> {
-        let told = |name: &str, error: serde_json::Error| format!("the annotation {name} cannot be read: {error}");
+        let invalid = |name: &str, error: serde_json::Error| format!("the annotation {name} cannot be read: {error}");
         let pauses = annotations.get(PAUSES_ANNOTATION).map(|text| serde_json::from_str(text));
         let abort = annotations.get(ABORT_ANNOTATION).map(|text| serde_json::from_str(text));
         let mut orders = Self {
-            pauses: pauses.transpose().map_err(|error| told(PAUSES_ANNOTATION, error))?.unwrap_or_default(),
-            abort: abort.transpose().map_err(|error| told(ABORT_ANNOTATION, error))?,
+            pauses: pauses.transpose().map_err(|error| invalid(PAUSES_ANNOTATION, error))?.unwrap_or_default(),
+            abort: abort.transpose().map_err(|error| invalid(ABORT_ANNOTATION, error))?,
         };
         for pause in orders.pauses.values_mut() {
             pause.by = at_most(&one_line(&pause.by), LONGEST_NAME);
@@ -92,7 +92,7 @@ impl Orders {
         Ok(orders)
     }
 
-    /// Writes itself into the annotations of a Lease; all others stay.
+    /// Writes the orders into the annotations of a Lease, and keeps other annotations.
     pub fn write(&self, annotations: &mut BTreeMap<String, String>) {
         let pauses = (!self.pauses.is_empty()).then(|| serde_json::to_string(&self.pauses).unwrap_or_default());
         let abort = self.abort.as_ref().map(|abort| serde_json::to_string(abort).unwrap_or_default());
@@ -106,13 +106,13 @@ impl Orders {
 }
 
 impl Orders {
-    /// Pauses a pool, or says anew why it is. Answers with the pause that was there before.
+    /// Pauses a pool, or replaces its pause. Returns the previous pause.
     pub fn pause(&mut self, pool: &PoolName, pause: &Pause) -> Option<Pause> {
         self.pauses.insert(pool.clone(), pause.clone())
     }
 
-    /// Asks a holder of the lock to stop. An abort of the same holder is raised at most: what it takes back is not
-    /// left after all, and its reason stays where there is no other. Answers whether there is anything new to it.
+    /// Requests a holder of the lock to stop. A second request for the same holder may add a rollback but not remove
+    /// it, and keeps the first reason unless it has its own. Returns whether the request changed anything.
     pub fn abort(&mut self, abort: &Abort) -> bool {
         let before = self.abort.take().filter(|before| before.holder == abort.holder);
         if let Some(before) = before.as_ref().filter(|before| before.back || !abort.back) {
@@ -125,8 +125,8 @@ impl Orders {
     }
 }
 
-/// Takes out the annotation that asks a holder of the lock to stop, unless it is `me`. One that cannot be read asks nobody.
-pub fn forget_aborts_of_others(annotations: &mut BTreeMap<String, String>, me: &str) {
+/// Removes the request to stop another holder than `me`, or an unreadable one, which stops no holder.
+pub fn remove_other_aborts(annotations: &mut BTreeMap<String, String>, me: &str) {
     let mine = |text: &String| serde_json::from_str::<Abort>(text).is_ok_and(|abort| abort.holder == me);
     if !annotations.get(ABORT_ANNOTATION).is_some_and(mine) {
         annotations.remove(ABORT_ANNOTATION);
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again_and_others_stay() {
+    fn orders_round_trip_and_keep_other_annotations() {
         let at = Timestamp::from_second(1_800_000_000).unwrap();
         let pause = Pause { by: "ada".to_owned(), at, reason: "disks \"full\"".to_owned() };
         let orders = Orders {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abort_is_for_one_holder() {
+    fn abort_names_one_holder() {
         let at = Timestamp::UNIX_EPOCH;
         let abort = Abort { holder: "ci_1".to_owned(), by: "ada".to_owned(), at, reason: None, back: false };
         let orders = Orders { abort: Some(abort), ..Orders::default() };
@@ -162,7 +162,7 @@ mod tests {
             let mut annotations = BTreeMap::from([("other".to_owned(), "x".to_owned())]);
             orders.write(&mut annotations);
             annotations.extend(garbled.map(|text| (ABORT_ANNOTATION.to_owned(), text.to_owned())));
-            forget_aborts_of_others(&mut annotations, me);
+            remove_other_aborts(&mut annotations, me);
             assert!(annotations.contains_key("other"));
             annotations.contains_key(ABORT_ANNOTATION)
         };
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abort_is_raised_and_never_lowered() {
+    fn abort_gains_but_never_loses_rollback() {
         let abort = |holder: &str, by: &str, reason: Option<&str>, back| Abort {
             holder: holder.to_owned(),
             by: by.to_owned(),
@@ -180,7 +180,7 @@ mod tests {
         };
         let mut orders = Orders::default();
         assert!(orders.abort(&abort("ci_1", "ada", Some("disks"), false)));
-        assert!(!orders.abort(&abort("ci_1", "bob", None, false)), "asked for already");
+        assert!(!orders.abort(&abort("ci_1", "bob", None, false)), "already requested");
         assert!(orders.abort(&abort("ci_1", "bob", None, true)));
         assert_eq!(orders.abort, Some(abort("ci_1", "bob", Some("disks"), true)));
         assert!(!orders.abort(&abort("ci_1", "ada", Some("fans"), false)));
@@ -189,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_fits_one_line() {
+    fn puts_reason_on_one_line() {
         let at = Timestamp::UNIX_EPOCH;
         let pause = Pause { by: "ada\u{1b}[2J".to_owned(), at, reason: "disks\n\tfull ".to_owned() };
         assert_eq!(pause.to_string(), "by ada [2J since 1970-01-01T00:00:00Z, disks full");
     }
 
     #[test]
-    fn what_is_read_is_cut_and_hides_nothing() {
+    fn cuts_and_sanitizes_read_texts() {
         let at = Timestamp::UNIX_EPOCH;
         let (by, reason) =
             (format!("\u{202e}ada{}", "a".repeat(500)), format!("x\u{9b}2J\u{200b}{}", "r".repeat(9000)));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_garbled_order_is_an_error() {
+    fn rejects_invalid_order() {
         for name in [PAUSES_ANNOTATION, ABORT_ANNOTATION] {
             let problem = Orders::read(&[(name.to_owned(), "{".to_owned())].into()).unwrap_err();
             assert!(problem.contains(name), "{problem}");

@@ -1,59 +1,60 @@
-//! Which ConfigMaps are referred to, and by whom: what must not be deleted.
+//! References to ConfigMaps, which prevent their deletion.
 
 use std::collections::BTreeMap;
 
 use super::ConfigMapKey;
 use crate::ConfigSource;
 
-/// The ConfigMaps that something refers to.
+/// ConfigMaps that at least one object refers to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct References {
-    users: BTreeMap<ConfigMapKey, Users>,
+    referrers: BTreeMap<ConfigMapKey, Referrers>,
 }
 
-/// Who refers to a ConfigMap.
+/// Objects that refer to a ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Users {
-    /// How many objects.
+pub struct Referrers {
+    /// Number of objects.
     pub count: usize,
-    /// One of them, the first that was seen.
+    /// Name of the first object.
     pub example: String,
 }
 
 impl References {
-    /// Notes what one object refers to. It counts once for each ConfigMap, however often it names it.
+    /// Adds the references of one object. An object counts once per ConfigMap.
     pub fn add<'s>(&mut self, object: &str, sources: impl IntoIterator<Item = &'s ConfigSource>) {
         let mut keys: Vec<ConfigMapKey> = sources.into_iter().filter_map(ConfigMapKey::of).collect();
         keys.sort();
         keys.dedup();
         for key in keys {
-            let users = self.users.entry(key).or_insert_with(|| Users { count: 0, example: object.to_owned() });
-            users.count += 1;
+            let referrers =
+                self.referrers.entry(key).or_insert_with(|| Referrers { count: 0, example: object.to_owned() });
+            referrers.count += 1;
         }
     }
 
-    /// Who refers to a ConfigMap; `None`: nobody.
+    /// Objects that refer to a ConfigMap, if any.
     #[must_use]
-    pub fn of(&self, key: &ConfigMapKey) -> Option<&Users> {
-        self.users.get(key)
+    pub fn of(&self, key: &ConfigMapKey) -> Option<&Referrers> {
+        self.referrers.get(key)
     }
 
-    /// What is referred to.
+    /// All referenced ConfigMaps.
     pub fn keys(&self) -> impl Iterator<Item = &ConfigMapKey> {
-        self.users.keys()
+        self.referrers.keys()
     }
 }
 
-/// What became of a ConfigMap that was to be deleted.
+/// Result of deleting a ConfigMap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deletion {
-    /// It is deleted.
+    /// It was deleted.
     Deleted,
-    /// It was gone already.
+    /// It was missing already.
     Gone,
-    /// It was changed or made anew since it was looked at, and stays.
+    /// It was changed or recreated after the observation, and is kept.
     Changed,
-    /// Its content is not what its name says, or can be changed: nodecfg has not made it so, and it stays.
+    /// Its content does not match its name, or is mutable. nodecfg did not create it, so it is kept.
     NotOurs,
 }
 
@@ -62,14 +63,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_counts_once() {
+    fn counts_object_once() {
         let source = |name: &str| ConfigSource::config_map("kube-system", name, "kubelet");
         let key = |name: &str| ConfigMapKey::of(&source(name)).unwrap();
         let mut references = References::default();
         references.add("n1", [&source("a"), &source("b"), &source("a")]);
         references.add("n2", [&source("a")]);
-        assert_eq!(references.of(&key("a")), Some(&Users { count: 2, example: "n1".to_owned() }));
-        assert_eq!(references.of(&key("b")).map(|users| users.count), Some(1));
+        assert_eq!(references.of(&key("a")), Some(&Referrers { count: 2, example: "n1".to_owned() }));
+        assert_eq!(references.of(&key("b")).map(|referrers| referrers.count), Some(1));
         assert_eq!(references.of(&key("c")), None);
         assert_eq!(references.keys().count(), 2);
     }

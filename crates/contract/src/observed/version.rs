@@ -1,22 +1,22 @@
-//! Versions of kubelets and API servers, as they name themselves.
+//! Versions of kubelets and API servers.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// The version of a kubelet, without the build's suffix. Ordered as versions are.
+/// Version of a kubelet without build suffix, in version order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KubeletVersion {
     /// Major version: 1.
     pub major: u32,
-    /// Minor version, the one that decides what a kubelet can do.
+    /// Minor version, which determines the features of a kubelet.
     pub minor: u32,
     /// Patch version.
     pub patch: u32,
 }
 
 impl KubeletVersion {
-    /// Reads `v1.21.14`, with or without the `v`, and with any suffix that begins with `-` or `+` (`-eks-18ef993`,
+    /// Parses `v1.21.14`, with or without the `v`, and with any suffix that begins with `-` or `+` (`-eks-18ef993`,
     /// `-gke.100`, `+k3s1`). `None` for anything else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -28,14 +28,15 @@ impl KubeletVersion {
         numbers.next().is_none().then_some(version)
     }
 
-    /// Whether kubelets of this version follow `configSource`: 1.11 (beta, on by default; KEP-281) to 1.23 (removed in 1.24).
+    /// Reports whether kubelets of this version follow `configSource`: 1.11 (beta, on by default; KEP-281) to 1.23
+    /// (removed in 1.24).
     #[must_use]
     pub fn has_dynamic_config(&self) -> bool {
         self.major == 1 && (11..=23).contains(&self.minor)
     }
 }
 
-/// Digits only: `u32::from_str` would take a sign.
+/// Accepts digits only; `u32::from_str` would accept a sign.
 fn number(digits: &str) -> Option<u32> {
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
@@ -66,18 +67,19 @@ impl schemars::JsonSchema for KubeletVersion {
     }
 }
 
-/// What an API server answers under `/version`.
+/// Version of an API server, from `/version`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerVersion {
-    /// Its name of the version: `v1.21.14-eks-18ef993`.
+    /// Full version name, for example `v1.21.14-eks-18ef993`.
     pub git_version: String,
-    /// Major and minor version; unset when a build does not say.
+    /// Major and minor version; `None` if unknown.
     pub release: Option<(u32, u32)>,
 }
 
 impl ServerVersion {
-    /// Reads the three texts of the answer. Managed services write `21+` as minor version; home-made builds leave
-    /// major and minor empty, and then the name decides, unless it is the placeholder of an unstamped build (`v0.0.0`).
+    /// Parses the three texts of the response. Managed services report `21+` as minor version. Some builds leave
+    /// major and minor empty; then the version name decides, unless it is the placeholder of an unstamped build
+    /// (`v0.0.0`).
     #[must_use]
     pub fn read(git_version: &str, major: &str, minor: &str) -> Self {
         let fields = match (major.trim().parse().ok(), minor.trim().trim_end_matches('+').parse().ok()) {
@@ -89,7 +91,8 @@ impl ServerVersion {
         Self { git_version: git_version.to_owned(), release: fields.or_else(named) }
     }
 
-    /// Whether API servers of this release keep `Node.spec.configSource`: those before 1.26 do. `None`: unreadable.
+    /// Reports whether API servers of this release store `Node.spec.configSource`, which ended with 1.26. `None`:
+    /// unknown release.
     #[must_use]
     pub fn keeps_config_source(&self) -> Option<bool> {
         self.release.map(|release| release < (1, 26))
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kubelet_versions_with_every_suffix_seen() {
+    fn parses_kubelet_versions_with_suffixes() {
         let v = |major, minor, patch| Some(KubeletVersion { major, minor, patch });
         for (text, wanted) in [
             ("v1.21.1", v(1, 21, 1)),
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn kubelet_versions_are_ordered_and_written_as_numbers() {
+    fn orders_kubelet_versions_by_number() {
         let parse = |text| KubeletVersion::parse(text).expect("readable");
         assert!(parse("v1.9.0") < parse("v1.21.0"));
         assert_eq!(parse("v1.21.14-eks-18ef993").to_string(), "v1.21.14");
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn server_versions_as_recorded() {
+    fn parses_recorded_server_versions() {
         let unstamped = ServerVersion::read("v0.0.0-master+$Format:%H$", "", "");
         assert_eq!(unstamped.keeps_config_source(), None);
         assert_eq!(ServerVersion::read("v1.36.2", "1", "36").keeps_config_source(), Some(false));

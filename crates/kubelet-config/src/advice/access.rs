@@ -1,4 +1,4 @@
-//! Who may talk to the kubelet, and how well that is kept secret.
+//! Advice on access to the kubelet: authentication, authorization, ports and TLS.
 
 use super::remarks::Remarks;
 use crate::verdict::Config;
@@ -18,29 +18,29 @@ fn callers(config: &Config<'_>, remarks: &mut Remarks) {
                 config,
                 "open-to-everyone",
                 "authorization.mode",
-                "whoever reaches the kubelet's port may run commands in any container: anonymous requests are let in, and \
-                 AlwaysAllow allows them everything",
+                "every client that reaches the kubelet's port can run commands in any container: anonymous requests \
+                 are accepted, and AlwaysAllow authorizes them",
             )
-            .related(config.place("authentication.anonymous.enabled"), "lets them in")
-            .help("write authentication.anonymous.enabled: false and authorization.mode: Webhook");
+            .related(config.place("authentication.anonymous.enabled"), "accepts anonymous requests")
+            .help("set authentication.anonymous.enabled: false and authorization.mode: Webhook");
     } else if all_allowed {
         remarks
             .field(
                 config,
                 "always-allow",
                 "authorization.mode",
-                "`authorization.mode` is AlwaysAllow: whoever can authenticate may run commands in any container",
+                "`authorization.mode` is AlwaysAllow: every authenticated client can run commands in any container",
             )
-            .help("write Webhook, so that the API server is asked who may do what");
+            .help("set it to Webhook, so that the API server authorizes requests");
     } else if anonymous {
         remarks
             .field(
                 config,
                 "anonymous-requests",
                 "authentication.anonymous.enabled",
-                "requests without credentials are let in as system:anonymous, and RBAC alone keeps them out",
+                "requests without credentials are accepted as system:anonymous; only RBAC restricts them",
             )
-            .help("write false; health checks of the node can use healthzPort, which asks for no credentials");
+            .help("set it to false; health checks can use healthzPort, which requires no credentials");
     }
     let webhook = config.is("authentication.webhook.enabled");
     if !anonymous && !webhook && config.text("authentication.x509.clientCAFile").is_empty() {
@@ -49,8 +49,8 @@ fn callers(config: &Config<'_>, remarks: &mut Remarks) {
                 config,
                 "nobody-authenticates",
                 "authentication",
-                "nobody can authenticate to the kubelet: no client CA, no token webhook, no anonymous requests; logs and exec \
-                 will fail",
+                "no client can authenticate to the kubelet: no client CA, no token webhook, no anonymous requests; \
+                 logs and exec fail",
             )
             .help("set authentication.x509.clientCAFile, or authentication.webhook.enabled: true");
     }
@@ -60,9 +60,9 @@ fn callers(config: &Config<'_>, remarks: &mut Remarks) {
                 config,
                 "open-read-only-port",
                 "readOnlyPort",
-                format!("`readOnlyPort` is {port}: it tells pods, metrics and node details to anyone who asks"),
+                format!("`readOnlyPort` is {port}: it serves pods, metrics and node details without authentication"),
             )
-            .help("write 0, and have monitoring use the authenticated port");
+            .help("set it to 0, and use the authenticated port for monitoring");
     }
 }
 
@@ -75,22 +75,19 @@ fn certificate(config: &Config<'_>, remarks: &mut Remarks) {
                     config,
                     "two-serving-certificates",
                     "tlsCertFile",
-                    format!(
-                        "`tlsCertFile` is {certificate}, while `serverTLSBootstrap` has the kubelet ask the cluster for its \
-                         certificate"
-                    ),
+                    format!("`tlsCertFile` is {certificate}, but `serverTLSBootstrap` requests another certificate"),
                 )
-                .related(config.place("serverTLSBootstrap"), "the other certificate")
-                .help("keep one of the two: remove tlsCertFile and tlsPrivateKeyFile, or serverTLSBootstrap");
+                .related(config.place("serverTLSBootstrap"), "conflicting certificate source")
+                .help("remove either serverTLSBootstrap, or tlsCertFile and tlsPrivateKeyFile");
         }
         remarks
             .field(
                 config,
                 "serving-certificate-approval",
                 "serverTLSBootstrap",
-                "the kubelet asks the cluster for its serving certificate, and Kubernetes itself approves no such request",
+                "the kubelet requests its serving certificate from the cluster, but Kubernetes has no approver",
             )
-            .help("have an approver for signer kubernetes.io/kubelet-serving in the cluster; managed services bring one");
+            .help("run an approver for signer kubernetes.io/kubelet-serving; managed services include one");
         return;
     }
     let missing = match (certificate.is_empty(), key.is_empty()) {
@@ -99,7 +96,7 @@ fn certificate(config: &Config<'_>, remarks: &mut Remarks) {
         _ => None,
     };
     if let Some((given, missing)) = missing {
-        let message = format!("`{given}` is set and `{missing}` is not: the kubelet has no certificate to serve with");
+        let message = format!("`{given}` is set, but `{missing}` is not: the kubelet has no serving certificate");
         remarks
             .field(config, "half-a-certificate", given, message)
             .help(format!("set {missing} too, or remove {given} for a self-signed certificate"));
@@ -114,9 +111,9 @@ fn protocol(config: &Config<'_>, remarks: &mut Remarks) {
                     config,
                     "outdated-tls",
                     "tlsMinVersion",
-                    format!("`tlsMinVersion` is {version}, a version that must not be used any more"),
+                    format!("`tlsMinVersion` is {version}, an obsolete version that must not be used"),
                 )
-                .help("write VersionTLS12 or VersionTLS13");
+                .help("set it to VersionTLS12 or VersionTLS13");
         }
         "VersionTLS13" if config.list("tlsCipherSuites").is_some_and(|list| !list.is_empty()) => {
             remarks
@@ -124,9 +121,9 @@ fn protocol(config: &Config<'_>, remarks: &mut Remarks) {
                     config,
                     "cipher-suites-unused",
                     "tlsCipherSuites",
-                    "`tlsCipherSuites` has no effect: from TLS 1.3 on, the least allowed here, suites cannot be chosen",
+                    "`tlsCipherSuites` has no effect: `tlsMinVersion` is TLS 1.3, whose suites cannot be configured",
                 )
-                .help("remove tlsCipherSuites, or write tlsMinVersion: VersionTLS12");
+                .help("remove tlsCipherSuites, or set tlsMinVersion: VersionTLS12");
         }
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! Values that are the default anyway, and zeros that the kubelet takes for unset.
+//! Advice on values that equal the default, and on zeros that mean unset.
 
 use std::sync::LazyLock;
 
@@ -10,8 +10,7 @@ use crate::fields::{self, Field, FieldType};
 use crate::verdict::{Config, whole};
 use crate::{Minor, duration};
 
-/// Fields that stand in files for those who read them: audits (CIS Kubernetes Benchmark, section 4.2) look for the line,
-/// not for the default.
+/// Fields that audits require in the file even with the default value (CIS Kubernetes Benchmark, section 4.2).
 const AUDITED: [&str; 9] = [
     "authentication.",
     "authorization.",
@@ -24,7 +23,7 @@ const AUDITED: [&str; 9] = [
     "serverTLSBootstrap",
 ];
 
-/// Fields that hold a value rather than further fields, and have a default in some version.
+/// Fields with a value instead of subfields, and with a default in some version.
 static LEAVES: LazyLock<Vec<&'static Field>> = LazyLock::new(|| {
     let is_leaf = |field: &&Field| {
         !field.path.contains(['[', '{'])
@@ -34,30 +33,30 @@ static LEAVES: LazyLock<Vec<&'static Field>> = LazyLock::new(|| {
     fields::all().filter(is_leaf).collect()
 });
 
-/// How a value stands to the default of its field.
+/// A field's value in relation to its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// It is a zero that means unset, and the default is something else.
+enum Relation {
+    /// A zero that means unset, with another default.
     Unset,
-    /// It is the default.
+    /// The default.
     Default,
-    /// It is something else, or there is no default.
+    /// Another value, or a field without a default.
     Other,
 }
 
-/// Whether the file sets a field, to something that is neither its default nor the zero that means unset.
+/// Reports whether the file sets a field to a value that is neither the default nor a zero that means unset.
 pub(super) fn is_changed(config: &Config<'_>, path: &str) -> bool {
     let field = fields::lookup(path);
-    field.zip(config.given(path)).is_some_and(|(field, node)| standing(node, field, config.minor()) == Standing::Other)
+    field.zip(config.given(path)).is_some_and(|(field, node)| relation(node, field, config.minor()) == Relation::Other)
 }
 
-/// Whether the file sets a field, to whatever but the zero that means unset.
+/// Reports whether the file sets a field to a value that is not a zero that means unset.
 pub(super) fn is_set(config: &Config<'_>, path: &str) -> bool {
     let field = fields::lookup(path);
-    field.zip(config.given(path)).is_some_and(|(field, node)| standing(node, field, config.minor()) != Standing::Unset)
+    field.zip(config.given(path)).is_some_and(|(field, node)| relation(node, field, config.minor()) != Relation::Unset)
 }
 
-/// Whether the file sets a field to something that is neither its default nor any zero.
+/// Reports whether the file sets a field to a value that is neither the default nor any zero.
 pub(super) fn is_effective(config: &Config<'_>, path: &str) -> bool {
     let types = fields::lookup(path).and_then(|field| field.types.at(config.minor())).map_or(&[][..], Vec::as_slice);
     is_changed(config, path)
@@ -77,26 +76,24 @@ pub(super) fn check(config: &Config<'_>, minors: &[Minor], next: Option<Minor>, 
     for field in LEAVES.iter() {
         let path = field.path.as_str();
         let Some(node) = config.given(path) else { continue };
-        match standing(node, field, minor) {
-            Standing::Unset => {
+        match relation(node, field, minor) {
+            Relation::Unset => {
                 let default = shown(field, minor);
-                let message = format!("`{path}`: {} means unset here, and the kubelet takes {default}", written(node));
-                remarks
-                    .field(config, "zero-is-unset", path, message)
-                    .help(format!("remove it, or write {default} if that is what is meant"));
+                let message = format!("`{path}`: {} means unset, and the kubelet uses {default}", written(node));
+                remarks.field(config, "zero-is-unset", path, message).help(format!("remove it, or write {default}"));
             }
-            Standing::Default if !AUDITED.iter().any(|audited| path.starts_with(audited)) => {
+            Relation::Default if !AUDITED.iter().any(|audited| path.starts_with(audited)) => {
                 let default = field.default.at(minor);
-                // Where versions differ, or the next one will, writing it down is what keeps it.
+                // An explicit value keeps the behavior where versions, or the next version, differ.
                 let steady = minors
                     .iter()
                     .chain(&next)
                     .all(|other| !field.is_known_to(*other) || field.default.at(*other) == default);
-                if steady && !decides_another(config, path) && !remarks.mention(path, minor) {
+                if steady && !affects_another(config, path) && !remarks.has_remark(path, minor) {
                     let message = format!("`{path}` is {}, the default", shown(field, minor));
                     remarks
                         .field(config, "equals-default", path, message)
-                        .help("it may be left out, unless it is there to override a base");
+                        .help("remove it, unless it overrides a base");
                 }
             }
             _ => {}
@@ -104,9 +101,9 @@ pub(super) fn check(config: &Config<'_>, minors: &[Minor], next: Option<Minor>, 
     }
 }
 
-/// Fields whose being written down, not their value, changes something else: the frequency of reports follows that of
-/// updates (`pkg/kubelet/apis/config/v1beta1/defaults.go`).
-fn decides_another(config: &Config<'_>, path: &str) -> bool {
+/// Reports whether the presence of the field changes another default: reports are as frequent as updates
+/// (`pkg/kubelet/apis/config/v1beta1/defaults.go`).
+fn affects_another(config: &Config<'_>, path: &str) -> bool {
     match path {
         "nodeStatusUpdateFrequency" => !is_set(config, "nodeStatusReportFrequency"),
         "nodeStatusReportFrequency" => is_set(config, "nodeStatusUpdateFrequency"),
@@ -114,16 +111,16 @@ fn decides_another(config: &Config<'_>, path: &str) -> bool {
     }
 }
 
-fn standing(node: &Node, field: &Field, minor: Minor) -> Standing {
-    let Some(default) = field.default.at(minor).filter(|default| !default.is_null()) else { return Standing::Other };
+fn relation(node: &Node, field: &Field, minor: Minor) -> Relation {
+    let Some(default) = field.default.at(minor).filter(|default| !default.is_null()) else { return Relation::Other };
     let types = field.types.at(minor).map_or(&[][..], Vec::as_slice);
     if same(node, default, types) {
-        return Standing::Default;
+        return Relation::Default;
     }
-    if !field.keeps_zero(minor) && is_zero(node, types) { Standing::Unset } else { Standing::Other }
+    if !field.keeps_zero(minor) && is_zero(node, types) { Relation::Unset } else { Relation::Other }
 }
 
-/// Whether a value is the zero of its type, which in many fields means unset.
+/// Reports whether a value is the zero of its type.
 fn is_zero(node: &Node, types: &[FieldType]) -> bool {
     match node.reading() {
         Some(Reading::Int(number)) => number == 0,
@@ -179,35 +176,35 @@ fn written(node: &Node) -> String {
 mod tests {
     use super::*;
     use crate::document::Document;
-    use crate::gates::Enabled;
+    use crate::gates::EnabledGates;
 
     #[test]
-    fn values_and_their_defaults() {
+    fn relates_values_to_defaults() {
         for (line, minor, wanted) in [
-            ("maxPods: 110", 36, Standing::Default),
-            ("maxPods: 110.0", 36, Standing::Default),
-            ("maxPods: 0", 36, Standing::Unset),
-            ("maxPods: 111", 36, Standing::Other),
-            ("syncFrequency: 60s", 36, Standing::Default),
-            ("syncFrequency: 0s", 36, Standing::Unset),
-            ("eventRecordQPS: 0", 36, Standing::Other),
-            ("eventRecordQPS: 5", 26, Standing::Default),
-            ("eventRecordQPS: 5", 27, Standing::Other),
-            ("shutdownGracePeriod: 0s", 36, Standing::Default),
-            ("memoryThrottlingFactor: 0.9", 36, Standing::Default),
-            ("enforceNodeAllocatable: [pods]", 36, Standing::Default),
-            ("enforceNodeAllocatable: []", 36, Standing::Other),
-            ("resolvConf: ''", 21, Standing::Unset),
-            ("resolvConf: ''", 36, Standing::Other),
-            ("failSwapOn: true", 36, Standing::Default),
-            ("failSwapOn: false", 36, Standing::Other),
-            ("clusterDNS: []", 36, Standing::Other),
+            ("maxPods: 110", 36, Relation::Default),
+            ("maxPods: 110.0", 36, Relation::Default),
+            ("maxPods: 0", 36, Relation::Unset),
+            ("maxPods: 111", 36, Relation::Other),
+            ("syncFrequency: 60s", 36, Relation::Default),
+            ("syncFrequency: 0s", 36, Relation::Unset),
+            ("eventRecordQPS: 0", 36, Relation::Other),
+            ("eventRecordQPS: 5", 26, Relation::Default),
+            ("eventRecordQPS: 5", 27, Relation::Other),
+            ("shutdownGracePeriod: 0s", 36, Relation::Default),
+            ("memoryThrottlingFactor: 0.9", 36, Relation::Default),
+            ("enforceNodeAllocatable: [pods]", 36, Relation::Default),
+            ("enforceNodeAllocatable: []", 36, Relation::Other),
+            ("resolvConf: ''", 21, Relation::Unset),
+            ("resolvConf: ''", 36, Relation::Other),
+            ("failSwapOn: true", 36, Relation::Default),
+            ("failSwapOn: false", 36, Relation::Other),
+            ("clusterDNS: []", 36, Relation::Other),
         ] {
             let document = Document::parse("kubelet.yaml", line).document.unwrap();
-            let config = Config::new(&document, Minor(minor), Enabled::default());
+            let config = Config::new(&document, Minor(minor), EnabledGates::default());
             let path = line.split(':').next().unwrap();
             let (node, field) = (config.given(path).unwrap(), fields::lookup(path).unwrap());
-            assert_eq!(standing(node, field, Minor(minor)), wanted, "{line} in 1.{minor}");
+            assert_eq!(relation(node, field, Minor(minor)), wanted, "{line} in 1.{minor}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Eviction: thresholds that get lost, that never come into play, or that hardly mean what they say.
+//! Advice on eviction: lost default thresholds, thresholds without effect, and likely inverted percentages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use crate::finding::Place;
 use crate::quantity::Quantity;
 use crate::verdict::Config;
 
-/// From this share of free space on a threshold is rather the share that may be used.
-const HARDLY_MEANT: f64 = 50.0;
+/// A threshold above this percentage of free space is probably meant as used space.
+const LIKELY_INVERTED: f64 = 50.0;
 
 pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
     lost(config, remarks);
@@ -18,23 +18,23 @@ pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
     for map in ["evictionHard", "evictionSoft"] {
         for (signal, entry) in config.entries(map) {
             let Some(Amount::Percent(percent)) = entry.value.text().and_then(Amount::read) else { continue };
-            if percent > HARDLY_MEANT {
-                // Without the noise of binary fractions.
+            if percent > LIKELY_INVERTED {
+                // Remove rounding errors of binary fractions.
                 let rest = ((100.0 - percent) * 100.0).round() / 100.0;
                 remarks
                     .at(
                         "eviction-percent-high",
                         format!("{map}.{signal}"),
                         entry.value.place.clone(),
-                        format!("`{map}.{signal}` evicts pods as soon as less than {percent}% is free"),
+                        format!("`{map}.{signal}` evicts pods when less than {percent}% is free"),
                     )
-                    .help(format!("the value is what stays free; to evict at {percent}% used, write \"{rest}%\""));
+                    .help(format!("the value is the free share; to evict at {percent}% usage, write \"{rest}%\""));
             }
         }
     }
 }
 
-/// A threshold's size.
+/// The value of a threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Amount {
     Percent(f64),
@@ -42,7 +42,7 @@ enum Amount {
 }
 
 impl Amount {
-    /// Reads a threshold; `None` when it is none, as 0% and 100% say, or does not read.
+    /// Parses a threshold; `None` for 0% and 100%, which disable it, and for invalid texts.
     fn read(text: &str) -> Option<Self> {
         if text == "0%" || text == "100%" {
             return None;
@@ -53,7 +53,8 @@ impl Amount {
         Quantity::parse(text).ok().map(Self::Absolute)
     }
 
-    /// Whether it is reached no earlier than another; `None` when that depends on the host.
+    /// Reports whether this threshold is reached at the same time as another or later; `None` if this depends on the
+    /// host.
     fn is_no_earlier_than(self, other: Self) -> Option<bool> {
         match (self, other) {
             (Self::Percent(a), Self::Percent(b)) => Some(a <= b),
@@ -63,7 +64,7 @@ impl Amount {
     }
 }
 
-/// The hard thresholds that the kubelet sets when none are given: signal and value.
+/// Returns the default hard thresholds: signal and value.
 fn default_hard(config: &Config<'_>) -> impl Iterator<Item = (&'static str, &'static str)> {
     fields::lookup("evictionHard")
         .and_then(|field| field.default.at(config.minor())?.as_object())
@@ -72,8 +73,8 @@ fn default_hard(config: &Config<'_>) -> impl Iterator<Item = (&'static str, &'st
         .filter_map(|(signal, value)| Some((signal.as_str(), value.as_str()?)))
 }
 
-/// The hard thresholds that the kubelet works with (`cmd/kubelet/app/server.go`, `loadConfigFile`): those given; the
-/// defaults when none are, or those besides when they are to be merged. The place says where it is written.
+/// Returns the effective hard thresholds (`cmd/kubelet/app/server.go`, `loadConfigFile`): the given ones, and the
+/// defaults if none are given or if they are merged. A given threshold has a place.
 pub(super) fn hard<'d>(config: &Config<'d>) -> BTreeMap<&'d str, (&'d str, Option<Place>)> {
     let mut hard: BTreeMap<&'d str, (&'d str, Option<Place>)> = BTreeMap::new();
     if config.given("evictionHard").is_none() || config.is("mergeDefaultEvictionSettings") {
@@ -85,7 +86,7 @@ pub(super) fn hard<'d>(config: &Config<'d>) -> BTreeMap<&'d str, (&'d str, Optio
     hard
 }
 
-/// The share of free space at which a hard threshold given as a share is reached.
+/// Returns the free share, in percent, of a hard threshold; `None` for a quantity.
 pub(super) fn hard_percent(config: &Config<'_>, signal: &str) -> Option<f64> {
     match Amount::read(hard(config).get(signal)?.0)? {
         Amount::Percent(percent) => Some(percent),
@@ -93,17 +94,17 @@ pub(super) fn hard_percent(config: &Config<'_>, signal: &str) -> Option<f64> {
     }
 }
 
-/// Default thresholds that an incomplete evictionHard takes away.
+/// Finds default thresholds that an incomplete evictionHard removes.
 fn lost(config: &Config<'_>, remarks: &mut Remarks) {
     let Some(given) = config.given("evictionHard").and_then(|node| node.mapping()) else { return };
     if config.is("mergeDefaultEvictionSettings") {
         return;
     }
     if given.is_empty() {
-        let message = "`evictionHard` is empty: the kubelet evicts no pod, whatever runs out on the node";
+        let message = "`evictionHard` is empty: the kubelet never evicts pods, even if a resource runs out";
         remarks
             .field(config, "eviction-hard-empty", "evictionHard", message)
-            .help("to have the default thresholds remove the line; if a node shall never evict, nothing is to be done");
+            .help("remove the line to get the default thresholds; keep it if the node must never evict");
         return;
     }
     let lost: Vec<_> = default_hard(config).filter(|(signal, _)| !given.contains_key(*signal)).collect();
@@ -115,14 +116,14 @@ fn lost(config: &Config<'_>, remarks: &mut Remarks) {
     let signals = lost.iter().map(|(signal, _)| *signal).collect::<Vec<_>>().join(", ");
     let lines = lost.iter().map(|(signal, value)| format!("{signal}: \"{value}\"")).collect::<Vec<_>>().join(", ");
     let help = format!(
-        "add to evictionHard {lines}, or \"0%\" for a signal that shall have no threshold; from 1.33 on \
-         mergeDefaultEvictionSettings: true keeps the defaults as well"
+        "add {lines} to evictionHard, or \"0%\" for a signal without a threshold; from 1.33 on, \
+         mergeDefaultEvictionSettings: true keeps the defaults too"
     );
-    let message = format!("`evictionHard` leaves out {signals}: no threshold there, not even the default one");
+    let message = format!("`evictionHard` omits {signals}: these signals lose their default thresholds");
     remarks.field(config, code, "evictionHard", message).help(help);
 }
 
-/// Soft thresholds that never come first, or that spare no pod anything.
+/// Finds soft thresholds that the hard one precedes, or that give pods no grace period.
 fn soft(config: &Config<'_>, remarks: &mut Remarks) {
     let hard = hard(config);
     let mut active = false;
@@ -133,14 +134,14 @@ fn soft(config: &Config<'_>, remarks: &mut Remarks) {
         active = true;
         let Some((hard_text, hard_place)) = hard.get(signal) else { continue };
         if Amount::read(hard_text).and_then(|hard| soft.is_no_earlier_than(hard)) == Some(true) {
-            let whose = if hard_place.is_some() { "" } else { "default " };
+            let kind = if hard_place.is_some() { "" } else { "default " };
             remarks
                 .at(
                     "soft-below-hard",
                     format!("evictionSoft.{signal}"),
                     entry.value.place.clone(),
                     format!(
-                        "the soft threshold {text} for {signal} is never reached before the {whose}hard one, {hard_text}"
+                        "the soft threshold {text} for {signal} is never reached before the {kind}hard one, {hard_text}"
                     ),
                 )
                 .help("raise the soft threshold above the hard one, or remove it");
@@ -156,19 +157,19 @@ fn soft(config: &Config<'_>, remarks: &mut Remarks) {
                 config,
                 "soft-eviction-kills-at-once",
                 "evictionSoft",
-                "`evictionMaxPodGracePeriod` is 0: a soft eviction gives pods no time to end, like a hard one",
+                "`evictionMaxPodGracePeriod` is 0: a soft eviction gives pods no grace period, like a hard one",
             )
-            .help("write evictionMaxPodGracePeriod: 60, or as many seconds as pods may take at most");
+            .help("set evictionMaxPodGracePeriod to the maximum grace period in seconds, such as 60");
     }
     if !active && pod_grace != 0 {
-        let message = format!("`evictionMaxPodGracePeriod` is {pod_grace} and there is no soft threshold to use it");
+        let message = format!("`evictionMaxPodGracePeriod` is {pod_grace}, but has no effect without soft thresholds");
         remarks
             .field(config, "pod-grace-unused", "evictionMaxPodGracePeriod", message)
             .help("remove it, or set thresholds in evictionSoft and evictionSoftGracePeriod");
     }
 }
 
-/// Grace periods and amounts to reclaim of signals without the threshold that they belong to.
+/// Finds grace periods and minimum reclaims for signals without a threshold.
 fn without_threshold(config: &Config<'_>, remarks: &mut Remarks) {
     let soft: BTreeSet<&str> = config.entries("evictionSoft").map(|(signal, _)| signal).collect();
     let hard = hard(config);
@@ -179,9 +180,9 @@ fn without_threshold(config: &Config<'_>, remarks: &mut Remarks) {
                     "grace-without-threshold",
                     format!("evictionSoftGracePeriod.{signal}"),
                     entry.value.place.clone(),
-                    format!("`evictionSoftGracePeriod` names {signal}, `evictionSoft` does not"),
+                    format!("`evictionSoftGracePeriod` contains {signal}, but `evictionSoft` does not"),
                 )
-                .help(format!("give {signal} a threshold in evictionSoft, or remove its grace period"));
+                .help(format!("set a threshold for {signal} in evictionSoft, or remove its grace period"));
         }
     }
     for (signal, entry) in config.entries("evictionMinimumReclaim") {
@@ -191,9 +192,11 @@ fn without_threshold(config: &Config<'_>, remarks: &mut Remarks) {
                     "reclaim-without-threshold",
                     format!("evictionMinimumReclaim.{signal}"),
                     entry.value.place.clone(),
-                    format!("`evictionMinimumReclaim` names {signal}, which has neither a hard nor a soft threshold"),
+                    format!(
+                        "`evictionMinimumReclaim` contains {signal}, which has neither a hard nor a soft threshold"
+                    ),
                 )
-                .help(format!("give {signal} a threshold in evictionHard or evictionSoft, or remove it here"));
+                .help(format!("set a threshold for {signal} in evictionHard or evictionSoft, or remove the line"));
         }
     }
 }
@@ -203,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thresholds_are_compared_where_the_host_does_not_matter() {
+    fn compares_thresholds_of_the_same_unit() {
         let earlier = |a, b| Amount::read(a)?.is_no_earlier_than(Amount::read(b)?);
         assert_eq!(earlier("50Mi", "100Mi"), Some(true));
         assert_eq!(earlier("0.1Gi", "100Mi"), Some(false));

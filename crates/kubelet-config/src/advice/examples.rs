@@ -1,4 +1,5 @@
-//! An example of every remark, and a neighbour that it is not said of; and what holds for all remarks.
+//! Tests of advice: for each code an example and a similar configuration without the finding, and properties of all
+//! findings.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,7 +12,7 @@ use crate::document::Document;
 use crate::finding::Finding;
 use crate::verdict::assess;
 
-/// Code, versions, a configuration that it is said of, and one that it is not said of.
+/// Code, versions, a configuration with the finding, and one without.
 type Example = (&'static str, &'static [u32], &'static str, &'static str);
 
 const EXAMPLES: &[Example] = &[
@@ -302,15 +303,12 @@ fn reviewed(text: &str, minors: &[u32]) -> Vec<Finding> {
 }
 
 #[test]
-fn gates_that_the_next_version_refuses_are_told() {
+fn reports_gates_that_the_next_version_refuses() {
     let found = reviewed("featureGates: {SeccompDefault: true}", &[28]);
     let about_gates = found.iter().filter(|f| f.field.as_deref() == Some("featureGates.SeccompDefault"));
-    let said: Vec<_> = about_gates.map(|finding| (finding.code, finding.message.as_str())).collect();
-    // That it is locked by then goes without saying.
-    assert_eq!(
-        said,
-        [("next-version", "1.29 refuses this: the kubelet does not know the feature gate `SeccompDefault`")]
-    );
+    let messages: Vec<_> = about_gates.map(|finding| (finding.code, finding.message.as_str())).collect();
+    // No second finding reports that the gate is locked.
+    assert_eq!(messages, [("next-version", "1.29 refuses this: the kubelet has no feature gate `SeccompDefault`")]);
 }
 
 fn has(findings: &[Finding], code: &str) -> bool {
@@ -318,19 +316,19 @@ fn has(findings: &[Finding], code: &str) -> bool {
 }
 
 #[test]
-fn every_remark_has_its_example_and_spares_the_neighbour() {
+fn each_code_reports_its_example_only() {
     let codes: BTreeSet<&str> = EXAMPLES.iter().map(|(code, ..)| *code).collect();
     assert_eq!(codes, table::all().map(|advice| advice.code.as_str()).collect());
     for (code, minors, bad, good) in EXAMPLES {
         for minor in *minors {
-            assert!(has(&reviewed(bad, &[*minor]), code), "{code} is said of {bad:?} in 1.{minor}");
-            assert!(!has(&reviewed(good, &[*minor]), code), "{code} is not said of {good:?} in 1.{minor}");
+            assert!(has(&reviewed(bad, &[*minor]), code), "{code} is reported for {bad:?} in 1.{minor}");
+            assert!(!has(&reviewed(good, &[*minor]), code), "{code} is not reported for {good:?} in 1.{minor}");
         }
     }
 }
 
 #[test]
-fn findings_are_whole() {
+fn findings_are_complete() {
     let mut shown = String::new();
     for (code, minors, bad, _) in EXAMPLES {
         let findings = reviewed(bad, minors);
@@ -357,42 +355,42 @@ fn findings_are_whole() {
 }
 
 #[test]
-fn the_same_remark_for_several_versions_is_one() {
+fn merges_equal_findings_of_versions() {
     let found = reviewed("evictionHard: {memory.available: 1Gi}", &[36, 21, 29]);
     let lost: Vec<_> = found.iter().filter(|finding| finding.code == "eviction-defaults-lost").collect();
     let minors: Vec<Vec<u32>> = lost.iter().map(|f| f.kubelets.iter().map(|minor| minor.0).collect()).collect();
-    // From 1.30 on there is one default more to lose, and from 1.33 on another way out.
+    // 1.30 has one more default, and 1.33 has another fix.
     assert_eq!(minors, [vec![36], vec![21, 29]]);
 }
 
 #[test]
-fn a_value_that_is_the_default_of_some_versions_alone_is_worth_writing_down() {
+fn default_of_only_some_versions_is_not_redundant() {
     assert!(!has(&reviewed("kubeAPIQPS: 50", &[26, 27]), "equals-default"));
     assert!(has(&reviewed("kubeAPIQPS: 50", &[27, 28]), "equals-default"));
     // The next version has another default.
     assert!(!has(&reviewed("kubeAPIQPS: 5", &[26]), "equals-default"));
     assert!(has(&reviewed("kubeAPIQPS: 5", &[25]), "equals-default"));
-    // What audits look for, and what being set changes something.
+    // Fields that audits require, and fields whose presence matters.
     assert!(!has(&reviewed("readOnlyPort: 0\nauthentication: {anonymous: {enabled: false}}", &[36]), "equals-default"));
     assert!(!has(&reviewed("nodeStatusUpdateFrequency: 10s", &[36]), "equals-default"));
 }
 
 #[test]
-fn nothing_is_said_of_what_a_plain_node_needs() {
+fn plain_node_gets_no_advice() {
     let text = "cgroupDriver: systemd\nclusterDomain: cluster.local\nclusterDNS: [10.96.0.10]\nrotateCertificates: true\n\
                 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: /ca.crt}}\n\
                 authorization: {mode: Webhook}\nstaticPodPath: /etc/kubernetes/manifests\nmaxPods: 58\n";
     for minor in [16, 21, 28, 33, 36, 37] {
-        let said = reviewed(text, &[minor]);
-        let said: Vec<_> = said.iter().filter(|finding| finding.code != "default-changes-next").collect();
-        assert!(said.is_empty(), "1.{minor}: {said:?}");
+        let findings = reviewed(text, &[minor]);
+        let findings: Vec<_> = findings.iter().filter(|finding| finding.code != "default-changes-next").collect();
+        assert!(findings.is_empty(), "1.{minor}: {findings:?}");
     }
 }
 
 proptest! {
-    /// Lines of the examples in any order and company, in any versions: no panic, and the same answer twice.
+    /// Combines lines of the examples in any order and versions: no panic, and the same result twice.
     #[test]
-    fn any_company_is_reviewed(
+    fn never_panics_on_combined_examples(
         picked in prop::collection::vec((0..EXAMPLES.len(), any::<bool>()), 0..12),
         minors in prop::collection::vec(16_u32..=37, 0..4),
     ) {
@@ -405,9 +403,9 @@ proptest! {
         }
     }
 
-    /// Any values for the fields that remarks look at.
+    /// Arbitrary values for the fields of the examples.
     #[test]
-    fn any_value_is_reviewed(
+    fn never_panics_on_any_value(
         at in 0..EXAMPLES.len(),
         value in prop_oneof![
             "[ -~]{0,12}",

@@ -1,4 +1,4 @@
-//! Images and logs: limits that limit nothing, or something else than they seem to.
+//! Advice on images and logs: limits without the intended effect.
 
 use super::defaults;
 use super::eviction;
@@ -17,9 +17,9 @@ pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
                 config,
                 "log-rotation-off",
                 "containerLogMaxSize",
-                format!("`containerLogMaxSize` is {size}: below zero, logs of containers are never rotated and fill the disk"),
+                format!("`containerLogMaxSize` is {size}: container logs are never rotated and fill the disk"),
             )
-            .help("write the size at which a log is rotated, such as 10Mi");
+            .help("set the size for log rotation, such as 10Mi");
     }
 }
 
@@ -30,10 +30,10 @@ fn pulls(config: &Config<'_>, remarks: &mut Remarks) {
                 config,
                 "pulls-still-serial",
                 "maxParallelImagePulls",
-                "`serializeImagePulls` is false, but with `maxParallelImagePulls` 1 images are pulled one by one all the same",
+                "`serializeImagePulls` is false, but `maxParallelImagePulls` is 1, so images are pulled one by one",
             )
-            .related(config.place("serializeImagePulls"), "meant to allow more")
-            .help("write a higher maxParallelImagePulls, or serializeImagePulls: true");
+            .related(config.place("serializeImagePulls"), "allows parallel pulls")
+            .help("raise maxParallelImagePulls, or set serializeImagePulls: true");
     }
     if config.int("registryPullQPS") == Some(0) && defaults::is_changed(config, "registryBurst") {
         remarks
@@ -44,11 +44,11 @@ fn pulls(config: &Config<'_>, remarks: &mut Remarks) {
                 "`registryBurst` has no effect: `registryPullQPS` is 0, so pulls are not limited",
             )
             .related(config.place("registryPullQPS"), "no limit")
-            .help("remove it, or write a limit in registryPullQPS");
+            .help("remove it, or set a limit in registryPullQPS");
     }
 }
 
-/// A client without a rate of its own gets client-go's, 5 a second, and not freedom.
+/// Finds rates of 0. For a rate of 0 the client uses client-go's default, 5 per second.
 fn rates(config: &Config<'_>, remarks: &mut Remarks) {
     for (path, code, what) in [
         ("kubeAPIQPS", "kube-api-rate-zero", "requests to the API server"),
@@ -60,11 +60,9 @@ fn rates(config: &Config<'_>, remarks: &mut Remarks) {
                     config,
                     code,
                     path,
-                    format!(
-                        "`{path}` 0 does not lift the limit on {what}: the client then keeps to its own, 5 a second"
-                    ),
+                    format!("`{path}` 0 does not remove the limit on {what}: the client falls back to 5 per second"),
                 )
-                .help("write the highest rate that the API server shall bear, such as 50");
+                .help("set the highest rate that the API server can handle, such as 50");
         }
     }
 }
@@ -75,14 +73,15 @@ fn collection(config: &Config<'_>, remarks: &mut Remarks) {
     else {
         return;
     };
-    // A share of what is free as the share that is used. 100 switches the collection off, on purpose.
+    // Convert the free share to the used share. A threshold of 100 disables the collection.
     let evicts = ((100.0 - free) * 100.0).round() / 100.0;
     if (0..100).contains(&high) && high as f64 > evicts {
         let message = format!(
-            "unused images are collected from {high}% on, but pods are evicted from {evicts}% on (imagefs.available {free}%)"
+            "unused images are removed above {high}% disk usage, but pods are evicted above {evicts}% \
+             (imagefs.available {free}%)"
         );
         remarks.field(config, "image-gc-after-eviction", "imageGCHighThresholdPercent", message).help(format!(
-            "write imageGCHighThresholdPercent: {} or less, and a lower imageGCLowThresholdPercent",
+            "set imageGCHighThresholdPercent to {} or less, and lower imageGCLowThresholdPercent",
             evicts as i64
         ));
     }

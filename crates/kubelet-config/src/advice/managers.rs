@@ -1,4 +1,4 @@
-//! CPU, memory and topology managers, cgroups and swap: settings beside a policy that does not use them.
+//! Advice on the CPU, memory and topology managers, cgroups and swap: settings that the policy does not use.
 
 use super::defaults;
 use super::remarks::Remarks;
@@ -19,9 +19,9 @@ fn cpu(config: &Config<'_>, remarks: &mut Remarks) {
                 config,
                 "cpu-reconcile-unused",
                 "cpuManagerReconcilePeriod",
-                "`cpuManagerReconcilePeriod` has no effect: with the policy none there is nothing to reconcile",
+                "`cpuManagerReconcilePeriod` has no effect: the policy none reconciles nothing",
             )
-            .help("remove it, or write cpuManagerPolicy: static");
+            .help("remove it, or set cpuManagerPolicy: static");
     }
     if config.flag("cpuCFSQuota") == Some(false) && defaults::is_changed(config, "cpuCFSQuotaPeriod") {
         remarks
@@ -32,7 +32,7 @@ fn cpu(config: &Config<'_>, remarks: &mut Remarks) {
                 "`cpuCFSQuotaPeriod` has no effect: `cpuCFSQuota` is false, so CPU limits set no quota",
             )
             .related(config.place("cpuCFSQuota"), "switched off here")
-            .help("remove it, or write cpuCFSQuota: true");
+            .help("remove it, or set cpuCFSQuota: true");
     }
 }
 
@@ -46,27 +46,27 @@ fn memory(config: &Config<'_>, remarks: &mut Remarks) {
                 "reservedMemory",
                 "`reservedMemory` has no effect: the memory manager's policy is None",
             )
-            .help("write memoryManagerPolicy: Static, or remove reservedMemory");
+            .help("set memoryManagerPolicy: Static, or remove reservedMemory");
     }
     if memory_manager::is_static(config) {
         reserved_memory(config, remarks);
     }
 }
 
-/// What `reservedMemory` adds up to, where the file alone tells what it must.
+/// Compares the sums of `reservedMemory` with the required ones, if these do not depend on the node.
 fn reserved_memory(config: &Config<'_>, remarks: &mut Remarks) {
     let known =
         memory_manager::sums(config).into_iter().filter_map(|sums| Some((sums.kind, sums.reserved_memory, sums.kept?)));
     for (kind, sum, kept) in known.filter(|(_, sum, kept)| sum != kept) {
         let field = if config.given("reservedMemory").is_some() { "reservedMemory" } else { "memoryManagerPolicy" };
         let message = format!(
-            "`reservedMemory` adds up to {sum} bytes of {kind}, while kubeReserved, systemReserved and the hard eviction \
-             threshold keep {kept}: the kubelet does not start"
+            "`reservedMemory` reserves {sum} bytes of {kind}, but kubeReserved, systemReserved and the hard eviction \
+             threshold add up to {kept}: the kubelet does not start"
         );
         let help = if kind == "memory" {
-            format!("have the entries of reservedMemory add up to \"{kept}\" (in bytes), over all NUMA nodes")
+            format!("change reservedMemory so that all NUMA nodes together reserve \"{kept}\" (in bytes)")
         } else {
-            format!("remove {kind} from reservedMemory: nothing keeps any from pods")
+            format!("remove {kind} from reservedMemory: no other setting reserves it")
         };
         remarks.field(config, "reserved-memory-mismatch", field, message).help(help);
     }
@@ -79,11 +79,11 @@ fn topology(config: &Config<'_>, remarks: &mut Remarks) {
             && matches!(config.text("memoryManagerPolicy"), "None" | "none" | "")
         {
             let message = format!(
-                "`topologyManagerPolicy` is {policy}, but the CPU and memory managers are off: it aligns devices alone"
+                "`topologyManagerPolicy` is {policy}, but the CPU and memory managers are off: only devices are aligned"
             );
             remarks
                 .field(config, "topology-devices-only", "topologyManagerPolicy", message)
-                .help("to align CPUs too write cpuManagerPolicy: static; for memory, memoryManagerPolicy: Static");
+                .help("to align CPUs, set cpuManagerPolicy: static; to align memory, set memoryManagerPolicy: Static");
         }
         return;
     }
@@ -95,7 +95,7 @@ fn topology(config: &Config<'_>, remarks: &mut Remarks) {
                 "topologyManagerScope",
                 "`topologyManagerScope` has no effect: the topology manager's policy is none",
             )
-            .help("write a topologyManagerPolicy (best-effort, restricted, single-numa-node), or remove the scope");
+            .help("set topologyManagerPolicy to best-effort, restricted or single-numa-node, or remove the scope");
     }
     if config.entries("topologyManagerPolicyOptions").next().is_some() {
         remarks
@@ -105,7 +105,7 @@ fn topology(config: &Config<'_>, remarks: &mut Remarks) {
                 "topologyManagerPolicyOptions",
                 "`topologyManagerPolicyOptions` have no effect: the topology manager's policy is none",
             )
-            .help("write a topologyManagerPolicy (best-effort, restricted, single-numa-node), or remove the options");
+            .help("set topologyManagerPolicy to best-effort, restricted or single-numa-node, or remove the options");
     }
 }
 
@@ -113,22 +113,22 @@ fn swap(config: &Config<'_>, remarks: &mut Remarks) {
     let behavior = config.text("memorySwap.swapBehavior");
     if matches!(behavior, "LimitedSwap" | "UnlimitedSwap") && config.is("failSwapOn") {
         let message = format!(
-            "`memorySwap.swapBehavior` is {behavior}, but with `failSwapOn` the kubelet starts on hosts without swap only"
+            "`memorySwap.swapBehavior` is {behavior}, but `failSwapOn` is true: the kubelet starts only without swap"
         );
         remarks
             .field(config, "swap-never-used", "memorySwap.swapBehavior", message)
-            .help("write failSwapOn: false, or remove memorySwap");
+            .help("set failSwapOn: false, or remove memorySwap");
     }
 }
 
-/// `cgroupDriver`: anything but `systemd` makes the kubelet use cgroupfs, whatever the runtime does.
+/// Checks `cgroupDriver`. The kubelet uses cgroupfs for every value except `systemd`.
 pub(super) fn cgroup_driver(config: &Config<'_>, remarks: &mut Remarks) {
     let driver = config.text("cgroupDriver");
     if !matches!(driver, "systemd" | "cgroupfs") {
-        let message = format!("`cgroupDriver` is {driver:?}, which the kubelet takes for cgroupfs without a word");
+        let message = format!("`cgroupDriver` is {driver:?}, which the kubelet silently treats as cgroupfs");
         remarks
             .field(config, "cgroup-driver-unknown", "cgroupDriver", message)
-            .help("write systemd or cgroupfs, the one that the container runtime uses");
+            .help("set it to systemd or cgroupfs, to match the container runtime");
     } else if config.given("cgroupDriver").is_some()
         && driver == "cgroupfs"
         && !config.gate("KubeletCgroupDriverFromCRI")
@@ -138,10 +138,10 @@ pub(super) fn cgroup_driver(config: &Config<'_>, remarks: &mut Remarks) {
                 config,
                 "cgroup-driver-cgroupfs",
                 "cgroupDriver",
-                "`cgroupDriver` is cgroupfs; it has to be the container runtime's, and on hosts with systemd it competes \
+                "`cgroupDriver` is cgroupfs; it must match the container runtime, and conflicts with systemd on hosts \
                  with systemd",
             )
-            .help("on hosts with systemd write cgroupDriver: systemd, and have the runtime use the same");
+            .help("on hosts with systemd, set cgroupDriver: systemd, and configure the runtime accordingly");
     }
 }
 
@@ -151,10 +151,10 @@ mod tests {
     use crate::document::Document;
 
     #[test]
-    fn the_static_memory_manager_compares_sums() {
+    fn static_memory_manager_compares_sums() {
         let kept = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmemoryManagerPolicy: Static\n\
                     kubeReserved: {memory: 424Mi}\nsystemReserved: {memory: 500Mi}\n";
-        let told = |rest: &str| -> Vec<String> {
+        let messages = |rest: &str| -> Vec<String> {
             let document = Document::parse("kubelet.yaml", &format!("{kept}{rest}")).document.unwrap();
             let verdict = crate::verdict::assess(&document, Minor(36));
             let found = crate::advice::review(&document, &[verdict]);
@@ -167,15 +167,15 @@ mod tests {
             "mergeDefaultEvictionSettings: true\nevictionHard: {nodefs.available: 5%}\nreservedMemory: [{limits: {memory: 1Gi}}]",
             "evictionHard: {memory.available: 5%}\nreservedMemory: [{limits: {memory: 1Mi}}]",
         ] {
-            assert_eq!(told(good), [] as [&str; 0], "{good}");
+            assert_eq!(messages(good), [] as [&str; 0], "{good}");
         }
         let pages =
             "evictionHard: {nodefs.available: 5%}\nreservedMemory: [{limits: {memory: 924Mi, hugepages-2Mi: 4Mi}}]";
         assert!(
-            told(pages).first().is_some_and(|one| one.contains("4194304 bytes of hugepages-2Mi")),
+            messages(pages).first().is_some_and(|one| one.contains("4194304 bytes of hugepages-2Mi")),
             "{:?}",
-            told(pages)
+            messages(pages)
         );
-        assert!(told("").first().is_some_and(|one| one.contains("0 bytes of memory")), "{:?}", told(""));
+        assert!(messages("").first().is_some_and(|one| one.contains("0 bytes of memory")), "{:?}", messages(""));
     }
 }

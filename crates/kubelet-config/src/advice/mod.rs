@@ -1,9 +1,10 @@
-//! What there is to say about a configuration beyond the kubelet's own refusals: settings that a kubelet takes and that
-//! do not do what their author meant, that are about to go, that leave a node open, or that could be left out.
+//! Findings about accepted settings that are likely mistakes: settings without the intended effect, settings that
+//! later versions drop, insecure settings, and redundant settings.
 //!
-//! One file per theme. What each code says, how it is graded and where it comes from is in `crates/kubelet-config/data/advice.csv`
-//! ([`table`]); the code here finds the places. A remark needs certainty: what depends on the host, on flags or on taste
-//! is left alone. Pure; what a kubelet refuses is [`crate::verdict`]'s to say, and is not said here again.
+//! Each file covers one topic. Code, severity, description and source of each kind of finding are in
+//! `crates/kubelet-config/data/advice.csv` ([`table`]). A finding must be certain: settings whose effect depends on
+//! the host, on flags or on preference get none. Refusals of the kubelet are in [`crate::verdict`] and not repeated
+//! here.
 
 use crate::Minor;
 use crate::document::Document;
@@ -28,9 +29,9 @@ mod upgrade;
 
 use remarks::Remarks;
 
-type Theme = fn(&Config<'_>, &mut Remarks);
+type Topic = fn(&Config<'_>, &mut Remarks);
 
-const THEMES: [Theme; 9] = [
+const TOPICS: [Topic; 9] = [
     access::check,
     eviction::check,
     fields::check,
@@ -42,9 +43,8 @@ const THEMES: [Theme; 9] = [
     reservations::check,
 ];
 
-/// What there is to say about a document to kubelets of the versions of these verdicts, which are the document's own.
-/// A finding names the versions that it holds for, and the findings are in the order of reports. A version that cannot
-/// decode the document is left out: what it would make of the values is not known.
+/// Returns the findings about a document for the versions of its verdicts, in the order of reports. Each finding
+/// lists its versions. Versions that cannot decode the document are skipped, because its values are unknown to them.
 #[must_use]
 pub fn review(document: &Document, verdicts: &[Verdict]) -> Vec<Finding> {
     let mut remarks = Remarks::default();
@@ -54,9 +54,9 @@ pub fn review(document: &Document, verdicts: &[Verdict]) -> Vec<Finding> {
         .map(|verdict| (verdict, configuration(document, verdict.minor)))
         .collect();
     for (verdict, config) in &configs {
-        remarks.turn_to(verdict);
-        for theme in THEMES {
-            theme(config, &mut remarks);
+        remarks.set_version(verdict);
+        for topic in TOPICS {
+            topic(config, &mut remarks);
         }
     }
     let minors: Vec<Minor> = configs.iter().map(|(verdict, _)| verdict.minor).collect();
@@ -67,7 +67,7 @@ pub fn review(document: &Document, verdicts: &[Verdict]) -> Vec<Finding> {
         upgrade::check(document, newest, config, next, &mut remarks);
     }
     for (verdict, config) in &configs {
-        remarks.turn_to(verdict);
+        remarks.set_version(verdict);
         gates::check(config, &minors, next, &mut remarks);
         defaults::check(config, &minors, next, &mut remarks);
     }

@@ -1,14 +1,14 @@
-//! Addresses, ports, DNS, and how many pods a node has addresses for.
+//! Advice on addresses, ports, DNS, and the number of pod addresses.
 
-// The type alone; nothing here opens a connection.
+// Only the type; this module opens no connection.
 use core::net::IpAddr;
 
 use super::remarks::Remarks;
 use crate::pod_range::PodRange;
 use crate::verdict::Config;
 
-/// What a resolver reads of a pod's resolv.conf (`pkg/apis/core/validation`, `MaxDNSNameservers`).
-const MOST_NAMESERVERS: usize = 3;
+/// The maximum number of name servers in a pod's resolv.conf (`pkg/apis/core/validation`, `MaxDNSNameservers`).
+const MAX_NAMESERVERS: usize = 3;
 
 pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
     dns(config, remarks);
@@ -27,17 +27,17 @@ fn dns(config: &Config<'_>, remarks: &mut Remarks) {
                     format!("clusterDNS[{at}]"),
                     server.place.clone(),
                     format!(
-                        "`clusterDNS` has {text:?}, which is no IP address: the kubelet drops it with a line in its log"
+                        "`clusterDNS` contains {text:?}, which is not an IP address: the kubelet logs and drops it"
                     ),
                 )
-                .help("write the IP address of the cluster's DNS service");
+                .help("use the IP address of the cluster's DNS service");
         }
     }
-    if let Some(server) = servers.get(MOST_NAMESERVERS) {
-        let message = format!("`clusterDNS` has {} entries; pods get the first {MOST_NAMESERVERS}", servers.len());
+    if let Some(server) = servers.get(MAX_NAMESERVERS) {
+        let message = format!("`clusterDNS` has {} entries; pods use only the first {MAX_NAMESERVERS}", servers.len());
         remarks
             .at("cluster-dns-too-many", "clusterDNS", server.place.clone(), message)
-            .help("keep three at most: more is not allowed in a pod's resolv.conf");
+            .help("keep at most three entries, the limit of a pod's resolv.conf");
     }
     let domain = config.text("clusterDomain");
     if !servers.is_empty() && domain.is_empty() {
@@ -46,18 +46,18 @@ fn dns(config: &Config<'_>, remarks: &mut Remarks) {
                 config,
                 "cluster-domain-missing",
                 "clusterDomain",
-                "`clusterDNS` is set and `clusterDomain` is not: pods cannot find services by their short names",
+                "`clusterDNS` is set, but `clusterDomain` is not: pods cannot resolve services by short names",
             )
-            .help("write clusterDomain: cluster.local, or the domain that the cluster has; a flag may set it too");
+            .help("set clusterDomain to the cluster's domain, such as cluster.local; a flag may set it too");
     } else if servers.is_empty() && !domain.is_empty() {
         remarks
             .field(
                 config,
                 "cluster-dns-missing",
                 "clusterDNS",
-                "`clusterDomain` is set and `clusterDNS` is not: pods use the node's DNS servers and find no services",
+                "`clusterDomain` is set, but `clusterDNS` is not: pods use the node's DNS and resolve no services",
             )
-            .help("write the IP address of the cluster's DNS service in clusterDNS; a flag may set it too");
+            .help("set clusterDNS to the IP address of the cluster's DNS service; a flag may set it too");
     }
 }
 
@@ -72,16 +72,16 @@ fn listening(config: &Config<'_>, remarks: &mut Remarks) {
                 config,
                 "address-not-ip",
                 "address",
-                format!("`address` is {address:?}, which is no IP address: the kubelet cannot listen there, and exits"),
+                format!("`address` is {address:?}, which is not an IP address: the kubelet cannot listen, and exits"),
             )
-            .help("write an IP address of the node, or 0.0.0.0 for all of them");
+            .help("use an IP address of the node, or 0.0.0.0 for all addresses");
     }
     let port = |path| config.int(path).filter(|port| *port != 0);
     let ports = [("port", port("port")), ("readOnlyPort", port("readOnlyPort")), ("healthzPort", port("healthzPort"))];
     for (at, (path, port)) in ports.iter().enumerate() {
         let Some(port) = port else { continue };
         let Some((other, _)) = ports.iter().take(at).find(|(_, other)| other.as_ref() == Some(port)) else { continue };
-        // The health server has an address of its own; on another one the same port is free.
+        // The health server has a separate address; on another address the same port is free.
         let apart = *path == "healthzPort" && !shared(address, config.text("healthzBindAddress"));
         if !apart {
             remarks
@@ -89,15 +89,15 @@ fn listening(config: &Config<'_>, remarks: &mut Remarks) {
                     config,
                     "port-twice",
                     path,
-                    format!("`{path}` and `{other}` are both {port}; one of them cannot listen"),
+                    format!("`{path}` and `{other}` are both {port}; only one server can listen on a port"),
                 )
                 .related(config.place(other), "the same port")
-                .help("give each a port of its own");
+                .help("use a different port for each");
         }
     }
 }
 
-/// Whether sockets on these addresses get into each other's way.
+/// Reports whether sockets on these addresses conflict.
 fn shared(a: &str, b: &str) -> bool {
     let any = |text: &str| text.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
     a == b || any(a) || any(b)
@@ -113,7 +113,7 @@ fn pod_range(config: &Config<'_>, remarks: &mut Remarks) {
             config,
             "pod-cidr-standalone",
             "podCIDR",
-            "`podCIDR` counts on a kubelet without a cluster alone; in a cluster the Node's spec.podCIDR takes its place",
+            "`podCIDR` applies only to a kubelet without a cluster; in a cluster the Node's spec.podCIDR replaces it",
         )
         .help("remove it from nodes of a cluster");
     if let (Some(pods), Some(range_read)) = (config.int("maxPods"), PodRange::parse(range))
@@ -124,11 +124,11 @@ fn pod_range(config: &Config<'_>, remarks: &mut Remarks) {
         remarks
             .field(config, "max-pods-over-addresses", "maxPods", message)
             .related(config.place("podCIDR"), "the range")
-            .help(format!("write maxPods: {addresses} or less, or a wider range"));
+            .help(format!("set maxPods to {addresses} or less, or use a larger range"));
     }
 }
 
-/// Whether the kubelet reads a text as an IP address: as Rust does, and leading zeros in IPv4 are taken as well
+/// Reports whether the kubelet parses a text as an IP address: as Rust does, but with leading zeros allowed in IPv4
 /// (`k8s.io/utils/net`, `ParseIPSloppy`).
 fn is_address(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok() || {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_as_the_kubelet_reads_them() {
+    fn parses_addresses_as_the_kubelet_does() {
         for good in ["10.96.0.10", "fd00::a", "010.000.0.1", "::", "0.0.0.0"] {
             assert!(is_address(good), "{good}");
         }

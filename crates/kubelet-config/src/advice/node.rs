@@ -1,4 +1,4 @@
-//! How the kubelet registers its node, keeps its status fresh, and shuts it down.
+//! Advice on the node: status updates, registration and shutdown.
 
 use std::collections::BTreeMap;
 
@@ -22,36 +22,36 @@ fn status(config: &Config<'_>, remarks: &mut Remarks) {
     let report = if follows { Some(update) } else { config.duration("nodeStatusReportFrequency") }.unwrap_or(0);
     if report_set && report > 0 && report < update {
         let message = format!(
-            "`nodeStatusReportFrequency` is {}, more often than the status is computed, every {}",
+            "`nodeStatusReportFrequency` is {}, but the status is computed only every {}",
             seconds(report),
             seconds(update)
         );
         remarks
             .field(config, "report-before-update", "nodeStatusReportFrequency", message)
-            .help("write nodeStatusUpdateFrequency or more; a status that changed is reported at once anyway");
+            .help("set it to nodeStatusUpdateFrequency or more; the kubelet reports changes at once anyway");
     }
     if follows && update > 0 && update < 300 * SECOND {
         let message = format!(
-            "setting `nodeStatusUpdateFrequency` alone has every node write its status every {}, changed or not, in place of \
-             every 5m",
+            "`nodeStatusUpdateFrequency` without `nodeStatusReportFrequency` makes every node report an unchanged \
+             status every {} instead of every 5m",
             seconds(update)
         );
         remarks
             .field(config, "report-follows-update", "nodeStatusUpdateFrequency", message)
-            .help("write nodeStatusReportFrequency: 5m beside it, or remove it if it is the default of 10s");
+            .help("also set nodeStatusReportFrequency: 5m, or remove the field if it is the default of 10s");
     }
-    // The lease is renewed four times in its life (pkg/kubelet/kubelet.go, nodeLeaseRenewIntervalFraction).
+    // The kubelet renews the lease four times per duration (pkg/kubelet/kubelet.go, nodeLeaseRenewIntervalFraction).
     let lease = config.int("nodeLeaseDurationSeconds").unwrap_or(0);
     let renewal = lease.saturating_mul(SECOND) / 4;
     let grace = if config.minor() >= Minor(32) { 50 } else { 40 };
     if renewal >= grace * SECOND && report >= grace * SECOND {
         let message = format!(
-            "with `nodeLeaseDurationSeconds` {lease} the kubelet gives a sign of life every {}; the control plane takes a \
-             node for lost after {grace}s by default",
+            "with `nodeLeaseDurationSeconds` {lease} the kubelet sends a heartbeat every {}, but the control plane \
+             marks a node as unhealthy after {grace}s by default",
             seconds(renewal)
         );
         remarks.field(config, "lease-too-long", "nodeLeaseDurationSeconds", message).help(
-            "write 40; if it has to be longer, raise the controller manager's --node-monitor-grace-period well above a \
+            "set it to 40; for a longer lease, raise the controller manager's --node-monitor-grace-period well above a \
              quarter of it",
         );
     }
@@ -68,7 +68,7 @@ fn taints(config: &Config<'_>, remarks: &mut Remarks) {
                 "`registerWithTaints` has no effect: `registerNode` is false, so the kubelet does not register its node",
             )
             .related(config.place("registerNode"), "switched off here")
-            .help("put the taints on the Node object, or write registerNode: true");
+            .help("set the taints on the Node object, or set registerNode: true");
         return;
     }
     let mut seen = BTreeMap::new();
@@ -81,21 +81,19 @@ fn taints(config: &Config<'_>, remarks: &mut Remarks) {
                     "taint-without-effect",
                     format!("registerWithTaints[{at}].effect"),
                     taint.place.clone(),
-                    format!(
-                        "the taint {key} has no effect: the API server refuses such a Node, and it is never registered"
-                    ),
+                    format!("the taint {key} lacks an effect: the API server refuses to register such a Node"),
                 )
-                .help("write effect: NoSchedule, PreferNoSchedule or NoExecute");
+                .help("set effect to NoSchedule, PreferNoSchedule or NoExecute");
         } else if let Some(first) = seen.insert((key, effect), taint) {
             remarks
                 .at(
                     "taint-twice",
                     format!("registerWithTaints[{at}]"),
                     taint.place.clone(),
-                    format!("the taint {key}:{effect} is there twice: the API server refuses such a Node, and it is never registered"),
+                    format!("the taint {key}:{effect} is duplicated: the API server refuses to register such a Node"),
                 )
-                .related(first.place.clone(), "the first one")
-                .help("keep one of them");
+                .related(first.place.clone(), "first occurrence")
+                .help("remove one of them");
         }
     }
 }
@@ -108,25 +106,25 @@ fn shutdown(config: &Config<'_>, remarks: &mut Remarks) {
     }
     if critical == total {
         let message = format!(
-            "critical pods have all of the {} that a shutdown may take: the other pods are killed without any time to end",
+            "critical pods get the whole shutdown period of {}: other pods are killed without a grace period",
             seconds(total)
         );
         remarks
             .field(config, "shutdown-all-critical", "shutdownGracePeriodCriticalPods", message)
-            .related(config.place("shutdownGracePeriod"), "for all pods together")
-            .help("write less than shutdownGracePeriod; what is left of it is the other pods'");
+            .related(config.place("shutdownGracePeriod"), "the period for all pods")
+            .help("set it to less than shutdownGracePeriod; the difference is for other pods");
     } else if critical == 0 {
         let message = format!(
-            "`shutdownGracePeriod` is {}, all of it for ordinary pods: critical pods are killed without any time to end",
+            "`shutdownGracePeriod` is {}, all for ordinary pods: critical pods are killed without a grace period",
             seconds(total)
         );
         remarks
             .field(config, "shutdown-none-critical", "shutdownGracePeriod", message)
-            .help("write shutdownGracePeriodCriticalPods, a part of shutdownGracePeriod, such as 10s");
+            .help("set shutdownGracePeriodCriticalPods to a part of shutdownGracePeriod, such as 10s");
     }
 }
 
-/// A length of time in seconds.
+/// Formats a duration in seconds or milliseconds.
 fn seconds(nanos: i64) -> String {
     if nanos % SECOND == 0 { format!("{}s", nanos / SECOND) } else { format!("{}ms", nanos / 1_000_000) }
 }

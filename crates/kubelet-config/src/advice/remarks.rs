@@ -1,4 +1,5 @@
-//! Collects remarks, version by version, and makes findings of them: the same remark for several versions is one.
+//! Collects remarks version by version, and merges them into findings. Equal remarks for several versions become one
+//! finding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,27 +8,27 @@ use crate::Minor;
 use crate::finding::{self, Finding, Place, Severity};
 use crate::verdict::{Config, Verdict};
 
-/// What has been remarked so far.
+/// The remarks so far.
 #[derive(Debug, Default)]
 pub(super) struct Remarks {
     minor: Option<Minor>,
     /// Fields that the kubelet of this version refuses.
     refused: BTreeSet<String>,
     list: Vec<Finding>,
-    /// The fields that something was said about, by version.
-    mentioned: BTreeMap<Minor, BTreeSet<String>>,
-    /// Whether the last remark was taken.
-    taken: bool,
+    /// Fields with a remark, by version.
+    remarked: BTreeMap<Minor, BTreeSet<String>>,
+    /// Whether the last remark was added.
+    added: bool,
 }
 
 impl Remarks {
-    /// Remarks from now on are about kubelets of this verdict's version.
-    pub(super) fn turn_to(&mut self, verdict: &Verdict) {
+    /// Sets the version of the following remarks.
+    pub(super) fn set_version(&mut self, verdict: &Verdict) {
         self.minor = Some(verdict.minor);
         self.refused = verdict.reasons().map(|refusal| refusal.field.clone()).collect();
     }
 
-    /// Remarks on a field of the table; the place is the value's, or the closest that the file has.
+    /// Adds a remark on a field of the table, at its value or the nearest place in the file.
     pub(super) fn field(
         &mut self,
         config: &Config<'_>,
@@ -38,7 +39,7 @@ impl Remarks {
         self.at(code, path, config.place(path), message)
     }
 
-    /// Remarks on a value inside a list or a map. Nothing is said about a field that the kubelet refuses anyway.
+    /// Adds a remark on a value inside a list or a map. Fields that the kubelet refuses get no remark.
     pub(super) fn at(
         &mut self,
         code: &str,
@@ -49,22 +50,22 @@ impl Remarks {
         let field = field.into();
         let advice = table::lookup(code);
         debug_assert!(advice.is_some(), "{code} is in the table");
-        self.taken = !around(&field).any(|outer| self.refused.contains(outer));
-        if let Some(advice) = advice.filter(|_| self.taken) {
+        self.added = !self_and_parents(&field).any(|outer| self.refused.contains(outer));
+        if let Some(advice) = advice.filter(|_| self.added) {
             let new = match advice.severity {
                 Severity::Error => Finding::error,
                 Severity::Warning => Finding::warning,
                 Severity::Note => Finding::note,
             };
             if let Some(minor) = self.minor {
-                self.mentioned.entry(minor).or_default().insert(field.clone());
+                self.remarked.entry(minor).or_default().insert(field.clone());
             }
             self.list.push(new(&advice.code, message).at(place).field(field).kubelets(self.minor));
         }
         self
     }
 
-    /// Says the way out of the last remark.
+    /// Sets the fix of the last remark.
     pub(super) fn help(&mut self, help: impl Into<String>) -> &mut Self {
         if let Some(last) = self.last() {
             last.help = Some(help.into());
@@ -72,20 +73,20 @@ impl Remarks {
         self
     }
 
-    /// Points the last remark at another value that belongs to it.
-    pub(super) fn related(&mut self, place: Place, words: impl Into<String>) -> &mut Self {
+    /// Adds a related place to the last remark.
+    pub(super) fn related(&mut self, place: Place, label: impl Into<String>) -> &mut Self {
         if let Some(last) = self.last() {
-            last.related.push((place, words.into()));
+            last.related.push((place, label.into()));
         }
         self
     }
 
-    /// Whether something has been said about a field in a version.
-    pub(super) fn mention(&self, field: &str, minor: Minor) -> bool {
-        self.mentioned.get(&minor).is_some_and(|fields| fields.contains(field))
+    /// Reports whether a field has a remark in a version.
+    pub(super) fn has_remark(&self, field: &str, minor: Minor) -> bool {
+        self.remarked.get(&minor).is_some_and(|fields| fields.contains(field))
     }
 
-    /// The findings, each with its versions, in the order of reports.
+    /// Returns the findings with their versions, in the order of reports.
     pub(super) fn into_findings(self) -> Vec<Finding> {
         let mut findings = finding::merged(self.list);
         finding::sort(&mut findings);
@@ -93,12 +94,12 @@ impl Remarks {
     }
 
     fn last(&mut self) -> Option<&mut Finding> {
-        if self.taken { self.list.last_mut() } else { None }
+        if self.added { self.list.last_mut() } else { None }
     }
 }
 
-/// A field and everything around it: `a`, `a[0]` and `a[0].b` of `a[0].b`.
-fn around(field: &str) -> impl Iterator<Item = &str> {
+/// Returns a field and its parents: `a`, `a[0]` and `a[0].b` for `a[0].b`.
+fn self_and_parents(field: &str) -> impl Iterator<Item = &str> {
     let ends = field.char_indices().filter(|(at, c)| *at > 0 && matches!(c, '.' | '[')).map(|(at, _)| at);
     ends.chain([field.len()]).filter_map(|end| field.get(..end)).filter(|outer| !outer.is_empty())
 }
@@ -108,8 +109,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_around_a_field() {
-        let all = |field| around(field).collect::<Vec<_>>();
+    fn lists_field_and_parents() {
+        let all = |field| self_and_parents(field).collect::<Vec<_>>();
         assert_eq!(all("podCIDR"), ["podCIDR"]);
         assert_eq!(all("a[0].b"), ["a", "a[0]", "a[0].b"]);
         assert!(all("").is_empty());

@@ -1,16 +1,18 @@
-//! The canonical form: one spelling for one content, read alike by YAML 1.1 and 1.2 readers.
+//! The canonical form of a document: one notation per content, which YAML 1.1 and 1.2 readers read alike.
 //!
-//! Block style, two spaces a level, keys in byte order. Text is plain only where no reader could take it for anything
-//! else, and otherwise in double quotes with JSON's escapes and ASCII alone. Whole numbers are decimal. `{}` and `[]`
-//! for what is empty, `null` for a null left in the tree. The rule is version 1:
-//! who hashes the form names the version, and a change of the rule is a new one.
+//! The form is in block style, with two spaces per level and keys in byte order. Text is plain only if no reader
+//! could take it for another type. Other text is ASCII in double quotes with JSON's escapes. Whole numbers are
+//! decimal. Empty values are `{}` and `[]`; a null in the tree is `null`.
+//!
+//! These rules are version 1. Code that hashes the form records the version, and every change of the rules needs a
+//! new version.
 
 use std::fmt::Write;
 
 use super::{Mapping, Node, Reading, Scalar, Value, scalar::number};
 
-/// Words that some YAML reader takes for a boolean or null, in lower case.
-const WORDS: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
+/// Texts that some YAML reader takes for a boolean or null, in lower case.
+const RESERVED: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
 
 pub(super) fn document(root: &Node) -> String {
     let mut out = String::new();
@@ -25,7 +27,7 @@ pub(super) fn document(root: &Node) -> String {
     out
 }
 
-/// Writes a map's entries at `indent`; `inline` when the first follows a dash on the same line.
+/// Writes the entries of a map at `indent`. `inline` means that the first entry follows a dash on the same line.
 fn entries(out: &mut String, map: &Mapping, indent: usize, inline: bool) {
     for (at, (key, entry)) in map.iter().enumerate() {
         if !(inline && at == 0) {
@@ -80,7 +82,7 @@ fn leaf(out: &mut String, node: &Node) {
     }
 }
 
-/// The canonical spelling of what a scalar means to the kubelet.
+/// Returns the canonical form of a scalar's meaning to the kubelet.
 #[must_use]
 pub fn scalar_text(scalar: &Scalar) -> String {
     match scalar.read() {
@@ -92,22 +94,22 @@ pub fn scalar_text(scalar: &Scalar) -> String {
     }
 }
 
-/// The canonical spelling of a text: plain where every reader takes it for text, in double quotes otherwise.
+/// Returns the canonical form of a text: plain if every reader takes it for text, else in double quotes.
 #[must_use]
 pub fn text(value: &str) -> String {
     if is_safe(value) { value.to_owned() } else { quoted(value) }
 }
 
-/// Starts with a letter, `_` or `/`, goes on with letters, digits and `_./-`, and is none of the words that mean
-/// something: no reader's numbers, dates, indicators or separators look like that.
+/// Reports whether a text can be plain. It starts with a letter, `_` or `/`, continues with letters, digits and
+/// `_./-`, and is not reserved. No number, date, indicator or separator has this form.
 fn is_safe(value: &str) -> bool {
     let mut chars = value.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_' || c == '/')
         && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-'))
-        && !WORDS.contains(&value.to_ascii_lowercase().as_str())
+        && !RESERVED.contains(&value.to_ascii_lowercase().as_str())
 }
 
-/// A text in double quotes, ASCII alone. `\u` and `\U` are escapes of YAML 1.1 and 1.2 alike.
+/// Returns a text in double quotes, in ASCII. YAML 1.1 and 1.2 share the escapes `\u` and `\U`.
 pub(super) fn quoted(value: &str) -> String {
     let mut out = String::with_capacity(value.len() + 2);
     out.push('"');
@@ -121,7 +123,7 @@ pub(super) fn quoted(value: &str) -> String {
             ' '..='~' => out.push(c),
             _ => {
                 let code = u32::from(c);
-                // Writing to a String does not fail.
+                // Writing to a String cannot fail.
                 let _ = if code <= 0xffff { write!(out, "\\u{code:04x}") } else { write!(out, "\\U{code:08x}") };
             }
         }
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn one_spelling() {
+    fn canonical_form_has_one_notation() {
         let text = "b: {'y': [], x: {}}\n'a': |\n  two\n  lines\nlist:\n- [1, [2]]\n- k: v\n  j: 5.0\nnone: ~\nn1: 'no'\nport: 0x10\n\
                     u: \"\\u00e9\\U0001F600\"\nunix: unix:///run\ndate: 2001-01-01\n";
         assert_eq!(
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_stands_at_the_root() {
+    fn formats_any_root() {
         assert_eq!(canonical("[]"), "[]\n");
         assert_eq!(canonical("{}"), "{}\n");
         assert_eq!(canonical("x"), "x\n");

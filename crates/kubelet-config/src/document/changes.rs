@@ -1,4 +1,4 @@
-//! What changed between two documents, leaf by leaf, each with the place of its new value.
+//! Differences between two documents, leaf by leaf, each with the place of the new value.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use serde::Serialize;
 use super::{Document, Node, Value, canonical::scalar_text};
 use crate::finding::Place;
 
-/// One leaf that differs. A list is a leaf: it is replaced as a whole when configurations are laid over each other.
+/// A changed leaf. A list is one leaf, because overlays replace it as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldChange {
-    /// Dotted path; a key that is not a plain name stands as `["key"]`.
+    /// Dotted path. A key that is not a plain name is written as `["key"]`.
     pub path: String,
-    /// What it was; unset when it was not there. Lists and empty maps are compact JSON.
+    /// The old value; unset for an added leaf. Lists and empty maps are compact JSON.
     pub old: Option<String>,
-    /// What it becomes; unset when it goes.
+    /// The new value; unset for a removed leaf.
     pub new: Option<String>,
-    /// Where the new value was set.
+    /// The place that sets the new value.
     pub place: Option<Place>,
 }
 
-/// The leaves that differ, by path. `apiVersion` and `kind` say what a document is, not what is in it, and are left out.
+/// Returns the changed leaves, ordered by path. `apiVersion` and `kind` identify the document and are excluded.
 #[must_use]
 pub fn changes(old: Option<&Document>, new: Option<&Document>) -> Vec<FieldChange> {
     let (old, new) = (leaves(old), leaves(new));
@@ -46,7 +46,7 @@ pub fn changes(old: Option<&Document>, new: Option<&Document>) -> Vec<FieldChang
     changed
 }
 
-/// Adds a key to a dotted path.
+/// Appends a key to a dotted path.
 #[must_use]
 pub fn path_of(parent: &str, key: &str) -> String {
     let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn leaf_by_leaf() {
+    fn compares_leaf_by_leaf() {
         assert_eq!(
             lines(
                 Some(
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn against_nothing() {
+    fn compares_with_missing_document() {
         assert_eq!(lines(None, Some("apiVersion: v1\na: {b: c}\n")), ["a.b - c 2"]);
         assert_eq!(lines(Some("a: {b: c}"), None), ["a.b c - -"]);
         assert_eq!(lines(None, None), Vec::<String>::new());
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_that_becomes_a_map() {
+    fn leaf_becomes_map() {
         assert_eq!(lines(Some("a: 1"), Some("a: {b: 1}")), ["a 1 - -", "a.b - 1 1"]);
     }
 }

@@ -1,18 +1,19 @@
-//! Reads a text by JSON's rules as Go's encoding/json has them: nothing after the value, no comments, no comma at the
-//! end, numbers and escapes exactly as in RFC 8259; a surrogate without its other half becomes U+FFFD.
+//! The JSON parser, with the rules of Go's encoding/json: RFC 8259 without comments, trailing commas and trailing
+//! text. An unpaired surrogate becomes U+FFFD.
 //!
-//! Of several equal keys the last one counts, but maps under equal keys are merged: Go decodes the second into the first.
+//! The last of several equal keys wins, but maps under equal keys are merged, because Go decodes the second into the
+//! first.
 
-use super::parse::{Ledger, Stop};
+use super::parse::{ParseContext, Stop};
 use super::{Entry, MAX_DEPTH, MAX_KEY, Mapping, Node, Scalar, Value, canonical_text, key_too_long};
 use crate::finding::{Finding, Place};
 
-/// The deepest nesting that encoding/json reads.
-const GO_DEPTH: usize = 10_000;
+/// The maximum nesting in encoding/json.
+const GO_MAX_DEPTH: usize = 10_000;
 
-/// Reads the one value of a text.
-pub(super) fn read(text: &str, ledger: &mut Ledger) -> Result<Node, Stop> {
-    let mut reader = Reader { text, ledger, at: Cursor { offset: 0, line: 1, column: 1 } };
+/// Parses the single value of a text.
+pub(super) fn read(text: &str, context: &mut ParseContext) -> Result<Node, Stop> {
+    let mut reader = Reader { text, context, at: Cursor { offset: 0, line: 1, column: 1 } };
     reader.blanks();
     let root = reader.value(1)?;
     reader.blanks();
@@ -29,7 +30,7 @@ struct Cursor {
 
 struct Reader<'a, 'l> {
     text: &'a str,
-    ledger: &'l mut Ledger,
+    context: &'l mut ParseContext,
     at: Cursor,
 }
 
@@ -61,13 +62,14 @@ impl<'a> Reader<'a, '_> {
 
     fn place(&self, start: Cursor) -> Place {
         let (line, column) = (start.line, start.column);
-        Place { file: self.ledger.file.clone(), offset: start.offset, len: self.at.offset - start.offset, line, column }
+        let (file, len) = (self.context.file.clone(), self.at.offset - start.offset);
+        Place { file, offset: start.offset, len, line, column }
     }
 
     fn unexpected<T>(&mut self, wanted: &str) -> Result<T, Stop> {
         let what = match self.peek() {
-            Some(c) => format!("{c:?} stands where {wanted} should"),
-            None => format!("the file ends where {wanted} should stand"),
+            Some(c) => format!("expected {wanted}, found {c:?}"),
+            None => format!("expected {wanted}, found the end of the file"),
         };
         self.malformed(&what)
     }
@@ -75,23 +77,21 @@ impl<'a> Reader<'a, '_> {
     fn malformed<T>(&mut self, problem: &str) -> Result<T, Stop> {
         let finding = Finding::error("malformed-json", format!("the file is not valid JSON: {problem}"))
             .at(self.place(self.at))
-            .help(
-                "the kubelet reads a file that starts with `{` as JSON; write `---` above it to have it read as YAML",
-            );
-        self.ledger.stop(finding)
+            .help("the kubelet reads a file that starts with `{` as JSON; write `---` above it if the file is YAML");
+        self.context.stop(finding)
     }
 
-    /// Reads the value that begins here.
+    /// Parses the value at the cursor.
     fn value(&mut self, depth: usize) -> Result<Node, Stop> {
         let start = self.at;
         if depth > MAX_DEPTH && matches!(self.peek(), Some('{' | '[')) {
             self.skip(depth)?;
             let place = self.place(start);
-            self.ledger.too_deep(&place);
+            self.context.too_deep(&place);
             return Ok(Node { value: Value::Scalar(Scalar::plain("null")), place });
         }
         let place = self.place(start);
-        self.ledger.charge(1, 0, &place)?;
+        self.context.charge(1, 0, &place)?;
         match self.peek() {
             Some('{') => {
                 self.step();
@@ -106,35 +106,35 @@ impl<'a> Reader<'a, '_> {
             _ => {
                 let scalar = self.scalar()?;
                 let node = Node { value: Value::Scalar(scalar), place: self.place(start) };
-                self.ledger.charge(0, node.place.len, &node.place)?;
-                self.ledger.check_scalar(&node);
+                self.context.charge(0, node.place.len, &node.place)?;
+                self.context.check_scalar(&node);
                 Ok(node)
             }
         }
     }
 
-    /// Takes one character after blanks; whether it was there.
-    fn takes(&mut self, wanted: char) -> bool {
+    /// Skips blanks, and consumes `wanted` if it follows. Reports whether it did.
+    fn consume(&mut self, wanted: char) -> bool {
         self.blanks();
-        let there = self.peek() == Some(wanted);
-        if there {
+        let found = self.peek() == Some(wanted);
+        if found {
             self.step();
         }
-        there
+        found
     }
 
     fn items(&mut self, depth: usize) -> Result<Vec<Node>, Stop> {
         let mut items = Vec::new();
-        if self.takes(']') {
+        if self.consume(']') {
             return Ok(items);
         }
         loop {
             self.blanks();
             items.push(self.value(depth + 1)?);
-            if self.takes(']') {
+            if self.consume(']') {
                 return Ok(items);
             }
-            if !self.takes(',') {
+            if !self.consume(',') {
                 return self.unexpected("`,` or `]`");
             }
         }
@@ -142,23 +142,23 @@ impl<'a> Reader<'a, '_> {
 
     fn entries(&mut self, depth: usize) -> Result<Mapping, Stop> {
         let mut map = Mapping::new();
-        if self.takes('}') {
+        if self.consume('}') {
             return Ok(map);
         }
         loop {
             let (key, key_place) = self.key()?;
             let value = self.value(depth + 1)?;
-            insert(&mut map, key, Entry { key_place, value, earlier: Vec::new() }, self.ledger);
-            if self.takes('}') {
+            insert(&mut map, key, Entry { key_place, value, earlier: Vec::new() }, self.context);
+            if self.consume('}') {
                 return Ok(map);
             }
-            if !self.takes(',') {
+            if !self.consume(',') {
                 return self.unexpected("`,` or `}`");
             }
         }
     }
 
-    /// Reads a key and its colon.
+    /// Parses a key and the colon after it.
     fn key(&mut self) -> Result<(String, Place), Stop> {
         self.blanks();
         let start = self.at;
@@ -167,11 +167,11 @@ impl<'a> Reader<'a, '_> {
         }
         let key = self.string()?;
         let place = self.place(start);
-        self.ledger.charge(0, place.len, &place)?;
+        self.context.charge(0, place.len, &place)?;
         if canonical_text(&key).len() > MAX_KEY {
-            self.ledger.push(Finding::error("key-too-long", key_too_long()).at(place.clone()));
+            self.context.push(Finding::error("key-too-long", key_too_long()).at(place.clone()));
         }
-        if !self.takes(':') {
+        if !self.consume(':') {
             return self.unexpected("`:`");
         }
         self.blanks();
@@ -228,7 +228,7 @@ impl<'a> Reader<'a, '_> {
         Ok(())
     }
 
-    /// Reads a string that begins here.
+    /// Parses the string at the cursor.
     fn string(&mut self) -> Result<String, Stop> {
         let mut text = String::new();
         self.step();
@@ -246,7 +246,7 @@ impl<'a> Reader<'a, '_> {
                     text.push(c);
                     self.step();
                 }
-                Some(_) => return self.malformed("a control character stands in a string"),
+                Some(_) => return self.malformed("a string contains a control character"),
                 None => return self.unexpected("`\"`"),
             }
         }
@@ -264,13 +264,13 @@ impl<'a> Reader<'a, '_> {
                 self.step();
                 return self.unicode();
             }
-            _ => return self.unexpected("an escape of JSON"),
+            _ => return self.unexpected("a JSON escape"),
         };
         self.step();
         Ok(c)
     }
 
-    /// Four digits of an escape, and the four of the surrogate that belongs to it.
+    /// Parses the four digits of an escape, and the escape of a paired surrogate.
     fn unicode(&mut self) -> Result<char, Stop> {
         let high = self.hex()?;
         if (0xd800..0xdc00).contains(&high) {
@@ -301,7 +301,7 @@ impl<'a> Reader<'a, '_> {
         Ok(code)
     }
 
-    /// Reads a list or map that is too deep for the tree, without a step into it on the stack.
+    /// Parses a list or map that is too deep for the tree, without recursion.
     fn skip(&mut self, depth: usize) -> Result<(), Stop> {
         let mut open: Vec<char> = Vec::new();
         loop {
@@ -316,14 +316,14 @@ impl<'a> Reader<'a, '_> {
                 }
             }
             let place = self.place(start);
-            self.ledger.charge(1, place.len, &place)?;
+            self.context.charge(1, place.len, &place)?;
             if let Some(end) = opened {
                 self.step();
                 open.push(end);
-                if depth + open.len() > GO_DEPTH + 1 {
-                    return self.malformed(&format!("it is nested deeper than the {GO_DEPTH} levels that Go reads"));
+                if depth + open.len() > GO_MAX_DEPTH + 1 {
+                    return self.malformed(&format!("it is nested deeper than Go's limit of {GO_MAX_DEPTH} levels"));
                 }
-                if !self.takes(end) {
+                if !self.consume(end) {
                     if end == '}' {
                         self.key()?;
                     }
@@ -331,14 +331,14 @@ impl<'a> Reader<'a, '_> {
                 }
                 open.pop();
             }
-            // After a value: the ends of what it completes, then a comma.
+            // After a value: the closing brackets of the containers that it completes, then a comma.
             loop {
                 let Some(end) = open.last().copied() else { return Ok(()) };
-                if self.takes(end) {
+                if self.consume(end) {
                     open.pop();
                     continue;
                 }
-                if !self.takes(',') {
+                if !self.consume(',') {
                     return self.unexpected(&format!("`,` or `{end}`"));
                 }
                 if end == '}' {
@@ -350,13 +350,13 @@ impl<'a> Reader<'a, '_> {
     }
 }
 
-/// Sets a key; under one that is there already, a map goes into the map.
-fn insert(map: &mut Mapping, key: String, entry: Entry, ledger: &mut Ledger) {
+/// Sets a key. A map under an existing key is merged into the existing map.
+fn insert(map: &mut Mapping, key: String, entry: Entry, context: &mut ParseContext) {
     let Some(before) = map.get_mut(&key) else {
         map.insert(key, entry);
         return;
     };
-    ledger.duplicate(&key, entry.key_place.clone(), before.key_place.clone());
+    context.duplicate(&key, entry.key_place.clone(), before.key_place.clone());
     merge(before, entry);
 }
 
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_reads() {
+    fn reads_what_go_reads() {
         for (text, same) in [
             (" {\"a\" : [1,\t2.5, true ,false,null, {} , []]}\r\n", "{\"a\":[1,2.5,true,false,null,{},[]]}"),
             (r#"{"é\u00e9\n\/":"\ud83d\ude00"}"#, "{\"éé\\n/\":\"😀\"}"),
@@ -415,28 +415,28 @@ mod tests {
     }
 
     #[test]
-    fn what_go_does_not_read() {
+    fn refuses_what_go_refuses() {
         for (text, message) in [
-            ("{\"a\":1} x", "f.json:1:9 the file is not valid JSON: 'x' stands where the end of the file should"),
-            ("{'a':1}", "f.json:1:2 the file is not valid JSON: '\\'' stands where a key in double quotes should"),
-            ("{\"a\":1,}", "f.json:1:8 the file is not valid JSON: '}' stands where a key in double quotes should"),
-            ("{\"a\"\n1}", "f.json:2:1 the file is not valid JSON: '1' stands where `:` should"),
-            ("{\"a\":01}", "f.json:1:7 the file is not valid JSON: '1' stands where `,` or `}` should"),
-            ("{\"a\":+1}", "f.json:1:6 the file is not valid JSON: '+' stands where a value should"),
-            ("{\"a\":1.}", "f.json:1:8 the file is not valid JSON: '}' stands where a digit should"),
-            ("{\"a\":[1 2]}", "f.json:1:9 the file is not valid JSON: '2' stands where `,` or `]` should"),
-            ("{\"a\":\"\\x41\"}", "f.json:1:8 the file is not valid JSON: 'x' stands where an escape of JSON should"),
-            ("{\"a\":\"\t\"}", "f.json:1:7 the file is not valid JSON: a control character stands in a string"),
-            ("{\"a\":\"b", "f.json:1:8 the file is not valid JSON: the file ends where `\"` should stand"),
-            ("{\"a\":nul}", "f.json:1:6 the file is not valid JSON: 'n' stands where a value should"),
-            ("{", "f.json:1:2 the file is not valid JSON: the file ends where a key in double quotes should stand"),
+            ("{\"a\":1} x", "f.json:1:9 the file is not valid JSON: expected the end of the file, found 'x'"),
+            ("{'a':1}", "f.json:1:2 the file is not valid JSON: expected a key in double quotes, found '\\''"),
+            ("{\"a\":1,}", "f.json:1:8 the file is not valid JSON: expected a key in double quotes, found '}'"),
+            ("{\"a\"\n1}", "f.json:2:1 the file is not valid JSON: expected `:`, found '1'"),
+            ("{\"a\":01}", "f.json:1:7 the file is not valid JSON: expected `,` or `}`, found '1'"),
+            ("{\"a\":+1}", "f.json:1:6 the file is not valid JSON: expected a value, found '+'"),
+            ("{\"a\":1.}", "f.json:1:8 the file is not valid JSON: expected a digit, found '}'"),
+            ("{\"a\":[1 2]}", "f.json:1:9 the file is not valid JSON: expected `,` or `]`, found '2'"),
+            ("{\"a\":\"\\x41\"}", "f.json:1:8 the file is not valid JSON: expected a JSON escape, found 'x'"),
+            ("{\"a\":\"\t\"}", "f.json:1:7 the file is not valid JSON: a string contains a control character"),
+            ("{\"a\":\"b", "f.json:1:8 the file is not valid JSON: expected `\"`, found the end of the file"),
+            ("{\"a\":nul}", "f.json:1:6 the file is not valid JSON: expected a value, found 'n'"),
+            ("{", "f.json:1:2 the file is not valid JSON: expected a key in double quotes, found the end of the file"),
         ] {
             assert_eq!(problem(text), message, "{text}");
         }
     }
 
     #[test]
-    fn what_is_too_deep_is_read_without_being_kept() {
+    fn skips_values_that_are_too_deep() {
         let nested = |levels: usize, inner: &str| {
             format!("{{\"a\":{}{inner}{},\"b\":1}}", "[{\"x\":".repeat(levels), "}]".repeat(levels))
         };
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_findings() {
+    fn reports_duplicate_keys() {
         let parsed = Document::parse("f.json", "{\"a\":1,\n\"a\":2}");
         assert_eq!(parsed.findings.len(), 1);
         assert_eq!((parsed.findings[0].code, parsed.findings[0].related[0].0.line), ("duplicate-key", 1));

@@ -1,41 +1,40 @@
-//! Says in plain words why a text is no YAML: where what libyaml gave up on began, and the way out. libyaml names the place
-//! where it could not go on, which is often a line or many below the mistake. Nothing here decides what is malformed.
+//! Explanations of YAML syntax errors: the start of the affected construct and a fix. libyaml reports the position
+//! where it stopped, often lines below the mistake. The parser alone decides which texts are malformed.
 
 use super::yaml::{Malformed, Mark};
 
-/// What there is to say.
+/// An explanation of a syntax error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Explanation {
-    /// What is wrong, to follow "the file is not valid YAML: ".
+    /// The problem, to follow "the file is not valid YAML: ".
     pub(super) message: String,
-    /// Where.
+    /// The position.
     pub(super) mark: Mark,
-    /// Other places, each with a few words.
+    /// Related positions, each with a short label.
     pub(super) related: Vec<(Mark, String)>,
-    /// The way out.
+    /// The fix.
     pub(super) help: Option<String>,
 }
 
-/// The way out for `{{ .Values.maxPods }}`, which people keep in files that are called YAML.
-pub(super) const TEMPLATE: &str =
-    "if this is a template, render it first: what is read here is what the kubelet would read";
+/// The fix for templates such as `{{ .Values.maxPods }}` in YAML files.
+pub(super) const TEMPLATE: &str = "render templates first: the file must be what the kubelet reads";
 
-const TAB: &str = "a tab indents this line, and YAML takes spaces alone";
+const TAB: &str = "a tab indents this line; YAML allows only spaces";
 
-/// Explains a problem of a text. What people do not write by mistake keeps libyaml's words.
+/// Explains a syntax error. Rare errors keep libyaml's message.
 pub(super) fn explain(malformed: &Malformed, text: &str) -> Explanation {
-    let told = in_words(malformed, text);
-    let rest = text.get(told.mark.offset..).unwrap_or_default();
+    let explanation = explanation(malformed, text);
+    let rest = text.get(explanation.mark.offset..).unwrap_or_default();
     if rest.starts_with("{{") || rest.starts_with("{%") {
-        return Explanation { help: Some(TEMPLATE.to_owned()), ..told };
+        return Explanation { help: Some(TEMPLATE.to_owned()), ..explanation };
     }
-    told
+    explanation
 }
 
-fn in_words(malformed: &Malformed, text: &str) -> Explanation {
+fn explanation(malformed: &Malformed, text: &str) -> Explanation {
     let mark = malformed.mark;
     let began = malformed.began.first().copied();
-    let said = |message: &str, help: &str| Explanation {
+    let with_help = |message: &str, help: &str| Explanation {
         message: message.to_owned(),
         mark,
         related: Vec::new(),
@@ -45,8 +44,8 @@ fn in_words(malformed: &Malformed, text: &str) -> Explanation {
         Some(mark) => Explanation { mark, ..explanation },
         None => explanation,
     };
-    let since = |words: &str, explanation| Explanation {
-        related: began.map(|mark| (mark, words.to_owned())).into_iter().collect(),
+    let since = |label: &str, explanation| Explanation {
+        related: began.map(|mark| (mark, label.to_owned())).into_iter().collect(),
         ..explanation
     };
     match malformed.problem.as_str() {
@@ -54,109 +53,108 @@ fn in_words(malformed: &Malformed, text: &str) -> Explanation {
             indentation(malformed, text)
         }
         "did not find expected key" => since(
-            "the map begins here",
-            said(
-                "this belongs neither to the value before it nor to a key",
-                "put the whole value in quotes, or begin a new line with the next key",
+            "the map starts here",
+            with_help(
+                "this text is neither part of the value before it nor a key",
+                "put the whole value in quotes, or start a new line with the next key",
             ),
         ),
-        "did not find expected '-' indicator" => {
-            since("the list begins here", said("this belongs to no item of the list", "begin each item with `- `"))
-        }
+        "did not find expected '-' indicator" => since(
+            "the list starts here",
+            with_help("this text is not part of a list item", "start each item with `- `"),
+        ),
         "did not find expected ',' or ']'" => since(
-            "the list begins here",
-            said("the list is not closed where this stands", "close it with `]`, and put `,` between its items"),
+            "the list starts here",
+            with_help("the list is not closed before this text", "close it with `]`, and separate items with `,`"),
         ),
         "did not find expected ',' or '}'" => since(
-            "the map begins here",
-            said("the map is not closed where this stands", "close it with `}`, and put `,` between its entries"),
+            "the map starts here",
+            with_help("the map is not closed before this text", "close it with `}`, and separate entries with `,`"),
         ),
         "did not find expected node content" => {
             let (message, help) = match here(text, mark) {
-                Some(c) => (format!("a value should stand where `{c}` does"), "write a value, or remove what has none"),
-                None => {
-                    ("the text ends where a value should stand".to_owned(), "write the value, and close what is open")
-                }
+                Some(c) => (format!("expected a value, found `{c}`"), "write a value, or remove the key or item"),
+                None => (
+                    "expected a value, found the end of the text".to_owned(),
+                    "write the value, and close all brackets",
+                ),
             };
-            since("what it would be part of begins here", said(&message, help))
+            since("the enclosing list or map starts here", with_help(&message, help))
         }
         "mapping values are not allowed in this context" => match began {
             Some(value) if value.line < mark.line => since(
-                "that value begins here",
-                said(
-                    "this line continues the value above, since it is indented further, and no key can begin in it",
-                    "indent the line like the key above, or remove that key's own value",
+                "the value above starts here",
+                with_help(
+                    "this line continues the value above, because it is indented further, and cannot contain a key",
+                    "indent the line like the key above, or remove the value of that key",
                 ),
             ),
             Some(_) => since(
-                "the value begins here",
-                said(
-                    "a second colon follows on this line, and what stands before it is a value already",
-                    "put the value in quotes if the colon is part of it, or begin a new line with the next key",
+                "the value starts here",
+                with_help(
+                    "this is a second colon on the line, and the text before it is already a value",
+                    "put the value in quotes if it contains the colon, or start a new line with the next key",
                 ),
             ),
-            None => said("no key stands before this colon", "write a key, or remove the colon"),
+            None => with_help("no key precedes this colon", "write a key, or remove the colon"),
         },
-        "block sequence entries are not allowed in this context" => said(
-            "a list cannot begin on the line of its key",
-            "begin it on the next line, or write it as `[a, b]`; quote what is text and begins with `- `",
+        "block sequence entries are not allowed in this context" => with_help(
+            "a list cannot start on the line of its key",
+            "start it on the next line, or write `[a, b]`; quote text that starts with `- `",
         ),
         "could not find expected ':'" => {
-            at(began, said("no colon follows this key", "write `key: value`, with a blank behind the colon"))
+            at(began, with_help("no colon follows this key", "write `key: value`, with a blank after the colon"))
         }
         "found character that cannot start any token" => match here(text, mark) {
-            Some('\t') => said(TAB, "indent with spaces"),
-            Some(c) => said(&format!("a value cannot begin with `{c}`"), "put the value in quotes"),
-            None => said("the text ends too early", "write the value"),
+            Some('\t') => with_help(TAB, "indent with spaces"),
+            Some(c) => with_help(&format!("a value cannot start with `{c}`"), "put the value in quotes"),
+            None => with_help("the text ends too early", "write the value"),
         },
         "found a tab character that violates indentation"
-        | "found a tab character where an indentation space is expected" => said(TAB, "indent with spaces"),
+        | "found a tab character where an indentation space is expected" => with_help(TAB, "indent with spaces"),
         "found unexpected end of stream" => {
-            at(began, said("the quote that opens here is never closed", "close it at the end of the value"))
+            at(began, with_help("the quote that opens here is never closed", "close it at the end of the value"))
         }
         "found unexpected document indicator" => at(
             began,
-            said("the quote that opens here is not closed in this document", "close it at the end of the value"),
+            with_help("the quote that opens here is not closed in this document", "close it at the end of the value"),
         ),
-        "found unknown escape character" => said(
-            "this is no escape that YAML knows in double quotes",
-            "write the backslash twice, or use single quotes, in which it means itself",
+        "found unknown escape character" => with_help(
+            "YAML has no such escape in double quotes",
+            "write the backslash twice, or use single quotes, in which a backslash is literal",
         ),
-        "did not find expected alphabetic or numeric character" => said(
-            "an alias (`*name`) or an anchor (`&name`) has letters, digits, `-` and `_` for a name",
-            "put the value in quotes if it is no alias or anchor",
+        "did not find expected alphabetic or numeric character" => with_help(
+            "the name of an alias (`*name`) or an anchor (`&name`) must consist of letters, digits, `-` and `_`",
+            "put the value in quotes if it is not an alias or an anchor",
         ),
         "found incompatible YAML document" => {
-            said("the kubelet reads YAML 1.1, and this line asks for another version", "remove the line")
+            with_help("the kubelet reads YAML 1.1, and this line requires another version", "remove the line")
         }
         "did not find expected comment or line break" => {
-            said("text stands behind `|` or `>`", "begin the text on the next line, indented")
+            with_help("text follows `|` or `>`", "start the text on the next line, indented")
         }
         problem => Explanation { message: problem.to_owned(), mark, related: Vec::new(), help: None },
     }
 }
 
-/// A line that belongs to none of the blocks above it: by how much each of them is indented.
+/// Explains a line whose indentation matches no enclosing block.
 fn indentation(malformed: &Malformed, text: &str) -> Explanation {
     let depth = malformed.mark.column.saturating_sub(1);
     let mut blocks: Vec<(Mark, usize)> =
         malformed.began.iter().map(|mark| (*mark, mark.column.saturating_sub(1))).collect();
     blocks.sort_by_key(|(mark, _)| mark.offset);
     if blocks.iter().any(|(_, block)| *block == depth) {
-        // It is in line with a block, and not what the block is made of.
+        // The line is aligned with a block, but is not an entry of it.
         let list = here(text, malformed.mark) == Some('-');
         let (message, help) = if list {
-            (
-                "an item of a list stands among the keys of a map",
-                "indent it below the key that it is for, or remove the `- `",
-            )
+            ("a list item is between the keys of a map", "indent it below its key, or remove the `- `")
         } else {
             (
-                "this is not what the block that it is in line with is made of",
+                "this line is not an entry of the block that it is aligned with",
                 "write `key: value` in a map and `- value` in a list",
             )
         };
-        let related = malformed.began.first().map(|mark| (*mark, "the block begins here".to_owned()));
+        let related = malformed.began.first().map(|mark| (*mark, "the block starts here".to_owned()));
         return Explanation {
             message: message.to_owned(),
             mark: malformed.mark,
@@ -165,7 +163,7 @@ fn indentation(malformed: &Malformed, text: &str) -> Explanation {
         };
     }
     let depths: Vec<String> = blocks.iter().map(|(_, depth)| depth.to_string()).collect();
-    let what = if depths.len() == 1 { "the block that it is in" } else { "the blocks around it" };
+    let what = if depths.len() == 1 { "the enclosing block" } else { "the enclosing blocks" };
     Explanation {
         message: format!("this line is indented by {depth}, and {what} by {}", depths.join(" and ")),
         mark: malformed.mark,
@@ -178,7 +176,7 @@ fn here(text: &str, mark: Mark) -> Option<char> {
     text.get(mark.offset..).and_then(|rest| rest.chars().next())
 }
 
-/// Whether nothing but blanks stands before a place on its line.
+/// Reports whether only blanks precede a position on its line.
 fn starts_line(text: &str, mark: Mark) -> bool {
     let before = text.get(..mark.offset).unwrap_or_default();
     let line = before.rsplit(['\n', '\r']).next().unwrap_or_default();
@@ -190,57 +188,58 @@ mod tests {
     use super::super::yaml::Events;
     use super::*;
 
-    /// The place, the words and, in brackets, the related places.
-    fn told(text: &str) -> String {
+    /// Formats the position and the message, with related places in brackets.
+    fn explained(text: &str) -> String {
         let mut events = Events::new(text);
         let malformed = (0..100).find_map(|_| events.next().err()).unwrap();
-        let told = explain(&malformed, text);
+        let explanation = explain(&malformed, text);
         let related: Vec<String> =
-            told.related.iter().map(|(mark, words)| format!("{}:{} {words}", mark.line, mark.column)).collect();
-        format!("{}:{} {} [{}]", told.mark.line, told.mark.column, told.message, related.join(", "))
+            explanation.related.iter().map(|(mark, label)| format!("{}:{} {label}", mark.line, mark.column)).collect();
+        let mark = explanation.mark;
+        format!("{}:{} {} [{}]", mark.line, mark.column, explanation.message, related.join(", "))
     }
 
     #[test]
-    fn usual_mistakes_are_told_where_they_are() {
-        for (text, says) in [
+    fn explains_common_mistakes() {
+        for (text, message) in [
             (
                 "a:\n  b: 1\n c: 2",
-                "3:2 this line is indented by 1, and the blocks around it by 0 and 2 [1:1 indented by 0, 2:3 indented by 2]",
+                "3:2 this line is indented by 1, and the enclosing blocks by 0 and 2 [1:1 indented by 0, 2:3 indented by 2]",
             ),
             (
                 "a:\n  - b\n - c",
-                "3:2 this line is indented by 1, and the blocks around it by 0 and 2 [1:1 indented by 0, 2:3 indented by 2]",
+                "3:2 this line is indented by 1, and the enclosing blocks by 0 and 2 [1:1 indented by 0, 2:3 indented by 2]",
             ),
-            (
-                "a: \"b\"\n  c: d",
-                "2:3 this line is indented by 2, and the block that it is in by 0 [1:1 indented by 0]",
-            ),
-            ("a: b\n- c", "2:1 an item of a list stands among the keys of a map [1:1 the block begins here]"),
+            ("a: \"b\"\n  c: d", "2:3 this line is indented by 2, and the enclosing block by 0 [1:1 indented by 0]"),
+            ("a: b\n- c", "2:1 a list item is between the keys of a map [1:1 the block starts here]"),
             (
                 "- a\nb: c",
-                "2:1 this is not what the block that it is in line with is made of [1:1 the block begins here]",
+                "2:1 this line is not an entry of the block that it is aligned with [1:1 the block starts here]",
             ),
-            ("a: 'b' c", "1:8 this belongs neither to the value before it nor to a key [1:1 the map begins here]"),
-            ("a: [b,\n  c\nd: e", "3:2 the list is not closed where this stands [1:4 the list begins here]"),
-            ("a: {b: c\nd: e", "2:2 the map is not closed where this stands [1:4 the map begins here]"),
-            ("a: [b,, c]", "1:7 a value should stand where `,` does [1:4 what it would be part of begins here]"),
+            ("a: 'b' c", "1:8 this text is neither part of the value before it nor a key [1:1 the map starts here]"),
+            ("a: [b,\n  c\nd: e", "3:2 the list is not closed before this text [1:4 the list starts here]"),
+            ("a: {b: c\nd: e", "2:2 the map is not closed before this text [1:4 the map starts here]"),
+            ("a: [b,, c]", "1:7 expected a value, found `,` [1:4 the enclosing list or map starts here]"),
             (
                 "a: b: c",
-                "1:5 a second colon follows on this line, and what stands before it is a value already [1:4 the value begins here]",
+                "1:5 this is a second colon on the line, and the text before it is already a value [1:4 the value starts here]",
             ),
             (
                 "a: b\n  c: d",
-                "2:4 this line continues the value above, since it is indented further, and no key can begin in it [1:4 that value begins here]",
+                "2:4 this line continues the value above, because it is indented further, and cannot contain a key [1:4 the value above starts here]",
             ),
-            ("a: - b", "1:4 a list cannot begin on the line of its key []"),
+            ("a: - b", "1:4 a list cannot start on the line of its key []"),
             ("a: 1\nb 2\nc: 3", "2:1 no colon follows this key []"),
-            ("a: 1\n\tb: 2", "2:1 a tab indents this line, and YAML takes spaces alone []"),
-            ("a: @b", "1:4 a value cannot begin with `@` []"),
+            ("a: 1\n\tb: 2", "2:1 a tab indents this line; YAML allows only spaces []"),
+            ("a: @b", "1:4 a value cannot start with `@` []"),
             ("a: \"b\nc: d\ne: f", "1:4 the quote that opens here is never closed []"),
-            ("a: *.b", "1:5 an alias (`*name`) or an anchor (`&name`) has letters, digits, `-` and `_` for a name []"),
+            (
+                "a: *.b",
+                "1:5 the name of an alias (`*name`) or an anchor (`&name`) must consist of letters, digits, `-` and `_` []",
+            ),
             ("a: !x!y z", "1:4 found undefined tag handle []"),
         ] {
-            assert_eq!(told(text), says, "{text:?}");
+            assert_eq!(explained(text), message, "{text:?}");
         }
     }
 }

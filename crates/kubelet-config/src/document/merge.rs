@@ -1,12 +1,12 @@
-//! RFC 7386 merge patches over the tree: maps merge key by key, everything else replaces, null removes. A value keeps
-//! the place that set it, so that a report can name the file.
+//! RFC 7386 merge patches, applied to the tree. Maps merge key by key, other values replace the target, and null
+//! removes a key. Each value keeps the place that set it.
 
 use super::{Entry, Mapping, Node, Value};
 
-/// Lays `patch` over `target` (RFC 7386, `MergePatch`). Nulls of the patch remove keys and never remain as values of
-/// a map, also where there is no target.
+/// Applies `patch` to `target` (RFC 7386, `MergePatch`). Nulls of the patch remove keys, and never remain as values
+/// of a map.
 #[must_use]
-pub fn lay_over(target: Option<Node>, patch: &Node) -> Node {
+pub fn apply_merge_patch(target: Option<Node>, patch: &Node) -> Node {
     let Value::Mapping(changes) = &patch.value else { return patch.clone() };
     let (mut map, place) = match target {
         Some(Node { value: Value::Mapping(map), place }) => (map, place),
@@ -18,18 +18,18 @@ pub fn lay_over(target: Option<Node>, patch: &Node) -> Node {
             continue;
         }
         let key_place = match &old {
-            // A map that is merged into goes on being introduced by the key that introduced it.
+            // A merged map keeps the place of its first key.
             Some(old) if old.value.mapping().is_some() && change.value.mapping().is_some() => old.key_place.clone(),
             _ => change.key_place.clone(),
         };
-        let value = lay_over(old.map(|entry| entry.value), &change.value);
+        let value = apply_merge_patch(old.map(|entry| entry.value), &change.value);
         map.insert(key.clone(), Entry { key_place, value, earlier: Vec::new() });
     }
     Node { value: Value::Mapping(map), place }
 }
 
-/// The same content without the nulls that stand in maps, at any depth, those inside of lists too. To the kubelet they
-/// mean what an absent key means.
+/// Returns the content without null values of maps at any depth, including maps in lists. The kubelet treats such a
+/// null as an absent key.
 #[must_use]
 pub fn without_nulls(node: Node) -> Node {
     let value = match node.value {
@@ -54,10 +54,10 @@ mod tests {
         Document::parse(file, text).document.expect("a document").root
     }
 
-    /// The examples of RFC 7386, appendix A, but for those whose target or result holds a null: this module drops nulls of
-    /// the target beforehand.
+    /// Examples of RFC 7386, appendix A, without those that have a null in the target or the result.
+    /// [`without_nulls`] removes such nulls beforehand.
     #[test]
-    fn examples_of_the_rfc() {
+    fn follows_examples_of_the_rfc() {
         for (target, patch, result) in [
             (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
             (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
@@ -74,15 +74,15 @@ mod tests {
             ("[1,2]", r#"{"a":"b","c":null}"#, r#"{"a":"b"}"#),
             ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
         ] {
-            let merged = lay_over(Some(node("t", target)), &node("p", patch));
+            let merged = apply_merge_patch(Some(node("t", target)), &node("p", patch));
             assert_eq!(merged.to_json().to_string(), result, "{target} {patch}");
         }
     }
 
     #[test]
-    fn every_value_keeps_the_place_that_set_it() {
+    fn values_keep_the_place_that_set_them() {
         let base = node("base", "a: 1\nm:\n  x: 1\n  w: 2\n");
-        let merged = lay_over(Some(base), &node("patch", "m:\n  w: 3\n  z: {}\n"));
+        let merged = apply_merge_patch(Some(base), &node("patch", "m:\n  w: 3\n  z: {}\n"));
         let file = |key: &str| merged.get("m").and_then(|m| m.get(key)).map(|n| n.place.file.to_string());
         assert_eq!(merged.get("a").map(|n| n.place.file.to_string()).as_deref(), Some("base"));
         assert_eq!(file("x").as_deref(), Some("base"));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_go_at_every_depth() {
+    fn removes_nulls_at_every_depth() {
         let node = without_nulls(node("t", "a: ~\nb: {c: null, d: 1}\ne: [{f: null}, null]\n"));
         assert_eq!(node.to_json().to_string(), r#"{"b":{"d":1},"e":[{},null]}"#);
     }

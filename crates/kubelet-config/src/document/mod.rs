@@ -1,8 +1,8 @@
-//! A YAML or JSON document as a tree that keeps raw scalars and the position of every key and value.
+//! The document tree of a YAML or JSON file, with raw scalars and the position of every key and value.
 //!
-//! Every file passes through this tree, so that a finding points at the line, a
-//! merged value still knows which file set it, and a document is what the kubelet makes of the text. Where other readers
-//! would make something else of it, that is a finding. What the tree must not do: know a format, a field or a cluster.
+//! Findings use the positions, and merged values keep the file that set them. The tree equals the document that the
+//! kubelet reads; where other readers would differ, parsing adds a finding. This module must not depend on formats,
+//! fields or clusters.
 
 use std::collections::BTreeMap;
 
@@ -26,56 +26,57 @@ mod yaml;
 
 pub use canonical::{scalar_text, text as canonical_text};
 pub use changes::{FieldChange, changes, path_of};
-pub use merge::{lay_over, without_nulls};
+pub use merge::{apply_merge_patch, without_nulls};
 pub use patch::{PatchKind, apply_json_patch, kind_of_patch};
 pub use scalar::{Ambiguity, Reading, Scalar, ScalarStyle};
 
-/// The deepest nesting of a document, before and after merging. The deepest field of a KubeletConfiguration is at 5.
+/// The maximum nesting of a document, before and after merging. The deepest field of a KubeletConfiguration is at
+/// level 5.
 pub const MAX_DEPTH: usize = 64;
-/// The most values a document may have, with every alias counted as the copy that it is.
+/// The maximum number of values, with every alias expanded.
 pub const MAX_NODES: usize = 100_000;
-/// The most bytes of scalar text a document may have, with every alias counted.
+/// The maximum bytes of scalar text, with every alias expanded.
 pub const MAX_TEXT: usize = 8 << 20;
-/// The largest text that is parsed, in bytes.
+/// The maximum size of a parsed text in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
-/// The longest key in its canonical spelling. YAML limits a key on one line to 1024 characters.
+/// The maximum length of a key in canonical form. YAML limits a key on one line to 1024 characters.
 pub const MAX_KEY: usize = 1000;
 
 /// One document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// Its outermost value.
+    /// The root value.
     pub root: Node,
-    /// What it was read as.
+    /// The syntax of the text.
     pub syntax: Syntax,
 }
 
-/// What a text is read as. The kubelet takes a text that starts with `{` for JSON and any other for YAML.
+/// The syntax of a text. The kubelet reads a text that starts with `{` as JSON and any other as YAML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
-    /// YAML 1.1 as yaml.v2 has it, turned into JSON before it is decoded: `5.0` becomes `5`.
+    /// YAML 1.1 as yaml.v2 implements it, converted to JSON before decoding: `5.0` becomes `5`.
     Yaml,
-    /// JSON, decoded as it stands.
+    /// JSON, decoded directly.
     Json,
 }
 
-/// A value and where it was written.
+/// A value and its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// The value.
     pub value: Value,
-    /// Where it was written. A value that came in by an alias is placed where it was written out.
+    /// The place of the value. The value of an alias has the place of its anchor's value.
     pub place: Place,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A scalar, as written.
     Scalar(Scalar),
     /// A list.
     Sequence(Vec<Node>),
-    /// A map by key. Source order means nothing to the kubelet and is not kept.
+    /// A map by key. Source order is dropped, because the kubelet ignores it.
     Mapping(Mapping),
 }
 
@@ -85,60 +86,59 @@ pub type Mapping = BTreeMap<String, Entry>;
 /// One entry of a map.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Where the key was written.
+    /// The place of the key.
     pub key_place: Place,
     /// The value.
     pub value: Node,
-    /// The values that a JSON text gave the key before, which count for nothing; but the kubelet decodes them all, and one
-    /// of a wrong type is refused. In YAML there are none.
+    /// The overridden values of a duplicate key in JSON. The kubelet decodes them all, and refuses one of a wrong
+    /// type. Always empty for YAML.
     pub earlier: Vec<Node>,
 }
 
-/// What came of reading a text.
+/// The result of parsing a text.
 #[derive(Debug, Clone)]
 pub struct Parsed {
-    /// The tree that the kubelet ends up with, also where findings say that something else may have been meant. `None`
-    /// when there is none; then one of the findings says why.
+    /// The tree that the kubelet reads, even if findings report another possible meaning. `None` if parsing failed; a
+    /// finding then has the reason.
     pub document: Option<Document>,
-    /// What is wrong with the text.
+    /// Findings about the text.
     pub findings: Vec<Finding>,
-    /// Whose reason it is that there is no tree; set exactly when there is none.
+    /// The reason for a missing tree; set only if `document` is `None`.
     pub unread: Option<Unread>,
 }
 
-/// Why a text has no tree.
+/// The reason for a missing tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unread {
-    /// The kubelet cannot read it either, whatever its version.
+    /// No kubelet version can read the text.
     Malformed,
-    /// It passes a bound of this crate's own, and what the kubelet makes of it is not known.
+    /// The text exceeds a limit of this crate; the kubelet's result is unknown.
     Bounds,
 }
 
 impl Document {
-    /// Reads a text. `file` names it in places and findings.
+    /// Parses a text. `file` is its name in places and findings.
     ///
-    /// Never panics, and is bounded in time and memory whatever the text holds: see [`MAX_BYTES`], [`MAX_DEPTH`],
-    /// [`MAX_NODES`] and [`MAX_TEXT`]. What is nested deeper than [`MAX_DEPTH`] is an error and left out of the tree: no
-    /// field of a kubelet is that deep.
+    /// Parsing never panics, and [`MAX_BYTES`], [`MAX_DEPTH`], [`MAX_NODES`] and [`MAX_TEXT`] limit time and memory.
+    /// Nesting deeper than [`MAX_DEPTH`] is an error, and the tree omits it: no field of a kubelet is that deep.
     #[must_use]
     pub fn parse(file: &str, text: &str) -> Parsed {
         parse::parse(file, text)
     }
 
-    /// The canonical YAML of the content: the same bytes for the same content, whatever its formatting was.
+    /// Returns the canonical YAML: identical bytes for identical content, independent of formatting.
     #[must_use]
     pub fn canonical(&self) -> String {
         canonical::document(&self.root)
     }
 
-    /// The content as JSON, keys sorted.
+    /// Returns the content as JSON with sorted keys.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         self.root.to_json()
     }
 
-    /// Checks the bounds that parsing keeps, which merging may have left.
+    /// Checks the limits of parsing, which merging may exceed.
     #[must_use]
     pub fn check_bounds(&self) -> Option<Finding> {
         let mut count = 0;
@@ -173,7 +173,7 @@ pub(crate) fn too_deep() -> String {
 }
 
 pub(crate) fn too_many() -> String {
-    format!("the document has more than {MAX_NODES} values once aliases and copies are written out")
+    format!("the document has more than {MAX_NODES} values after aliases and copies are expanded")
 }
 
 pub(crate) fn key_too_long() -> String {
@@ -181,13 +181,13 @@ pub(crate) fn key_too_long() -> String {
 }
 
 impl Node {
-    /// A map, empty, at a place.
+    /// Creates an empty map at a place.
     #[must_use]
     pub fn empty_mapping(place: Place) -> Self {
         Self { value: Value::Mapping(Mapping::new()), place }
     }
 
-    /// The map, when this is one.
+    /// Returns the map; `None` for other values.
     #[must_use]
     pub fn mapping(&self) -> Option<&Mapping> {
         match &self.value {
@@ -196,7 +196,7 @@ impl Node {
         }
     }
 
-    /// The list, when this is one.
+    /// Returns the list; `None` for other values.
     #[must_use]
     pub fn sequence(&self) -> Option<&[Node]> {
         match &self.value {
@@ -205,7 +205,7 @@ impl Node {
         }
     }
 
-    /// The scalar's reading, when this is one.
+    /// Returns the reading of a scalar; `None` for other values.
     #[must_use]
     pub fn reading(&self) -> Option<Reading<'_>> {
         match &self.value {
@@ -214,7 +214,7 @@ impl Node {
         }
     }
 
-    /// The text, when this is a scalar that reads as text.
+    /// Returns the text of a scalar that reads as text; `None` for other values.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match self.reading() {
@@ -223,19 +223,19 @@ impl Node {
         }
     }
 
-    /// Whether this is null.
+    /// Reports whether the value is null.
     #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(self.reading(), Some(Reading::Null))
     }
 
-    /// The value under a key, when this is a map that has it.
+    /// Returns the value of a key; `None` if the key is missing or the value is not a map.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.mapping()?.get(key).map(|entry| &entry.value)
     }
 
-    /// What it is, for a sentence: `a map`, `the number 5`, `the text "x"`.
+    /// Returns a phrase for messages: `a map`, `the number 5`, `the text "x"`.
     #[must_use]
     pub fn describe(&self) -> String {
         match &self.value {
@@ -245,7 +245,7 @@ impl Node {
         }
     }
 
-    /// The content as JSON, keys sorted. A number that is not finite appears as null.
+    /// Returns the content as JSON with sorted keys. A number that is not finite becomes null.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
@@ -264,7 +264,7 @@ impl Node {
         }
     }
 
-    /// Whether both hold the same content, whatever its formatting and places.
+    /// Reports whether both values have the same content, independent of formatting and places.
     #[must_use]
     pub fn same_content(&self, other: &Self) -> bool {
         match (&self.value, &other.value) {
@@ -280,7 +280,7 @@ impl Node {
         }
     }
 
-    /// How many values it holds, itself among them.
+    /// Returns the number of values, including this one.
     #[must_use]
     pub fn count(&self) -> usize {
         1 + match &self.value {

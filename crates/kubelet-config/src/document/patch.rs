@@ -1,8 +1,8 @@
-//! RFC 6902 JSON patches over the tree.
+//! RFC 6902 JSON patches, applied to the tree.
 //!
-//! The json-patch package works on JSON values, which have no places: a value that a patch added could not be traced to
-//! its line any more. The six operations are therefore carried out on the tree itself. A list of operations is applied
-//! whole or not at all, as the RFC asks.
+//! The json-patch package works on JSON values, which have no places; values that a patch adds would lose their line.
+//! This module therefore applies the six operations to the tree itself. As the RFC requires, a patch is applied as a
+//! whole or not at all.
 
 use super::{Entry, MAX_DEPTH, MAX_NODES, Node, Reading, Value, too_deep, too_many};
 use crate::finding::{Finding, Place};
@@ -10,27 +10,28 @@ use crate::finding::{Finding, Place};
 /// The most operations of one patch.
 const MAX_OPERATIONS: usize = 1000;
 
-/// What kind of patch a document is, told by its shape.
+/// The kind of a patch, derived from its shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {
-    /// A map: RFC 7386.
+    /// A map (RFC 7386).
     Merge,
-    /// A list of operations: RFC 6902.
+    /// A list of operations (RFC 6902).
     Json,
 }
 
-/// What kind of patch a document is.
+/// Returns the kind of a patch.
 ///
 /// # Errors
-/// A finding when it is neither a map nor a list of maps with `op`.
+/// A finding if the document is neither a map nor a list of maps with `op`.
 pub fn kind_of_patch(root: &Node) -> Result<PatchKind, Box<Finding>> {
     match &root.value {
         Value::Mapping(_) => Ok(PatchKind::Merge),
         Value::Sequence(items) if items.iter().all(|item| item.get("op").is_some()) => Ok(PatchKind::Json),
         _ => {
             let what = root.describe();
-            let message =
-                format!("a patch is a map (merge patch) or a list of operations with `op` (JSON patch), not {what}");
+            let message = format!(
+                "a patch must be a map (merge patch) or a list of operations with `op` (JSON patch), not {what}"
+            );
             let finding = Finding::error("bad-patch", message).at(root.place.clone());
             Err(Box::new(finding.help("see RFC 7386 for merge patches and RFC 6902 for JSON patches")))
         }
@@ -40,11 +41,11 @@ pub fn kind_of_patch(root: &Node) -> Result<PatchKind, Box<Finding>> {
 /// Applies a JSON patch to a value.
 ///
 /// # Errors
-/// A finding at the first operation that cannot be carried out; or, when operations are malformed, one for each.
+/// A finding for each malformed operation, or else one for the first operation that fails.
 pub fn apply_json_patch(target: Node, patch: &Node) -> Result<Node, Vec<Finding>> {
     let items = patch.sequence().unwrap_or_default();
     if items.len() > MAX_OPERATIONS {
-        let message = format!("the patch has {} operations; nodecfg applies up to {MAX_OPERATIONS}", items.len());
+        let message = format!("the patch has {} operations; the limit is {MAX_OPERATIONS}", items.len());
         return Err(vec![Finding::error("bad-patch", message).at(patch.place.clone())]);
     }
     let (mut operations, mut findings) = (Vec::new(), Vec::new());
@@ -58,13 +59,13 @@ pub fn apply_json_patch(target: Node, patch: &Node) -> Result<Node, Vec<Finding>
         return Err(findings);
     }
     let mut root = Some(target);
-    // Only ever grows, so that copies of copies are bounded too.
+    // The count never decreases, so that copies of copies are limited too.
     let mut count = root.as_ref().map_or(0, Node::count);
     for operation in operations {
         let place = operation.place;
         operation.apply(&mut root, &mut count).map_err(|problem| {
             let finding = Finding::error("patch-failed", problem).at(place.clone());
-            vec![finding.label("this operation cannot be carried out")]
+            vec![finding.label("this operation failed")]
         })?;
     }
     root.ok_or_else(|| {
@@ -72,7 +73,7 @@ pub fn apply_json_patch(target: Node, patch: &Node) -> Result<Node, Vec<Finding>
     })
 }
 
-enum Verb<'a> {
+enum Action<'a> {
     Add(&'a Node),
     Remove,
     Replace(&'a Node),
@@ -82,12 +83,12 @@ enum Verb<'a> {
 }
 
 struct Operation<'a> {
-    verb: Verb<'a>,
+    action: Action<'a>,
     path: Pointer,
     place: &'a Place,
 }
 
-/// An RFC 6901 pointer: its tokens, unescaped, and its text.
+/// An RFC 6901 pointer: its unescaped tokens and its text.
 struct Pointer {
     tokens: Vec<String>,
     text: String,
@@ -98,60 +99,60 @@ impl<'a> Operation<'a> {
         let bad = |message: String| Box::new(Finding::error("bad-patch", message).at(item.place.clone()));
         let name = item.get("op").and_then(Node::text).unwrap_or_default();
         let value = || item.get("value").ok_or_else(|| bad(format!("`{name}` needs a `value`")));
-        let (takes, verb) = match name {
-            "add" => ("value", Verb::Add(value()?)),
-            "replace" => ("value", Verb::Replace(value()?)),
-            "test" => ("value", Verb::Test(value()?)),
-            "remove" => ("", Verb::Remove),
-            "move" => ("from", Verb::Move(pointer(item, "from")?)),
-            "copy" => ("from", Verb::Copy(pointer(item, "from")?)),
+        let (operand, action) = match name {
+            "add" => ("value", Action::Add(value()?)),
+            "replace" => ("value", Action::Replace(value()?)),
+            "test" => ("value", Action::Test(value()?)),
+            "remove" => ("", Action::Remove),
+            "move" => ("from", Action::Move(pointer(item, "from")?)),
+            "copy" => ("from", Action::Copy(pointer(item, "from")?)),
             _ => {
                 let place = item.get("op").map_or(&item.place, |op| &op.place);
-                let finding = Finding::error("bad-patch", "`op` is not an operation of a JSON patch").at(place.clone());
-                return Err(Box::new(finding.help("write one of add, remove, replace, move, copy, test")));
+                let finding = Finding::error("bad-patch", "`op` is not a JSON patch operation").at(place.clone());
+                return Err(Box::new(finding.help("set it to add, remove, replace, move, copy or test")));
             }
         };
-        // The RFC says that other members are ignored; here they are a mistake that would go unseen.
+        // The RFC ignores other members. Here they are errors, because they are likely mistakes.
         if let Some((key, entry)) =
-            item.mapping().and_then(|map| map.iter().find(|(key, _)| !["op", "path", takes].contains(&key.as_str())))
+            item.mapping().and_then(|map| map.iter().find(|(key, _)| !["op", "path", operand].contains(&key.as_str())))
         {
-            let finding = Finding::error("unknown-field", format!("`{name}` has no use for {key:?}"));
+            let finding = Finding::error("unknown-field", format!("`{name}` does not take {key:?}"));
             return Err(Box::new(finding.at(entry.key_place.clone())));
         }
         let path = pointer(item, "path")?;
-        if let Verb::Move(from) = &verb
+        if let Action::Move(from) = &action
             && path.tokens.len() > from.tokens.len()
             && path.tokens.starts_with(&from.tokens)
         {
             return Err(bad(format!("`move` cannot move {:?} into itself", from.text)));
         }
-        Ok(Self { verb, path, place: &item.place })
+        Ok(Self { action, path, place: &item.place })
     }
 
     fn apply(self, root: &mut Option<Node>, count: &mut usize) -> Result<(), String> {
         let place = self.place;
-        match self.verb {
-            Verb::Add(value) => {
+        match self.action {
+            Action::Add(value) => {
                 self.path.check_growth(value, count)?;
                 self.path.add(root, value.clone(), place)
             }
-            Verb::Replace(value) => {
+            Action::Replace(value) => {
                 self.path.check_growth(value, count)?;
                 self.path.replace(root, value.clone())
             }
-            Verb::Remove => self.path.remove(root).map(drop),
-            Verb::Move(from) => {
+            Action::Remove => self.path.remove(root).map(drop),
+            Action::Move(from) => {
                 let value = from.remove(root)?;
                 self.path.check_growth(&value, &mut 0)?;
                 self.path.add(root, value, place)
             }
-            Verb::Copy(from) => {
+            Action::Copy(from) => {
                 let value = from.find(root.as_ref())?;
                 self.path.check_growth(value, count)?;
                 let value = value.clone();
                 self.path.add(root, value, place)
             }
-            Verb::Test(expected) => {
+            Action::Test(expected) => {
                 let found = self.path.find(root.as_ref())?;
                 if found.same_content(expected) {
                     return Ok(());
@@ -168,7 +169,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// A value as compact JSON, its beginning only when it is long.
+/// Returns a value as compact JSON, truncated to 60 characters.
 fn short(node: &Node) -> String {
     let text = node.to_json().to_string();
     match text.char_indices().nth(60) {
@@ -218,7 +219,7 @@ impl Pointer {
     }
 
     fn missing(&self) -> String {
-        format!("there is nothing at {:?}", self.text)
+        format!("{:?} is missing", self.text)
     }
 
     fn find<'n>(&self, root: Option<&'n Node>) -> Result<&'n Node, String> {
@@ -234,7 +235,7 @@ impl Pointer {
         Ok(node)
     }
 
-    /// The container that the last token is in, and the last token. `None` for the root.
+    /// Returns the container of the last token, and the last token. `None` for the root.
     fn parent<'n>(&self, root: &'n mut Option<Node>) -> Result<Option<(&'n mut Node, &str)>, String> {
         let Some((last, before)) = self.tokens.split_last() else { return Ok(None) };
         let mut node = root.as_mut().ok_or_else(|| self.missing())?;
@@ -244,7 +245,7 @@ impl Pointer {
                 Value::Sequence(items) => index(token).and_then(|at| items.get_mut(at)),
                 Value::Scalar(_) => None,
             }
-            .ok_or_else(|| format!("{:?} has no parent to put it in: {token:?} is missing", self.text))?;
+            .ok_or_else(|| format!("{:?} cannot be added: {token:?} is missing", self.text))?;
         }
         Ok(Some((node, last)))
     }
@@ -266,10 +267,10 @@ impl Pointer {
                         items.insert(at, value);
                         Ok(())
                     }
-                    None => Err(format!("{last:?} is no position in a list of {}", items.len())),
+                    None => Err(format!("{last:?} is not a position in a list of {}", items.len())),
                 }
             }
-            Value::Scalar(_) => Err(format!("{:?} would have to be inside of {}", self.text, parent.describe())),
+            Value::Scalar(_) => Err(format!("{:?} cannot be inside {}", self.text, parent.describe())),
         }
     }
 
@@ -299,7 +300,7 @@ impl Pointer {
     }
 }
 
-/// A list position of RFC 6901: digits without a leading zero.
+/// Parses a list index of RFC 6901: digits without a leading zero.
 fn index(token: &str) -> Option<usize> {
     let canonical = token == "0" || (!token.starts_with('0') && token.bytes().all(|b| b.is_ascii_digit()));
     if canonical { token.parse().ok() } else { None }
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn all_six_operations() {
+    fn applies_all_six_operations() {
         let target = r#"{"a":{"b":1},"l":[1,2],"x/y":{"~":0}}"#;
         for (patch, result) in [
             ("[{op: add, path: /a/c, value: 2}]", r#"{"a":{"b":1,"c":2},"l":[1,2],"x/y":{"~":0}}"#),
@@ -349,21 +350,21 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_carried_out_says_why() {
+    fn reports_why_an_operation_fails() {
         for (patch, error) in [
-            ("[{op: remove, path: /b}]", r#"there is nothing at "/b""#),
-            ("[{op: replace, path: /b, value: 1}]", r#"there is nothing at "/b""#),
-            ("[{op: add, path: /b/c, value: 1}]", r#""/b/c" has no parent to put it in: "b" is missing"#),
-            ("[{op: add, path: /l/3, value: 1}]", r#""3" is no position in a list of 2"#),
-            ("[{op: add, path: /l/01, value: 1}]", r#""01" is no position in a list of 2"#),
+            ("[{op: remove, path: /b}]", r#""/b" is missing"#),
+            ("[{op: replace, path: /b, value: 1}]", r#""/b" is missing"#),
+            ("[{op: add, path: /b/c, value: 1}]", r#""/b/c" cannot be added: "b" is missing"#),
+            ("[{op: add, path: /l/3, value: 1}]", r#""3" is not a position in a list of 2"#),
+            ("[{op: add, path: /l/01, value: 1}]", r#""01" is not a position in a list of 2"#),
             ("[{op: test, path: /a, value: 2}]", r#"the test fails: "/a" is 1, set at target:1:4, not 2"#),
-            ("[{op: test, path: /nope, value: null}]", r#"there is nothing at "/nope""#),
-            ("[{op: frob, path: /a}]", "`op` is not an operation of a JSON patch"),
+            ("[{op: test, path: /nope, value: null}]", r#""/nope" is missing"#),
+            ("[{op: frob, path: /a}]", "`op` is not a JSON patch operation"),
             ("[{op: add, path: /a}]", "`add` needs a `value`"),
             ("[{op: add, path: a, value: 1}]", r#"the JSON pointer "a" must start with `/`"#),
             ("[{op: add, path: /a~2, value: 1}]", r#"the JSON pointer "/a~2" has a `~` that is neither `~0` nor `~1`"#),
             ("[{op: add, value: 1}]", "the operation needs a `path`"),
-            ("[{op: remove, path: /a, value: 1}]", "`remove` has no use for \"value\""),
+            ("[{op: remove, path: /a, value: 1}]", "`remove` does not take \"value\""),
             ("[{op: move, from: /l, path: /l/0}]", r#"`move` cannot move "/l" into itself"#),
             ("[{op: remove, path: ''}]", "the patch removes the whole document"),
         ] {
@@ -380,14 +381,14 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_copies_are_bounded() {
+    fn limits_copies_of_copies() {
         let patch = vec!["{op: copy, from: '', path: /l/-}"; 200].join(",");
         let error = patched("l: [1]", &format!("[{patch}]")).expect_err("a bomb");
         assert!(error.contains("more than 100000 values") || error.contains("deeper"), "{error}");
     }
 
     #[test]
-    fn shapes() {
+    fn detects_kind_of_patch() {
         assert_eq!(kind_of_patch(&node("p", "a: 1")), Ok(PatchKind::Merge));
         assert_eq!(kind_of_patch(&node("p", "[]")), Ok(PatchKind::Json));
         assert!(kind_of_patch(&node("p", "[1]")).is_err());

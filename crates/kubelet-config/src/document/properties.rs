@@ -1,4 +1,4 @@
-//! Properties of the tree: reading never panics, and the canonical form depends on the content alone.
+//! Property tests of the tree: parsing never panics, and the canonical form depends only on the content.
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::Document;
 
-/// Texts that tempt a reader to take them for something else, and any other.
+/// Generates texts that readers easily misread, and arbitrary texts.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec![
@@ -91,7 +91,7 @@ fn read(text: &str) -> Document {
     parsed.document.expect("a document")
 }
 
-/// JSON in ASCII: other characters may be line breaks to YAML, and a pair of surrogates is nothing to it.
+/// Formats JSON in ASCII. Other characters may be line breaks in YAML, and YAML has no surrogate pairs.
 fn flow(value: &Json) -> String {
     match value {
         Json::String(text) => super::canonical::quoted(text),
@@ -105,7 +105,7 @@ fn flow(value: &Json) -> String {
     }
 }
 
-/// Writes JSON as YAML in a style drawn from `dice`: order of keys, flow or block, quotes, comments, blank lines.
+/// Formats JSON as YAML in a style drawn from `dice`: order of keys, flow or block, quotes, comments, blank lines.
 fn write_loosely(value: &Json, dice: &mut impl FnMut() -> u8, indent: usize, out: &mut String) {
     match value {
         Json::Object(map) if !map.is_empty() && dice() > 84 => {
@@ -118,7 +118,7 @@ fn write_loosely(value: &Json, dice: &mut impl FnMut() -> u8, indent: usize, out
                     out.push_str("  # a comment: yes\n\n");
                 }
                 out.push_str(&" ".repeat(indent));
-                // A key of one line is no longer than 1024 characters.
+                // A key on one line has at most 1024 characters.
                 write_text(key, dice, out);
                 out.push_str(if dice() < 128 { ": " } else { ":   " });
                 let deeper = indent + 1 + usize::from(dice() % 3);
@@ -160,8 +160,8 @@ fn write_text(text: &str, dice: &mut impl FnMut() -> u8, out: &mut String) {
     }
 }
 
-/// A pointer that often leads somewhere in the values of `small`, though never to their root: json-patch refuses to
-/// remove or move that even where something takes its place.
+/// Generates pointers that often match in the values of `small`. They never point to the root: json-patch refuses to
+/// remove or move the root, even with a replacement.
 fn pointer() -> impl Strategy<Value = String> {
     vec(prop_oneof![key(), "[0-3-]"], 1..4)
         .prop_map(|tokens| tokens.into_iter().map(|token| format!("/{token}")).collect())
@@ -171,7 +171,8 @@ fn key() -> impl Strategy<Value = String> {
     "[a-d]"
 }
 
-/// Small values with few keys, so that patches often hit. Whole numbers only: readers spell others differently.
+/// Generates small values with few keys, so that patches often match. All numbers are whole, because readers format
+/// others differently.
 fn small(with_null: bool) -> impl Strategy<Value = Json> {
     let leaf = prop_oneof![
         Just(if with_null { Json::Null } else { Json::from("x") }),
@@ -198,7 +199,7 @@ fn operations() -> impl Strategy<Value = Json> {
     vec(operation, 1..4).prop_map(Json::from)
 }
 
-/// Keys in order, as the tree gives them.
+/// Sorts keys as the tree does.
 fn sorted(value: Json) -> Json {
     match value {
         Json::Object(map) => {
@@ -214,13 +215,13 @@ fn sorted(value: Json) -> Json {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The json-patch package is what the patches of the tree are held against.
+    /// The json-patch package is the reference for patches of the tree.
     #[test]
-    fn json_patches_do_what_json_patch_does(target in small(true), patch in operations()) {
+    fn json_patches_match_json_patch_package(target in small(true), patch in operations()) {
         let ours = super::apply_json_patch(read(&target.to_string()).root, &read(&patch.to_string()).root);
         let mut theirs = target.clone();
         let operations: json_patch::Patch = serde_json::from_value(patch).expect("a patch");
-        // Without the undoing of a patch that fails half-way, which panics on some of these (json-patch 4.2).
+        // `patch` undoes a patch that fails half-way, which panics on some of these (json-patch 4.2).
         match json_patch::patch_unsafe(&mut theirs, &operations) {
             Ok(()) => prop_assert_eq!(ours.map(|node| node.to_json()).ok(), Some(sorted(theirs))),
             Err(_) => prop_assert!(ours.is_err()),
@@ -228,13 +229,13 @@ proptest! {
     }
 
     #[test]
-    fn merge_patches_do_what_json_patch_does(target in small(false), patch in small(true)) {
+    fn merge_patches_match_json_patch_package(target in small(false), patch in small(true)) {
         let patch_node = read(&patch.to_string()).root;
-        let ours = super::lay_over(Some(read(&target.to_string()).root), &patch_node);
+        let ours = super::apply_merge_patch(Some(read(&target.to_string()).root), &patch_node);
         let mut theirs = target;
         json_patch::merge(&mut theirs, &patch);
         prop_assert_eq!(ours.to_json(), sorted(theirs));
-        let twice = super::lay_over(Some(ours.clone()), &patch_node);
+        let twice = super::apply_merge_patch(Some(ours.clone()), &patch_node);
         prop_assert!(twice.same_content(&ours));
     }
 }
@@ -243,7 +244,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn reading_never_panics(text in any::<String>()) {
+    fn parsing_never_panics(text in any::<String>()) {
         let parsed = Document::parse("f.yaml", &text);
         prop_assert!(parsed.document.is_some() || !parsed.findings.is_empty());
         if let Some(document) = parsed.document {
@@ -252,12 +253,12 @@ proptest! {
     }
 
     #[test]
-    fn reading_bytes_never_panics(bytes in vec(any::<u8>(), 0..300)) {
+    fn parsing_bytes_never_panics(bytes in vec(any::<u8>(), 0..300)) {
         let _ = Document::parse("f.yaml", &String::from_utf8_lossy(&bytes));
     }
 
     #[test]
-    fn reading_yamlish_text_never_panics(text in "[-a:,{}\\[\\]&*!|>'\"%#?~<0-9 \n\t]{0,60}") {
+    fn parsing_yaml_characters_never_panics(text in "[-a:,{}\\[\\]&*!|>'\"%#?~<0-9 \n\t]{0,60}") {
         let parsed = Document::parse("f.yaml", &text);
         for place in parsed.findings.iter().filter_map(|f| f.place.as_ref()) {
             prop_assert!(text.get(place.offset..place.offset + place.len).is_some(), "{place:?} is outside of {text:?}");
@@ -269,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn canonical_is_a_fixpoint_and_keeps_the_content(value in json()) {
+    fn canonical_form_is_idempotent_and_keeps_content(value in json()) {
         let document = read(&format!("--- {}", flow(&value)));
         let canonical = document.canonical();
         let again = read(&canonical);
@@ -279,22 +280,22 @@ proptest! {
     }
 
     #[test]
-    fn json_is_read_as_json(value in json()) {
-        // In a map, or it would be YAML.
+    fn reads_json_as_json(value in json()) {
+        // A map at the root, because other roots are read as YAML.
         let text = serde_json::json!({"value": value}).to_string();
         let read = read(&text).to_json();
         prop_assert!(alike(&read["value"], &value), "{} is not {}", read, text);
     }
 
     #[test]
-    fn a_yaml_1_2_reader_reads_the_canonical_form_alike(value in json()) {
+    fn yaml_1_2_reader_reads_canonical_form_alike(value in json()) {
         let document = read(&format!("--- {}", flow(&value)));
         let other: Json = serde_saphyr::from_str(&document.canonical()).expect("YAML");
         prop_assert!(alike(&other, &document.to_json()), "{other} is not {}", document.to_json());
     }
 
     #[test]
-    fn formatting_changes_nothing(value in json(), dice in vec(any::<u8>(), 1..200)) {
+    fn formatting_does_not_change_content(value in json(), dice in vec(any::<u8>(), 1..200)) {
         let mut at = 0;
         let mut roll = || {
             at += 1;
@@ -306,7 +307,7 @@ proptest! {
     }
 
     #[test]
-    fn anchors_change_nothing(value in json()) {
+    fn anchors_do_not_change_content(value in json()) {
         let value = flow(&value);
         let spelled = format!("--- {{\"a\": {value}, \"b\": {value}}}");
         let anchored = format!("--- {{\"a\": &x {value}, \"b\": *x }}");
@@ -314,7 +315,7 @@ proptest! {
     }
 }
 
-/// Equal, where a whole float equals the integer: YAML has one spelling for both.
+/// Compares values. A whole float equals the integer, because YAML writes both the same way.
 fn alike(a: &Json, b: &Json) -> bool {
     match (a, b) {
         (Json::Number(a), Json::Number(b)) => a.as_f64() == b.as_f64(),

@@ -1,16 +1,18 @@
-//! What yaml.v2 makes of a scalar in untyped data (its `resolve.go`): YAML 1.1's booleans and octal numbers, but neither
-//! its base-60 numbers nor its timestamps; `1:30` and `2001-01-01` are text. And what the kubelet's way from YAML to
-//! JSON (sigs.k8s.io/yaml) makes of a key that is not text. Kubelets of every version read alike.
+//! Resolution of untyped scalars as in yaml.v2 (its `resolve.go`), and of keys that are not text as in
+//! sigs.k8s.io/yaml.
+//!
+//! yaml.v2 reads YAML 1.1's booleans and octal numbers, but neither base-60 numbers nor timestamps: `1:30` and
+//! `2001-01-01` are text. Kubelets of all versions resolve scalars the same way.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{Reading, Scalar};
 
-/// The prefix of YAML's own tags, which are written `!!`.
+/// The prefix of YAML's own tags, abbreviated `!!`.
 pub(super) const CORE: &str = "tag:yaml.org,2002:";
 
-/// A plain scalar without a tag.
+/// Resolves a plain scalar without a tag.
 pub(super) fn resolve(text: &str) -> Reading<'_> {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
@@ -33,7 +35,7 @@ pub(super) fn resolve(text: &str) -> Reading<'_> {
     number.unwrap_or(Reading::Text(text))
 }
 
-/// A number that starts with a digit or a sign, without its underscores.
+/// Parses a number that starts with a digit or a sign, after removal of underscores.
 fn signed(text: &str) -> Option<Reading<'static>> {
     if let Some(value) = go_integer(text) {
         return Some(Reading::Int(value));
@@ -41,28 +43,28 @@ fn signed(text: &str) -> Option<Reading<'static>> {
     if let Some(value) = decimal_float(text).filter(|value| value.is_finite()) {
         return Some(Reading::Float(value));
     }
-    // yaml.v2 had binary numbers before Go did, and reads those of its own with a sign behind the prefix.
+    // yaml.v2 read binary numbers before Go did, and accepts a sign after the prefix.
     let value = i64::from_str_radix(text.strip_prefix("0b")?, 2).ok()?;
     Some(Reading::Int(value.into()))
 }
 
-/// A number that starts with a point: Go's own syntax, where an underscore may stand between two digits.
+/// Parses a number that starts with a point in Go's syntax, which allows an underscore between two digits.
 fn dotted(text: &str) -> Option<f64> {
     let digit = |at: Option<usize>| at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_digit);
     let separators = text.match_indices('_').all(|(at, _)| digit(at.checked_sub(1)) && digit(at.checked_add(1)));
     if separators { decimal_float(&text.replace('_', "")).filter(|value| value.is_finite()) } else { None }
 }
 
-/// A scalar with a tag in full, as the untagged scalar that it amounts to; without quotes or in them.
+/// Converts a scalar with an expanded tag, quoted or not, to the equivalent scalar without a tag.
 ///
 /// # Errors
-/// Why yaml.v2 does not read it.
+/// The reason why yaml.v2 refuses the scalar.
 pub(super) fn resolve_tagged(tag: &str, text: &str) -> Result<Scalar, String> {
     let Some(core) = tag.strip_prefix(CORE) else { return Ok(Scalar::quoted(text)) };
     let fits = match (core, resolve(text)) {
         ("null", Reading::Null) | ("bool", Reading::Bool(_)) | ("int", Reading::Int(_)) => Some(Scalar::plain(text)),
         ("float", Reading::Float(_)) => Some(Scalar::plain(text)),
-        // Exact as far as a float64 goes, as in yaml.v2; a number beyond int64 it does not turn.
+        // yaml.v2 converts with the precision of a float64, but converts no number beyond int64.
         ("float", Reading::Int(value)) if i64::try_from(value).is_ok() => {
             Some(Scalar::plain(format!("{}", value as f64)))
         }
@@ -70,22 +72,23 @@ pub(super) fn resolve_tagged(tag: &str, text: &str) -> Result<Scalar, String> {
         ("null" | "bool" | "int" | "float" | "timestamp", _) => None,
         ("binary", _) => {
             let text: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-            let bytes = STANDARD.decode(text).map_err(|_| "`!!binary` takes base64".to_owned())?;
+            let bytes = STANDARD.decode(text).map_err(|_| "`!!binary` requires base64".to_owned())?;
             return Ok(Scalar::quoted(go_text(&bytes)));
         }
         _ => Some(Scalar::quoted(text)),
     };
-    fits.ok_or_else(|| format!("{text:?} is no `!!{core}`"))
+    fits.ok_or_else(|| format!("{text:?} is not a valid `!!{core}`"))
 }
 
-/// Bytes as Go writes them to JSON: each that is part of no character is U+FFFD.
+/// Converts bytes to text as Go does for JSON: each invalid byte becomes U+FFFD.
 fn go_text(bytes: &[u8]) -> String {
     let chunk =
         |chunk: std::str::Utf8Chunk<'_>| format!("{}{}", chunk.valid(), "\u{fffd}".repeat(chunk.invalid().len()));
     bytes.utf8_chunks().map(chunk).collect()
 }
 
-/// The timestamps that yaml.v2 knows: a date, or a date and a time with a zone after `T` and without one after a blank.
+/// Reports whether yaml.v2 reads a text as a timestamp: a date, or a date and a time. After `T` the time needs a
+/// zone; after a blank it has none.
 fn is_timestamp(text: &str) -> bool {
     let number = |part: &str, digits: std::ops::RangeInclusive<usize>, most: u32| {
         digits.contains(&part.len())
@@ -137,7 +140,7 @@ fn is_timestamp(text: &str) -> bool {
     }
 }
 
-/// What a key becomes on the way to JSON; `None` for one that the kubelet does not take.
+/// Converts a key to its JSON text. `None` for a key that the kubelet refuses.
 pub(super) fn key_text(reading: &Reading<'_>) -> Option<String> {
     match reading {
         Reading::Text(text) => Some((*text).to_owned()),
@@ -148,9 +151,9 @@ pub(super) fn key_text(reading: &Reading<'_>) -> Option<String> {
     }
 }
 
-/// Go's `FormatFloat(value, 'g', -1, 32)`: a key keeps no more of a number than a float32 does.
+/// Formats a float key as Go's `FormatFloat(value, 'g', -1, 32)` does, with the precision of a float32.
 fn float_key(value: f64) -> String {
-    // Rounds as Go does; beyond a float32 it is infinite.
+    // Rounds as Go does; values beyond a float32 become infinite.
     let value = value as f32;
     if !value.is_finite() {
         return super::scalar::number(value.into());
@@ -159,7 +162,7 @@ fn float_key(value: f64) -> String {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if value == 0.0 || (-4..6).contains(&exponent) {
-        // Not the text of the float64: its digits are the float32's.
+        // The digits of the float32, not those of the float64.
         return format!("{value}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };
@@ -175,7 +178,8 @@ pub(super) fn special_float(text: &str) -> Option<f64> {
     }
 }
 
-/// Go's `strconv.ParseInt` and `ParseUint` with base 0: `0x`, `0o`, `0b`, and a leading zero for octal.
+/// Parses an integer as Go's `strconv.ParseInt` and `ParseUint` do with base 0: `0x`, `0o`, `0b`, and a leading zero
+/// for octal.
 fn go_integer(text: &str) -> Option<i128> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -190,17 +194,17 @@ fn go_integer(text: &str) -> Option<i128> {
         _ => unsigned(digits, 10),
     }?;
     let value = sign * value;
-    // A sign, even a plus, leaves only the signed form.
+    // With a sign, even a plus, only ParseInt applies.
     let most = if digits.len() == text.len() { i128::from(u64::MAX) } else { i128::from(i64::MAX) };
     (i128::from(i64::MIN)..=most).contains(&value).then_some(value)
 }
 
 pub(super) fn unsigned(digits: &str, radix: u32) -> Option<i128> {
-    // `from_str_radix` takes a sign of its own, and there was one already or there may be none.
+    // `from_str_radix` accepts a sign, which is invalid here.
     if digits.starts_with(['-', '+']) { None } else { i128::from_str_radix(digits, radix).ok() }
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, the same in yaml.v2 and in YAML 1.2.
+/// Parses `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, the same in yaml.v2 and YAML 1.2.
 pub(super) fn decimal_float(text: &str) -> Option<f64> {
     let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -221,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_numbers_of_yaml_v2() {
+    fn resolves_unusual_numbers_as_yaml_v2() {
         for (text, reading) in [
             (".1_0", Reading::Float(0.1)),
             ("._1", Reading::Text("._1")),
@@ -244,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn tagged_scalars() {
+    fn resolves_tagged_scalars() {
         let read = |tag: &str, text: &str| {
             let tag = if tag.starts_with('!') { tag.to_owned() } else { format!("{CORE}{tag}") };
             resolve_tagged(&tag, text).map(|scalar| scalar.read().describe())
@@ -277,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_on_the_way_to_json() {
+    fn converts_keys_to_json() {
         for (text, key) in [
             ("1", Some("1")),
             ("0x10", Some("16")),

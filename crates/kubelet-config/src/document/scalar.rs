@@ -1,15 +1,15 @@
-//! What a scalar means: to the kubelet, which is how it is read, and to a YAML 1.2 reader.
+//! The meaning of a scalar to the kubelet and to a YAML 1.2 reader.
 //!
-//! YAML 1.2's core schema takes less than the kubelet's reader does. A plain scalar on which the two disagree is
-//! ambiguous: whoever wrote it meant one of them, and a guess would reach every node of a pool.
+//! The YAML 1.2 core schema is narrower than the kubelet's reader. A plain scalar with two different meanings is
+//! ambiguous. The author meant one of them, and a wrong guess would reach every node of a pool.
 
 use super::canonical::quoted;
 use super::resolve::{decimal_float, resolve, special_float, unsigned};
 
-/// How a scalar was written.
+/// The notation of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScalarStyle {
-    /// Without quotes: the only style that may be anything but text.
+    /// Without quotes: the only style that can be anything but text.
     Plain,
     /// In single quotes.
     SingleQuoted,
@@ -24,40 +24,40 @@ pub enum ScalarStyle {
 /// A scalar as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scalar {
-    /// Its text, after escapes and folding.
+    /// The text, after escapes and folding.
     pub text: String,
-    /// How it was written.
+    /// The notation.
     pub style: ScalarStyle,
-    /// Whether it is tagged `!!str`, which makes it text whatever it looks like.
+    /// Whether the tag is `!!str`, which forces text.
     pub tagged_text: bool,
 }
 
-/// What a scalar means to the kubelet.
+/// The meaning of a scalar to the kubelet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reading<'a> {
-    /// Nothing.
+    /// Null.
     Null,
     /// A boolean.
     Bool(bool),
-    /// A whole number between the least i64 and the greatest u64.
+    /// A whole number between `i64::MIN` and `u64::MAX`.
     Int(i128),
-    /// A number. The kubelet loads no file that holds one that is not finite.
+    /// A number. The kubelet refuses a file with a number that is not finite.
     Float(f64),
     /// Text.
     Text(&'a str),
 }
 
-/// Why a plain scalar is ambiguous, and what to write instead.
+/// An ambiguous plain scalar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ambiguity {
-    /// The sentence: what it could mean, and to whom.
+    /// One sentence with the possible meanings.
     pub problem: String,
-    /// What to write instead.
-    pub way_out: String,
+    /// The unambiguous notations.
+    pub fix: String,
 }
 
 impl Reading<'_> {
-    /// What it is, for a sentence.
+    /// Returns a phrase for messages.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -69,8 +69,8 @@ impl Reading<'_> {
         }
     }
 
-    /// The whole number that this is to the kubelet, which turns YAML into JSON first: 5.0 becomes 5 on the way, and a
-    /// large float the digits that it is written with. From 1e21 on it is written with an exponent, which is none.
+    /// Returns the whole number that the kubelet reads. The kubelet converts YAML to JSON first: 5.0 becomes 5, and a
+    /// large float becomes its digits. From 1e21 on the JSON number has an exponent and is not a whole number.
     #[must_use]
     pub fn whole(&self) -> Option<i128> {
         match self {
@@ -82,25 +82,26 @@ impl Reading<'_> {
 }
 
 impl Scalar {
-    /// Text, as if written in double quotes.
+    /// Creates text, as if in double quotes.
     #[must_use]
     pub fn quoted(text: impl Into<String>) -> Self {
         Self { text: text.into(), style: ScalarStyle::DoubleQuoted, tagged_text: false }
     }
 
-    /// A plain scalar.
+    /// Creates a plain scalar.
     #[must_use]
     pub fn plain(text: impl Into<String>) -> Self {
         Self { text: text.into(), style: ScalarStyle::Plain, tagged_text: false }
     }
 
-    /// What it means to the kubelet. Quoted, block and `!!str` scalars are text.
+    /// Returns the meaning to the kubelet. Quoted, block and `!!str` scalars are text.
     #[must_use]
     pub fn read(&self) -> Reading<'_> {
         if self.is_text() { Reading::Text(&self.text) } else { resolve(&self.text) }
     }
 
-    /// Why it is not certain what it means: readers disagree, or no field can take it. `None`: it is certain.
+    /// Returns the ambiguity of the scalar: readers disagree, or no field accepts the value. `None` if the scalar is
+    /// unambiguous.
     #[must_use]
     pub fn ambiguity(&self) -> Option<Ambiguity> {
         if self.is_text() { None } else { ambiguity(&self.text) }
@@ -111,8 +112,8 @@ impl Scalar {
     }
 }
 
-/// A float in one normal form: a whole number within i64 without a point; otherwise the shortest decimal that reads
-/// back, with a point and a signed exponent, as YAML 1.1 asks of a float.
+/// Formats a float in canonical form. A whole number within i64 has no point. Other numbers have the shortest exact
+/// decimal, with a point and a signed exponent, as YAML 1.1 requires for floats.
 pub(super) fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -144,36 +145,36 @@ fn ambiguity(text: &str) -> Option<Ambiguity> {
         && !value.is_finite()
     {
         return Some(Ambiguity {
-            problem: format!("`{text}` is not a finite number, which no field of the kubelet takes"),
-            way_out: format!("write a number, or {} for the text", quoted(text)),
+            problem: format!("`{text}` is not a finite number, and no field of the kubelet accepts it"),
+            fix: format!("write a number, or {} for the text", quoted(text)),
         });
     }
-    // YAML 1.1 proper reads `0o17` as text, though yaml.v2 and YAML 1.2 agree on it.
+    // Strict YAML 1.1 reads `0o17` as text, although yaml.v2 and YAML 1.2 agree on a number.
     let octal_12 = matches!(kubelet, Reading::Int(_)) && text.trim_start_matches(['-', '+']).starts_with("0o");
     if kubelet == core && !octal_12 {
         return None;
     }
     let other = if octal_12 { Reading::Text(text) } else { core };
-    let who = if octal_12 { "strict YAML 1.1 readers" } else { "YAML 1.2 readers" };
-    let mut ways: Vec<String> = Vec::new();
+    let reader = if octal_12 { "strict YAML 1.1 readers" } else { "YAML 1.2 readers" };
+    let mut notations: Vec<String> = Vec::new();
     for reading in [&kubelet, &other] {
-        let way = match reading {
+        let notation = match reading {
             Reading::Bool(value) => value.to_string(),
             Reading::Int(value) => value.to_string(),
             Reading::Float(value) => number(*value),
             _ => continue,
         };
-        if !ways.contains(&way) {
-            ways.push(way);
+        if !notations.contains(&notation) {
+            notations.push(notation);
         }
     }
     Some(Ambiguity {
-        problem: format!("`{text}` is {} to the kubelet and {} to {who}", kubelet.describe(), other.describe()),
-        way_out: format!("write {}, or {} for the text", ways.join(" or "), quoted(text)),
+        problem: format!("`{text}` is {} to the kubelet and {} to {reader}", kubelet.describe(), other.describe()),
+        fix: format!("write {}, or {} for the text", notations.join(" or "), quoted(text)),
     })
 }
 
-/// The core schema of YAML 1.2 (chapter 10.3.2).
+/// Reads a scalar by the core schema of YAML 1.2 (chapter 10.3.2).
 fn core_reading(text: &str) -> Reading<'_> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Reading::Null,
@@ -194,7 +195,7 @@ fn core_reading(text: &str) -> Reading<'_> {
     }
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
-        // Too long even for i128: some whole number that is not the kubelet's, so that the two differ.
+        // A number too long for i128 becomes one that differs from the kubelet's.
         return Reading::Int(text.parse().unwrap_or(i128::MAX));
     }
     decimal_float(text).map_or(Reading::Text(text), Reading::Float)
@@ -206,13 +207,13 @@ mod tests {
 
     fn read(text: &str) -> String {
         match Scalar::plain(text).ambiguity() {
-            Some(ambiguity) => format!("ambiguous: {}", ambiguity.way_out),
+            Some(ambiguity) => format!("ambiguous: {}", ambiguity.fix),
             None => Scalar::plain(text).read().describe(),
         }
     }
 
     #[test]
-    fn scalars_on_which_readers_agree() {
+    fn unambiguous_scalars_keep_their_meaning() {
         for (text, meaning) in [
             ("", "null"),
             ("~", "null"),
@@ -250,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn scalars_on_which_readers_disagree_are_ambiguous() {
-        for (text, way_out) in [
+    fn reports_scalars_with_two_meanings() {
+        for (text, fix) in [
             ("yes", "write true, or \"yes\" for the text"),
             ("Off", "write false, or \"Off\" for the text"),
             ("y", "write true, or \"y\" for the text"),
@@ -269,14 +270,14 @@ mod tests {
             (".inf", "write a number, or \".inf\" for the text"),
             (".NaN", "write a number, or \".NaN\" for the text"),
         ] {
-            assert_eq!(read(text), format!("ambiguous: {way_out}"), "{text}");
+            assert_eq!(read(text), format!("ambiguous: {fix}"), "{text}");
         }
         assert!(read("18446744073709551616").starts_with("ambiguous"));
         assert!(read(&"9".repeat(60)).starts_with("ambiguous"));
     }
 
     #[test]
-    fn an_ambiguity_says_who_reads_what() {
+    fn ambiguity_names_both_readers() {
         assert_eq!(
             ambiguity("yes").expect("yes is ambiguous").problem,
             "`yes` is the boolean true to the kubelet and the text \"yes\" to YAML 1.2 readers"
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn ambiguous_scalars_are_read_as_the_kubelet_does() {
+    fn reads_ambiguous_scalars_as_the_kubelet_does() {
         for (text, meaning) in [
             ("yes", "the boolean true"),
             ("Off", "the boolean false"),
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_what_json_makes_of_them() {
+    fn whole_numbers_follow_conversion_to_json() {
         for (text, whole) in [
             ("5.0", Some(5)),
             ("1e2", Some(100)),
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_and_tags_make_text() {
+    fn quotes_and_tags_force_text() {
         for text in ["yes", "0777", "", "null", "5"] {
             assert_eq!(Scalar::quoted(text).read(), Reading::Text(text));
             let tagged = Scalar { tagged_text: true, ..Scalar::plain(text) };

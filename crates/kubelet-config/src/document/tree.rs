@@ -1,14 +1,14 @@
-//! Builds the tree from a YAML stream's events as yaml.v2 decodes them (its `decode.go`) and sigs.k8s.io/yaml turns them
-//! into JSON: only the first document counts, the last of several equal keys wins, a merge key overrides what stands
-//! above it, keys become text, tags are obeyed. Aliases and merge keys are written out.
+//! The tree builder for YAML, from parser events, with the rules of yaml.v2 (its `decode.go`) and sigs.k8s.io/yaml.
+//! Only the first document is read. The last of several equal keys wins. A merge key overrides the entries above it.
+//! Keys become text. Aliases and merge keys are expanded.
 //!
-//! Where other readers would read something else, that is a finding. Keys that are not text are one: no field of a
-//! KubeletConfiguration is called like that, and quotes say what is meant.
+//! The builder adds findings where other readers would read something else, and for keys that are not text. No field
+//! of a KubeletConfiguration has such a name, and quotes make the meaning explicit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::malformed::{TEMPLATE, explain};
-use super::parse::{Ledger, Stop};
+use super::parse::{ParseContext, Stop};
 use super::resolve::{CORE, key_text, resolve_tagged};
 use super::yaml::{Event, Events, Mark, Properties, Spanned};
 use super::{
@@ -17,9 +17,9 @@ use super::{
 use crate::finding::{Finding, Place};
 
 /// Reads the first document.
-pub(super) fn read(text: &str, ledger: &mut Ledger) -> Result<Node, Stop> {
+pub(super) fn read(text: &str, context: &mut ParseContext) -> Result<Node, Stop> {
     let mut builder =
-        Builder { text, events: Events::new(text), ledger, anchors: BTreeMap::new(), decodes: 1, aliased: 0 };
+        Builder { text, events: Events::new(text), context, anchors: BTreeMap::new(), decodes: 1, aliased: 0 };
     let root = match builder.next()? {
         Spanned { event: Event::StreamEnd, .. } => None,
         _ => {
@@ -28,30 +28,30 @@ pub(super) fn read(text: &str, ledger: &mut Ledger) -> Result<Node, Stop> {
         }
     };
     match root {
-        // Nothing but comments, or `---` alone.
+        // Otherwise only comments, or `---` alone.
         Some(node) if !(node.is_null() && node.place.len == 0) => {
             builder.next()?;
             builder.rest();
             Ok(node)
         }
         _ => {
-            let finding = Finding::error("empty-document", "the file holds no YAML document")
-                .at(Place::whole_file(builder.ledger.file.clone()))
-                .help("delete the file, or write what it is for");
-            builder.ledger.stop(finding)
+            let finding = Finding::error("empty-document", "the file contains no YAML document")
+                .at(Place::whole_file(builder.context.file.clone()))
+                .help("delete the file, or write its content");
+            builder.context.stop(finding)
         }
     }
 }
 
-/// A name that aliases can refer to.
+/// The state of an anchor.
 enum Anchor {
-    /// Its value has begun and not ended.
+    /// The anchored value is incomplete.
     Open,
-    /// A value, and what an alias of it costs.
+    /// A complete value, and the cost of an alias to it.
     Value { node: Node, cost: Cost, height: usize },
 }
 
-/// What a value takes once aliases are written out.
+/// The cost of a value with aliases expanded.
 #[derive(Clone, Copy)]
 struct Cost {
     nodes: usize,
@@ -62,46 +62,47 @@ struct Cost {
 struct Builder<'a, 'l> {
     text: &'a str,
     events: Events<'a>,
-    ledger: &'l mut Ledger,
+    context: &'l mut ParseContext,
     anchors: BTreeMap<String, Anchor>,
-    /// Steps that yaml.v2 has taken so far, and those of them inside of aliases.
+    /// Decoding steps that yaml.v2 has taken so far; `aliased` counts those inside aliases.
     decodes: usize,
     aliased: usize,
 }
 
 impl Builder<'_, '_> {
-    /// The document has ended: the kubelet reads nothing of what follows.
+    /// Reports content after the first document, which the kubelet ignores.
     fn rest(&mut self) {
         let mark = match self.events.next() {
             Ok(Spanned { event: Event::StreamEnd, .. }) => return,
             Ok(spanned) => (spanned.start, spanned.end),
             Err(error) => (error.mark, error.mark),
         };
-        let finding = Finding::error("second-document", "the file holds more than one YAML document")
+        let finding = Finding::error("second-document", "the file contains more than one YAML document")
             .at(self.place(mark.0, mark.1))
-            .label("a second document starts here")
-            .help("keep one document per file: the kubelet would read only the first");
-        self.ledger.push(finding);
+            .label("the second document starts here")
+            .help("keep one document per file: the kubelet reads only the first");
+        self.context.push(finding);
     }
 
     fn next(&mut self) -> Result<Spanned, Stop> {
         self.events.next().or_else(|error| {
-            let told = explain(&error, self.text);
-            let mut finding = Finding::error("malformed-yaml", format!("the file is not valid YAML: {}", told.message))
-                .at(self.place(told.mark, told.mark));
-            for (mark, words) in told.related {
-                finding = finding.related(self.place(mark, mark), words);
+            let explanation = explain(&error, self.text);
+            let mut finding =
+                Finding::error("malformed-yaml", format!("the file is not valid YAML: {}", explanation.message))
+                    .at(self.place(explanation.mark, explanation.mark));
+            for (mark, label) in explanation.related {
+                finding = finding.related(self.place(mark, mark), label);
             }
-            finding.help = told.help;
-            self.ledger.stop(finding)
+            finding.help = explanation.help;
+            self.context.stop(finding)
         })
     }
 
-    /// Reads one value that begins with an event, and says how many levels it has.
+    /// Reads the value that starts with an event. Returns the value and its number of levels.
     fn node(&mut self, spanned: Spanned, depth: usize) -> Result<(Node, usize), Stop> {
         let place = self.place(spanned.start, spanned.end);
         if depth > MAX_DEPTH {
-            self.ledger.too_deep(&place);
+            self.context.too_deep(&place);
             return Ok((self.skip(spanned)?, 1));
         }
         self.decodes += 1;
@@ -109,7 +110,7 @@ impl Builder<'_, '_> {
         let (value, height, anchor) = match spanned.event {
             Event::Alias(name) => return self.alias(&name, place, depth),
             Event::Scalar { text, style, properties } => {
-                self.ledger.charge(1, text.len(), &place)?;
+                self.context.charge(1, text.len(), &place)?;
                 let scalar = self.scalar(text, style, properties.tag.as_deref(), &place)?;
                 (Value::Scalar(scalar), 1, properties.anchor)
             }
@@ -131,24 +132,24 @@ impl Builder<'_, '_> {
             let cost = Cost {
                 nodes: spent.nodes - before.nodes,
                 bytes: spent.bytes - before.bytes,
-                // The value itself was counted before.
+                // The value itself was counted above.
                 decodes: spent.decodes - before.decodes + 1,
             };
-            // The kept copy takes memory as an alias does.
-            self.ledger.charge(cost.nodes, cost.bytes, &node.place)?;
+            // The stored copy takes as much memory as an alias.
+            self.context.charge(cost.nodes, cost.bytes, &node.place)?;
             self.anchors.insert(name, Anchor::Value { node: node.clone(), cost, height });
         }
         Ok((node, height))
     }
 
     fn spent(&self) -> Cost {
-        Cost { nodes: self.ledger.nodes, bytes: self.ledger.bytes, decodes: self.decodes }
+        Cost { nodes: self.context.nodes, bytes: self.context.bytes, decodes: self.decodes }
     }
 
-    /// Begins a list or a map.
+    /// Starts a list or a map.
     fn open(&mut self, properties: &Properties, own: &str, place: &Place) -> Result<(), Stop> {
-        self.ledger.charge(1, 0, place)?;
-        // A tag has no effect here.
+        self.context.charge(1, 0, place)?;
+        // A tag has no effect on a list or map.
         if properties.tag.as_ref().is_some_and(|tag| tag.strip_prefix(CORE) != Some(own)) {
             self.unsupported(properties.tag.as_deref().unwrap_or_default(), place);
         }
@@ -173,27 +174,27 @@ impl Builder<'_, '_> {
         let (cost, height) = match self.anchors.get(name) {
             Some(Anchor::Value { cost, height, .. }) => (*cost, *height),
             Some(Anchor::Open) => {
-                let message = "an alias stands inside the very value that it refers to";
-                return self.ledger.stop(Finding::error("recursive-alias", message).at(place));
+                let message = "an alias refers to a value that contains the alias";
+                return self.context.stop(Finding::error("recursive-alias", message).at(place));
             }
             None => {
-                let message = format!("the file is not valid YAML: there is no anchor `{name}` above this alias");
+                let message = format!("the file is not valid YAML: no anchor `{name}` precedes this alias");
                 let finding = Finding::error("malformed-yaml", message).at(place);
-                return self.ledger.stop(finding.help("put the value in quotes if it is no alias"));
+                return self.context.stop(finding.help("put the value in quotes if it is not an alias"));
             }
         };
         self.decodes = self.decodes.saturating_add(cost.decodes);
         self.aliased = self.aliased.saturating_add(cost.decodes);
-        // yaml.v2's bound, which holds up to 400,000 steps; a document of more is beyond ours.
+        // yaml.v2's limit for up to 400,000 steps. Documents with more steps exceed this crate's own limits.
         if self.aliased > 100 && self.decodes > 1000 && self.aliased as f64 / self.decodes as f64 > 0.99 {
-            let message = "nearly all of the document comes from aliases, which the kubelet does not read";
-            return self.ledger.stop(Finding::error("excessive-aliases", message).at(place));
+            let message = "nearly the whole document comes from aliases, and the kubelet refuses such documents";
+            return self.context.stop(Finding::error("excessive-aliases", message).at(place));
         }
-        self.ledger.charge(cost.nodes, cost.bytes, &place)?;
+        self.context.charge(cost.nodes, cost.bytes, &place)?;
         let Some(Anchor::Value { node, .. }) = self.anchors.get(name) else { return Err(Stop) };
         if depth + height - 1 > MAX_DEPTH {
             let cut = cut(node, MAX_DEPTH + 1 - depth);
-            self.ledger.too_deep(&place);
+            self.context.too_deep(&place);
             return Ok((cut, MAX_DEPTH + 1 - depth));
         }
         Ok((node.clone(), height))
@@ -207,7 +208,7 @@ impl Builder<'_, '_> {
                 return Ok((items, height));
             }
             let (node, below) = self.node(spanned, depth + 1)?;
-            self.ledger.check_scalar(&node);
+            self.context.check_scalar(&node);
             height = height.max(below + 1);
             items.push(node);
         }
@@ -215,7 +216,7 @@ impl Builder<'_, '_> {
 
     fn entries(&mut self, depth: usize) -> Result<(Mapping, usize), Stop> {
         let (mut map, mut height) = (Mapping::new(), 1);
-        // Keys that a merge brought in, and where a repeated key stood first.
+        // `merged` holds keys from merge keys; `firsts` holds the first place of each duplicate key.
         let (mut merged, mut firsts) = (BTreeSet::new(), BTreeMap::new());
         loop {
             let spanned = self.next()?;
@@ -223,7 +224,8 @@ impl Builder<'_, '_> {
                 return Ok((map, height));
             }
             let merges = is_merge_key(&spanned.event);
-            // A key is no deeper than its map; one that is a map itself stops the reading, but only behind its own end.
+            // A scalar key is at the level of its map. A key that is a collection stops parsing, but only after its
+            // end.
             let key_depth = if matches!(spanned.event, Event::Scalar { .. }) { depth } else { depth + 1 };
             let (key, _) = self.node(spanned, key_depth)?;
             let spanned = self.next()?;
@@ -234,21 +236,21 @@ impl Builder<'_, '_> {
                 self.merge_key(&mut map, &mut merged, &key.place, value, written_out);
                 continue;
             }
-            self.ledger.check_scalar(&value);
+            self.context.check_scalar(&value);
             let Some(name) = self.key(&key)? else { continue };
             let entry = Entry { key_place: key.place, value, earlier: Vec::new() };
             if let Some(before) = map.get(&name)
                 && !merged.remove(&name)
             {
                 let first = firsts.entry(name.clone()).or_insert_with(|| before.key_place.clone());
-                self.ledger.duplicate(&name, entry.key_place.clone(), first.clone());
+                self.context.duplicate(&name, entry.key_place.clone(), first.clone());
             }
             map.insert(name, entry);
         }
     }
 
-    /// Writes out a merge key: of several merged maps the earlier wins, and all of them override what the map holds so
-    /// far. Other readers let the map's own keys win, so that a difference above the merge key is a finding.
+    /// Expands a merge key. The first of several merged maps wins, and all of them override the entries above. Other
+    /// readers let the map's own keys win; a difference is therefore a finding.
     fn merge_key(
         &mut self,
         map: &mut Mapping,
@@ -257,7 +259,7 @@ impl Builder<'_, '_> {
         value: Node,
         written_out: bool,
     ) {
-        // yaml.v2 steps over the key.
+        // yaml.v2 does not count the key.
         self.decodes -= 1;
         let sources = match value.value {
             Value::Sequence(items) if written_out => {
@@ -274,10 +276,10 @@ impl Builder<'_, '_> {
                         brought.entry(key).or_insert(entry);
                     }
                 }
-                _ => self.ledger.refuse(
-                    Finding::error("bad-merge-key", "`<<` takes a map or a list of maps")
+                _ => self.context.refuse(
+                    Finding::error("bad-merge-key", "`<<` requires a map or a list of maps")
                         .at(source.place)
-                        .help("name a map by an alias, as in `<<: *defaults`"),
+                        .help("refer to a map by an alias, as in `<<: *defaults`"),
                     super::Unread::Malformed,
                 ),
             }
@@ -287,33 +289,33 @@ impl Builder<'_, '_> {
                 && own.key_place.offset < place.offset
                 && !own.value.same_content(&entry.value)
             {
-                let message = format!("`<<` brings in {key:?}, which the map already sets above it");
+                let message = format!("`<<` merges {key:?}, which the map sets above");
                 let finding = Finding::error("ambiguous-merge-key", message)
                     .at(place.clone())
                     .related(own.key_place.clone(), "set here")
-                    .help("put `<<` first in its map: readers disagree on which value counts");
-                self.ledger.push(finding);
+                    .help("put `<<` first in its map: readers disagree on which value applies");
+                self.context.push(finding);
             }
             merged.insert(key.clone());
             map.insert(key, entry);
         }
     }
 
-    /// A key as text; `None` when the kubelet does not read the document for it.
+    /// Returns a key as text; `None` if the kubelet refuses the document because of the key.
     fn key(&mut self, key: &Node) -> Result<Option<String>, Stop> {
         let Value::Scalar(scalar) = &key.value else {
-            let message = format!("a key must be text, and this one is {}", key.describe());
+            let message = format!("a key must be text, not {}", key.describe());
             let mut finding = Finding::error("malformed-yaml", message).at(key.place.clone());
             if self.text.get(..key.place.offset).is_some_and(|before| before.ends_with('{')) {
                 finding = finding.help(TEMPLATE);
             }
-            return self.ledger.stop(finding);
+            return self.context.stop(finding);
         };
         let (reading, ambiguity) = (scalar.read(), scalar.ambiguity());
         let name = key_text(&reading);
         if let (Reading::Text(text), None) = (&reading, &ambiguity) {
             if canonical_text(text).len() > MAX_KEY {
-                self.ledger.push(Finding::error("key-too-long", key_too_long()).at(key.place.clone()));
+                self.context.push(Finding::error("key-too-long", key_too_long()).at(key.place.clone()));
             }
             return Ok(name);
         }
@@ -327,14 +329,14 @@ impl Builder<'_, '_> {
                 .help(format!("write {}", super::canonical::quoted(&scalar.text)))
         };
         match name {
-            Some(_) => self.ledger.push(finding("key-not-text")),
-            None => self.ledger.refuse(finding("malformed-yaml"), super::Unread::Malformed),
+            Some(_) => self.context.push(finding("key-not-text")),
+            None => self.context.refuse(finding("malformed-yaml"), super::Unread::Malformed),
         }
         Ok(name)
     }
 
-    /// Reads a value that is too deep for the tree, whose content no field can hold. What would keep the kubelet from
-    /// reading the document is kept: a number that is not finite.
+    /// Reads a value that is too deep for the tree; no field holds such a value. A number that is not finite is kept,
+    /// because the kubelet refuses a document with one.
     fn skip(&mut self, first: Spanned) -> Result<Node, Stop> {
         let place = self.place(first.start, first.end);
         let mut kept = Node { value: Value::Scalar(Scalar::plain("")), place };
@@ -345,7 +347,7 @@ impl Builder<'_, '_> {
             let node = match spanned.event {
                 Event::Alias(name) => self.alias(&name, place, MAX_DEPTH)?.0,
                 Event::Scalar { text, style, properties } => {
-                    self.ledger.charge(1, text.len(), &place)?;
+                    self.context.charge(1, text.len(), &place)?;
                     let scalar = self.scalar(text, style, properties.tag.as_deref(), &place)?;
                     let node = Node { value: Value::Scalar(scalar), place };
                     self.skipped_anchor(properties.anchor, &node);
@@ -353,7 +355,7 @@ impl Builder<'_, '_> {
                 }
                 Event::SequenceStart(properties) | Event::MappingStart(properties) => {
                     open += 1;
-                    self.ledger.charge(1, 0, &place)?;
+                    self.context.charge(1, 0, &place)?;
                     let node = Node { value: Value::Scalar(Scalar::plain("")), place };
                     self.skipped_anchor(properties.anchor, &node);
                     node
@@ -382,19 +384,19 @@ impl Builder<'_, '_> {
 
     fn unsupported(&mut self, tag: &str, place: &Place) {
         let written = tag.strip_prefix(CORE).map_or_else(|| tag.to_owned(), |name| format!("!!{name}"));
-        let finding = Finding::error("unsupported-tag", format!("the tag `{written}` is not supported here"))
+        let finding = Finding::error("unsupported-tag", format!("the tag `{written}` is not supported"))
             .at(place.clone())
-            .help("write the value without a tag, in quotes if it is text");
-        self.ledger.push(finding);
+            .help("remove the tag, and put the value in quotes if it is text");
+        self.context.push(finding);
     }
 
     fn malformed<T>(&mut self, problem: &str, place: Place) -> Result<T, Stop> {
-        self.ledger.stop(Finding::error("malformed-yaml", format!("the file is not valid YAML: {problem}")).at(place))
+        self.context.stop(Finding::error("malformed-yaml", format!("the file is not valid YAML: {problem}")).at(place))
     }
 
     fn place(&self, start: Mark, end: Mark) -> Place {
         Place {
-            file: self.ledger.file.clone(),
+            file: self.context.file.clone(),
             offset: start.offset,
             len: end.offset.saturating_sub(start.offset),
             line: start.line,
@@ -413,7 +415,7 @@ fn is_merge_key(event: &Event) -> bool {
     }
 }
 
-/// The upper levels of a value; what is below them becomes null.
+/// Returns the upper levels of a value; deeper values become null.
 fn cut(node: &Node, levels: usize) -> Node {
     let value = match &node.value {
         Value::Scalar(scalar) => Value::Scalar(scalar.clone()),

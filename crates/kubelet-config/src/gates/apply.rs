@@ -1,61 +1,60 @@
-//! What a kubelet makes of the feature gates of a file: component-base's `featureGate.SetFromMap`.
+//! Application of a file's feature gates, as in component-base's `featureGate.SetFromMap`.
 
 use std::collections::BTreeMap;
 
 use super::{GateStage, all_known, lookup, name, needing, needs};
 use crate::Minor;
 
-/// The gate that sets every alpha gate which is not given itself.
+/// The gate that sets every alpha gate without a value of its own.
 const ALL_ALPHA: &str = "AllAlpha";
-/// The gate that sets every beta gate which is not given itself.
+/// The gate that sets every beta gate without a value of its own.
 const ALL_BETA: &str = "AllBeta";
 
-/// The feature gates of a kubelet as they stand once its configuration has been applied. By default those of a kubelet
-/// that knows none.
+/// The effective feature gates of a kubelet. The default value has no gates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Enabled {
+pub struct EnabledGates {
     minor: Minor,
     set: BTreeMap<&'static str, bool>,
 }
 
-/// Why a kubelet refuses the gates of its configuration.
+/// The reason why a kubelet refuses the gates of its configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateError {
-    /// A kubelet of this version does not know the gate.
+    /// This version does not have the gate.
     Unknown {
-        /// Its name, as given.
+        /// The name in the file.
         gate: String,
     },
-    /// The gate is locked to its default and given otherwise.
+    /// The gate is locked to its default, and the file sets the other value.
     Locked {
-        /// Its name.
+        /// The name.
         gate: &'static str,
-        /// What it is locked to.
+        /// The locked value.
         default: bool,
     },
-    /// The gate is on, and others that it needs are off.
+    /// The gate is on, but gates that it requires are off.
     Needs {
-        /// Its name.
+        /// The name.
         gate: &'static str,
-        /// Those that are off; never empty.
+        /// The required gates that are off; never empty.
         off: Vec<&'static str>,
     },
 }
 
-impl Default for Enabled {
+impl Default for EnabledGates {
     fn default() -> Self {
         Self::defaults(Minor(0))
     }
 }
 
-impl Enabled {
-    /// The gates of a kubelet of this version that is told nothing about them.
+impl EnabledGates {
+    /// Returns the default gates of a version.
     #[must_use]
     pub fn defaults(minor: Minor) -> Self {
         Self { minor, set: BTreeMap::new() }
     }
 
-    /// Whether a gate is on; a gate that this version does not know is off.
+    /// Reports whether a gate is on. A gate that this version does not have is off.
     #[must_use]
     pub fn is_on(&self, gate: &str) -> bool {
         match self.set.get(gate) {
@@ -65,16 +64,16 @@ impl Enabled {
     }
 }
 
-/// Applies gates as a kubelet of this version does, over its defaults.
+/// Applies gates over the defaults of a version, as its kubelet does.
 ///
-/// `AllAlpha` and `AllBeta` set every gate of that stage that is not given, locked or not. Kubelets before 1.31 stop at the
-/// first error, of all that there are, in an order that is chance; later ones at the first unknown gate. Here
-/// all are returned, by name: unknown and locked ones first, then what is off and needed.
+/// `AllAlpha` and `AllBeta` set every gate of their stage without a value of its own, even locked gates. Kubelets
+/// before 1.31 stop at the first error, in random order. Later ones stop at the first unknown gate. This function
+/// returns all errors by name: unknown and locked gates first, then dependencies.
 ///
 /// # Errors
-/// Everything for which the kubelet refuses the gates; never empty.
-pub fn apply(minor: Minor, given: &BTreeMap<String, bool>) -> Result<Enabled, Vec<GateError>> {
-    let mut enabled = Enabled::defaults(minor);
+/// Every reason why the kubelet refuses the gates; never empty.
+pub fn apply(minor: Minor, given: &BTreeMap<String, bool>) -> Result<EnabledGates, Vec<GateError>> {
+    let mut enabled = EnabledGates::defaults(minor);
     let mut errors = Vec::new();
     for (all, stage) in [(ALL_ALPHA, GateStage::Alpha), (ALL_BETA, GateStage::Beta)] {
         if let (Some(on), Some(_)) = (given.get(all), lookup(all, minor)) {
@@ -111,21 +110,21 @@ mod tests {
     use super::super::all;
     use super::*;
 
-    fn with(minor: u32, gates: &[(&str, bool)]) -> Result<Enabled, Vec<GateError>> {
+    fn with(minor: u32, gates: &[(&str, bool)]) -> Result<EnabledGates, Vec<GateError>> {
         apply(Minor(minor), &gates.iter().map(|(gate, on)| ((*gate).to_owned(), *on)).collect())
     }
 
     #[test]
-    fn what_is_given_goes_before_the_default() {
+    fn given_value_overrides_default() {
         assert!(!with(21, &[]).unwrap().is_on("CustomCPUCFSQuotaPeriod"));
         assert!(with(21, &[("CustomCPUCFSQuotaPeriod", true)]).unwrap().is_on("CustomCPUCFSQuotaPeriod"));
         assert!(with(36, &[]).unwrap().is_on("CustomCPUCFSQuotaPeriod"));
         assert!(!with(36, &[("MemoryQoS", false)]).unwrap().is_on("MemoryQoS"));
-        assert!(!Enabled::default().is_on("GracefulNodeShutdown"));
+        assert!(!EnabledGates::default().is_on("GracefulNodeShutdown"));
     }
 
     #[test]
-    fn unknown_gates_are_refused() {
+    fn refuses_unknown_gates() {
         let unknown = |gate: &str| Err(vec![GateError::Unknown { gate: gate.to_owned() }]);
         assert_eq!(with(21, &[("NodeSwap", true)]), unknown("NodeSwap"));
         assert_eq!(with(36, &[("TopologyManager", true)]), unknown("TopologyManager"));
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn locked_gates_keep_their_default() {
+    fn refuses_changes_of_locked_gates() {
         assert!(with(36, &[("NodeSwap", true)]).is_ok());
         assert_eq!(with(36, &[("NodeSwap", false)]), Err(vec![GateError::Locked { gate: "NodeSwap", default: true }]));
         // Locked off.
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_that_others_need_cannot_be_off() {
+    fn refuses_gates_with_dependencies_off() {
         let off = vec!["GracefulNodeShutdown"];
         let dependents = ["GracefulNodeShutdownBasedOnPodPriority", "WindowsGracefulNodeShutdown"];
         let errors = dependents.map(|gate| GateError::Needs { gate, off: off.clone() }).to_vec();
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locked_gate_stays_on_for_those_that_need_it() {
+    fn locked_gate_stays_on_for_its_dependents() {
         assert_eq!(
             with(36, &[("DynamicResourceAllocation", false)]),
             Err(vec![GateError::Locked { gate: "DynamicResourceAllocation", default: true }])
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn all_alpha_and_all_beta_leave_what_is_given() {
+    fn all_alpha_and_all_beta_keep_given_values() {
         let gates = with(36, &[("AllAlpha", true), ("MemoryQoS", false)]).unwrap();
         assert!(gates.is_on("LoggingAlphaOptions") && !gates.is_on("MemoryQoS"));
         let gates = with(36, &[("AllBeta", false), ("GracefulNodeShutdown", true)]).unwrap();
@@ -181,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn defaults_may_be_written_down(minor in 16_u32..=37, every in 1_usize..5) {
+        fn accepts_explicit_defaults(minor in 16_u32..=37, every in 1_usize..5) {
             let minor = Minor(minor);
             let given = all_known(minor).filter(|(gate, _)| !gate.starts_with("All")).step_by(every);
             let given = given.map(|(gate, at)| (gate.to_owned(), at.default)).collect();
@@ -192,7 +191,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_given_stands(minor in 16_u32..=37, given in proptest::collection::btree_map(any_gate(), any::<bool>(), 0..6)) {
+        fn keeps_given_values(minor in 16_u32..=37, given in proptest::collection::btree_map(any_gate(), any::<bool>(), 0..6)) {
             let minor = Minor(minor);
             let refusable = given.iter().any(|(gate, on)| {
                 lookup(gate, minor).is_none_or(|at| at.locked && at.default != *on)

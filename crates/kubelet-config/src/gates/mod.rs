@@ -1,10 +1,11 @@
-//! The table of feature gates: which ones a kubelet of a version knows, at which stage, with which default, and which of
-//! them need which others (`crates/kubelet-config/data/gates.csv`, `crates/kubelet-config/data/gate-dependencies.csv`).
+//! The tables of feature gates: stage and default by version, and dependencies between gates
+//! (`crates/kubelet-config/data/gates.csv`, `crates/kubelet-config/data/gate-dependencies.csv`).
 //!
-//! A kubelet knows every gate that is linked into its binary, whether it asks for it or not: those of `pkg/features`,
-//! k8s.io/apiserver, component-base, apiextensions-apiserver (while `pkg/features` names some of them) and, since 1.30,
-//! client-go. The table is that of each minor's last patch release, since gates are added in patch releases now and then.
-//! A gate that 1.16 knows may be older. What 1.37 knows is taken from its beta and its documentation.
+//! A kubelet accepts every gate that is linked into its binary, even if it does not use the gate. These are the gates
+//! of `pkg/features`, k8s.io/apiserver, component-base, apiextensions-apiserver (while `pkg/features` names some of
+//! them) and, since 1.30, client-go. Patch releases sometimes add gates, so the table describes the last patch
+//! release of each minor. A gate listed since 1.16 may be older. The gates of 1.37 come from its beta and its
+//! documentation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +16,7 @@ use super::table;
 
 mod apply;
 
-pub use apply::{Enabled, GateError, apply};
+pub use apply::{EnabledGates, GateError, apply};
 
 static TEXT: &str = include_str!("../../data/gates.csv");
 static NEEDS_TEXT: &str = include_str!("../../data/gate-dependencies.csv");
@@ -34,17 +35,17 @@ static NEEDS: LazyLock<BTreeMap<String, Vec<Need>>> = LazyLock::new(|| {
     needs
 });
 
-/// How far a gate's feature has come.
+/// The stage of a gate's feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, schemars::JsonSchema)]
 pub enum GateStage {
-    /// May go away or change without notice.
+    /// May change or be removed without notice.
     Alpha,
-    /// Here to stay; may still change.
+    /// Permanent; details may change.
     Beta,
-    /// Generally available; the gate goes away a few versions later.
+    /// Generally available; the gate is removed a few versions later.
     #[serde(rename = "GA")]
     Ga,
-    /// On its way out.
+    /// To be removed.
     Deprecated,
 }
 
@@ -59,31 +60,31 @@ impl fmt::Display for GateStage {
     }
 }
 
-/// A gate as kubelets of some version have it.
+/// The properties of a gate in one version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GateAt {
-    /// How far the feature has come.
+pub struct GateProperties {
+    /// The stage of the feature.
     pub stage: GateStage,
-    /// Whether it is on when nobody says anything.
+    /// The default value.
     pub default: bool,
-    /// Whether it keeps its default: any other value keeps the kubelet from starting.
+    /// Whether the gate is locked to its default: the kubelet does not start with another value.
     pub locked: bool,
-    /// Whether the kubelet, or the node's part of a library, asks for it. The others change nothing on a node.
+    /// Whether the kubelet, or a library's code on the node, uses the gate. Other gates have no effect on a node.
     pub kubelet: bool,
 }
 
-/// The versions in which a gate was as it was.
+/// A range of versions in which a gate has the same properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The first of them; 1.16 may stand for an earlier one.
+    /// The first version; 1.16 may stand for an earlier one.
     pub since: Minor,
-    /// The last of them; 1.37 says that it is still so.
+    /// The last version; 1.37 means that the range is open.
     pub until: Minor,
-    /// How it was.
-    pub at: GateAt,
+    /// The properties.
+    pub at: GateProperties,
 }
 
-/// That a gate may be on only while another one is.
+/// A dependency: the gate can be on only if this other gate is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Need {
     gate: String,
@@ -91,61 +92,61 @@ struct Need {
     until: Minor,
 }
 
-/// A gate as kubelets of this version have it; `None` when they do not know it. Case counts.
+/// Returns a gate's properties in a version; `None` if the version does not have the gate. Names are case-sensitive.
 #[must_use]
-pub fn lookup(gate: &str, minor: Minor) -> Option<GateAt> {
+pub fn lookup(gate: &str, minor: Minor) -> Option<GateProperties> {
     history(gate).iter().find(|span| (span.since..=span.until).contains(&minor)).map(|span| span.at)
 }
 
-/// What became of a gate, oldest first, without gaps; empty when no kubelet of the table knows it.
+/// Returns a gate's history, oldest first, without gaps. Empty if no version in the table has the gate.
 #[must_use]
 pub fn history(gate: &str) -> &'static [Span] {
     TABLE.get(gate).map_or(&[], Vec::as_slice)
 }
 
-/// The first and the last version that know a gate.
+/// Returns the first and the last version that have a gate.
 #[must_use]
 pub fn known_by(gate: &str) -> Option<(Minor, Minor)> {
     let spans = history(gate);
     Some((spans.first()?.since, spans.last()?.until))
 }
 
-/// The version since which a gate has been locked without a break, when it is locked at this one.
+/// Returns the first version of the unbroken range in which a gate is locked, if it is locked in this one.
 #[must_use]
 pub fn locked_since(gate: &str, minor: Minor) -> Option<Minor> {
     let before = history(gate).iter().rev().skip_while(|span| span.since > minor);
     before.take_while(|span| span.at.locked).last().map(|span| span.since)
 }
 
-/// Every gate that kubelets of this version know, by name.
-pub fn all_known(minor: Minor) -> impl Iterator<Item = (&'static str, GateAt)> {
+/// Returns every gate of a version, ordered by name.
+pub fn all_known(minor: Minor) -> impl Iterator<Item = (&'static str, GateProperties)> {
     TABLE.keys().filter_map(move |gate| Some((gate.as_str(), lookup(gate, minor)?)))
 }
 
-/// Every gate that any kubelet knows, by name.
+/// Returns every gate of all versions, ordered by name.
 pub fn all() -> impl Iterator<Item = &'static str> {
     TABLE.keys().map(String::as_str)
 }
 
-/// The gates that have to be on for this one to be on, by name. Kubelets before 1.35 do not look.
+/// Returns the gates that this gate requires, ordered by name. Kubelets before 1.35 do not check dependencies.
 pub fn needs(gate: &str, minor: Minor) -> impl Iterator<Item = &'static str> {
     let needs = NEEDS.get(gate).map_or(&[][..], Vec::as_slice);
     needs.iter().filter(move |need| (need.since..=need.until).contains(&minor)).map(|need| need.gate.as_str())
 }
 
-/// The gates that need any other, by name.
+/// Returns the gates that require others, ordered by name.
 fn needing() -> impl Iterator<Item = &'static str> {
     NEEDS.keys().map(String::as_str)
 }
 
-/// The gate's name as the table holds it, for as long as the program runs.
+/// Returns the gate's name with static lifetime, as in the table.
 fn name(gate: &str) -> Option<&'static str> {
     TABLE.get_key_value(gate).map(|(name, _)| name.as_str())
 }
 
 fn span(cells: &[String]) -> Option<(String, Span)> {
     let [gate, since, until, stage, default, locked, kubelet] = cells else { return None };
-    let at = GateAt {
+    let at = GateProperties {
         stage: match stage.as_str() {
             "Alpha" => GateStage::Alpha,
             "Beta" => GateStage::Beta,
@@ -165,7 +166,7 @@ fn need(cells: &[String]) -> Option<(String, Need)> {
     Some((gate.clone(), Need { gate: needs.clone(), since: table::minor(since)?, until: table::minor(until)? }))
 }
 
-/// A cell that holds one word or nothing.
+/// Parses a cell that is empty or contains one word.
 fn flag(cell: &str, word: &str) -> Option<bool> {
     match cell {
         "" => Some(false),
@@ -180,7 +181,7 @@ mod tests {
     use crate::minor::{NEWEST, OLDEST};
 
     #[test]
-    fn the_table_is_well_formed() {
+    fn table_of_gates_is_well_formed() {
         assert_eq!(TEXT.lines().next(), Some("gate,since,until,stage,default,locked,kubelet"));
         assert_eq!(TABLE.values().map(Vec::len).sum::<usize>(), TEXT.lines().count() - 1, "every line reads");
         assert!(TEXT.lines().skip(1).is_sorted_by_key(|line| line.split(',').next()), "the table is sorted by name");
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_dependencies_is_well_formed() {
+    fn table_of_dependencies_is_well_formed() {
         assert_eq!(NEEDS_TEXT.lines().next(), Some("gate,needs,since,until"));
         assert_eq!(NEEDS.values().map(Vec::len).sum::<usize>(), NEEDS_TEXT.lines().count() - 1, "every line reads");
         assert!(NEEDS_TEXT.lines().skip(1).is_sorted(), "the table is sorted");
@@ -238,8 +239,8 @@ mod tests {
     }
 
     #[test]
-    fn every_version_has_its_defaults_in_order() {
-        // A kubelet that did not start on its own defaults would not have been released.
+    fn defaults_of_every_version_are_valid() {
+        // A kubelet that does not start with its defaults would not be released.
         for minor in Minor::all() {
             assert!(apply(minor, &BTreeMap::new()).is_ok(), "{minor}");
         }

@@ -1,4 +1,4 @@
-//! The classes of risk, and the state files that a drained node may have to lose.
+//! The risk classes, and the kubelet's state files that a risk may require to remove.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,29 +6,29 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// What a change does to a node that runs pods, from harmless to ruinous.
+/// The effect of a change on a node with running pods, by severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// Pods do not notice: it is about the kubelet's own work.
+    /// No effect on pods: the change concerns the kubelet's own work.
     None,
-    /// Pods that run go on as they are. The kubelet treats those that start afterwards otherwise, or itself answers, reports
-    /// or reacts otherwise.
+    /// Running pods continue unchanged. The change affects pods that start later, or the kubelet's responses and
+    /// reports.
     Restart,
-    /// Pods that run may be stopped, evicted or rejected, or keep what no longer holds. The node must be drained first, and
-    /// the state files that the risk names must be removed before the kubelet starts again.
+    /// Running pods may be stopped, evicted, rejected, or keep outdated settings. Drain the node first. Remove the
+    /// state files of the risk before the kubelet starts.
     Drain,
-    /// Draining is not enough: the node must be rebooted, or replaced by one that was made with the new configuration.
+    /// Draining is not enough: reboot the node, or replace it with one created with the new configuration.
     Replace,
-    /// Not on a live node at all.
+    /// Not possible on a live node.
     Never,
 }
 
 impl Class {
-    /// All of them, from harmless to ruinous.
+    /// All classes, by severity.
     pub const ALL: [Self; 5] = [Self::None, Self::Restart, Self::Drain, Self::Replace, Self::Never];
 
-    /// Its name in files and reports, in kebab case.
+    /// Returns the name in files and reports, in kebab case.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -40,21 +40,21 @@ impl Class {
         }
     }
 
-    /// The class of this name.
+    /// Returns the class with a name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.as_str() == name)
     }
 
-    /// What it means, to follow "a change".
+    /// Returns the meaning, as a predicate of "a change".
     #[must_use]
     pub fn means(self) -> &'static str {
         match self {
             Self::None => "has no effect on pods",
-            Self::Restart => "takes a restart of the kubelet, which running pods survive",
-            Self::Drain => "needs the node drained first",
-            Self::Replace => "needs a reboot or another node",
-            Self::Never => "must not happen on a live node",
+            Self::Restart => "requires a restart of the kubelet, which running pods survive",
+            Self::Drain => "requires draining the node first",
+            Self::Replace => "requires a reboot or a new node",
+            Self::Never => "is not possible on a live node",
         }
     }
 }
@@ -66,7 +66,7 @@ impl JsonSchema for Class {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "What a change of configuration does to pods that run, from harmless to ruinous.",
+            "description": "Effect of a configuration change on running pods, by severity.",
             "enum": Self::ALL.map(Self::as_str),
         })
     }
@@ -78,8 +78,8 @@ impl fmt::Display for Class {
     }
 }
 
-/// A file in the kubelet's root directory that holds what a manager gave to which container. A kubelet does not start on one
-/// that does not fit its configuration.
+/// A file in the kubelet's root directory with the resources that a manager assigned to containers. A kubelet does
+/// not start with a file that contradicts its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StateFile {
@@ -90,10 +90,10 @@ pub enum StateFile {
 }
 
 impl StateFile {
-    /// All of them.
+    /// All state files.
     pub const ALL: [Self; 2] = [Self::CpuManagerState, Self::MemoryManagerState];
 
-    /// Its name in the kubelet's root directory, which is `/var/lib/kubelet` unless a flag says otherwise.
+    /// Returns the name in the kubelet's root directory, by default `/var/lib/kubelet`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ impl StateFile {
         }
     }
 
-    /// The field and the value of it without which the kubelet makes nothing of what is in the file.
+    /// Returns the field and value with which the kubelet uses the file.
     #[must_use]
     pub fn policy(self) -> (&'static str, &'static str) {
         match self {

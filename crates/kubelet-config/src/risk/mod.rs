@@ -1,10 +1,10 @@
-//! The table of risk: what a change of a field does to a node that runs pods, with the sources that say so
-//! (`crates/kubelet-config/data/risk.csv`). Whatever the field, a kubelet reads a new configuration by restarting.
+//! The table of risk: the effect of a field's change on a node with running pods, with sources
+//! (`crates/kubelet-config/data/risk.csv`). The kubelet reads a new configuration only when it restarts, whichever
+//! field changes.
 //!
-//! A row is about a path of the table of fields and everything under it, or about one key of a map with free keys
-//! (`featureGates.CPUManager`), and perhaps only about a value that is raised or lowered. The most specific row holds; of
-//! several for one path the worst, where it cannot be told which way a value went. A field without a row counts as
-//! [`Class::Drain`].
+//! A row applies to a path of the table of fields and everything below it, or to one key of a map with free keys
+//! (`featureGates.CPUManager`). It may be limited to a raised or a lowered value. The most specific row applies. If
+//! the direction is unknown, the worst row of the path applies. A field without a row is [`Class::Drain`].
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -25,20 +25,20 @@ static TEXT: &str = include_str!("../../data/risk.csv");
 static TABLE: LazyLock<BTreeMap<String, Vec<Row>>> = LazyLock::new(read);
 
 const GATES: &str = "featureGates";
-/// Maps whose keys count as zero while they are not there.
+/// Maps whose absent keys mean zero.
 const ABSENT_IS_ZERO: [&str; 2] = ["kubeReserved", "systemReserved"];
 
-/// What a change of one field does to a node that runs pods.
+/// The effect of a field's change on a node with running pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Risk {
-    /// How bad it is.
+    /// The severity.
     pub class: Class,
-    /// State files that must go before the kubelet starts again.
+    /// State files to remove before the kubelet starts again.
     pub state_files: Vec<StateFile>,
-    /// Why, in a sentence.
+    /// The reason, in one sentence.
     pub why: String,
-    /// Who says so: Kubernetes documentation, KEPs, issues, source files. Empty where nobody does.
+    /// Kubernetes documentation, KEPs, issues or source files. Empty if there is no source.
     pub source: String,
 }
 
@@ -48,7 +48,7 @@ struct Row {
 }
 
 impl Risk {
-    /// Whether the table has it.
+    /// Reports whether the table has a row for the change.
     #[must_use]
     pub fn is_classified(&self) -> bool {
         !self.source.is_empty()
@@ -58,16 +58,16 @@ impl Risk {
         Self {
             class: Class::Drain,
             state_files: Vec::new(),
-            why: "Nothing is known about it, and what is not known counts as drain.".to_owned(),
+            why: "No source describes the effect of this change. Unknown effects count as drain.".to_owned(),
             source: String::new(),
         }
     }
 
-    fn gate_of_others() -> Self {
+    fn unused_gate() -> Self {
         Self {
             class: Class::None,
             state_files: Vec::new(),
-            why: "Nothing on a node asks for this gate.".to_owned(),
+            why: "The kubelet does not use this gate.".to_owned(),
             source: "crates/kubelet-config/data/gates.csv".to_owned(),
         }
     }
@@ -76,32 +76,33 @@ impl Risk {
         Self {
             class: Class::None,
             state_files: Vec::new(),
-            why: "It is the default, which was in force before.".to_owned(),
+            why: "The value is the default, which was already in effect.".to_owned(),
             source: "crates/kubelet-config/data/fields.csv".to_owned(),
         }
     }
 }
 
-/// The risk of changing the field at a path, whatever the change. The path is one of the table (`evictionHard{}`), or as in
-/// a file: with keys (`evictionHard.memory.available`, `evictionHard["memory.available"]`) and indices.
+/// Returns the risk of changing the field at a path, for any values. The path is from the table (`evictionHard{}`) or
+/// from a file, with keys (`evictionHard.memory.available`, `evictionHard["memory.available"]`) and indexes.
 #[must_use]
 pub fn of(path: &str) -> Risk {
-    if is_gate_of_others(path) {
-        return Risk::gate_of_others();
+    if is_unused_gate(path) {
+        return Risk::unused_gate();
     }
     rows(path).and_then(|rows| worst_of(rows.iter())).unwrap_or_else(Risk::unclassified)
 }
 
-/// The risk of one change, values in the canonical spelling of a file; unset means that the field is not there.
+/// Returns the risk of one change. Values are in canonical form; `None` means that the field is absent.
 #[must_use]
 pub fn of_change(path: &str, old: Option<&str>, new: Option<&str>) -> Risk {
-    if is_gate_of_others(path) {
-        return Risk::gate_of_others();
+    if is_unused_gate(path) {
+        return Risk::unused_gate();
     }
     let default = gate(path).map_or_else(|| default(path), |gate| gate_default(&gate));
     let in_force = |value: Option<&str>, other: Option<&str>| match value {
         Some(value) => Some(plain(value)),
-        // A gate whose default may be either: if it is the other value, nothing happens at all.
+        // The gate's default depends on the version. If it equals the other value, nothing changes; so assume the
+        // opposite.
         None if parent(path) == GATES && default.is_none() => other.and_then(opposite),
         None if ABSENT_IS_ZERO.contains(&parent(path)) => Some("0".to_owned()),
         None => default.clone(),
@@ -123,31 +124,31 @@ fn worst_of<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<Risk> {
     rows.max_by_key(|row| row.risk.class).map(|row| row.risk.clone())
 }
 
-/// The rows of the most specific path that has any.
+/// Returns the rows of the most specific path that has any.
 fn rows(path: &str) -> Option<&'static Vec<Row>> {
     steps(path).iter().rev().find_map(|step| TABLE.get(step))
 }
 
-/// The gate that a path names.
+/// Returns the gate in a path.
 fn gate(path: &str) -> Option<String> {
     let steps = if parent(path) == GATES { steps(path) } else { return None };
     steps.last()?.strip_prefix("featureGates.").map(str::to_owned)
 }
 
-/// Whether a path names a gate that is there for other components alone.
-fn is_gate_of_others(path: &str) -> bool {
+/// Reports whether a path is a gate that only other components use.
+fn is_unused_gate(path: &str) -> bool {
     let spans = gate(path).map_or(&[][..], |gate| gates::history(&gate));
     !spans.is_empty() && spans.iter().all(|span| !span.at.kubelet)
 }
 
-/// The default of a gate, when all versions have the same.
+/// Returns the default of a gate, if it is the same in all versions.
 fn gate_default(gate: &str) -> Option<String> {
     let spans = gates::history(gate);
     let first = spans.first()?.at.default;
     spans.iter().all(|span| span.at.default == first).then(|| first.to_string())
 }
 
-/// The default of a field, when all versions have the same.
+/// Returns the default of a field, if it is the same in all versions.
 fn default(path: &str) -> Option<String> {
     let field = fields::lookup(path)?;
     let mut defaults = field.default.iter().map(|(_, _, value)| value);
@@ -162,7 +163,7 @@ fn opposite(value: &str) -> Option<String> {
     value.parse::<bool>().ok().map(|value| (!value).to_string())
 }
 
-/// A scalar without its quotes.
+/// Returns a scalar without quotes.
 fn plain(value: &str) -> String {
     if value.starts_with('"') {
         serde_json::from_str(value).unwrap_or_else(|_| value.to_owned())
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_well_formed() {
+    fn table_of_risk_is_well_formed() {
         assert_eq!(TEXT.lines().next(), Some("path,change,class,state_files,why,source"));
         assert_eq!(TABLE.values().map(Vec::len).sum::<usize>(), TEXT.lines().count() - 1, "every line reads");
         for (path, rows) in &*TABLE {
@@ -220,12 +221,12 @@ mod tests {
     }
 
     #[test]
-    fn every_field_is_classified_but_these() {
+    fn every_field_except_these_has_a_row() {
         let unclassified: Vec<&str> = fields::all()
             .map(|field| field.path.as_str())
             .filter(|path| !["apiVersion", "kind"].contains(path) && !of(path).is_classified())
             .collect();
-        // No source says what becomes of containers that run.
+        // No source describes the effect on running containers.
         assert_eq!(
             unclassified,
             ["imageServiceEndpoint", "memorySwap", "memorySwap.swapBehavior", "registerNode", "singleProcessOOMKill"]
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_specific_row_holds() {
+    fn most_specific_row_applies() {
         for (path, class, files) in [
             ("logging.options.json.infoBufferSize", Class::None, ""),
             ("logging.vmodule[2].filePattern", Class::None, ""),
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_that_a_value_went_counts() {
+    fn direction_of_change_matters() {
         for (path, old, new, class) in [
             ("maxPods", Some("110"), Some("250"), Class::Restart),
             ("maxPods", Some("250"), Some("110"), Class::Drain),
@@ -328,7 +329,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_change_is_worse_than_the_worst(
+        fn no_change_exceeds_worst_class_of_its_path(
             map in proptest::sample::select(vec!["", "maxPods", "featureGates", "evictionHard", "reservedMemory"]),
             rest in "[a-zA-Z{}\\[\\]\".0-9]{0,40}",
             old in "\\PC{0,9}", new in "\\PC{0,9}") {

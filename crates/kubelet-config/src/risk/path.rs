@@ -1,12 +1,12 @@
-//! What a path of a file names in the tables.
+//! Lookup keys for paths of a file in the table of risk.
 
 use crate::fields;
 
-/// What a path of a file names, from the outside in, as paths of rows: for each key of a map with free keys `map{}`, then
-/// `map.key`.
+/// Returns the row paths for a path of a file, from general to specific. For a key of a map with free keys these are
+/// `map{}` and `map.key`.
 pub(super) fn steps(path: &str) -> Vec<String> {
     let mut steps: Vec<String> = Vec::new();
-    // Where it is in the table of fields.
+    // The path in the table of fields.
     let mut at = String::new();
     let mut rest = path;
     while !rest.is_empty() {
@@ -37,7 +37,7 @@ pub(super) fn steps(path: &str) -> Vec<String> {
     steps
 }
 
-/// The key that a path begins with, and what comes after it. A key that goes `to_the_end` may hold dots.
+/// Splits off the first key of a path. A key that extends `to_the_end` may contain dots.
 fn next_key(path: &str, to_the_end: bool) -> (String, &str) {
     if let Some(quoted) = path.strip_prefix('[')
         && let Some((key, after)) = quoted.split_once(']')
@@ -51,13 +51,13 @@ fn next_key(path: &str, to_the_end: bool) -> (String, &str) {
     if to_the_end {
         return (path.to_owned(), "");
     }
-    // What begins like no key is one key, so that there is always less left.
+    // A path that starts with a separator is one key, so that the loop always ends.
     let end = path.find(['.', '[', '{']).filter(|end| *end > 0).unwrap_or(path.len());
     let (key, after) = path.split_at(end);
     (key.to_owned(), after)
 }
 
-/// The field of the table that a path begins with.
+/// Returns the top-level field of a path.
 pub(super) fn parent(path: &str) -> &str {
     path.find(['.', '[', '{']).and_then(|end| path.get(..end)).unwrap_or_default()
 }

@@ -1,12 +1,12 @@
-//! A configuration as the kubelet holds it once it is decoded and its defaults are set: what the kubelet dropped is not
-//! there, null is unset, and what is unset has its default. It is read by the paths of the table of fields.
+//! A decoded configuration with defaults, accessed by the paths of the table of fields. Fields that the kubelet drops
+//! are absent, null is unset, and unset fields have their default.
 
 use serde_json::Value as Json;
 
 use crate::document::{Document, Entry, Node, Reading};
 use crate::fields::{self, Field};
 use crate::finding::Place;
-use crate::gates::Enabled;
+use crate::gates::EnabledGates;
 use crate::{Minor, duration};
 
 /// A decoded configuration with the defaults of one version.
@@ -14,29 +14,29 @@ use crate::{Minor, duration};
 pub struct Config<'d> {
     root: &'d Node,
     minor: Minor,
-    gates: Enabled,
+    gates: EnabledGates,
 }
 
 impl<'d> Config<'d> {
-    /// Reads a document that a kubelet of this version decodes, with its gates as they stand.
+    /// Wraps a document that a kubelet of this version decodes, with its effective gates.
     #[must_use]
-    pub fn new(document: &'d Document, minor: Minor, gates: Enabled) -> Self {
+    pub fn new(document: &'d Document, minor: Minor, gates: EnabledGates) -> Self {
         Self { root: &document.root, minor, gates }
     }
 
-    /// The version of the kubelet.
+    /// Returns the version of the kubelet.
     #[must_use]
     pub fn minor(&self) -> Minor {
         self.minor
     }
 
-    /// Whether a feature gate is on.
+    /// Reports whether a feature gate is on.
     #[must_use]
     pub fn gate(&self, name: &str) -> bool {
         self.gates.is_on(name)
     }
 
-    /// The value that the file gives a field of the table, when this version knows the field and it is not null.
+    /// Returns the value of a field in the file, if this version has the field and the value is not null.
     #[must_use]
     pub fn given(&self, path: &str) -> Option<&'d Node> {
         let field = fields::lookup(path)?;
@@ -51,7 +51,7 @@ impl<'d> Config<'d> {
         (!node.is_null()).then_some(node)
     }
 
-    /// A whole number, its default when it is unset (or zero, where zero means unset), `None` when there is neither.
+    /// Returns a whole number, or its default if unset (or zero, where zero means unset). `None` without a default.
     #[must_use]
     pub fn int(&self, path: &str) -> Option<i64> {
         let field = fields::lookup(path)?;
@@ -62,12 +62,12 @@ impl<'d> Config<'d> {
             .or(given)
     }
 
-    /// Any number, as [`Self::int`].
+    /// Returns a number, as [`Self::int`] does.
     #[must_use]
     pub fn number(&self, path: &str) -> Option<f64> {
         let field = fields::lookup(path)?;
         let given = self.given(path).and_then(|node| match node.reading()? {
-            // Exact enough: the kubelet holds these in a float64 too.
+            // Exact enough: the kubelet uses a float64 too.
             Reading::Int(value) => Some(value as f64),
             Reading::Float(value) => Some(value),
             _ => None,
@@ -78,7 +78,7 @@ impl<'d> Config<'d> {
             .or(given)
     }
 
-    /// A text, its default when it is unset (or empty, where that means unset); empty when there is neither.
+    /// Returns a text, or its default if unset (or empty, where empty means unset). Empty without a default.
     #[must_use]
     pub fn text(&self, path: &str) -> &'d str {
         let Some(field) = fields::lookup(path) else { return "" };
@@ -89,7 +89,7 @@ impl<'d> Config<'d> {
             .unwrap_or_default()
     }
 
-    /// A boolean, or its default; `None` when there is neither.
+    /// Returns a boolean or its default. `None` without a default.
     #[must_use]
     pub fn flag(&self, path: &str) -> Option<bool> {
         let field = fields::lookup(path)?;
@@ -100,14 +100,14 @@ impl<'d> Config<'d> {
         given.or_else(|| self.default(field)?.as_bool())
     }
 
-    /// A boolean that is false when it is unset and has no default.
+    /// Returns a boolean; false if unset and without a default.
     #[must_use]
     pub fn is(&self, path: &str) -> bool {
         self.flag(path).unwrap_or(false)
     }
 
-    /// A duration in nanoseconds, its default when it is unset (or zero, where zero means unset); `None` when there is
-    /// neither. A whole number is nanoseconds.
+    /// Returns a duration in nanoseconds, or its default if unset (or zero, where zero means unset). `None` without a
+    /// default. A whole number is in nanoseconds.
     #[must_use]
     pub fn duration(&self, path: &str) -> Option<i64> {
         let field = fields::lookup(path)?;
@@ -122,18 +122,18 @@ impl<'d> Config<'d> {
         given.filter(|value| *value != 0 || field.keeps_zero(self.minor)).or_else(default).or(given)
     }
 
-    /// The items of a list that the file gives; empty when it is unset. `None` tells unset from empty.
+    /// Returns the items of a list in the file; `None` if unset.
     #[must_use]
     pub fn list(&self, path: &str) -> Option<&'d [Node]> {
         self.given(path)?.sequence()
     }
 
-    /// The entries of a map that the file gives; empty when it is unset.
+    /// Returns the entries of a map in the file; empty if unset.
     pub fn entries(&self, path: &str) -> impl Iterator<Item = (&'d str, &'d Entry)> + use<'d> {
         self.given(path).and_then(Node::mapping).into_iter().flatten().map(|(key, entry)| (key.as_str(), entry))
     }
 
-    /// Where a field is written; for one that is not, the closest object around it, at the worst the whole document.
+    /// Returns the place of a field. For an unset field this is the closest enclosing object, or the document.
     #[must_use]
     pub fn place(&self, path: &str) -> Place {
         let mut node = self.root;
@@ -151,7 +151,7 @@ impl<'d> Config<'d> {
     }
 }
 
-/// The whole number that a scalar is to the kubelet.
+/// Returns the whole number that the kubelet reads from a scalar.
 #[must_use]
 pub fn whole(node: &Node) -> Option<i128> {
     node.reading()?.whole()
@@ -163,11 +163,11 @@ mod tests {
 
     fn config(text: &str, minor: u32, test: impl FnOnce(Config<'_>)) {
         let document = Document::parse("kubelet.yaml", text).document.unwrap();
-        test(Config::new(&document, Minor(minor), Enabled::default()));
+        test(Config::new(&document, Minor(minor), EnabledGates::default()));
     }
 
     #[test]
-    fn defaults_are_set_as_the_version_sets_them() {
+    fn sets_defaults_of_the_version() {
         let text = "maxPods: 0\neventRecordQPS: 0\nresolvConf: ''\npodLogsDir: null\nhttpCheckFrequency: 0s\ntlsCertFile: /a\n";
         config(text, 21, |config| {
             assert_eq!(config.int("maxPods"), Some(110));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_the_version_does_not_know_are_not_there() {
+    fn omits_fields_of_other_versions() {
         config("podLogsDir: /a", 21, |config| assert!(config.given("podLogsDir").is_none()));
         config("podLogsDir: /a", 36, |config| assert!(config.given("podLogsDir").is_some()));
     }

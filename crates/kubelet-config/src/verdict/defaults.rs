@@ -1,22 +1,22 @@
-//! Defaults that depend on more than the version: on a feature gate, or on another field
-//! (`pkg/kubelet/apis/config/v1beta1/defaults.go`, `SetDefaults_KubeletConfiguration`). The others are in the table of
-//! fields.
+//! Defaults that depend on a feature gate or on another field (`pkg/kubelet/apis/config/v1beta1/defaults.go`,
+//! `SetDefaults_KubeletConfiguration`). All other defaults are in the table of fields.
 
 use super::Config;
 use crate::Minor;
 
-/// The list that an unset `enforceNodeAllocatable` stands for.
+/// The default value of `enforceNodeAllocatable`.
 const ENFORCED: &str = "pods";
 
 impl Config<'_> {
-    /// `crashLoopBackOff.maxContainerRestartPeriod` in nanoseconds: 5m when it is unset and its gate is on.
+    /// Returns `crashLoopBackOff.maxContainerRestartPeriod` in nanoseconds. The default is 5m if its gate is on.
     #[must_use]
     pub fn max_container_restart_period(&self) -> Option<i64> {
         let unset = self.gate("KubeletCrashLoopBackOffMax").then_some(300_000_000_000);
         self.duration("crashLoopBackOff.maxContainerRestartPeriod").or(unset)
     }
 
-    /// `imagePullCredentialsVerificationPolicy`: `NeverVerifyPreloadedImages` when it is unset and its gate is on.
+    /// Returns `imagePullCredentialsVerificationPolicy`. The default is `NeverVerifyPreloadedImages` if its gate is
+    /// on.
     #[must_use]
     pub fn image_pull_credentials_verification_policy(&self) -> &str {
         match self.text("imagePullCredentialsVerificationPolicy") {
@@ -25,7 +25,7 @@ impl Config<'_> {
         }
     }
 
-    /// `serializeImagePulls`: since 1.27 an unset one is false when several pulls at a time are allowed.
+    /// Returns `serializeImagePulls`. Since 1.27 the default is false if several parallel pulls are allowed.
     #[must_use]
     pub fn serialize_image_pulls(&self) -> bool {
         let several = self.minor() >= Minor(27) && self.int("maxParallelImagePulls").is_some_and(|pulls| pulls > 1);
@@ -35,7 +35,8 @@ impl Config<'_> {
         }
     }
 
-    /// `nodeStatusReportFrequency` in nanoseconds: an unset one is the `nodeStatusUpdateFrequency` of the file.
+    /// Returns `nodeStatusReportFrequency` in nanoseconds. The default is the `nodeStatusUpdateFrequency` of the
+    /// file.
     #[must_use]
     pub fn node_status_report_frequency(&self) -> Option<i64> {
         let set = |path| self.given(path).and_then(|_| self.duration(path)).filter(|_| !self.is_zero(path));
@@ -44,7 +45,8 @@ impl Config<'_> {
             .or_else(|| self.duration("nodeStatusReportFrequency"))
     }
 
-    /// `enforceNodeAllocatable`, each value with its index; an unset list is `[pods]`, an empty one stays.
+    /// Returns `enforceNodeAllocatable`, each value with its index. An unset list means `[pods]`; an empty list stays
+    /// empty.
     #[must_use]
     pub fn enforcements(&self) -> Vec<(Option<usize>, &str)> {
         match self.list("enforceNodeAllocatable") {
@@ -64,15 +66,15 @@ impl Config<'_> {
 mod tests {
     use super::*;
     use crate::document::Document;
-    use crate::gates::Enabled;
+    use crate::gates::EnabledGates;
 
     fn config(text: &str, minor: u32, test: impl FnOnce(Config<'_>)) {
         let document = Document::parse("kubelet.yaml", text).document.unwrap();
-        test(Config::new(&document, Minor(minor), Enabled::default()));
+        test(Config::new(&document, Minor(minor), EnabledGates::default()));
     }
 
     #[test]
-    fn status_is_reported_as_often_as_it_is_updated_when_that_alone_is_set() {
+    fn report_frequency_defaults_to_update_frequency() {
         for (text, seconds) in [
             ("maxPods: 1", 300),
             ("nodeStatusUpdateFrequency: 20s", 20),
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn pulls_are_one_at_a_time_unless_several_are_allowed() {
+    fn pulls_are_serialized_unless_several_are_allowed() {
         for (text, minor, serial) in [
             ("maxPods: 1", 27, true),
             ("maxParallelImagePulls: 1", 27, true),
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unset_list_of_enforcements_is_pods() {
+    fn unset_enforcements_mean_pods() {
         config("enforceNodeAllocatable: null", 30, |config| assert_eq!(config.enforcements(), [(None, "pods")]));
         config("enforceNodeAllocatable: []", 30, |config| assert!(config.enforcements().is_empty()));
         config("enforceNodeAllocatable: [none]", 30, |config| {

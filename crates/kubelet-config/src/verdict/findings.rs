@@ -1,5 +1,5 @@
-//! From verdicts to findings: each refusal is an error that names the versions, and a field that a version drops without a
-//! word is one of this crate's own.
+//! Conversion of verdicts to findings. Each refusal becomes an error with its versions. A field that a version drops
+//! silently is an error of this crate.
 
 use super::{Refusal, Verdict};
 use crate::Minor;
@@ -7,8 +7,7 @@ use crate::document::{Document, Mapping, Node, Value, path_of};
 use crate::fields::{self, Field};
 use crate::finding::{Finding, merged};
 
-/// What there is to say of a document whose verdicts these are. What several versions refuse for the same reason is one
-/// finding.
+/// Returns the findings for a document's verdicts. Equal refusals of several versions become one finding.
 #[must_use]
 pub fn findings(verdicts: &[Verdict]) -> Vec<Finding> {
     let mut all = Vec::new();
@@ -28,8 +27,8 @@ fn finding(refusal: &Refusal, minor: Minor) -> Finding {
     finding
 }
 
-/// The values that kubelets of some of these versions drop, since the field came later or is gone
-/// (`pkg/kubelet/kubeletconfig/configfiles`: strict decoding fails, lenient decoding leaves them out).
+/// Returns findings for the fields that some of these versions do not have. The kubelet drops such fields
+/// (`pkg/kubelet/kubeletconfig/configfiles`: strict decoding fails, lenient decoding omits them).
 #[must_use]
 pub fn dropped_fields(document: &Document, minors: &[Minor]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -51,10 +50,10 @@ fn object(map: &Mapping, table: &str, path: &str, minors: &[Minor], findings: &m
                     .at(entry.key_place.clone())
                     .field(path.clone())
                     .kubelets(lacking)
-                    .help("remove it for these versions; they would drop it and go on without a word"),
+                    .help("remove it for these versions; their kubelets drop it silently"),
             );
         }
-        // What stands inside a field that is not there is not there either: one finding says so.
+        // One finding covers everything inside a missing field.
         if !known.is_empty() {
             below(&entry.value, field, &path, &known, findings);
         }
@@ -80,9 +79,9 @@ fn absence(field: &Field, lacking: &[Minor]) -> String {
         lacking.first().is_some_and(|first| *first < field.since),
         lacking.last().is_some_and(|last| *last > field.until),
     ) {
-        (true, true) => format!("only kubelets {} to {} know it", field.since, field.until),
-        (true, false) => format!("kubelets know it from {} on", field.since),
-        _ => format!("the last kubelet that knew it is {}", field.until),
+        (true, true) => format!("only kubelets {} to {} have it", field.since, field.until),
+        (true, false) => format!("only kubelets {} and later have it", field.since),
+        _ => format!("kubelet {} was the last to have it", field.until),
     }
 }
 
@@ -107,25 +106,25 @@ mod tests {
             refusals: messages.iter().map(refusal).collect(),
             startup: startup.iter().map(refusal).collect(),
             later: Vec::new(),
-            unknown: Vec::new(),
+            host_conditions: Vec::new(),
         }
     }
 
     #[test]
-    fn what_versions_refuse_alike_is_one_finding() {
+    fn merges_equal_refusals_of_versions() {
         let found = findings(&[verdict(21, &["a", "b"], &[]), verdict(36, &["b"], &[]), verdict(37, &[], &["c"])]);
-        let said: Vec<(&str, Vec<u32>)> =
+        let merged: Vec<(&str, Vec<u32>)> =
             found.iter().map(|f| (f.message.as_str(), f.kubelets.iter().map(|minor| minor.0).collect())).collect();
-        assert_eq!(said, [("a", vec![21]), ("b", vec![21, 36]), ("c", vec![37])]);
+        assert_eq!(merged, [("a", vec![21]), ("b", vec![21, 36]), ("c", vec![37])]);
         assert_eq!(found.first().and_then(|f| f.field.as_deref()), Some("maxPods"));
     }
 
     #[test]
-    fn fields_of_other_versions_are_named_once() {
+    fn reports_fields_of_other_versions_once() {
         let text = "podLogsDir: /a\nmaxPods: 5\nlogging: {sanitization: true, format: json}\ndynamicConfigDir: null\n\
                     shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 5}]\n";
         let document = Document::parse("kubelet.yaml", text).document.unwrap();
-        let said = |minors: &[u32]| -> Vec<String> {
+        let messages = |minors: &[u32]| -> Vec<String> {
             let minors: Vec<Minor> = minors.iter().copied().map(Minor).collect();
             dropped_fields(&document, &minors)
                 .iter()
@@ -135,15 +134,15 @@ mod tests {
                 })
                 .collect()
         };
-        assert_eq!(said(&[23]), ["`podLogsDir` has no effect: kubelets know it from 1.30 on (1.23)"]);
+        assert_eq!(messages(&[23]), ["`podLogsDir` has no effect: only kubelets 1.30 and later have it (1.23)"]);
         assert_eq!(
-            said(&[21, 36]),
+            messages(&[21, 36]),
             [
-                "`logging.sanitization` has no effect: the last kubelet that knew it is 1.23 (1.36)",
-                "`podLogsDir` has no effect: kubelets know it from 1.30 on (1.21)",
-                "`shutdownGracePeriodByPodPriority` has no effect: kubelets know it from 1.23 on (1.21)",
+                "`logging.sanitization` has no effect: kubelet 1.23 was the last to have it (1.36)",
+                "`podLogsDir` has no effect: only kubelets 1.30 and later have it (1.21)",
+                "`shutdownGracePeriodByPodPriority` has no effect: only kubelets 1.23 and later have it (1.21)",
             ]
         );
-        assert!(said(&[]).is_empty());
+        assert!(messages(&[]).is_empty());
     }
 }

@@ -1,7 +1,8 @@
-//! The second stage: would the kubelet apply the feature gates?
+//! Stage 2: feature gates.
 //!
-//! Up to 1.31 the kubelet applies them once the file is loaded and ends with the error; from 1.32 on it does so while it
-//! sets defaults (`SetDefaults_KubeletConfiguration`), where the same error is a panic. Either way it does not start.
+//! Up to 1.31 the kubelet applies the gates after loading the file, and exits with an error. From 1.32 on it applies
+//! them while it sets defaults (`SetDefaults_KubeletConfiguration`), where the same error is a panic. In both cases
+//! it does not start.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use super::Refusal;
 use crate::Minor;
 use crate::document::{Document, Entry, Mapping, Reading};
 use crate::finding::Place;
-use crate::gates::{self, Enabled, GateError, GateStage};
+use crate::gates::{self, EnabledGates, GateError, GateStage};
 use crate::minor::{NEWEST, OLDEST};
 use crate::spelling;
 
@@ -17,8 +18,8 @@ const UNKNOWN: &str = "unknown-feature-gate";
 const LOCKED: &str = "locked-feature-gate";
 const NEEDS: &str = "feature-gate-dependency";
 
-/// The gates as they stand after the document's, or why a kubelet of this version refuses those.
-pub(super) fn apply(document: &Document, minor: Minor) -> Result<Enabled, Vec<Refusal>> {
+/// Applies the document's gates. Returns the effective gates, or the refusals of a kubelet of this version.
+pub(super) fn apply(document: &Document, minor: Minor) -> Result<EnabledGates, Vec<Refusal>> {
     let written = document.root.get("featureGates");
     let none = Mapping::new();
     let entries = written.and_then(|node| node.mapping()).unwrap_or(&none);
@@ -30,8 +31,8 @@ pub(super) fn apply(document: &Document, minor: Minor) -> Result<Enabled, Vec<Re
     })
 }
 
-/// The gates as they stand after those of the document's that a kubelet of this version takes.
-pub(super) fn as_far_as_possible(document: &Document, minor: Minor) -> Enabled {
+/// Applies the document's gates that a kubelet of this version accepts.
+pub(super) fn apply_valid(document: &Document, minor: Minor) -> EnabledGates {
     let none = Mapping::new();
     let mut given = given(document.root.get("featureGates").and_then(|node| node.mapping()).unwrap_or(&none));
     let errors = match gates::apply(minor, &given) {
@@ -45,15 +46,15 @@ pub(super) fn as_far_as_possible(document: &Document, minor: Minor) -> Enabled {
             GateError::Needs { .. } => {}
         }
     }
-    gates::apply(minor, &given).unwrap_or_else(|_| Enabled::defaults(minor))
+    gates::apply(minor, &given).unwrap_or_else(|_| EnabledGates::defaults(minor))
 }
 
 fn given(entries: &Mapping) -> BTreeMap<String, bool> {
     entries.iter().filter_map(|(gate, entry)| Some((gate.clone(), value(entry)?))).collect()
 }
 
-/// What a gate is set to. Null is false, the zero value of Go's `map[string]bool`; anything else that is no boolean was
-/// refused while decoding.
+/// Returns the value of a gate. Null is false, the zero value of Go's `map[string]bool`. Decoding has refused all
+/// other values that are not booleans.
 fn value(entry: &Entry) -> Option<bool> {
     match entry.value.reading()? {
         Reading::Bool(on) => Some(on),
@@ -62,7 +63,7 @@ fn value(entry: &Entry) -> Option<bool> {
     }
 }
 
-/// The gates of one file, as they are written.
+/// The gates of one file.
 struct File<'d> {
     entries: &'d Mapping,
     given: &'d BTreeMap<String, bool>,
@@ -76,7 +77,7 @@ impl File<'_> {
             GateError::Unknown { gate } => Refusal {
                 rule: UNKNOWN,
                 field: field(gate),
-                message: format!("the kubelet does not know the feature gate `{gate}`"),
+                message: format!("the kubelet has no feature gate `{gate}`"),
                 place: self.entries.get(gate).map_or(self.whole, |entry| &entry.key_place).clone(),
                 related: Vec::new(),
                 help: Some(unknown_help(gate, self.minor)),
@@ -84,11 +85,11 @@ impl File<'_> {
             GateError::Locked { gate, default } => Refusal {
                 rule: LOCKED,
                 field: field(gate),
-                message: format!("the feature gate `{gate}` is locked to {default}, and set to {}", !default),
+                message: format!("the feature gate `{gate}` is locked to {default}, but set to {}", !default),
                 place: self.entries.get(*gate).map_or(self.whole, |entry| &entry.value.place).clone(),
                 related: Vec::new(),
                 help: Some(match gates::locked_since(gate, self.minor) {
-                    Some(since) => format!("it is locked since {since}; remove the line"),
+                    Some(since) => format!("remove the line; the gate is locked since {since}"),
                     None => "remove the line".to_owned(),
                 }),
             },
@@ -98,7 +99,11 @@ impl File<'_> {
                 Refusal {
                     rule: NEEDS,
                     field: field(gate),
-                    message: format!("the feature gate `{gate}` is on and needs {}, which {} off", list(off), be(off)),
+                    message: format!(
+                        "the feature gate `{gate}` is on, but requires {}, which {} off",
+                        list(off),
+                        be(off)
+                    ),
                     related: related.filter(|(related, _)| Some(related) != place.as_ref()).collect(),
                     place: place.unwrap_or_else(|| self.whole.clone()),
                     help: Some(self.needs_help(gate, off)),
@@ -107,7 +112,7 @@ impl File<'_> {
         }
     }
 
-    /// Where the state of a gate comes from: its own line, or that of `AllAlpha` or `AllBeta`.
+    /// Returns the line that sets a gate: its own, or that of `AllAlpha` or `AllBeta`.
     fn place(&self, gate: &str) -> Option<Place> {
         let all = match gates::lookup(gate, self.minor)?.stage {
             GateStage::Alpha => "AllAlpha",
@@ -138,24 +143,24 @@ fn field(gate: &str) -> String {
     format!("featureGates.{gate}")
 }
 
-/// The same for every version that does not know the gate, so that one finding can stand for all of them.
+/// Returns a fix that is identical for all versions without the gate, so that their findings can be merged.
 fn unknown_help(gate: &str, minor: Minor) -> String {
     let (Some((since, until)), Some(last)) = (gates::known_by(gate), gates::history(gate).last()) else {
         return match spelling::nearest(gate, gates::all_known(minor).map(|(name, _)| name)) {
             Some(name) => format!("did you mean `{name}`?"),
-            None => "no version has a gate of that name; remove the line".to_owned(),
+            None => "remove the line; no version has a gate of this name".to_owned(),
         };
     };
-    let known = match (since > OLDEST, until < NEWEST) {
+    let versions = match (since > OLDEST, until < NEWEST) {
         (true, true) => format!("from {since} to {until}"),
-        (true, false) => return format!("kubelets know it from {since} on; leave it out for older ones"),
+        (true, false) => return format!("remove it for kubelets before {since}, which do not have the gate"),
         (false, _) => format!("up to {until}"),
     };
     let then = match (last.at.stage, last.at.default) {
-        (GateStage::Ga, true) => "; the feature is always on since",
+        (GateStage::Ga, true) => ", and the feature is always on since then",
         _ => "",
     };
-    format!("kubelets know it {known}{then}; remove the line")
+    format!("remove the line; the gate exists {versions}{then}")
 }
 
 fn list(gates: &[&str]) -> String {
@@ -177,25 +182,25 @@ mod tests {
     use super::*;
     use crate::rules;
 
-    /// The refusals of a kubelet for a map of gates in flow style.
+    /// Returns the refusals for a map of gates in flow style.
     fn refusals(minor: u32, gates: &str) -> Vec<Refusal> {
         let document = Document::parse("kubelet.yaml", &format!("featureGates: {gates}\n")).document.unwrap();
         apply(&document, Minor(minor)).err().unwrap_or_default()
     }
 
-    fn told(minor: u32, gates: &str) -> String {
-        let told = refusals(minor, gates).into_iter().map(|refusal| {
+    fn explained(minor: u32, gates: &str) -> String {
+        let lines = refusals(minor, gates).into_iter().map(|refusal| {
             let related: Vec<_> =
-                refusal.related.iter().map(|(place, words)| format!(" [{}: {words}]", place.column)).collect();
+                refusal.related.iter().map(|(place, label)| format!(" [{}: {label}]", place.column)).collect();
             let Refusal { rule, field, message, place, help, .. } = refusal;
             let (column, help) = (place.column, help.unwrap_or_default());
             format!("{rule} {field} {column}: {message}{}\n    {help}\n", related.concat())
         });
-        told.collect()
+        lines.collect()
     }
 
     #[test]
-    fn each_rule_refuses_what_it_says_and_nothing_next_to_it() {
+    fn each_rule_refuses_its_example_only() {
         let examples = [
             (UNKNOWN, "{NodeSwop: true}", "{NodeSwap: true}"),
             (LOCKED, "{NodeSwap: false}", "{NodeSwap: true}"),
@@ -218,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_are_looked_at_since_the_version_of_their_rule() {
+    fn checks_dependencies_since_the_version_of_the_rule() {
         let since = rules::lookup(NEEDS).unwrap().since;
         for minor in Minor::all().filter(|minor| gates::lookup("WindowsGracefulNodeShutdown", *minor).is_some()) {
             assert_eq!(refusals(minor.0, "{GracefulNodeShutdown: false}").is_empty(), minor < since, "{minor}");
@@ -226,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_where_why_and_what_to_do() {
+    fn refusals_have_place_reason_and_fix() {
         let files = [
             (36, "{TopologyManager: true, AppArmor: false, RotateKubeletClientCertificate: true}"),
             (36, "{NodeSwop: true, nodeswap: true, Zzz: true, '': true}"),
@@ -241,26 +246,26 @@ mod tests {
                 "{InPlacePodLevelResourcesVerticalScaling: true, PodLevelResources: false, NodeDeclaredFeatures: false}",
             ),
         ];
-        let told = files.map(|(minor, gates)| format!("1.{minor} {gates}\n{}", told(minor, gates)));
-        insta::assert_snapshot!(told.join("\n"));
+        let explained = files.map(|(minor, gates)| format!("1.{minor} {gates}\n{}", explained(minor, gates)));
+        insta::assert_snapshot!(explained.join("\n"));
     }
 
     #[test]
-    fn null_is_false() {
+    fn null_means_false() {
         assert_eq!(refusals(36, "null"), []);
         assert_eq!(refusals(36, "{MemoryQoS: null}"), []);
         assert_eq!(refusals(36, "{NodeSwap: null}").len(), 1);
         assert_eq!(refusals(21, "{SeccompDefault: null}").len(), 1);
     }
 
-    /// Whether a gate's value is one that only some YAML readers take for a boolean.
+    /// Reports whether only some YAML readers take a gate's value for a boolean.
     fn ambiguous(document: &Document) -> bool {
         let gates = document.root.get("featureGates").and_then(|node| node.mapping());
         gates.is_some_and(|gates| gates.values().any(|gate| value(gate).is_none()))
     }
 
     #[test]
-    fn real_kubelets_refuse_the_same_gates() {
+    fn refuses_the_same_gates_as_real_kubelets() {
         let cases = include_str!("../../../../tests/data/oracle/cases.jsonl").lines();
         let mut refused = 0;
         for case in cases.map(|line| serde_json::from_str::<Json>(line).unwrap()) {
@@ -268,13 +273,18 @@ mod tests {
                 continue;
             };
             for minor in [21, 36] {
-                let said = &case[format!("1.{minor}")];
-                if said["stage"] == "load" || ambiguous(&document) {
+                let recorded = &case[format!("1.{minor}")];
+                if recorded["stage"] == "load" || ambiguous(&document) {
                     continue;
                 }
                 let refusals = apply(&document, Minor(minor)).err().unwrap_or_default();
-                assert_eq!(said["stage"] == "gates", !refusals.is_empty(), "1.{minor} {}: {refusals:?}", case["id"]);
-                let Some(error) = said["errors"][0].as_str().filter(|_| !refusals.is_empty()) else { continue };
+                assert_eq!(
+                    recorded["stage"] == "gates",
+                    !refusals.is_empty(),
+                    "1.{minor} {}: {refusals:?}",
+                    case["id"]
+                );
+                let Some(error) = recorded["errors"][0].as_str().filter(|_| !refusals.is_empty()) else { continue };
                 refused += 1;
                 let named = |refusal: &Refusal| error.contains(refusal.field.trim_start_matches("featureGates."));
                 assert!(refusals.iter().any(named), "1.{minor} {}: {error}", case["id"]);

@@ -1,9 +1,9 @@
-//! The first stage: would the kubelet decode the document? It decodes leniently in the end: a field that its version does
-//! not know, or whose name is cased otherwise, is dropped unread with all that is under it
-//! (`pkg/kubelet/kubeletconfig/util/codec/codec.go`). A value of another type than its field's is never forgiven.
+//! Stage 1: decoding. The kubelet decodes leniently: it drops unknown fields, and fields whose case differs, with
+//! everything below them (`pkg/kubelet/kubeletconfig/util/codec/codec.go`). It always refuses a value of the wrong
+//! type.
 //!
-//! All refusals are reported, where the kubelet stops at the first. A text that is neither YAML nor JSON has no document
-//! and is not judged here.
+//! All refusals are reported, although the kubelet stops at the first. A text that is neither YAML nor JSON has no
+//! document and is not checked here.
 
 use super::Refusal;
 use crate::document::{Document, Mapping, Node, Reading, ScalarStyle, Syntax, Value};
@@ -16,20 +16,20 @@ mod number;
 mod tests;
 mod time;
 
-/// The one field that holds a time (`metav1.Time`).
+/// The only field with a time (`metav1.Time`).
 const TIME: &str = "registerWithTaints[].timeAdded";
 
-/// The last minor that decodes with json-iterator (apimachinery `serializer/json`), which does not notice every number
-/// that is too large.
+/// The last minor that decodes with json-iterator (apimachinery `serializer/json`), which misses some numbers out of
+/// range.
 const LAST_JSONITER: Minor = Minor(22);
 
-/// What keeps a kubelet of this version from decoding a document. Empty: it decodes.
+/// Returns the reasons why a kubelet of this version cannot decode a document. Empty if it can.
 pub(super) fn check(document: &Document, minor: Minor) -> Vec<Refusal> {
     let mut load = Load { minor, syntax: document.syntax, refusals: Vec::new() };
     if document.syntax == Syntax::Yaml {
         load.finite(&document.root, "");
     }
-    // To the kubelet null is a map with nothing in it.
+    // The kubelet decodes null as an empty map.
     if document.root.is_null() {
         load.header(&Mapping::new(), &document.root);
         return load.refusals;
@@ -55,7 +55,7 @@ struct Load {
     refusals: Vec<Refusal>,
 }
 
-/// A refusal that may still get a way out.
+/// A refusal that may still get a fix.
 struct Refused<'l>(Option<&'l mut Refusal>);
 
 impl Refused<'_> {
@@ -66,11 +66,11 @@ impl Refused<'_> {
     }
 }
 
-/// What a value is in JSON, which every document becomes before it is decoded.
+/// The shape of a value in JSON. The kubelet converts every document to JSON before decoding.
 enum Shape<'n> {
     Null,
     Bool,
-    /// A number, in JSON's spelling.
+    /// A number in JSON's notation.
     Number(String),
     Text(&'n str),
     List(&'n [Node]),
@@ -78,7 +78,7 @@ enum Shape<'n> {
 }
 
 impl Load {
-    /// Adds a refusal, if kubelets of this version have the rule.
+    /// Adds a refusal, if the rule applies to this version.
     fn refuse(&mut self, rule: &'static str, field: String, node: &Node, message: String) -> Refused<'_> {
         if !rules::lookup(rule).is_some_and(|row| row.applies_to(self.minor)) {
             return Refused(None);
@@ -88,7 +88,7 @@ impl Load {
         Refused(self.refusals.last_mut())
     }
 
-    /// On the way from YAML to JSON a number that is not finite fails wherever it stands, in unknown fields too.
+    /// Refuses numbers that are not finite. The conversion from YAML to JSON fails for them, even in unknown fields.
     fn finite(&mut self, node: &Node, path: &str) {
         match &node.value {
             Value::Mapping(map) => map.iter().for_each(|(key, entry)| self.finite(&entry.value, &join(path, key))),
@@ -100,7 +100,7 @@ impl Load {
             Value::Scalar(scalar) => {
                 if matches!(scalar.read(), Reading::Float(value) if !value.is_finite()) {
                     let what = if path.is_empty() { "the file" } else { path };
-                    let message = format!("{what} is {}, which is no number in JSON", scalar.text);
+                    let message = format!("{what} is {}, which JSON cannot represent as a number", scalar.text);
                     self.refuse("finite-numbers", path.to_owned(), node, message)
                         .help(format!("write a number, or {:?} for the text", scalar.text));
                 }
@@ -123,43 +123,43 @@ impl Load {
 
     fn value(&mut self, node: &Node, field: &'static Field, path: String) {
         let Some(types) = field.types.at(self.minor) else { return };
-        let takes = |one: FieldType| types.contains(&one);
+        let allows = |one: FieldType| types.contains(&one);
         match self.shape(node) {
-            Shape::Null if field.takes_null(self.minor) => {}
+            Shape::Null if field.allows_null(self.minor) => {}
             Shape::Null => {
-                let message = format!("{path} is null, which is no duration");
+                let message = format!("{path} is null, which is not a duration");
                 self.refuse("durations", path, node, message)
-                    .help("leave the key out for the default, or write a duration such as 30s");
+                    .help("omit the key for the default, or write a duration such as 30s");
             }
-            Shape::Bool if takes(FieldType::Boolean) => {}
-            Shape::Map(map) if takes(FieldType::Object) => self.object(map, &field.path, &path),
-            Shape::List(items) if takes(FieldType::Array) => {
+            Shape::Bool if allows(FieldType::Boolean) => {}
+            Shape::Map(map) if allows(FieldType::Object) => self.object(map, &field.path, &path),
+            Shape::List(items) if allows(FieldType::Array) => {
                 let Some(of) = fields::items(&field.path) else { return };
                 for (at, item) in items.iter().enumerate() {
                     self.value(item, of, format!("{path}[{at}]"));
                 }
             }
-            Shape::Number(number) if takes(FieldType::Integer) => self.integer(node, field, path, &number),
-            Shape::Number(number) if takes(FieldType::Number) => {
+            Shape::Number(number) if allows(FieldType::Integer) => self.integer(node, field, path, &number),
+            Shape::Number(number) if allows(FieldType::Number) => {
                 if !number.parse::<f64>().is_ok_and(f64::is_finite) {
-                    let message = format!("{path} is {number}, which is beyond any number");
+                    let message = format!("{path} is {number}, which is out of range");
                     self.refuse("number-bounds", path, node, message);
                 }
             }
-            Shape::Number(number) if takes(FieldType::Quantity) => self.quantity(node, path, &number),
-            Shape::Text(text) if takes(FieldType::Quantity) => self.quantity(node, path, text),
-            Shape::Text(text) if takes(FieldType::Duration) => self.duration(node, path, text),
-            Shape::Text(text) if takes(FieldType::String) => {
+            Shape::Number(number) if allows(FieldType::Quantity) => self.quantity(node, path, &number),
+            Shape::Text(text) if allows(FieldType::Quantity) => self.quantity(node, path, text),
+            Shape::Text(text) if allows(FieldType::Duration) => self.duration(node, path, text),
+            Shape::Text(text) if allows(FieldType::String) => {
                 if field.path == TIME && !time::is_rfc3339(text) {
-                    let message = format!("{path} is {text:?}, which is no time");
+                    let message = format!("{path} is {text:?}, which is not a time");
                     self.refuse("times", path, node, message)
-                        .help("write a time such as 2006-01-02T15:04:05Z, or leave the key out");
+                        .help("write a time such as 2006-01-02T15:04:05Z, or omit the key");
                 }
             }
             shape => {
-                let expected = types.iter().map(|one| one.words()).collect::<Vec<_>>().join(" or ");
+                let expected = types.iter().map(|one| one.phrase()).collect::<Vec<_>>().join(" or ");
                 let message = format!("{path} must be {expected}, not {}", node.describe());
-                let help = way_out(&shape, node, types);
+                let help = type_fix(&shape, node, types);
                 let refused = self.refuse("field-types", path, node, message);
                 if let Some(help) = help {
                     refused.help(help);
@@ -174,18 +174,18 @@ impl Load {
             let message = format!("{path} must be a whole number, not {number}");
             let refused = self.refuse("field-types", path, node, message);
             if let Some(whole) = node.reading().and_then(|reading| reading.whole()) {
-                refused.help(format!("write {whole}: JSON's whole numbers have neither a point nor an exponent"));
+                refused.help(format!("write {whole}: JSON allows neither a point nor an exponent in a whole number"));
             }
             return;
         }
-        let (least, largest) = (i128::from(field.least()), i128::from(field.largest()));
+        let (least, largest) = (i128::from(field.min_value()), i128::from(field.max_value()));
         let bits = if largest > i128::from(u32::MAX) { 64 } else { 32 };
         let value =
             if self.minor <= LAST_JSONITER { number::jsoniter(sign, digits, bits) } else { number.parse().ok() };
         let within = value.is_some_and(|value| (least..=largest).contains(&value));
-        // Go reads no sign before an unsigned number, not even before 0.
+        // Go allows no sign in an unsigned number, not even -0.
         if !within || (least == 0 && sign == "-") {
-            let message = format!("{path} is {number}, and the field holds {least} to {largest}");
+            let message = format!("{path} is {number}; the field allows {least} to {largest}");
             self.refuse("number-bounds", path, node, message);
         }
     }
@@ -199,7 +199,7 @@ impl Load {
     }
 
     fn quantity(&mut self, node: &Node, path: String, text: &str) {
-        // Blanks around it are taken off its JSON, where a tab or a line break is an escape and stays.
+        // Blanks are trimmed from the JSON text, in which a tab or a line break is an escape and stays.
         let text = text.trim_matches(|c: char| {
             c.is_whitespace() && !c.is_ascii_control() && !matches!(c, '\u{2028}' | '\u{2029}')
         });
@@ -229,31 +229,31 @@ impl Load {
     }
 }
 
-/// A path as users write it: a key is joined as it stands, dots and all.
+/// Joins a path and a key as users write them, without quoting dots.
 fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// What to write instead, where that is plain to see.
-fn way_out(shape: &Shape<'_>, node: &Node, types: &[FieldType]) -> Option<String> {
-    let takes = |one: FieldType| types.contains(&one);
+/// Returns the correct notation of a value with the wrong type, if it is obvious.
+fn type_fix(shape: &Shape<'_>, node: &Node, types: &[FieldType]) -> Option<String> {
+    let allows = |one: FieldType| types.contains(&one);
     let Value::Scalar(scalar) = &node.value else { return None };
     match shape {
-        Shape::Number(_) if takes(FieldType::Duration) => {
-            Some(format!("write the unit too, such as {0}s or {0}ms", scalar.text))
+        Shape::Number(_) if allows(FieldType::Duration) => {
+            Some(format!("add a unit, such as {0}s or {0}ms", scalar.text))
         }
-        Shape::Bool | Shape::Number(_) if takes(FieldType::String) => {
+        Shape::Bool | Shape::Number(_) if allows(FieldType::String) => {
             Some(format!("write {:?}, in quotes", scalar.text))
         }
         Shape::Text(text) => {
             let plain = crate::document::Scalar::plain(*text);
             let fits = match plain.read() {
-                // Not `off` without its quotes, which readers disagree on.
-                Reading::Bool(value) if takes(FieldType::Boolean) => {
+                // Unquoted `off` would be ambiguous.
+                Reading::Bool(value) if allows(FieldType::Boolean) => {
                     return Some(format!("write {value}, without quotes"));
                 }
-                Reading::Int(_) => takes(FieldType::Integer) || takes(FieldType::Number),
-                Reading::Float(_) => takes(FieldType::Number),
+                Reading::Int(_) => allows(FieldType::Integer) || allows(FieldType::Number),
+                Reading::Float(_) => allows(FieldType::Number),
                 _ => false,
             };
             fits.then(|| format!("write {text}, without quotes"))

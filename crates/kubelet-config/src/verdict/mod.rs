@@ -1,11 +1,9 @@
-//! What a kubelet of one minor version does with a configuration: loads it or not, applies its feature gates or not,
-//! validates it or not, and starts on it or not. Pure; the stages are the kubelet's own, in its order:
+//! The verdict of one kubelet version on a configuration. The stages and their order are the kubelet's:
 //!
 //! load → gates → validate → start-up
 //!
-//! This is the kubelet's answer, not ours: what it lets through without a word is let through here. This crate's own,
-//! stricter opinion is in [`crate::document`]'s findings and in `advice`. What only the host can know is said to be
-//! unknown, never guessed.
+//! The verdict is never stricter than the kubelet. This crate's stricter checks are the findings of
+//! [`crate::document`] and `advice`. Conditions that depend on the host are reported as unknown, never guessed.
 
 use std::collections::BTreeSet;
 
@@ -29,101 +27,101 @@ pub use findings::{dropped_fields, findings};
 pub use refusals::Refusals;
 pub(crate) use startup::memory_manager;
 
-/// How far a kubelet gets with a configuration.
+/// The last stage that a kubelet reaches with a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// It cannot decode the file.
+    /// The kubelet cannot decode the file.
     Load,
-    /// It refuses the feature gates.
+    /// The kubelet refuses the feature gates.
     Gates,
-    /// It refuses the values.
+    /// The kubelet refuses the values.
     Validate,
-    /// It accepts the file; it may still refuse to start on it.
+    /// The kubelet accepts the file; it may still fail to start.
     Ok,
 }
 
-/// The answer of kubelets of one version.
+/// The verdict of one kubelet version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// The version.
     pub minor: Minor,
-    /// How far it gets.
+    /// The last stage.
     pub stage: Stage,
-    /// Why it gets no further; empty when it accepts.
+    /// The reasons for a refusal; empty if the file is accepted.
     pub refusals: Vec<Refusal>,
-    /// Why it does not start on a file that it accepts.
+    /// The reasons why the kubelet fails to start with an accepted file.
     pub startup: Vec<Refusal>,
-    /// What it would refuse next, once the above is mended. The kubelet itself does not get so far as to say so.
+    /// Further refusals, after the ones above are fixed. The kubelet stops before it reports them.
     pub later: Vec<Refusal>,
-    /// What only the host can know.
-    pub unknown: Vec<Unknown>,
+    /// Conditions that depend on the host.
+    pub host_conditions: Vec<HostCondition>,
 }
 
 impl Verdict {
-    /// Whether the kubelet loads and validates the file.
+    /// Reports whether the kubelet loads and validates the file.
     #[must_use]
     pub fn accepted(&self) -> bool {
         self.stage == Stage::Ok
     }
 
-    /// Whether the kubelet accepts the file and starts on it, as far as the file alone tells.
+    /// Reports whether the kubelet accepts the file and starts, as far as the file determines this.
     #[must_use]
     pub fn runs(&self) -> bool {
         self.accepted() && self.startup.is_empty()
     }
 
-    /// Why it does not run: what it refuses, or what it does not start on.
+    /// Returns the refusals of the file and the reasons why the kubelet fails to start.
     pub fn reasons(&self) -> impl Iterator<Item = &Refusal> {
         self.refusals.iter().chain(&self.startup)
     }
 }
 
-/// One reason of a kubelet to refuse.
+/// One reason why a kubelet refuses a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Identifier of the rule, as in the table of rules.
+    /// Identifier of the rule in the table of rules.
     pub rule: &'static str,
-    /// The field as a path in the file, such as `evictionHard.memory.available`; empty for the whole file.
+    /// Path of the field in the file, such as `evictionHard.memory.available`; empty for the whole file.
     pub field: String,
     /// One sentence with the offending value.
     pub message: String,
-    /// The value that caused it; where it is a default, the closest place that the file has.
+    /// The offending value; for a default, the nearest place in the file.
     pub place: Place,
-    /// Other values that belong to it, each with a few words.
+    /// Related places, each with a short label.
     pub related: Vec<(Place, String)>,
-    /// The way out.
+    /// The fix.
     pub help: Option<String>,
 }
 
-/// Something that decides whether the kubelet starts and that the file alone cannot tell.
+/// A condition on the host that decides whether the kubelet starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unknown {
+pub struct HostCondition {
     /// The field.
     pub field: String,
-    /// What has to be true of the host, in one sentence.
+    /// The condition, in one sentence.
     pub message: String,
-    /// Where the value is.
+    /// The place of the value.
     pub place: Place,
 }
 
-/// What a kubelet of this version does with a document. Values that may be secrets are not quoted.
+/// Returns the verdict of a kubelet version on a document. Messages do not quote values that may be secret.
 #[must_use]
 pub fn assess(document: &Document, minor: Minor) -> Verdict {
-    let mut verdict = judged(document, minor);
+    let mut verdict = assess_unredacted(document, minor);
     let refusals = verdict.refusals.iter_mut().chain(&mut verdict.startup).chain(&mut verdict.later);
     for refusal in refusals.filter(|refusal| secrets::is_secret(&refusal.field)) {
-        refusal.message = secrets::masked(&refusal.message);
-        refusal.help = refusal.help.as_deref().map(secrets::masked);
+        refusal.message = secrets::redacted_message(&refusal.message);
+        refusal.help = refusal.help.as_deref().map(secrets::redacted_message);
     }
     verdict
 }
 
-fn judged(document: &Document, minor: Minor) -> Verdict {
+fn assess_unredacted(document: &Document, minor: Minor) -> Verdict {
     let refused = |stage, refusals: Vec<Refusal>| {
-        let config = Config::new(document, minor, gates::as_far_as_possible(document, minor));
+        let config = Config::new(document, minor, gates::apply_valid(document, minor));
         let later = later(document, &config, stage, &refusals);
-        Verdict { minor, stage, refusals, later, startup: Vec::new(), unknown: Vec::new() }
+        Verdict { minor, stage, refusals, later, startup: Vec::new(), host_conditions: Vec::new() }
     };
     let refusals = load::check(document, minor);
     if !refusals.is_empty() {
@@ -139,18 +137,18 @@ fn judged(document: &Document, minor: Minor) -> Verdict {
         return refused(Stage::Validate, refusals);
     }
     let startup = startup::check(&config);
-    let mut unknown = rules::host::unknown(&config);
-    unknown.extend(startup::unknown(&config));
-    Verdict { minor, stage: Stage::Ok, refusals, later: Vec::new(), startup, unknown }
+    let mut host_conditions = rules::host::host_conditions(&config);
+    host_conditions.extend(startup::host_conditions(&config));
+    Verdict { minor, stage: Stage::Ok, refusals, later: Vec::new(), startup, host_conditions }
 }
 
-/// What the stages from `stage` on would refuse besides what was refused already. A rule that looks at a field which was
-/// refused is left out: it would judge a value that nobody meant.
+/// Returns the further refusals of the stages from `stage` on. Rules that read a refused field are skipped, because
+/// its value is not what the author meant.
 fn later(document: &Document, config: &Config<'_>, stage: Stage, refused: &[Refusal]) -> Vec<Refusal> {
     let top = |path: &str| path.split(['.', '[', '{']).next().unwrap_or_default().to_owned();
     let fields: BTreeSet<String> = refused.iter().map(|refusal| top(&refusal.field)).collect();
     if fields.contains("") {
-        // The whole file was refused: it may be something else altogether.
+        // The whole file was refused: it may not be a configuration.
         return Vec::new();
     }
     let gates = if stage == Stage::Load { gates::apply(document, config.minor()).err() } else { None };
@@ -162,18 +160,18 @@ fn later(document: &Document, config: &Config<'_>, stage: Stage, refused: &[Refu
     found.filter(|refusal| !touches(refusal)).collect()
 }
 
-/// What a kubelet of this version makes of a document that it decodes: the values with its defaults, and the gates as they
-/// stand, but for those that it refuses.
+/// Returns the configuration of a decodable document: values with defaults, and effective gates without the refused
+/// ones.
 #[must_use]
 pub fn configuration(document: &Document, minor: Minor) -> Config<'_> {
-    Config::new(document, minor, gates::as_far_as_possible(document, minor))
+    Config::new(document, minor, gates::apply_valid(document, minor))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> (Stage, Vec<String>, Vec<String>) {
+    fn refusals(text: &str) -> (Stage, Vec<String>, Vec<String>) {
         let document = Document::parse("kubelet.yaml", text).document.unwrap();
         let verdict = assess(&document, Minor(36));
         let fields = |refusals: Vec<Refusal>| refusals.into_iter().map(|refusal| refusal.field).collect();
@@ -181,18 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_refused_next_is_told_at_once() {
+    fn reports_further_refusals_at_once() {
         let header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
         let text = format!(
             "{header}featureGates: {{NodeSwap: false}}\nmaxPods: -1\nimageGCHighThresholdPercent: 70\nlogging: {{format: x}}\n\
              cpuManagerPolicy: x\n"
         );
-        let (stage, refused, later) = told(&text);
+        let (stage, refused, later) = refusals(&text);
         assert_eq!((stage, refused), (Stage::Gates, vec!["featureGates.NodeSwap".to_owned()]));
         assert_eq!(later, ["maxPods", "imageGCLowThresholdPercent", "logging.format", "cpuManagerPolicy"]);
 
-        // Logging is validated first, and alone.
-        let (stage, refused, later) = told(&format!("{header}maxPods: -1\nlogging: {{format: x}}\n"));
+        // Logging is validated before all other fields.
+        let (stage, refused, later) = refusals(&format!("{header}maxPods: -1\nlogging: {{format: x}}\n"));
         assert_eq!((stage, refused), (Stage::Validate, vec!["logging.format".to_owned()]));
         assert_eq!(later, ["maxPods"]);
     }

@@ -1,13 +1,13 @@
-//! Collects what rules refuse, and runs a list of rules in the versions that the table gives them.
+//! Collects refusals, and runs rules in the versions that the table of rules lists.
 
 use super::{Config, Refusal};
 use crate::finding::Place;
 use crate::rules;
 
-/// A rule: the identifier of its row in the table, and what it looks at.
+/// A rule: the identifier in the table of rules, and its check.
 pub(super) type Check = (&'static str, fn(&Config<'_>, &mut Refusals));
 
-/// What has been refused so far.
+/// The refusals so far.
 #[derive(Debug, Default)]
 pub struct Refusals {
     rule: &'static str,
@@ -15,7 +15,7 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Runs the rules that kubelets of this configuration's version have, in order.
+    /// Runs the rules that apply to the configuration's version, in order.
     pub(super) fn run(&mut self, checks: &[Check], config: &Config<'_>) {
         for (id, check) in checks {
             if rules::lookup(id).is_some_and(|rule| rule.applies_to(config.minor())) {
@@ -25,13 +25,13 @@ impl Refusals {
         }
     }
 
-    /// The rule that is running.
+    /// Returns the rule that is running.
     #[must_use]
     pub fn rule(&self) -> &'static str {
         self.rule
     }
 
-    /// Refuses a field of the table; the place is the value's, or the closest that the file has.
+    /// Refuses a field of the table, at its value or the nearest place in the file.
     pub fn field(&mut self, config: &Config<'_>, path: &str, message: impl Into<String>) -> &mut Self {
         self.at(path, config.place(path), message)
     }
@@ -49,20 +49,20 @@ impl Refusals {
         self
     }
 
-    /// Points the last refusal at another value that belongs to it.
-    pub fn related(&mut self, place: Place, words: impl Into<String>) -> &mut Self {
+    /// Adds a related place to the last refusal.
+    pub fn related(&mut self, place: Place, label: impl Into<String>) -> &mut Self {
         if let Some(last) = self.list.last_mut() {
-            last.related.push((place, words.into()));
+            last.related.push((place, label.into()));
         }
         self
     }
 
-    /// Points the last refusal at another field, when the file has it.
-    pub fn related_field(&mut self, config: &Config<'_>, path: &str, words: impl Into<String>) -> &mut Self {
-        if config.given(path).is_some() { self.related(config.place(path), words) } else { self }
+    /// Adds a related field to the last refusal, if the file sets the field.
+    pub fn related_field(&mut self, config: &Config<'_>, path: &str, label: impl Into<String>) -> &mut Self {
+        if config.given(path).is_some() { self.related(config.place(path), label) } else { self }
     }
 
-    /// Says the way out of the last refusal.
+    /// Sets the fix of the last refusal.
     pub fn help(&mut self, help: impl Into<String>) -> &mut Self {
         if let Some(last) = self.list.last_mut() {
             last.help = Some(help.into());
@@ -70,13 +70,13 @@ impl Refusals {
         self
     }
 
-    /// Everything refused.
+    /// Returns all refusals.
     #[must_use]
     pub fn into_list(self) -> Vec<Refusal> {
         self.list
     }
 
-    /// Whether nothing was refused so far.
+    /// Reports whether nothing is refused so far.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

@@ -1,14 +1,13 @@
-//! From a snapshot to what it asks for: finds the pools, reads their files, renders them, and reports everything that
-//! is wrong in one go.
+//! Construction of the desired state from a snapshot: finds and reads the pools, renders them, and reports all errors
+//! at once.
 //!
-//! Decisions taken here: without `nodecfg.yaml` the fleet is called `default`; a base counts only for the pools that name
-//! it; a repository without pools is let through with a warning, since guarding the cluster against a bad checkout takes
-//! the cluster's state, which planning has.
+//! Rules: without `nodecfg.yaml`, the fleet is `default`. A base affects only the pools that name it. A repository
+//! without pools only causes a warning here, because planning knows whether the cluster has nodes at risk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::checked::{Checks, Kubelets, not_loaded, told_once, withhold};
+use super::checked::{Checks, Kubelets, dedupe, not_loaded, redact};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
@@ -20,49 +19,48 @@ use kubelet_config::verdict::Verdict;
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 
-/// The name of the fleet's file.
+/// Name of the fleet file.
 pub const FLEET_FILE: &str = "nodecfg.yaml";
-/// The fleet's name when there is no such file.
+/// Name of the fleet without that file.
 pub const DEFAULT_FLEET: &str = "default";
 
-/// What came of reading a snapshot.
+/// Result of reading a snapshot.
 #[derive(Debug, Clone)]
 pub struct Built {
-    /// What it asks for; unset when a finding is an error.
+    /// Desired state; `None` if a finding is an error.
     pub desired: Option<Desired>,
-    /// Everything found, in order.
+    /// All findings, in order.
     pub findings: Vec<Finding>,
-    /// The kubelets' answers to each pool's configuration, also where something else is wrong. A pool is not among them
-    /// when its configuration cannot be put together, or is local.
+    /// Verdicts of the kubelets per pool, also if other findings are errors. Pools without a renderable
+    /// configuration, and local pools, are missing.
     pub checked: Vec<CheckedPool>,
 }
 
-/// The kubelets' answers to the configuration of one pool.
+/// Verdicts of the kubelets on the configuration of one pool.
 #[derive(Debug, Clone)]
 pub struct CheckedPool {
-    /// The pool.
+    /// Name of the pool.
     pub name: PoolName,
-    /// Path of its `kubelet.yaml`, or of its `pool.yaml` where it has none.
+    /// Path of its `kubelet.yaml`, or of its `pool.yaml` without one.
     pub path: String,
-    /// Whether the pool says which kubelets its nodes have.
+    /// Whether the pool declares kubelet versions.
     pub declared: bool,
-    /// The answers, oldest version first.
+    /// Verdicts, oldest version first.
     pub verdicts: Vec<Verdict>,
 }
 
-/// What could be made of a snapshot, errors or not: to compare with, never to act upon.
+/// Usable part of a snapshot despite errors, for comparisons only.
 #[derive(Debug, Clone)]
 pub struct Draft {
-    /// The pools that could be put together; unset when even the fleet cannot be named.
+    /// Pools that render; `None` if the fleet has no valid name.
     pub desired: Option<Desired>,
-    /// The pools that say which nodes they select, and whose configuration cannot be put together. Their target stands in for
-    /// one: it means nothing.
+    /// Pools with a valid selector whose configuration does not render. Their target is a meaningless placeholder.
     pub claims: BTreeMap<PoolName, Pool>,
-    /// What is wrong.
+    /// All errors.
     pub errors: Vec<Finding>,
 }
 
-/// Reads as much of a snapshot as can be read.
+/// Reads the usable part of a snapshot.
 #[must_use]
 pub fn draft(snapshot: &Snapshot, gate: Strictness) -> Draft {
     let (desired, claims, Built { findings, .. }) = read_all(snapshot, &Checks { gate, kubelets: Kubelets::OfNodes });
@@ -70,7 +68,7 @@ pub fn draft(snapshot: &Snapshot, gate: Strictness) -> Draft {
     Draft { desired, claims, errors }
 }
 
-/// Reads what a snapshot asks for, with all findings, those of the snapshot itself among them.
+/// Reads the desired state of a snapshot, with all findings including those of the snapshot.
 #[must_use]
 pub fn build(snapshot: &Snapshot, checks: &Checks) -> Built {
     let (desired, _, built) = read_all(snapshot, checks);
@@ -90,13 +88,13 @@ fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, BTreeMap<
     };
     let desired = files.desired();
     files.report_unused();
-    // A file that several pools use may have been found wanting for each.
-    let mut findings = told_once(files.findings);
-    withhold(&mut findings, |file| snapshot.text(file).map(AsRef::as_ref));
+    // Several pools may report the same finding on a shared file.
+    let mut findings = dedupe(files.findings);
+    redact(&mut findings, |file| snapshot.text(file).map(AsRef::as_ref));
     (desired, files.claims, Built { desired: None, findings, checked: files.pools })
 }
 
-/// The files of a snapshot, each read and reported on once.
+/// Files of a snapshot, each parsed and reported once.
 struct Files<'s> {
     snapshot: &'s Snapshot,
     checks: &'s Checks,
@@ -113,7 +111,7 @@ struct Files<'s> {
 impl Files<'_> {
     fn desired(&mut self) -> Option<Desired> {
         let (name, spec) = self.fleet();
-        // Without a usable name there is nothing desired, but pools are rendered all the same to find what is wrong.
+        // Without a valid fleet name, pools are still rendered to find their errors.
         let names = name.clone().or_else(|| FleetName::new(DEFAULT_FLEET).ok())?;
         let folders = self.pool_folders();
         if folders.is_empty() {
@@ -153,7 +151,7 @@ impl Files<'_> {
         }
     }
 
-    /// The folders under `pools/`, and what lies there and is none.
+    /// Folders under `pools/`. Reports other files there.
     fn pool_folders(&mut self) -> BTreeSet<String> {
         let mut folders = BTreeSet::new();
         for (path, file) in &self.snapshot.files {
@@ -161,7 +159,7 @@ impl Files<'_> {
                 (Some(Some((folder, _))), _) => {
                     folders.insert(folder.to_owned());
                 }
-                // A folder that could not be entered: a submodule, say.
+                // A folder that cannot be read, for example a submodule.
                 (Some(None), SnapshotFile::Unusable(finding)) => self.findings.push((**finding).clone()),
                 _ => {}
             }
@@ -180,7 +178,7 @@ impl Files<'_> {
         let place = Place::whole_file(if has_pool { pool_path.as_str() } else { kubelet_path.as_str() });
         let (spec, sound) = if has_pool { self.pool_file(&pool_path, &name) } else { (NodePoolSpec::default(), true) };
         let Some(spec) = Some(spec).filter(|_| sound) else {
-            // Its other files may be wrong too, and which of them are used is not known.
+            // Without a valid `pool.yaml`, the use of the other files is unknown.
             if has_kubelet {
                 self.file(&kubelet_path);
             }
@@ -206,7 +204,7 @@ impl Files<'_> {
         None
     }
 
-    /// What a pool's nodes shall run, and the files that it is made from added to `files`. `None` when it cannot be put together.
+    /// Target of a pool; adds its files to `files`. `None` if the configuration does not render.
     fn target(
         &mut self,
         fleet: &FleetName,
@@ -220,7 +218,7 @@ impl Files<'_> {
         let (has_pool, has_kubelet) = (has(&pool_path), has(&kubelet_path));
         if spec.kubelet.local {
             if has_kubelet {
-                // What the pool may run one day is checked today, and nothing is done with it.
+                // The unused file is checked, but has no effect.
                 let minors = self.checks.kubelets.among(&spec.kubernetes_version);
                 if let Some(layers) = self.layers(&folder, spec, Some(kubelet_path.as_str())) {
                     let _ = render(&layers, fleet, name, kubelet_path, minors, self.checks.gate, &mut self.findings);
@@ -242,7 +240,7 @@ impl Files<'_> {
             let declared = !spec.kubernetes_version.is_empty();
             let layers = self.layers(&folder, spec, has_kubelet.then_some(kubelet_path.as_str()));
             if layers.is_none() && self.malformed.contains(&kubelet_path) {
-                // Whatever it would be laid over or patched with.
+                // Without a document, merging and patching cannot succeed.
                 let verdicts = not_loaded(minors);
                 self.pools.push(CheckedPool { name: name.clone(), path: kubelet_path.clone(), declared, verdicts });
             }
@@ -255,7 +253,7 @@ impl Files<'_> {
         }
     }
 
-    /// What a `pool.yaml` says, and whether it is without errors.
+    /// Content of a `pool.yaml`, and whether it has no errors.
     fn pool_file(&mut self, path: &str, name: &PoolName) -> (NodePoolSpec, bool) {
         let before = self.findings.len();
         let file = self.document(path).and_then(|d| read::node_pool(&d, name.as_str(), &mut self.findings));
@@ -270,8 +268,8 @@ impl Files<'_> {
         }
     }
 
-    /// The files of a pool's configuration, checked. `None` when one of them cannot be read; errors of the fields in
-    /// them are findings and do not stop the merge.
+    /// Checked files of a pool's configuration; `None` if one is unreadable. Errors of fields are findings and do not
+    /// prevent the merge.
     fn layers(&mut self, folder: &str, spec: &NodePoolSpec, kubelet: Option<&str>) -> Option<Layers> {
         let mut complete = true;
         let (mut files, mut patches, mut paths) = (Vec::new(), Vec::new(), Vec::new());
@@ -294,7 +292,7 @@ impl Files<'_> {
         complete.then_some(Layers { files, patches, paths })
     }
 
-    /// The path from the root of a file that is named from a folder; a finding when it names none.
+    /// Path from the root of a file reference in `folder`; adds a finding if the reference is invalid.
     fn referred(&mut self, folder: &str, file: &FileRef) -> Option<String> {
         let bad = |message: String, help: &str| Finding::error("bad-path", message).at(file.place.clone()).help(help);
         let mut parts: Vec<&str> = folder.split('/').collect();
@@ -320,7 +318,7 @@ impl Files<'_> {
         if self.snapshot.files.contains_key(&path) {
             return Some(path);
         }
-        // It may lie in a folder that was not entered, a submodule for one.
+        // A parent folder may be unreadable, for example a submodule.
         let mut above = path.as_str();
         while let Some((folder, _)) = above.rsplit_once('/') {
             if let Some(SnapshotFile::Unusable(finding)) = self.snapshot.files.get(folder) {
@@ -334,7 +332,7 @@ impl Files<'_> {
             None => "only files that end in .yaml, .yml or .json are read, and in a git repository only committed ones"
                 .to_owned(),
         };
-        self.findings.push(bad(format!("{:?} does not exist: there is no {path}", file.path), &help));
+        self.findings.push(bad(format!("{:?} does not exist: {path} is missing", file.path), &help));
         None
     }
 
@@ -351,7 +349,7 @@ impl Files<'_> {
         document
     }
 
-    /// A patch, its fields checked once. What a JSON patch adds is checked in the result.
+    /// A patch, its fields checked once. Additions of a JSON patch are checked in the result.
     fn patch(&mut self, path: &str) -> Option<Arc<Document>> {
         let before = self.findings.len();
         let document = self.document(path);
@@ -368,7 +366,7 @@ impl Files<'_> {
         document
     }
 
-    /// Grades what was found since as the gate has it.
+    /// Applies the strictness to the findings since `before`.
     fn lower(&mut self, before: usize) {
         self.checks.gate.apply(self.findings.get_mut(before..).unwrap_or_default());
     }
@@ -401,7 +399,7 @@ impl Files<'_> {
         Place::whole_file(file.map_or(prefix, String::as_str))
     }
 
-    /// Two pools with the same selector and the same priority share whatever nodes they have.
+    /// Reports pools with equal selector and equal priority: they share all nodes.
     fn report_twins(&mut self, pools: &BTreeMap<PoolName, Pool>) {
         let mut seen: BTreeMap<(String, i64), &Pool> = BTreeMap::new();
         for pool in pools.values() {
@@ -426,7 +424,7 @@ impl Files<'_> {
         }
     }
 
-    /// Files where files are expected to have an effect, and none has.
+    /// Reports configuration files that nothing uses.
     fn report_unused(&mut self) {
         for (path, file) in &self.snapshot.files {
             let expected = path == "nodecfg.yml"
@@ -441,10 +439,10 @@ impl Files<'_> {
             let help = match name {
                 "nodecfg.yml" | "pool.yml" | "kubelet.yml" => format!("call it {}", name.replace(".yml", ".yaml")),
                 _ if path.starts_with("base/") => format!("name it in a pool.yaml: spec.kubelet.base: ../../{path}"),
-                _ if path.matches('/').count() == 1 => "put it into the folder of a pool, or remove it".to_owned(),
+                _ if path.matches('/').count() == 1 => "move it into the folder of a pool, or remove it".to_owned(),
                 _ => "name it in pool.yaml under spec.kubelet.patches, or remove it".to_owned(),
             };
-            let finding = Finding::warning("unused-file", format!("nothing uses {path}"));
+            let finding = Finding::warning("unused-file", format!("{path} is unused"));
             self.findings.push(finding.at(Place::whole_file(path.as_str())).help(help));
         }
     }

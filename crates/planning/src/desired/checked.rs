@@ -1,5 +1,5 @@
-//! One configuration, checked: what kubelets of the versions in question do with it, and what nodecfg has to say beyond
-//! that. The same for a file on its own and for what a pool's files render to.
+//! Check of one configuration: verdicts of the kubelets, and findings of nodecfg. Used for single files and for
+//! rendered pools.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -14,33 +14,33 @@ use kubelet_config::rules::{self, RuleStage};
 use kubelet_config::secrets;
 use kubelet_config::verdict::{Stage, Verdict, assess, dropped_fields, findings};
 
-/// What nodecfg finds by itself and a kubelet's decoder refuses too, at the same field.
+/// Findings of nodecfg that repeat a decoding error of the kubelet at the same field.
 const RESTATED: [&str; 6] =
     ["ambiguous-scalar", "bad-value", "missing-field", "wrong-api-version", "wrong-kind", "wrong-type"];
 
-/// Which kubelets a configuration is meant for, and how strict the gate is.
+/// Kubelet versions and strictness of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checks {
-    /// How strict nodecfg is beyond the kubelet.
+    /// Strictness beyond the kubelet.
     pub gate: Strictness,
-    /// For which kubelets verdicts are wanted.
+    /// Kubelet versions.
     pub kubelets: Kubelets,
 }
 
-/// For which kubelets verdicts are wanted.
+/// Kubelet versions of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Kubelets {
-    /// Not here: planning asks again for the versions that the nodes report.
+    /// No version: planning checks the versions that the nodes report.
     #[default]
     OfNodes,
-    /// Those that the pool declares (`spec.kubernetesVersion`), or these where it declares none.
+    /// The versions that the pool declares (`spec.kubernetesVersion`), or these without a declaration.
     Declared(Vec<Minor>),
-    /// These, whatever is declared.
+    /// These versions, regardless of declarations.
     Given(Vec<Minor>),
 }
 
 impl Kubelets {
-    /// The versions for a configuration that declares these.
+    /// Versions for a configuration that declares `declared`.
     #[must_use]
     pub fn among<'a>(&'a self, declared: &'a [Minor]) -> &'a [Minor] {
         match self {
@@ -52,23 +52,23 @@ impl Kubelets {
     }
 }
 
-/// What came of checking one configuration.
+/// Result of checking one configuration.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Checked {
-    /// The kubelets' answers by version; none where nodecfg could not read what a kubelet perhaps can.
+    /// Verdicts by version; empty if nodecfg cannot read a document that a kubelet may read.
     pub verdicts: Vec<Verdict>,
-    /// Everything found, in order.
+    /// All findings, in order.
     pub findings: Vec<Finding>,
 }
 
-/// Checks the text of a KubeletConfiguration on its own.
+/// Checks the text of a single KubeletConfiguration.
 #[must_use]
 pub fn check_file(name: &str, text: &str, minors: &[Minor], gate: Strictness) -> Checked {
     let Parsed { document, findings: mut found, unread } = Document::parse(name, text);
     let Some(document) = document else {
         let verdicts = if unread == Some(Unread::Malformed) { not_loaded(minors) } else { Vec::new() };
         gate.apply(&mut found);
-        withhold(&mut found, |_| Some(text));
+        redact(&mut found, |_| Some(text));
         return Checked { verdicts, findings: found };
     };
     kubelet_file::check_header(&document, &mut found);
@@ -76,11 +76,11 @@ pub fn check_file(name: &str, text: &str, minors: &[Minor], gate: Strictness) ->
     let rendered = check_document(&document, minors);
     found.extend(rendered.findings);
     gate.apply(&mut found);
-    withhold(&mut found, |_| Some(text));
-    Checked { verdicts: rendered.verdicts, findings: told_once(found) }
+    redact(&mut found, |_| Some(text));
+    Checked { verdicts: rendered.verdicts, findings: dedupe(found) }
 }
 
-/// The kubelets' answers to a document, with the findings that come from them.
+/// Checks a document: verdicts of the kubelets, and the findings that follow from them.
 #[must_use]
 pub fn check_document(document: &Document, minors: &[Minor]) -> Checked {
     let verdicts: Vec<Verdict> = minors.iter().map(|minor| assess(document, *minor)).collect();
@@ -90,8 +90,8 @@ pub fn check_document(document: &Document, minors: &[Minor]) -> Checked {
     Checked { verdicts, findings: found }
 }
 
-/// Takes out of findings what they quote of values that may be secrets. `text_of` gives the text of a file.
-pub(super) fn withhold<'t>(findings: &mut [Finding], text_of: impl Fn(&str) -> Option<&'t str>) {
+/// Removes quoted values that may be secrets from findings. `text_of` returns the text of a file.
+pub(super) fn redact<'t>(findings: &mut [Finding], text_of: impl Fn(&str) -> Option<&'t str>) {
     let mut lines: BTreeMap<Arc<str>, Vec<RangeInclusive<usize>>> = BTreeMap::new();
     for finding in findings {
         let text = finding.place.as_ref().and_then(|place| text_of(&place.file));
@@ -105,18 +105,18 @@ pub(super) fn withhold<'t>(findings: &mut [Finding], text_of: impl Fn(&str) -> O
             continue;
         }
         if finding.code == "ambiguous-scalar" {
-            // It says what each reader makes of the value.
-            "a value without quotes is one thing to the kubelet and another to readers of YAML 1.2"
+            // This message quotes the value in the interpretation of each reader.
+            "the kubelet and readers of YAML 1.2 interpret a value without quotes differently"
                 .clone_into(&mut finding.message);
             finding.label = String::new();
-            finding.help = Some("put it in quotes".to_owned());
+            finding.help = Some("quote it".to_owned());
             continue;
         }
         let value = finding.place.as_ref().zip(text).and_then(|(place, text)| {
             text.get(place.offset..place.offset + place.len).filter(|value| value.len() > 1 && !value.contains(':'))
         });
         let without = |sentence: &str| {
-            let masked = secrets::masked(sentence);
+            let masked = secrets::redacted_message(sentence);
             value.map_or(masked.clone(), |value| masked.replace(value, secrets::NOT_SHOWN))
         };
         finding.message = without(&finding.message);
@@ -125,13 +125,13 @@ pub(super) fn withhold<'t>(findings: &mut [Finding], text_of: impl Fn(&str) -> O
     }
 }
 
-/// Orders findings and leaves out what others say as well: a value that the kubelets' decoder refuses needs no second
-/// finding that its type is wrong.
+/// Sorts findings and removes those that repeat another one: a decoding error of the kubelet replaces a type error at
+/// the same value.
 #[must_use]
-pub fn told_once(findings: Vec<Finding>) -> Vec<Finding> {
+pub fn dedupe(findings: Vec<Finding>) -> Vec<Finding> {
     let decoder = |finding: &Finding| rules::lookup(finding.code).is_some_and(|rule| rule.stage == RuleStage::Load);
     let (mut refused, others): (Vec<Finding>, Vec<Finding>) = findings.into_iter().partition(decoder);
-    // The first refusal at each place and of each field, so that a file that is wrong everywhere takes linear time.
+    // First decoding error per position and field, so that the run time stays linear.
     let (mut places, mut fields) = (BTreeMap::new(), BTreeMap::new());
     for (at, refusal) in refused.iter().enumerate() {
         if let Some(place) = &refusal.place {
@@ -163,7 +163,7 @@ pub fn told_once(findings: Vec<Finding>) -> Vec<Finding> {
     all
 }
 
-/// The answers to a text that is no document at all.
+/// Verdicts on a text that is no document.
 pub(super) fn not_loaded(minors: &[Minor]) -> Vec<Verdict> {
     let answer = |minor: &Minor| Verdict {
         minor: *minor,
@@ -171,7 +171,7 @@ pub(super) fn not_loaded(minors: &[Minor]) -> Vec<Verdict> {
         refusals: Vec::new(),
         startup: Vec::new(),
         later: Vec::new(),
-        unknown: Vec::new(),
+        host_conditions: Vec::new(),
     };
     minors.iter().map(answer).collect()
 }
@@ -188,22 +188,22 @@ mod tests {
         check_file("kubelet.yaml", text, &minors, gate)
     }
 
-    fn said(checked: &Checked) -> Vec<(Severity, &'static str, usize)> {
+    fn codes(checked: &Checked) -> Vec<(Severity, &'static str, usize)> {
         checked.findings.iter().map(|f| (f.severity, f.code, f.kubelets.len())).collect()
     }
 
     #[test]
-    fn both_answers_are_kept_apart() {
+    fn separates_verdicts_and_findings() {
         let text = format!("{HEADER}maxPod: 5\nmaxPods: -5\n");
         let checked = check(&text, &[21, 36], Strictness::Strict);
         assert!(checked.verdicts.iter().all(|verdict| verdict.stage == Stage::Validate));
-        assert_eq!(said(&checked), [(Severity::Error, "unknown-field", 0), (Severity::Error, "max-pods", 2)]);
+        assert_eq!(codes(&checked), [(Severity::Error, "unknown-field", 0), (Severity::Error, "max-pods", 2)]);
         let lenient = check(&text, &[21], Strictness::Lenient);
-        assert_eq!(said(&lenient), [(Severity::Warning, "unknown-field", 0), (Severity::Error, "max-pods", 1)]);
+        assert_eq!(codes(&lenient), [(Severity::Warning, "unknown-field", 0), (Severity::Error, "max-pods", 1)]);
     }
 
     #[test]
-    fn a_text_that_is_no_document_is_not_loaded_unless_the_bound_is_ours() {
+    fn invalid_document_is_not_loaded() {
         let malformed = check("a: [", &[36], Strictness::Strict);
         assert!(malformed.verdicts.iter().all(|verdict| verdict.stage == Stage::Load && !verdict.accepted()));
         assert_eq!((malformed.verdicts.len(), malformed.findings.len()), (1, 1));
@@ -212,15 +212,15 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_a_version_lacks_is_an_error_until_the_gate_is_lenient() {
+    fn unknown_field_is_an_error_unless_lenient() {
         let text = format!("{HEADER}podLogsDir: /a\n");
-        assert_eq!(said(&check(&text, &[36], Strictness::Strict)), []);
-        assert_eq!(said(&check(&text, &[21, 36], Strictness::Strict)), [(Severity::Error, "field-not-in-version", 1)]);
-        assert_eq!(said(&check(&text, &[21], Strictness::Lenient)), [(Severity::Warning, "field-not-in-version", 1)]);
+        assert_eq!(codes(&check(&text, &[36], Strictness::Strict)), []);
+        assert_eq!(codes(&check(&text, &[21, 36], Strictness::Strict)), [(Severity::Error, "field-not-in-version", 1)]);
+        assert_eq!(codes(&check(&text, &[21], Strictness::Lenient)), [(Severity::Warning, "field-not-in-version", 1)]);
     }
 
     #[test]
-    fn the_versions_asked_for() {
+    fn selects_requested_versions() {
         let (own, other) = ([Minor(21)], vec![Minor(36)]);
         assert!(Kubelets::OfNodes.among(&own).is_empty());
         assert_eq!(Kubelets::Declared(other.clone()).among(&own), own);

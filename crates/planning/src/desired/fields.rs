@@ -1,5 +1,5 @@
-//! Takes typed values out of a document's maps. What does not fit is a finding with its place; reading goes on, so that
-//! one run finds everything. Knows no particular format.
+//! Typed access to the maps of a document. Invalid values become findings with positions, and reading continues.
+//! Independent of any format.
 
 use kubelet_config::document::{Entry, Mapping, Node, Reading, Value, path_of};
 use kubelet_config::finding::{Finding, Place};
@@ -13,16 +13,17 @@ pub(super) struct Fields<'n> {
     place: &'n Place,
 }
 
-/// The finding for a key that nothing knows.
+/// Finding for an unknown key.
 pub(super) fn unknown(key: &str, path: &str, entry: &Entry, help: String) -> Finding {
-    let owner = if path.is_empty() { "here".to_owned() } else { format!("in `{path}`") };
-    Finding::error("unknown-field", format!("there is no field {key:?} {owner}"))
+    let owner = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
+    Finding::error("unknown-field", format!("unknown field {key:?}{owner}"))
         .at(entry.key_place.clone())
         .field(path_of(path, key))
         .help(help)
 }
 
-/// The finding for a value of another type than its field's, or for a file at the empty path; `None` when the value was already found to be ambiguous.
+/// Finding for a value of the wrong type; an empty path means the file. `None` if the value was already reported as
+/// ambiguous.
 pub(super) fn wrong_type(path: &str, expected: &str, node: &Node) -> Option<Finding> {
     let what = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
     let mut finding = Finding::error("wrong-type", format!("{what} must be {expected}, not {}", node.describe()))
@@ -53,7 +54,7 @@ pub(super) fn wrong_type(path: &str, expected: &str, node: &Node) -> Option<Find
 }
 
 impl<'n> Fields<'n> {
-    /// Opens a map and reports every key that is not among `known`. `None` when it is no map.
+    /// Opens a map and reports unknown keys. `None` if `node` is no map.
     pub(super) fn open(node: &'n Node, path: &str, known: &[&str], findings: &mut Vec<Finding>) -> Option<Self> {
         let Value::Mapping(map) = &node.value else {
             findings.extend(wrong_type(path, "a map", node));
@@ -69,32 +70,32 @@ impl<'n> Fields<'n> {
         Some(Self { map, path: path.to_owned(), place: &node.place })
     }
 
-    /// The dotted path of a key of this map.
+    /// Dotted path of a key.
     pub(super) fn path(&self, key: &str) -> String {
         path_of(&self.path, key)
     }
 
-    /// Where the map is.
+    /// Position of the map.
     pub(super) fn place(&self) -> &'n Place {
         self.place
     }
 
-    /// The value of a key, null or not.
+    /// Value of a key, including null.
     pub(super) fn raw(&self, key: &str) -> Option<&'n Node> {
         self.map.get(key).map(|entry| &entry.value)
     }
 
-    /// The value of a key; null is as good as absent, as Kubernetes has it.
+    /// Value of a key; as in Kubernetes, null means unset.
     pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
         self.raw(key).filter(|node| !node.is_null())
     }
 
-    /// The map under a key.
+    /// Map under a key.
     pub(super) fn object(&self, key: &str, known: &[&str], findings: &mut Vec<Finding>) -> Option<Fields<'n>> {
         self.get(key).and_then(|node| Fields::open(node, &self.path(key), known, findings))
     }
 
-    /// The list under a key.
+    /// List under a key.
     pub(super) fn list(&self, key: &str, findings: &mut Vec<Finding>) -> &'n [Node] {
         let Some(node) = self.get(key) else { return &[] };
         node.sequence().unwrap_or_else(|| {
@@ -103,13 +104,13 @@ impl<'n> Fields<'n> {
         })
     }
 
-    /// The text under a key, and its place.
+    /// Text under a key, with its position.
     pub(super) fn text(&self, key: &str, findings: &mut Vec<Finding>) -> Option<(&'n str, &'n Place)> {
         let node = self.get(key)?;
         text(node, &self.path(key), findings).map(|text| (text, &node.place))
     }
 
-    /// The boolean under a key.
+    /// Boolean under a key.
     pub(super) fn boolean(&self, key: &str, findings: &mut Vec<Finding>) -> Option<bool> {
         let node = self.get(key)?;
         if let Some(Reading::Bool(value)) = node.reading() {
@@ -119,7 +120,7 @@ impl<'n> Fields<'n> {
         None
     }
 
-    /// The whole number under a key, within bounds.
+    /// Whole number under a key, within bounds.
     pub(super) fn integer<T: TryFrom<i128>>(&self, key: &str, bounds: &str, findings: &mut Vec<Finding>) -> Option<T> {
         let node = self.get(key)?;
         let Some(Reading::Int(value)) = node.reading() else {
@@ -131,7 +132,7 @@ impl<'n> Fields<'n> {
             .ok()
     }
 
-    /// The finding for a value of the right type that cannot be.
+    /// Finding for an invalid value of the right type.
     pub(super) fn bad_value(&self, key: &str, node: &Node, problem: &str) -> Finding {
         Finding::error("bad-value", format!("`{}`: {problem}", self.path(key)))
             .at(node.place.clone())
@@ -139,7 +140,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// Text, or a finding.
+/// Text of a node; otherwise adds a finding.
 pub(super) fn text<'n>(node: &'n Node, path: &str, findings: &mut Vec<Finding>) -> Option<&'n str> {
     let text = node.text();
     if text.is_none() {

@@ -1,6 +1,5 @@
-//! The files that users write: `nodecfg.yaml` (Fleet) and `pool.yaml` (NodePool), as types. The JSON Schemas come from
-//! these types; `read` fills them from a document. Every field that the types have, the reader knows, and
-//! a test holds them together.
+//! Types of the files that users write: `nodecfg.yaml` (Fleet) and `pool.yaml` (NodePool). The JSON Schemas are
+//! derived from these types, and `read` fills them. A test verifies that the reader supports every field.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,48 +12,48 @@ use kubelet_config::finding::Place;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NamespaceName;
 
-/// The `apiVersion` of nodecfg's own files.
+/// `apiVersion` of nodecfg's files.
 pub const API_VERSION: &str = "nodecfg.dev/v1alpha1";
-/// The `kind` of `nodecfg.yaml`.
+/// `kind` of `nodecfg.yaml`.
 pub const FLEET: &str = "Fleet";
-/// The `kind` of `pool.yaml`.
+/// `kind` of `pool.yaml`.
 pub const NODE_POOL: &str = "NodePool";
 
-/// `nodecfg.yaml`: one fleet, which is one cluster as this repository manages it.
+/// `nodecfg.yaml`: one fleet, which is the part of one cluster that this repository manages.
 #[derive(Debug, Clone, JsonSchema)]
 #[schemars(rename = "Fleet", rename_all = "camelCase", deny_unknown_fields)]
 pub struct FleetFile {
-    /// The version of this format.
+    /// Version of this format.
     #[schemars(extend("const" = API_VERSION))]
     pub api_version: String,
-    /// What this file is.
+    /// Kind of this file.
     #[schemars(extend("const" = FLEET))]
     pub kind: String,
-    /// Its identity: two fleets never touch each other's ConfigMaps.
+    /// Name of the fleet. A fleet never changes ConfigMaps of another fleet.
     pub metadata: Metadata,
     /// Defaults for every pool.
     #[schemars(default)]
     pub spec: FleetSpec,
 }
 
-/// `pools/<pool>/pool.yaml`: which nodes belong to a pool, what they run, and how to roll it out.
+/// `pools/<pool>/pool.yaml`: node selector, configuration and rollout policy of one pool.
 #[derive(Debug, Clone, JsonSchema)]
 #[schemars(rename = "NodePool", rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodePoolFile {
-    /// The version of this format.
+    /// Version of this format.
     #[schemars(extend("const" = API_VERSION))]
     pub api_version: String,
-    /// What this file is.
+    /// Kind of this file.
     #[schemars(extend("const" = NODE_POOL))]
     pub kind: String,
-    /// The pool's name, which is that of its folder.
+    /// Name of the pool, equal to the name of its folder.
     pub metadata: Metadata,
-    /// The pool.
+    /// Specification of the pool.
     #[schemars(default)]
     pub spec: NodePoolSpec,
 }
 
-/// The name of a fleet or pool.
+/// Name of a fleet or pool.
 #[derive(Debug, Clone, Default, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Metadata {
@@ -63,85 +62,85 @@ pub struct Metadata {
     pub name: String,
 }
 
-/// What a fleet sets for its pools.
+/// Defaults of a fleet for its pools.
 #[derive(Debug, Clone, Default, JsonSchema)]
 #[schemars(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct FleetSpec {
-    /// The namespace of the ConfigMaps. Default: kube-system for kubelets with dynamic configuration, nodecfg-system for
+    /// Namespace of the ConfigMaps. Default: kube-system for kubelets with dynamic configuration, nodecfg-system for
     /// nodes with an agent.
     #[schemars(with = "String", length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub namespace: Option<NamespaceName>,
-    /// How pools are rolled out that do not say otherwise.
+    /// Default rollout policy.
     pub rollout: RolloutSpec,
 }
 
-/// A pool.
+/// Specification of a pool.
 #[derive(Debug, Clone, Default, JsonSchema)]
 #[schemars(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodePoolSpec {
-    /// The nodes of the pool. Default: those labelled `nodecfg.dev/pool=<pool>`. `{}` selects every node.
+    /// Nodes of the pool. Default: nodes labeled `nodecfg.dev/pool=<pool>`. `{}` selects every node.
     #[schemars(with = "LabelSelector")]
     pub node_selector: Option<LabelSelector>,
-    /// The higher pool wins a node that several select; equal priority is an error. Default 0.
+    /// Priority among pools that select the same node; the highest wins, equal priorities are an error. Default 0.
     pub priority: i64,
-    /// What the nodes run.
+    /// Configuration of the nodes.
     pub kubelet: KubeletSpec,
-    /// The Kubernetes version of the nodes' kubelets, such as "1.36", or several while the pool is being upgraded: what the
-    /// configuration is checked for where no cluster is asked.
+    /// Kubernetes version of the nodes' kubelets, such as "1.36", or several during an upgrade. The configuration is
+    /// checked for these versions when no cluster is available.
     #[schemars(with = "KubernetesVersions")]
     pub kubernetes_version: Vec<Minor>,
-    /// How to roll out; what is not set is the fleet's.
+    /// Rollout policy. Unset fields use the defaults of the fleet.
     pub rollout: RolloutSpec,
 }
 
-/// What the nodes of a pool run: base, then the pool's kubelet.yaml, then patches in order.
+/// Configuration of a pool: base, then the pool's kubelet.yaml, then patches in order.
 #[derive(Debug, Clone, Default, JsonSchema)]
 #[schemars(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct KubeletSpec {
-    /// A KubeletConfiguration that the pool's own is laid over; a path from the pool's folder.
+    /// Path of a base KubeletConfiguration, relative to the pool's folder. The pool's own file is merged over it.
     #[schemars(with = "String")]
     pub base: Option<FileRef>,
-    /// Merge patches (RFC 7386) or JSON patches (RFC 6902), applied in order; paths from the pool's folder.
+    /// Paths of merge patches (RFC 7386) or JSON patches (RFC 6902), relative to the pool's folder, applied in order.
     #[schemars(with = "Vec<String>")]
     pub patches: Vec<FileRef>,
-    /// Run the configuration that the nodes were provisioned with: spec.configSource is removed. Default false.
+    /// Use the local configuration of each node: spec.configSource is removed. Default false.
     pub local: bool,
 }
 
-/// How to roll out.
+/// Rollout policy.
 #[derive(Debug, Clone, Default, JsonSchema)]
 #[schemars(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct RolloutSpec {
-    /// How many nodes may be unavailable at once: a number, or a percentage of the pool, rounded down but at least one
-    /// node. Default 10%.
+    /// Limit of unavailable nodes: a number, or a percentage of the pool, rounded down to at least one node. Default
+    /// 10%.
     #[schemars(with = "MaxUnavailable")]
     pub max_unavailable: Option<MaxUnavailable>,
-    /// Nodes that go first, alone.
+    /// Canaries, which start before all other nodes.
     #[schemars(with = "CanarySpec")]
     pub canary: Option<CanarySpec>,
-    /// Failed nodes before the rollout stops. Default 0: the first failure stops it.
+    /// Number of failed nodes that the rollout tolerates. Default 0: the first failure stops it.
     #[schemars(with = "u32")]
     pub max_failures: Option<u32>,
-    /// How long a node may take from assignment to convergence. Default 5m.
+    /// Time limit per node from assignment to convergence. Default 5m.
     #[schemars(with = "GoDuration")]
     pub convergence_timeout: Option<Duration>,
-    /// A paused pool is planned and reported, never changed. Default false.
+    /// Whether the pool is paused: planned and reported, but not changed. Default false.
     #[schemars(with = "bool")]
     pub paused: Option<bool>,
-    /// The worst that a change of configuration may do to pods that run: none, restart (the kubelet's own; pods go on),
-    /// drain, replace (reboot or another node), never. `diff` shows the class of each field; `sync` refuses anything worse
-    /// than this. nodecfg drains no node. Default restart.
+    /// Highest allowed risk class for running pods: none, restart (of the kubelet; pods keep running), drain, replace
+    /// (reboot or another node), never. `diff` shows the class of each field; `sync` refuses a higher class. nodecfg
+    /// drains no node. Default restart.
     #[schemars(with = "Class")]
     pub allow_disruption: Option<Class>,
 }
 
-/// The nodes that go first, and how long they are watched before the others follow.
+/// Canaries of a pool, and their soak time.
 #[derive(Debug, Clone, JsonSchema)]
 #[schemars(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct CanarySpec {
-    /// How many nodes. Default 1; 0 for no canary, where the fleet has one.
+    /// Number of canaries. Default 1; 0 disables the canaries of the fleet.
     pub nodes: u32,
-    /// How long they must stay converged before the next node starts. Default 0s.
+    /// Time that canaries must stay converged before the next node starts. Default 0s.
     #[schemars(with = "GoDuration")]
     pub soak: Duration,
 }
@@ -152,16 +151,16 @@ impl Default for CanarySpec {
     }
 }
 
-/// A path as it was written, and where.
+/// A path in a file, with its position.
 #[derive(Debug, Clone)]
 pub struct FileRef {
-    /// The path, from the folder of the file that has it.
+    /// The path, relative to the folder of its file.
     pub path: String,
-    /// Where it was written.
+    /// Position of the path.
     pub place: Place,
 }
 
-/// The schema of one version or several.
+/// Schema of one version or several.
 enum KubernetesVersions {}
 
 impl JsonSchema for KubernetesVersions {
@@ -173,13 +172,13 @@ impl JsonSchema for KubernetesVersions {
         let known: Vec<String> = Minor::all().map(|minor| minor.0.to_string()).collect();
         let one = json_schema!({"type": "string", "pattern": format!(r"^v?1\.({})([-.+].*)?$", known.join("|"))});
         json_schema!({
-            "description": "A Kubernetes version, or a list of them. In quotes: 1.30 without them is the number 1.3.",
+            "description": "A Kubernetes version, or a list of them. Quote it: without quotes, 1.30 is the number 1.3.",
             "anyOf": [one, {"type": "array", "minItems": 1, "items": one}],
         })
     }
 }
 
-/// The schema of a duration in Go's syntax.
+/// Schema of a duration in Go's syntax.
 enum GoDuration {}
 
 impl JsonSchema for GoDuration {
@@ -213,7 +212,8 @@ impl JsonSchema for MaxUnavailable {
 }
 
 impl RolloutSpec {
-    /// The policy of a pool with this specification in a fleet with those defaults. A canary is taken as a whole.
+    /// Policy of a pool with this specification and the defaults of `fleet`. A canary replaces the default canary as
+    /// a whole.
     #[must_use]
     pub fn policy(&self, fleet: &Self) -> RolloutPolicy {
         let default = RolloutPolicy::default();
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pool_wins_over_its_fleet_and_both_over_the_default() {
+    fn pool_overrides_fleet_and_fleet_overrides_default() {
         let fleet = RolloutSpec {
             max_unavailable: Some(MaxUnavailable::Count(3)),
             canary: Some(CanarySpec { nodes: 2, soak: Duration::from_secs(5) }),

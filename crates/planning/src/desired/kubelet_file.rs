@@ -1,8 +1,8 @@
-//! Checks a KubeletConfiguration, or a merge patch of one, against the table of fields: names and types, whatever the
-//! version of the kubelet.
+//! Check of a KubeletConfiguration, or a merge patch of one, against the field table: names and types, for any
+//! kubelet version.
 //!
-//! The kubelet itself would not complain about an unknown field: it falls back to lenient decoding and drops it. Here it
-//! is an error, since whoever wrote it means it to have an effect.
+//! An unknown field is an error here. The kubelet would fall back to lenient decoding and ignore it, against the
+//! intent of its author.
 
 use super::fields::{unknown, wrong_type};
 use kubelet_config::document::{Document, Mapping, Node, Reading, Value, path_of};
@@ -12,8 +12,8 @@ use kubelet_config::minor::NEWEST;
 use kubelet_config::spelling::nearest;
 use kubelet_config::{API_VERSION, KIND, duration, quantity};
 
-/// Checks the fields of a document: the whole of a KubeletConfiguration, or a part of it. `apiVersion` and `kind` may be
-/// missing, but not wrong.
+/// Checks the fields of a complete or partial KubeletConfiguration. `apiVersion` and `kind` may be missing, but not
+/// wrong.
 pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
     let Value::Mapping(map) = &document.root.value else {
         findings.extend(wrong_type("", "a map", &document.root));
@@ -24,24 +24,24 @@ pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
             && let Some(found) = node.text()
             && found != wanted
         {
-            let finding = Finding::error(code, format!("`{key}` is {found:?}; a kubelet takes {wanted} alone"));
+            let finding = Finding::error(code, format!("`{key}` must be {wanted}, not {found:?}"));
             findings.push(finding.at(node.place.clone()).field(key).help(format!("write {key}: {wanted}")));
         }
     }
-    // The fields of another kind of object are not those of a KubeletConfiguration that is misspelt.
-    let said = |key: &str| document.root.get(key).and_then(|node| node.text());
+    // Fields of an object of another kind are no misspelled fields of a KubeletConfiguration.
+    let text_of = |key: &str| document.root.get(key).and_then(|node| node.text());
     let group = API_VERSION.split('/').next().unwrap_or_default();
-    let other = said("kind").is_some_and(|kind| kind != KIND)
-        && said("apiVersion").is_some_and(|version| version.split('/').next() != Some(group));
+    let other = text_of("kind").is_some_and(|kind| kind != KIND)
+        && text_of("apiVersion").is_some_and(|version| version.split('/').next() != Some(group));
     if !other {
         object(map, "", "", findings);
     }
 }
 
-/// Checks that a rendered document says what it is. nodecfg adds neither: what the repository says is what nodes get.
+/// Checks that a rendered document has `apiVersion` and `kind`. nodecfg adds neither.
 pub(super) fn check_header(document: &Document, findings: &mut Vec<Finding>) {
     for (key, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
-        // The kubelet takes these two in any case; that it is the wrong one, the check of names says.
+        // The kubelet accepts both keys in any case. The check of names reports the wrong case.
         let named = |map: &Mapping| map.keys().any(|name| name.eq_ignore_ascii_case(key));
         if !document.root.mapping().is_some_and(named) {
             findings.push(
@@ -54,42 +54,42 @@ pub(super) fn check_header(document: &Document, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Checks the entries of the object at `table` in the table and at `path` in the document.
+/// Checks the entries of the object at `table` in the field table and at `path` in the document.
 fn object(map: &Mapping, table: &str, path: &str, findings: &mut Vec<Finding>) {
     for (key, entry) in map {
         match fields::child(table, key) {
             Some(field) => value(&entry.value, field, &path_of(path, key), true, findings),
-            None => findings.push(unknown(key, path, entry, way_out(key, table))),
+            None => findings.push(unknown(key, path, entry, fix(key, table))),
         }
     }
 }
 
-fn way_out(key: &str, table: &str) -> String {
+fn fix(key: &str, table: &str) -> String {
     if let Some(near) = nearest(key, fields::children(table).iter().map(String::as_str)) {
         return format!("did you mean {near:?}?");
     }
     let named = |field: &&Field| field.path.rsplit('.').next().is_some_and(|name| name.eq_ignore_ascii_case(key));
     match fields::all().find(named) {
-        Some(field) => format!("there is a field `{}`; did you mean that?", field.path),
-        None => format!("remove it: no kubelet from 1.12 to {NEWEST} knows it"),
+        Some(field) => format!("did you mean `{}`?", field.path),
+        None => format!("remove it: no kubelet from 1.12 to {NEWEST} supports it"),
     }
 }
 
-/// Checks a value. Null takes the default, or removes what a base set; in a list it is nothing that can be used.
+/// Checks a value. Null means the default, or removes the value of a base; it is invalid in a list.
 fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &mut Vec<Finding>) {
     if null_allowed && node.is_null() {
         return;
     }
     let types = field.any_types();
     if !types.iter().any(|one| fits(node, *one)) {
-        let expected = types.iter().map(|one| one.words()).collect::<Vec<_>>().join(" or ");
+        let expected = types.iter().map(|one| one.phrase()).collect::<Vec<_>>().join(" or ");
         findings.extend(wrong_type(path, &expected, node).map(|finding| explained(finding, node, &types)));
         return;
     }
     if types.contains(&FieldType::Integer)
         && let Some(number) = node.reading().and_then(|reading| reading.whole())
     {
-        let (least, largest) = (i128::from(field.least()), i128::from(field.largest()));
+        let (least, largest) = (i128::from(field.min_value()), i128::from(field.max_value()));
         if !(least..=largest).contains(&number) {
             let message = format!("`{path}`: {number} is beyond what the field holds, {least} to {largest}");
             findings.push(Finding::error("bad-value", message).at(node.place.clone()).field(path));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubelets_take_is_taken() {
+    fn accepts_valid_fields() {
         let good = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\nport: 1e4\n\
                     evictionHard: {memory.available: 5%, imagefs.available: ~}\nclusterDNS: [10.0.0.10]\nsyncFrequency: 1m\n\
                     reservedMemory: [{numaNode: 0, limits: {memory: 1Gi, hugepages-2Mi: 5}}]\nfeatureGates: {Anything: true}\n\
@@ -159,21 +159,20 @@ mod tests {
     }
 
     #[test]
-    fn names_and_types_that_kubelets_do_not_take() {
+    fn rejects_invalid_names_and_types() {
         for (text, finding) in [
-            ("MaxPods: 5", "unknown-field: there is no field \"MaxPods\" here (did you mean \"maxPods\"?)"),
+            ("MaxPods: 5", "unknown-field: unknown field \"MaxPods\" (did you mean \"maxPods\"?)"),
             (
                 "clientCAFile: /a",
-                "unknown-field: there is no field \"clientCAFile\" here (there is a field `authentication.x509.clientCAFile`; did you \
-                 mean that?)",
+                "unknown-field: unknown field \"clientCAFile\" (did you mean `authentication.x509.clientCAFile`?)",
             ),
             (
                 "authentication: {x509: {clientCaFiles: /a}}",
-                "unknown-field: there is no field \"clientCaFiles\" in `authentication.x509` (did you mean \"clientCAFile\"?)",
+                "unknown-field: unknown field \"clientCaFiles\" in `authentication.x509` (did you mean \"clientCAFile\"?)",
             ),
             (
                 "logging: {nothingLikeIt: 1}",
-                "unknown-field: there is no field \"nothingLikeIt\" in `logging` (remove it: no kubelet from 1.12 to 1.37 knows it)",
+                "unknown-field: unknown field \"nothingLikeIt\" in `logging` (remove it: no kubelet from 1.12 to 1.37 supports it)",
             ),
             (
                 "maxPods: '110'",
@@ -203,7 +202,7 @@ mod tests {
             ),
             (
                 "kind: Kubelet",
-                "wrong-kind: `kind` is \"Kubelet\"; a kubelet takes KubeletConfiguration alone (write kind: KubeletConfiguration)",
+                "wrong-kind: `kind` must be KubeletConfiguration, not \"Kubelet\" (write kind: KubeletConfiguration)",
             ),
         ] {
             assert_eq!(check_text(text), [finding], "{text}");
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ambiguous_scalar_is_one_finding() {
+    fn reports_ambiguous_scalar_once() {
         assert_eq!(check_text("failSwapOn: no").len(), 1);
         assert_eq!(check_text("clusterDomain: no").len(), 1);
     }

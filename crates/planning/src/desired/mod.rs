@@ -1,5 +1,5 @@
-//! What a revision asks for: pools, the nodes they select, how to roll out, and the one configuration that each pool's
-//! nodes shall run. Pure: made from a [`Snapshot`](crate::snapshot::Snapshot), knows no cluster.
+//! Desired state of one revision: pools, their node selectors, rollout policies and configurations. Built from a
+//! [`Snapshot`](crate::snapshot::Snapshot), independent of any cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,25 +26,25 @@ pub mod selector;
 mod selector_text;
 
 pub use build::{Built, CheckedPool, DEFAULT_FLEET, Draft, FLEET_FILE, build, draft};
-pub use checked::{Checked, Checks, Kubelets, check_document, check_file, told_once};
+pub use checked::{Checked, Checks, Kubelets, check_document, check_file, dedupe};
 pub use selector::LabelSelector;
 pub use selector_text::parse_selector;
 
-/// Everything that one revision of a repository asks for.
+/// Desired state of one revision.
 #[derive(Debug, Clone)]
 pub struct Desired {
-    /// Identity of the fleet.
+    /// Name of the fleet.
     pub fleet: FleetName,
-    /// Where ConfigMaps go; unset means the binding's default.
+    /// Namespace of the ConfigMaps; `None`: the default of the binding.
     pub namespace: Option<NamespaceName>,
-    /// The commit that was read; unset for a working tree.
+    /// Commit of the files; `None` for a working tree.
     pub commit: Option<CommitId>,
-    /// The pools by name.
+    /// Pools by name.
     pub pools: BTreeMap<PoolName, Pool>,
 }
 
 impl Desired {
-    /// The names of the ConfigMaps of its pools.
+    /// Names of the pools' ConfigMaps.
     #[must_use]
     pub fn config_maps(&self) -> BTreeSet<String> {
         let name = |pool: &Pool| match &pool.target {
@@ -55,43 +55,41 @@ impl Desired {
     }
 }
 
-/// One pool as desired.
+/// Desired state of one pool.
 #[derive(Debug, Clone)]
 pub struct Pool {
-    /// Its name.
+    /// Name of the pool.
     pub name: PoolName,
-    /// Which nodes belong to it.
+    /// Selector of its nodes.
     pub selector: LabelSelector,
-    /// Its nodes by name, whatever their labels. No repository says so: it is for those who reset the nodes that are on some
-    /// configuration, wherever they belong now.
+    /// Nodes by name, regardless of labels. Only a reset without a repository sets this field.
     pub named: Option<BTreeSet<NodeName>>,
-    /// The higher pool wins a node that several select.
+    /// Priority: a node belongs to the selecting pool of the highest priority.
     pub priority: i64,
-    /// How to roll out.
+    /// Rollout policy.
     pub policy: RolloutPolicy,
-    /// What its nodes shall run.
+    /// Target of its nodes.
     pub target: PoolTarget,
-    /// The kubelets that it says its nodes have; empty when it does not say.
+    /// Declared kubelet versions; empty if undeclared.
     pub kubelets: Vec<Minor>,
-    /// Where the pool is declared: `pool.yaml`, or the `kubelet.yaml` of a pool without one.
+    /// Declaration of the pool: `pool.yaml`, or `kubelet.yaml` without one.
     pub place: Place,
-    /// The files that it is made from, by path from the root of the snapshot: those of the fleet and the pool, base and
-    /// patches.
+    /// Files of the pool, by path from the root: fleet and pool files, base and patches.
     pub files: BTreeSet<String>,
 }
 
 impl Pool {
-    /// Whether it selects the node of this name with these labels.
+    /// Reports whether the pool selects this node with these labels.
     #[must_use]
     pub fn selects(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> bool {
         self.named.as_ref().map_or_else(|| self.selector.matches(labels), |named| named.contains(node))
     }
 }
 
-/// What a pool's nodes shall run.
+/// Configuration of a pool's nodes.
 #[derive(Debug, Clone)]
 pub enum PoolTarget {
-    /// The configuration that they were provisioned with (`spec.kubelet.local: true`).
+    /// The local configuration of each node (`spec.kubelet.local: true`).
     Local,
     /// A rendered configuration.
     Config(Box<Rendered>),
@@ -100,11 +98,11 @@ pub enum PoolTarget {
 /// A complete KubeletConfiguration, rendered from base and patches.
 #[derive(Debug, Clone)]
 pub struct Rendered {
-    /// The merged tree; every value still knows the file and position that set it.
+    /// The merged tree. Every value refers to the file and position that set it.
     pub document: Document,
-    /// The canonical YAML: the bytes of the ConfigMap.
+    /// Canonical YAML, which is the content of the ConfigMap.
     pub canonical: String,
-    /// The hash of the content.
+    /// Hash of the content.
     pub hash: ContentHash,
     /// Name of the ConfigMap: `<fleet>-<pool>-<hash>`.
     pub config_map: String,
@@ -113,27 +111,27 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// The source that a node's spec names to run this configuration from `namespace`.
+    /// Source that makes a node run this configuration from `namespace`.
     #[must_use]
     pub fn source(&self, namespace: &NamespaceName) -> ConfigSource {
         ConfigSource::config_map(namespace.as_str(), &self.config_map, KUBELET_KEY)
     }
 }
 
-/// How a pool is rolled out, with the fleet's defaults already applied.
+/// Rollout policy of a pool, with the defaults of the fleet applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolloutPolicy {
-    /// How many nodes may be unavailable at once. Default 10%.
+    /// Limit of unavailable nodes. Default 10%.
     pub max_unavailable: MaxUnavailable,
-    /// Nodes that go first, alone.
+    /// Canaries, which start before all other nodes.
     pub canary: Option<Canary>,
-    /// Failed nodes before the rollout stops. Default 0: the first failure stops it.
+    /// Number of failed nodes that the rollout tolerates. Default 0: the first failure stops it.
     pub max_failures: u32,
-    /// How long a node may take from assignment to convergence. Default 5 minutes.
+    /// Time limit per node from assignment to convergence. Default 5 minutes.
     pub convergence_timeout: Duration,
-    /// A paused pool is planned and reported, never changed.
+    /// Whether the pool is paused: planned and reported, but not changed.
     pub paused: bool,
-    /// The worst that a change may do to pods that run. Default: a restart of the kubelet.
+    /// Highest allowed risk class for running pods. Default: a restart of the kubelet.
     pub allow_disruption: Class,
 }
 
@@ -150,17 +148,17 @@ impl Default for RolloutPolicy {
     }
 }
 
-/// A budget: a number of nodes or a share of the pool.
+/// Budget: a number of nodes or a share of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxUnavailable {
-    /// This many nodes, at least 1.
+    /// Number of nodes, at least 1.
     Count(u32),
-    /// This share of the pool's nodes, 1 to 100, rounded down but at least one node.
+    /// Percentage of the pool's nodes, 1 to 100, rounded down to at least one node.
     Percent(u8),
 }
 
 impl MaxUnavailable {
-    /// The budget for a pool of `nodes` nodes, at least 1.
+    /// Budget of a pool with `nodes` nodes, at least 1.
     #[must_use]
     pub fn of(self, nodes: usize) -> usize {
         match self {
@@ -171,7 +169,7 @@ impl MaxUnavailable {
 }
 
 impl fmt::Display for MaxUnavailable {
-    /// As in `pool.yaml`: `3`, `25%`.
+    /// Notation of `pool.yaml`: `3`, `25%`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(count) => write!(f, "{count}"),
@@ -180,12 +178,12 @@ impl fmt::Display for MaxUnavailable {
     }
 }
 
-/// The nodes that go first, and how long they are watched before the others follow.
+/// Canaries of a pool, and their soak time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Canary {
-    /// How many nodes, at least 1.
+    /// Number of nodes, at least 1.
     pub nodes: u32,
-    /// How long they must stay converged before the next node starts.
+    /// Time that canaries must stay converged before the next node starts.
     pub soak: Duration,
 }
 
@@ -194,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_rounded_down_and_never_zero() {
+    fn rounds_budget_down_to_at_least_one() {
         assert_eq!(MaxUnavailable::Percent(25).of(7), 1);
         assert_eq!(MaxUnavailable::Percent(25).of(8), 2);
         assert_eq!(MaxUnavailable::Percent(10).of(0), 1);

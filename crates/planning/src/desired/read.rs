@@ -1,5 +1,5 @@
-//! Reads `nodecfg.yaml` and `pool.yaml` from their documents into the types of [`formats`](super::formats), with every
-//! finding at its place.
+//! Reader of `nodecfg.yaml` and `pool.yaml`: converts documents into the types of [`formats`](super::formats) and
+//! reports findings with their positions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,27 +19,27 @@ use kubelet_config::spelling::nearest;
 use kubelet_config::{Minor, duration};
 use nodecfg_contract::names::{FleetName, NamespaceName};
 
-/// The keys of both kinds of file.
+/// Keys of both kinds of file.
 pub(super) const FILE: [&str; 4] = ["apiVersion", "kind", "metadata", "spec"];
-/// The keys of `metadata`.
+/// Keys of `metadata`.
 pub(super) const METADATA: [&str; 1] = ["name"];
-/// The keys of a Fleet's `spec`.
+/// Keys of `spec` of a Fleet.
 pub(super) const FLEET_SPEC: [&str; 2] = ["namespace", "rollout"];
-/// The keys of a NodePool's `spec`.
+/// Keys of `spec` of a NodePool.
 pub(super) const POOL_SPEC: [&str; 5] = ["nodeSelector", "priority", "kubelet", "kubernetesVersion", "rollout"];
-/// The keys of `spec.kubelet`.
+/// Keys of `spec.kubelet`.
 pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
-/// The keys of `spec.rollout`.
+/// Keys of `spec.rollout`.
 pub(super) const ROLLOUT: [&str; 6] =
     ["maxUnavailable", "canary", "maxFailures", "convergenceTimeout", "paused", "allowDisruption"];
-/// The keys of `spec.rollout.canary`.
+/// Keys of `spec.rollout.canary`.
 pub(super) const CANARY: [&str; 2] = ["nodes", "soak"];
-/// The keys of `spec.nodeSelector`.
+/// Keys of `spec.nodeSelector`.
 pub(super) const SELECTOR: [&str; 2] = ["matchLabels", "matchExpressions"];
-/// The keys of a requirement.
+/// Keys of a requirement.
 pub(super) const REQUIREMENT: [&str; 3] = ["key", "operator", "values"];
 
-/// Reads `nodecfg.yaml`, and the fleet's name with its type.
+/// Reads `nodecfg.yaml`, and the typed name of the fleet.
 pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<(FleetFile, FleetName)> {
     let file = Fields::open(&document.root, "", &FILE, findings)?;
     header(&file, FLEET, findings);
@@ -66,7 +66,7 @@ pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<
     Some((FleetFile { api_version: API_VERSION.to_owned(), kind: FLEET.to_owned(), metadata, spec }, name))
 }
 
-/// Reads a `pool.yaml` that stands in the folder of that name.
+/// Reads the `pool.yaml` of this folder.
 pub(super) fn node_pool(document: &Document, folder: &str, findings: &mut Vec<Finding>) -> Option<NodePoolFile> {
     let file = Fields::open(&document.root, "", &FILE, findings)?;
     header(&file, NODE_POOL, findings);
@@ -74,9 +74,9 @@ pub(super) fn node_pool(document: &Document, folder: &str, findings: &mut Vec<Fi
         && name != folder
     {
         findings.push(
-            Finding::error("pool-name", format!("the pool is called {name:?} and its folder {folder:?}"))
+            Finding::error("pool-name", format!("the pool name {name:?} differs from the folder name {folder:?}"))
                 .at(place.clone())
-                .help(format!("write {folder:?}, or rename the folder: a pool is called like its folder")),
+                .help(format!("write {folder:?}, or rename the folder")),
         );
     }
     let mut spec = NodePoolSpec::default();
@@ -112,7 +112,7 @@ fn header(file: &Fields<'_>, kind: &str, findings: &mut Vec<Finding>) {
                 {
                     let code = if key == "kind" { "wrong-kind" } else { "wrong-api-version" };
                     findings.push(
-                        Finding::error(code, format!("`{key}` is {found:?}; this file must be of {key} {wanted}"))
+                        Finding::error(code, format!("`{key}` must be {wanted}, not {found:?}"))
                             .at(node.place.clone())
                             .help(format!("write {key}: {wanted}")),
                     );
@@ -161,7 +161,7 @@ fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
     if timeout == Some(Duration::ZERO)
         && let Some(node) = fields.get("convergenceTimeout")
     {
-        let finding = fields.bad_value("convergenceTimeout", node, "no node converges in no time");
+        let finding = fields.bad_value("convergenceTimeout", node, "it must be greater than 0");
         findings.push(finding.help("a kubelet takes 5 to 15 s to acknowledge an assignment; the default is 5m"));
     }
     RolloutSpec {
@@ -180,7 +180,7 @@ fn kubernetes_version(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Vec<Min
     let path = spec.path(KEY);
     let listed: Vec<(String, &Node)> = match node.sequence() {
         Some([]) => {
-            findings.push(spec.bad_value(KEY, node, "the list is empty").help("name a version, or leave it out"));
+            findings.push(spec.bad_value(KEY, node, "the list is empty").help("name a version, or omit the field"));
             return Vec::new();
         }
         Some(items) => items.iter().enumerate().map(|(at, item)| (format!("{path}[{at}]"), item)).collect(),
@@ -211,7 +211,7 @@ fn allow_disruption(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<
             Some(near) => format!("did you mean {near}?"),
             None => format!("write one of {}", Class::ALL.map(Class::as_str).join(", ")),
         };
-        let message = format!("`{}`: {name:?} is no class of disruption", fields.path(KEY));
+        let message = format!("`{}`: unknown class {name:?}", fields.path(KEY));
         findings.push(Finding::error("bad-value", message).at(place.clone()).help(help));
     }
     class
@@ -248,8 +248,8 @@ fn max_unavailable(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<M
     };
     if value.is_none() {
         let problem = match node.reading() {
-            Some(Reading::Int(0)) => "0 would never let a node change; pause the pool instead".to_owned(),
-            _ => format!("{} is no budget", node.describe()),
+            Some(Reading::Int(0)) => "0 would prevent every change; pause the pool instead".to_owned(),
+            _ => format!("{} is not a budget", node.describe()),
         };
         findings.push(fields.bad_value(KEY, node, &problem).help(HELP));
     }
@@ -258,10 +258,10 @@ fn max_unavailable(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<M
 
 fn node_selector(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<LabelSelector> {
     const KEY: &str = "nodeSelector";
-    const ALL: &str = "to select every node, write `nodeSelector: {}`; to select by the default label, leave it out";
+    const ALL: &str = "to select every node, write `nodeSelector: {}`; to select by the default label, omit it";
     let node = spec.raw(KEY)?;
     if node.is_null() {
-        findings.push(spec.bad_value(KEY, node, "there is nothing here").help(ALL));
+        findings.push(spec.bad_value(KEY, node, "the value is null").help(ALL));
         return None;
     }
     let fields = spec.object(KEY, &SELECTOR, findings)?;
@@ -278,12 +278,11 @@ fn node_selector(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Label
         Some(0) => findings.push(
             Finding::warning("selects-everything", "the pool selects every node of the cluster")
                 .at(node.place.clone())
-                .help("fine for a pool of low priority that takes what no other pool selects"),
+                .help("this is valid for a pool of low priority that takes the remaining nodes"),
         ),
-        // Kubernetes takes this for every node as well, but it is more likely a label that went missing.
-        _ if selector.is_everything() && !kubelet_config::finding::any_error(findings) => findings.push(
-            spec.bad_value(KEY, node, "it has no requirement, and so selects every node of the cluster").help(ALL),
-        ),
+        // Kubernetes selects every node as well, but a label is more likely missing.
+        _ if selector.is_everything() && !kubelet_config::finding::any_error(findings) => findings
+            .push(spec.bad_value(KEY, node, "without a requirement, it selects every node of the cluster").help(ALL)),
         _ => {}
     }
     Some(selector)
@@ -342,7 +341,7 @@ fn requirement(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<R
             Some(near) => format!("did you mean {near}?"),
             None => "write In, NotIn, Exists or DoesNotExist".to_owned(),
         };
-        let message = format!("`{}`: {name:?} is no operator", fields.path("operator"));
+        let message = format!("`{}`: unknown operator {name:?}", fields.path("operator"));
         findings.push(Finding::error("bad-value", message).at(place.clone()).help(help));
         return None;
     };

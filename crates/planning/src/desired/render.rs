@@ -1,8 +1,8 @@
-//! Renders the configuration of a pool: base, then the pool's own file, then patches in order.
+//! Rendering of a pool's configuration: base, then the pool's own file, then patches in order.
 //!
-//! All of them but JSON patches are merge patches (RFC 7386) over nothing: maps merge key by key, lists replace, null
-//! removes. A null therefore means "not set" wherever it stands, as it does to the kubelet, and no null is left in a map
-//! of the result, whether it came from a base, a patch or a JSON patch. Nothing is added that no file says.
+//! All files except JSON patches are merge patches (RFC 7386): maps merge key by key, lists replace, null removes. As
+//! for the kubelet, null means "unset" everywhere, and maps of the result contain no null. Rendering adds no value
+//! that no file sets.
 
 use std::sync::Arc;
 
@@ -11,34 +11,34 @@ use super::checked::check_document;
 use super::kubelet_file;
 use kubelet_config::Minor;
 use kubelet_config::document::{
-    Document, Node, PatchKind, Syntax, apply_json_patch, kind_of_patch, lay_over, without_nulls,
+    Document, Node, PatchKind, Syntax, apply_json_patch, apply_merge_patch, kind_of_patch, without_nulls,
 };
 use kubelet_config::finding::{Finding, Place, Strictness};
 use kubelet_config::verdict::Verdict;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, PoolName};
 
-/// The files of a pool's configuration, in the order in which they are laid over each other.
+/// Files of a pool's configuration, in merge order.
 pub(super) struct Layers {
-    /// Base and the pool's own file: both KubeletConfigurations, the first of them whole.
+    /// Base and the pool's own file, both KubeletConfigurations. The first one is complete.
     pub files: Vec<Arc<Document>>,
-    /// Patches of either kind.
+    /// Merge patches and JSON patches.
     pub patches: Vec<Arc<Document>>,
-    /// Where all of them are in the snapshot.
+    /// Paths of all these files in the snapshot.
     pub paths: Vec<String>,
 }
 
-/// Lays the files over each other. `None` when an error was found.
+/// Merges the files. `None` if an error was found.
 pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Document> {
     let mut node: Option<Node> = None;
     for file in &layers.files {
-        // What is no map was found when the file was checked.
+        // A root that is no map was reported when the file was checked.
         file.root.mapping()?;
-        node = Some(lay_over(node, &file.root));
+        node = Some(apply_merge_patch(node, &file.root));
     }
     for patch in &layers.patches {
         match kind_of_patch(&patch.root) {
-            Ok(PatchKind::Merge) => node = Some(lay_over(node, &patch.root)),
+            Ok(PatchKind::Merge) => node = Some(apply_merge_patch(node, &patch.root)),
             Ok(PatchKind::Json) => {
                 let target = node.take().unwrap_or_else(|| Node::empty_mapping(patch.root.place.clone()));
                 match apply_json_patch(target, &patch.root) {
@@ -49,7 +49,7 @@ pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Docu
                     }
                 }
             }
-            // Found when the patch was checked.
+            // Reported when the patch was checked.
             Err(_) => return None,
         }
     }
@@ -61,8 +61,8 @@ pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Docu
     Some(document)
 }
 
-/// Renders the configuration of a pool, and asks what kubelets of these versions do with it. `None` when the files do not
-/// make one; what is wrong with the one that they make is a finding.
+/// Renders the configuration of a pool and checks it for these kubelet versions. `None` if the files do not merge;
+/// errors of the result are findings.
 pub(super) fn render(
     layers: &Layers,
     fleet: &FleetName,
@@ -77,7 +77,7 @@ pub(super) fn render(
     if let Some(document) = &merged {
         kubelet_file::check_header(document, &mut problems);
     }
-    // These concern the whole, and the files of several pools may be the same.
+    // These findings concern the whole configuration, and pools may share files.
     for problem in &mut problems {
         problem.message = format!("pool {pool}: {}", problem.message);
     }
@@ -89,18 +89,18 @@ pub(super) fn render(
         problems.extend(checked.findings.into_iter().map(|finding| of_pool(finding, pool, document)));
     }
     gate.apply(&mut problems);
-    // Values keep their places, so that what was found in a file is found again here; `told_once` drops it in the end.
+    // Values keep their positions, so findings of a file occur again here; `dedupe` removes them.
     findings.extend(problems);
     let document = merged?;
     let canonical = document.canonical();
     let hash = ContentHash::of(canonical.as_bytes());
-    // Two DNS labels and ten characters stay far below the 253 of an object name.
+    // Two DNS labels and ten characters stay below the limit of 253 for object names.
     let config_map = format!("{fleet}-{pool}-{}", hash.short());
     Some((Rendered { document, canonical, hash, config_map, path }, verdicts))
 }
 
-/// Names the pool where a finding is about the whole, such as a default of what no file says. What a file says is found
-/// there, whichever pools use it.
+/// Names the pool in a finding about the whole configuration, such as a default of an unset field. Findings on a
+/// value of a file name no pool.
 fn of_pool(mut finding: Finding, pool: &PoolName, document: &Document) -> Finding {
     let whole = &document.root.place;
     let about_whole = |place: &Place| place.len == 0 && place.file == whole.file && place.offset == whole.offset;

@@ -1,4 +1,4 @@
-//! From a snapshot to what it asks for: golden vectors, findings, and what must not depend on formatting.
+//! Scenario tests of the desired state: golden vectors, findings, and independence of formatting.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn config<'d>(desired: &'d Desired, pool: &str) -> &'d Rendered {
     }
 }
 
-/// The files of one of the examples.
+/// Files of one of the examples.
 fn examples(folder: &str) -> Snapshot {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(folder);
     let mut files = Vec::new();
@@ -76,7 +76,7 @@ fn zero_configuration() {
 }
 
 #[test]
-fn base_then_own_file_then_patches() {
+fn merges_base_own_file_and_patches() {
     let pool = format!(
         "{POOL}spec:\n  kubelet:\n    base: ../../base/kubelet.yaml\n    patches: [a.yaml, b.json]\n  priority: -3\n"
     );
@@ -107,7 +107,7 @@ fn base_then_own_file_then_patches() {
     assert_eq!(desired.pools[&PoolName::new("gpu").expect("a name")].priority, -3);
 }
 
-/// Golden vectors: names and hashes that are in people's clusters. They change only with the version of the hash.
+/// Golden vectors: names and hashes that exist in clusters of users. They change only with the version of the hash.
 #[test]
 fn golden_vectors() {
     for (name, source, canonical, golden) in [
@@ -133,7 +133,7 @@ fn golden_vectors() {
 }
 
 #[test]
-fn the_example_is_without_findings() {
+fn example_has_no_findings() {
     let built = build(&examples("repo-layout"), &Checks::default());
     assert_eq!(built.findings, []);
     let desired = built.desired.expect("no errors");
@@ -147,7 +147,7 @@ fn the_example_is_without_findings() {
         config(&desired, "gpu").document.root.get("maxPods").map(|n| n.place.to_string()).as_deref(),
         Some("pools/gpu/tuning.yaml:4:10")
     );
-    // Every field is one that the oldest kubelets with dynamic configuration in use know.
+    // All fields exist since the oldest supported kubelets with dynamic configuration.
     let known = |path: &str| kubelet_config::fields::lookup(path).is_some_and(|f| f.since.0 <= 21);
     for pool in names {
         for change in changes(None, Some(&config(&desired, pool).document)) {
@@ -158,7 +158,7 @@ fn the_example_is_without_findings() {
 }
 
 #[test]
-fn the_smallest_example_has_at_most_notes() {
+fn smallest_example_has_only_notes() {
     let built = build(&examples("zero-config"), &Checks::default());
     assert!(
         built.findings.iter().all(|f| f.severity == kubelet_config::finding::Severity::Note),
@@ -169,7 +169,7 @@ fn the_smallest_example_has_at_most_notes() {
 }
 
 #[test]
-fn everything_wrong_is_found_at_once() {
+fn reports_all_errors_at_once() {
     let files = [
         (
             "nodecfg.yaml",
@@ -190,40 +190,40 @@ fn everything_wrong_is_found_at_once() {
     assert_eq!(
         found(&files),
         [
-            "error wrong-api-version nodecfg.yaml:1 `apiVersion` is \"nodecfg.dev/v1\"; this file must be of apiVersion nodecfg.dev/v1alpha1",
-            "error wrong-kind nodecfg.yaml:2 `kind` is \"Flet\"; this file must be of kind Fleet",
+            "error wrong-api-version nodecfg.yaml:1 `apiVersion` must be nodecfg.dev/v1alpha1, not \"nodecfg.dev/v1\"",
+            "error wrong-kind nodecfg.yaml:2 `kind` must be Fleet, not \"Flet\"",
             "error bad-name nodecfg.yaml:3 fleet name \"Prod\" must start and end with a lower-case letter or a digit",
-            "error unknown-field nodecfg.yaml:3 there is no field \"labels\" in `metadata`",
-            "error unknown-field nodecfg.yaml:5 there is no field \"namspace\" in `spec`",
-            "error bad-value nodecfg.yaml:6 `spec.rollout.maxUnavailable`: 0 would never let a node change; pause the pool instead",
+            "error unknown-field nodecfg.yaml:3 unknown field \"labels\" in `metadata`",
+            "error unknown-field nodecfg.yaml:5 unknown field \"namspace\" in `spec`",
+            "error bad-value nodecfg.yaml:6 `spec.rollout.maxUnavailable`: 0 would prevent every change; pause the pool instead",
             "error bad-name pools/Bad_Name/kubelet.yaml:1 pool name \"Bad_Name\" must start and end with a lower-case letter or a digit",
-            "warning unused-file pools/Bad_Name/kubelet.yaml:1 nothing uses pools/Bad_Name/kubelet.yaml",
+            "warning unused-file pools/Bad_Name/kubelet.yaml:1 pools/Bad_Name/kubelet.yaml is unused",
             "error no-configuration pools/empty/notes.yaml:1 pool empty has no KubeletConfiguration",
-            "warning unused-file pools/empty/notes.yaml:1 nothing uses pools/empty/notes.yaml",
+            "warning unused-file pools/empty/notes.yaml:1 pools/empty/notes.yaml is unused",
             "error wrong-type pools/gpu/kubelet.yaml:1 `maxPods` must be a whole number, not the text \"many\"",
-            "error pool-name pools/gpu/pool.yaml:3 the pool is called \"cpu\" and its folder \"gpu\"",
+            "error pool-name pools/gpu/pool.yaml:3 the pool name \"cpu\" differs from the folder name \"gpu\"",
             "error wrong-type pools/gpu/pool.yaml:5 `spec.priority` must be a whole number, not the text \"high\"",
             "error wrong-type pools/gpu/pool.yaml:7 `spec.nodeSelector.matchLabels.a` must be text, not the boolean true",
-            "error bad-value pools/gpu/pool.yaml:9 `spec.nodeSelector.matchExpressions[0].operator`: \"in\" is no operator",
+            "error bad-value pools/gpu/pool.yaml:9 `spec.nodeSelector.matchExpressions[0].operator`: unknown operator \"in\"",
             "error bad-value pools/gpu/pool.yaml:10 `spec.nodeSelector.matchExpressions[1]`: In needs at least one value",
             "error bad-value pools/gpu/pool.yaml:10 `spec.nodeSelector.matchExpressions[1]`: the label key \"-c\" must start and end with a letter or a digit",
             "error bad-value pools/gpu/pool.yaml:11 `spec.nodeSelector.matchExpressions[2]`: Exists takes no values",
             "error wrong-type pools/gpu/pool.yaml:12 `spec.kubelet.local` must be a boolean, not the text \"true\"",
-            "error bad-value pools/gpu/pool.yaml:13 `spec.rollout.maxUnavailable`: the text \"150%\" is no budget",
+            "error bad-value pools/gpu/pool.yaml:13 `spec.rollout.maxUnavailable`: the text \"150%\" is not a budget",
             "error wrong-type pools/gpu/pool.yaml:13 `spec.rollout.canary.soak` must be a duration such as 10m, not the number 10",
             "error bad-value pools/gpu/pool.yaml:13 `spec.rollout.convergenceTimeout`: \"1d\" is not a duration; write a number and a unit (ns, us, ms, s, m, h), such as 30s, 10m or 1h30m",
             "error bad-value pools/gpu/pool.yaml:13 `spec.rollout.maxFailures`: -1 is not a number of nodes",
             "error ambiguous-scalar pools/gpu/pool.yaml:13 `no` is the boolean false to the kubelet and the text \"no\" to YAML 1.2 readers",
-            "warning unused-file pools/stray.yaml:1 nothing uses pools/stray.yaml",
+            "warning unused-file pools/stray.yaml:1 pools/stray.yaml is unused",
             "error missing-field pools/whole/kubelet.yaml:1 pool whole: the configuration has no `apiVersion`",
             "error missing-field pools/whole/kubelet.yaml:1 pool whole: the configuration has no `kind`",
-            "error unknown-field pools/whole/kubelet.yaml:1 there is no field \"maxPod\" here",
+            "error unknown-field pools/whole/kubelet.yaml:1 unknown field \"maxPod\"",
         ]
     );
 }
 
 #[test]
-fn paths_and_patches_that_cannot_be_used() {
+fn rejects_invalid_paths_and_patches() {
     let spec = |kubelet: &str| format!("{POOL}spec:\n  kubelet: {kubelet}\n");
     let errors = |kubelet: &str, patch: &str| {
         found(&[("pools/gpu/pool.yaml", &spec(kubelet)), ("pools/gpu/kubelet.yaml", HEAD), ("pools/gpu/p.yaml", patch)])
@@ -241,22 +241,22 @@ fn paths_and_patches_that_cannot_be_used() {
         (
             "{patches: [q.yaml]}",
             "{}",
-            "error bad-path pools/gpu/pool.yaml:5 \"q.yaml\" does not exist: there is no pools/gpu/q.yaml",
+            "error bad-path pools/gpu/pool.yaml:5 \"q.yaml\" does not exist: pools/gpu/q.yaml is missing",
         ),
         (
             "{patches: [p.yaml]}",
             "[1]",
-            "error bad-patch pools/gpu/p.yaml:1 a patch is a map (merge patch) or a list of operations with `op` (JSON patch), not a list",
+            "error bad-patch pools/gpu/p.yaml:1 a patch must be a map (merge patch) or a list of operations with `op` (JSON patch), not a list",
         ),
         (
             "{patches: [p.yaml]}",
             "[{op: remove, path: /maxPods}]",
-            "error patch-failed pools/gpu/p.yaml:1 pool gpu: there is nothing at \"/maxPods\"",
+            "error patch-failed pools/gpu/p.yaml:1 pool gpu: \"/maxPods\" is missing",
         ),
         (
             "{patches: [p.yaml]}",
             "[{op: add, path: /maxPod, value: 5}]",
-            "error unknown-field pools/gpu/p.yaml:1 there is no field \"maxPod\" here",
+            "error unknown-field pools/gpu/p.yaml:1 unknown field \"maxPod\"",
         ),
         (
             "{patches: [p.yaml]}",
@@ -297,11 +297,11 @@ fn selectors() {
 }
 
 #[test]
-fn pools_that_are_local_or_twins_or_absent() {
+fn reports_local_identical_and_missing_pools() {
     let local = format!("{POOL}spec: {{kubelet: {{local: true}}}}\n");
     let desired = good(&[("pools/gpu/pool.yaml", &local)]);
     assert!(desired.pools.values().all(|pool| matches!(pool.target, PoolTarget::Local)));
-    // What it may run one day is checked, and is no reason to shout.
+    // The unused configuration is checked, but only causes warnings.
     let beside = |text: &str| found(&[("pools/gpu/pool.yaml", &local), ("pools/gpu/kubelet.yaml", text)]);
     assert_eq!(beside(HEAD), Vec::<String>::new());
     assert_eq!(beside(&format!("{HEAD}maxPod: 5\n")).len(), 1);
@@ -309,7 +309,7 @@ fn pools_that_are_local_or_twins_or_absent() {
     assert_eq!(
         found(&[("pools/gpu/pool.yaml", &based), ("base/a.yaml", HEAD)]),
         [
-            "warning unused-file base/a.yaml:1 nothing uses base/a.yaml",
+            "warning unused-file base/a.yaml:1 base/a.yaml is unused",
             "warning local-ignores pools/gpu/pool.yaml:4 ../../base/a.yaml is not used: the pool is local"
         ]
     );
@@ -329,21 +329,21 @@ fn pools_that_are_local_or_twins_or_absent() {
 }
 
 #[test]
-fn a_base_alone_is_a_configuration() {
+fn base_alone_is_a_configuration() {
     let pool = format!("{POOL}spec: {{kubelet: {{base: ../../base/kubelet.yaml}}}}\n");
     let desired = good(&[("base/kubelet.yaml", HEAD), ("pools/gpu/pool.yaml", &pool)]);
     assert_eq!(config(&desired, "gpu").path, "pools/gpu/pool.yaml");
 }
 
 #[test]
-fn crlf_and_a_byte_order_mark_change_nothing() {
+fn ignores_crlf_and_byte_order_mark() {
     let plain = good(&[("pools/gpu/kubelet.yaml", &format!("{HEAD}maxPods: 5\n"))]);
     let windows = format!("\u{feff}{HEAD}maxPods: 5\n").replace('\n', "\r\n");
     let windows = good(&[("pools/gpu/kubelet.yaml", &windows)]);
     assert_eq!(config(&plain, "gpu").hash, config(&windows, "gpu").hash);
 }
 
-/// Values for some fields of a configuration, by the type of the field.
+/// Values for some fields of a configuration, by field type.
 fn settings() -> impl Strategy<Value = BTreeMap<&'static str, Json>> {
     let one = prop_oneof![
         (0..500).prop_map(|n| ("maxPods", Json::from(n))),
@@ -379,7 +379,7 @@ proptest! {
     }
 
     #[test]
-    fn other_content_has_another_hash(a in settings(), b in settings()) {
+    fn different_content_has_different_hash(a in settings(), b in settings()) {
         let one = good(&[("pools/gpu/kubelet.yaml", &spelled(&a, false))]);
         let other = good(&[("pools/gpu/kubelet.yaml", &spelled(&b, false))]);
         prop_assert_eq!(a == b, config(&one, "gpu").hash == config(&other, "gpu").hash);

@@ -1,29 +1,29 @@
-//! The JSON Schemas of the files that users write, made from their types.
+//! JSON Schemas of the files that users write, derived from their types.
 
 use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::formats::{FleetFile, NodePoolFile};
 
-/// The JSON Schema (2020-12) of `nodecfg.yaml`.
+/// JSON Schema (2020-12) of `nodecfg.yaml`.
 #[must_use]
 pub fn fleet_schema() -> Value {
     of::<FleetFile>("fleet.v1alpha1")
 }
 
-/// The JSON Schema (2020-12) of `pool.yaml`.
+/// JSON Schema (2020-12) of `pool.yaml`.
 #[must_use]
 pub fn nodepool_schema() -> Value {
     of::<NodePoolFile>("nodepool.v1alpha1")
 }
 
-/// A schema as the text of a file: indented, with a line end.
+/// Formats a schema as a file: indented, with a final newline.
 #[must_use]
 pub fn pretty(schema: &Value) -> String {
     format!("{schema:#}\n")
 }
 
-/// The schema of a type, published under this name.
+/// Schema of a type, published under this name.
 pub fn of<T: JsonSchema>(name: &str) -> Value {
     let mut schema = schemars::schema_for!(T);
     schema.insert("$id".to_owned(), format!("https://nodecfg.dev/schemas/{name}.json").into());
@@ -32,8 +32,8 @@ pub fn of<T: JsonSchema>(name: &str) -> Value {
     schema
 }
 
-/// Drops the defaults that come from the types alone (a null or an empty list for what is not set, a duration's insides; descriptions
-/// say what holds then), and the line breaks of the source from descriptions.
+/// Removes defaults that only follow from the Rust types (null, empty lists, parts of a duration), and line breaks in
+/// descriptions. The descriptions state the actual defaults.
 pub fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -50,7 +50,7 @@ pub fn tidy(schema: &mut Value) {
             }
             for (key, value) in map.iter_mut() {
                 match (key.as_str(), value) {
-                    // Names of fields, one of which may be `default`.
+                    // Maps of field names, one of which may be `default`.
                     ("properties" | "$defs", Value::Object(schemas)) => schemas.values_mut().for_each(tidy),
                     (_, value) => tidy(value),
                 }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reader_knows_the_fields_that_the_types_have() {
+    fn reader_supports_every_field() {
         let (fleet, pool) = (fleet_schema(), nodepool_schema());
         for (schema, pointer, known) in [
             (&fleet, "/properties", &read::FILE[..]),
@@ -94,16 +94,16 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_in_the_repository_are_up_to_date() {
+    fn schemas_in_repository_are_up_to_date() {
         for (schema, file) in [
             (fleet_schema(), include_str!("../../../../schemas/fleet.v1alpha1.json")),
             (nodepool_schema(), include_str!("../../../../schemas/nodepool.v1alpha1.json")),
         ] {
-            assert_eq!(pretty(&schema), file, "write it anew with `nodecfg schema`");
+            assert_eq!(pretty(&schema), file, "regenerate it with `nodecfg schema`");
         }
     }
 
-    /// What the schema takes, the reader takes, and the other way round.
+    /// The schema and the reader accept the same files.
     #[test]
     fn schema_and_reader_agree() {
         let head = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {name: gpu}\n";

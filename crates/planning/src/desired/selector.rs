@@ -1,4 +1,4 @@
-//! Label selectors, as metav1 `LabelSelector` has them.
+//! Label selectors with the semantics of metav1 `LabelSelector`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Which nodes: those whose labels meet every requirement. Without any requirement it is every node.
+/// Selects the nodes whose labels meet every requirement; without requirements, every node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LabelSelector {
@@ -24,69 +24,69 @@ pub struct LabelSelector {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Requirement {
-    /// The label's key.
+    /// Key of the label.
     pub key: String,
-    /// How the label relates to the values.
+    /// Relation between the label and the values.
     pub operator: Operator,
-    /// The values: at least one for In and NotIn, none for Exists and DoesNotExist.
+    /// Values: at least one for In and NotIn, none for Exists and DoesNotExist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub values: Vec<String>,
 }
 
-/// How a label relates to the values of a requirement.
+/// Relation between a label and the values of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Operator {
-    /// The label is there, with one of the values.
+    /// The label exists and has one of the values.
     In,
-    /// The label is not there, or has none of the values.
+    /// The label is missing or has none of the values.
     NotIn,
-    /// The label is there.
+    /// The label exists.
     Exists,
-    /// The label is not there.
+    /// The label is missing.
     DoesNotExist,
 }
 
 impl Operator {
-    /// All operators, as they are written.
+    /// All operators with their names.
     pub const ALL: [(&'static str, Self); 4] =
         [("In", Self::In), ("NotIn", Self::NotIn), ("Exists", Self::Exists), ("DoesNotExist", Self::DoesNotExist)];
 }
 
 impl LabelSelector {
-    /// The nodes with one label of one value.
+    /// Selects the nodes with one label of one value.
     #[must_use]
     pub fn of_label(key: impl Into<String>, value: impl Into<String>) -> Self {
         Self { match_labels: BTreeMap::from([(key.into(), value.into())]), match_expressions: Vec::new() }
     }
 
-    /// Whether it has no requirement and so selects every node.
+    /// Reports whether there is no requirement, so that every node is selected.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
-    /// Whether a node with these labels is selected.
+    /// Reports whether a node with these labels is selected.
     #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.match_expressions.iter().all(|requirement| requirement.matches(labels))
     }
 
-    /// The label keys that it asks about, some perhaps more than once.
+    /// Label keys of all requirements, possibly repeated.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         let expressions = self.match_expressions.iter().map(|requirement| requirement.key.as_str());
         self.match_labels.keys().map(String::as_str).chain(expressions)
     }
 
-    /// A set of labels that it selects, when there is one: for making a node that fits.
+    /// A set of labels that meets all requirements, if one exists. Used to create matching nodes.
     #[must_use]
     pub fn example(&self) -> Option<BTreeMap<String, String>> {
         let mut labels = self.match_labels.clone();
         for requirement in &self.match_expressions {
             if matches!(requirement.operator, Operator::In | Operator::Exists) && !labels.contains_key(&requirement.key)
             {
-                // One value must do for all the requirements on the key.
+                // One value must satisfy all requirements on the key.
                 let all = || self.match_expressions.iter().filter(|other| other.key == requirement.key);
                 let candidates = requirement.values.iter().map(String::as_str).chain(["", "true", "x"]);
                 let value = candidates.into_iter().find(|value| {
@@ -113,7 +113,7 @@ impl Requirement {
 }
 
 impl fmt::Display for LabelSelector {
-    /// As kubectl's `--selector` takes it: `a=b,c in (d,e),!f`; `<everything>` without requirements.
+    /// Notation of kubectl's `--selector`: `a=b,c in (d,e),!f`; `<everything>` without requirements.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_everything() {
             return f.write_str("<everything>");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn requirements_are_all_met() {
+    fn requires_every_requirement() {
         let selector = LabelSelector {
             match_labels: labels(&[("a", "b")]),
             match_expressions: vec![
@@ -185,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_required_is_everything() {
+    fn empty_selector_selects_everything() {
         assert!(LabelSelector::default().matches(&labels(&[])));
         assert_eq!(LabelSelector::default().to_string(), "<everything>");
     }
 
     #[test]
-    fn a_selector_that_contradicts_itself_has_no_example() {
+    fn contradictory_selector_has_no_example() {
         let selector = LabelSelector {
             match_labels: labels(&[("a", "b")]),
             match_expressions: vec![requirement("a", Operator::DoesNotExist, &[])],

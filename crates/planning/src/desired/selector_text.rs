@@ -1,27 +1,27 @@
-//! A label selector as kubectl's `--selector` takes it: `a=b,c in (d,e),!f`.
+//! Parser of label selectors in the notation of kubectl's `--selector`: `a=b,c in (d,e),!f`.
 
 use super::selector::{LabelSelector, Operator, Requirement};
 
-/// Reads a selector. Requirements are separated by commas: `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a`, `!a`.
+/// Parses a selector. Commas separate requirements: `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a`, `!a`.
 ///
 /// # Errors
-/// What cannot be understood.
+/// Describes the first invalid part.
 pub fn parse_selector(text: &str) -> Result<LabelSelector, String> {
     let mut selector = LabelSelector::default();
     for part in split(text)? {
         requirement(part.trim(), &mut selector)?;
     }
-    if selector.is_everything() { Err("a selector must require something".to_owned()) } else { Ok(selector) }
+    if selector.is_everything() { Err("a selector needs a requirement".to_owned()) } else { Ok(selector) }
 }
 
-/// The parts between commas that are in no parentheses.
+/// Splits at commas outside of parentheses.
 fn split(text: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut start, mut within) = (Vec::new(), 0, false);
     for (at, character) in text.char_indices() {
         match character {
             '(' if within => return Err("parentheses are nested".to_owned()),
             '(' => within = true,
-            ')' if !within => return Err("a parenthesis is closed that was not opened".to_owned()),
+            ')' if !within => return Err("unmatched closing parenthesis".to_owned()),
             ')' => within = false,
             ',' if !within => {
                 parts.push(text.get(start..at).unwrap_or_default());
@@ -31,7 +31,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
         }
     }
     if within {
-        return Err("a parenthesis is not closed".to_owned());
+        return Err("unmatched opening parenthesis".to_owned());
     }
     parts.push(text.get(start..).unwrap_or_default());
     Ok(parts)
@@ -42,21 +42,21 @@ fn requirement(part: &str, selector: &mut LabelSelector) -> Result<(), String> {
         selector.match_expressions.push(Requirement { key: key.to_owned(), operator, values });
     };
     if let Some((key, list)) = part.split_once('(') {
-        let list = list.strip_suffix(')').ok_or_else(|| format!("{part:?}: something follows the list"))?;
+        let list = list.strip_suffix(')').ok_or_else(|| format!("{part:?}: unexpected text after the list"))?;
         let values: Vec<String> = list.split(',').map(|value| value.trim().to_owned()).collect();
         let (key, operator) = match key.split_whitespace().collect::<Vec<_>>().as_slice() {
             [key, "in"] => (*key, Operator::In),
             [key, "notin"] => (*key, Operator::NotIn),
-            _ => return Err(format!("{part:?} is no requirement: KEY in (VALUE,…) or KEY notin (VALUE,…)")),
+            _ => return Err(format!("{part:?} is not a requirement: KEY in (VALUE,…) or KEY notin (VALUE,…)")),
         };
         require(self::key(key)?, operator, values);
     } else if let Some((key, value)) = part.split_once("!=") {
         require(self::key(key)?, Operator::NotIn, vec![self::value(value)?]);
     } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
         let (key, value) = (self::key(key)?.to_owned(), self::value(value)?);
-        // A map holds one value for a key, and another one contradicts it.
+        // A label has one value, so a second one is a contradiction.
         if selector.match_labels.get(&key).is_some_and(|known| *known != value) {
-            return Err(format!("{key} is required to have two values at once"));
+            return Err(format!("{key} requires two different values"));
         }
         selector.match_labels.insert(key, value);
     } else if let Some(key) = part.strip_prefix('!') {
@@ -67,18 +67,18 @@ fn requirement(part: &str, selector: &mut LabelSelector) -> Result<(), String> {
     Ok(())
 }
 
-/// A key of a label: what Kubernetes lets stand there.
+/// A valid label key.
 fn key(text: &str) -> Result<&str, String> {
     let text = text.trim();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    if text.is_empty() || !text.chars().all(fits) { Err(format!("{text:?} is no key of a label")) } else { Ok(text) }
+    if text.is_empty() || !text.chars().all(fits) { Err(format!("{text:?} is not a label key")) } else { Ok(text) }
 }
 
-/// A value of a label.
+/// A valid label value.
 fn value(text: &str) -> Result<String, String> {
     let text = text.trim();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if text.chars().all(fits) { Ok(text.to_owned()) } else { Err(format!("{text:?} is no value of a label")) }
+    if text.chars().all(fits) { Ok(text.to_owned()) } else { Err(format!("{text:?} is not a label value")) }
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_written_the_same() {
+    fn selector_round_trips() {
         for (text, written) in [
             ("a=b", "a=b"),
             (" a == b , c ", "a=b,c"),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn rejects_invalid_selectors() {
         for text in ["", ",", "a=b=c", "a in b", "a in (b", "a in ((b))", "a)", "a in (b) c", "a b", "a=b,a=c", "ü=1"]
         {
             assert!(parse_selector(text).is_err(), "{text}");

@@ -1,4 +1,4 @@
-//! Whether a pool's nodes have addresses for as many pods as its configuration lets them take.
+//! Check of a pool's `maxPods` against the pod addresses of its nodes.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use kubelet_config::verdict::{Stage, Verdict, configuration};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::Observed;
 
-/// A warning when `maxPods`, written or by default, is more than the `spec.podCIDR` of some node has addresses for: pods
-/// beyond that are scheduled and wait in vain. No more than a warning, since there are network plugins that take addresses
-/// from elsewhere.
-pub(super) fn too_few(
+/// Warns when `maxPods`, explicit or by default, exceeds the addresses in the `spec.podCIDR` of some node: surplus
+/// pods are scheduled but get no address. This is only a warning, because some network plugins use other address
+/// ranges.
+pub(super) fn check_pod_addresses(
     pool: &Pool,
     rendered: &Rendered,
     verdicts: &[Verdict],
@@ -23,7 +23,7 @@ pub(super) fn too_few(
     let mut minors = Vec::new();
     let mut most = 0;
     let mut place = None;
-    // What a kubelet cannot decode has no value that could be too large.
+    // A configuration that the kubelet cannot decode has no `maxPods`.
     for verdict in verdicts.iter().filter(|verdict| verdict.stage != Stage::Load) {
         let Some(names) = nodes.get(&verdict.minor) else { continue };
         let config = configuration(&rendered.document, verdict.minor);
@@ -39,21 +39,21 @@ pub(super) fn too_few(
             place.get_or_insert_with(|| config.place("maxPods"));
         }
     }
-    // The narrowest range says how low to go.
+    // The narrowest range determines the recommended value.
     let (range, example) = short.iter().min_by_key(|(range, name)| (range.pods(), *name))?;
     let (has, others) = match short.len() {
         1 => ("has", String::new()),
         more => ("have", format!(", and {} more of its nodes,", more - 1)),
     };
     let message = format!(
-        "pool {}: `maxPods` is {most}, and node {example}{others} {has} addresses for no more than {} pods (a podCIDR of /{})",
+        "pool {}: `maxPods` is {most}, but node {example}{others} {has} addresses for at most {} pods (podCIDR /{})",
         pool.name,
         range.pods(),
         range.prefix()
     );
     let help = format!(
-        "write maxPods: {} or less; where the network plugin does not take pods' addresses from the Node's podCIDR, nothing \
-         is wrong",
+        "set maxPods to {} or less; ignore this if the network plugin does not take pod addresses from the podCIDR of \
+         the Node",
         range.pods()
     );
     Some(Finding::warning("max-pods-over-addresses", message).at(place?).field("maxPods").kubelets(minors).help(help))
@@ -68,7 +68,7 @@ mod tests {
     use kubelet_config::pod_range::PodRange;
     use nodecfg_contract::observed::Node;
 
-    fn said(text: &str, ranges: &[Option<&str>]) -> Vec<(Severity, String, usize)> {
+    fn warnings(text: &str, ranges: &[Option<&str>]) -> Vec<(Severity, String, usize)> {
         let with = |(at, range): (usize, &Option<&str>)| Node {
             pod_range: range.and_then(PodRange::parse),
             ..node(&format!("n{at}"), "gpu")
@@ -82,26 +82,25 @@ mod tests {
     }
 
     #[test]
-    fn a_node_with_too_few_addresses_is_told() {
+    fn warns_about_node_with_too_few_addresses() {
         assert_eq!(
-            said("maxPods: 250", &[Some("10.0.0.0/24"), Some("10.0.1.0/25")]),
+            warnings("maxPods: 250", &[Some("10.0.0.0/24"), Some("10.0.1.0/25")]),
             [(
                 Severity::Warning,
-                "pool gpu: `maxPods` is 250, and node n1 has addresses for no more than 126 pods (a podCIDR of /25)"
-                    .to_owned(),
+                "pool gpu: `maxPods` is 250, but node n1 has addresses for at most 126 pods (podCIDR /25)".to_owned(),
                 3
             )]
         );
     }
 
     #[test]
-    fn of_many_nodes_the_narrowest_is_named_and_the_default_counts() {
+    fn names_narrowest_range_and_uses_default_max_pods() {
         assert_eq!(
-            said("port: 10250", &[Some("10.0.0.0/26"), Some("10.0.1.0/27"), None, Some("10.0.2.0/26")]),
+            warnings("port: 10250", &[Some("10.0.0.0/26"), Some("10.0.1.0/27"), None, Some("10.0.2.0/26")]),
             [(
                 Severity::Warning,
-                "pool gpu: `maxPods` is 110, and node n1, and 2 more of its nodes, have addresses for no more than 30 pods (a \
-                 podCIDR of /27)"
+                "pool gpu: `maxPods` is 110, but node n1, and 2 more of its nodes, have addresses for at most 30 pods \
+                 (podCIDR /27)"
                     .to_owned(),
                 1
             )]
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn enough_or_unknown_is_no_remark() {
-        assert_eq!(said("maxPods: 254", &[Some("10.0.0.0/24"), Some("fd00::/64"), None]), []);
+    fn accepts_sufficient_or_unknown_addresses() {
+        assert_eq!(warnings("maxPods: 254", &[Some("10.0.0.0/24"), Some("fd00::/64"), None]), []);
     }
 }

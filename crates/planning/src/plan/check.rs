@@ -1,25 +1,25 @@
-//! Asserts the invariants of a plan, from the plan and the observation alone. It runs before every execution, in production
-//! too: a plan that breaks one is a bug in planning, and must never meet a cluster.
+//! Checker of a plan's invariants, which uses only the plan and the observation. It runs before every execution, also
+//! in production. A violation is a bug in planning and must not reach a cluster.
 //!
-//! Nothing here shares code with how plans are made; that is the point.
+//! The checker must share no code with the construction of plans.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::{Action, Plan, PoolPlan, Scope, Step, WaveKind, Why};
-use crate::judge::Target;
+use crate::convergence::Target;
 use kubelet_config::risk;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 
-/// A broken invariant.
+/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Violation {
-    /// Where: a pool, a node, a ConfigMap.
+    /// Subject of the violation: a pool, a node or a ConfigMap.
     pub subject: String,
-    /// What does not hold.
+    /// Description of the violation.
     pub problem: String,
 }
 
@@ -36,7 +36,7 @@ struct Checker<'a> {
     violations: Vec<Violation>,
 }
 
-/// Every broken invariant of the plan, which was asked for these nodes; none, if it may run.
+/// Returns every violated invariant of a plan for `scope`; an empty result allows the plan to run.
 #[must_use]
 pub fn check(plan: &Plan, observed: &Observed, scope: &Scope) -> Vec<Violation> {
     let mut checker = Checker { plan, observed, scope, violations: Vec::new() };
@@ -63,7 +63,7 @@ impl Checker<'_> {
         self.require(same, "plan", "its id is not the hash of its content");
     }
 
-    /// Each observed node stands in the plan exactly once, and no other does.
+    /// Each observed node is in the plan exactly once, and no other node is.
     fn every_node_once(&mut self) {
         let mut seen: BTreeMap<&NodeName, usize> = BTreeMap::new();
         for pool in &self.plan.pools {
@@ -73,13 +73,13 @@ impl Checker<'_> {
                 count += 1;
                 *seen.entry(node).or_default() += 1;
             }
-            self.require(count == pool.nodes, format!("pool {}", pool.name), "its nodes do not add up");
+            self.require(count == pool.nodes, format!("pool {}", pool.name), "its node count is wrong");
         }
         for unpooled in &self.plan.unpooled {
             *seen.entry(&unpooled.node).or_default() += 1;
         }
         for (node, times) in &seen {
-            self.require(*times == 1, format!("node {node}"), format!("stands in the plan {times} times"));
+            self.require(*times == 1, format!("node {node}"), format!("occurs {times} times in the plan"));
             self.require(self.observed.nodes.contains_key(*node), format!("node {node}"), "was not observed");
         }
         for node in self.observed.nodes.keys() {
@@ -87,8 +87,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Nothing is done beyond what was asked for, and nothing of that is passed over as if it were beyond. The scope is looked
-    /// into here by itself.
+    /// The plan changes only nodes in scope and skips none of them. Interprets the scope independently of `Scope`.
     fn scope(&mut self) {
         let asked = |pool: &PoolPlan, node: &NodeName| match self.scope {
             Scope::Everything => true,
@@ -109,14 +108,14 @@ impl Checker<'_> {
             }
         }
         for subject in outside {
-            self.require(false, subject, "was not asked for");
+            self.require(false, subject, "was not requested");
         }
         for node in skipped {
-            self.require(false, format!("node {node}"), "was asked for and is passed over");
+            self.require(false, format!("node {node}"), "was requested but is skipped");
         }
     }
 
-    /// Names say what they hold, and each is there once.
+    /// Names match contents, and each name occurs once.
     fn config_maps(&mut self) {
         let mut names = BTreeSet::new();
         for map in &self.plan.config_maps {
@@ -135,13 +134,13 @@ impl Checker<'_> {
         self.require(
             pool.budget == pool.policy.max_unavailable.of(pool.nodes),
             &subject,
-            "its budget is not its policy's",
+            "its budget differs from its policy",
         );
         if pool.policy.paused {
             self.require(pool.assignments() == 0, &subject, "is paused and changes nodes");
         }
         let ordered = self.observed.orders.pauses.get(&pool.name);
-        self.require(pool.paused.as_ref() == ordered, &subject, "what is ordered of it is misstated");
+        self.require(pool.paused.as_ref() == ordered, &subject, "its pause is stated wrongly");
         if ordered.is_some() && !pool.despite_pause {
             self.require(pool.assignments() == 0, &subject, "is paused by order and changes nodes");
         }
@@ -175,20 +174,20 @@ impl Checker<'_> {
             self.require(
                 left.unavailable || !not_ready,
                 format!("node {}", left.node),
-                "is not Ready and called available",
+                "is not Ready but called available",
             );
             if let Why::Converged = left.why {
                 let spec = self.observed.nodes.get(&left.node).and_then(|node| node.source.as_ref());
                 self.require(
                     pool.target.is_named_by(spec),
                     format!("node {}", left.node),
-                    "is called converged on something else",
+                    "is called converged but points elsewhere",
                 );
             }
         }
     }
 
-    /// Invariant 2: the ConfigMap is in the plan whenever a node is pointed at it.
+    /// Invariant 2: the ConfigMap is in the plan whenever a node is assigned to it.
     fn target(&mut self, pool: &PoolPlan, source: &ConfigSource, subject: &str) {
         let Some(map) = &source.config_map else {
             self.require(false, subject, "its target names no ConfigMap");
@@ -204,8 +203,8 @@ impl Checker<'_> {
         self.require(named, subject, "its target is not named by its hash");
     }
 
-    /// What running pods lose is counted from everything that a node may run, by what the table of risk says, and more than
-    /// the policy allows is refused.
+    /// The disruption covers everything that a node may run and matches the risk table. A disruption above the policy
+    /// is refused.
     fn disruption(&mut self, pool: &PoolPlan, subject: &str) {
         for step in pool.steps().filter(|step| step.action == Action::Assign) {
             let runs = self.observed.nodes.get(&step.node).and_then(|node| node.status.active.as_ref());
@@ -215,26 +214,30 @@ impl Checker<'_> {
                 _ => false,
             };
             let counted = pool.changes.iter().any(|set| same(set.from.as_ref()));
-            self.require(counted, format!("node {}", step.node), "what it runs is not among what changes");
+            self.require(
+                counted,
+                format!("node {}", step.node),
+                "its current configuration is missing from the changes",
+            );
         }
         let mut worst = None;
         for set in &pool.changes {
             let known = set.from.is_some() && set.from_known && pool.target != Target::Local;
             for field in &set.fields {
                 let change = &field.change;
-                let says = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
-                let right = field.risk.as_ref().map(|risk| risk.class) == known.then_some(says.class);
-                self.require(right, subject, format!("the risk of {} is not the table's", change.path));
-                worst = worst.max(known.then_some(says.class));
+                let expected = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
+                let right = field.risk.as_ref().map(|risk| risk.class) == known.then_some(expected.class);
+                self.require(right, subject, format!("the risk of {} differs from the risk table", change.path));
+                worst = worst.max(known.then_some(expected.class));
             }
         }
-        self.require(pool.disruption.worst == worst, subject, "its worst change is not the worst of its changes");
+        self.require(pool.disruption.worst == worst, subject, "its highest class is not the highest of its changes");
         let beyond = worst.is_some_and(|worst| worst > pool.policy.allow_disruption);
-        self.require(pool.disruption.refused == beyond, subject, "its policy and its refusal do not agree");
+        self.require(pool.disruption.refused == beyond, subject, "its refusal contradicts its policy");
     }
 
-    /// A way back that does more to running pods than the policy allows is called so.
-    fn way_back(&mut self, pool: &PoolPlan, step: &Step) {
+    /// The disruption of a rollback that exceeds the policy is stated.
+    fn rollback_disruption(&mut self, pool: &PoolPlan, step: &Step) {
         let mut worst = None;
         let same = |from: Option<&ConfigSource>| match (from, step.assignment.from.as_ref()) {
             (Some(from), Some(pointed)) => from.names_same(pointed),
@@ -249,7 +252,11 @@ impl Checker<'_> {
             }
         }
         let beyond = worst.filter(|worst| *worst > pool.policy.allow_disruption);
-        self.require(step.back_needs == beyond, format!("node {}", step.node), "what its way back needs is misstated");
+        self.require(
+            step.rollback_needs == beyond,
+            format!("node {}", step.node),
+            "the disruption of its rollback is stated wrongly",
+        );
     }
 
     fn step(&mut self, pool: &PoolPlan, wave: WaveKind, step: &Step) {
@@ -261,35 +268,35 @@ impl Checker<'_> {
         let deleting = node.deleting;
         let able = node.follows_config_source();
         self.require(!deleting, &subject, "is being deleted");
-        self.require(able, &subject, "nothing on it would follow");
-        // Invariant 3: what is tested of the Node is what the plan saw.
+        self.require(able, &subject, "does not follow assignments");
+        // Invariant 3: the precondition is what the plan observed.
         self.require(is_same, &subject, "is not the Node that was observed");
-        self.require(starts_there, &subject, "does not start from what was observed");
-        self.require(step.was_ready == ready, &subject, "its readiness is misstated");
-        self.require(!step.available || ready, &subject, "is not Ready and called available");
+        self.require(starts_there, &subject, "does not start from the observed source");
+        self.require(step.was_ready == ready, &subject, "its readiness is stated wrongly");
+        self.require(!step.available || ready, &subject, "is not Ready but called available");
         match &step.action {
             Action::Await { .. } => {
                 let arrived = pool.target.is_named_by(from.as_ref());
                 self.require(arrived, &subject, "is awaited without pointing at the target");
             }
             Action::Assign => {
-                self.way_back(pool, step);
-                self.require(!pool.target.is_named_by(from.as_ref()), &subject, "is pointed at what it points at");
-                // Invariant 4: what costs budget must not be in the wave that is free.
+                self.rollback_disruption(pool, step);
+                self.require(!pool.target.is_named_by(from.as_ref()), &subject, "is assigned its current source");
+                // Invariant 4: a node that needs budget must not be in the wave without budget.
                 self.require(
                     wave != WaveKind::Unavailable || !step.available,
                     &subject,
-                    "is available and starts for free",
+                    "is available but starts without budget",
                 );
-                self.require(wave == WaveKind::Unavailable || ready, &subject, "is not Ready and waits for budget");
+                self.require(wave == WaveKind::Unavailable || ready, &subject, "is not Ready but waits for budget");
                 self.require(to.as_ref() == pool.target.source(), &subject, "is not pointed at its pool's target");
             }
         }
     }
 
-    /// Invariant 5: only what this fleet manages, and nothing that is in use.
+    /// Invariant 5: only ConfigMaps of this fleet, and none in use.
     fn prunable(&mut self) {
-        // Asked for thousands of ConfigMaps and thousands of nodes: each is gone through once.
+        // Builds a set first, because there may be thousands of ConfigMaps and nodes.
         let keys = self.observed.references.keys();
         let mut used: BTreeSet<(&str, &str)> = keys.map(|key| (&*key.namespace, &*key.name)).collect();
         for source in self.observed.nodes.values().flat_map(Node::sources) {
@@ -300,7 +307,7 @@ impl Checker<'_> {
             let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name: name.clone() };
             let ours =
                 self.observed.config_maps.get(&key).is_some_and(|map| map.fleet.as_ref() == Some(&self.plan.fleet));
-            self.require(ours, &subject, "would be pruned without being this fleet's");
+            self.require(ours, &subject, "would be pruned but does not belong to this fleet");
             let used = used.contains(&(&*key.namespace, &*key.name));
             self.require(!used, &subject, "would be pruned while a node refers to it");
         }

@@ -1,20 +1,20 @@
-//! What is known of ConfigMaps: whose the one is that a node points at, and whether the one that a pool needs is there.
+//! Index of the cluster's ConfigMaps: owner and content of the ConfigMaps that nodes point at or that pools need.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use super::decide::{Holder, Standing};
+use super::decide::{CurrentSource, SourceOwner};
+use super::make::hash_of;
 use super::{ConfigMapPlan, Problem};
-use crate::desired::{Desired, Rendered};
+use crate::desired::{Desired, Pool, Rendered};
 use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Observed};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, KUBELET_KEY};
 
-/// Answers questions about the cluster's ConfigMaps from what was observed. Thousands of nodes point at a handful of
-/// ConfigMaps, so each content is parsed once.
-pub(super) struct ConfigMapIndex<'a> {
+/// Index of the observed ConfigMaps. It parses each content once, because thousands of nodes share a few ConfigMaps.
+pub struct ConfigMapIndex<'a> {
     desired: &'a Desired,
     observed: &'a Observed,
     parsed: RefCell<BTreeMap<ConfigSource, Option<Document>>>,
@@ -22,7 +22,9 @@ pub(super) struct ConfigMapIndex<'a> {
 }
 
 impl<'a> ConfigMapIndex<'a> {
-    pub(super) fn new(desired: &'a Desired, observed: &'a Observed) -> Self {
+    /// Builds the index. ConfigMaps whose content was not fetched have an unknown content.
+    #[must_use]
+    pub fn new(desired: &'a Desired, observed: &'a Observed) -> Self {
         Self { desired, observed, parsed: RefCell::default(), hashes: RefCell::default() }
     }
 
@@ -30,13 +32,13 @@ impl<'a> ConfigMapIndex<'a> {
         self.observed.contents.get(&ConfigMapKey::of(source)?)?.as_ref()
     }
 
-    /// Whether a source is known to be there, with its key.
+    /// Reports whether the ConfigMap of a source exists and contains its key.
     pub(super) fn holds(&self, source: &ConfigSource) -> bool {
         let key = source.config_map.as_ref().map(|map| &map.kubelet_config_key);
         self.fetched(source).is_some_and(|map| !map.deleting && key.is_some_and(|key| map.data.contains_key(key)))
     }
 
-    /// The content of a source as a document; `None` when it is not there or cannot be read.
+    /// Content of a source as a document; `None` if it is missing or unreadable.
     pub(super) fn document(&self, source: &ConfigSource) -> Option<Document> {
         if let Some(known) = self.parsed.borrow().get(source) {
             return known.clone();
@@ -50,7 +52,7 @@ impl<'a> ConfigMapIndex<'a> {
         document
     }
 
-    /// The hash of the content of a source, by today's rule.
+    /// Hash of the content of a source by the present algorithm.
     fn hash(&self, source: &ConfigSource) -> Option<ContentHash> {
         if let Some(known) = self.hashes.borrow().get(source) {
             return *known;
@@ -62,8 +64,8 @@ impl<'a> ConfigMapIndex<'a> {
         hash
     }
 
-    /// The hash that one of this fleet's own ConfigMaps carries. They are immutable and were made by nodecfg: it is
-    /// believed without reading the content.
+    /// Hash in the metadata of a ConfigMap of this fleet. It is trusted without the content, because nodecfg created
+    /// the ConfigMap and it is immutable.
     fn recorded_hash(&self, source: &ConfigSource) -> Option<ContentHash> {
         let map = source.config_map.as_ref().filter(|map| map.kubelet_config_key == KUBELET_KEY)?;
         let managed = self.observed.config_maps.get(&ConfigMapKey::of(source)?)?;
@@ -73,22 +75,24 @@ impl<'a> ConfigMapIndex<'a> {
         ContentHash::parse(managed.content_hash.as_deref()?)
     }
 
-    /// Whose the ConfigMap is that a node points at, and whether it holds what `wanted` names.
-    pub(super) fn standing(&self, source: &ConfigSource, wanted: Option<ContentHash>) -> Standing {
+    /// Returns the owner of the ConfigMap that a node of `pool` points at, and whether it has the desired content.
+    #[must_use]
+    pub fn current_source(&self, source: &ConfigSource, pool: &Pool) -> CurrentSource {
+        let wanted = hash_of(&pool.target);
         let fleet = ConfigMapKey::of(source)
             .and_then(|key| self.observed.config_maps.get(&key).and_then(|map| map.fleet.clone()))
             .or_else(|| self.fetched(source).and_then(FetchedConfigMap::fleet));
         let fleet = fleet.or_else(|| self.is_named_by_us(source).then(|| self.desired.fleet.clone()));
         let owner = match fleet {
-            Some(fleet) if fleet == self.desired.fleet => Holder::Us,
-            Some(fleet) => Holder::Fleet(fleet),
-            None => Holder::Unknown,
+            Some(fleet) if fleet == self.desired.fleet => SourceOwner::Us,
+            Some(fleet) => SourceOwner::Fleet(fleet),
+            None => SourceOwner::Unknown,
         };
-        Standing { owner, same_content: wanted.is_some() && self.hash(source) == wanted }
+        CurrentSource { owner, same_content: wanted.is_some() && self.hash(source) == wanted }
     }
 
-    /// Whether a ConfigMap without labels has a name that only nodecfg gives, for this fleet and this very content: somebody
-    /// made one again by hand.
+    /// Reports whether a ConfigMap without labels has the name that nodecfg gives to this content in this fleet: a
+    /// user recreated it by hand.
     fn is_named_by_us(&self, source: &ConfigSource) -> bool {
         let ours = |map: &ConfigMapSource| {
             let pool = map.name.strip_prefix(self.desired.fleet.as_str()).and_then(|rest| rest.strip_prefix('-'));
@@ -100,8 +104,8 @@ impl<'a> ConfigMapIndex<'a> {
         source.config_map.as_ref().is_some_and(ours)
     }
 
-    /// The ConfigMap that a pool needs: to be created, or there with the right content. `on_target` are the nodes that
-    /// point at it already. A ConfigMap that was not asked for in full is taken for what its metadata says.
+    /// Returns the ConfigMap of a pool, to be created or existing with the right content. `on_target` returns the
+    /// nodes that already point at it. Without its content, the metadata of the ConfigMap is trusted.
     pub(super) fn need(
         &self,
         pool: &PoolName,
@@ -118,7 +122,7 @@ impl<'a> ConfigMapIndex<'a> {
             let on_target = on_target();
             if let Some(example) = on_target.first() {
                 let (namespace, nodes, example) = (namespace.clone(), on_target.len(), example.clone());
-                return Err(Problem::TargetGone { namespace, name, deleting, nodes, example });
+                return Err(Problem::ConfigMapMissing { namespace, name, deleting, nodes, example });
             }
         }
         if let Some(map) = existing {
@@ -130,7 +134,7 @@ impl<'a> ConfigMapIndex<'a> {
             if content != Some(&rendered.canonical) {
                 let found = self.document(&source).map(|document| ContentHash::of(document.canonical().as_bytes()));
                 if found != Some(rendered.hash) {
-                    return Err(Problem::ContentDiffers {
+                    return Err(Problem::ContentMismatch {
                         namespace: namespace.clone(),
                         name,
                         wanted: rendered.hash,

@@ -1,61 +1,61 @@
-//! What is to be done with one node of a pool. Called for every node while planning, and again for the one node whose
-//! assignment met a change by another client.
+//! Decision on one node of a pool: assign, watch, or leave unchanged. Planning calls [`decide`] for every node. A
+//! rollout calls it again for a node whose assignment conflicts with another client.
 
 use super::{Action, LeftAlone, Owner, Step, Why};
+use crate::convergence::{Convergence, Target, WaitContext, Waiting, evaluate};
 use crate::desired::Pool;
-use crate::judge::{Convergence, Target, WaitContext, Waiting, judge};
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::observed::{Node, NodeSupport, Pause, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource};
 
-/// What is to be done with a node.
+/// Decision on one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It makes a transition.
+    /// The node gets a step.
     Step(Step),
-    /// It is left alone.
+    /// The node is left unchanged.
     LeaveAlone(LeftAlone),
 }
 
-/// What is known of the ConfigMap that a node points at, as far as the decision needs it.
+/// ConfigMap that a node points at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
-    /// Whose it is.
-    pub owner: Holder,
-    /// Whether its content is the wanted one.
+pub struct CurrentSource {
+    /// Its owner.
+    pub owner: SourceOwner,
+    /// Whether its content is the desired one.
     pub same_content: bool,
 }
 
-/// Whose ConfigMap a node points at.
+/// Owner of the ConfigMap that a node points at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holder {
-    /// This fleet's.
+pub enum SourceOwner {
+    /// This fleet.
     Us,
-    /// Another fleet's.
+    /// Another fleet.
     Fleet(FleetName),
-    /// Nobody's that nodecfg knows.
+    /// No known fleet.
     Unknown,
 }
 
-/// Whether a pool is held as it is.
+/// Pause state of a pool.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolPause<'a> {
-    /// Its policy says so.
+    /// Whether the policy pauses the pool.
     pub by_policy: bool,
-    /// Somebody has ordered it, and this plan does not set it aside.
+    /// Pause by an operator that this plan does not override.
     pub by_order: Option<&'a Pause>,
 }
 
 impl<'a> PoolPause<'a> {
-    /// Whether a pool is held, by what its policy says, if there is one, and by this order.
+    /// Combines the policy of the pool, if any, with the order of an operator.
     #[must_use]
     pub fn of(pool: Option<&Pool>, by_order: Option<&'a Pause>) -> Self {
         Self { by_policy: pool.is_some_and(|pool| pool.policy.paused), by_order }
     }
 
-    /// Whether it is.
+    /// Reports whether the pool is paused.
     #[must_use]
-    pub fn is_held(&self) -> bool {
+    pub fn is_paused(&self) -> bool {
         self.by_policy || self.by_order.is_some()
     }
 
@@ -64,20 +64,20 @@ impl<'a> PoolPause<'a> {
     }
 }
 
-/// What the decision on one node depends on, apart from the node.
+/// Inputs of the decision apart from the node.
 #[derive(Debug, Clone)]
 pub struct Rules<'a> {
-    /// What the pool's nodes shall run.
+    /// Target of the pool.
     pub target: &'a Target,
-    /// Whether the pool is held as it is, and by whose order.
-    pub held: PoolPause<'a>,
-    /// Whether nodes may be taken over from ConfigMaps that this fleet does not manage.
+    /// Pause state of the pool.
+    pub pause: PoolPause<'a>,
+    /// Whether nodes may be moved from ConfigMaps that this fleet does not manage.
     pub take_over: bool,
 }
 
-/// Decides what to do with `node`. `standing` tells about the ConfigMap that it points at now; it is asked only when that
-/// is not the target.
-pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSource) -> Standing) -> Decision {
+/// Decides on `node`. `current_source` describes the ConfigMap that the node points at; it is called only if that is
+/// not the target.
+pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&ConfigSource) -> CurrentSource) -> Decision {
     let ready = node.ready == Readiness::Ready;
     let leave =
         |why| Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !is_available(node), why });
@@ -85,23 +85,23 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
         let assignment =
             Assignment { uid: node.uid.clone(), from: node.source.clone(), to: rules.target.source().cloned() };
         let (node, available) = (node.name.clone(), is_available(node));
-        Decision::Step(Step { node, assignment, action, was_ready, available, can_return: false, back_needs: None })
+        Decision::Step(Step { node, assignment, action, was_ready, available, can_return: false, rollback_needs: None })
     };
 
     if node.deleting {
         return leave(Why::Deleting);
     }
     let assigned = rules.target.is_named_by(node.source.as_ref());
-    let verdict = judge(rules.target, node, WaitContext::STATE_ONLY);
+    let verdict = evaluate(rules.target, node, WaitContext::STATE_ONLY);
     if assigned && verdict == Convergence::Converged {
         return leave(Why::Converged);
     }
-    if let Some(why) = unreached(node) {
+    if let Some(why) = unsupported_reason(node) {
         return leave(why);
     }
     if assigned {
         return match verdict {
-            _ if rules.held.is_held() => leave(rules.held.why()),
+            _ if rules.pause.is_paused() => leave(rules.pause.why()),
             Convergence::Converged => leave(Why::Converged),
             Convergence::Waiting(waiting) => step(Action::Await { waiting: Some(waiting), error: None }, ready),
             Convergence::Failed(failure) => {
@@ -110,30 +110,30 @@ pub fn decide(node: &Node, rules: &Rules<'_>, standing: impl FnOnce(&ConfigSourc
         };
     }
     if let Some(source) = &node.source {
-        let standing = standing(source);
-        if is_adopted(node, source, &standing) {
+        let current = current_source(source);
+        if is_adopted(node, source, &current) {
             return leave(Why::Adopted { source: source.clone() });
         }
-        match standing.owner {
-            Holder::Fleet(fleet) if !rules.take_over => {
+        match current.owner {
+            SourceOwner::Fleet(fleet) if !rules.take_over => {
                 return leave(Why::Conflict { source: source.clone(), owner: Owner::Fleet { fleet } });
             }
-            Holder::Unknown if !rules.take_over => {
+            SourceOwner::Unknown if !rules.take_over => {
                 return leave(Why::Conflict { source: source.clone(), owner: Owner::Unknown });
             }
             _ => {}
         }
     }
-    if rules.held.is_held() {
-        return leave(rules.held.why());
+    if rules.pause.is_paused() {
+        return leave(rules.pause.why());
     }
     step(Action::Assign, ready)
 }
 
-/// Why no assignment reaches a node; `None` where something on it follows them.
+/// Reason why the node does not follow assignments; `None` if it does.
 #[must_use]
-pub fn unreached(node: &Node) -> Option<Why> {
-    match node.half {
+pub fn unsupported_reason(node: &Node) -> Option<Why> {
+    match node.support {
         NodeSupport::Follows => None,
         NodeSupport::KubeletUnable { version } => Some(Why::Unsupported { version }),
         NodeSupport::KubeletSilent => Some(Why::NoDynamicConfig),
@@ -142,16 +142,17 @@ pub fn unreached(node: &Node) -> Option<Why> {
     }
 }
 
-/// Whether a node that points at `source`, which is not the target, is left there: it runs the wanted content already, under
-/// another name, and needs no restart. Never so of another fleet's ConfigMap, which may be gone tomorrow.
+/// Reports whether a node that points at `source` instead of its target is left unchanged because it runs the desired
+/// content already. Never true for the ConfigMap of another fleet, which that fleet may delete.
 #[must_use]
-pub fn is_adopted(node: &Node, source: &ConfigSource, standing: &Standing) -> bool {
-    matches!(standing, Standing { owner: Holder::Us | Holder::Unknown, same_content: true }) && runs(node, source)
+pub fn is_adopted(node: &Node, source: &ConfigSource, current: &CurrentSource) -> bool {
+    matches!(current, CurrentSource { owner: SourceOwner::Us | SourceOwner::Unknown, same_content: true })
+        && runs(node, source)
 }
 
-/// Invariant 4: a node is available while it is Ready and neither in transition nor failed, with respect to whatever it
-/// points at. A node that does not follow what it points at is in no transition; nor is one that cannot fetch it:
-/// it goes on running what it has (recorded when a ConfigMap in use is deleted).
+/// Invariant 4: a node is available while it is Ready, converged on its current source, and not being deleted. A node
+/// that ignores its source, or cannot fetch it, is not in transition: it keeps its running configuration. (Recorded
+/// when a ConfigMap in use was deleted.)
 #[must_use]
 pub fn is_available(node: &Node) -> bool {
     node.ready == Readiness::Ready
@@ -160,26 +161,25 @@ pub fn is_available(node: &Node) -> bool {
             || matches!(present_state(node), Convergence::Converged | Convergence::Waiting(Waiting::Syncing { .. })))
 }
 
-/// Whether a node is broken by what it runs, so that another configuration may mend it and cannot make it worse: it is not
-/// Ready, or it refuses what it points at. A Ready node in transition is unavailable too, but not broken: it would be
-/// exposed, and waits for the canaries like any other.
+/// Reports whether a node is not Ready or refuses its current source, so that another configuration can only improve
+/// it. A Ready node in transition is unavailable but not broken: it waits for the canaries.
 pub(super) fn is_broken(node: &Node) -> bool {
     node.ready != Readiness::Ready || refuses(node)
 }
 
-/// Whether a node refuses what it points at.
+/// Reports whether a node refuses its current source.
 pub(super) fn refuses(node: &Node) -> bool {
     matches!(present_state(node), Convergence::Failed(_))
 }
 
-/// How far a node is on its way to what it points at.
+/// Progress of a node towards its current source.
 #[must_use]
 pub fn present_state(node: &Node) -> Convergence {
     let present = node.source.clone().map_or(Target::Local, Target::Source);
-    judge(&present, node, WaitContext::STATE_ONLY)
+    evaluate(&present, node, WaitContext::STATE_ONLY)
 }
 
-/// Whether the node runs what it points at: content is only adopted from a node that proves that it runs it.
+/// Reports whether the node runs `source`. Content is adopted only from a node that proves it.
 fn runs(node: &Node, source: &ConfigSource) -> bool {
     node.source.as_ref() == Some(source) && present_state(node) == Convergence::Converged
 }

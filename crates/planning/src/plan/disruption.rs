@@ -1,8 +1,8 @@
-//! What the transitions of a pool do to pods that run on its nodes: which fields change from what each node runs now, the
-//! class of each, the worst, and whether the pool's policy lets that happen.
+//! Effect of a pool's changes on running pods: the changed fields, the risk class of each, the highest class, and
+//! whether the policy allows it.
 //!
-//! A node whose present configuration nodecfg cannot know, because it was provisioned with it or its ConfigMap is gone, has
-//! no risk that could be known either. That is said, and no reason to refuse: every node begins like that.
+//! The risk is unknown if the content that a node runs is unknown: its local configuration, or a deleted ConfigMap.
+//! Reports show that, but the plan is not refused, because every node starts with its local configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,46 +19,46 @@ use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Node;
 
-/// The fields that change for the nodes that leave one configuration.
+/// Changed fields of the nodes that leave one configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeSet {
-    /// What they run now; unset: the local configuration, whose content is not known.
+    /// Current configuration; `None`: the local configuration, whose content is unknown.
     pub from: Option<ConfigSource>,
-    /// How many nodes. One that is on its way from one configuration to another counts for both.
+    /// Number of nodes. A node in transition counts for both its configurations.
     pub nodes: usize,
-    /// Whether the present content is known. If not, every field of the new one is listed as set.
+    /// Whether the current content is known. If not, every field of the new content is listed as added.
     pub from_known: bool,
-    /// Field by field.
+    /// Changes per field.
     pub fields: Vec<ChangedField>,
 }
 
-/// A field that changes, and what that does.
+/// A changed field with its risk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedField {
     /// The change.
     #[serde(flatten)]
     pub change: FieldChange,
-    /// What it does to a node that runs pods. Unset when only one side of the change is known.
+    /// Effect on a node with running pods; `None` if only one side of the change is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
 }
 
-/// What all transitions of a pool together do to pods that run.
+/// Total effect of a pool's changes on running pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Disruption {
-    /// The worst class of a field that changes; unset when no such change is known.
+    /// Highest class of a changed field; `None` if no change has a known class.
     pub worst: Option<Class>,
-    /// State files that must be gone when the kubelet starts again.
+    /// State files that must be deleted before the kubelet starts again.
     pub state_files: Vec<StateFile>,
-    /// How many nodes run, or shall run, something whose content nodecfg does not know, and so with what risk.
+    /// Number of nodes whose current or new content is unknown, so that the risk is unknown.
     pub unknown: usize,
-    /// Whether the worst is more than the pool's policy allows: then the plan must not be carried out.
+    /// Whether the highest class exceeds the policy of the pool. Such a plan must not be carried out.
     pub refused: bool,
 }
 
 impl ChangeSet {
-    /// Whether both sides of its changes are known, so that their risk is.
+    /// Reports whether both sides of all changes are known, so that the risk is known.
     #[must_use]
     pub fn has_risk(&self) -> bool {
         self.from_known && self.fields.iter().all(|field| field.risk.is_some())
@@ -66,7 +66,7 @@ impl ChangeSet {
 }
 
 impl Disruption {
-    /// Sums up the changes of a pool that allows no more than `allowed`.
+    /// Summarizes the changes of a pool that allows `allowed`.
     fn of(sets: &[ChangeSet], allowed: Class) -> Self {
         let fields: Vec<&ChangedField> = sets.iter().flat_map(|set| &set.fields).collect();
         Self {
@@ -75,7 +75,7 @@ impl Disruption {
         }
     }
 
-    /// Sums up the changes of fields for a pool that allows no more than `allowed`, whichever nodes have them.
+    /// Summarizes changed fields for a pool that allows `allowed`, regardless of nodes.
     #[must_use]
     pub fn of_fields<'a>(fields: impl IntoIterator<Item = &'a ChangedField>, allowed: Class) -> Self {
         let risks: Vec<&Risk> = fields.into_iter().filter_map(|field| field.risk.as_ref()).collect();
@@ -90,13 +90,13 @@ impl Disruption {
     }
 }
 
-/// Which fields change from one configuration to another, and what each change does. One that is not known stands for a
-/// configuration without fields, from or to which no risk is known.
+/// Returns the changed fields between two configurations with their risk. An unknown configuration counts as empty,
+/// and its changes have no known risk.
 #[must_use]
 pub fn changed_fields(old: Option<&Document>, new: Option<&Document>) -> Vec<ChangedField> {
     let field = |change: FieldChange| {
-        // First, so that whoever checks the plan comes to the same risk.
-        let change = withheld(change);
+        // Redacted first, so that the checker computes the same risk.
+        let change = redacted(change);
         let risk = old.zip(new).map(|(old, new)| risk_of(&change, old, new));
         ChangedField { change, risk }
     };
@@ -104,8 +104,8 @@ pub fn changed_fields(old: Option<&Document>, new: Option<&Document>) -> Vec<Cha
 }
 
 impl Plan {
-    /// Why this plan must not be carried out, although it can be shown: pools whose changes do more to running pods than
-    /// their policy allows.
+    /// Problems that prevent execution of this plan: pools whose changes disrupt running pods more than their policy
+    /// allows.
     #[must_use]
     pub fn refusals(&self) -> Vec<Problem> {
         self.pools.iter().filter_map(refusal).collect()
@@ -131,33 +131,33 @@ fn refusal(pool: &PoolPlan) -> Option<Problem> {
     })
 }
 
-/// What a node runs now, or may be about to: what its kubelet reports as active, and what it was pointed at if it has not
-/// refused that. Unset stands for the local configuration.
-pub(super) fn starts(node: &Node) -> BTreeSet<Option<ConfigSource>> {
-    let mut starts = BTreeSet::from([node.status.active.as_ref().map(named)]);
+/// Configurations that a node may run: the active one of its status, and its current source unless refused. `None`
+/// stands for the local configuration.
+pub(super) fn current_configurations(node: &Node) -> BTreeSet<Option<ConfigSource>> {
+    let mut current = BTreeSet::from([node.status.active.as_ref().map(without_version)]);
     if !refuses(node) {
-        starts.insert(node.source.as_ref().map(named));
+        current.insert(node.source.as_ref().map(without_version));
     }
-    starts
+    current
 }
 
-/// A source as spec has it, without the version that a status names.
-fn named(source: &ConfigSource) -> ConfigSource {
+/// The source as in a spec, without uid and version.
+fn without_version(source: &ConfigSource) -> ConfigSource {
     match &source.config_map {
         Some(map) => ConfigSource::config_map(&map.namespace, &map.name, &map.kubelet_config_key),
         None => source.clone(),
     }
 }
 
-/// Groups the nodes that are to be assigned by what they run, and says for each group which fields change and what that
-/// does.
+/// Groups the assigned nodes by the configuration that they run, and computes the changed fields and their risk per
+/// group.
 pub(super) fn assess<'a>(
     pool: &Pool,
     assigned: impl Iterator<Item = &'a Node>,
-    shelf: &ConfigMapIndex<'_>,
+    index: &ConfigMapIndex<'_>,
 ) -> (Vec<ChangeSet>, Disruption) {
     let mut groups: BTreeMap<Option<ConfigSource>, usize> = BTreeMap::new();
-    for start in assigned.flat_map(starts) {
+    for start in assigned.flat_map(current_configurations) {
         *groups.entry(start).or_default() += 1;
     }
     let new = match &pool.target {
@@ -167,7 +167,7 @@ pub(super) fn assess<'a>(
     let sets: Vec<ChangeSet> = groups
         .into_iter()
         .map(|(from, nodes)| {
-            let old = from.as_ref().and_then(|source| shelf.document(source));
+            let old = from.as_ref().and_then(|source| index.document(source));
             let fields = changed_fields(old.as_ref(), new);
             ChangeSet { from, nodes, from_known: old.is_some(), fields }
         })
@@ -176,34 +176,36 @@ pub(super) fn assess<'a>(
     (sets, disruption)
 }
 
-/// Says of each step whose node could be pointed back what that would take, where the policy does not allow it.
-pub(super) fn assess_ways_back<'a>(pool: &Pool, steps: impl Iterator<Item = &'a mut Step>, sets: &[ChangeSet]) {
+/// Sets the disruption of a rollback on each step whose node can be rolled back, if the policy does not allow it.
+pub(super) fn assess_rollbacks<'a>(pool: &Pool, steps: impl Iterator<Item = &'a mut Step>, sets: &[ChangeSet]) {
     let allowed = pool.policy.allow_disruption;
     let needs: BTreeMap<Option<&ConfigSource>, Option<Class>> = sets
         .iter()
-        .map(|set| (set.from.as_ref(), set.fields.iter().filter_map(class_back).max().filter(|class| *class > allowed)))
+        .map(|set| {
+            (set.from.as_ref(), set.fields.iter().filter_map(rollback_class).max().filter(|class| *class > allowed))
+        })
         .collect();
     for step in steps.filter(|step| step.can_return && step.action == Action::Assign) {
-        let from = step.assignment.from.as_ref().map(named);
-        step.back_needs = needs.get(&from.as_ref()).copied().flatten();
+        let from = step.assignment.from.as_ref().map(without_version);
+        step.rollback_needs = needs.get(&from.as_ref()).copied().flatten();
     }
 }
 
-/// What taking a change back does to a node that runs pods, where both sides are known.
-fn class_back(field: &ChangedField) -> Option<Class> {
+/// Risk class of reverting a change, if both sides are known.
+fn rollback_class(field: &ChangedField) -> Option<Class> {
     let FieldChange { path, old, new, .. } = &field.change;
     field.risk.as_ref().map(|_| risk::of_change(path, new.as_deref(), old.as_deref()).class)
 }
 
-/// A change as it may be shown: that a value changes which may be a secret, or hold one, not to what.
-fn withheld(mut change: FieldChange) -> FieldChange {
+/// Redacts values that may be secrets, or contain one.
+fn redacted(mut change: FieldChange) -> FieldChange {
     for value in change.old.iter_mut().chain(&mut change.new) {
-        *value = secrets::shown(&change.path, value);
+        *value = secrets::redacted(&change.path, value);
     }
     change
 }
 
-/// What the table says of a change, but for state files that neither configuration makes anything of.
+/// Risk of a change by the risk table, without state files that neither configuration uses.
 fn risk_of(change: &FieldChange, old: &Document, new: &Document) -> Risk {
     let mut risk = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
     risk.state_files.retain(|file| {
@@ -213,24 +215,20 @@ fn risk_of(change: &FieldChange, old: &Document, new: &Document) -> Risk {
     risk
 }
 
-/// The way out of a refusal.
+/// Fix for a refused change.
 #[must_use]
-pub fn way_out(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
+pub fn fix(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
     let allow = format!("set spec.rollout.allowDisruption: {worst} in pools/{pool}/pool.yaml");
     let first = match worst {
         Class::None | Class::Restart => String::new(),
-        Class::Drain if state_files.is_empty() => "drain the nodes first, which nodecfg does not, then ".to_owned(),
+        Class::Drain if state_files.is_empty() => "drain the nodes first (nodecfg does not drain), then ".to_owned(),
         Class::Drain => {
             let files: Vec<String> = state_files.iter().map(|file| format!("/var/lib/kubelet/{file}")).collect();
             let files = files.join(" and ");
-            format!(
-                "drain the nodes first, which nodecfg does not, see to it that {files} is gone when the kubelet starts, then "
-            )
+            format!("drain the nodes first (nodecfg does not drain), delete {files} before the kubelet starts, then ")
         }
-        Class::Replace => {
-            "better make new nodes with it. To reboot these ones after the change, drain them first, then ".to_owned()
-        }
-        Class::Never => "take it back. If no pod of these nodes matters, ".to_owned(),
+        Class::Replace => "create new nodes with this configuration, or drain the nodes first and ".to_owned(),
+        Class::Never => "revert the change, or accept the loss of pods and ".to_owned(),
     };
     format!("{first}{allow}")
 }
@@ -247,13 +245,13 @@ mod tests {
     use nodecfg_contract::error_text;
     use nodecfg_contract::observed::{KubeletVersion, Observed};
 
-    /// A configuration with these fields. A static CPU policy asks for a reservation, so there is always one.
+    /// A configuration with these fields. A static CPU policy needs a reservation, so one is always included.
     fn config(fields: &str) -> Rendered {
         let reserved = if fields.contains("kubeReserved") { "" } else { "\nkubeReserved: {cpu: 500m}" };
         rendered_of("a", &format!("{fields}{reserved}"))
     }
 
-    /// A pool that wants these fields and allows this much.
+    /// A pool with these fields that allows `allowed`.
     fn wants(fields: &str, allowed: Class) -> Desired {
         let mut pool = pool("a", 0, policy(1));
         pool.policy.allow_disruption = allowed;
@@ -261,9 +259,9 @@ mod tests {
         desired([pool])
     }
 
-    /// A cluster with these nodes, where the content of these configurations is there to be read.
+    /// A cluster with these nodes and the readable contents of these configurations.
     fn cluster(nodes: impl IntoIterator<Item = Node>, configs: &[&str]) -> Observed {
-        // Of kubelets this old nothing is judged: here it is the changes that count, not whether they are good.
+        // Configurations of kubelets this old are not checked: these tests are about changes only.
         let old = |node| Node { kubelet_version: KubeletVersion::parse("v1.15.12"), ..node };
         let mut cluster = observed(nodes.into_iter().map(old));
         for fields in configs {
@@ -289,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_policy_is_refused_until_the_pool_allows_a_drain() {
+    fn refuses_cpu_policy_until_pool_allows_drain() {
         let cluster = cluster([runs("n1", "cpuManagerPolicy: none")], &["cpuManagerPolicy: none"]);
         let wanted = "cpuManagerPolicy: static\nmaxPods: 200";
         let plan = planned(&wants(wanted, Class::Restart), &cluster);
@@ -297,13 +295,13 @@ mod tests {
         let refusals = plan.refusals();
         assert_eq!(
             refusals.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["pool a: what changes needs the node drained first (drain), and the pool allows no more than \
-              restart: cpuManagerPolicy (drain)"]
+            ["pool a: the change requires draining the node first (drain), but the pool allows at most restart: \
+              cpuManagerPolicy (drain)"]
         );
         assert_eq!(
             refusals[0].help(),
-            "drain the nodes first, which nodecfg does not, see to it that /var/lib/kubelet/cpu_manager_state is gone when \
-             the kubelet starts, then set spec.rollout.allowDisruption: drain in pools/a/pool.yaml. `nodecfg diff -v` says why"
+            "drain the nodes first (nodecfg does not drain), delete /var/lib/kubelet/cpu_manager_state before the \
+             kubelet starts, then set spec.rollout.allowDisruption: drain in pools/a/pool.yaml"
         );
         for allowed in [Class::Drain, Class::Replace, Class::Never] {
             assert_eq!(planned(&wants(wanted, allowed), &cluster).refusals(), []);
@@ -312,29 +310,29 @@ mod tests {
     }
 
     #[test]
-    fn what_the_way_back_needs_is_told_apart_from_the_way_there() {
+    fn states_disruption_of_rollback_separately() {
         let needs = |from: &str, wanted: &str, allowed| {
             let plan = planned(&wants(wanted, allowed), &cluster([runs("n1", from)], &[from]));
             let step = plan.pools[0].steps().next().expect("a step").clone();
             assert!(step.can_return);
-            step.back_needs
+            step.rollback_needs
         };
         assert_eq!(needs("maxPods: 100", "maxPods: 130", Class::Restart), Some(Class::Drain));
         assert_eq!(needs("maxPods: 100", "maxPods: 130", Class::Drain), None);
         assert_eq!(needs("maxPods: 130", "maxPods: 100", Class::Drain), None);
-        // A plan that hides it must not run.
+        // The checker rejects a plan without it.
         let cluster = cluster([runs("n1", "maxPods: 100")], &["maxPods: 100"]);
         let mut plan = planned(&wants("maxPods: 130", Class::Restart), &cluster);
-        plan.pools[0].waves[0].steps[0].back_needs = None;
+        plan.pools[0].waves[0].steps[0].rollback_needs = None;
         let violations = check(&plan.identified(), &cluster, &Scope::Everything);
         assert_eq!(
             violations.iter().map(|v| v.problem.as_str()).collect::<Vec<_>>(),
-            ["what its way back needs is misstated"]
+            ["the disruption of its rollback is stated wrongly"]
         );
     }
 
     #[test]
-    fn each_class_has_its_bound() {
+    fn refuses_each_class_above_the_allowed_one() {
         for (fields, class) in [
             ("syncFrequency: 2m", Class::None),
             ("clusterDNS: [10.0.0.1]", Class::Restart),
@@ -352,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_nodecfg_does_not_know_is_no_reason_to_refuse() {
+    fn accepts_unknown_current_configuration() {
         let gone = on(node("n2", "a"), &source("fleet-a-gone"));
         let mut cluster = cluster([node("n1", "a"), gone], &[]);
         let owner = super::super::fixtures::managed("fleet-a-gone", Some("fleet"), Some("a"), None);
@@ -365,7 +363,7 @@ mod tests {
         );
         let found = disruption("cpuManagerPolicy: static", Class::None, &cluster);
         assert_eq!(found, Disruption { unknown: 2, ..Disruption::default() });
-        // Back to the local configuration: what that is, is not known either.
+        // The local configuration is unknown as well.
         let mut local = pool("a", 0, policy(1));
         local.target = PoolTarget::Local;
         let cluster = self::cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
@@ -375,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_of_all_that_nodes_run_counts() {
+    fn takes_highest_class_of_all_current_configurations() {
         let (same, other) = ("cpuManagerPolicy: static\nmaxPods: 64", "maxPods: 64");
         let cluster = cluster([runs("n1", same), runs("n2", other), node("n3", "a")], &[same, other]);
         let found = disruption("cpuManagerPolicy: static\nmaxPods: 100", Class::Restart, &cluster);
@@ -383,10 +381,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_runs_counts_not_what_it_refused() {
+    fn ignores_configuration_that_the_node_refused() {
         let (good, bad) = ("maxPods: 64", "maxPods: 64\ncpuManagerPolicy: static");
         let bad_source = config(bad).source(&namespace());
-        // It refused the new policy and runs on with the old one. Taking the new one back does nothing to it.
+        // The node refused the new policy and still runs the old one. Reverting the new one has no effect on it.
         let mut node = runs("n1", good);
         let active = node.status.active.clone();
         node = refusing(node, &bad_source, error_text::VALIDATE);
@@ -394,24 +392,24 @@ mod tests {
         let cluster = cluster([node.clone()], &[good, bad]);
         let found = disruption(good, Class::None, &cluster);
         assert_eq!((found.worst, found.unknown, found.refused), (None, 0, false));
-        // While it has not answered yet, it may run either.
+        // Before its answer, the node may run either.
         node.status.error = None;
         let cluster = self::cluster([node], &[good, bad]);
         assert!(disruption(good, Class::Restart, &cluster).refused);
     }
 
     #[test]
-    fn nothing_to_do_is_never_refused() {
+    fn never_refuses_plan_without_changes() {
         let wanted = "cpuManagerPolicy: static";
         let cluster = cluster([runs("n1", wanted)], &[wanted]);
         assert_eq!(disruption(wanted, Class::None, &cluster), Disruption::default());
-        // What is only written out changes nothing either.
+        // Writing out a default changes nothing.
         let found = disruption("cpuManagerPolicy: static\ntopologyManagerPolicy: none", Class::None, &cluster);
         assert_eq!((found.worst, found.refused), (Some(Class::None), false));
     }
 
     #[test]
-    fn a_state_file_must_only_go_where_a_policy_makes_something_of_it() {
+    fn lists_state_file_only_if_a_policy_uses_it() {
         let change = |policy: &str| {
             let (old, new) =
                 (format!("{policy}kubeReserved: {{cpu: '1'}}"), format!("{policy}kubeReserved: {{cpu: '2'}}"));
@@ -423,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_plays_down_its_risk_is_noticed() {
+    fn checker_rejects_understated_risk() {
         let cluster = cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
         let plan = planned(&wants("cgroupDriver: systemd\nmaxPods: 64", Class::Restart), &cluster);
         let edits: [fn(&mut Disruption, &mut Vec<ChangeSet>); 4] = [

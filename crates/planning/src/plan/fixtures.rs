@@ -69,7 +69,7 @@ pub fn canary(nodes: u32, soak_seconds: u64) -> Option<Canary> {
     Some(Canary { nodes, soak: Duration::from_secs(soak_seconds) })
 }
 
-/// A pool of the nodes labelled with its name.
+/// A pool that selects the nodes labeled with its name.
 pub fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
     Pool {
         name: pool_name(name),
@@ -93,47 +93,47 @@ pub fn desired(pools: impl IntoIterator<Item = Pool>) -> Desired {
     }
 }
 
-/// A Ready node of a pool, on its local configuration.
+/// A Ready node of a pool on its local configuration.
 pub fn node(name: &str, pool: &str) -> Node {
     Node {
         uid: format!("uid-{name}"),
         labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool.to_owned())]),
         kubelet_version: KubeletVersion::parse("v1.21.14"),
         ready: Readiness::Ready,
-        half: NodeSupport::Follows,
+        support: NodeSupport::Follows,
         ..Node::named(node_name(name))
     }
 }
 
-/// The node, with a kubelet of this version that has to follow it.
+/// The node with a kubelet of this version that follows configSource.
 pub fn of_version(node: Node, version: &str) -> Node {
     let kubelet_version = KubeletVersion::parse(version);
-    Node { kubelet_version, half: NodeSupport::of_kubelet(kubelet_version, true), ..node }
+    Node { kubelet_version, support: NodeSupport::of_kubelet(kubelet_version, true), ..node }
 }
 
-/// As the kubelet reports a source that it took.
-pub fn taken(source: &ConfigSource) -> ConfigSource {
-    let mut taken = source.clone();
-    if let Some(map) = &mut taken.config_map {
+/// The source as a kubelet reports it after accepting it.
+pub fn accepted(source: &ConfigSource) -> ConfigSource {
+    let mut accepted = source.clone();
+    if let Some(map) = &mut accepted.config_map {
         map.uid = Some(format!("uid-{}", map.name));
         map.resource_version = Some("1".to_owned());
     }
-    taken
+    accepted
 }
 
-/// The node, pointed at `source` and running it.
+/// The node, pointing at `source` and running it.
 pub fn on(mut node: Node, source: &ConfigSource) -> Node {
     node.source = Some(source.clone());
     node.status =
-        ConfigStatus { assigned: Some(taken(source)), active: Some(taken(source)), ..ConfigStatus::default() };
+        ConfigStatus { assigned: Some(accepted(source)), active: Some(accepted(source)), ..ConfigStatus::default() };
     node
 }
 
-/// The node, pointed at `source` and refusing it with `error`.
+/// The node, pointing at `source` and refusing it with `error`.
 pub fn refusing(mut node: Node, source: &ConfigSource, error: &str) -> Node {
     node.source = Some(source.clone());
     node.status =
-        ConfigStatus { assigned: Some(taken(source)), error: Some(error.to_owned()), ..ConfigStatus::default() };
+        ConfigStatus { assigned: Some(accepted(source)), error: Some(error.to_owned()), ..ConfigStatus::default() };
     node
 }
 
@@ -144,12 +144,12 @@ pub fn source(name: &str) -> ConfigSource {
 pub fn observed(nodes: impl IntoIterator<Item = Node>) -> Observed {
     Observed {
         nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
-        versions: ListVersions { nodes: "1".to_owned(), carriers: None },
+        versions: ListVersions { nodes: "1".to_owned(), node_configs: None },
         ..Observed::default()
     }
 }
 
-/// Adds a ConfigMap of the fleet with the content that its name says.
+/// Adds the ConfigMap of the rendered content to the fleet.
 pub fn with_config_map(observed: &mut Observed, pool: &str, rendered: &Rendered) {
     let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: rendered.config_map.clone() };
     let managed = managed(&rendered.config_map, Some("fleet"), Some(pool), Some(&rendered.hash.to_string()));
@@ -171,7 +171,7 @@ pub fn managed(name: &str, fleet: Option<&str>, pool: Option<&str>, hash: Option
     }
 }
 
-/// The answer to the question what a ConfigMap holds.
+/// The fetched content of a ConfigMap.
 pub fn fetched(source: &ConfigSource, text: &str, immutable: bool) -> (ConfigMapKey, Option<FetchedConfigMap>) {
     let key = ConfigMapKey::of(source).unwrap();
     let map = FetchedConfigMap {

@@ -1,5 +1,4 @@
-//! Makes the plan: asks who belongs where, decides on each node, orders the steps into waves, and collects everything that
-//! forbids planning at all.
+//! Construction of a plan: pool membership, decision per node, order of steps, and problems that prevent a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,56 +7,56 @@ use super::decide::{Decision, PoolPause, Rules, decide, is_available, refuses};
 use super::membership::{Membership, belongs, membership};
 use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
-use super::questions::target_of;
+use super::required_config_maps::pool_target;
 use super::scope::Scope;
 use super::verdicts;
 use super::waves::Sorter;
 use super::{Action, ConfigMapPlan, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
-use crate::desired::{Desired, Pool, PoolTarget, told_once};
+use crate::desired::{Desired, Pool, PoolTarget, dedupe};
 use kubelet_config::finding::Strictness;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed};
 
-/// What the caller allows.
+/// Options of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Where ConfigMaps go.
+    /// Namespace of the ConfigMaps.
     pub namespace: NamespaceName,
-    /// Move nodes that point at ConfigMaps of others.
+    /// Whether to move nodes from ConfigMaps that other owners manage.
     pub take_over: bool,
-    /// Accept a repository without pools, and pools that lost all their nodes.
+    /// Whether to accept a repository without pools, and pools that lost all their nodes.
     pub allow_empty: bool,
-    /// How strict to be beyond what the kubelets refuse.
+    /// Strictness beyond the checks of the kubelets.
     pub gate: Strictness,
-    /// Pools that are changed though somebody has paused them from a command line. What their policy says stays.
+    /// Pools whose pause by an operator is overridden. A pause by policy stays in force.
     pub despite_pause: BTreeSet<PoolName>,
-    /// Which nodes may be touched.
+    /// Nodes that the plan may change.
     pub scope: Scope,
 }
 
 /// Makes the plan.
 ///
 /// # Errors
-/// All the [`Problem`]s that forbid a plan, not just the first.
+/// All [`Problem`]s that prevent the plan, not only the first.
 pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result<Plan, Vec<Problem>> {
     let members = membership(desired, &observed.nodes);
-    let shelf = ConfigMapIndex::new(desired, observed);
-    let mut problems = guard(desired, observed, &members, options);
+    let index = ConfigMapIndex::new(desired, observed);
+    let mut problems = safety_problems(desired, observed, &members, options);
 
     let mut config_maps = Vec::new();
     let mut pools = Vec::new();
     let mut findings = Vec::new();
     for (name, nodes) in &members.pools {
         let Some(pool) = desired.pools.get(*name) else { continue };
-        let planned = plan_pool(pool, nodes, observed, &shelf, options);
-        // What is wrong with a pool that is left alone anyway must not keep another from being changed.
+        let planned = plan_pool(pool, nodes, observed, &index, options);
+        // A problem of a pool that is left unchanged must not block another pool.
         if !options.scope.touches(name, nodes.iter().copied()) {
             pools.push(planned);
             continue;
         }
         if let PoolTarget::Config(rendered) = &pool.target {
-            match shelf.need(name, rendered, &options.namespace, || on_target(nodes, &planned, observed)) {
+            match index.need(name, rendered, &options.namespace, || on_target(nodes, &planned, observed)) {
                 Ok(map) if planned.assignments() > 0 => config_maps.push(map),
                 Ok(_) => {}
                 Err(problem) => problems.push(problem),
@@ -73,9 +72,9 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     }
 
     config_maps.sort_by(|a: &ConfigMapPlan, b| a.name.cmp(&b.name));
-    let mut homeless: BTreeSet<&NodeName> = members.unpooled.iter().copied().collect();
-    homeless.extend(members.contested.keys());
-    let unpooled = homeless.into_iter().map(|node| unpooled(node, desired, observed)).collect();
+    let mut unpooled_nodes: BTreeSet<&NodeName> = members.unpooled.iter().copied().collect();
+    unpooled_nodes.extend(members.contested.keys());
+    let unpooled = unpooled_nodes.into_iter().map(|node| unpooled(node, desired, observed)).collect();
     let prunable = prunable(desired, observed, &options.namespace);
     let plan = Plan {
         id: PlanId(String::new()),
@@ -86,12 +85,12 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         pools,
         unpooled,
         prunable,
-        findings: told_once(findings),
+        findings: dedupe(findings),
     };
     Ok(plan.identified())
 }
 
-/// The nodes that point at their pool's target already.
+/// Nodes that already point at the target of their pool.
 fn on_target(nodes: &[&NodeName], plan: &PoolPlan, observed: &Observed) -> Vec<NodeName> {
     let points = |name: &&&NodeName| {
         observed.nodes.get(**name).is_some_and(|node| plan.target.is_named_by(node.source.as_ref()))
@@ -99,11 +98,11 @@ fn on_target(nodes: &[&NodeName], plan: &PoolPlan, observed: &Observed) -> Vec<N
     nodes.iter().filter(points).map(|name| (*name).clone()).collect()
 }
 
-/// Decides anew on one node of a pool, whose assignment met a change made meanwhile. What it points at now may be a
-/// ConfigMap whose content was not read; it then counts as other content. `None`: the node is not the pool's any more, and does not point
-/// at its target.
+/// Decides again on one node of a pool after its assignment conflicted with another client. The current ConfigMap of
+/// the node may not have been read; then its content counts as different. Returns `None` if the node left the pool
+/// and does not point at its target.
 #[must_use]
-pub fn redecide(
+pub fn decide_again(
     desired: &Desired,
     observed: &Observed,
     options: &Options,
@@ -111,18 +110,18 @@ pub fn redecide(
     node: &Node,
 ) -> Option<Decision> {
     let pool = desired.pools.get(pool)?;
-    let target = target_of(&pool.target, &options.namespace);
-    // What points there already was assigned, and is to be watched.
+    let target = pool_target(pool, &options.namespace);
+    // A node that already points at the target was assigned and must be watched.
     if !target.is_named_by(node.source.as_ref()) && !belongs(desired, &pool.name, node) {
         return None;
     }
     if !options.scope.holds(&pool.name, &node.name) {
         return Some(out_of_scope(node));
     }
-    let rules = Rules { target: &target, held: held(pool, observed, options), take_over: options.take_over };
-    let shelf = ConfigMapIndex::new(desired, observed);
-    let decision = decide(node, &rules, |source| shelf.standing(source, hash_of(&pool.target)));
-    // Its kubelet may be another one by now.
+    let rules = Rules { target: &target, pause: pause_of(pool, observed, options), take_over: options.take_over };
+    let index = ConfigMapIndex::new(desired, observed);
+    let decision = decide(node, &rules, |source| index.current_source(source, pool));
+    // The kubelet of the node may have changed.
     if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &pool.target)
         && step.action == Action::Assign
         && let Some(why) = verdicts::refusal(node, rendered)
@@ -132,13 +131,13 @@ pub fn redecide(
     Some(decision)
 }
 
-/// Whether a pool is held as it is, and by whose order.
-fn held<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> PoolPause<'a> {
+/// Pause state of a pool.
+fn pause_of<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> PoolPause<'a> {
     let order = observed.orders.pauses.get(&pool.name).filter(|_| !options.despite_pause.contains(&pool.name));
     PoolPause::of(Some(pool), order)
 }
 
-/// A node that the plan was not asked for. It counts against the budget like any other.
+/// Leaves a node outside of the requested scope unchanged. The node still counts against the budget.
 fn out_of_scope(node: &Node) -> Decision {
     let (node, unavailable) = (node.name.clone(), !is_available(node));
     Decision::LeaveAlone(LeftAlone { node, unavailable, why: Why::OutOfScope })
@@ -151,11 +150,16 @@ pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
     }
 }
 
-/// What must not happen by accident: a bad checkout or a mistyped selector that looks like an order to let go of nodes.
-fn guard(desired: &Desired, observed: &Observed, members: &Membership<'_>, options: &Options) -> Vec<Problem> {
+/// Problems that suggest a bad checkout or a wrong selector, which would release nodes by accident.
+fn safety_problems(
+    desired: &Desired,
+    observed: &Observed,
+    members: &Membership<'_>,
+    options: &Options,
+) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut contested: BTreeMap<&Vec<&PoolName>, Vec<&NodeName>> = BTreeMap::new();
-    for (node, pools) in members.contested.iter().filter(|(node, pools)| options.scope.minds(node, pools)) {
+    for (node, pools) in members.contested.iter().filter(|(node, pools)| options.scope.concerns(node, pools)) {
         contested.entry(pools).or_default().push(node);
     }
     for (pools, nodes) in contested {
@@ -206,7 +210,7 @@ fn guard(desired: &Desired, observed: &Observed, members: &Membership<'_>, optio
     problems
 }
 
-/// The pool of this fleet whose ConfigMap a node points at.
+/// Pool of this fleet whose ConfigMap a node points at.
 fn pool_of_source<'a>(desired: &Desired, observed: &'a Observed, node: &Node) -> Option<&'a PoolName> {
     let map = observed.config_maps.get(&ConfigMapKey::of(node.source.as_ref()?)?)?;
     if map.fleet.as_ref() == Some(&desired.fleet) { map.pool.as_ref() } else { None }
@@ -217,7 +221,7 @@ fn unpooled(name: &NodeName, desired: &Desired, observed: &Observed) -> Unpooled
     Unpooled { node: name.clone(), still_on: pool.map(ToString::to_string) }
 }
 
-/// The ConfigMaps that `nodecfg prune` with this repository and default options deletes.
+/// ConfigMaps that `nodecfg prune` with this repository and default options deletes.
 fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> Vec<String> {
     let mut references = observed.references.clone();
     for node in observed.nodes.values() {
@@ -238,29 +242,29 @@ fn plan_pool(
     pool: &Pool,
     nodes: &[&NodeName],
     observed: &Observed,
-    shelf: &ConfigMapIndex<'_>,
+    index: &ConfigMapIndex<'_>,
     options: &Options,
 ) -> PoolPlan {
-    let target = target_of(&pool.target, &options.namespace);
+    let target = pool_target(pool, &options.namespace);
     let hash = hash_of(&pool.target);
-    let rules = Rules { target: &target, held: held(pool, observed, options), take_over: options.take_over };
+    let rules = Rules { target: &target, pause: pause_of(pool, observed, options), take_over: options.take_over };
     let mut sorter = Sorter::new(pool.policy.canary);
     for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
         let mut decision = if options.scope.holds(&pool.name, &node.name) {
-            decide(node, &rules, |source| shelf.standing(source, hash))
+            decide(node, &rules, |source| index.current_source(source, pool))
         } else {
             out_of_scope(node)
         };
         if let Decision::Step(step) = &mut decision {
-            step.can_return = node.source.as_ref().is_none_or(|source| shelf.holds(source)) && !refuses(node);
+            step.can_return = node.source.as_ref().is_none_or(|source| index.holds(source)) && !refuses(node);
         }
         sorter.add(node, decision);
     }
     let assigned = sorter.all_steps().filter(|step| step.action == Action::Assign);
     let (changes, disruption) =
-        disruption::assess(pool, assigned.filter_map(|step| observed.nodes.get(&step.node)), shelf);
+        disruption::assess(pool, assigned.filter_map(|step| observed.nodes.get(&step.node)), index);
     let (mut waves, left_alone) = sorter.waves(pool.policy.canary);
-    disruption::assess_ways_back(pool, waves.iter_mut().flat_map(|wave| &mut wave.steps), &changes);
+    disruption::assess_rollbacks(pool, waves.iter_mut().flat_map(|wave| &mut wave.steps), &changes);
     PoolPlan {
         name: pool.name.clone(),
         hash,

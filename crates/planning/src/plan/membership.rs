@@ -1,4 +1,4 @@
-//! Which node belongs to which pool.
+//! Assignment of nodes to pools.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,24 @@ use crate::desired::{Desired, Pool};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
 
-/// The outcome of asking every pool for every node.
+/// Pool of every node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Membership<'a> {
-    /// The nodes of each pool, by name; a pool that selects nothing has an empty list.
+    /// Nodes of each pool by name. A pool without nodes has an empty list.
     pub pools: BTreeMap<&'a PoolName, Vec<&'a NodeName>>,
     /// Nodes that no pool selects.
     pub unpooled: Vec<&'a NodeName>,
-    /// Nodes that several pools of the highest priority select, with those pools.
+    /// Nodes that several pools of the highest priority select, with these pools.
     pub contested: BTreeMap<&'a NodeName, Vec<&'a PoolName>>,
 }
 
-/// Whether this pool, and no other, would be given this node. Of a contested node, no pool would.
+/// Reports whether the node belongs to this pool. A node that two pools select belongs to none.
 #[must_use]
 pub fn belongs(desired: &Desired, pool: &PoolName, node: &Node) -> bool {
     *claimants(&by_priority(desired), node) == [pool]
 }
 
-/// Gives each node to the pool of the highest priority that selects it.
+/// Assigns each node to the pool of the highest priority that selects it.
 #[must_use]
 pub fn membership<'a>(desired: &'a Desired, nodes: &'a BTreeMap<NodeName, Node>) -> Membership<'a> {
     let by_priority = by_priority(desired);
@@ -42,7 +42,7 @@ pub fn membership<'a>(desired: &'a Desired, nodes: &'a BTreeMap<NodeName, Node>)
     membership
 }
 
-/// The pools, the highest priority first.
+/// Pools by descending priority.
 fn by_priority(desired: &Desired) -> Vec<&Pool> {
     let mut pools: Vec<&Pool> = desired.pools.values().collect();
     // Stable: pools of equal priority stay in the order of their names.
@@ -50,7 +50,7 @@ fn by_priority(desired: &Desired) -> Vec<&Pool> {
     pools
 }
 
-/// The pools of the highest priority that select the node: none, the one that it belongs to, or several that contest it.
+/// Pools of the highest priority that select the node. More than one means a conflict.
 fn claimants<'a>(by_priority: &[&'a Pool], node: &Node) -> Vec<&'a PoolName> {
     let mut selecting = by_priority.iter().filter(|pool| pool.selects(&node.name, &node.labels)).peekable();
     let highest = selecting.peek().map(|pool| pool.priority);

@@ -1,19 +1,20 @@
-//! What a sync would do, decided beforehand and in full.
+//! Plan of a sync: data types, and the functions that make and check a plan.
 //!
-//! [`make`] turns what is [desired](crate::desired) and what is [observed](nodecfg_contract::observed) into a [`Plan`]: the ConfigMaps
-//! to create, each node's assignment with its precondition, in waves, and for every other node the
-//! reason why it is left alone. A plan is pure data: deterministic, named by a hash. Carrying it out decides
-//! nothing that could have been decided here; new behaviour belongs here first. [`check`] asserts the invariants of every
-//! plan before it runs.
+//! [`make`] combines [desired](crate::desired) and [observed](nodecfg_contract::observed) state into a [`Plan`]. A
+//! plan contains the ConfigMaps to create and the assignment of each node with its precondition, in waves. For every
+//! other node it contains the reason why the node is left unchanged.
 //!
-//! Nothing in this folder knows a client, a clock or a terminal.
+//! A plan is deterministic data, named by a hash. All decisions are made here, none during execution. [`check`]
+//! asserts the invariants of every plan before it runs.
+//!
+//! This folder must not use a client, a clock or a terminal.
 
 use std::fmt;
 
 use serde::Serialize;
 
+use crate::convergence::{Target, Waiting};
 use crate::desired::RolloutPolicy;
-use crate::judge::{Target, Waiting};
 use crate::state::State;
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
@@ -31,11 +32,10 @@ mod make;
 mod membership;
 mod problem;
 mod prune;
-mod questions;
+mod required_config_maps;
 mod reset;
 pub mod saved;
 mod scope;
-mod standing;
 mod verdicts;
 mod waves;
 mod why;
@@ -50,43 +50,45 @@ mod tests;
 mod verdicts_tests;
 
 pub use check::{Violation, check};
-pub use decide::{Decision, Holder, PoolPause, Standing, is_adopted, is_available, present_state, unreached};
-pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, way_out};
-pub use make::{Options, make, redecide};
+pub use config_maps::ConfigMapIndex;
+pub use decide::{
+    CurrentSource, Decision, PoolPause, SourceOwner, is_adopted, is_available, present_state, unsupported_reason,
+};
+pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, fix};
+pub use make::{Options, decide_again, make};
 pub use membership::{Membership, belongs, membership};
 pub use problem::Problem;
 pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
-pub use questions::questions;
-pub use reset::{NodeSelection, NodeSelectionError, down_in_any_pool, pools_of_nodes, select_nodes};
+pub use required_config_maps::{pool_target, required_config_maps};
+pub use reset::{NodeSelection, NodeSelectionError, pools_of_nodes, select_nodes, unavailable_without_pool};
 pub use scope::Scope;
-pub use standing::{Standings, pool_target};
+pub use verdicts::CLUSTER_FINDINGS;
 
-/// Everything that a sync would do. It has no serial form of its own: reviewers see waves and nodes as they are here, within a
-/// review, and a [saved plan](saved) is what must not change between a review and a sync.
+/// All changes of one sync. A plan has no serial form: a review contains its waves and nodes, a [saved plan](saved)
+/// the part that must not change between review and sync.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Hash of everything below.
+    /// Hash of all other fields.
     pub id: PlanId,
     /// The fleet.
     pub fleet: FleetName,
-    /// The commit that is wanted; unset for a working tree.
+    /// Desired commit; `None` for a working tree.
     pub commit: Option<CommitId>,
-    /// Where the ConfigMaps are.
+    /// Namespace of the ConfigMaps.
     pub namespace: NamespaceName,
-    /// The ConfigMaps that the transitions below need, by name.
+    /// ConfigMaps that the steps need, by name.
     pub config_maps: Vec<ConfigMapPlan>,
-    /// The pools by name.
+    /// Pools by name.
     pub pools: Vec<PoolPlan>,
-    /// Nodes that no pool selects, by name. They are left as they are.
+    /// Nodes that no pool selects, by name. The plan leaves them unchanged.
     pub unpooled: Vec<Unpooled>,
-    /// The names of this fleet's ConfigMaps that `nodecfg prune` with default options deletes.
+    /// Names of the ConfigMaps of this fleet that `nodecfg prune` with default options deletes.
     pub prunable: Vec<String>,
-    /// What there is to say of the pools' configurations for the kubelets that their nodes have. No errors: those forbid
-    /// the plan.
+    /// Warnings about the pools' configurations for the kubelet versions of their nodes. Errors prevent a plan.
     pub findings: Vec<Finding>,
 }
 
-/// The hash of a plan: `p1:<32 hexadecimal digits>`.
+/// Hash of a plan: `p1:<32 hexadecimal digits>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 pub struct PlanId(String);
 
@@ -96,213 +98,213 @@ impl fmt::Display for PlanId {
     }
 }
 
-/// A ConfigMap that some node of the plan will be pointed at.
+/// A ConfigMap that the plan assigns to nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigMapPlan {
-    /// Its name: `<fleet>-<pool>-<hash>`.
+    /// Name: `<fleet>-<pool>-<hash>`.
     pub name: String,
-    /// The pool it belongs to.
+    /// Pool of the ConfigMap.
     pub pool: PoolName,
-    /// Hash of its content.
+    /// Hash of the content.
     pub hash: ContentHash,
-    /// Its content under the key `kubelet`: canonical YAML. Never shown, as it may hold secrets; `hash` stands for it.
+    /// Content of the key `kubelet` as canonical YAML. Reports show `hash` instead, because the content may contain
+    /// secrets.
     pub kubelet: String,
-    /// The pool's `kubelet.yaml` in the repository.
+    /// Path of the pool's `kubelet.yaml` in the repository.
     pub path: String,
-    /// Whether it is to be created; otherwise it is there, with this very content.
+    /// Whether the ConfigMap must be created. Otherwise it exists with exactly this content.
     pub create: bool,
 }
 
-/// What happens to one pool.
+/// Plan for one pool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoolPlan {
     /// The pool.
     pub name: PoolName,
-    /// What its nodes shall run.
+    /// Target of the nodes.
     pub target: Target,
-    /// Hash of what they shall run; unset for the local configuration.
+    /// Hash of the target content; `None` for the local configuration.
     pub hash: Option<ContentHash>,
-    /// How many nodes belong to the pool.
+    /// Number of nodes in the pool.
     pub nodes: usize,
-    /// How many of them may be unavailable at once.
+    /// Number of nodes that may be unavailable at once.
     pub budget: usize,
-    /// The policy that the budget and the waves come from.
+    /// Policy that determines the budget and the waves.
     pub policy: RolloutPolicy,
-    /// Who has paused the pool from a command line (`nodecfg pause`), and why. Unset: nobody has. The policy may say that it
-    /// is paused as well.
+    /// Pause by an operator (`nodecfg pause`), if any. The policy may pause the pool as well.
     pub paused: Option<Pause>,
-    /// Whether the plan was asked for despite that.
+    /// Whether the request overrides this pause.
     pub despite_pause: bool,
-    /// Which fields change, for each configuration that nodes of the pool are to leave.
+    /// Changed fields per current configuration.
     pub changes: Vec<ChangeSet>,
-    /// What these changes do to pods that run.
+    /// Effect of these changes on running pods.
     pub disruption: Disruption,
-    /// The transitions, in the order in which they start.
+    /// Steps in start order.
     pub waves: Vec<Wave>,
-    /// Every other node of the pool, by name, and why it is left alone.
+    /// All other nodes of the pool by name, with the reason why each is left unchanged.
     pub left_alone: Vec<LeftAlone>,
 }
 
 impl PoolPlan {
-    /// Whether its nodes are held as they are.
+    /// Reports whether the pool is paused.
     #[must_use]
-    pub fn is_held(&self) -> bool {
+    pub fn is_paused(&self) -> bool {
         self.policy.paused || (self.paused.is_some() && !self.despite_pause)
     }
 
-    /// All steps of all waves.
+    /// Steps of all waves.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.waves.iter().flat_map(|wave| &wave.steps)
     }
 
-    /// How many nodes are to be pointed at the target.
+    /// Number of nodes that the plan assigns.
     #[must_use]
     pub fn assignments(&self) -> usize {
         self.steps().filter(|step| step.action == Action::Assign).count()
     }
 }
 
-/// Nodes that may start under the same condition.
+/// Nodes that start under the same condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Wave {
-    /// Which nodes these are and what they wait for.
+    /// Kind of the wave, which determines its start condition.
     #[serde(flatten)]
     pub kind: WaveKind,
-    /// By name.
+    /// Steps by node name.
     #[serde(rename = "nodes")]
     pub steps: Vec<Step>,
 }
 
-/// What the nodes of a wave have in common.
+/// Start condition of a wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum WaveKind {
-    /// Broken already, being not Ready or having refused what they point at: they cost nothing more and start at once.
+    /// Nodes that are not Ready or refuse their assigned configuration. They need no budget and start at once.
     Unavailable,
-    /// The canaries: they start as the budget allows, and are then watched while they soak.
+    /// Canaries. They start within the budget and are then watched for the soak time.
     #[serde(rename_all = "camelCase")]
     Canary {
-        /// How long they must stay converged before the next wave starts, in seconds.
+        /// Seconds that canaries must stay converged before the next wave starts.
         soak_seconds: u64,
     },
-    /// All others: they start as the budget allows, after the canaries have soaked.
+    /// All other nodes. They start within the budget after the canaries have soaked.
     Rest,
 }
 
-/// What happens to a node.
+/// Planned step of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Turn")]
 pub struct Step {
     /// The node.
     pub node: NodeName,
-    /// Its current and its wanted `configSource`.
+    /// Current and desired `configSource`.
     #[serde(rename = "from", serialize_with = "serialize_from")]
     #[schemars(
         with = "Option<ConfigSource>",
         description = "What its spec names now; unset for the local configuration."
     )]
     pub assignment: Assignment,
-    /// What is done.
+    /// Action of the step.
     #[serde(flatten)]
     pub action: Action,
-    /// Whether it is Ready now, and so must be Ready again to count as converged.
+    /// Whether the node is Ready now. If so, it must be Ready again to count as converged.
     #[serde(skip)]
     pub was_ready: bool,
-    /// Whether it is available now: if so, its start costs budget.
+    /// Whether the node is available now. If so, its start needs budget.
     pub available: bool,
-    /// Whether it could be pointed back at what it has now: that is still there, and the node has not refused it.
+    /// Whether the node can be rolled back: its current ConfigMap exists and the node does not refuse it.
     #[serde(skip)]
     pub can_return: bool,
-    /// What it would take to point it back once it runs the target, when that is known and more than the pool's policy
-    /// allows. The way back is not as risky as the way there: what restarts a kubelet one way may need a drain the other.
+    /// Disruption that a rollback from the target needs, if it is known and exceeds the policy. A rollback may be
+    /// more disruptive than the change: one direction may restart a kubelet, the other may need a drain.
     #[serde(skip)]
-    pub back_needs: Option<Class>,
+    pub rollback_needs: Option<Class>,
 }
 
 fn serialize_from<S: serde::Serializer>(assignment: &Assignment, serializer: S) -> Result<S::Ok, S::Error> {
     assignment.from.serialize(serializer)
 }
 
-/// What is done to a node.
+/// Action of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "action")]
 pub enum Action {
-    /// It is pointed at the target.
+    /// Assigns the target to the node.
     Assign,
-    /// It points there already, and is watched.
-    // So is one that has converged, as a canary that soaks.
+    /// Watches a node that points at its target already.
+    // Includes converged nodes that soak as canaries.
     Await {
-        /// What it is still waited for; unset when it has failed, or has converged.
+        /// Reason for waiting; `None` if the node failed or converged.
         waiting: Option<Waiting>,
-        /// The error that it reports against the target.
+        /// Error that the node reports against the target.
         error: Option<String>,
     },
 }
 
-/// A node of a pool that the plan does not touch.
+/// A node of a pool that the plan leaves unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftAlone {
     /// The node.
     pub node: NodeName,
-    /// Whether it counts against the budget: it is not Ready, in transition, or failed.
+    /// Whether the node counts against the budget: not Ready, in transition, or failed.
     pub unavailable: bool,
-    /// Why it is left alone.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why a node is left alone.
+/// Reason why a node is left unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Why {
-    /// It runs what it shall run.
+    /// The node runs its target.
     Converged,
-    /// It runs the wanted content from a ConfigMap of another name: nothing to gain from a restart.
+    /// The node runs the desired content from a ConfigMap with another name, so a restart has no benefit.
     Adopted {
-        /// What it points at.
+        /// Source of the node.
         source: ConfigSource,
     },
     /// The pool is paused.
     Paused {
-        /// Who has paused it from a command line, and why; unset when only its policy says so.
+        /// Pause by an operator; `None` if only the policy pauses the pool.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         order: Option<Pause>,
     },
-    /// It points at a ConfigMap that this fleet does not manage. `--take-over` says that it may.
+    /// The node points at a ConfigMap that this fleet does not manage. `--take-over` allows the change.
     Conflict {
-        /// What it points at.
+        /// Source of the node.
         source: ConfigSource,
-        /// Who manages that.
+        /// Manager of this ConfigMap.
         owner: Owner,
     },
-    /// Its kubelet cannot do it.
+    /// The kubelet does not support dynamic configuration.
     Unsupported {
-        /// What it reports.
+        /// Version of the kubelet.
         version: KubeletVersion,
     },
-    /// Its kubelet could do it by its version, but does not report `status.config`: it runs without
-    /// `--dynamic-config-dir`, or has only just started.
+    /// The kubelet version supports dynamic configuration, but the kubelet reports no `status.config`. It runs
+    /// without `--dynamic-config-dir`, or has just started.
     NoDynamicConfig,
-    /// No node agent has ever reported on what is assigned to it: none runs there.
+    /// No node agent has reported from the node, so none runs there.
     AgentSilent,
-    /// What its assignment would be written to belongs to an earlier Node of its name, and is about to be removed.
+    /// The NodeConfig belongs to an earlier Node of the same name and is about to be deleted.
     Outlived,
-    /// Its kubelet, which is another than when the plan was made, would refuse the configuration.
+    /// The kubelet changed since the plan was made and would refuse the configuration.
     WouldRefuse {
         /// The version of the kubelet.
         kubelet: Minor,
-        /// The first reason.
+        /// First reason of the refusal.
         reason: String,
     },
-    /// It is being deleted.
+    /// The node is being deleted.
     Deleting,
-    /// The plan was asked for other nodes.
+    /// The request excludes the node.
     OutOfScope,
 }
 
 impl Why {
-    /// The state of the node.
+    /// State of the node.
     #[must_use]
     pub fn state(&self) -> State {
         match self {
@@ -317,52 +319,51 @@ impl Why {
         }
     }
 
-    /// Whether the node cannot be brought to its target, and somebody should know.
+    /// Reports whether the node cannot reach its target and an operator should know.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.state() == State::Blocked
     }
 }
 
-/// Who manages a ConfigMap that is not ours.
+/// Manager of a ConfigMap that does not belong to this fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Owner {
     /// Another fleet of nodecfg.
     Fleet {
-        /// Its name.
+        /// Name of the fleet.
         fleet: FleetName,
     },
-    /// Somebody else: it carries no labels of nodecfg, or cannot be seen.
+    /// Unknown: the ConfigMap has no labels of nodecfg, or is not visible.
     Unknown,
 }
 
-/// A node that no pool selects; or that several contest, none of which the plan was asked for.
+/// A node that no pool selects, or that several pools outside of the requested scope select.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unpooled {
     /// The node.
     pub node: NodeName,
-    /// The pool of this fleet whose ConfigMap it still points at.
+    /// Pool of this fleet whose ConfigMap the node still points at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub still_on: Option<String>,
 }
 
-/// The counts that every report begins or ends with.
+/// Totals of a plan, shown by every report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// Nodes to be pointed at their target.
+    /// Nodes to assign.
     pub assign: usize,
-    /// Nodes that point at their target and have not converged.
+    /// Nodes that point at their target but have not converged.
     #[serde(rename = "await")]
     pub await_: usize,
-    /// Nodes that need nothing.
+    /// Nodes that run their target.
     pub settled: usize,
-    /// Nodes left alone because of a conflict or an unsuitable kubelet.
+    /// Nodes left unchanged because of a conflict or an unsuitable kubelet.
     pub blocked: usize,
-    /// Nodes left alone because their pool is paused, they are being deleted, or the plan was asked
-    /// for others.
+    /// Nodes left unchanged because they are paused, being deleted or out of scope.
     pub skipped: usize,
     /// ConfigMaps to create.
     pub create: usize,
@@ -371,13 +372,13 @@ pub struct Counts {
 }
 
 impl Plan {
-    /// Whether the cluster is to be changed at all.
+    /// Reports whether the plan changes the cluster.
     #[must_use]
     pub fn has_changes(&self) -> bool {
         self.config_maps.iter().any(|map| map.create) || self.pools.iter().any(|pool| pool.assignments() > 0)
     }
 
-    /// Counts what the plan says of nodes and ConfigMaps.
+    /// Totals of the plan.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut counts = Counts {
@@ -399,7 +400,7 @@ impl Plan {
         counts
     }
 
-    /// Names the plan by its content: all of it, also what reviewers are not shown.
+    /// Sets the id to the hash of the complete plan, including fields that reviews omit.
     fn identified(mut self) -> Self {
         self.id = PlanId(String::new());
         let digits: String = blake3::hash(format!("{self:?}").as_bytes()).to_hex().chars().take(32).collect();

@@ -1,4 +1,4 @@
-//! Why there can be no plan: what the repository and the cluster together make impossible, each with its way out.
+//! Problems that prevent a plan, each with its fix.
 
 use serde::Serialize;
 
@@ -9,14 +9,14 @@ use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 
-/// Why there can be no plan. Nothing has been written when one of these is reported.
+/// Reason why no plan exists. Nothing has been written at that point.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Problem {
     /// The repository has no pool.
     #[error("the repository has no pool: nothing under pools/")]
     NoPools,
-    /// The cluster has nodes, and no pool selects any.
+    /// The cluster has nodes, but no pool selects one.
     #[error("the pools ({pools}) select none of the nodes of the cluster ({nodes})")]
     NothingSelected {
         /// Nodes in the cluster.
@@ -24,12 +24,12 @@ pub enum Problem {
         /// Pools in the repository.
         pools: usize,
     },
-    /// A pool selects nothing, while nodes still run its configuration.
-    #[error("pool {pool} selects no node, but {nodes} nodes still run its configuration, {example} among them")]
+    /// A pool selects no node, but nodes still run its configuration.
+    #[error("pool {pool} selects no node, but {nodes} nodes still run its configuration (for example {example})")]
     PoolLostItsNodes {
         /// The pool.
         pool: PoolName,
-        /// Nodes that still point at one of its ConfigMaps.
+        /// Number of nodes that still point at one of its ConfigMaps.
         nodes: usize,
         /// One of them.
         example: NodeName,
@@ -39,27 +39,27 @@ pub enum Problem {
     Contested {
         /// The pools.
         pools: Vec<PoolName>,
-        /// How many nodes they share.
+        /// Number of these nodes.
         nodes: usize,
         /// One of them.
         example: NodeName,
     },
-    /// A ConfigMap is not what its name says.
+    /// The content of a ConfigMap does not match its name.
     #[error(
-        "ConfigMap {namespace}/{name} exists with other content than its name says (wanted {wanted}, found {})",
+        "ConfigMap {namespace}/{name} does not have the content that its name states (wanted {wanted}, found {})",
         found.map_or_else(|| "no readable configuration".to_owned(), |hash| hash.to_string())
     )]
-    ContentDiffers {
+    ContentMismatch {
         /// Its namespace.
         namespace: NamespaceName,
         /// Its name.
         name: String,
-        /// Hash of the content that belongs there.
+        /// Hash in the name.
         wanted: ContentHash,
-        /// Hash of the content that is there.
+        /// Hash of the actual content.
         found: Option<ContentHash>,
     },
-    /// A ConfigMap of the right name and content can still be changed.
+    /// A ConfigMap has the right name and content but is mutable.
     #[error(
         "ConfigMap {namespace}/{name} has the right content but is not immutable: a change would restart every kubelet that uses it"
     )]
@@ -69,17 +69,17 @@ pub enum Problem {
         /// Its name.
         name: String,
     },
-    /// The ConfigMap that nodes point at is gone.
-    #[error("ConfigMap {namespace}/{name} is gone{}, and {nodes} nodes still point at it, {example} among them",
-        if *deleting { " (it is being deleted)" } else { "" })]
-    TargetGone {
+    /// Nodes point at a ConfigMap that is missing or being deleted.
+    #[error("ConfigMap {namespace}/{name} {}, but {nodes} nodes point at it (for example {example})",
+        if *deleting { "is being deleted" } else { "is missing" })]
+    ConfigMapMissing {
         /// Its namespace.
         namespace: NamespaceName,
         /// Its name.
         name: String,
-        /// Whether it is still there, being deleted.
+        /// Whether the ConfigMap still exists but is being deleted.
         deleting: bool,
-        /// How many nodes point at it.
+        /// Number of nodes that point at it.
         nodes: usize,
         /// One of them.
         example: NodeName,
@@ -91,45 +91,45 @@ pub enum Problem {
         namespace: NamespaceName,
         /// Its name.
         name: String,
-        /// Whose it is.
+        /// Its fleet, if named.
         fleet: Option<FleetName>,
     },
-    /// A kubelet of the pool would refuse its configuration, or drop a part of it.
+    /// Kubelets of the pool would refuse its configuration or ignore a part of it.
     #[error(
-        "pool {pool}: {}, which {nodes} of its nodes have ({example} for one), would not run its configuration as it is written: {}",
+        "pool {pool}: {} on {nodes} of its nodes (for example {example}) would not run the configuration as written: {}",
         kubelet_list(kubelets),
         reasons(findings)
     )]
     Refused {
         /// The pool.
         pool: PoolName,
-        /// The versions of the kubelets.
+        /// Versions of these kubelets.
         kubelets: Vec<Minor>,
-        /// How many nodes have such a kubelet and would get the configuration.
+        /// Number of nodes with such a kubelet that would get the configuration.
         nodes: usize,
         /// One of them.
         example: NodeName,
         /// The errors.
         findings: Vec<Finding>,
     },
-    /// A change does more to running pods than the pool allows. Such a plan can be shown, not carried out.
-    #[error("pool {pool}: what changes {} ({worst}), and the pool allows no more than {allowed}: {}",
+    /// A change disrupts running pods more than the pool allows. Such a plan can be shown but not carried out.
+    #[error("pool {pool}: the change {} ({worst}), but the pool allows at most {allowed}: {}",
         worst.means(), classed(fields))]
     TooDisruptive {
         /// The pool.
         pool: PoolName,
-        /// The worst class of its changes.
+        /// Highest class of its changes.
         worst: Class,
-        /// The worst class that its policy allows.
+        /// Highest class that the policy allows.
         allowed: Class,
-        /// The fields beyond that, by path.
+        /// Fields above that class, by path.
         fields: Vec<(String, Class)>,
-        /// State files that must be gone when the kubelet starts again.
+        /// State files that must be deleted before the kubelet starts again.
         state_files: Vec<StateFile>,
     },
 }
 
-/// How many fields a problem names.
+/// Number of fields that a problem names.
 const FIELDS: usize = 5;
 
 fn classed(fields: &[(String, Class)]) -> String {
@@ -166,54 +166,45 @@ fn reasons(findings: &[Finding]) -> String {
 }
 
 impl Problem {
-    /// The way out.
+    /// Fix for this problem.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
             Self::NoPools => {
-                "is this the right directory and revision? A pool is a folder pools/<pool> with a kubelet.yaml. \
-                              Pass --allow-empty if there shall be none"
+                "check the directory and the revision, or pass --allow-empty to accept a repository without pools"
                     .to_owned()
             }
-            Self::NothingSelected { .. } => "is this the right cluster? Compare the pools' nodeSelector with \
-                                             `kubectl get nodes --show-labels`, or pass --allow-empty"
-                .to_owned(),
+            Self::NothingSelected { .. } => {
+                "check the kubeconfig context and the pools' nodeSelector, or pass --allow-empty".to_owned()
+            }
             Self::PoolLostItsNodes { pool, .. } => format!(
-                "check the nodeSelector of pool {pool} and the nodes' labels. If the nodes left the pool on purpose, pass \
-                 --allow-empty: they keep the configuration that they have"
+                "check the nodeSelector of pool {pool}, or pass --allow-empty: the nodes then keep their configuration"
             ),
             Self::Contested { .. } => {
-                "give one of them a higher spec.priority, or make their nodeSelectors exclude each other".to_owned()
+                "give one pool a higher spec.priority, or make the nodeSelectors disjoint".to_owned()
             }
-            Self::ContentDiffers { namespace, name, .. } => format!(
-                "somebody made or replaced it by hand. Look at it with `kubectl -n {namespace} get configmap {name} -o yaml`; \
-                 delete it when no node needs it, and run again"
+            Self::ContentMismatch { namespace, name, .. } => format!(
+                "inspect it with `kubectl get configmap -n {namespace} {name} -o yaml`, and delete it once no node refers \
+                 to it"
             ),
             Self::NotImmutable { namespace, name } => format!(
-                "`kubectl -n {namespace} patch configmap {name} --type merge -p '{{\"immutable\":true}}'` makes it so without \
-                 restarting anything"
+                "run `kubectl -n {namespace} patch configmap {name} --type merge -p '{{\"immutable\":true}}'`, which \
+                 restarts no kubelet"
             ),
-            Self::TargetGone { .. } => "the nodes go on running what they have, but lose it when they are made anew. Made again \
-                                        under its name, it would restart all of them at once. Change the pool's \
-                                        configuration (any field will do): that has another name, and is rolled out within \
-                                        the budget"
-                .to_owned(),
-            Self::TooDisruptive { pool, worst, state_files, .. } => {
-                format!("{}. `nodecfg diff -v` says why", disruption::way_out(pool, *worst, state_files))
+            Self::ConfigMapMissing { .. } => {
+                "change any field of the pool's configuration, so that its nodes move to a ConfigMap of another name"
+                    .to_owned()
             }
-            Self::Refused { pool, kubelets, .. } => {
+            Self::TooDisruptive { pool, worst, state_files, .. } => disruption::fix(pool, *worst, state_files),
+            Self::Refused { kubelets, .. } => {
                 let minors: Vec<String> = kubelets.iter().map(ToString::to_string).collect();
-                format!(
-                    "`nodecfg validate --kubernetes-version {}` shows every finding without a cluster; nodes of other \
-                     versions can be a pool of their own beside {pool}",
-                    minors.join(",")
-                )
+                format!("fix the fields, until `nodecfg validate --kubernetes-version {}` succeeds", minors.join(","))
             }
             Self::NameTaken { .. } => "give this fleet another metadata.name in nodecfg.yaml".to_owned(),
         }
     }
 
-    /// Whether the way out is in the repository, and not in the cluster alone.
+    /// Reports whether the fix is a change of the repository rather than of the cluster.
     #[must_use]
     pub fn is_of_repository(&self) -> bool {
         matches!(
@@ -235,9 +226,9 @@ impl Problem {
             Self::NothingSelected { .. } => "nothing-selected",
             Self::PoolLostItsNodes { .. } => "pool-lost-its-nodes",
             Self::Contested { .. } => "contested-nodes",
-            Self::ContentDiffers { .. } => "config-map-differs",
+            Self::ContentMismatch { .. } => "config-map-differs",
             Self::NotImmutable { .. } => "config-map-mutable",
-            Self::TargetGone { .. } => "config-map-gone",
+            Self::ConfigMapMissing { .. } => "config-map-gone",
             Self::Refused { .. } => "configuration-refused",
             Self::NameTaken { .. } => "config-map-of-another-fleet",
             Self::TooDisruptive { .. } => "too-disruptive",

@@ -1,4 +1,4 @@
-//! What must hold of every plan, whatever the cluster looks like.
+//! Property tests of plans for arbitrary clusters.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use super::fixtures::{
     rendered, source, with_config_map,
 };
 use super::{Action, Plan, Scope, check, make};
+use crate::convergence::Target;
 use crate::desired::{Desired, PoolTarget};
-use crate::judge::Target;
 use kubelet_config::risk::Class;
 use nodecfg_contract::error_text;
 use nodecfg_contract::observed::{Node, Observed, Readiness};
 
-/// What a node may be found doing.
+/// Situation of a node.
 #[derive(Debug, Clone, Copy)]
 enum NodeSituation {
     Local,
@@ -58,14 +58,14 @@ fn build(index: usize, (state, ready, pool): (NodeSituation, bool, u8)) -> Node 
         NodeSituation::AssignedTarget => Node { source: Some(new), ..on(node, &old) },
         NodeSituation::RefusesTarget => refusing(node, &new, error_text::VALIDATE),
         NodeSituation::RefusesOld => refusing(node, &old, error_text::LOAD),
-        NodeSituation::Foreign => on(node, &source("somebody-elses")),
+        NodeSituation::Foreign => on(node, &source("foreign")),
         NodeSituation::TooNew => of_version(node, "v1.30.0"),
         NodeSituation::Deleting => Node { deleting: true, ..node },
     }
 }
 
 prop_compose! {
-    pub(super) fn worlds()(
+    pub(super) fn clusters()(
         nodes in vec(states(), 0..30),
         budget in 1..5_u32,
         canaries in prop::option::of((1..4_u32, 0..100_u64)),
@@ -92,7 +92,7 @@ prop_compose! {
 
 pub(super) fn plan(desired: &Desired, observed: &Observed) -> Plan {
     let options = super::Options { allow_empty: true, ..options() };
-    make(desired, observed, &options).expect("these worlds can be planned")
+    make(desired, observed, &options).expect("these clusters can be planned")
 }
 
 /// The cluster after the plan was carried out and every node converged.
@@ -116,19 +116,19 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
 
 proptest! {
     #[test]
-    fn every_plan_keeps_its_invariants((desired, observed) in worlds()) {
+    fn every_plan_satisfies_its_invariants((desired, observed) in clusters()) {
         let violations = check(&plan(&desired, &observed), &observed, &Scope::Everything);
         prop_assert!(violations.is_empty(), "{violations:?}");
     }
 
     #[test]
-    fn the_same_input_gives_the_same_bytes((desired, observed) in worlds()) {
+    fn equal_input_gives_equal_plan((desired, observed) in clusters()) {
         let bytes = |plan: &Plan| format!("{plan:?}");
         prop_assert_eq!(bytes(&plan(&desired, &observed)), bytes(&plan(&desired, &observed)));
     }
 
     #[test]
-    fn a_plan_that_was_carried_out_leaves_nothing_to_do((desired, observed) in worlds()) {
+    fn completed_plan_leaves_no_changes((desired, observed) in clusters()) {
         let first = plan(&desired, &observed);
         let second = plan(&desired, &applied(&first, &desired, &observed));
         prop_assert!(!second.has_changes(), "{second:?}");
@@ -138,14 +138,14 @@ proptest! {
     }
 
     #[test]
-    fn a_scope_is_kept_and_takes_nothing_else_from_its_nodes(
-        (desired, observed) in worlds(),
+    fn scope_restricts_nodes_only(
+        (desired, observed) in clusters(),
         chosen in prop::collection::btree_set(0..30_usize, 0..10),
     ) {
         let nodes = chosen.into_iter().map(|index| node_name(&format!("n{index:03}"))).collect();
         let scope = Scope::Nodes(nodes);
         let options = super::Options { allow_empty: true, scope: scope.clone(), ..options() };
-        let narrow = make(&desired, &observed, &options).expect("these worlds can be planned");
+        let narrow = make(&desired, &observed, &options).expect("these clusters can be planned");
         prop_assert_eq!(check(&narrow, &observed, &scope), vec![]);
         let assigned = |plan: &Plan| {
             let steps = plan.pools.iter().flat_map(|pool| pool.steps().map(move |step| (pool, step)));
@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn an_edited_plan_is_noticed((desired, observed) in worlds()) {
+    fn checker_rejects_edited_plan((desired, observed) in clusters()) {
         let mut plan = plan(&desired, &observed);
         let assigned = plan.pools.iter_mut().flat_map(|pool| pool.waves.iter_mut()).flat_map(|wave| wave.steps.iter_mut())
             .find(|step| step.action == Action::Assign);

@@ -1,8 +1,8 @@
-//! Which ConfigMaps of a fleet can be deleted: those that nothing refers to, apart from the newest of each pool. `prune` and the
-//! count in `diff` are both of [`prune`].
+//! Selection of the ConfigMaps of a fleet to delete: those without a reference, except the newest of each pool.
+//! `prune` and the count in `diff` use the same function.
 //!
-//! Made from what refers to ConfigMaps and what ConfigMaps there are; [`check_prune`] asserts of every outcome, from the same
-//! observation and without the code that made it, that nothing in use is on it.
+//! [`check_prune`] verifies every result from the same observation without sharing code: no ConfigMap in use is
+//! deleted.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,67 +16,67 @@ use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, References};
 
-/// How many ConfigMaps of each pool are kept unless somebody says otherwise.
+/// Default number of ConfigMaps to keep per pool.
 pub const KEEP: u32 = 3;
 
-/// What to prune.
+/// Options of a prune.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PruneOptions {
-    /// Whose ConfigMaps.
+    /// Fleet of the ConfigMaps.
     pub fleet: FleetName,
-    /// Where they are.
+    /// Their namespace.
     pub namespace: NamespaceName,
-    /// How many of each pool are kept, the newest, referred to or not. What a repository asks for need not be among them: after
-    /// a revert it is an old one.
+    /// Number of the newest ConfigMaps to keep per pool, referenced or not. The desired one may be older, for example
+    /// after a revert.
     pub keep: usize,
-    /// What a repository asks for, where one is given: kept, by name.
+    /// Names of the ConfigMaps that the repository needs, which are kept; empty without a repository.
     pub wanted: BTreeSet<String>,
-    /// Only of these pools; empty: of all.
+    /// Pools to prune; empty: all.
     pub pools: BTreeSet<PoolName>,
 }
 
-/// What a prune would delete, and why it leaves the rest.
+/// Result of a prune: ConfigMaps to delete and to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrunePlan {
-    /// What is deleted, by name.
+    /// ConfigMaps to delete, by name.
     pub delete: Vec<ManagedConfigMap>,
-    /// What is kept, by name.
+    /// ConfigMaps to keep, by name.
     pub keep: Vec<KeptConfigMap>,
 }
 
-/// A ConfigMap of the fleet that is kept.
+/// A kept ConfigMap of the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptConfigMap {
     /// The ConfigMap.
     pub map: ManagedConfigMap,
-    /// Why it is kept.
+    /// The reason.
     pub why: Kept,
 }
 
-/// Why a ConfigMap is kept.
+/// Reason to keep a ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Kept {
-    /// Nodes refer to it, by what they are pointed at or by what they report.
+    /// Nodes refer to it in spec or status.
     InUse {
-        /// How many.
+        /// Number of nodes.
         nodes: usize,
         /// One of them.
         example: String,
     },
-    /// The repository asks for it.
+    /// The repository needs it.
     Wanted,
-    /// It is among the newest of its pool.
+    /// It is one of the newest of its pool.
     Recent,
-    /// It carries no label that names a pool, so that it is not known among which to count it.
+    /// It has no pool label, so its rank within a pool is unknown.
     NoPool,
-    /// The server does not say when it was created.
+    /// The API server reports no creation time.
     NoAge,
-    /// Somebody deletes it already.
+    /// It is being deleted already.
     Deleting,
-    /// Only other pools were asked for.
+    /// Its pool was not requested.
     NotAskedFor,
-    /// It carries the labels, but nodecfg has not made it so: its name or its content says so.
+    /// It has the labels of nodecfg, but a name or content that nodecfg does not give.
     NotOurs,
 }
 
@@ -84,19 +84,19 @@ impl fmt::Display for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InUse { nodes: 1, example } => write!(f, "in use by {example}"),
-            Self::InUse { nodes, example } => write!(f, "in use by {nodes} nodes, {example} among them"),
-            Self::Wanted => f.write_str("asked for by the repository"),
+            Self::InUse { nodes, example } => write!(f, "in use by {nodes} nodes (for example {example})"),
+            Self::Wanted => f.write_str("needed by the repository"),
             Self::Recent => f.write_str("among the newest of its pool"),
             Self::NoPool => f.write_str("names no pool"),
             Self::NoAge => f.write_str("of unknown age"),
             Self::Deleting => f.write_str("being deleted already"),
-            Self::NotAskedFor => f.write_str("not asked for"),
-            Self::NotOurs => f.write_str("not made by nodecfg, whatever its labels say"),
+            Self::NotAskedFor => f.write_str("not requested"),
+            Self::NotOurs => f.write_str("not created by nodecfg, despite its labels"),
         }
     }
 }
 
-/// Decides on every ConfigMap of the fleet. `maps` may hold others, which are passed over.
+/// Decides on every ConfigMap of the fleet in `maps`, and ignores other ConfigMaps.
 #[must_use]
 pub fn prune<'m>(
     maps: impl IntoIterator<Item = &'m ManagedConfigMap>,
@@ -128,7 +128,7 @@ pub fn prune<'m>(
                 _ if rank < options.keep => Some(Kept::Recent),
                 _ => None,
             };
-            // What others have named takes no place among the newest.
+            // ConfigMaps with other names have no rank among the newest.
             rank += usize::from(is_named_by_us(map));
             match why {
                 Some(why) => keep.push(KeptConfigMap { map: map.clone(), why }),
@@ -141,7 +141,7 @@ pub fn prune<'m>(
     PrunePlan { delete, keep }
 }
 
-/// Whether it has the name that nodecfg gives. Labels can be copied with a ConfigMap that is somebody's own.
+/// Reports whether the name is one that nodecfg gives. A user may copy the labels to another ConfigMap.
 fn is_named_by_us(map: &ManagedConfigMap) -> bool {
     let (Some(fleet), Some(pool)) = (&map.fleet, &map.pool) else { return false };
     ContentHash::short_in(&map.name, fleet, pool).is_some()
@@ -151,7 +151,7 @@ fn key(map: &ManagedConfigMap) -> ConfigMapKey {
     ConfigMapKey { namespace: map.namespace.clone(), name: map.name.clone() }
 }
 
-/// Every broken invariant of a prune; none, if it may run.
+/// Returns every violated invariant of a prune; an empty result allows it to run.
 #[must_use]
 pub fn check_prune(
     plan: &PrunePlan,
@@ -161,35 +161,38 @@ pub fn check_prune(
 ) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
-    for doomed in &plan.delete {
+    for deleted in &plan.delete {
         let mut require = |holds: bool, problem: &str| {
             if !holds {
-                let subject = format!("ConfigMap {}", doomed.name);
+                let subject = format!("ConfigMap {}", deleted.name);
                 violations.push(Violation { subject, problem: problem.to_owned() });
             }
         };
-        require(seen.insert(&doomed.name), "would be deleted twice");
-        require(maps.contains(doomed), "was not observed so");
-        require(!doomed.uid.is_empty(), "has no uid to delete it by");
-        require(doomed.fleet.as_ref() == Some(&options.fleet), "would be deleted without being this fleet's");
-        require(is_named_by_us(doomed), "would be deleted without having the name that nodecfg gives");
-        require(doomed.namespace == options.namespace.as_str(), "would be deleted in another namespace");
-        let used = references.keys().any(|key| key.namespace == doomed.namespace && key.name == doomed.name);
+        require(seen.insert(&deleted.name), "would be deleted twice");
+        require(maps.contains(deleted), "differs from the observation");
+        require(!deleted.uid.is_empty(), "has no uid");
+        require(deleted.fleet.as_ref() == Some(&options.fleet), "would be deleted but does not belong to this fleet");
+        require(is_named_by_us(deleted), "would be deleted but does not have a name of nodecfg");
+        require(deleted.namespace == options.namespace.as_str(), "would be deleted in another namespace");
+        let used = references.keys().any(|key| key.namespace == deleted.namespace && key.name == deleted.name);
         require(!used, "would be deleted while something refers to it");
-        require(!options.wanted.contains(&doomed.name), "would be deleted while the repository asks for it");
+        require(!options.wanted.contains(&deleted.name), "would be deleted but the repository needs it");
         let asked = |pool: &PoolName| options.pools.is_empty() || options.pools.contains(pool);
-        require(doomed.pool.as_ref().is_some_and(asked), "would be deleted without having been asked for");
-        // Counted one by one, however the others were sorted.
+        require(deleted.pool.as_ref().is_some_and(asked), "would be deleted but was not requested");
+        // Counted per ConfigMap, independent of any order.
         let newer = |other: &&ManagedConfigMap| {
-            let same = other.namespace == doomed.namespace && other.fleet == doomed.fleet && other.pool == doomed.pool;
-            same && is_named_by_us(other) && other.name != doomed.name && newer_or_equal(other.created, doomed.created)
+            let same =
+                other.namespace == deleted.namespace && other.fleet == deleted.fleet && other.pool == deleted.pool;
+            same && is_named_by_us(other)
+                && other.name != deleted.name
+                && newer_or_equal(other.created, deleted.created)
         };
         require(maps.iter().filter(newer).count() >= options.keep, "is among the newest of its pool");
     }
     violations
 }
 
-/// What has no age is not older than anything.
+/// A ConfigMap without a creation time counts as newest.
 fn newer_or_equal(other: Option<Timestamp>, this: Option<Timestamp>) -> bool {
     matches!((other, this), (Some(other), Some(this)) if other >= this)
 }
@@ -206,7 +209,7 @@ mod tests {
         ManagedConfigMap { created, ..managed(&long(name, pool), Some("fleet"), Some(pool), None) }
     }
 
-    /// A name as nodecfg gives them, that ends with this.
+    /// A name as nodecfg gives it, with this end.
     fn long(name: &str, pool: &str) -> String {
         format!("fleet-{pool}-{name:b>10}")
     }
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_and_whatever_is_in_use_stay() {
+    fn keeps_newest_and_used_config_maps() {
         let maps = [aged("v2", "a", 1), aged("v4", "a", 2), aged("v5", "a", 3), aged("v6", "a", 4), aged("w2", "b", 0)];
         let plan = prune(&maps, &used(&["v4", "v4"]), &options(1));
         assert_eq!(names(&plan), ["v2", "v5"]);
@@ -241,7 +244,7 @@ mod tests {
         assert_eq!(
             kept,
             [
-                "v4: in use by 2 nodes, n0 among them",
+                "v4: in use by 2 nodes (for example n0)",
                 "v6: among the newest of its pool",
                 "w2: among the newest of its pool"
             ]
@@ -258,13 +261,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_clearly_ours_and_old_stays() {
+    fn keeps_config_maps_of_unclear_owner_or_age() {
         let foreign = ManagedConfigMap { fleet: None, ..aged("x", "a", 0) };
         let elsewhere = ManagedConfigMap { namespace: "default".to_owned(), ..aged("z", "a", 0) };
-        let homeless = ManagedConfigMap { pool: None, ..aged("p", "a", 0) };
+        let without_pool = ManagedConfigMap { pool: None, ..aged("p", "a", 0) };
         let ageless = ManagedConfigMap { created: None, ..aged("q", "a", 0) };
         let going = ManagedConfigMap { deleting: true, ..aged("r", "a", 0) };
-        let maps = [foreign, elsewhere, homeless, ageless, going, aged("s", "a", 9)];
+        let maps = [foreign, elsewhere, without_pool, ageless, going, aged("s", "a", 9)];
         let plan = prune(&maps, &used(&[]), &options(1));
         assert_eq!(names(&plan), Vec::<&str>::new());
         let kept: Vec<(&str, &Kept)> = plan.keep.iter().map(|kept| (ending(&kept.map.name), &kept.why)).collect();
@@ -272,29 +275,32 @@ mod tests {
     }
 
     #[test]
-    fn the_checker_lets_nothing_wrong_pass() {
+    fn checker_rejects_every_violation() {
         let maps = [aged("v2", "a", 1), aged("v4", "a", 2)];
         let of = |map: &ManagedConfigMap| PrunePlan { delete: vec![map.clone()], keep: Vec::new() };
-        let told = |plan: &PrunePlan, references: &References| -> Vec<String> {
+        let problems = |plan: &PrunePlan, references: &References| -> Vec<String> {
             check_prune(plan, &maps, references, &options(1)).iter().map(ToString::to_string).collect()
         };
-        assert_eq!(told(&of(&maps[0]), &used(&[])), Vec::<String>::new());
+        assert_eq!(problems(&of(&maps[0]), &used(&[])), Vec::<String>::new());
         assert_eq!(
-            told(&of(&maps[0]), &used(&["v2"])),
+            problems(&of(&maps[0]), &used(&["v2"])),
             ["ConfigMap fleet-a-bbbbbbbbv2: would be deleted while something refers to it"]
         );
-        assert_eq!(told(&of(&maps[1]), &used(&[])), ["ConfigMap fleet-a-bbbbbbbbv4: is among the newest of its pool"]);
+        assert_eq!(
+            problems(&of(&maps[1]), &used(&[])),
+            ["ConfigMap fleet-a-bbbbbbbbv4: is among the newest of its pool"]
+        );
         let wanted = PruneOptions { wanted: [maps[0].name.clone()].into(), ..options(1) };
         let found = check_prune(&of(&maps[0]), &maps, &used(&[]), &wanted);
-        assert_eq!(found[0].problem, "would be deleted while the repository asks for it");
+        assert_eq!(found[0].problem, "would be deleted but the repository needs it");
         let anew = ManagedConfigMap { uid: "another".to_owned(), ..maps[0].clone() };
-        assert_eq!(told(&of(&anew), &used(&[])), ["ConfigMap fleet-a-bbbbbbbbv2: was not observed so"]);
+        assert_eq!(problems(&of(&anew), &used(&[])), ["ConfigMap fleet-a-bbbbbbbbv2: differs from the observation"]);
         let twice = PrunePlan { delete: vec![maps[0].clone(), maps[0].clone()], keep: Vec::new() };
-        assert_eq!(told(&twice, &used(&[])), ["ConfigMap fleet-a-bbbbbbbbv2: would be deleted twice"]);
+        assert_eq!(problems(&twice, &used(&[])), ["ConfigMap fleet-a-bbbbbbbbv2: would be deleted twice"]);
     }
 
     #[test]
-    fn what_only_carries_the_labels_stays_and_takes_no_place() {
+    fn keeps_config_maps_with_copied_labels() {
         let own = ManagedConfigMap { name: "fleet-a-settings".to_owned(), ..aged("v9", "a", 9) };
         let maps = [aged("v2", "a", 1), aged("v4", "a", 2), own.clone()];
         let plan = prune(&maps, &used(&[]), &options(1));
@@ -303,12 +309,12 @@ mod tests {
         let old = ManagedConfigMap { created: aged("v2", "a", 0).created, ..own };
         let maps = [old.clone(), aged("v4", "a", 2)];
         let wrong = PrunePlan { delete: vec![old], keep: Vec::new() };
-        let told: Vec<String> =
+        let problems: Vec<String> =
             check_prune(&wrong, &maps, &used(&[]), &options(1)).iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["ConfigMap fleet-a-settings: would be deleted without having the name that nodecfg gives"]);
+        assert_eq!(problems, ["ConfigMap fleet-a-settings: would be deleted but does not have a name of nodecfg"]);
     }
 
-    /// As the name of a ConfigMap ends; some are not nodecfg's.
+    /// Ends of names; some do not follow the scheme of nodecfg.
     const ENDS: [&str; 12] = ["2", "4", "5", "6", "7", "8", "9", "c", "d", "f", "a", "e"];
 
     fn some_map() -> impl Strategy<Value = ManagedConfigMap> {
@@ -324,12 +330,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_is_referred_to_goes(
+        fn never_deletes_referenced_config_maps(
             maps in prop::collection::vec(some_map(), 0..12),
             in_use in prop::collection::vec(prop::sample::select(ENDS.to_vec()), 0..6),
             keep in 1..4_usize,
         ) {
-            // A name is there once.
+            // Names are unique.
             let maps: Vec<ManagedConfigMap> =
                 maps.into_iter().map(|map| (map.name.clone(), map)).collect::<BTreeMap<_, _>>().into_values().collect();
             let references = used(&in_use);

@@ -14,7 +14,7 @@ use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed}
 /// The pool of nodes whose ConfigMap names no pool or is unknown.
 const OTHERS: &str = "others";
 
-/// Which nodes to reset: the union of the criteria.
+/// Nodes to reset: the union of the criteria.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeSelection {
     /// Nodes by name.
@@ -27,21 +27,21 @@ pub struct NodeSelection {
     pub all: bool,
 }
 
-/// Why a selection is invalid.
+/// Reason why a selection is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NodeSelectionError {
-    /// There is no such node.
+    /// The node does not exist.
     #[error("the cluster has no node {name}")]
     UnknownNode {
-        /// As it was named.
+        /// The given name.
         name: NodeName,
         /// The most similar existing name.
         near: Option<String>,
     },
-    /// There is no such pool.
+    /// The pool does not exist.
     #[error("no node is in a pool {name}")]
     UnknownPool {
-        /// As it was named.
+        /// The given name.
         name: PoolName,
         /// The most similar existing name.
         near: Option<String>,
@@ -51,32 +51,29 @@ pub enum NodeSelectionError {
     Unpooled {
         /// The node.
         name: NodeName,
-        /// What it points at.
+        /// Source of the node.
         source_named: Box<ConfigSource>,
     },
 }
 
 impl NodeSelectionError {
-    /// The fix.
+    /// Fix for this error.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
             Self::UnknownNode { near: Some(near), .. } | Self::UnknownPool { near: Some(near), .. } => {
                 format!("did you mean {near}?")
             }
-            Self::UnknownNode { .. } => "`nodecfg status` lists the nodes".to_owned(),
-            Self::UnknownPool { .. } => "`nodecfg status` lists the nodes with their pools".to_owned(),
-            Self::Unpooled { .. } => {
-                "--take-over resets nodes that are on ConfigMaps of others; without --repo, pools are those of the ConfigMaps"
-                    .to_owned()
-            }
+            Self::UnknownNode { .. } => "list the nodes with `nodecfg status`".to_owned(),
+            Self::UnknownPool { .. } => "list the nodes and their pools with `nodecfg status`".to_owned(),
+            Self::Unpooled { .. } => "pass --take-over to reset nodes on ConfigMaps of other owners".to_owned(),
         }
     }
 }
 
-/// The fleet as its nodes show it: one pool for each pool name on the ConfigMaps in use. The target of every node is its local
-/// configuration. An unavailable node without a ConfigMap belongs to the pool of its label, or to the only pool, and so counts
-/// against a budget. With `take_over`, nodes on other ConfigMaps are in pools too.
+/// Builds the fleet from its nodes: one pool per pool name on the ConfigMaps in use, with the local configuration as
+/// target. An unavailable node without a ConfigMap belongs to the pool of its label, or to the only pool, and so
+/// counts against a budget. With `take_over`, nodes on other ConfigMaps are in pools too.
 #[must_use]
 pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_over: bool) -> Desired {
     let mut members: BTreeMap<PoolName, BTreeSet<NodeName>> = BTreeMap::new();
@@ -88,9 +85,9 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
     // A node on its local configuration has no ConfigMap that names its pool. It may still be unavailable.
     let only = members.keys().next().filter(|_| members.len() == 1).cloned();
     for node in unpooled_and_unavailable(observed, &members) {
-        let labelled = node.labels.get(POOL_LABEL).and_then(|pool| PoolName::new(pool.as_str()).ok());
-        let labelled = labelled.filter(|pool| members.contains_key(pool));
-        if let Some(nodes) = labelled.or_else(|| only.clone()).and_then(|pool| members.get_mut(&pool)) {
+        let labeled = node.labels.get(POOL_LABEL).and_then(|pool| PoolName::new(pool.as_str()).ok());
+        let labeled = labeled.filter(|pool| members.contains_key(pool));
+        if let Some(nodes) = labeled.or_else(|| only.clone()).and_then(|pool| members.get_mut(&pool)) {
             nodes.insert(node.name.clone());
         }
     }
@@ -121,13 +118,13 @@ fn unpooled_and_unavailable<'o>(
     let pooled: BTreeSet<NodeName> = members.values().flatten().cloned().collect();
     let local =
         |node: &Node| [&node.source, &node.status.assigned, &node.status.active].into_iter().all(Option::is_none);
-    let meant = |node: &&Node| !pooled.contains(&node.name) && local(node) && !is_available(node);
-    observed.nodes.values().filter(meant).collect()
+    let matches = |node: &&Node| !pooled.contains(&node.name) && local(node) && !is_available(node);
+    observed.nodes.values().filter(matches).collect()
 }
 
 /// Unavailable nodes whose pool is unknown. They count against the budget of every pool.
 #[must_use]
-pub fn down_in_any_pool(desired: &Desired, observed: &Observed) -> Vec<NodeName> {
+pub fn unavailable_without_pool(desired: &Desired, observed: &Observed) -> Vec<NodeName> {
     let named = |pool: &Pool| Some((pool.name.clone(), pool.named.clone()?));
     let members = desired.pools.values().filter_map(named).collect();
     let nodes = if desired.pools.is_empty() { Vec::new() } else { unpooled_and_unavailable(observed, &members) };
@@ -148,8 +145,8 @@ fn pool_of(node: &Node, observed: &Observed, fleet: &FleetName, take_over: bool)
     map(any).map_or_else(|| PoolName::new(OTHERS).ok(), pool)
 }
 
-/// The selected nodes. `pool_by_node` holds the pool of each node that is in one. Nodes without a pool and without a source need
-/// no reset.
+/// Returns the selected nodes. `pool_by_node` holds the pool of each node that is in one. Nodes without a pool and
+/// without a source need no reset.
 ///
 /// # Errors
 /// The selection names a node or a pool that is missing, or a node in no pool that has a `configSource`.
@@ -174,9 +171,9 @@ pub fn select_nodes(
         return Err(NodeSelectionError::UnknownPool { name: name.clone(), near });
     }
     let selected = |node: &&Node| {
-        let home = pool_by_node.get(&node.name);
+        let pool = pool_by_node.get(&node.name);
         choice.nodes.contains(&node.name)
-            || home.is_some_and(|pool| choice.all || choice.pools.contains(*pool))
+            || pool.is_some_and(|pool| choice.all || choice.pools.contains(*pool))
             || choice.selector.as_ref().is_some_and(|selector| labels(selector, node))
     };
     Ok(observed.nodes.values().filter(selected).map(|node| node.name.clone()).collect())
@@ -228,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_in_the_pool_of_what_they_are_on() {
+    fn nodes_belong_to_the_pool_of_their_config_map() {
         assert_eq!(members(&pools_of_nodes(&cluster(), &fleet(), 1, false)), [("a".to_owned(), 3)]);
         let all = [("a".to_owned(), 3), ("others".to_owned(), 1), ("x".to_owned(), 1)];
         assert_eq!(members(&pools_of_nodes(&cluster(), &fleet(), 1, true)), all);
     }
 
     #[test]
-    fn what_is_named_adds_up_and_must_be_there() {
+    fn selection_is_a_union_of_existing_names() {
         let nodes = NodeSelection { nodes: [node_name("n1"), node_name("n6")].into(), ..NodeSelection::default() };
         assert_eq!(choose(&nodes, false).unwrap(), ["n1", "n6"]);
         let pools = NodeSelection { pools: [pool_name("a")].into(), ..nodes.clone() };
@@ -244,26 +241,26 @@ mod tests {
             choose(&NodeSelection { all: true, ..NodeSelection::default() }, false).unwrap(),
             ["n1", "n2", "n3"]
         );
-        let labelled = NodeSelection {
+        let labeled = NodeSelection {
             selector: Some(LabelSelector::of_label("nodecfg.dev/pool", "gone")),
             ..NodeSelection::default()
         };
-        assert_eq!(choose(&labelled, false).unwrap(), ["n3"]);
+        assert_eq!(choose(&labeled, false).unwrap(), ["n3"]);
 
-        let told = |choice: &NodeSelection| {
+        let message = |choice: &NodeSelection| {
             choose(choice, false).map_err(|error| format!("{error}; {}", error.help())).unwrap_err()
         };
         let unknown = NodeSelection { nodes: [node_name("n11")].into(), ..NodeSelection::default() };
-        assert_eq!(told(&unknown), "the cluster has no node n11; did you mean n1?");
+        assert_eq!(message(&unknown), "the cluster has no node n11; did you mean n1?");
         let unknown = NodeSelection { pools: [pool_name("gpu")].into(), ..NodeSelection::default() };
-        assert!(told(&unknown).starts_with("no node is in a pool gpu; "));
+        assert!(message(&unknown).starts_with("no node is in a pool gpu; "));
         let foreign = NodeSelection { nodes: [node_name("n5")].into(), ..NodeSelection::default() };
-        assert!(told(&foreign).contains("--take-over"));
+        assert!(message(&foreign).contains("--take-over"));
         assert_eq!(choose(&foreign, true).unwrap(), ["n5"]);
     }
 
     #[test]
-    fn what_is_down_and_local_already_counts() {
+    fn counts_unavailable_nodes_on_local_configuration() {
         let down = |name: &str, pool: &str| Node { ready: Readiness::NotReady, ..node(name, pool) };
         let mut cluster = cluster();
         for node in [down("n7", "a"), down("n8", "elsewhere")] {
@@ -271,7 +268,7 @@ mod tests {
         }
         let desired = pools_of_nodes(&cluster, &fleet(), 2, false);
         assert_eq!(members(&desired), [("a".to_owned(), 5)]);
-        assert_eq!(down_in_any_pool(&desired, &cluster), Vec::<NodeName>::new());
+        assert_eq!(unavailable_without_pool(&desired, &cluster), Vec::<NodeName>::new());
         let scope = Scope::Nodes([node_name("n1"), node_name("n2")].into());
         let options = Options { scope: scope.clone(), allow_empty: true, ..options() };
         let plan = make(&desired, &cluster, &options).unwrap();
@@ -279,10 +276,10 @@ mod tests {
         let down = |left: &&crate::plan::LeftAlone| left.unavailable && ["n7", "n8"].contains(&left.node.as_str());
         assert_eq!(plan.pools[0].left_alone.iter().filter(down).count(), 2);
 
-        // Of several pools, only a label tells.
+        // Among several pools, only a label decides.
         let desired = pools_of_nodes(&cluster, &fleet(), 2, true);
         assert_eq!(members(&desired), [("a".to_owned(), 4), ("others".to_owned(), 1), ("x".to_owned(), 1)]);
-        assert_eq!(down_in_any_pool(&desired, &cluster), [node_name("n8")]);
+        assert_eq!(unavailable_without_pool(&desired, &cluster), [node_name("n8")]);
     }
 
     #[test]

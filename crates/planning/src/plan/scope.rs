@@ -1,10 +1,10 @@
-//! Which nodes a plan may touch. The budget of a pool is that of all its nodes, whichever of them are in scope.
+//! Nodes that a plan may change. The budget of a pool is computed from all its nodes, in scope or not.
 
 use std::collections::BTreeSet;
 
 use nodecfg_contract::names::{NodeName, PoolName};
 
-/// Which nodes a plan may touch. All others are left alone.
+/// Nodes that a plan may change. All other nodes are left unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Scope {
     /// Every node of every pool.
@@ -17,7 +17,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether a node of this pool may be touched.
+    /// Reports whether a node of this pool may be changed.
     #[must_use]
     pub fn holds(&self, pool: &PoolName, node: &NodeName) -> bool {
         match self {
@@ -27,7 +27,7 @@ impl Scope {
         }
     }
 
-    /// Whether anything of a pool may be touched, these being all its nodes. A pool without nodes is in scope when it is
+    /// Reports whether anything of a pool with these nodes may be changed. A pool without nodes is in scope if it is
     /// named, or everything is.
     #[must_use]
     pub fn touches<'n>(&self, pool: &PoolName, nodes: impl IntoIterator<Item = &'n NodeName>) -> bool {
@@ -38,12 +38,12 @@ impl Scope {
         }
     }
 
-    /// Whether a node that several pools contest matters: one of the pools is in scope, or the node is.
-    pub(super) fn minds(&self, node: &NodeName, pools: &[&PoolName]) -> bool {
+    /// Reports whether a node that several pools select is relevant: one of the pools or the node is in scope.
+    pub(super) fn concerns(&self, node: &NodeName, pools: &[&PoolName]) -> bool {
         pools.iter().any(|pool| self.holds(pool, node))
     }
 
-    /// Whether this is no scope at all.
+    /// Reports whether all nodes are in scope.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         *self == Self::Everything
@@ -58,7 +58,7 @@ mod tests {
         desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, rendered, source,
         with_config_map,
     };
-    use crate::plan::{Decision, Options, Plan, Problem, Why, check, make, redecide};
+    use crate::plan::{Decision, Options, Plan, Problem, Why, check, decide_again, make};
     use nodecfg_contract::observed::{Observed, Readiness};
 
     fn within(scope: Scope) -> Options {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_out_of_scope_are_left_alone_and_count_for_the_budget() {
+    fn nodes_out_of_scope_count_for_the_budget() {
         let broken = nodecfg_contract::observed::Node { ready: Readiness::NotReady, ..node("n1", "a") };
         let cluster = observed([broken, node("n2", "a"), node("n3", "a"), node("n4", "b")]);
         let plan = planned(both(), &cluster, Scope::Nodes([node_name("n2")].into()));
@@ -90,29 +90,27 @@ mod tests {
         let left: Vec<_> = a.left_alone.iter().map(|left| (left.node.as_str(), left.unavailable, &left.why)).collect();
         assert_eq!(left, [("n1", true, &Why::OutOfScope), ("n3", false, &Why::OutOfScope)]);
         assert_eq!((plan.counts().assign, plan.counts().skipped), (1, 3));
-        // No ConfigMap for a pool that is left alone.
+        // No ConfigMap for a pool that is left unchanged.
         assert_eq!(plan.config_maps.iter().map(|map| map.pool.as_str()).collect::<Vec<_>>(), ["a"]);
     }
 
     #[test]
-    fn one_more_node_than_was_asked_for_is_noticed() {
+    fn checker_rejects_nodes_out_of_scope() {
         let cluster = observed([node("n1", "a"), node("n2", "a")]);
         let plan = planned(both(), &cluster, Scope::Everything);
-        let told = |scope: &Scope| check(&plan, &cluster, scope).iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(told(&Scope::Nodes([node_name("n1")].into())), ["node n2: was not asked for"]);
-        assert_eq!(told(&pools(["b"])).len(), 2);
-        // Nor may what was asked for be passed over.
+        let violations =
+            |scope: &Scope| check(&plan, &cluster, scope).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(violations(&Scope::Nodes([node_name("n1")].into())), ["node n2: was not requested"]);
+        assert_eq!(violations(&pools(["b"])).len(), 2);
+        // The plan must not skip a requested node either.
         let narrow = planned(both(), &cluster, Scope::Nodes([node_name("n1")].into()));
         let passed = check(&narrow, &cluster, &Scope::Everything);
-        assert_eq!(
-            passed.first().map(ToString::to_string).as_deref(),
-            Some("node n2: was asked for and is passed over")
-        );
+        assert_eq!(passed.first().map(ToString::to_string).as_deref(), Some("node n2: was requested but is skipped"));
     }
 
     #[test]
-    fn a_pool_is_refused_for_what_is_its_own_alone() {
-        // Pools b and c contest n2, and the nodes of pool d are gone.
+    fn reports_only_problems_in_scope() {
+        // Pools b and c both select n2, and pool d lost its nodes.
         let mut others = both().to_vec();
         let mut rival = pool("c", 64, policy(1));
         rival.selector = LabelSelector::of_label("nodecfg.dev/pool", "b");
@@ -123,31 +121,31 @@ mod tests {
 
         let plan = planned(others.clone(), &cluster, pools(["a"]));
         assert_eq!(plan.pools.iter().map(|pool| pool.assignments()).sum::<usize>(), 1);
-        // A contested node stands among those that are nobody's.
+        // A contested node is listed with the nodes of no pool.
         assert_eq!(plan.unpooled.iter().map(|node| node.node.as_str()).collect::<Vec<_>>(), ["n2", "n3"]);
         let problems = |scope| make(&desired(others.clone()), &cluster, &within(scope)).unwrap_err();
         assert!(matches!(problems(pools(["b"])).as_slice(), [Problem::Contested { .. }]));
         assert!(matches!(problems(Scope::Nodes([node_name("n2")].into())).as_slice(), [Problem::Contested { .. }]));
         assert!(matches!(problems(pools(["d"])).as_slice(), [Problem::PoolLostItsNodes { .. }]));
         assert_eq!(problems(Scope::Everything).len(), 2);
-        // A pool that never had a node has nothing to lose.
+        // A pool that never had a node cannot lose one.
         let plan =
             planned([pool("a", 64, policy(1)), pool("e", 64, policy(1))], &observed([node("n1", "a")]), pools(["e"]));
         assert!(!plan.has_changes());
     }
 
     #[test]
-    fn a_second_decision_keeps_to_the_scope() {
+    fn second_decision_respects_the_scope() {
         let wanted = desired(both());
         let cluster = observed([node("n1", "a")]);
-        let decided = |scope| redecide(&wanted, &cluster, &within(scope), &pool_name("a"), &node("n1", "a"));
+        let decided = |scope| decide_again(&wanted, &cluster, &within(scope), &pool_name("a"), &node("n1", "a"));
         assert!(matches!(decided(pools(["a"])), Some(Decision::Step(_))));
         let Some(Decision::LeaveAlone(left)) = decided(pools(["b"])) else { panic!("it is out of scope") };
         assert_eq!(left.why, Why::OutOfScope);
     }
 
     #[test]
-    fn a_pool_may_have_its_nodes_by_name() {
+    fn pool_may_list_nodes_by_name() {
         let mut named = pool("a", 64, policy(1));
         named.selector = LabelSelector::default();
         named.named = Some([node_name("n2")].into());
@@ -158,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_holds_what_it_names() {
+    fn scope_contains_what_it_names() {
         let (a, b) = (PoolName::new("a").unwrap(), PoolName::new("b").unwrap());
         let (n1, n2) = (NodeName::new("n1").unwrap(), NodeName::new("n2").unwrap());
         let all = Scope::Everything;
@@ -169,7 +167,7 @@ mod tests {
         let nodes = Scope::Nodes([n1.clone()].into());
         assert!(nodes.holds(&b, &n1) && !nodes.holds(&b, &n2));
         assert!(nodes.touches(&b, [&n2, &n1]) && !nodes.touches(&b, [&n2]));
-        assert!(pools.minds(&n2, &[&a, &b]) && !pools.minds(&n2, &[&b]));
-        assert!(nodes.minds(&n1, &[&a, &b]) && !nodes.minds(&n2, &[&a, &b]));
+        assert!(pools.concerns(&n2, &[&a, &b]) && !pools.concerns(&n2, &[&b]));
+        assert!(nodes.concerns(&n1, &[&a, &b]) && !nodes.concerns(&n2, &[&a, &b]));
     }
 }

@@ -1,4 +1,4 @@
-//! Planning, case by case.
+//! Unit tests of planning.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,9 @@ use super::fixtures::{
     canary, desired, fetched, fleet, managed, node, node_name, observed, of_version, on, options, policy, pool,
     pool_name, refusing, rendered, source, with_config_map,
 };
-use super::{Action, KEEP, Owner, Plan, Problem, PruneOptions, Scope, WaveKind, Why, check, make, prune, questions};
+use super::{
+    Action, KEEP, Owner, Plan, Problem, PruneOptions, Scope, WaveKind, Why, check, make, prune, required_config_maps,
+};
 use crate::desired::{Desired, LabelSelector, PoolTarget};
 use nodecfg_contract::observed::{
     ConfigMapKey, ManagedConfigMap, Node, NodeSupport, Observed, Orders, Pause, Readiness,
@@ -15,7 +17,7 @@ use nodecfg_contract::{Assignment, ConfigSource, error_text};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
-    assert_eq!(check(&plan, observed, &Scope::Everything), [], "the checker agrees");
+    assert_eq!(check(&plan, observed, &Scope::Everything), [], "the checker accepts the plan");
     plan
 }
 
@@ -27,7 +29,7 @@ fn target(pool: &str, max_pods: u32) -> ConfigSource {
     rendered(pool, max_pods).source(&super::fixtures::namespace())
 }
 
-/// The waves of the first pool, as kinds and node names.
+/// Waves of the first pool as kinds and node names.
 fn waves(plan: &Plan) -> Vec<(WaveKind, Vec<&str>)> {
     plan.pools[0]
         .waves
@@ -38,11 +40,11 @@ fn waves(plan: &Plan) -> Vec<(WaveKind, Vec<&str>)> {
 
 fn why<'a>(plan: &'a Plan, node: &str) -> &'a Why {
     let left = plan.pools.iter().flat_map(|pool| &pool.left_alone).find(|left| left.node.as_str() == node);
-    &left.expect("is left alone").why
+    &left.expect("is left unchanged").why
 }
 
 #[test]
-fn a_fresh_pool_is_assigned_with_a_precondition() {
+fn assigns_new_pool_with_precondition() {
     let desired = desired([pool("a", 64, policy(1))]);
     let plan = planned(&desired, &observed([node("n1", "a"), node("n2", "a")]));
     assert_eq!(waves(&plan), [(WaveKind::Rest, vec!["n1", "n2"])]);
@@ -54,7 +56,7 @@ fn a_fresh_pool_is_assigned_with_a_precondition() {
 }
 
 #[test]
-fn local_means_that_the_source_is_removed() {
+fn local_target_removes_the_source() {
     let mut local = pool("a", 64, policy(1));
     local.target = PoolTarget::Local;
     let mut cluster = observed([on(node("n1", "a"), &target("a", 64)), node("n2", "a")]);
@@ -65,12 +67,12 @@ fn local_means_that_the_source_is_removed() {
     assert_eq!((&step.action, &step.assignment), (&Action::Assign, &reset));
     assert!(plan.config_maps.is_empty());
     assert_eq!(why(&plan, "n2"), &Why::Converged);
-    // The last known good still refers to it: not prunable before the node has let go.
+    // The last known good still refers to the ConfigMap, so it is not prunable yet.
     assert!(plan.prunable.is_empty());
 }
 
 #[test]
-fn what_is_broken_goes_first_then_canaries_then_the_rest() {
+fn orders_broken_nodes_canaries_rest() {
     let mut policy = policy(2);
     policy.canary = canary(1, 600);
     let mut down = node("n3", "a");
@@ -94,7 +96,7 @@ fn what_is_broken_goes_first_then_canaries_then_the_rest() {
 }
 
 #[test]
-fn an_interrupted_rollout_goes_on_from_what_the_cluster_shows() {
+fn resumes_interrupted_rollout_from_cluster_state() {
     let mut policy = policy(1);
     policy.canary = canary(2, 600);
     let on_target = |name| on(node(name, "a"), &target("a", 64));
@@ -102,28 +104,28 @@ fn an_interrupted_rollout_goes_on_from_what_the_cluster_shows() {
     let at = |nodes: Vec<Node>| planned(&desired([pool("a", 64, policy.clone())]), &observed(nodes));
 
     let canary = WaveKind::Canary { soak_seconds: 600 };
-    // One canary converged, the other in flight: both are watched, and soak anew.
+    // One canary converged, the other is in transition: both are watched and soak again.
     let plan = at(vec![on_target("n1"), in_flight("n2"), node("n3", "a")]);
     assert_eq!(waves(&plan), [(canary, vec!["n1", "n2"]), (WaveKind::Rest, vec!["n3"])]);
-    // Both converged: nothing says for how long, so they soak anew, and are watched while they do.
+    // Both converged at an unknown time: they are watched and soak again.
     let plan = at(vec![on_target("n1"), on_target("n2"), node("n3", "a")]);
     assert_eq!(waves(&plan), [(canary, vec!["n1", "n2"]), (WaveKind::Rest, vec!["n3"])]);
-    // A node in flight proves nothing: it may have been broken, and free to start.
+    // A node in transition proves nothing: it may have been broken and started without budget.
     let plan = at(vec![on_target("n1"), on_target("n2"), in_flight("n3"), node("n4", "a")]);
     assert_eq!(
         waves(&plan),
         [(WaveKind::Unavailable, vec!["n3"]), (canary, vec!["n1", "n2"]), (WaveKind::Rest, vec!["n4"])]
     );
-    // More have converged than there are canaries: the soak was over.
+    // More nodes converged than there are canaries, so the soak time was over.
     let plan = at(vec![on_target("n1"), on_target("n2"), on_target("n3"), node("n4", "a")]);
     assert_eq!(waves(&plan), [(WaveKind::Rest, vec!["n4"])]);
-    // Everything in flight: nobody is left to protect, nothing to soak for.
+    // All nodes are in transition: without exposed nodes, no soak time is needed.
     let plan = at(vec![on_target("n1"), in_flight("n2")]);
     assert_eq!(waves(&plan), [(WaveKind::Canary { soak_seconds: 0 }, vec!["n1", "n2"])]);
 }
 
 #[test]
-fn a_foreign_config_map_is_a_conflict_until_take_over() {
+fn foreign_config_map_is_a_conflict_without_take_over() {
     let desired = desired([pool("a", 64, policy(1))]);
     let cluster = observed([on(node("n1", "a"), &source("theirs"))]);
     let plan = planned(&desired, &cluster);
@@ -136,7 +138,7 @@ fn a_foreign_config_map_is_a_conflict_until_take_over() {
 }
 
 #[test]
-fn another_fleets_node_is_a_conflict_even_with_equal_content() {
+fn node_of_another_fleet_is_a_conflict_despite_equal_content() {
     let desired = desired([pool("a", 64, policy(1))]);
     let theirs = source("other-a-xx");
     let mut cluster = observed([on(node("n1", "a"), &theirs)]);
@@ -152,9 +154,9 @@ fn another_fleets_node_is_a_conflict_even_with_equal_content() {
 }
 
 #[test]
-fn equal_content_under_another_name_is_adopted_without_a_restart() {
+fn adopts_equal_content_under_another_name() {
     let desired = desired([pool("a", 64, policy(1))]);
-    // As an older version of nodecfg may have named it: other hash, other formatting, same content.
+    // The name that an older version of nodecfg gave: other hash and formatting, same content.
     let old = source("fleet-a-0123456789");
     let text =
         "# by an older version\nmaxPods: 64\nkind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\n";
@@ -167,27 +169,27 @@ fn equal_content_under_another_name_is_adopted_without_a_restart() {
     assert_eq!(why(&plan, "n1"), &Why::Adopted { source: old.clone() });
     assert!(!plan.has_changes());
 
-    // A node that does not prove that it runs it is not taken at its word.
+    // A node that does not prove that it runs the content is not adopted.
     cluster.nodes.get_mut(&node_name("n1")).unwrap().status.active = None;
     assert_eq!(planned(&desired, &cluster).pools[0].assignments(), 1);
 }
 
 #[test]
-fn our_own_config_map_made_again_by_hand_is_ours() {
+fn recognizes_own_config_map_recreated_by_hand() {
     let old = rendered("a", 110);
     let source = old.source(&super::fixtures::namespace());
     let mut cluster = observed([on(node("n1", "a"), &source)]);
-    // It has the name that only nodecfg gives to this content, and none of its labels.
+    // The ConfigMap has the name that only nodecfg gives to this content, but no labels.
     cluster.contents.extend([fetched(&source, &old.canonical, true)]);
     let desired = desired([pool("a", 64, policy(1))]);
     assert_eq!(planned(&desired, &cluster).pools[0].assignments(), 1);
-    // Other content under such a name is anybody's.
+    // With other content under such a name, its owner is unknown.
     cluster.contents.extend([fetched(&source, &rendered("a", 5).canonical, true)]);
     assert!(matches!(why(&planned(&desired, &cluster), "n1"), Why::Conflict { .. }));
 }
 
 #[test]
-fn kubelets_that_cannot_do_it_are_reported_and_left_alone() {
+fn skips_unsupported_kubelets() {
     let at = |version: &str| {
         let node = of_version(node("n1", "a"), version);
         planned(&desired([pool("a", 64, policy(1))]), &observed([node]))
@@ -201,32 +203,32 @@ fn kubelets_that_cannot_do_it_are_reported_and_left_alone() {
 }
 
 #[test]
-fn kubelets_without_the_feature_are_reported_and_left_alone() {
-    // As a kubelet without --dynamic-config-dir leaves its Node: no status.config at all.
-    let without = Node { half: NodeSupport::KubeletSilent, ..node("n1", "a") };
+fn skips_kubelets_without_dynamic_config() {
+    // The status of a kubelet without --dynamic-config-dir: no status.config.
+    let without = Node { support: NodeSupport::KubeletSilent, ..node("n1", "a") };
     let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([without.clone(), node("n2", "a")]));
     assert_eq!(why(&plan, "n1"), &Why::NoDynamicConfig);
     assert_eq!(plan.counts().blocked, 1);
-    for (half, expected) in [(NodeSupport::AgentSilent, Why::AgentSilent), (NodeSupport::Outlived, Why::Outlived)] {
-        let silent = Node { half, ..without.clone() };
+    for (support, expected) in [(NodeSupport::AgentSilent, Why::AgentSilent), (NodeSupport::Outlived, Why::Outlived)] {
+        let silent = Node { support, ..without.clone() };
         let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([silent, node("n2", "a")]));
         assert_eq!((why(&plan, "n1"), plan.counts().blocked), (&expected, 1));
     }
-    // Pointing at something that nobody follows is no transition: it takes nothing of the budget.
+    // A source that the node does not follow is no transition and needs no budget.
     let pointing = Node { source: Some(source("x")), ..without };
     let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([pointing, node("n2", "a")]));
     assert!(!plan.pools[0].left_alone[0].unavailable);
 }
 
 #[test]
-fn a_pool_that_somebody_paused_changes_nothing_unless_the_plan_is_asked_for_despite_it() {
+fn pause_by_operator_prevents_changes_unless_overridden() {
     let order = Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
     let desired = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
     let mut observed = observed([node("n1", "a"), node("n2", "b")]);
     observed.orders.pauses.insert(pool_name("a"), order.clone());
     let plan = planned(&desired, &observed);
     assert_eq!(why(&plan, "n1"), &Why::Paused { order: Some(order.clone()) });
-    let held: Vec<_> = plan.pools.iter().map(|pool| (pool.is_held(), pool.assignments())).collect();
+    let held: Vec<_> = plan.pools.iter().map(|pool| (pool.is_paused(), pool.assignments())).collect();
     assert_eq!(held, [(true, 0), (false, 1)]);
     assert_eq!(plan.pools[0].paused, Some(order.clone()));
     assert_eq!(why(&plan, "n1").to_string(), "the pool is paused: by ada since 1970-01-01T00:00:00Z, disks");
@@ -236,19 +238,16 @@ fn a_pool_that_somebody_paused_changes_nothing_unless_the_plan_is_asked_for_desp
     assert_eq!(check(&plan, &observed, &Scope::Everything), []);
     assert_eq!((plan.pools[0].assignments(), plan.pools[0].despite_pause), (1, true));
 
-    // Whoever makes plans must not forget the order.
+    // The checker rejects a plan that ignores the pause.
     let unaware = Observed { orders: Orders::default(), ..observed.clone() };
     let careless = make(&desired, &unaware, &options()).unwrap();
     let violations: Vec<String> =
         check(&careless, &observed, &Scope::Everything).iter().map(ToString::to_string).collect();
-    assert_eq!(
-        violations,
-        ["pool a: what is ordered of it is misstated", "pool a: is paused by order and changes nodes"]
-    );
+    assert_eq!(violations, ["pool a: its pause is stated wrongly", "pool a: is paused by order and changes nodes"]);
 }
 
 #[test]
-fn a_paused_pool_changes_nothing_and_says_so() {
+fn pause_by_policy_prevents_changes() {
     let mut paused = policy(1);
     paused.paused = true;
     let plan = planned(&desired([pool("a", 64, paused)]), &observed([node("n1", "a")]));
@@ -257,7 +256,7 @@ fn a_paused_pool_changes_nothing_and_says_so() {
 }
 
 #[test]
-fn the_higher_priority_wins_and_equal_priority_is_a_problem() {
+fn higher_priority_wins_and_equal_priority_is_a_problem() {
     let mut special = pool("special", 32, policy(1));
     special.selector = LabelSelector::of_label("nodecfg.dev/pool", "a");
     special.priority = 10;
@@ -274,7 +273,7 @@ fn the_higher_priority_wins_and_equal_priority_is_a_problem() {
 }
 
 #[test]
-fn a_bad_checkout_never_lets_go_of_nodes() {
+fn bad_checkout_never_releases_nodes() {
     let cluster = observed([node("n1", "a")]);
     assert_eq!(problems(&desired([]), &cluster), [Problem::NoPools]);
     assert_eq!(
@@ -282,7 +281,7 @@ fn a_bad_checkout_never_lets_go_of_nodes() {
         [Problem::NothingSelected { nodes: 1, pools: 1 }]
     );
 
-    // A pool that selects nothing is fine, unless nodes that were in it are in none now.
+    // A pool without nodes is valid unless its former nodes are now in no pool.
     let mut cluster = observed([node("n1", "a"), on(node("n2", "renamed"), &target("b", 64))]);
     let both = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
     assert_eq!(planned(&both, &cluster).unpooled.len(), 1);
@@ -298,7 +297,7 @@ fn a_bad_checkout_never_lets_go_of_nodes() {
 }
 
 #[test]
-fn a_config_map_must_be_what_its_name_says() {
+fn rejects_config_map_whose_content_differs_from_its_name() {
     let desired = desired([pool("a", 64, policy(1))]);
     let cluster = |text: &str, immutable| {
         let mut cluster = observed([node("n1", "a")]);
@@ -310,35 +309,35 @@ fn a_config_map_must_be_what_its_name_says() {
     assert!(matches!(problems(&desired, &cluster(&right, false))[0], Problem::NotImmutable { .. }));
     assert!(matches!(
         problems(&desired, &cluster("maxPods: 1\n", true))[0],
-        Problem::ContentDiffers { found: Some(_), .. }
+        Problem::ContentMismatch { found: Some(_), .. }
     ));
-    assert!(matches!(problems(&desired, &cluster("{", true))[0], Problem::ContentDiffers { found: None, .. }));
+    assert!(matches!(problems(&desired, &cluster("{", true))[0], Problem::ContentMismatch { found: None, .. }));
 }
 
 #[test]
-fn a_config_map_that_nodes_point_at_is_not_made_again_behind_their_back() {
+fn never_recreates_config_map_in_use() {
     let desired = desired([pool("a", 64, policy(1))]);
     let mut cluster = observed([on(node("n1", "a"), &target("a", 64)), node("n2", "a")]);
     cluster.contents.insert(ConfigMapKey::of(&target("a", 64)).unwrap(), None);
     let problems = problems(&desired, &cluster);
-    assert!(matches!(&problems[0], Problem::TargetGone { nodes: 1, example, .. } if example.as_str() == "n1"));
-    // Nobody points at it: it is just one to create.
+    assert!(matches!(&problems[0], Problem::ConfigMapMissing { nodes: 1, example, .. } if example.as_str() == "n1"));
+    // Without a node that points at it, the ConfigMap is created.
     cluster.nodes.remove(&node_name("n1"));
     assert!(planned(&desired, &cluster).config_maps[0].create);
 }
 
 #[test]
-fn nodes_that_serve_are_exposed_however_their_status_complains() {
+fn ready_nodes_with_status_errors_count_as_available() {
     let mut policy = policy(1);
     policy.canary = canary(1, 600);
     let old = target("a", 110);
-    // The ConfigMap in use was deleted: every kubelet says so, and goes on.
+    // The ConfigMap in use was deleted: every kubelet reports that and keeps its configuration.
     let orphaned = |name| {
         let mut node = on(node(name, "a"), &old);
         node.status.error = Some(format!("{}{}", error_text::SYNC_PREFIX, error_text::DOWNLOAD));
         node
     };
-    // Assigned to something else a moment ago, and on its way.
+    // Assigned to another source a moment ago, and in transition.
     let moving = Node { source: Some(target("a", 90)), ..on(node("n3", "a"), &old) };
     let mut cluster = observed([orphaned("n1"), orphaned("n2"), moving]);
     for max_pods in [90, 110] {
@@ -354,26 +353,26 @@ fn nodes_that_serve_are_exposed_however_their_status_complains() {
 }
 
 #[test]
-fn only_what_a_decision_needs_is_read_in_full() {
+fn requires_only_config_maps_that_decisions_need() {
     let both = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
     let mut settled = observed([on(node("n1", "a"), &target("a", 64)), on(node("n2", "b"), &target("b", 64))]);
     for pool in ["a", "b"] {
         with_config_map(&mut settled, pool, &rendered(pool, 64));
     }
-    assert!(questions(&both, &settled, &super::fixtures::namespace()).is_empty(), "nothing to do, nothing to ask");
+    assert!(required_config_maps(&both, &settled, &super::fixtures::namespace()).is_empty(), "no changes, no contents");
     let asked = |change: &dyn Fn(&mut Observed)| {
         let mut cluster = settled.clone();
         change(&mut cluster);
-        questions(&both, &cluster, &super::fixtures::namespace()).len()
+        required_config_maps(&both, &cluster, &super::fixtures::namespace()).len()
     };
     let key = ConfigMapKey::of(&target("a", 64)).unwrap();
     assert_eq!(asked(&|cluster| drop(cluster.config_maps.remove(&key))), 1, "it is missing");
-    assert_eq!(asked(&|cluster| cluster.config_maps.get_mut(&key).unwrap().uid = "another".to_owned()), 1, "made anew");
+    assert_eq!(asked(&|cluster| cluster.config_maps.get_mut(&key).unwrap().uid = "another".to_owned()), 1, "recreated");
     assert_eq!(asked(&|cluster| cluster.config_maps.get_mut(&key).unwrap().content_hash = None), 1, "not marked");
 
     let mut moving = observed([on(node("n1", "a"), &source("theirs")), on(node("n2", "b"), &target("b", 64))]);
     with_config_map(&mut moving, "b", &rendered("b", 64));
-    let asked = questions(&both, &moving, &super::fixtures::namespace());
+    let asked = required_config_maps(&both, &moving, &super::fixtures::namespace());
     let expected = [ConfigMapKey::of(&source("theirs")).unwrap(), ConfigMapKey::of(&target("a", 64)).unwrap()];
     assert_eq!(asked.into_iter().collect::<Vec<_>>(), {
         let mut e = expected.to_vec();
@@ -382,7 +381,7 @@ fn only_what_a_decision_needs_is_read_in_full() {
     });
 }
 
-/// What `prune` makes of the same cluster and repository, apart from planning.
+/// Result of `prune` for the same cluster and repository, independent of planning.
 fn pruned(desired: &Desired, observed: &Observed) -> Vec<String> {
     let mut references = observed.references.clone();
     observed.nodes.values().for_each(|node| references.add(node.name.as_str(), node.sources()));
@@ -392,7 +391,7 @@ fn pruned(desired: &Desired, observed: &Observed) -> Vec<String> {
 }
 
 #[test]
-fn diff_and_prune_agree_on_what_is_prunable() {
+fn diff_and_prune_agree() {
     let desired = desired([pool("a", 64, policy(1))]);
     let mut cluster = observed([on(node("n1", "a"), &target("a", 64))]);
     let made_at = |second| Some(Timestamp::from_second(second).unwrap());
@@ -406,8 +405,8 @@ fn diff_and_prune_agree_on_what_is_prunable() {
     add(of_fleet(64, 0));
     // The newest three are kept, in use or not.
     [(1, 9), (2, 8), (3, 7)].into_iter().for_each(|(max_pods, second)| add(of_fleet(max_pods, second)));
-    // Older than those, and: prunable; referred to by a NodeConfig without a Node; in the process of deletion; of unknown age;
-    // without a pool; another fleet's; not named by nodecfg.
+    // Older ones: prunable; referenced by a NodeConfig without a Node; being deleted; of unknown age; without a pool;
+    // of another fleet; not named by nodecfg.
     add(of_fleet(4, 1));
     add(of_fleet(5, 1));
     add(ManagedConfigMap { deleting: true, ..of_fleet(6, 1) });
@@ -422,7 +421,7 @@ fn diff_and_prune_agree_on_what_is_prunable() {
 }
 
 #[test]
-fn changes_are_listed_per_configuration_that_nodes_leave() {
+fn lists_changes_per_current_configuration() {
     let desired = desired([pool("a", 64, policy(9))]);
     let mut cluster =
         observed([node("n1", "a"), on(node("n2", "a"), &target("a", 110)), on(node("n3", "a"), &target("a", 110))]);

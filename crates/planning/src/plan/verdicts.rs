@@ -1,10 +1,10 @@
-//! What the kubelets of a pool's nodes would do with its configuration. A configuration that a kubelet refuses must never
-//! reach a node: it is a problem, found before anything is written.
+//! Check of a pool's configuration against the kubelets of its nodes. A configuration that a kubelet refuses is a
+//! problem found before any write.
 
 use std::collections::BTreeMap;
 
 use super::{PoolPlan, Problem, Why, addresses};
-use crate::desired::{Checked, Pool, PoolTarget, Rendered, check_document, told_once};
+use crate::desired::{Checked, Pool, PoolTarget, Rendered, check_document, dedupe};
 use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Severity, Strictness};
 use kubelet_config::minor::{NEWEST, OLDEST};
@@ -12,7 +12,7 @@ use kubelet_config::verdict::assess;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed};
 
-/// The minor version of a node's kubelet, when configurations can be checked for it.
+/// Minor version of a node's kubelet, if its rules are known.
 fn known_minor(node: &Node) -> Option<Minor> {
     node.kubelet_version
         .filter(|version| version.major == 1)
@@ -20,9 +20,9 @@ fn known_minor(node: &Node) -> Option<Minor> {
         .filter(|m| m.is_known())
 }
 
-/// What there is to say of a pool's configuration, for every version that its nodes report, and the problem that it is when
-/// a node would get a configuration that its kubelet, or the gate, refuses. Where a version's nodes are left alone anyway,
-/// such as those whose kubelets do not follow `configSource`, errors are warnings.
+/// Findings on a pool's configuration for every version that its nodes report. Returns a problem if a node would get
+/// a configuration that its kubelet or the strict checks refuse. Errors are warnings for versions whose nodes are all
+/// left unchanged.
 pub(super) fn pool(
     pool: &Pool,
     nodes: &[&NodeName],
@@ -46,7 +46,7 @@ pub(super) fn pool(
     let minors: Vec<Minor> = by_minor.keys().copied().collect();
     let Checked { verdicts, mut findings } = check_document(&rendered.document, &minors);
     gate.apply(&mut findings);
-    // What is merely worth knowing is for those who write the file.
+    // Notes are only for authors of the file.
     findings.retain(|finding| finding.severity != Severity::Note);
     let exposed: BTreeMap<Minor, Vec<&NodeName>> = exposed(plan, observed);
     for finding in &mut findings {
@@ -57,11 +57,11 @@ pub(super) fn pool(
     let problem = refused(pool, &exposed, &findings);
     findings.extend(unjudged.iter().map(|(version, nodes)| not_judged(pool, version, nodes)));
     findings.extend(contradiction(pool, &by_minor));
-    findings.extend(addresses::too_few(pool, rendered, &verdicts, &by_minor, observed));
-    (told_once(findings), problem)
+    findings.extend(addresses::check_pod_addresses(pool, rendered, &verdicts, &by_minor, observed));
+    (dedupe(findings), problem)
 }
 
-/// The nodes that get the configuration, or have got it and do not run it yet, by the version of their kubelets.
+/// Nodes that get the configuration, or got it and do not run it yet, by kubelet version.
 fn exposed<'a>(plan: &'a PoolPlan, observed: &Observed) -> BTreeMap<Minor, Vec<&'a NodeName>> {
     let paused = plan.left_alone.iter().filter(|left| matches!(left.why, Why::Paused { .. })).map(|left| &left.node);
     let mut exposed: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
@@ -90,37 +90,42 @@ fn refused(pool: &Pool, exposed: &BTreeMap<Minor, Vec<&NodeName>>, findings: &[F
     })
 }
 
+/// Codes of the findings that need the cluster's nodes, so that `nodecfg validate` cannot report them.
+pub const CLUSTER_FINDINGS: [&str; 3] = ["max-pods-over-addresses", "version-contradicts", "version-not-judged"];
+
 fn not_judged(pool: &Pool, version: &str, nodes: &[&NodeName]) -> Finding {
     let example = nodes.first().map(ToString::to_string).unwrap_or_default();
     let who = match nodes.len() {
         1 => format!("node {example} reports"),
-        more => format!("{more} nodes, {example} among them, report"),
+        more => format!("{more} nodes (for example {example}) report"),
     };
-    let message = format!("pool {}: {who} {version}, for which its configuration cannot be judged", pool.name);
+    let message = format!("pool {}: {who} {version}, whose configuration rules are unknown", pool.name);
     Finding::warning("version-not-judged", message)
         .at(pool.place.clone())
-        .help(format!("nodecfg knows the rules of kubelets {OLDEST} to {NEWEST}"))
+        .help(format!("nodecfg supports the rules of kubelets {OLDEST} to {NEWEST}"))
 }
 
-/// Where `spec.kubernetesVersion` says other versions than the nodes do: then `validate` checks for the wrong ones.
+/// Warns if `spec.kubernetesVersion` names other versions than the nodes report: `validate` then checks the wrong
+/// ones.
 fn contradiction(pool: &Pool, by_minor: &BTreeMap<Minor, Vec<&NodeName>>) -> Option<Finding> {
     if pool.kubelets.is_empty() {
         return None;
     }
     let (minor, nodes) = by_minor.iter().find(|(minor, _)| !pool.kubelets.contains(minor))?;
     let example = nodes.first()?;
-    let said: Vec<String> = pool.kubelets.iter().map(ToString::to_string).collect();
+    let declared: Vec<String> = pool.kubelets.iter().map(ToString::to_string).collect();
     let message = format!(
-        "pool {} has kubelets of version {minor}, {example} for one, and its spec.kubernetesVersion says {}",
+        "pool {} has kubelets of version {minor} (for example {example}), but spec.kubernetesVersion lists {}",
         pool.name,
-        said.join(", ")
+        declared.join(", ")
     );
-    let seen: Vec<String> = by_minor.keys().map(|minor| format!("\"{minor}\"")).collect();
-    let help = format!("checked for what the nodes report; write spec.kubernetesVersion: [{}]", seen.join(", "));
+    let reported: Vec<String> = by_minor.keys().map(|minor| format!("\"{minor}\"")).collect();
+    let help = format!("the reported versions were checked; write spec.kubernetesVersion: [{}]", reported.join(", "));
     Some(Finding::warning("version-contradicts", message).at(pool.place.clone()).help(help))
 }
 
-/// Why the kubelet of a node, as it is now, would refuse a configuration. `None`: it would not, or that is not known.
+/// Reason why the current kubelet of a node would refuse a configuration; `None` if it would accept it, or the
+/// version is unknown.
 pub(super) fn refusal(node: &Node, rendered: &Rendered) -> Option<Why> {
     let minor = known_minor(node)?;
     let verdict = assess(&rendered.document, minor);

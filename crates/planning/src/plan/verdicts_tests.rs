@@ -1,16 +1,16 @@
-//! What planning says of configurations that kubelets refuse.
+//! Unit tests of planning with configurations that kubelets refuse.
 
 use super::fixtures::{
     desired, namespace, node, node_name, observed, of_version, on, options, policy, pool, pool_name, with_config_map,
 };
-use super::{Action, Decision, Plan, Problem, Why, make, redecide};
+use super::{Action, Decision, Plan, Problem, Why, decide_again, make};
 use crate::desired::{Desired, Pool, PoolTarget};
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use kubelet_config::finding::{Severity, Strictness};
 use nodecfg_contract::observed::{Node, Observed};
 
-/// A pool of one node a time, with this beside the header of its configuration.
+/// A pool with one node at a time and these lines in its configuration.
 fn pool_with(text: &str) -> Pool {
     let mut pool = pool("gpu", 10, policy(1));
     let header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
@@ -30,26 +30,26 @@ fn problems(desired: &Desired, cluster: &Observed) -> Vec<Problem> {
     make(desired, cluster, &options()).expect_err("refused")
 }
 
-fn said(plan: &Plan) -> Vec<(Severity, &'static str)> {
+fn finding_codes(plan: &Plan) -> Vec<(Severity, &'static str)> {
     plan.findings.iter().map(|finding| (finding.severity, finding.code)).collect()
 }
 
 #[test]
-fn a_configuration_that_a_kubelet_refuses_reaches_no_node() {
+fn rejects_configuration_that_a_kubelet_refuses() {
     let cluster = observed([node_of("n1", "v1.21.1"), node_of("n2", "v1.22.3"), node_of("n3", "v1.22.4")]);
     let found = problems(&desired([pool_with("maxPods: -5\n")]), &cluster);
     let [Problem::Refused { kubelets, nodes, example, findings, .. }] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((kubelets.as_slice(), *nodes), ([Minor(21), Minor(22)].as_slice(), 3));
     assert_eq!(example, &node_name("n1"));
     assert_eq!(findings.iter().map(|f| (f.code, f.kubelets.len())).collect::<Vec<_>>(), [("max-pods", 2)]);
-    let told = found[0].to_string();
+    let message = found[0].to_string();
     let start =
-        "pool gpu: kubelets 1.21, 1.22, which 3 of its nodes have (n1 for one), would not run its configuration";
-    assert!(told.starts_with(start) && told.contains("maxPods is -5"), "{told}");
+        "pool gpu: kubelets 1.21, 1.22 on 3 of its nodes (for example n1) would not run the configuration as written";
+    assert!(message.starts_with(start) && message.contains("maxPods is -5"), "{message}");
 }
 
 #[test]
-fn only_the_versions_that_would_get_it_count() {
+fn checks_only_versions_that_get_the_configuration() {
     let pool = pool_with("podLogsDir: /a\ncpuManagerPolicyOptions: {}\n");
     let two = observed([node_of("n1", "v1.21.1"), node_of("n2", "v1.23.1")]);
     let found = problems(&desired([pool.clone()]), &two);
@@ -57,21 +57,21 @@ fn only_the_versions_that_would_get_it_count() {
     assert_eq!(kubelets, &[Minor(21), Minor(23)]);
     assert_eq!(findings.iter().map(|f| f.kubelets.len()).collect::<Vec<_>>(), [1, 2]);
 
-    // With a lenient gate it is only told: the kubelets themselves go on.
+    // Lenient checks only warn: the kubelets continue.
     let lenient = super::Options { gate: Strictness::Lenient, ..options() };
     let plan = make(&desired([pool]), &two, &lenient).expect("lenient");
-    assert_eq!(said(&plan), [(Severity::Warning, "field-not-in-version"); 2]);
+    assert_eq!(finding_codes(&plan), [(Severity::Warning, "field-not-in-version"); 2]);
 
-    // A kubelet that follows no configSource gets nothing, whatever it would say.
+    // A kubelet that does not follow configSource gets no configuration, so its refusal is irrelevant.
     let unsupported = observed([node_of("n1", "v1.21.1"), node_of("n2", "v1.36.0")]);
     let old = pool_with("logging: {sanitization: true}\n");
     let plan = make(&desired([old]), &unsupported, &options()).expect("only 1.36 lacks it");
-    assert_eq!(said(&plan), [(Severity::Warning, "field-not-in-version")]);
+    assert_eq!(finding_codes(&plan), [(Severity::Warning, "field-not-in-version")]);
     assert_eq!(plan.findings[0].kubelets, [Minor(36)]);
 }
 
 #[test]
-fn what_cannot_be_judged_or_contradicts_is_told() {
+fn warns_about_unknown_and_contradicting_versions() {
     let mut pool = pool_with("maxPods: 10\n");
     pool.kubelets = vec![Minor(20)];
     let cluster = observed([
@@ -84,30 +84,30 @@ fn what_cannot_be_judged_or_contradicts_is_told() {
     assert_eq!(
         messages,
         [
-            "pool gpu has kubelets of version 1.21, n1 for one, and its spec.kubernetesVersion says 1.20",
-            "pool gpu: node n2 reports v1.15.3, for which its configuration cannot be judged",
-            "pool gpu: node n3 reports no version, for which its configuration cannot be judged",
+            "pool gpu has kubelets of version 1.21 (for example n1), but spec.kubernetesVersion lists 1.20",
+            "pool gpu: node n2 reports v1.15.3, whose configuration rules are unknown",
+            "pool gpu: node n3 reports no version, whose configuration rules are unknown",
         ]
     );
     assert!(plan.findings.iter().all(|finding| finding.severity == Severity::Warning));
 }
 
 #[test]
-fn a_node_that_proves_that_it_runs_is_no_reason_to_stop() {
+fn accepts_node_that_runs_the_configuration() {
     let pool = pool_with("maxPods: -5\n");
     let PoolTarget::Config(target) = &pool.target else { panic!("configured") };
     let mut cluster = observed([on(node_of("n1", "v1.21.1"), &target.source(&namespace()))]);
     with_config_map(&mut cluster, "gpu", target);
     let plan = make(&desired([pool]), &cluster, &options()).expect("converged");
-    assert_eq!(said(&plan), [(Severity::Warning, "max-pods")]);
+    assert_eq!(finding_codes(&plan), [(Severity::Warning, "max-pods")]);
 }
 
 #[test]
-fn a_node_that_was_upgraded_meanwhile_is_decided_anew() {
+fn decides_again_after_kubelet_upgrade() {
     let desired = desired([pool_with("maxPods: -5\n")]);
     let cluster = observed([node_of("n1", "v1.15.1")]);
     make(&desired, &cluster, &options()).expect("nothing is known of 1.15");
-    let decide = |version| redecide(&desired, &cluster, &options(), &pool_name("gpu"), &node_of("n1", version));
+    let decide = |version| decide_again(&desired, &cluster, &options(), &pool_name("gpu"), &node_of("n1", version));
     let decided = decide("v1.21.1");
     match decided {
         Some(Decision::LeaveAlone(left)) => {

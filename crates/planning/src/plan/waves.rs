@@ -1,4 +1,4 @@
-//! In which order the nodes of a pool start.
+//! Order in which the nodes of a pool start.
 
 use super::decide::{Decision, is_broken};
 use super::{Action, LeftAlone, Step, Wave, WaveKind, Why};
@@ -6,16 +6,16 @@ use crate::desired::Canary;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::observed::Node;
 
-/// Sorts a pool's nodes into those that are broken, those in flight, those that are exposed, and those left alone.
+/// Sorts the nodes of a pool into broken, in transition, exposed and unchanged nodes.
 #[derive(Default)]
 pub(super) struct Sorter {
     broken: Vec<Step>,
     in_flight: Vec<Step>,
     exposed: Vec<Step>,
     left_alone: Vec<LeftAlone>,
-    /// Nodes that are left alone for being converged, as the canaries that they would be.
+    /// Converged nodes as potential canaries.
     converged: Vec<Step>,
-    /// How many of them matter: one more than there are canaries says that the canaries are past.
+    /// Number of converged nodes to keep. One more than the number of canaries proves that the canaries are done.
     keep: usize,
 }
 
@@ -40,7 +40,7 @@ impl Sorter {
                         was_ready: true,
                         available: true,
                         can_return: false,
-                        back_needs: None,
+                        rollback_needs: None,
                     });
                 }
                 self.left_alone.push(left);
@@ -58,10 +58,10 @@ impl Sorter {
         self.broken.iter().chain(&self.in_flight).chain(&self.exposed)
     }
 
-    /// Orders the steps; answers with the waves, and the nodes that stay out of them.
+    /// Returns the waves in order, and the nodes outside of them.
     ///
-    /// How far an earlier run got is read from the cluster alone. Only nodes that have converged prove anything: while no
-    /// more have than there are canaries, those, and nodes in flight, are the canaries, and soak anew.
+    /// The progress of an earlier run is read from the cluster alone. Until more nodes have converged than the pool
+    /// has canaries, the converged nodes and the nodes in transition are the canaries, and soak again.
     pub(super) fn waves(mut self, canary: Option<Canary>) -> (Vec<Wave>, Vec<LeftAlone>) {
         let mut waves = Vec::new();
         let mut canaries = Vec::new();
@@ -73,7 +73,7 @@ impl Sorter {
                 let missing = wanted.saturating_sub(canaries.len()).min(more.len());
                 canaries.extend(more.drain(..missing));
             }
-            // With nobody left to protect there is nothing to soak for.
+            // Without exposed nodes, no soak time is needed.
             soak_seconds = if self.exposed.is_empty() { 0 } else { canary.soak.as_secs() };
         }
         self.left_alone.retain(|left| canaries.iter().all(|step| step.node != left.node));

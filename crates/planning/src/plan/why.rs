@@ -1,11 +1,11 @@
-//! Why a node is left alone, in words.
+//! Texts of the reasons why a node is left unchanged.
 
 use std::fmt;
 
 use super::{Owner, Why};
 
 impl fmt::Display for Why {
-    /// With the way out where there is one.
+    /// The reason, followed by a fix where one exists.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Converged => f.write_str("converged already"),
@@ -22,23 +22,23 @@ impl fmt::Display for Why {
             }
             Self::Unsupported { version } => write!(
                 f,
-                "kubelet {version} does not know configSource: dynamic kubelet configuration is in kubelets 1.11 to 1.23"
+                "kubelet {version} does not support configSource: dynamic configuration needs kubelets 1.11 to 1.23"
             ),
             Self::WouldRefuse { kubelet, reason } => {
-                write!(f, "its kubelet is now {kubelet} and would refuse this: {reason}")
+                write!(f, "the kubelet is now {kubelet} and would refuse the configuration: {reason}")
             }
             Self::NoDynamicConfig => f.write_str(
-                "its kubelet reports no status.config: it runs without --dynamic-config-dir, or has only just started",
+                "the kubelet reports no status.config: it runs without --dynamic-config-dir, or has just started",
             ),
             Self::AgentSilent => f.write_str(
-                "no node agent has ever reported from it; install the agent (nodecfg install --agent …), or look why it \
-                 does not run there",
+                "no node agent has reported from the node; install the agent (nodecfg install --agent …), or check why \
+                 it does not run",
             ),
             Self::Outlived => f.write_str(
-                "its NodeConfig is that of an earlier node of this name, and about to be removed; run this again",
+                "the NodeConfig belongs to an earlier node of this name and is about to be deleted; run this again",
             ),
             Self::Deleting => f.write_str("the node is being deleted"),
-            Self::OutOfScope => f.write_str("not asked for"),
+            Self::OutOfScope => f.write_str("not requested"),
         }
     }
 }

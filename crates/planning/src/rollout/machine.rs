@@ -1,7 +1,7 @@
-//! The rollout's state machine: told what happens and when, it says what to do next.
+//! State machine of a rollout: turns each event and its time into commands.
 //!
-//! Pools are rolled out side by side, each within its own budget. The machine does no IO and reads no clock, so that every
-//! order of events can be tried in a test.
+//! Pools are rolled out in parallel, each within its own budget. The machine does no IO and reads no clock, so tests
+//! can try every order of events.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Makes the machine for a plan.
+    /// Creates the machine for a plan.
     #[must_use]
     pub fn new(plan: &Plan, mode: Mode) -> Self {
         let pools: BTreeMap<PoolName, PoolRun> =
@@ -35,7 +35,7 @@ impl Machine {
         Self { pools, pool_of, timers: Timers::default() }
     }
 
-    /// Takes what happened, answers with what to do.
+    /// Handles one event and returns the commands that follow.
     pub fn step(&mut self, input: Input, now: Timestamp) -> Vec<Command> {
         let mut commands = Vec::new();
         match input {
@@ -46,13 +46,15 @@ impl Machine {
                     pool.stop(&reason, &mut Context { now, commands: &mut commands, timers: &mut self.timers });
                 }
             }
-            Input::TakeBack(reason) => self.each(now, &mut commands, |pool, context| pool.take_back(&reason, context)),
+            Input::RollBackAll(reason) => {
+                self.each(now, &mut commands, |pool, context| pool.roll_back_all(&reason, context))
+            }
             Input::Tick => self.tick(now, &mut commands),
             Input::Observed(node) => {
                 self.on(&node.name, now, &mut commands, |pool, index, context| pool.observed(index, &node, context));
             }
-            Input::Moved(node) => {
-                self.on(&node.name, now, &mut commands, |pool, index, context| pool.moved(index, &node, context));
+            Input::Unselected(node) => {
+                self.on(&node.name, now, &mut commands, |pool, index, context| pool.unselected(index, &node, context));
             }
             Input::Gone(node) => {
                 self.on(&node, now, &mut commands, PoolRun::gone);
@@ -94,7 +96,7 @@ impl Machine {
         commands: &mut Vec<Command>,
         act: impl FnOnce(&mut PoolRun, usize, &mut Context<'_>),
     ) {
-        // Nodes of no pool, and nodes that joined after the plan was made, are no business of this rollout.
+        // Ignores nodes of no pool and nodes that joined after the plan was made.
         let Some(pool) = self.pool_of.get(node).and_then(|pool| self.pools.get_mut(pool)) else { return };
         let Some(index) = pool.index_of(node) else { return };
         act(pool, index, &mut Context { now, commands, timers: &mut self.timers });
@@ -103,35 +105,35 @@ impl Machine {
     fn tick(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         while let Some((name, node)) = self.timers.due(now) {
             if let Some(pool) = self.pools.get_mut(&name) {
-                pool.woken(node, &mut Context { now, commands, timers: &mut self.timers });
+                pool.timer_fired(node, &mut Context { now, commands, timers: &mut self.timers });
             }
         }
     }
 
-    /// Every node of every pool, left alone or not.
+    /// All nodes of all pools, including those that the plan leaves unchanged.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
         self.pool_of.keys()
     }
 
-    /// When [`Input::Tick`] is next needed.
+    /// Time at which [`Input::Tick`] is needed next.
     #[must_use]
     pub fn next_tick(&self) -> Option<Timestamp> {
         self.timers.next()
     }
 
-    /// Whether nothing more will be done.
+    /// Reports whether the rollout needs no further event.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.pools.values().all(PoolRun::is_finished)
     }
 
-    /// How it ended, or stands.
+    /// Result of the rollout so far.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         Outcome { pools: self.pools.iter().map(|(name, pool)| (name.clone(), pool.outcome())).collect() }
     }
 
-    /// How many nodes of a pool are unavailable, and how many may be; for tests of the invariant and for reports.
+    /// Number of unavailable nodes of a pool and its budget, for tests of the invariant and for reports.
     #[must_use]
     pub fn budget_of(&self, pool: &PoolName) -> Option<(usize, usize)> {
         self.pools.get(pool).map(PoolRun::budget)

@@ -1,13 +1,13 @@
-//! The state machine of a rollout: assigns a plan's nodes within each pool's budget, and goes on or stops.
+//! Rollout of a plan: its state machine, progress events and outcome.
 //!
-//! [`machine`] decides when a node starts, from the events that it receives and their times. What happens to a node is in the
-//! plan. The reconciler's `src/rollout` carries its commands to the cluster.
+//! [`machine`] decides when a node starts, from the events that it receives and their times. The plan decides what
+//! happens to each node. `src/rollout` of the reconciler carries out the commands.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::judge::{Failure, Target};
+use crate::convergence::{ConvergenceFailure, Target};
 use crate::plan::Why;
 use crate::state::State;
 use nodecfg_contract::ConfigSource;
@@ -25,22 +25,22 @@ mod properties;
 #[cfg(test)]
 mod scenarios;
 
-/// How a rollout ended.
+/// Result of a rollout.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// By pool name.
+    /// Results by pool name.
     pub pools: BTreeMap<PoolName, PoolOutcome>,
 }
 
 impl Outcome {
-    /// Whether every node of every pool that is not paused is where the repository wants it.
+    /// Reports whether every node of every unpaused pool is in its desired state.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.pools.values().all(|pool| pool.stopped.is_none() && pool.nodes.iter().all(|node| node.end.is_good()))
     }
 
-    /// How many nodes ended in each state, the worst first.
+    /// Number of nodes in each state, the most severe first.
     #[must_use]
     pub fn states(&self) -> BTreeMap<State, usize> {
         let mut states = BTreeMap::new();
@@ -51,80 +51,80 @@ impl Outcome {
     }
 }
 
-/// How one pool ended.
+/// Result of a rollout for one pool.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolOutcome {
-    /// Why it stopped before its end, if it did.
+    /// Reason why the pool stopped early, if it did.
     pub stopped: Option<StopReason>,
-    /// Its nodes, by name.
+    /// Results of the nodes, by name.
     pub nodes: Vec<NodeOutcome>,
 }
 
-/// How one node ended.
+/// Result of a rollout for one node.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeOutcome {
     /// The node.
     pub node: NodeName,
-    /// What it pointed at when the plan was made.
+    /// Source of the node when the plan was made.
     pub from: Option<ConfigSource>,
-    /// What it was to run.
+    /// Target of the node.
     pub to: Target,
-    /// How it ended.
+    /// Final state of the node.
     pub end: End,
-    /// From assignment (or from the start, for a node that was assigned before) to the end, in seconds.
+    /// Seconds from assignment to the end. For a node that was assigned before, from the start of the run.
     pub seconds: Option<f64>,
 }
 
-/// How one node ended.
+/// Final state of one node in a rollout.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub enum End {
-    /// It made its transition and converged.
+    /// The node made its transition and converged.
     Converged,
-    /// The plan left it alone.
+    /// The plan left the node unchanged.
     LeftAlone {
-        /// Why.
+        /// The reason.
         why: Why,
     },
-    /// It failed.
+    /// The node failed.
     #[serde(rename_all = "camelCase")]
     Failed {
-        /// How.
-        failure: Failure,
-        /// Whether it was pointed back at what it had before.
+        /// The failure.
+        failure: ConvergenceFailure,
+        /// Whether the node was rolled back to its previous source.
         rolled_back: bool,
     },
     /// The API server refused the assignment.
     Refused {
-        /// Its words.
+        /// Error of the API server.
         error: String,
     },
-    /// Somebody else pointed it elsewhere meanwhile.
+    /// Another client changed the source of the node during the rollout.
     Changed {
-        /// Where it points now.
+        /// The present source.
         to: Option<ConfigSource>,
     },
-    /// It left the cluster.
+    /// The node left the cluster.
     Gone,
-    /// Its turn never came.
+    /// The rollout ended before it started the node.
     NotStarted,
-    /// It was still on its way when the run was cut short.
+    /// The node was in transition when the run was interrupted.
     InFlight,
-    /// It had not converged when somebody aborted the rollout, and was pointed back at what it had before.
+    /// The node had not converged when an operator aborted the rollout, and was rolled back.
     RolledBack,
 }
 
 impl End {
-    /// The state of the node.
+    /// State of the node.
     #[must_use]
     pub fn state(&self) -> State {
         match self {
             Self::Converged => State::Converged,
             Self::LeftAlone { why } => why.state(),
             Self::Failed { .. } | Self::Refused { .. } => State::Failed,
-            Self::Changed { .. } => State::Astray,
+            Self::Changed { .. } => State::ChangedByOthers,
             Self::Gone => State::Gone,
             Self::NotStarted => State::NotStarted,
             Self::InFlight => State::InFlight,
@@ -132,14 +132,14 @@ impl End {
         }
     }
 
-    /// Whether nothing is left to do for the node. A node of a paused pool is where its pool wants it to stay.
+    /// Reports whether no work is left for the node. A node of a paused pool counts as good.
     #[must_use]
     pub fn is_good(&self) -> bool {
         matches!(self.state(), State::Converged | State::Settled | State::Skipped | State::Gone)
     }
 }
 
-/// Why no further node of a pool was started.
+/// Reason why a pool starts no further node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum StopReason {
@@ -148,51 +148,51 @@ pub enum StopReason {
         /// The canary.
         node: NodeName,
     },
-    /// More nodes failed than the pool allows.
+    /// More nodes failed than `maxFailures` allows.
     #[serde(rename_all = "camelCase")]
     TooManyFailures {
-        /// How many failed.
+        /// Number of failed nodes.
         failures: u32,
-        /// How many may.
+        /// Number of allowed failures.
         max_failures: u32,
     },
-    /// Nodes that are unavailable, and do not recover, leave no budget.
+    /// Unavailable nodes that do not recover use up the budget.
     BudgetExhausted {
         /// The pool's budget.
         budget: usize,
-        /// How many of its nodes are unavailable.
+        /// Number of unavailable nodes.
         unavailable: usize,
-        /// Some of them.
+        /// Some of these nodes.
         examples: Vec<NodeName>,
     },
-    /// Somebody asked for it, by a signal.
+    /// A signal interrupted the run.
     Interrupted,
-    /// Somebody aborted the rollout from a command line.
+    /// An operator aborted the rollout.
     Aborted {
-        /// Who.
+        /// Name of the operator.
         by: String,
-        /// Why, if they said.
+        /// The given reason, if any.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Somebody paused the pool from a command line while it was rolled out.
+    /// An operator paused the pool during the rollout.
     Paused {
-        /// Who.
+        /// Name of the operator.
         by: String,
-        /// Why.
+        /// The given reason.
         reason: String,
     },
-    /// The lock of the fleet was lost.
+    /// The run lost the lock of the fleet.
     LockLost,
-    /// The cluster could not be reached any more, or refused to go on.
+    /// The API server was unreachable or refused to continue.
     ClusterFailed {
-        /// What happened.
+        /// The error.
         error: String,
     },
 }
 
 impl StopReason {
-    /// Whether people asked for it: then it has stopped nothing if nothing was left to start.
+    /// Reports whether an operator requested the stop. Such a stop has no effect if no node was left to start.
     fn is_asked_for(&self) -> bool {
         matches!(self, Self::Interrupted | Self::Aborted { .. } | Self::Paused { .. })
     }

@@ -1,37 +1,37 @@
-//! What people order while a rollout runs, as the machine is told it. What was ordered before the plan was made is in the plan
-//! already, and no news.
+//! Orders of operators that arrive during a rollout, as inputs of the state machine. Orders from before the plan are
+//! part of the plan.
 
 use super::StopReason;
 use super::machine::Input;
 use nodecfg_contract::observed::Orders;
 
-/// Tells what is new of the orders.
+/// Detects new orders.
 #[derive(Debug)]
 pub struct OrderWatcher {
     known: Orders,
     aborted: bool,
-    taken_back: bool,
+    rollback_ordered: bool,
 }
 
 impl OrderWatcher {
-    /// Knows what the plan was made with.
+    /// Creates the watcher with the orders that the plan considered.
     pub fn new(planned: &Orders) -> Self {
-        Self { known: planned.clone(), aborted: false, taken_back: false }
+        Self { known: planned.clone(), aborted: false, rollback_ordered: false }
     }
 
-    /// What the machine is to be told of these orders, which are all that there are now. An abort is taken to be for this
-    /// rollout.
-    pub fn hear(&mut self, orders: &Orders) -> Vec<Input> {
+    /// Returns the inputs for the orders that are new in `orders`, the complete present set. An abort counts as an
+    /// abort of this rollout.
+    pub fn new_inputs(&mut self, orders: &Orders) -> Vec<Input> {
         let mut inputs = Vec::new();
         if let Some(abort) = &orders.abort {
             let reason = StopReason::Aborted { by: abort.by.clone(), reason: abort.reason.clone() };
-            if abort.back && !self.taken_back {
-                inputs.push(Input::TakeBack(reason));
+            if abort.back && !self.rollback_ordered {
+                inputs.push(Input::RollBackAll(reason));
             } else if !self.aborted {
                 inputs.push(Input::Stop(reason));
             }
             self.aborted = true;
-            self.taken_back |= abort.back;
+            self.rollback_ordered |= abort.back;
         }
         for (pool, pause) in &orders.pauses {
             if self.known.pauses.get(pool) != Some(pause) {
@@ -67,22 +67,22 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_news_once_and_not_when_the_plan_knew_it() {
-        let mut ear = OrderWatcher::new(&paused(&[("a", "disks")]));
-        assert_eq!(ear.hear(&paused(&[("a", "disks")])), []);
-        assert_eq!(ear.hear(&paused(&[("a", "disks"), ("b", "quota")])), [stop("b", "quota")]);
-        assert_eq!(ear.hear(&paused(&[("a", "disks"), ("b", "quota")])), []);
-        assert_eq!(ear.hear(&paused(&[])), [], "that one is lifted is for the next run");
-        assert_eq!(ear.hear(&paused(&[("a", "disks")])), [stop("a", "disks")]);
+    fn reports_new_pause_once() {
+        let mut watcher = OrderWatcher::new(&paused(&[("a", "disks")]));
+        assert_eq!(watcher.new_inputs(&paused(&[("a", "disks")])), []);
+        assert_eq!(watcher.new_inputs(&paused(&[("a", "disks"), ("b", "quota")])), [stop("b", "quota")]);
+        assert_eq!(watcher.new_inputs(&paused(&[("a", "disks"), ("b", "quota")])), []);
+        assert_eq!(watcher.new_inputs(&paused(&[])), [], "a resumed pool is for the next run");
+        assert_eq!(watcher.new_inputs(&paused(&[("a", "disks")])), [stop("a", "disks")]);
         assert_eq!(
-            ear.hear(&paused(&[("a", "fans")])),
+            watcher.new_inputs(&paused(&[("a", "fans")])),
             [stop("a", "fans")],
-            "ordered anew, of a plan despite the first"
+            "a new pause counts even if the plan overrides the first one"
         );
     }
 
     #[test]
-    fn an_abort_is_news_once_and_can_be_raised_to_take_nodes_back() {
+    fn reports_abort_once_and_its_upgrade_to_rollback() {
         let abort = |back| Orders {
             abort: Some(Abort {
                 holder: "ci".to_owned(),
@@ -94,11 +94,11 @@ mod tests {
             ..Orders::default()
         };
         let reason = || StopReason::Aborted { by: "ada".to_owned(), reason: None };
-        let mut ear = OrderWatcher::new(&Orders::default());
-        assert_eq!(ear.hear(&abort(false)), [Input::Stop(reason())]);
-        assert_eq!(ear.hear(&abort(false)), []);
-        assert_eq!(ear.hear(&abort(true)), [Input::TakeBack(reason())]);
-        assert_eq!(ear.hear(&abort(true)), []);
-        assert_eq!(ear.hear(&abort(false)), []);
+        let mut watcher = OrderWatcher::new(&Orders::default());
+        assert_eq!(watcher.new_inputs(&abort(false)), [Input::Stop(reason())]);
+        assert_eq!(watcher.new_inputs(&abort(false)), []);
+        assert_eq!(watcher.new_inputs(&abort(true)), [Input::RollBackAll(reason())]);
+        assert_eq!(watcher.new_inputs(&abort(true)), []);
+        assert_eq!(watcher.new_inputs(&abort(false)), []);
     }
 }

@@ -1,54 +1,54 @@
-//! What a rollout reports while it runs: events, each with the state of its pool. Plain data; the report lays it out.
+//! Progress events of a rollout, each with the state of its pool. Reports format these values.
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::StopReason;
-use crate::judge::{Failure, Target, Waiting};
+use crate::convergence::{ConvergenceFailure, Target, Waiting};
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{NodeName, PoolName};
 
-/// Something that happened, and the state of its pool right after it.
+/// One event, with the state of the pool right after the event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// What happened.
+    /// The event.
     pub progress: Progress,
-    /// The pool; `None` for an event of no pool.
+    /// State of the pool; `None` for an event of no pool.
     pub pool: Option<PoolState>,
 }
 
-/// The state of a pool while it is rolled out.
+/// State of a pool during its rollout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolState {
-    /// Its nodes.
+    /// Number of nodes per stage.
     pub counts: NodeCounts,
-    /// What holds nodes back.
-    pub gate: Gate,
-    /// How many canaries have not converged, while they hold the others back.
+    /// The gate that blocks the start of nodes.
+    pub gate: CanaryGate,
+    /// Number of canaries that have not converged while the gate waits for them.
     pub canaries: usize,
     /// The node that failed last.
     pub last_failed: Option<NodeName>,
 }
 
-/// The nodes of a pool that the plan has a step for, counted by where they are.
+/// Nodes of a pool that the plan has a step for, counted by stage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeCounts {
-    /// Nodes that have not been assigned.
+    /// Nodes without an assignment.
     pub pending: usize,
-    /// Nodes in transition, to the target or back.
+    /// Nodes in transition to the target or back.
     pub in_flight: usize,
     /// Nodes that have converged.
     pub done: usize,
-    /// Nodes that failed, or whose assignment the API server refused.
+    /// Nodes that failed or whose assignment the API server refused.
     pub failed: usize,
     /// Nodes that left the cluster, were changed by another client, or were rolled back.
     pub left: usize,
 }
 
 impl NodeCounts {
-    /// The number of nodes.
+    /// Total number of nodes.
     #[must_use]
     pub fn total(&self) -> usize {
         self.pending + self.in_flight + self.done + self.failed + self.left
@@ -64,21 +64,21 @@ impl NodeCounts {
     }
 }
 
-/// What holds the nodes of a pool back, apart from its budget.
+/// Condition that blocks the start of further nodes of a pool, apart from its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gate {
-    /// Canaries that have not converged.
+pub enum CanaryGate {
+    /// The gate waits for canaries to converge.
     Canaries,
-    /// Canaries that have converged and are watched until then.
+    /// The canaries converged and are watched for the soak time.
     Soaking {
-        /// Until when.
+        /// End of the soak time.
         until: Timestamp,
     },
-    /// Nothing.
+    /// The gate blocks no node.
     Open,
 }
 
-/// One thing that happened.
+/// Kind of a progress event, with its data.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "event")]
 pub enum Progress {
@@ -87,24 +87,24 @@ pub enum Progress {
         /// Its name.
         name: String,
     },
-    /// A node was pointed at its target.
+    /// A node was assigned its target.
     Assigned {
         /// The pool.
         pool: PoolName,
         /// The node.
         node: NodeName,
-        /// What it pointed at.
+        /// Previous source.
         from: Option<ConfigSource>,
-        /// What it points at now.
+        /// New target.
         to: Target,
     },
-    /// A node is on its way, and what it is waited for has changed.
+    /// A node is in transition, and its reason for waiting changed.
     Waiting {
         /// The pool.
         pool: PoolName,
         /// The node.
         node: NodeName,
-        /// What it is waited for.
+        /// The reason.
         waiting: Waiting,
     },
     /// A node converged.
@@ -113,7 +113,7 @@ pub enum Progress {
         pool: PoolName,
         /// The node.
         node: NodeName,
-        /// From assignment to convergence.
+        /// Seconds from assignment to convergence.
         seconds: f64,
     },
     /// A node failed.
@@ -122,8 +122,8 @@ pub enum Progress {
         pool: PoolName,
         /// The node.
         node: NodeName,
-        /// How.
-        failure: Failure,
+        /// The failure.
+        failure: ConvergenceFailure,
     },
     /// The API server refused to assign a node.
     Refused {
@@ -131,45 +131,44 @@ pub enum Progress {
         pool: PoolName,
         /// The node.
         node: NodeName,
-        /// Its words.
+        /// Error of the API server.
         error: String,
     },
-    /// A node that failed, or had not converged when somebody aborted the rollout, was pointed back at what it had before, and
-    /// runs that again.
+    /// A node was rolled back and runs its previous configuration. The node failed, or had not converged when an
+    /// operator aborted the rollout.
     RolledBack {
         /// The pool.
         pool: PoolName,
         /// The node.
         node: NodeName,
-        /// What it points at again.
+        /// Restored source.
         to: Option<ConfigSource>,
     },
-    /// A node was to be pointed back and is not: it runs its target, and the way back does more to running pods than its pool
-    /// allows.
+    /// A node stays on its target: rolling it back would disrupt running pods more than the pool allows.
     NotRolledBack {
         /// The pool.
         pool: PoolName,
         /// The node.
         node: NodeName,
-        /// What the way back needs.
+        /// Disruption that the rollback needs.
         needs: Class,
     },
-    /// A node was pointed back at what it had before, and has not come back to it.
-    NotBack {
+    /// A node was rolled back but does not run its previous configuration.
+    RollbackFailed {
         /// The pool.
         pool: PoolName,
         /// The node.
         node: NodeName,
-        /// Why it does not run that.
-        failure: Failure,
+        /// The failure of the rollback.
+        failure: ConvergenceFailure,
     },
-    /// Somebody else changed a node; it is left as it is now.
+    /// Another client changed a node, which is left unchanged.
     Changed {
         /// The pool.
         pool: PoolName,
         /// The node.
         node: NodeName,
-        /// Where it points now.
+        /// Present source.
         to: Option<ConfigSource>,
     },
     /// A node left the cluster.
@@ -179,29 +178,29 @@ pub enum Progress {
         /// The node.
         node: NodeName,
     },
-    /// The canaries converged and are watched before the others follow.
+    /// The canaries converged and are watched before the other nodes start.
     Soaking {
         /// The pool.
         pool: PoolName,
-        /// Until when.
+        /// End of the soak time.
         until: Timestamp,
     },
-    /// The canaries held; the others follow.
+    /// The canaries passed the soak time, and the other nodes start.
     Soaked {
         /// The pool.
         pool: PoolName,
     },
-    /// No further node of the pool is started.
+    /// The pool starts no further node.
     Stopped {
         /// The pool.
         pool: PoolName,
-        /// Why.
+        /// The reason.
         reason: StopReason,
     },
 }
 
 impl Progress {
-    /// The pool that it concerns, when it concerns one.
+    /// Pool of the event, if any.
     #[must_use]
     pub fn pool(&self) -> Option<&PoolName> {
         match self {
@@ -212,7 +211,7 @@ impl Progress {
             | Self::Failed { pool, .. }
             | Self::Refused { pool, .. }
             | Self::RolledBack { pool, .. }
-            | Self::NotBack { pool, .. }
+            | Self::RollbackFailed { pool, .. }
             | Self::NotRolledBack { pool, .. }
             | Self::Changed { pool, .. }
             | Self::Gone { pool, .. }

@@ -1,5 +1,5 @@
-//! Invariant 4, whatever the nodes do: a rollout never makes more of a pool's nodes unavailable than the budget leaves.
-//! And: it always comes to an end.
+//! Property tests of invariant 4: whatever the nodes do, a rollout never makes more nodes of a pool unavailable than
+//! its budget allows, and always ends.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use proptest::prelude::*;
 
 use super::machine::{Command, Input, Machine, Mode};
 use super::progress::NodeCounts;
-use crate::judge::{Convergence, Target, WaitContext, judge};
+use crate::convergence::{Convergence, Target, WaitContext, evaluate};
 use crate::plan::fixtures::{
     canary, desired, fetched, node, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
     with_config_map,
 };
-use crate::plan::{make, redecide};
+use crate::plan::{decide_again, make};
 use crate::state::State;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed, Readiness};
@@ -23,62 +23,62 @@ use nodecfg_contract::{ConfigSource, error_text};
 
 const TIMEOUT: i64 = 300;
 
-/// What the world does next, to which node.
+/// A simulated event, with the index of its node.
 #[derive(Debug, Clone, Copy)]
-enum Happening {
-    /// The oldest request is answered: carried out, met a change, or was refused.
+enum SimEvent {
+    /// Answers the oldest request: applied, conflicting, or refused.
     Answer(u8),
-    /// A node takes its assignment and runs it.
+    /// A node accepts its assignment and runs it.
     Converge(usize),
-    /// A node takes its assignment and refuses it.
+    /// A node accepts its assignment and refuses the configuration.
     Refuse(usize),
     Ready(usize),
     NotReady(usize),
-    /// A heartbeat: nothing changed.
+    /// A heartbeat without a change.
     Heartbeat(usize),
     Vanish(usize),
     Wait(i64),
     Interrupt,
-    /// Somebody aborts the rollout, and has nodes pointed back.
-    TakeBack,
-    /// Somebody pauses the pool.
+    /// An operator aborts the rollout with a rollback.
+    RollBackAll,
+    /// An operator pauses the pool.
     Pause,
 }
 
-fn happenings() -> impl Strategy<Value = Happening> {
+fn sim_events() -> impl Strategy<Value = SimEvent> {
     prop_oneof![
-        12 => (0..20_u8).prop_map(Happening::Answer),
-        10 => (0..100_usize).prop_map(Happening::Converge),
-        2 => (0..100_usize).prop_map(Happening::Refuse),
-        2 => (0..100_usize).prop_map(Happening::NotReady),
-        3 => (0..100_usize).prop_map(Happening::Ready),
-        2 => (0..100_usize).prop_map(Happening::Heartbeat),
-        1 => (0..100_usize).prop_map(Happening::Vanish),
-        3 => (1..120_i64).prop_map(Happening::Wait),
-        1 => Just(Happening::Interrupt),
-        1 => Just(Happening::TakeBack),
-        1 => Just(Happening::Pause),
+        12 => (0..20_u8).prop_map(SimEvent::Answer),
+        10 => (0..100_usize).prop_map(SimEvent::Converge),
+        2 => (0..100_usize).prop_map(SimEvent::Refuse),
+        2 => (0..100_usize).prop_map(SimEvent::NotReady),
+        3 => (0..100_usize).prop_map(SimEvent::Ready),
+        2 => (0..100_usize).prop_map(SimEvent::Heartbeat),
+        1 => (0..100_usize).prop_map(SimEvent::Vanish),
+        3 => (1..120_i64).prop_map(SimEvent::Wait),
+        1 => Just(SimEvent::Interrupt),
+        1 => Just(SimEvent::RollBackAll),
+        1 => Just(SimEvent::Pause),
     ]
 }
 
-struct World {
+struct SimHarness {
     nodes: BTreeMap<NodeName, Node>,
     machine: Machine,
     requests: Vec<Command>,
-    /// Nodes that the machine has asked to be assigned, and that have not ended since.
+    /// Nodes that the machine assigned and that have not finished.
     touched: BTreeMap<NodeName, bool>,
     target: Target,
-    /// What the nodes had before.
+    /// Previous source of the nodes.
     old: ConfigSource,
     budget: usize,
     steps: usize,
-    /// As the last event had them.
+    /// Counts of the latest event.
     counts: NodeCounts,
     now: Timestamp,
 }
 
-impl World {
-    fn tell(&mut self, input: Input) {
+impl SimHarness {
+    fn send(&mut self, input: Input) {
         for command in self.machine.step(input, self.now) {
             match &command {
                 Command::Assign(node, _) => {
@@ -88,7 +88,7 @@ impl World {
                     self.requests.push(command);
                 }
                 Command::RollBack(..) => self.requests.push(command),
-                Command::Tell(event) => {
+                Command::Report(event) => {
                     self.counts = event.pool.as_ref().unwrap().counts;
                     assert_eq!(self.counts.total(), self.steps, "{event:?}");
                 }
@@ -96,8 +96,8 @@ impl World {
         }
     }
 
-    /// Counted from the world alone: a node that was available may only be started while, with it, no more nodes are
-    /// unavailable than the budget.
+    /// Counts in the simulation only: an available node may start only if the unavailable nodes, including it, stay
+    /// within the budget.
     fn assert_budget(&self, started: &NodeName) {
         if !self.available(started, false) {
             return;
@@ -109,7 +109,7 @@ impl World {
     fn available(&self, name: &NodeName, count_touched: bool) -> bool {
         let Some(node) = self.nodes.get(name) else { return true };
         let present = node.source.clone().map_or(Target::Local, Target::Source);
-        let settled = judge(&present, node, WaitContext::STATE_ONLY) == Convergence::Converged;
+        let settled = evaluate(&present, node, WaitContext::STATE_ONLY) == Convergence::Converged;
         let moving = count_touched && self.touched.contains_key(name) && !self.target.is_named_by(node.source.as_ref());
         node.ready == Readiness::Ready && settled && !moving
     }
@@ -123,7 +123,7 @@ impl World {
         if let Some(node) = self.nodes.remove(&name) {
             let node = change(node);
             self.nodes.insert(name, node.clone());
-            self.tell(Input::Observed(Box::new(node)));
+            self.send(Input::Observed(Box::new(node)));
         }
     }
 
@@ -134,32 +134,32 @@ impl World {
         match self.requests.remove(0) {
             Command::Assign(name, _) => {
                 let Some(mut node) = self.nodes.get(&name).cloned() else {
-                    self.tell(Input::Changed(name, None));
+                    self.send(Input::Changed(name, None));
                     return;
                 };
                 match how {
                     0 => {
                         self.touched.remove(&name);
-                        self.tell(Input::Refused(name, "forbidden".to_owned()));
+                        self.send(Input::Refused(name, "forbidden".to_owned()));
                     }
                     1 => {
-                        node = on(node, &source("somebody-elses"));
+                        node = on(node, &source("foreign"));
                         self.nodes.insert(name.clone(), node.clone());
                         self.touched.remove(&name);
-                        let decision = decide(&node).expect("the pool is there");
-                        self.tell(Input::Changed(name, Some(Box::new((node, Some(decision))))));
+                        let decision = decide(&node).expect("the pool exists");
+                        self.send(Input::Changed(name, Some(Box::new((node, Some(decision))))));
                     }
                     _ => {
                         node.source = self.target.source().cloned();
                         self.nodes.insert(name.clone(), node.clone());
-                        self.tell(Input::Assigned(name));
-                        self.tell(Input::Observed(Box::new(node)));
+                        self.send(Input::Assigned(name));
+                        self.send(Input::Observed(Box::new(node)));
                     }
                 }
             }
             Command::RollBack(name, _) => {
                 if how == 0 {
-                    self.tell(Input::RolledBack(name, Err("forbidden".to_owned())));
+                    self.send(Input::RolledBack(name, Err("forbidden".to_owned())));
                     return;
                 }
                 if let Some(mut node) = self.nodes.get(&name).cloned() {
@@ -167,49 +167,49 @@ impl World {
                     self.nodes.insert(name.clone(), node.clone());
                     // The watch may be faster than the answer.
                     if how == 1 {
-                        self.tell(Input::Observed(Box::new(node)));
+                        self.send(Input::Observed(Box::new(node)));
                     }
                 }
-                self.tell(Input::RolledBack(name, Ok(())));
+                self.send(Input::RolledBack(name, Ok(())));
             }
-            Command::Tell(_) => {}
+            Command::Report(_) => {}
         }
     }
 
-    fn happen(&mut self, happening: Happening, decide: &dyn Fn(&Node) -> Option<crate::plan::Decision>) {
+    fn apply(&mut self, event: SimEvent, decide: &dyn Fn(&Node) -> Option<crate::plan::Decision>) {
         let follow = |node: Node, good: bool| match node.source.clone() {
             Some(source) if good => on(node, &source),
             Some(source) => refusing(node, &source, error_text::VALIDATE),
             None => node,
         };
-        match happening {
-            Happening::Answer(how) => self.answer(how, decide),
-            Happening::Converge(index) => self.change(index, |node| follow(node, true)),
-            Happening::Refuse(index) => self.change(index, |node| follow(node, false)),
-            Happening::Ready(index) => self.change(index, |node| Node { ready: Readiness::Ready, ..node }),
-            Happening::NotReady(index) => self.change(index, |node| Node { ready: Readiness::NotReady, ..node }),
-            Happening::Heartbeat(index) => self.change(index, |node| node),
-            Happening::Vanish(index) => {
+        match event {
+            SimEvent::Answer(how) => self.answer(how, decide),
+            SimEvent::Converge(index) => self.change(index, |node| follow(node, true)),
+            SimEvent::Refuse(index) => self.change(index, |node| follow(node, false)),
+            SimEvent::Ready(index) => self.change(index, |node| Node { ready: Readiness::Ready, ..node }),
+            SimEvent::NotReady(index) => self.change(index, |node| Node { ready: Readiness::NotReady, ..node }),
+            SimEvent::Heartbeat(index) => self.change(index, |node| node),
+            SimEvent::Vanish(index) => {
                 if let Some(name) = self.nth(index) {
                     self.nodes.remove(&name);
-                    self.tell(Input::Gone(name));
+                    self.send(Input::Gone(name));
                 }
             }
-            Happening::Wait(seconds) => self.wait(seconds),
-            Happening::Interrupt => self.tell(Input::Stop(super::StopReason::Interrupted)),
-            Happening::TakeBack => {
-                self.tell(Input::TakeBack(super::StopReason::Aborted { by: "ada".to_owned(), reason: None }));
+            SimEvent::Wait(seconds) => self.wait(seconds),
+            SimEvent::Interrupt => self.send(Input::Stop(super::StopReason::Interrupted)),
+            SimEvent::RollBackAll => {
+                self.send(Input::RollBackAll(super::StopReason::Aborted { by: "ada".to_owned(), reason: None }));
             }
-            Happening::Pause => {
+            SimEvent::Pause => {
                 let reason = super::StopReason::Paused { by: "ada".to_owned(), reason: "disks".to_owned() };
-                self.tell(Input::StopPool(pool_name("a"), reason));
+                self.send(Input::StopPool(pool_name("a"), reason));
             }
         }
     }
 
     fn wait(&mut self, seconds: i64) {
         self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
-        self.tell(Input::Tick);
+        self.send(Input::Tick);
     }
 }
 
@@ -217,14 +217,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn the_budget_is_kept_and_the_end_is_reached(
+    fn keeps_budget_and_terminates(
         ready in vec(prop::bool::weighted(0.85), 1..14),
         budget in 1..5_u32,
         canaries in prop::option::of((1..3_u32, 0..60_u64)),
         max_failures in 0..3_u32,
         rollback_on_failure in any::<bool>(),
         concurrency in 1..6_usize,
-        happenings in vec(happenings(), 0..160),
+        sim_events in vec(sim_events(), 0..160),
     ) {
         let mut policy = policy(budget);
         policy.canary = canaries.and_then(|(nodes, soak)| canary(nodes, soak));
@@ -237,13 +237,13 @@ proptest! {
             Node { ready: if *ready { Readiness::Ready } else { Readiness::NotReady }, ..node }
         }));
         with_config_map(&mut cluster, "a", &rendered("a", 110));
-        // What they point at can be had again.
+        // The previous ConfigMap still exists.
         cluster.contents.extend([fetched(&old, &rendered("a", 110).canonical, true)]);
         let plan = make(&desired, &cluster, &options()).unwrap();
         let name = plan.pools[0].name.clone();
-        let decide = |node: &Node| redecide(&desired, &cluster, &options(), &name, node);
+        let decide = |node: &Node| decide_again(&desired, &cluster, &options(), &name, node);
         let mode = Mode { assign: true, as_reviewed: false, rollback_on_failure, concurrency, timeout: None };
-        let mut world = World {
+        let mut sim = SimHarness {
             nodes: cluster.nodes.clone(),
             machine: Machine::new(&plan, mode),
             requests: Vec::new(),
@@ -255,25 +255,25 @@ proptest! {
             counts: NodeCounts::default(),
             now: Timestamp::UNIX_EPOCH,
         };
-        world.tell(Input::Start);
-        for happening in happenings {
-            world.happen(happening, &decide);
-            let (unavailable, _) = world.machine.budget_of(&name).unwrap();
-            prop_assert!(unavailable <= world.nodes.len());
+        sim.send(Input::Start);
+        for event in sim_events {
+            sim.apply(event, &decide);
+            let (unavailable, _) = sim.machine.budget_of(&name).unwrap();
+            prop_assert!(unavailable <= sim.nodes.len());
         }
-        // From here on nobody does anything but answer: time alone must bring it to its end.
+        // From here on, only answers and time pass; the rollout must still end.
         for _ in 0..200 {
-            while !world.requests.is_empty() {
-                world.answer(9, &decide);
+            while !sim.requests.is_empty() {
+                sim.answer(9, &decide);
             }
-            if world.machine.is_finished() {
+            if sim.machine.is_finished() {
                 break;
             }
-            world.wait(60);
+            sim.wait(60);
         }
-        let outcome = world.machine.outcome();
-        prop_assert!(world.machine.is_finished(), "{outcome:?}");
+        let outcome = sim.machine.outcome();
+        prop_assert!(sim.machine.is_finished(), "{outcome:?}");
         let ended = [State::Converged, State::Failed].map(|state| outcome.states().get(&state).copied().unwrap_or(0));
-        prop_assert_eq!(ended, [world.counts.done, world.counts.failed]);
+        prop_assert_eq!(ended, [sim.counts.done, sim.counts.failed]);
     }
 }

@@ -1,4 +1,4 @@
-//! What the rollout's state machine is told and what it answers: the words between it and the rim.
+//! Inputs and commands of the state machine, and its timers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,68 +12,67 @@ use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
 
-/// How a plan is carried out.
+/// Options of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mode {
-    /// Whether nodes are assigned. If not, the machine only watches them converge (`verify`).
+    /// Whether nodes are assigned. Without assignments, the machine only watches nodes converge (`verify`).
     pub assign: bool,
-    /// Whether a node that somebody changes meanwhile is left as it is, rather than decided upon anew: the plan was reviewed, and
-    /// what it would be assigned from was not.
+    /// Whether a node that another client changes is left unchanged instead of decided again: with a reviewed plan,
+    /// its new start was not reviewed.
     pub as_reviewed: bool,
-    /// Whether a failed node is pointed back at what it had before.
+    /// Whether a failed node is rolled back to its previous source.
     pub rollback_on_failure: bool,
-    /// How many assignments of one pool may be on their way to the server at a time, at least 1. Whoever has to wait for
-    /// that is looked at again before its turn comes.
+    /// Limit of unanswered assignments per pool, at least 1. A node that waits for this limit is checked again before
+    /// it starts.
     pub concurrency: usize,
-    /// A time limit that replaces each pool's own, if given.
+    /// Time limit that replaces the limit of each pool.
     pub timeout: Option<Duration>,
 }
 
-/// What happened.
+/// Event for the state machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
-    /// The rollout may begin: the ConfigMaps are there and the watch stands.
+    /// The rollout may begin: the ConfigMaps exist and the watch is established.
     Start,
-    /// A node, as the watch shows it.
+    /// The watch delivered this state of a node.
     Observed(Box<Node>),
-    /// The same of a node that is not its pool's any more: its labels have changed.
-    Moved(Box<Node>),
+    /// The watch delivered this state of a node whose labels no longer match its pool.
+    Unselected(Box<Node>),
     /// A node left the cluster.
     Gone(NodeName),
     /// A node was assigned.
     Assigned(NodeName),
-    /// A node was not assigned, since somebody had changed it; this is what planning says of it now; no decision, if it is
-    /// not its pool's any more. `None`: it is gone.
+    /// A node was not assigned because another client changed it. Contains the node and the new decision; the
+    /// decision is `None` if the node no longer belongs to its pool. `None`: the node left the cluster.
     Changed(NodeName, Option<Box<(Node, Option<Decision>)>>),
-    /// A node was not assigned: the server's words.
+    /// A node was not assigned; the API server returned this error.
     Refused(NodeName, String),
-    /// The assignment of a node was not sent after all: nothing is known of it to the server.
+    /// The assignment of a node was not sent.
     Withdrawn(NodeName),
-    /// A node was pointed back, or (with the server's words) was not.
+    /// A node was pointed back at its previous source, or the API server returned this error.
     RolledBack(NodeName, Result<(), String>),
     /// Time passed.
     Tick,
-    /// No further node shall be started.
+    /// Starts no further node.
     Stop(StopReason),
-    /// No further node of this pool shall be started.
+    /// Starts no further node of this pool.
     StopPool(PoolName, StopReason),
-    /// No further node shall be started, and those that have not converged shall be pointed back at what they had, as far as
-    /// they can return there.
-    TakeBack(StopReason),
+    /// Starts no further node, and rolls back the nodes that have not converged and can return.
+    RollBackAll(StopReason),
 }
 
-/// What to do.
+/// Command of the state machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// Assign this to this node. Answered by [`Input::Assigned`], [`Input::Changed`] or [`Input::Refused`].
+    /// Assigns a node. Answered by [`Input::Assigned`], [`Input::Changed`] or [`Input::Refused`].
     Assign(NodeName, Assignment),
-    /// Point this node back by this assignment. Answered by [`Input::RolledBack`].
+    /// Rolls a node back by this assignment. Answered by [`Input::RolledBack`].
     RollBack(NodeName, Assignment),
-    /// Tell the user.
-    Tell(Box<Event>),
+    /// Reports an event to the user.
+    Report(Box<Event>),
 }
 
-/// When a node, by its number, or (`None`) a pool wants to be looked at again.
+/// Times at which a node (by its number) or a pool (`None`) needs a check.
 #[derive(Debug, Default)]
 pub(super) struct Timers(BTreeSet<(Timestamp, PoolName, Option<usize>)>);
 
@@ -82,19 +81,19 @@ impl Timers {
         self.0.insert((at, pool.clone(), node));
     }
 
-    /// When the next time has come.
+    /// The earliest time.
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.0.first().map(|(at, _, _)| *at)
     }
 
-    /// Whose time has come, the earliest first; forgets it.
+    /// Removes and returns the earliest timer that is due.
     pub(super) fn due(&mut self, now: Timestamp) -> Option<(PoolName, Option<usize>)> {
         self.next().filter(|at| *at <= now)?;
         self.0.pop_first().map(|(_, pool, node)| (pool, node))
     }
 }
 
-/// What a pool needs while it handles one input.
+/// State that a pool uses while it handles one input.
 pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
     pub(super) commands: &'a mut Vec<Command>,

@@ -1,4 +1,4 @@
-//! The files of one revision as plain values: names and texts. What they mean is [`desired`](crate::desired)'s business.
+//! Files of one revision as names and texts. [`desired`](crate::desired) interprets them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,53 +9,53 @@ use nodecfg_contract::names::CommitId;
 
 pub mod text;
 
-/// The most bytes of one file.
+/// Maximum file size in bytes.
 pub const MAX_FILE: u64 = 1 << 20;
-/// The files of one revision, or of a folder as it is.
+/// Files of one commit or folder.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// The YAML and JSON files, by path from the root with `/` on every platform.
+    /// YAML and JSON files by path from the root, with `/` on every platform.
     pub files: BTreeMap<String, SnapshotFile>,
-    /// The commit that was read; unset when the files came from a folder.
+    /// Commit of the files; `None` for a folder.
     pub commit: Option<CommitId>,
-    /// Who signed it, where that was asked for.
+    /// Verified signer of the commit, if requested.
     pub signer: Option<Signer>,
-    /// Where the files came from.
+    /// Origin of the files.
     pub source: Source,
-    /// What there is to say about the reading: uncommitted changes that are not used, say.
+    /// Findings about the reading, for example ignored uncommitted changes.
     pub findings: Vec<Finding>,
 }
 
 /// One file of a snapshot.
 #[derive(Debug, Clone)]
 pub enum SnapshotFile {
-    /// Its text, without a byte order mark and with `\n` for line ends.
+    /// Text without a byte order mark and with `\n` as line end.
     Text(Arc<str>),
-    /// It cannot be used, and this is why. The finding matters only when something asks for the file.
+    /// Reason why the file is unusable. The finding matters only if the file is used.
     Unusable(Box<Finding>),
 }
 
-/// Where the files of a snapshot came from.
+/// Origin of the files of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// A commit of a git repository.
     Commit,
-    /// The working tree of a git repository, because it was asked for.
+    /// The working tree of a git repository, on request.
     WorkingTree,
     /// A folder outside of any git repository.
     Folder,
 }
 
 impl Snapshot {
-    /// A snapshot of texts that are at hand, as if they lay in a folder.
+    /// Creates a snapshot of the given texts, as if from a folder.
     #[must_use]
     pub fn of_texts<'t>(files: impl IntoIterator<Item = (&'t str, &'t str)>) -> Self {
         let files =
-            files.into_iter().map(|(path, text)| (path.to_owned(), text::normalised(path, text.as_bytes()))).collect();
+            files.into_iter().map(|(path, text)| (path.to_owned(), text::normalized(path, text.as_bytes()))).collect();
         Self { files, commit: None, signer: None, source: Source::Folder, findings: Vec::new() }
     }
 
-    /// The text of a file, when there is one that can be used.
+    /// Text of a file, if it exists and is usable.
     #[must_use]
     pub fn text(&self, path: &str) -> Option<&Arc<str>> {
         match self.files.get(path)? {
@@ -65,24 +65,24 @@ impl Snapshot {
     }
 }
 
-/// What kind of key a signature was made with.
+/// Kind of the key of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SignatureKind {
-    /// A key of OpenSSH.
+    /// An OpenSSH key.
     Ssh,
-    /// A key of OpenPGP, as GnuPG has them.
+    /// An OpenPGP key, as GnuPG uses.
     OpenPgp,
 }
 
-/// Who signed a commit.
+/// Signer of a commit.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Signer {
-    /// The principals of the line, or the user id of the key.
+    /// Principals of the allowed-signers line, or user id of the key.
     pub name: String,
-    /// The kind of the key.
+    /// Kind of the key.
     pub kind: SignatureKind,
-    /// The fingerprint of the key that signed: `SHA256:…` as ssh-keygen writes it, or hexadecimal as gpg does.
+    /// Fingerprint of the key: `SHA256:…` as ssh-keygen prints it, or hexadecimal as gpg does.
     pub fingerprint: String,
 }
 

@@ -1,4 +1,4 @@
-//! What kubelets say of configurations: the same answer for all that are given the same file.
+//! Cache of the kubelets' verdicts on configurations, shared by all nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,35 +8,35 @@ use kubelet_config::document::{Document, Node};
 use kubelet_config::risk::StateFile;
 use kubelet_config::verdict::assess;
 
-/// How many answers are remembered.
-const KNOWN: usize = 1024;
+/// Maximum number of cached verdicts.
+const CAPACITY: usize = 1024;
 
-/// What a kubelet of one version makes of a configuration.
+/// Verdict of a kubelet version on a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CachedVerdict {
-    /// Whether it runs with it; otherwise what it says when it exits.
+    /// `Ok` if the kubelet runs with the configuration, otherwise the error with which it exits.
     pub(super) verdict: Result<(), String>,
-    /// What its managers' state files say of it: a file that says otherwise keeps the kubelet from starting.
+    /// Policies for the state files of the kubelet's managers. A file with another policy prevents the start.
     pub(super) policies: BTreeMap<StateFile, String>,
 }
 
-/// By the hash of the configuration and the kubelet's version.
-type Known = HashMap<([u8; 32], Minor), Arc<CachedVerdict>>;
+/// Verdicts by the hash of the configuration and the kubelet version.
+type Cache = HashMap<([u8; 32], Minor), Arc<CachedVerdict>>;
 
-/// The cached_verdicts that were asked for. A clone shares them.
+/// Shared cache of verdicts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct CachedVerdicts(Arc<Mutex<Known>>);
+pub(super) struct CachedVerdicts(Arc<Mutex<Cache>>);
 
 impl CachedVerdicts {
-    /// The cached of a configuration.
+    /// Verdict on a configuration.
     pub(super) fn of(&self, text: &[u8], minor: Minor) -> Arc<CachedVerdict> {
         let key = (*blake3::hash(text).as_bytes(), minor);
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Arc::clone(known);
         }
-        let cached = Arc::new(CachedVerdict::form(text, minor));
+        let cached = Arc::new(CachedVerdict::compute(text, minor));
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= KNOWN {
+        if known.len() >= CAPACITY {
             known.clear();
         }
         known.insert(key, Arc::clone(&cached));
@@ -45,7 +45,7 @@ impl CachedVerdicts {
 }
 
 impl CachedVerdict {
-    fn form(text: &[u8], minor: Minor) -> Self {
+    fn compute(text: &[u8], minor: Minor) -> Self {
         let refused = |why: String| Self {
             verdict: Err(format!("failed to load kubelet config file: {why}")),
             policies: BTreeMap::new(),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_refuses_what_the_checker_refuses() {
+    fn kubelet_refuses_what_checker_refuses() {
         assert_eq!(cached("maxPods: 50\n").verdict, Ok(()));
         assert!(cached("maxPods: -5\n").verdict.as_ref().unwrap_err().contains("-5"));
         for text in [&b"\xff"[..], b"", b"[", b"a: b"] {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn state_files_remember_the_policy() {
+    fn verdict_contains_state_file_policies() {
         let policy = |body: &str| cached(body).policies[&StateFile::CpuManagerState].clone();
         assert_eq!(policy(""), "none");
         assert_eq!(policy("cpuManagerPolicy: none\n"), "none");

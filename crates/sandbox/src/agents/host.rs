@@ -1,4 +1,4 @@
-//! One simulated host: its disk, its service manager and its kubelet, as the agent of that host finds them.
+//! A simulated host with its disk, service manager and kubelet, as its agent finds them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::cached_verdicts::CachedVerdicts;
-use super::process::{Deed, Process, Text};
-use crate::api::Proxied;
+use super::process::{KubeletWrite, Process, Text};
+use crate::api::ProxyResult;
 use crate::configz::{self, PROVISIONED};
 use crate::kubelets::Fault;
 use kubelet_config::Minor;
@@ -19,74 +19,74 @@ use nodecfg_agent::disk::memory::{self, MemoryDisk};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
 use nodecfg_agent::placement::Placement;
 use nodecfg_agent::runtime::Paths;
-use nodecfg_clock::Pace;
+use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::KubeletVersion;
 
-/// Where the kubelet reads its configuration (kubeadm).
+/// Configuration file of the kubelet (kubeadm).
 pub(super) const CONFIG_FILE: &str = "/var/lib/kubelet/config.yaml";
-/// Where the agent keeps things.
+/// Folder of the agent's state.
 const FOLDER: &str = "/var/lib/nodecfg";
-/// The paths that the agent is started with.
+/// Paths that the agent is started with.
 pub(super) fn paths() -> Paths {
     Paths { folder: FOLDER.into(), placement: Placement::File { config: CONFIG_FILE.into() } }
 }
 
-/// What can change from one moment to the next.
+/// Mutable state of a host.
 #[derive(Debug)]
 struct Inner {
     process: Process,
     fault: Option<Fault>,
-    /// Until when the API server cannot be reached from here.
+    /// End of an API server outage.
     outage: Option<Timestamp>,
-    /// What the managers of the kubelet wrote when it started last.
+    /// Policies that the kubelet's managers wrote to their state files at the last start.
     state_files: BTreeMap<StateFile, String>,
 }
 
-/// What a host is made of.
+/// Parameters of a host.
 #[derive(Debug)]
-pub(super) struct Making {
+pub(super) struct HostOptions {
     pub(super) name: NodeName,
     pub(super) version: Option<KubeletVersion>,
     pub(super) fault: Option<Fault>,
     pub(super) heartbeat: Option<std::time::Duration>,
-    pub(super) pace: Pace,
+    pub(super) pace: ScaledClock,
     pub(super) rng: fastrand::Rng,
     pub(super) cached_verdicts: CachedVerdicts,
 }
 
-/// A simulated host. Its agent and its kubelet share it.
+/// A simulated host, shared by its agent and its kubelet.
 #[derive(Debug)]
-pub(super) struct Simulated {
+pub(super) struct SimHost {
     pub(super) name: NodeName,
     pub(super) disk: MemoryDisk,
-    pub(super) pace: Pace,
+    pub(super) pace: ScaledClock,
     version: Option<KubeletVersion>,
     cached_verdicts: CachedVerdicts,
     inner: Mutex<Inner>,
     changed: watch::Sender<()>,
 }
 
-impl Simulated {
-    /// A host that has been running on what it was provisioned with.
-    pub(super) fn new(making: Making) -> Self {
+impl SimHost {
+    /// Creates a host that runs the local configuration.
+    pub(super) fn new(options: HostOptions) -> Self {
         let disk = MemoryDisk::new();
         disk.put(Path::new(CONFIG_FILE), PROVISIONED.as_bytes(), 0o644);
-        let now = making.pace.now();
-        let process = Process::new(PROVISIONED.as_bytes().into(), making.fault, making.heartbeat, making.rng, now);
+        let now = options.pace.now();
+        let process = Process::new(PROVISIONED.as_bytes().into(), options.fault, options.heartbeat, options.rng, now);
         let inner = Inner { process, fault: None, outage: None, state_files: BTreeMap::new() };
         let host = Self {
-            name: making.name,
+            name: options.name,
             disk,
-            pace: making.pace,
-            version: making.version,
-            cached_verdicts: making.cached_verdicts,
+            pace: options.pace,
+            version: options.version,
+            cached_verdicts: options.cached_verdicts,
             inner: Mutex::new(inner),
             changed: watch::Sender::new(()),
         };
         let policies = host.cached_verdicts.of(PROVISIONED.as_bytes(), host.minor()).policies.clone();
         host.lock().state_files = policies;
-        host.inject(making.fault);
+        host.inject(options.fault);
         host
     }
 
@@ -98,17 +98,17 @@ impl Simulated {
         self.version.map_or(NEWEST, |version| Minor(version.minor)).clamp(OLDEST, NEWEST)
     }
 
-    /// Tells when the host may have changed.
+    /// Notifies of possible changes of the host.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Begins to misbehave, or stops to.
+    /// Sets or removes the fault.
     pub(super) fn inject(&self, fault: Option<Fault>) {
         let now = self.pace.now();
         let mut inner = self.lock();
         if inner.fault == Some(Fault::DiskFull) {
-            self.disk.heal();
+            self.disk.clear_faults();
         }
         inner.fault = fault;
         inner.outage = None;
@@ -119,7 +119,7 @@ impl Simulated {
             }
             _ => {}
         }
-        inner.process.misbehave(fault, now);
+        inner.process.set_fault(fault, now);
         let comes_up = inner.process.may_power_on();
         drop(inner);
         if comes_up {
@@ -128,68 +128,68 @@ impl Simulated {
         self.changed.send_replace(());
     }
 
-    /// The fault of the host.
+    /// Fault of the host.
     pub(super) fn fault(&self) -> Option<Fault> {
         self.lock().fault
     }
 
-    /// Whether an agent runs on it.
+    /// Reports whether the agent runs.
     pub(super) fn runs_agent(&self) -> bool {
         let inner = self.lock();
         inner.process.has_power() && inner.fault != Some(Fault::NeverAcknowledges)
     }
 
-    /// If the host went down: what was not durable on its disk is lost, or not.
-    pub(super) fn lose_memory(&self, seed: u64) {
+    /// Discards writes that were not durable if the host is down; `seed` selects them.
+    pub(super) fn crash_disk_if_down(&self, seed: u64) {
         let inner = self.lock();
         if !inner.process.has_power() {
             self.disk.crash(seed);
         }
     }
 
-    /// Whether the API server can be reached from it.
+    /// Reports whether the API server is reachable.
     pub(super) fn reaches_server(&self) -> bool {
         self.lock().outage.is_none_or(|until| until <= self.pace.now())
     }
 
-    /// When its kubelet last renewed its Lease; `None` while it does not run.
+    /// Time of the kubelet's last Lease renewal; `None` if the kubelet does not run.
     pub(super) fn renewed(&self) -> Option<Timestamp> {
         self.lock().process.renewed(self.pace.now())
     }
 
-    /// What its kubelet answers the API server.
-    pub(super) fn proxied(&self, path: &str) -> Proxied {
+    /// Response of the kubelet to the API server.
+    pub(super) fn get_from_kubelet(&self, path: &str) -> ProxyResult {
         let now = self.pace.now();
         let minor = self.minor();
         let mut inner = self.lock();
-        match inner.process.look(now) {
+        match inner.process.check_healthz(now) {
             Ok(()) => {
                 let running = inner.process.running();
-                configz::answer(path, &String::from_utf8_lossy(&running), minor, inner.fault)
+                configz::respond(path, &String::from_utf8_lossy(&running), minor, inner.fault)
             }
             Err(_) => configz::unreachable(),
         }
     }
 
-    /// What the kubelet has to write now, and when to ask again.
-    pub(super) fn advance(&self) -> (Vec<Deed>, Option<Timestamp>) {
+    /// Returns the kubelet's due writes and the time of the next call.
+    pub(super) fn advance(&self) -> (Vec<KubeletWrite>, Option<Timestamp>) {
         let now = self.pace.now();
         let mut inner = self.lock();
-        let deeds = inner.process.advance(now);
+        let writes = inner.process.advance(now);
         if inner.process.is_to_start(now) {
             drop(inner);
             self.start();
             inner = self.lock();
         }
-        (deeds, inner.process.wake())
+        (writes, inner.process.wake())
     }
 
-    /// What the kubelet would read now. One that is not there is as good as empty.
+    /// Content of the configuration file; empty if the file is missing.
     fn text(&self) -> Text {
         self.disk.content(Path::new(CONFIG_FILE)).unwrap_or_else(|| Arc::from([]))
     }
 
-    /// The service manager starts the kubelet.
+    /// Starts the kubelet, as the service manager does.
     fn start(&self) {
         let text = self.text();
         let cached = self.cached_verdicts.of(&text, self.minor());
@@ -213,7 +213,7 @@ impl Simulated {
         self.changed.send_replace(());
     }
 
-    /// Begins a restart: how long the command takes and whether it fails. `None`: the host goes down with it.
+    /// Begins a restart. Returns the command's duration and whether it fails, or `None` if the host goes down.
     fn begin_restart(&self, remove: &[StateFile]) -> Option<(std::time::Duration, bool)> {
         let text = self.text();
         let mut inner = self.lock();
@@ -231,11 +231,11 @@ impl Simulated {
     }
 }
 
-/// The host as its agent sees it.
+/// The host as seen by its agent.
 #[derive(Debug, Clone)]
-pub(super) struct AgentsHost(pub(super) Arc<Simulated>);
+pub(super) struct AgentHost(pub(super) Arc<SimHost>);
 
-impl Host for AgentsHost {
+impl Host for AgentHost {
     async fn version(&self) -> Option<KubeletVersion> {
         self.0.version
     }
@@ -255,7 +255,7 @@ impl Host for AgentsHost {
     }
 
     async fn healthz(&self, _at: &Healthz) -> Result<(), String> {
-        // What is due by now counts, whether or not the kubelet's own task has come to it.
-        self.0.lock().process.look(self.0.pace.now())
+        // Apply due work first: the kubelet's own task may be late.
+        self.0.lock().process.check_healthz(self.0.pace.now())
     }
 }

@@ -1,20 +1,19 @@
-//! Simulated nodes of clusters whose kubelets know nothing of Dynamic Kubelet Configuration: on each the real agent, with its
-//! store on a disk in memory, and a simulated kubelet for it to restart.
+//! SimHost nodes whose kubelets lack Dynamic Kubelet Configuration. Each runs the real agent with its store on an
+//! in-memory disk, and a simulated kubelet.
 //!
-//! `process` is the kubelet and its service manager, without any IO; `host` the machine that both are on, `cached_verdicts` what the
-//! kubelet says of a configuration, `gate` what lies between the host and the API server; `node` runs one node, [`running`]
-//! any number of them. Nothing here may know what nodecfg intends, and nothing here may help the agent: all that it learns of
-//! the kubelet comes through the seams that it has on a real host.
+//! `process` is the kubelet with its service manager, without IO; `host` is the machine of both. `cached_verdicts`
+//! caches verdicts on configurations, and `host_client` connects a host to the API server. `node` runs one node and
+//! [`handle`] any number. The agent receives all information through the interfaces that it has on a real host.
 
-pub mod running;
+pub mod handle;
 
 mod cached_verdicts;
-mod gate;
 mod host;
+mod host_client;
 mod node;
 mod process;
 
-pub use running::{Agents, Options};
+pub use handle::{Agents, Options};
 
 #[cfg(test)]
 mod tests;

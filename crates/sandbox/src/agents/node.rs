@@ -1,4 +1,4 @@
-//! One simulated node: its agent, as long as there is one, and what its kubelet writes to the API server.
+//! Tasks of one simulated node: its agent, and its kubelet's writes to the API server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use kube::Client;
 use tokio::sync::watch;
 
-use super::host::{AgentsHost, Simulated};
-use super::process::Deed;
-use crate::kubelets::sending;
-use crate::kubelets::wire;
+use super::host::{AgentHost, SimHost};
+use super::process::KubeletWrite;
+use crate::kubelets::requests;
+use crate::kubelets::send;
 use nodecfg_agent::api::AgentClient;
 use nodecfg_agent::driver;
 use nodecfg_agent::metrics::Metrics;
 use nodecfg_agent::runtime::AgentRuntime;
-use nodecfg_agent::state::Settings;
+use nodecfg_agent::settings::Settings;
 
-/// How soon an agent whose store cannot be opened is started again, in its own time.
+/// Delay before a failed agent starts again, in simulated time.
 const RESTART: Duration = Duration::from_secs(10);
 
-/// What a node's agent is started with.
+/// Parameters of a node's agent.
 #[derive(Clone)]
 pub(super) struct Agent {
     pub(super) client: AgentClient,
@@ -27,21 +27,21 @@ pub(super) struct Agent {
     pub(super) seed: u64,
 }
 
-/// Runs a node until told to stop.
+/// Runs a node until the stop signal.
 pub(super) async fn run(
-    host: Arc<Simulated>,
+    host: Arc<SimHost>,
     agent: Agent,
     client: Client,
     uid: String,
     events: bool,
     stop: watch::Receiver<bool>,
 ) {
-    let kubelet = kubelet(&host, &client, &uid, events, stop.clone());
-    tokio::join!(agents(Arc::clone(&host), agent, stop), kubelet);
+    let kubelet = run_kubelet(&host, &client, &uid, events, stop.clone());
+    tokio::join!(run_agent_while_up(Arc::clone(&host), agent, stop), kubelet);
 }
 
-/// The agent comes and goes with its host.
-async fn agents(host: Arc<Simulated>, agent: Agent, stop: watch::Receiver<bool>) {
+/// Runs the agent whenever its host is up.
+async fn run_agent_while_up(host: Arc<SimHost>, agent: Agent, stop: watch::Receiver<bool>) {
     let mut changes = host.changes();
     let mut boots = 0_u64;
     while !*stop.borrow() {
@@ -50,10 +50,10 @@ async fn agents(host: Arc<Simulated>, agent: Agent, stop: watch::Receiver<bool>)
             let seed = agent.seed.rotate_left(17) ^ boots;
             let went_down = until_down(&host);
             tokio::select! {
-                () = one(&host, &agent, seed, stop.clone()) => {}
+                () = run_agent(&host, &agent, seed, stop.clone()) => {}
                 () = went_down => {}
             }
-            host.lose_memory(seed);
+            host.crash_disk_if_down(seed);
             continue;
         }
         let mut stop = stop.clone();
@@ -64,7 +64,7 @@ async fn agents(host: Arc<Simulated>, agent: Agent, stop: watch::Receiver<bool>)
     }
 }
 
-async fn until_down(host: &Simulated) {
+async fn until_down(host: &SimHost) {
     let mut changes = host.changes();
     while host.runs_agent() {
         if changes.changed().await.is_err() {
@@ -73,8 +73,8 @@ async fn until_down(host: &Simulated) {
     }
 }
 
-/// One life of the agent.
-async fn one(host: &Arc<Simulated>, agent: &Agent, seed: u64, mut stop: watch::Receiver<bool>) {
+/// Runs the agent once.
+async fn run_agent(host: &Arc<SimHost>, agent: &Agent, seed: u64, mut stop: watch::Receiver<bool>) {
     let opened = AgentRuntime::open(&super::host::paths(), agent.settings, host.disk.clone(), seed);
     let runtime = match opened {
         Ok(runtime) => runtime,
@@ -86,23 +86,23 @@ async fn one(host: &Arc<Simulated>, agent: &Agent, seed: u64, mut stop: watch::R
     };
     let options = driver::Options { pace: host.pace, metrics: Metrics::default() };
     let stopped = async move {
-        // Whoever would tell is gone: that is the same.
+        // A dropped sender also means stop.
         let _ = stop.wait_for(|stop| *stop).await;
     };
-    let agents_host = AgentsHost(Arc::clone(host));
-    if let Err(error) = driver::run(runtime, agent.client.clone(), &agents_host, options, stopped).await {
-        tracing::warn!(node = %host.name, "the agent of a simulated node ended: {error}");
+    let agent_host = AgentHost(Arc::clone(host));
+    if let Err(error) = driver::run(runtime, agent.client.clone(), &agent_host, options, stopped).await {
+        tracing::warn!(node = %host.name, "the agent of a simulated node failed: {error}");
     }
 }
 
-/// What the kubelet writes: readiness, its Lease, and that it has started.
-async fn kubelet(host: &Simulated, client: &Client, uid: &str, events: bool, mut stop: watch::Receiver<bool>) {
+/// Writes the kubelet's readiness, Lease and start Event.
+async fn run_kubelet(host: &SimHost, client: &Client, uid: &str, events: bool, mut stop: watch::Receiver<bool>) {
     let mut changes = host.changes();
     while !*stop.borrow() {
         changes.borrow_and_update();
-        let (deeds, wake) = host.advance();
-        for deed in deeds {
-            write(host, client, uid, events, deed).await;
+        let (writes, wake) = host.advance();
+        for write in writes {
+            send_write(host, client, uid, events, write).await;
         }
         let sleep = async {
             match wake {
@@ -118,21 +118,21 @@ async fn kubelet(host: &Simulated, client: &Client, uid: &str, events: bool, mut
     }
 }
 
-async fn write(host: &Simulated, client: &Client, uid: &str, events: bool, deed: Deed) {
+async fn send_write(host: &SimHost, client: &Client, uid: &str, events: bool, write: KubeletWrite) {
     let node = host.name.as_str();
     let now = nodecfg_clock::now();
-    let request = match deed {
-        Deed::Ready { ready, changed } => wire::patch_ready(node, ready, changed, now),
-        // The agent compares it with its own time.
-        Deed::Renew => wire::put_lease(node, uid, host.pace.now()),
-        Deed::Started if events => wire::post_event(node, "Starting", "Starting kubelet.", now),
-        Deed::Started => return,
+    let request = match write {
+        KubeletWrite::Ready { ready, changed } => requests::patch_ready(node, ready, changed, now),
+        // The agent compares the time with its simulated clock.
+        KubeletWrite::Renew => requests::put_lease(node, uid, host.pace.now()),
+        KubeletWrite::Started if events => requests::post_event(node, "Starting", "Starting kubelet.", now),
+        KubeletWrite::Started => return,
     };
     let sent = match request {
-        Ok(request) => sending::attempt(client, request, sending::ATTEMPTS).await,
+        Ok(request) => send::attempt(client, request, send::ATTEMPTS).await,
         Err(error) => Err(kube::Error::BuildRequest(error)),
     };
     if let Err(error) = sent {
-        tracing::debug!(node, ?deed, %error, "a simulated kubelet could not write");
+        tracing::debug!(node, ?write, %error, "a simulated kubelet could not write");
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes with agents against the embedded API server: what becomes of an assignment, with each fault and without.
+//! Tests of nodes with agents against the embedded API server, with and without faults.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::api::ServerProfile;
 use crate::kubelets::Fault;
 use crate::nodes::NodeSpec;
 use crate::{Embedded, EmbeddedOptions, SandboxError};
-use nodecfg_agent::state::Settings;
+use nodecfg_agent::settings::Settings;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::NodeName;
 
-/// Long enough for anything that happens at all, on any machine.
+/// Timeout for expected changes, generous for slow machines.
 const LIMIT: Duration = Duration::from_secs(60);
 
-struct Bench {
+struct TestCluster {
     embedded: Embedded,
 }
 
@@ -24,11 +24,11 @@ fn name(node: &str) -> NodeName {
     NodeName::new(node).unwrap()
 }
 
-impl Bench {
+impl TestCluster {
     async fn new(faults: &[&str]) -> Self {
         let specs = ["n1", "n2"].map(|node| NodeSpec::new(name(node), [].into(), "v1.36.2"));
         let options = EmbeddedOptions {
-            character: ServerProfile::V1_36,
+            profile: ServerProfile::V1_36,
             speed: 40.0,
             faults: faults.iter().map(|fault| fault.parse().unwrap()).collect(),
             agents: Settings { trial_period: Duration::from_secs(40), ..Settings::default() },
@@ -45,7 +45,7 @@ impl Bench {
         self.embedded.api().create("", "configmaps", "nodecfg-system", config_map, "test").unwrap();
     }
 
-    /// Points a node at a ConfigMap, as the reconciler does.
+    /// Assigns a ConfigMap to a node, as the reconciler does.
     async fn assign(&self, node: &str, config: Option<&str>) {
         let uid = self.embedded.api().get("", "nodes", "", node).unwrap()["metadata"]["uid"].clone();
         let source = config.map(
@@ -97,34 +97,34 @@ impl Bench {
     }
 
     async fn active(&self, node: &str, config: &str) {
-        self.until(config, |bench| {
-            bench.named(node, "active").as_deref() == Some(config) && bench.error(node).is_empty()
+        self.until(config, |cluster| {
+            cluster.named(node, "active").as_deref() == Some(config) && cluster.error(node).is_empty()
         })
         .await;
     }
 }
 
 #[tokio::test]
-async fn an_assignment_becomes_active_then_last_known_good_and_a_reset_ends_it() {
-    let bench = Bench::new(&[]).await;
-    bench.config("a", "maxPods: 50");
-    bench.assign("n1", Some("a")).await;
-    bench.assign("n2", None).await;
-    bench.active("n1", "a").await;
-    assert_eq!(bench.named("n1", "lastKnownGood"), None, "it is on trial");
-    bench.until("known good", |bench| bench.named("n1", "lastKnownGood").as_deref() == Some("a")).await;
-    bench.until("looked at", |bench| bench.status("n2")["config"] == json!({})).await;
-    let uid = bench.status("n1")["config"]["active"]["configMap"]["uid"].clone();
-    let config_map = bench.embedded.api().get("", "configmaps", "nodecfg-system", "a").unwrap();
+async fn assignment_becomes_active_then_last_known_good_until_reset() {
+    let cluster = TestCluster::new(&[]).await;
+    cluster.config("a", "maxPods: 50");
+    cluster.assign("n1", Some("a")).await;
+    cluster.assign("n2", None).await;
+    cluster.active("n1", "a").await;
+    assert_eq!(cluster.named("n1", "lastKnownGood"), None, "the trial is running");
+    cluster.until("known good", |cluster| cluster.named("n1", "lastKnownGood").as_deref() == Some("a")).await;
+    cluster.until("observed", |cluster| cluster.status("n2")["config"] == json!({})).await;
+    let uid = cluster.status("n1")["config"]["active"]["configMap"]["uid"].clone();
+    let config_map = cluster.embedded.api().get("", "configmaps", "nodecfg-system", "a").unwrap();
     assert_eq!(uid, config_map["metadata"]["uid"]);
-    bench.assign("n1", None).await;
-    bench.until("reset", |bench| bench.status("n1")["config"] == json!({})).await;
-    assert_eq!(bench.ready("n1"), "True");
-    let lease = bench.embedded.api().get("coordination.k8s.io", "leases", "kube-node-lease", "n1").unwrap();
+    cluster.assign("n1", None).await;
+    cluster.until("reset", |cluster| cluster.status("n1")["config"] == json!({})).await;
+    assert_eq!(cluster.ready("n1"), "True");
+    let lease = cluster.embedded.api().get("coordination.k8s.io", "leases", "kube-node-lease", "n1").unwrap();
     assert!(lease["spec"]["renewTime"].as_str().unwrap().parse::<Timestamp>().is_ok());
-    let events = bench.embedded.api();
+    let events = cluster.embedded.api();
     let started = "Starting kubelet.";
-    let listed: Value = bench
+    let listed: Value = cluster
         .embedded
         .client()
         .request(kube::core::Request::new("/api/v1/events").list(&Default::default()).unwrap())
@@ -136,101 +136,101 @@ async fn an_assignment_becomes_active_then_last_known_good_and_a_reset_ends_it()
     assert!(messages.iter().any(|message| {
         message.starts_with("Kubelet restarting to use /api/v1/namespaces/nodecfg-system/configmaps/a")
     }));
-    // The NodeConfig goes with its Node, and so does the agent.
+    // Deletion of the Node deletes its NodeConfig and ends its agent.
     assert!(events.get("nodecfg.dev", "nodeconfigs", "", "n1").is_some());
     let request = kube::core::Request::new("/api/v1/nodes").delete("n1", &Default::default()).unwrap();
-    bench.embedded.client().request_text(request).await.unwrap();
+    cluster.embedded.client().request_text(request).await.unwrap();
     assert!(events.get("nodecfg.dev", "nodeconfigs", "", "n1").is_none());
-    bench.embedded.stop(None).await;
+    cluster.embedded.stop(None).await;
 }
 
 #[tokio::test]
-async fn what_the_agent_refuses_has_the_kubelets_own_error() {
-    let bench = Bench::new(&["n1=load-error", "n2=validate-error"]).await;
-    bench.config("a", "maxPods: 50");
+async fn refused_configuration_reports_kubelet_error() {
+    let cluster = TestCluster::new(&["n1=load-error", "n2=validate-error"]).await;
+    cluster.config("a", "maxPods: 50");
     for (node, error) in [("n1", error_text::LOAD), ("n2", error_text::VALIDATE)] {
-        bench.assign(node, Some("a")).await;
-        bench.until(error, |bench| bench.error(node) == error).await;
-        assert_eq!((bench.named(node, "assigned").as_deref(), bench.named(node, "active")), (Some("a"), None));
-        assert_eq!(bench.ready(node), "True", "the kubelet was not touched");
+        cluster.assign(node, Some("a")).await;
+        cluster.until(error, |cluster| cluster.error(node) == error).await;
+        assert_eq!((cluster.named(node, "assigned").as_deref(), cluster.named(node, "active")), (Some("a"), None));
+        assert_eq!(cluster.ready(node), "True", "the kubelet was not restarted");
     }
-    bench.embedded.stop(None).await;
+    cluster.embedded.stop(None).await;
 }
 
 #[tokio::test]
-async fn a_kubelet_that_does_not_start_or_dies_or_is_not_ready_falls_back() {
+async fn failing_kubelet_rolls_back() {
     for fault in [Fault::NoStart, Fault::Dies, Fault::RestartFails, Fault::NotReady] {
-        let bench = Bench::new(&[]).await;
-        bench.config("a", "maxPods: 50");
-        bench.config("b", "maxPods: 60");
-        bench.assign("n1", Some("a")).await;
-        bench.until("known good", |bench| bench.named("n1", "lastKnownGood").as_deref() == Some("a")).await;
-        bench.inject(Some(fault)).await;
-        bench.assign("n1", Some("b")).await;
-        let fallen = |bench: &Bench| {
-            let [assigned, active] = ["assigned", "active"].map(|field| bench.named("n1", field));
-            assigned.as_deref() == Some("b") && active.as_deref() == Some("a") && !bench.error("n1").is_empty()
+        let cluster = TestCluster::new(&[]).await;
+        cluster.config("a", "maxPods: 50");
+        cluster.config("b", "maxPods: 60");
+        cluster.assign("n1", Some("a")).await;
+        cluster.until("known good", |cluster| cluster.named("n1", "lastKnownGood").as_deref() == Some("a")).await;
+        cluster.inject(Some(fault)).await;
+        cluster.assign("n1", Some("b")).await;
+        let rolled_back = |cluster: &TestCluster| {
+            let [assigned, active] = ["assigned", "active"].map(|field| cluster.named("n1", field));
+            assigned.as_deref() == Some("b") && active.as_deref() == Some("a") && !cluster.error("n1").is_empty()
         };
-        bench.until(&format!("back after {fault}"), fallen).await;
-        bench.until("ready again", |bench| bench.ready("n1") == "True").await;
-        bench.embedded.stop(None).await;
+        cluster.until(&format!("rolled back after {fault}"), rolled_back).await;
+        cluster.until("ready again", |cluster| cluster.ready("n1") == "True").await;
+        cluster.embedded.stop(None).await;
     }
 }
 
 #[tokio::test]
-async fn what_is_on_the_way_is_retried_until_it_works() {
+async fn transient_failures_are_retried() {
     for fault in [Fault::SyncError, Fault::DiskFull, Fault::ApiOutage(60.0)] {
-        let bench = Bench::new(&[]).await;
-        bench.config("a", "maxPods: 50");
-        bench.assign("n1", None).await;
-        bench.until("looked at", |bench| bench.status("n1")["config"] == json!({})).await;
-        bench.inject(Some(fault)).await;
-        bench.assign("n1", Some("a")).await;
+        let cluster = TestCluster::new(&[]).await;
+        cluster.config("a", "maxPods: 50");
+        cluster.assign("n1", None).await;
+        cluster.until("observed", |cluster| cluster.status("n1")["config"] == json!({})).await;
+        cluster.inject(Some(fault)).await;
+        cluster.assign("n1", Some("a")).await;
         if fault == Fault::SyncError || fault == Fault::DiskFull {
-            bench.until("a sync error", |bench| bench.error("n1").starts_with(error_text::SYNC_PREFIX)).await;
-            assert_eq!(bench.ready("n1"), "True");
-            bench.inject(None).await;
+            cluster.until("a sync error", |cluster| cluster.error("n1").starts_with(error_text::SYNC_PREFIX)).await;
+            assert_eq!(cluster.ready("n1"), "True");
+            cluster.inject(None).await;
         }
-        bench.active("n1", "a").await;
-        bench.embedded.stop(None).await;
+        cluster.active("n1", "a").await;
+        cluster.embedded.stop(None).await;
     }
 }
 
 #[tokio::test]
-async fn a_host_that_goes_down_goes_on_where_it_was_when_it_is_back() {
-    let bench = Bench::new(&["n1=crash", "n2=deaf"]).await;
-    bench.config("a", "maxPods: 50");
+async fn host_continues_after_downtime() {
+    let cluster = TestCluster::new(&["n1=crash", "n2=deaf"]).await;
+    cluster.config("a", "maxPods: 50");
     for node in ["n1", "n2"] {
-        bench.assign(node, Some("a")).await;
-        bench.until("unknown", |bench| bench.ready(node) == "Unknown").await;
-        assert_eq!(bench.named(node, "active"), None);
-        bench.embedded.nodes().inject(&name(node), None).await.unwrap();
-        bench.active(node, "a").await;
-        bench.until("ready", |bench| bench.ready(node) == "True").await;
+        cluster.assign(node, Some("a")).await;
+        cluster.until("unknown", |cluster| cluster.ready(node) == "Unknown").await;
+        assert_eq!(cluster.named(node, "active"), None);
+        cluster.embedded.nodes().inject(&name(node), None).await.unwrap();
+        cluster.active(node, "a").await;
+        cluster.until("ready", |cluster| cluster.ready(node) == "True").await;
     }
-    bench.embedded.stop(None).await;
+    cluster.embedded.stop(None).await;
 }
 
 #[tokio::test]
-async fn without_an_agent_nothing_is_acknowledged() {
-    let bench = Bench::new(&["n1=never-acknowledges", "n2=flap"]).await;
-    bench.config("a", "maxPods: 50");
-    bench.assign("n1", Some("a")).await;
-    bench.assign("n2", Some("a")).await;
-    bench.active("n2", "a").await;
-    bench.until("not ready", |bench| bench.ready("n2") == "False").await;
-    bench.until("ready", |bench| bench.ready("n2") == "True").await;
-    assert_eq!((bench.status("n1"), bench.ready("n1").as_str()), (Value::Null, "True"));
-    bench.inject(None).await;
-    bench.active("n1", "a").await;
-    bench.embedded.stop(None).await;
+async fn node_without_agent_acknowledges_nothing() {
+    let cluster = TestCluster::new(&["n1=never-acknowledges", "n2=flap"]).await;
+    cluster.config("a", "maxPods: 50");
+    cluster.assign("n1", Some("a")).await;
+    cluster.assign("n2", Some("a")).await;
+    cluster.active("n2", "a").await;
+    cluster.until("not ready", |cluster| cluster.ready("n2") == "False").await;
+    cluster.until("ready", |cluster| cluster.ready("n2") == "True").await;
+    assert_eq!((cluster.status("n1"), cluster.ready("n1").as_str()), (Value::Null, "True"));
+    cluster.inject(None).await;
+    cluster.active("n1", "a").await;
+    cluster.embedded.stop(None).await;
 }
 
 #[tokio::test]
-async fn faults_of_agents_are_refused_where_there_are_none() {
-    for (character, installed) in [(ServerProfile::V1_21, true), (ServerProfile::V1_36, false)] {
+async fn agent_faults_are_refused_without_agents() {
+    for (profile, installed) in [(ServerProfile::V1_21, true), (ServerProfile::V1_36, false)] {
         let faults = ["n1=disk-full".parse().unwrap()].into_iter().collect();
-        let options = EmbeddedOptions { character, installed, faults, ..EmbeddedOptions::default() };
+        let options = EmbeddedOptions { profile, installed, faults, ..EmbeddedOptions::default() };
         let specs = vec![NodeSpec::new(name("n1"), [].into(), "v1.21.14")];
         assert!(matches!(Embedded::start(options, specs).await, Err(SandboxError::NeedsAgent(Fault::DiskFull))));
     }

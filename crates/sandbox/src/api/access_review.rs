@@ -1,4 +1,4 @@
-//! SelfSubjectAccessReviews and SelfSubjectReviews: what may I do, and who am I?
+//! Handlers of SelfSubjectAccessReviews and SelfSubjectReviews.
 
 use serde_json::{Value, json};
 
@@ -12,47 +12,59 @@ use super::resource::Resource;
 use super::status::{ApiError, ApiResult};
 use super::validate::text;
 
-/// Answers a review.
+/// Handles a SelfSubjectAccessReview.
 ///
 /// # Errors
-/// 400 when the body is none.
-pub(crate) fn review(api: &Api, user: &User, resource: &Resource, manager: &str, body: &Value) -> ApiResult<Value> {
+/// 400 for a body of another kind.
+pub(crate) fn access_review(
+    api: &Api,
+    user: &User,
+    resource: &Resource,
+    manager: &str,
+    body: &Value,
+) -> ApiResult<Value> {
     if text(body, "/kind") != resource.kind {
-        return Err(ApiError::bad_request(format!("the body is no {}", resource.kind)));
+        return Err(ApiError::bad_request(format!("the body is not a {}", resource.kind)));
     }
     let mut review = body.clone();
     decode(&resource.shape, &mut review, &resource.kind);
-    let asked = |key: &str| text(&review, &format!("/spec/resourceAttributes/{key}")).to_owned();
+    let attribute = |key: &str| text(&review, &format!("/spec/resourceAttributes/{key}")).to_owned();
     let path = ResourcePath {
-        group: asked("group"),
-        version: asked("version"),
-        namespace: asked("namespace"),
-        resource: asked("resource"),
-        name: asked("name"),
-        subresource: asked("subresource"),
+        group: attribute("group"),
+        version: attribute("version"),
+        namespace: attribute("namespace"),
+        resource: attribute("resource"),
+        name: attribute("name"),
+        subresource: attribute("subresource"),
     };
     let allowed = match review.pointer("/spec/nonResourceAttributes") {
         Some(_) => user.name != User::anonymous().name,
-        None => api.authorize(user, &asked("verb"), &path).is_ok(),
+        None => api.authorize(user, &attribute("verb"), &path).is_ok(),
     };
     let version = resource.api_version();
-    let writer =
-        Writer { manager, version: &version, subresource: "", now: api.now(), character: api.character(), reset: &[] };
+    let writer = Writer {
+        manager,
+        version: &version,
+        subresource: "",
+        now: api.now(),
+        profile: api.profile(),
+        reset_fields: &[],
+    };
     managed::update(&resource.shape, resource.blank(), &mut review, &writer);
     set_field(&mut review, "status", json!({"allowed": allowed}));
-    if api.character().writes_null_times() {
+    if api.profile().writes_null_times() {
         set_metadata(&mut review, "creationTimestamp", Value::Null);
     }
     Ok(review)
 }
 
-/// Says who asks.
+/// Handles a SelfSubjectReview: returns the requesting user.
 ///
 /// # Errors
-/// 400 when the body is no such question.
-pub(crate) fn who(user: &User, resource: &Resource, body: &Value) -> ApiResult<Value> {
+/// 400 for a body of another kind.
+pub(crate) fn self_review(user: &User, resource: &Resource, body: &Value) -> ApiResult<Value> {
     if text(body, "/kind") != resource.kind {
-        return Err(ApiError::bad_request(format!("the body is no {}", resource.kind)));
+        return Err(ApiError::bad_request(format!("the body is not a {}", resource.kind)));
     }
     let status = json!({"userInfo": {"username": user.name, "groups": ["system:authenticated"]}});
     Ok(json!({"kind": resource.kind, "apiVersion": resource.api_version(), "metadata": {}, "status": status}))

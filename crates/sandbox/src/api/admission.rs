@@ -1,23 +1,23 @@
-//! Taking objects in: is this an object of the resource, does it belong where it was sent, and what of it is kept.
+//! Admission of objects in request bodies: identity checks, decoding, and handling of unknown fields.
 
 use serde_json::{Value, json};
 
 use super::decode::decode;
 use super::schema;
 use super::status::{ApiError, ApiResult, FieldError};
-use super::write::{Unknown, Write};
+use super::write::{FieldValidation, WriteRequest};
 
-/// Where an object came from, for the text of strict decoding errors.
+/// Source of an object, for the message of strict decoding errors.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
-    /// The body of the request.
+    /// Body of the request.
     Body,
-    /// A patch, applied.
+    /// Result of a patch.
     Patch(&'a [u8]),
 }
 
-impl Write<'_> {
-    /// Checks that a body is an object of this resource, and belongs where it was sent.
+impl WriteRequest<'_> {
+    /// Checks that a body is an object of this resource and matches the request path.
     pub(crate) fn check_identity(&self, object: &mut Value) -> ApiResult<()> {
         let kind = self.resource.kind.as_str();
         let version = self.resource.stored_version();
@@ -66,7 +66,7 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// Brings a body into its canonical form. Gives back warnings about unknown fields.
+    /// Converts a body to canonical form. Returns warnings about unknown fields.
     pub(crate) fn decode(&self, object: &mut Value, source: Source<'_>) -> ApiResult<Vec<String>> {
         let kind = self.resource.kind.as_str();
         let mut unknown = Vec::new();
@@ -99,11 +99,11 @@ impl Write<'_> {
                 "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
             )));
         }
-        if unknown.is_empty() || self.unknown == Unknown::Ignore {
+        if unknown.is_empty() || self.field_validation == FieldValidation::Ignore {
             return Ok(Vec::new());
         }
         let texts: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
-        if self.unknown == Unknown::Warn {
+        if self.field_validation == FieldValidation::Warn {
             return Ok(texts);
         }
         let why = format!("strict decoding error: {}", texts.join(", "));

@@ -1,54 +1,54 @@
-//! Who asks, and whether they may.
+//! Users, their rules, and authorization of requests.
 
 use std::collections::BTreeSet;
 
 use super::request::ResourcePath;
 use super::status::{ApiError, ApiResult};
 
-/// Who sends requests without credentials.
+/// User name of requests without credentials.
 const ANONYMOUS: &str = "system:anonymous";
 
-/// What a user may do.
+/// Access rights of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
     /// Everything, as `system:masters`.
     Admin,
-    /// What some rule allows.
+    /// Actions that at least one rule allows.
     Rules(Vec<Rule>),
 }
 
-/// What is allowed; `*` stands for any.
+/// Allowed actions; `*` matches any value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// Verbs: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verbs: Vec<String>,
-    /// API groups; the empty text is the core group.
+    /// API groups; the empty string is the core group.
     pub groups: Vec<String>,
-    /// Resources, with their subresource: `nodes`, `nodes/status`.
+    /// Resources with their subresources: `nodes`, `nodes/status`.
     pub resources: Vec<String>,
-    /// The namespace the rule is for; none for the whole cluster.
+    /// Namespace of the rule; `None` for the whole cluster.
     pub namespace: Option<String>,
-    /// The names of the objects the rule is for (`resourceNames`); empty for all of them.
+    /// Names of the objects (`resourceNames`); empty for all objects.
     pub names: Vec<String>,
 }
 
-/// Somebody who sends requests. Put into a request's extensions, it replaces authentication by token.
+/// User who sends requests. In the extensions of a request, it replaces token authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// The name that refusals quote.
+    /// User name, which authorization errors quote.
     pub name: String,
-    /// What they may do.
+    /// Access rights.
     pub access: Access,
 }
 
 impl User {
-    /// A user who may do everything.
+    /// Returns a user with all rights.
     #[must_use]
     pub fn admin(name: &str) -> Self {
         Self { name: name.to_owned(), access: Access::Admin }
     }
 
-    /// A user who may do what these rules allow, and no more.
+    /// Returns a user with only the rights of these rules.
     #[must_use]
     pub fn with_rules(name: &str, rules: Vec<Rule>) -> Self {
         Self { name: name.to_owned(), access: Access::Rules(rules) }
@@ -59,22 +59,22 @@ impl User {
     }
 }
 
-/// What is refused whoever asks, so that tests can see refusals.
+/// Denials by user, verb and resource, with which tests provoke authorization errors.
 #[derive(Debug, Default)]
 pub(crate) struct Denials(BTreeSet<(Option<String>, String, String)>);
 
-/// What is to be done to what.
+/// Requested action.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Action<'a> {
     /// The verb.
     pub(crate) verb: &'a str,
     /// API group.
     pub(crate) group: &'a str,
-    /// Resource, with its subresource.
+    /// Resource with its subresource.
     pub(crate) resource: &'a str,
     /// Namespace; empty for the whole cluster.
     pub(crate) namespace: &'a str,
-    /// Name of the object; empty for a collection, and for what is to be created.
+    /// Name of the object; empty for a collection and for a create.
     pub(crate) name: &'a str,
 }
 
@@ -96,18 +96,18 @@ impl Denials {
     }
 }
 
-/// Whether a user may do something.
+/// Reports whether a user may perform an action.
 pub(crate) fn allows(user: &User, denials: &Denials, action: &Action<'_>) -> bool {
     if denials.refuses(user, action) {
         return false;
     }
-    // What RBAC's ClusterRole system:basic-user lets everybody who is known ask about themselves.
-    let about_oneself = action.verb == "create"
+    // RBAC's ClusterRole system:basic-user grants these reviews to all authenticated users.
+    let self_review = action.verb == "create"
         && matches!(
             (action.group, action.resource),
             ("authorization.k8s.io", "selfsubjectaccessreviews") | ("authentication.k8s.io", "selfsubjectreviews")
         );
-    if about_oneself && user.name != ANONYMOUS {
+    if self_review && user.name != ANONYMOUS {
         return true;
     }
     let any = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
@@ -123,15 +123,15 @@ pub(crate) fn allows(user: &User, denials: &Denials, action: &Action<'_>) -> boo
     }
 }
 
-/// `resource` or `resource/subresource`.
+/// Returns `resource` or `resource/subresource`.
 pub(crate) fn resource_text(path: &ResourcePath) -> String {
     if path.subresource.is_empty() { path.resource.clone() } else { format!("{}/{}", path.resource, path.subresource) }
 }
 
-/// Refuses what a user may not do to a resource.
+/// Authorizes an action on a resource.
 ///
 /// # Errors
-/// 403 with Kubernetes' text.
+/// 403 with the message of Kubernetes.
 pub(crate) fn authorize(user: &User, denials: &Denials, verb: &str, path: &ResourcePath) -> ApiResult<()> {
     let resource = resource_text(path);
     let action = Action { verb, group: &path.group, resource: &resource, namespace: &path.namespace, name: &path.name };
@@ -147,7 +147,7 @@ pub(crate) fn authorize(user: &User, denials: &Denials, verb: &str, path: &Resou
     Err(ApiError::forbidden(&path.resource, &path.group, &path.name, &why))
 }
 
-/// Refuses paths that only those who are known may read.
+/// Authorizes access to a path that requires authentication.
 ///
 /// # Errors
 /// 403 for the anonymous user.
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_user_verb_resource_and_place() {
+    fn forbidden_message_names_user_verb_resource_and_scope() {
         let none = Denials::default();
         let error = authorize(&User::anonymous(), &none, "get", &path("kube-system", "x")).unwrap_err();
         assert_eq!(
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_allow_and_denials_refuse() {
+    fn denials_override_rules() {
         let rule = Rule {
             verbs: vec!["get".to_owned()],
             groups: vec!["*".to_owned()],
@@ -208,15 +208,15 @@ mod tests {
     }
 
     #[test]
-    fn everybody_who_is_known_may_ask_what_they_may() {
+    fn authenticated_users_may_review_their_access() {
         let review = ResourcePath {
             group: "authorization.k8s.io".to_owned(),
             resource: "selfsubjectaccessreviews".to_owned(),
             ..path("", "")
         };
-        let nobody = User::with_rules("u", Vec::new());
-        assert!(authorize(&nobody, &Denials::default(), "create", &review).is_ok());
-        assert!(authorize(&nobody, &Denials::default(), "get", &review).is_err());
+        let without_rules = User::with_rules("u", Vec::new());
+        assert!(authorize(&without_rules, &Denials::default(), "create", &review).is_ok());
+        assert!(authorize(&without_rules, &Denials::default(), "get", &review).is_err());
         assert!(authorize(&User::anonymous(), &Denials::default(), "create", &review).is_err());
     }
 }

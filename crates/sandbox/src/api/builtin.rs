@@ -1,10 +1,10 @@
-//! The shapes of the built-in kinds, after `k8s.io/api` and apimachinery `ObjectMeta` (1.21 to 1.36).
+//! Shapes of the built-in kinds, after `k8s.io/api` and apimachinery `ObjectMeta` (1.21 to 1.36).
 
 use serde_json::{Value, json};
 
-use super::character::ServerProfile;
+use super::server_profile::ServerProfile;
 use super::shape::{
-    Field, Shape, always, atomic, boolean, integer, keyed, map, opt, ptr, scalar, set, structure, text, whole,
+    Field, Shape, always, atomic, atomic_map, boolean, integer, keyed, map, opt, ptr, scalar, set, string, structure,
 };
 
 fn empty() -> Value {
@@ -14,41 +14,41 @@ fn empty() -> Value {
 /// apimachinery `ObjectMeta`.
 pub(crate) fn object_meta() -> Shape {
     structure([
-        ("name", opt(text())),
-        ("generateName", opt(text())),
-        ("namespace", opt(text())),
-        ("selfLink", opt(text())),
-        ("uid", opt(text())),
-        ("resourceVersion", opt(text())),
+        ("name", opt(string())),
+        ("generateName", opt(string())),
+        ("namespace", opt(string())),
+        ("selfLink", opt(string())),
+        ("uid", opt(string())),
+        ("resourceVersion", opt(string())),
         ("generation", opt(integer())),
-        ("creationTimestamp", opt(text())),
-        ("deletionTimestamp", ptr(text())),
+        ("creationTimestamp", opt(string())),
+        ("deletionTimestamp", ptr(string())),
         ("deletionGracePeriodSeconds", ptr(integer())),
-        ("labels", opt(map(text()))),
-        ("annotations", opt(map(text()))),
+        ("labels", opt(map(string()))),
+        ("annotations", opt(map(string()))),
         (
             "ownerReferences",
             opt(keyed(
                 "uid",
                 structure([
-                    ("apiVersion", always(text(), "")),
-                    ("kind", always(text(), "")),
-                    ("name", always(text(), "")),
-                    ("uid", always(text(), "")),
+                    ("apiVersion", always(string(), "")),
+                    ("kind", always(string(), "")),
+                    ("name", always(string(), "")),
+                    ("uid", always(string(), "")),
                     ("controller", ptr(boolean())),
                     ("blockOwnerDeletion", ptr(boolean())),
                 ]),
             )),
         ),
-        ("finalizers", opt(set(text()))),
-        ("managedFields", opt(atomic(Shape::Free))),
+        ("finalizers", opt(set(string()))),
+        ("managedFields", opt(atomic(Shape::Untyped))),
     ])
 }
 
 fn object<const N: usize>(fields: [(&str, Field); N]) -> Shape {
     let mut all = std::collections::BTreeMap::from([
-        ("apiVersion".to_owned(), opt(text())),
-        ("kind".to_owned(), opt(text())),
+        ("apiVersion".to_owned(), opt(string())),
+        ("kind".to_owned(), opt(string())),
         ("metadata".to_owned(), always(object_meta(), empty())),
     ]);
     all.extend(fields.into_iter().map(|(name, field)| (name.to_owned(), field)));
@@ -59,23 +59,23 @@ fn node_config_source() -> Shape {
     structure([(
         "configMap",
         ptr(structure([
-            ("kubeletConfigKey", always(text(), "")),
-            ("name", always(text(), "")),
-            ("namespace", always(text(), "")),
-            ("resourceVersion", opt(text())),
-            ("uid", opt(text())),
+            ("kubeletConfigKey", always(string(), "")),
+            ("name", always(string(), "")),
+            ("namespace", always(string(), "")),
+            ("resourceVersion", opt(string())),
+            ("uid", opt(string())),
         ])),
     )])
 }
 
 fn condition(times: &[&str]) -> Shape {
     let mut fields = std::collections::BTreeMap::from([
-        ("type".to_owned(), always(text(), "")),
-        ("status".to_owned(), always(text(), "")),
-        ("reason".to_owned(), opt(text())),
-        ("message".to_owned(), opt(text())),
+        ("type".to_owned(), always(string(), "")),
+        ("status".to_owned(), always(string(), "")),
+        ("reason".to_owned(), opt(string())),
+        ("message".to_owned(), opt(string())),
     ]);
-    fields.extend(times.iter().map(|time| ((*time).to_owned(), always(text(), Value::Null))));
+    fields.extend(times.iter().map(|time| ((*time).to_owned(), always(string(), Value::Null))));
     Shape::Struct(std::sync::Arc::new(fields))
 }
 
@@ -94,30 +94,30 @@ pub(crate) fn node() -> Shape {
         "systemUUID",
     ];
     let mut node_info: std::collections::BTreeMap<_, _> =
-        info.iter().map(|name| ((*name).to_owned(), always(text(), ""))).collect();
-    node_info.insert("swap".to_owned(), ptr(Shape::Free));
+        info.iter().map(|name| ((*name).to_owned(), always(string(), ""))).collect();
+    node_info.insert("swap".to_owned(), ptr(Shape::Untyped));
     let zero_info: serde_json::Map<String, Value> = info.iter().map(|name| ((*name).to_owned(), "".into())).collect();
     object([
         (
             "spec",
             always(
                 structure([
-                    ("podCIDR", opt(text())),
-                    ("podCIDRs", opt(set(text()))),
-                    ("providerID", opt(text())),
+                    ("podCIDR", opt(string())),
+                    ("podCIDRs", opt(set(string()))),
+                    ("providerID", opt(string())),
                     ("unschedulable", opt(boolean())),
                     (
                         "taints",
                         opt(atomic(structure([
-                            ("key", always(text(), "")),
-                            ("value", opt(text())),
-                            ("effect", always(text(), "")),
-                            ("timeAdded", ptr(text())),
+                            ("key", always(string(), "")),
+                            ("value", opt(string())),
+                            ("effect", always(string(), "")),
+                            ("timeAdded", ptr(string())),
                         ]))),
                     ),
                     ("configSource", ptr(node_config_source())),
-                    ("externalID", opt(text())),
-                    ("podPreemptionPolicy", ptr(Shape::Free)),
+                    ("externalID", opt(string())),
+                    ("podPreemptionPolicy", ptr(Shape::Untyped)),
                 ]),
                 empty(),
             ),
@@ -128,11 +128,14 @@ pub(crate) fn node() -> Shape {
                 structure([
                     ("capacity", opt(map(scalar()))),
                     ("allocatable", opt(map(scalar()))),
-                    ("phase", opt(text())),
+                    ("phase", opt(string())),
                     ("conditions", opt(keyed("type", condition(&["lastHeartbeatTime", "lastTransitionTime"])))),
                     (
                         "addresses",
-                        opt(keyed("type", structure([("type", always(text(), "")), ("address", always(text(), ""))]))),
+                        opt(keyed(
+                            "type",
+                            structure([("type", always(string(), "")), ("address", always(string(), ""))]),
+                        )),
                     ),
                     (
                         "daemonEndpoints",
@@ -145,21 +148,21 @@ pub(crate) fn node() -> Shape {
                         ),
                     ),
                     ("nodeInfo", always(Shape::Struct(std::sync::Arc::new(node_info)), zero_info)),
-                    ("images", opt(atomic(Shape::Free))),
-                    ("volumesInUse", opt(atomic(text()))),
-                    ("volumesAttached", opt(atomic(Shape::Free))),
+                    ("images", opt(atomic(Shape::Untyped))),
+                    ("volumesInUse", opt(atomic(string()))),
+                    ("volumesAttached", opt(atomic(Shape::Untyped))),
                     (
                         "config",
                         ptr(structure([
                             ("assigned", ptr(node_config_source())),
                             ("active", ptr(node_config_source())),
                             ("lastKnownGood", ptr(node_config_source())),
-                            ("error", opt(text())),
+                            ("error", opt(string())),
                         ])),
                     ),
-                    ("runtimeHandlers", opt(atomic(Shape::Free))),
-                    ("features", ptr(Shape::Free)),
-                    ("declaredFeatures", opt(atomic(text()))),
+                    ("runtimeHandlers", opt(atomic(Shape::Untyped))),
+                    ("features", ptr(Shape::Untyped)),
+                    ("declaredFeatures", opt(atomic(string()))),
                 ]),
                 empty(),
             ),
@@ -169,18 +172,18 @@ pub(crate) fn node() -> Shape {
 
 /// core/v1 `ConfigMap`.
 pub(crate) fn config_map() -> Shape {
-    object([("immutable", ptr(boolean())), ("data", opt(map(text()))), ("binaryData", opt(map(text())))])
+    object([("immutable", ptr(boolean())), ("data", opt(map(string()))), ("binaryData", opt(map(string())))])
 }
 
 /// core/v1 `Namespace`.
 pub(crate) fn namespace() -> Shape {
     object([
-        ("spec", always(structure([("finalizers", opt(atomic(text())))]), empty())),
+        ("spec", always(structure([("finalizers", opt(atomic(string())))]), empty())),
         (
             "status",
             always(
                 structure([
-                    ("phase", opt(text())),
+                    ("phase", opt(string())),
                     ("conditions", opt(keyed("type", condition(&["lastTransitionTime"])))),
                 ]),
                 empty(),
@@ -189,35 +192,35 @@ pub(crate) fn namespace() -> Shape {
     ])
 }
 
-/// core/v1 `Event`. References have been owned whole since 1.22.
-pub(crate) fn event(character: ServerProfile) -> Shape {
+/// core/v1 `Event`. References are owned as a whole since 1.22.
+pub(crate) fn event(profile: ServerProfile) -> Shape {
     let reference = || {
         let fields = structure([
-            ("kind", opt(text())),
-            ("namespace", opt(text())),
-            ("name", opt(text())),
-            ("uid", opt(text())),
-            ("apiVersion", opt(text())),
-            ("resourceVersion", opt(text())),
-            ("fieldPath", opt(text())),
+            ("kind", opt(string())),
+            ("namespace", opt(string())),
+            ("name", opt(string())),
+            ("uid", opt(string())),
+            ("apiVersion", opt(string())),
+            ("resourceVersion", opt(string())),
+            ("fieldPath", opt(string())),
         ]);
-        if character == ServerProfile::V1_21 { fields } else { whole(fields) }
+        if profile == ServerProfile::V1_21 { fields } else { atomic_map(fields) }
     };
     object([
         ("involvedObject", always(reference(), empty())),
-        ("reason", opt(text())),
-        ("message", opt(text())),
-        ("source", always(structure([("component", opt(text())), ("host", opt(text()))]), empty())),
-        ("firstTimestamp", always(text(), Value::Null)),
-        ("lastTimestamp", always(text(), Value::Null)),
+        ("reason", opt(string())),
+        ("message", opt(string())),
+        ("source", always(structure([("component", opt(string())), ("host", opt(string()))]), empty())),
+        ("firstTimestamp", always(string(), Value::Null)),
+        ("lastTimestamp", always(string(), Value::Null)),
         ("count", opt(integer())),
-        ("type", opt(text())),
-        ("eventTime", always(text(), Value::Null)),
-        ("series", ptr(structure([("count", opt(integer())), ("lastObservedTime", always(text(), Value::Null))]))),
-        ("action", opt(text())),
+        ("type", opt(string())),
+        ("eventTime", always(string(), Value::Null)),
+        ("series", ptr(structure([("count", opt(integer())), ("lastObservedTime", always(string(), Value::Null))]))),
+        ("action", opt(string())),
         ("related", ptr(reference())),
-        ("reportingComponent", always(text(), "")),
-        ("reportingInstance", always(text(), "")),
+        ("reportingComponent", always(string(), "")),
+        ("reportingInstance", always(string(), "")),
     ])
 }
 
@@ -227,13 +230,13 @@ pub(crate) fn lease() -> Shape {
         "spec",
         always(
             structure([
-                ("holderIdentity", ptr(text())),
+                ("holderIdentity", ptr(string())),
                 ("leaseDurationSeconds", ptr(integer())),
-                ("acquireTime", ptr(text())),
-                ("renewTime", ptr(text())),
+                ("acquireTime", ptr(string())),
+                ("renewTime", ptr(string())),
                 ("leaseTransitions", ptr(integer())),
-                ("strategy", ptr(text())),
-                ("preferredHolder", ptr(text())),
+                ("strategy", ptr(string())),
+                ("preferredHolder", ptr(string())),
             ]),
             empty(),
         ),
@@ -244,12 +247,12 @@ pub(crate) fn lease() -> Shape {
 pub(crate) fn custom_resource_definition() -> Shape {
     let names = || {
         structure([
-            ("plural", always(text(), "")),
-            ("singular", opt(text())),
-            ("shortNames", opt(atomic(text()))),
-            ("kind", always(text(), "")),
-            ("listKind", opt(text())),
-            ("categories", opt(atomic(text()))),
+            ("plural", always(string(), "")),
+            ("singular", opt(string())),
+            ("shortNames", opt(atomic(string()))),
+            ("kind", always(string(), "")),
+            ("listKind", opt(string())),
+            ("categories", opt(atomic(string()))),
         ])
     };
     object([
@@ -257,11 +260,14 @@ pub(crate) fn custom_resource_definition() -> Shape {
             "spec",
             always(
                 structure([
-                    ("group", always(text(), "")),
+                    ("group", always(string(), "")),
                     ("names", always(names(), json!({"plural": "", "kind": ""}))),
-                    ("scope", always(text(), "")),
-                    ("versions", always(atomic(Shape::Free), Value::Null)),
-                    ("conversion", ptr(structure([("strategy", always(text(), "")), ("webhook", ptr(Shape::Free))]))),
+                    ("scope", always(string(), "")),
+                    ("versions", always(atomic(Shape::Untyped), Value::Null)),
+                    (
+                        "conversion",
+                        ptr(structure([("strategy", always(string(), "")), ("webhook", ptr(Shape::Untyped))])),
+                    ),
                     ("preserveUnknownFields", opt(boolean())),
                 ]),
                 empty(),
@@ -273,7 +279,7 @@ pub(crate) fn custom_resource_definition() -> Shape {
                 structure([
                     ("conditions", always(keyed("type", condition(&["lastTransitionTime"])), Value::Null)),
                     ("acceptedNames", always(names(), json!({"plural": "", "kind": ""}))),
-                    ("storedVersions", always(atomic(text()), Value::Null)),
+                    ("storedVersions", always(atomic(string()), Value::Null)),
                     ("observedGeneration", opt(integer())),
                 ]),
                 empty(),
@@ -292,18 +298,18 @@ pub(crate) fn self_subject_access_review() -> Shape {
                     (
                         "resourceAttributes",
                         ptr(structure([
-                            ("namespace", opt(text())),
-                            ("verb", opt(text())),
-                            ("group", opt(text())),
-                            ("version", opt(text())),
-                            ("resource", opt(text())),
-                            ("subresource", opt(text())),
-                            ("name", opt(text())),
-                            ("fieldSelector", ptr(Shape::Free)),
-                            ("labelSelector", ptr(Shape::Free)),
+                            ("namespace", opt(string())),
+                            ("verb", opt(string())),
+                            ("group", opt(string())),
+                            ("version", opt(string())),
+                            ("resource", opt(string())),
+                            ("subresource", opt(string())),
+                            ("name", opt(string())),
+                            ("fieldSelector", ptr(Shape::Untyped)),
+                            ("labelSelector", ptr(Shape::Untyped)),
                         ])),
                     ),
-                    ("nonResourceAttributes", ptr(structure([("path", opt(text())), ("verb", opt(text()))]))),
+                    ("nonResourceAttributes", ptr(structure([("path", opt(string())), ("verb", opt(string()))]))),
                 ]),
                 empty(),
             ),
@@ -314,8 +320,8 @@ pub(crate) fn self_subject_access_review() -> Shape {
                 structure([
                     ("allowed", always(boolean(), false)),
                     ("denied", opt(boolean())),
-                    ("reason", opt(text())),
-                    ("evaluationError", opt(text())),
+                    ("reason", opt(string())),
+                    ("evaluationError", opt(string())),
                 ]),
                 json!({"allowed": false}),
             ),

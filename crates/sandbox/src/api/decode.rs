@@ -1,20 +1,21 @@
-//! From what a client sent to what the server stores: unknown fields are pruned, types checked, empty fields dropped
-//! and fixed ones filled in, as decoding into a Go type and encoding it again does.
+//! Decoding of request bodies into stored objects, equal to decoding into a Go type and encoding again.
+//!
+//! Prunes unknown fields, checks types, drops empty fields and fills in fixed fields.
 
 use serde_json::{Map, Value};
 
 use super::shape::{Presence, Scalar, Shape};
 
-/// What decoding found besides the value.
+/// Unknown fields and type errors of a decoded value.
 #[derive(Debug, Default)]
 pub(crate) struct Decoding {
-    /// Paths of fields that the shape does not have, as `spec.bogus`.
+    /// Paths of unknown fields, such as `spec.bogus`.
     pub(crate) unknown: Vec<String>,
-    /// The first value of a wrong type, as `json: cannot unmarshal …`.
+    /// First type error, as `json: cannot unmarshal …`.
     pub(crate) mismatch: Option<String>,
 }
 
-/// Brings a value of a built-in kind into its canonical form.
+/// Converts a value of a built-in kind to canonical form.
 pub(crate) fn decode(shape: &Shape, value: &mut Value, kind: &str) -> Decoding {
     let mut decoding = Decoding::default();
     let mut path = String::new();
@@ -72,7 +73,7 @@ fn walk(shape: &Shape, value: &mut Value, path: &mut String, kind: &str, decodin
                 if let Some(child) = map.get_mut(key) {
                     descend(path, key, |path| walk(&field.shape, child, path, kind, decoding));
                 }
-                settle(map, key, &field.presence, &field.shape);
+                apply_presence(map, key, &field.presence, &field.shape);
             }
         }
         Shape::Map(values) => {
@@ -97,8 +98,8 @@ fn walk(shape: &Shape, value: &mut Value, path: &mut String, kind: &str, decodin
                 path.truncate(length);
             }
         }
-        Shape::Whole(inner) => walk(inner, value, path, kind, decoding),
-        Shape::Free => {}
+        Shape::AtomicMap(inner) => walk(inner, value, path, kind, decoding),
+        Shape::Untyped => {}
     }
 }
 
@@ -116,8 +117,8 @@ fn descend(path: &mut String, key: &str, step: impl FnOnce(&mut String)) {
     path.truncate(length);
 }
 
-/// Drops or fills one field as Go's encoder does.
-fn settle(map: &mut Map<String, Value>, key: &str, presence: &Presence, shape: &Shape) {
+/// Omits or fills in one field as Go's encoder does.
+fn apply_presence(map: &mut Map<String, Value>, key: &str, presence: &Presence, shape: &Shape) {
     let current = map.get(key);
     match presence {
         Presence::OmitEmpty => {
@@ -160,7 +161,7 @@ mod tests {
     use crate::api::builtin;
 
     #[test]
-    fn a_bare_node_gets_the_fields_that_go_always_writes() {
+    fn fills_in_fields_that_go_always_writes() {
         let mut node = json!({"metadata": {"name": "a", "labels": {}}, "bogus": 1, "spec": {"taints": [], "x": {}}});
         let decoding = decode(&builtin::node(), &mut node, "Node");
         assert_eq!(decoding.unknown, ["bogus", "spec.x"]);
@@ -171,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn empty_pointers_stay_and_empty_values_go() {
+    fn keeps_empty_pointers_and_drops_empty_values() {
         let mut node = json!({"spec": {"configSource": {}, "unschedulable": false}});
         decode(&builtin::node(), &mut node, "Node");
         assert_eq!(node["spec"], json!({"configSource": {}}));
     }
 
     #[test]
-    fn a_wrong_type_is_named() {
+    fn reports_type_mismatch() {
         let mut map = json!({"data": {"a": 1}});
         let found = decode(&builtin::config_map(), &mut map, "ConfigMap").mismatch;
         assert_eq!(

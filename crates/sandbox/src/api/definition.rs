@@ -1,23 +1,23 @@
-//! CustomResourceDefinitions: their defaults and conditions, and the resources they add.
+//! CustomResourceDefinitions: defaults, conditions, validation, and the resources that they add.
 
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::character::ServerProfile;
+use super::cel_rules::CelRules;
 use super::object::time_text;
-use super::resource::{Nature, Resource};
-use super::rules::Rules;
+use super::resource::{Resource, ResourceType};
 use super::schema;
+use super::server_profile::ServerProfile;
 use super::status::FieldError;
 use super::validate::text;
 
-/// The finalizer under which a definition's objects are deleted.
+/// Finalizer of a definition whose objects are being deleted.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Fills in the names and the conversion that were left out.
-pub(crate) fn default(definition: &mut Value) {
+/// Fills in missing names and a missing conversion.
+pub(crate) fn set_defaults(definition: &mut Value) {
     let kind = text(definition, "/spec/names/kind").to_owned();
     if let Some(names) = definition.pointer_mut("/spec/names").and_then(Value::as_object_mut) {
         names.entry("singular").or_insert_with(|| kind.to_lowercase().into());
@@ -32,7 +32,7 @@ fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
     definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The status of a definition that nobody has looked at yet.
+/// Returns the status of a definition before it is established.
 pub(crate) fn initial_status(definition: &Value) -> Value {
     let stored: Vec<&Value> = versions(definition)
         .filter(|version| version.get("storage") == Some(&Value::Bool(true)))
@@ -63,7 +63,7 @@ pub(crate) fn establish(definition: &mut Value, now: Timestamp) {
     }
 }
 
-/// Marks a definition whose objects are about to be deleted.
+/// Adds the condition `Terminating`, before the objects of the definition are deleted.
 pub(crate) fn terminate(definition: &mut Value, now: Timestamp) {
     let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
     if let Some(Value::Array(conditions)) = definition.pointer_mut("/status/conditions") {
@@ -71,8 +71,8 @@ pub(crate) fn terminate(definition: &mut Value, now: Timestamp) {
     }
 }
 
-/// What is wrong with a definition: the rules that decide whether it can be served.
-pub(crate) fn check(definition: &Value, character: ServerProfile, errors: &mut Vec<FieldError>) {
+/// Validates a definition: checks the rules that decide whether it can be served.
+pub(crate) fn check(definition: &Value, profile: ServerProfile, errors: &mut Vec<FieldError>) {
     let (plural, group) = (text(definition, "/spec/names/plural"), text(definition, "/spec/group"));
     let (name, wanted) = (text(definition, "/metadata/name"), format!("{plural}.{group}"));
     if name != wanted {
@@ -103,8 +103,8 @@ pub(crate) fn check(definition: &Value, character: ServerProfile, errors: &mut V
         match version.pointer("/schema/openAPIV3Schema") {
             None => errors.push(FieldError::required(field, "schemas are required")),
             Some(schema) => {
-                if character.evaluates_rules() {
-                    Rules::compile(schema, &field, errors);
+                if profile.evaluates_rules() {
+                    CelRules::compile(schema, &field, errors);
                 }
                 schema::check_patterns(schema, &field, errors);
             }
@@ -112,7 +112,7 @@ pub(crate) fn check(definition: &Value, character: ServerProfile, errors: &mut V
     }
 }
 
-/// Whether a definition's resources are served.
+/// Reports whether the resources of a definition are served.
 pub(crate) fn is_established(definition: &Value) -> bool {
     let conditions = definition.pointer("/status/conditions").and_then(Value::as_array);
     let established =
@@ -120,8 +120,8 @@ pub(crate) fn is_established(definition: &Value) -> bool {
     conditions.into_iter().flatten().any(established)
 }
 
-/// The resources that a definition adds, one for each version that is served.
-pub(crate) fn resources(definition: &Value, character: ServerProfile) -> Vec<Resource> {
+/// Returns the resources that a definition adds, one for each served version.
+pub(crate) fn resources(definition: &Value, profile: ServerProfile) -> Vec<Resource> {
     let of = |pointer: &str| text(definition, pointer).to_owned();
     let shared = Arc::new(definition.clone());
     let served = versions(definition).filter(|version| version.get("served") == Some(&Value::Bool(true)));
@@ -129,7 +129,7 @@ pub(crate) fn resources(definition: &Value, character: ServerProfile) -> Vec<Res
         .map(|version| {
             let schema = version.pointer("/schema/openAPIV3Schema");
             Resource {
-                nature: Nature::Custom,
+                resource_type: ResourceType::Custom,
                 group: of("/spec/group"),
                 version: text(version, "/name").to_owned(),
                 plural: of("/spec/names/plural"),
@@ -140,8 +140,8 @@ pub(crate) fn resources(definition: &Value, character: ServerProfile) -> Vec<Res
                 shape: schema::object_shape(schema),
                 collection: of("/metadata/name"),
                 rules: schema
-                    .filter(|_| character.evaluates_rules())
-                    .map(|schema| Rules::compile(schema, "", &mut Vec::new()))
+                    .filter(|_| profile.evaluates_rules())
+                    .map(|schema| CelRules::compile(schema, "", &mut Vec::new()))
                     .unwrap_or_default(),
                 schema: schema.cloned().map(Arc::new),
                 definition: Some(shared.clone()),

@@ -1,31 +1,31 @@
-//! Deleting: preconditions, finalizers, and what goes with an object.
+//! Deletion of objects: preconditions, finalizers and dependents.
 
 use serde_json::{Value, json};
 
 use super::Api;
 use super::definition;
-use super::garbage::collect;
-use super::object::{Stored, set_field, time_text};
+use super::garbage_collector::collect;
+use super::object::{StoredObject, set_field, time_text};
 use super::request::{Query, dry_run};
-use super::resource::{DEFINITIONS, Nature, Resource};
+use super::resource::{DEFINITIONS, Resource, ResourceType};
 use super::status::{ApiError, ApiResult, deleted};
 use super::store::key;
 use super::validate::text;
 
-/// How to delete (`meta/v1 DeleteOptions`).
+/// Options of a deletion (`meta/v1 DeleteOptions`).
 #[derive(Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct DeleteOptions {
     uid: Option<String>,
     version: Option<String>,
     orphan: bool,
     dry_run: bool,
 }
 
-impl Options {
-    /// Reads them from a body, which may be empty, and the query.
+impl DeleteOptions {
+    /// Reads the options from the query and from a body, which may be empty.
     ///
     /// # Errors
-    /// 400 when the body is no JSON, 422 for a bad `dryRun`.
+    /// 400 for a body that is not JSON, 422 for an invalid `dryRun`.
     pub(crate) fn read(body: &[u8], query: &Query) -> ApiResult<Self> {
         let options: Value = if body.is_empty() {
             Value::Null
@@ -52,7 +52,7 @@ impl Options {
         })
     }
 
-    fn check(&self, resource: &Resource, name: &str, stored: &Stored, object: &Value) -> ApiResult<()> {
+    fn check(&self, resource: &Resource, name: &str, stored: &StoredObject, object: &Value) -> ApiResult<()> {
         let conflict = |why: String| ApiError::conflict(&resource.plural, &resource.group, name, &why);
         let uid = text(object, "/metadata/uid");
         if let Some(wanted) = self.uid.as_ref().filter(|wanted| *wanted != uid) {
@@ -72,16 +72,16 @@ impl Options {
     }
 }
 
-/// Deletes an object. Gives back what the server answers: a success status, or the object while finalizers hold it.
+/// Deletes an object. Returns a success status, or the object if its deletion is delayed.
 ///
 /// # Errors
-/// 404 when it is not there, 409 when a precondition fails.
+/// 404 for a missing object, 409 for a failed precondition.
 pub(crate) fn delete(
     api: &Api,
     resource: &Resource,
     namespace: &str,
     name: &str,
-    options: &Options,
+    options: &DeleteOptions,
 ) -> ApiResult<Value> {
     let key = key(if resource.namespaced { namespace } else { "" }, name);
     loop {
@@ -91,8 +91,9 @@ pub(crate) fn delete(
         options.check(resource, name, &stored, &object)?;
         let uid = text(&object, "/metadata/uid").to_owned();
         let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array).map_or(0, Vec::len);
-        let lingers = finalizers > 0 || matches!(resource.nature, Nature::Namespace | Nature::Definition);
-        if !lingers {
+        let delayed =
+            finalizers > 0 || matches!(resource.resource_type, ResourceType::Namespace | ResourceType::Definition);
+        if !delayed {
             let answer = deleted(&resource.plural, &resource.group, name, &uid);
             if options.dry_run {
                 return Ok(answer);
@@ -108,53 +109,53 @@ pub(crate) fn delete(
         if !text(&object, "/metadata/deletionTimestamp").is_empty() {
             return Ok(object);
         }
-        mark(api, resource, &mut object);
+        mark_for_deletion(api, resource, &mut object);
         if options.dry_run {
             return Ok(object);
         }
         let put = api.lock().put(&resource.collection, &key, Some(stored.revision), object);
         if let Ok((_, object)) = put {
-            finish(api, resource, &key, name);
+            complete_deletion(api, resource, &key, name);
             return Ok(object);
         }
     }
 }
 
-fn mark(api: &Api, resource: &Resource, object: &mut Value) {
+fn mark_for_deletion(api: &Api, resource: &Resource, object: &mut Value) {
     let now = api.now();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("deletionTimestamp".to_owned(), time_text(now).into());
-        match resource.nature {
-            Nature::Definition => {
+        match resource.resource_type {
+            ResourceType::Definition => {
                 let list = metadata.entry("finalizers").or_insert_with(|| json!([]));
                 if let Some(list) = list.as_array_mut() {
                     list.push(definition::CLEANUP.into());
                 }
             }
-            Nature::Namespace => {}
+            ResourceType::Namespace => {}
             _ => {
                 metadata.insert("deletionGracePeriodSeconds".to_owned(), 0.into());
             }
         }
     }
-    match resource.nature {
-        Nature::Definition => definition::terminate(object, now),
-        Nature::Namespace => set_field(object, "status", json!({"phase": "Terminating"})),
+    match resource.resource_type {
+        ResourceType::Definition => definition::terminate(object, now),
+        ResourceType::Namespace => set_field(object, "status", json!({"phase": "Terminating"})),
         _ => {}
     }
 }
 
-/// What the controllers do once a namespace or a definition is marked.
-fn finish(api: &Api, resource: &Resource, key: &str, name: &str) {
-    match resource.nature {
-        Nature::Namespace => {
+/// Runs the controllers that delete the contents of a marked namespace or definition.
+fn complete_deletion(api: &Api, resource: &Resource, key: &str, name: &str) {
+    match resource.resource_type {
+        ResourceType::Namespace => {
             let inside = api.lock().in_namespace(name);
             for (resource, key) in inside {
                 api.remove_or_mark(&resource, &key);
             }
             api.remove_now(&resource.collection, key);
         }
-        Nature::Definition => {
+        ResourceType::Definition => {
             let objects = api.lock().keys(name);
             for key in objects {
                 api.remove_now(name, &key);

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::resource::{Nature, Resource};
+use super::resource::{Resource, ResourceType};
 
-/// Names in core/v1 and in events.k8s.io/v1.
+/// Field names in core/v1 and in events.k8s.io/v1.
 pub(crate) const NAMES: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -25,18 +25,18 @@ fn rename(object: Value, from: impl Fn(&str) -> Option<&'static str>, version: &
     Value::Object(renamed.collect())
 }
 
-/// An object as clients of this resource see it.
+/// Converts a stored object to the API version of the resource.
 pub(crate) fn outgoing(resource: &Resource, object: Value) -> Value {
-    if resource.nature != Nature::NewEvent {
+    if resource.resource_type != ResourceType::EventsV1 {
         return object;
     }
     let name = |key: &str| NAMES.iter().find(|(old, _)| *old == key).map(|(_, new)| *new);
     rename(object, name, "events.k8s.io/v1")
 }
 
-/// An object as it is stored.
+/// Converts an object to its stored API version.
 pub(crate) fn incoming(resource: &Resource, object: Value) -> Value {
-    if resource.nature != Nature::NewEvent {
+    if resource.resource_type != ResourceType::EventsV1 {
         return object;
     }
     let name = |key: &str| NAMES.iter().find(|(_, new)| *new == key).map(|(old, _)| *old);

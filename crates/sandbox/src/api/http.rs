@@ -1,4 +1,4 @@
-//! From HTTP requests to the API and back.
+//! HTTP handlers: read requests, call the API and build responses.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use super::access_review;
 use super::auth::{self, User};
 use super::delete;
 use super::list;
-use super::node_proxy::Proxied;
+use super::node_proxy::ProxyResult;
 use super::patch::PatchKind;
 use super::protobuf;
-use super::request::{self, Form, Query, ResourcePath, Route};
-use super::resource::{Nature, Resource};
+use super::request::{self, Query, ResourcePath, ResponseFormat, Route};
+use super::resource::{Resource, ResourceType};
 use super::status::{ApiError, ApiResult, FieldError};
 use super::store::key;
 use super::view::View;
 use super::watch::Watch;
-use super::write::{Unknown, Write, Written};
+use super::write::{FieldValidation, WriteRequest, WriteResult};
 
-/// The largest body that is read (`MaxRequestBodyBytes`).
+/// Maximum size of a request body, in bytes (`MaxRequestBodyBytes`).
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
-fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
+fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -39,17 +39,17 @@ fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>)
     response
 }
 
-fn json_answer(status: StatusCode, body: impl Into<Body>) -> Response {
-    answer(status, "application/json", body)
+fn respond_json(status: StatusCode, body: impl Into<Body>) -> Response {
+    respond(status, "application/json", body)
 }
 
 fn page_not_found() -> Response {
-    answer(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n")
+    respond(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "404 page not found\n")
 }
 
-fn refusal(error: &ApiError) -> Response {
+fn error_response(error: &ApiError) -> Response {
     let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    json_answer(status, error.to_value().to_string())
+    respond_json(status, error.to_value().to_string())
 }
 
 /// Serves one request.
@@ -59,23 +59,23 @@ pub(crate) async fn serve(State(api): State<Api>, request: Request<Body>) -> Res
         Some(user) => user.clone(),
         None => match api.authenticate(&parts.headers) {
             Ok(user) => user,
-            Err(error) => return refusal(&error),
+            Err(error) => return error_response(&error),
         },
     };
     let path = parts.uri.path();
     let served = match Route::of(path) {
-        Route::Version => Ok(json_answer(StatusCode::OK, api.character().version().to_string())),
-        Route::Health => Ok(answer(StatusCode::OK, "text/plain; charset=utf-8", "ok")),
+        Route::Version => Ok(respond_json(StatusCode::OK, api.profile().version().to_string())),
+        Route::Health => Ok(respond(StatusCode::OK, "text/plain; charset=utf-8", "ok")),
         Route::Unknown => auth::authorize_path(&user, "get", path).map(|()| page_not_found()),
         Route::Document => auth::authorize_path(&user, "get", path).map(|()| document(&api, path, &parts.headers)),
-        Route::Resource(path) => Exchange { api: &api, user: &user, path, parts: &parts }.serve(body).await,
+        Route::Resource(path) => ResourceRequest { api: &api, user: &user, path, parts: &parts }.serve(body).await,
     };
-    served.unwrap_or_else(|error| refusal(&error))
+    served.unwrap_or_else(|error| error_response(&error))
 }
 
 fn document(api: &Api, path: &str, headers: &HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let Some(document) = api.face().and_then(|face| face.document(path, accept, &api.definitions())) else {
+    let Some(document) = api.renderer().and_then(|renderer| renderer.document(path, accept, &api.definitions())) else {
         return page_not_found();
     };
     let mut response = Response::new(Body::from(document.body));
@@ -86,7 +86,7 @@ fn document(api: &Api, path: &str, headers: &HeaderMap) -> Response {
 }
 
 /// One request for a resource.
-struct Exchange<'a> {
+struct ResourceRequest<'a> {
     api: &'a Api,
     user: &'a User,
     path: ResourcePath,
@@ -101,7 +101,7 @@ async fn read(body: Body) -> ApiResult<Bytes> {
     }
 }
 
-impl Exchange<'_> {
+impl ResourceRequest<'_> {
     async fn serve(&self, body: Body) -> ApiResult<Response> {
         let query = Query::of(&self.parts.uri)?;
         let verb = request::verb(&self.parts.method, &self.path, &query)?;
@@ -114,33 +114,34 @@ impl Exchange<'_> {
             };
         };
         if (self.path.resource.as_str(), self.path.subresource.as_str(), verb) == ("nodes", "proxy", "get") {
-            return self.proxied(&resource);
+            return self.proxy(&resource);
         }
         self.check_subresource(&resource, verb)?;
         if matches!(verb, "get" | "list" | "watch") {
             return self.read_from(&resource, verb, &query);
         }
-        let form = request::accepted(&self.parts.headers)?;
+        let format = request::accepted(&self.parts.headers)?;
         let body = self.as_json(read(body).await?)?;
         match verb {
-            "create" if resource.nature == Nature::AccessReview => {
+            "create" if resource.resource_type == ResourceType::AccessReview => {
                 let manager = request::manager(&query, &self.parts.headers);
-                let review = access_review::review(self.api, self.user, &resource, &manager, &self.decode(&body)?)?;
-                Ok(json_answer(StatusCode::CREATED, review.to_string()))
+                let review =
+                    access_review::access_review(self.api, self.user, &resource, &manager, &self.decode(&body)?)?;
+                Ok(respond_json(StatusCode::CREATED, review.to_string()))
             }
-            "create" if resource.nature == Nature::SelfReview => {
-                let review = access_review::who(self.user, &resource, &self.decode(&body)?)?;
-                Ok(json_answer(StatusCode::CREATED, review.to_string()))
+            "create" if resource.resource_type == ResourceType::SelfReview => {
+                let review = access_review::self_review(self.user, &resource, &self.decode(&body)?)?;
+                Ok(respond_json(StatusCode::CREATED, review.to_string()))
             }
             "delete" => {
-                let options = delete::Options::read(&body, &query)?;
+                let options = delete::DeleteOptions::read(&body, &query)?;
                 let deleted = delete::delete(self.api, &resource, &self.path.namespace, &self.path.name, &options)?;
-                Ok(json_answer(StatusCode::OK, deleted.to_string()))
+                Ok(respond_json(StatusCode::OK, deleted.to_string()))
             }
             "deletecollection" => self.delete_collection(&resource, &body, &query),
             _ => {
                 let written = self.write(&resource, verb, &body, &query)?;
-                self.written(&resource, form, &query, &written)
+                self.write_response(&resource, format, &query, &written)
             }
         }
     }
@@ -155,49 +156,52 @@ impl Exchange<'_> {
             }
             _ => return Err(ApiError::no_such_resource()),
         }
-        let placed = !self.path.namespace.is_empty() || resource.nature == Nature::Namespace;
-        let across = matches!(verb, "list" | "watch");
-        match (resource.namespaced, placed) {
-            (true, false) if !across => Err(ApiError::no_such_resource()),
-            (false, true) if resource.nature != Nature::Namespace => Err(ApiError::no_such_resource()),
+        let has_namespace = !self.path.namespace.is_empty() || resource.resource_type == ResourceType::Namespace;
+        let all_namespaces = matches!(verb, "list" | "watch");
+        match (resource.namespaced, has_namespace) {
+            (true, false) if !all_namespaces => Err(ApiError::no_such_resource()),
+            (false, true) if resource.resource_type != ResourceType::Namespace => Err(ApiError::no_such_resource()),
             _ if !resource.has_verb(verb) => Err(ApiError::method_not_allowed()),
             _ => Ok(()),
         }
     }
 
-    /// What the kubelet of a Node answers.
-    fn proxied(&self, resource: &Resource) -> ApiResult<Response> {
+    /// Returns the response of a Node's kubelet.
+    fn proxy(&self, resource: &Resource) -> ApiResult<Response> {
         if self.api.get("", "nodes", "", &self.path.name).is_none() {
             return Err(ApiError::not_found(&resource.plural, &resource.group, &self.path.name));
         }
         let rest = self.parts.uri.path().split_once("/proxy").map_or("", |(_, rest)| rest);
-        match self.api.proxied(&self.path.name, rest) {
-            Proxied::Unreachable(why) => Err(ApiError::unavailable(format!("error trying to reach service: {why}"))),
-            Proxied::Answer { status, content_type, body } => {
+        match self.api.proxy_get(&self.path.name, rest) {
+            ProxyResult::Unreachable(why) => {
+                Err(ApiError::unavailable(format!("error trying to reach service: {why}")))
+            }
+            ProxyResult::Response { status, content_type, body } => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                Ok(answer(status, content_type, body))
+                Ok(respond(status, content_type, body))
             }
         }
     }
 
-    /// The namespace that lists and watches are confined to.
-    fn confinement(&self, resource: &Resource) -> &str {
+    /// Returns the namespace to which reads are limited; empty for cluster-scoped resources.
+    fn read_namespace(&self, resource: &Resource) -> &str {
         if resource.namespaced { &self.path.namespace } else { "" }
     }
 
     fn read_from(&self, resource: &Arc<Resource>, verb: &str, query: &Query) -> ApiResult<Response> {
-        let form = request::accepted(&self.parts.headers)?;
-        let view = View { api: self.api, resource, form, include: query.text("includeObject") };
+        let format = request::accepted(&self.parts.headers)?;
+        let view = View { api: self.api, resource, format, include: query.text("includeObject") };
         match verb {
             "get" => {
-                let key = key(self.confinement(resource), &self.path.name);
+                let key = key(self.read_namespace(resource), &self.path.name);
                 let missing = || ApiError::not_found(&resource.plural, &resource.group, &self.path.name);
                 let stored = self.api.lock().get(&resource.collection, &key).ok_or_else(missing)?;
-                Ok(json_answer(StatusCode::OK, view.object(&stored)))
+                Ok(respond_json(StatusCode::OK, view.object(&stored)))
             }
             "list" => {
-                let page = list::page(self.api, resource, self.confinement(resource), query)?;
-                let mut chunks = list::chunks(self.api, resource, form, query.text("includeObject"), page).peekable();
+                let page = list::page(self.api, resource, self.read_namespace(resource), query)?;
+                let mut chunks =
+                    list::list_body(self.api, resource, format, query.text("includeObject"), page).peekable();
                 let first = chunks.next().unwrap_or_default();
                 let body = if chunks.peek().is_none() {
                     Body::from(first)
@@ -205,16 +209,16 @@ impl Exchange<'_> {
                     let all = std::iter::once(first).chain(chunks);
                     Body::from_stream(futures::stream::iter(all.map(Ok::<_, Infallible>)))
                 };
-                Ok(json_answer(StatusCode::OK, body))
+                Ok(respond_json(StatusCode::OK, body))
             }
             _ => {
-                let watch = Watch::begin(self.api, resource, self.confinement(resource), query, form)?;
-                Ok(json_answer(StatusCode::OK, Body::from_stream(watch.stream())))
+                let watch = Watch::begin(self.api, resource, self.read_namespace(resource), query, format)?;
+                Ok(respond_json(StatusCode::OK, Body::from_stream(watch.stream())))
             }
         }
     }
 
-    /// A body in protobuf as JSON; any other as it is.
+    /// Converts a protobuf body to JSON. Returns any other body unchanged.
     fn as_json(&self, body: Bytes) -> ApiResult<Bytes> {
         if body.is_empty() || request::content_type(&self.parts.headers) != protobuf::MEDIA_TYPE {
             return Ok(body);
@@ -226,7 +230,7 @@ impl Exchange<'_> {
 
     fn decode(&self, body: &[u8]) -> ApiResult<Value> {
         match request::content_type(&self.parts.headers).as_str() {
-            // Read into JSON on arrival.
+            // `as_json` has converted protobuf bodies.
             "" | "application/json" | protobuf::MEDIA_TYPE => {
                 serde_json::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string()))
             }
@@ -238,14 +242,14 @@ impl Exchange<'_> {
         }
     }
 
-    fn unknown(&self, query: &Query) -> ApiResult<Unknown> {
-        if !self.api.character().validates_fields() {
-            return Ok(Unknown::Ignore);
+    fn field_validation(&self, query: &Query) -> ApiResult<FieldValidation> {
+        if !self.api.profile().validates_fields() {
+            return Ok(FieldValidation::Ignore);
         }
         match query.text("fieldValidation") {
-            "" | "Warn" => Ok(Unknown::Warn),
-            "Strict" => Ok(Unknown::Strict),
-            "Ignore" => Ok(Unknown::Ignore),
+            "" | "Warn" => Ok(FieldValidation::Warn),
+            "Strict" => Ok(FieldValidation::Strict),
+            "Ignore" => Ok(FieldValidation::Ignore),
             other => {
                 let supported = ["\"Ignore\"".to_owned(), "\"Strict\"".to_owned(), "\"Warn\"".to_owned()];
                 let error = FieldError::not_supported("fieldValidation", &format!("{other:?}"), &supported);
@@ -254,14 +258,14 @@ impl Exchange<'_> {
         }
     }
 
-    fn write(&self, resource: &Resource, verb: &str, body: &[u8], query: &Query) -> ApiResult<Written> {
+    fn write(&self, resource: &Resource, verb: &str, body: &[u8], query: &Query) -> ApiResult<WriteResult> {
         let manager = request::manager(query, &self.parts.headers);
         let options = match verb {
             "create" => "CreateOptions",
             "update" => "UpdateOptions",
             _ => "PatchOptions",
         };
-        let write = Write {
+        let write = WriteRequest {
             api: self.api,
             resource,
             namespace: &self.path.namespace,
@@ -269,7 +273,7 @@ impl Exchange<'_> {
             status: self.path.subresource == "status",
             manager: &manager,
             dry_run: query.dry_run(options)?,
-            unknown: self.unknown(query)?,
+            field_validation: self.field_validation(query)?,
         };
         match verb {
             "create" => write.create(self.decode(body)?),
@@ -282,10 +286,16 @@ impl Exchange<'_> {
         }
     }
 
-    fn written(&self, resource: &Resource, form: Form, query: &Query, written: &Written) -> ApiResult<Response> {
-        let view = View { api: self.api, resource, form, include: query.text("includeObject") };
+    fn write_response(
+        &self,
+        resource: &Resource,
+        format: ResponseFormat,
+        query: &Query,
+        written: &WriteResult,
+    ) -> ApiResult<Response> {
+        let view = View { api: self.api, resource, format, include: query.text("includeObject") };
         let status = if written.created { StatusCode::CREATED } else { StatusCode::OK };
-        let mut response = json_answer(status, view.object(&written.object));
+        let mut response = respond_json(status, view.object(&written.object));
         for warning in &written.warnings {
             if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
                 response.headers_mut().append(header::WARNING, value);
@@ -295,9 +305,9 @@ impl Exchange<'_> {
     }
 
     fn delete_collection(&self, resource: &Resource, body: &[u8], query: &Query) -> ApiResult<Response> {
-        let options = delete::Options::read(body, query)?;
-        let view = View { api: self.api, resource, form: Form::Plain, include: "" };
-        let page = list::page(self.api, resource, self.confinement(resource), query)?;
+        let options = delete::DeleteOptions::read(body, query)?;
+        let view = View { api: self.api, resource, format: ResponseFormat::Plain, include: "" };
+        let page = list::page(self.api, resource, self.read_namespace(resource), query)?;
         for stored in &page.objects {
             match delete::delete(self.api, resource, &stored.namespace, &stored.name, &options) {
                 Err(error) if error.code != 404 => return Err(error),
@@ -311,7 +321,7 @@ impl Exchange<'_> {
             "metadata": {"resourceVersion": self.api.lock().revision().to_string()},
             "items": items,
         });
-        Ok(json_answer(StatusCode::OK, list.to_string()))
+        Ok(respond_json(StatusCode::OK, list.to_string()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Lists: selection, pages, continuation, and which revision they show.
+//! Lists: selection, pages, continue tokens and revisions.
 
 use std::sync::Arc;
 
@@ -8,40 +8,40 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::Api;
-use super::object::Stored;
-use super::request::{Form, Query};
+use super::object::StoredObject;
+use super::request::{Query, ResponseFormat};
 use super::resource::Resource;
 use super::selectors::{Fields, Labels, Selector};
 use super::status::{ApiError, ApiResult, FieldError};
-use super::store::{Past, Store, key};
+use super::store::{RevisionError, Store, key};
 use super::view::View;
 
-/// How much of a list is sent at once, in bytes.
+/// Size at which a list chunk is sent, in bytes.
 const CHUNK: usize = 256 * 1024;
 
 /// A page of a list.
 pub(crate) struct Page {
-    /// The objects, in order.
-    pub(crate) objects: Vec<Arc<Stored>>,
-    /// The list's metadata.
+    /// Objects, in order.
+    pub(crate) objects: Vec<Arc<StoredObject>>,
+    /// Metadata of the list.
     pub(crate) metadata: Value,
 }
 
-/// The selectors of a query.
+/// Parses the selectors of a query.
 ///
 /// # Errors
-/// 400 for malformed ones.
+/// 400 for a malformed selector.
 pub(crate) fn selector(resource: &Resource, query: &Query) -> ApiResult<Selector> {
     Ok(Selector {
         labels: Labels::parse(query.text("labelSelector"))?,
-        fields: Fields::parse(query.text("fieldSelector"), resource.nature)?,
+        fields: Fields::parse(query.text("fieldSelector"), resource.resource_type)?,
     })
 }
 
-/// Checks `resourceVersionMatch`, after apimachinery `ValidateListOptions`.
+/// Validates `resourceVersionMatch`, after apimachinery `ValidateListOptions`.
 ///
 /// # Errors
-/// 422 naming each misuse.
+/// 422 with every violation.
 pub(crate) fn check_options(query: &Query, watch: bool) -> ApiResult<()> {
     const FIELD: &str = "resourceVersionMatch";
     let mut errors = Vec::new();
@@ -69,13 +69,13 @@ pub(crate) fn check_options(query: &Query, watch: bool) -> ApiResult<()> {
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("ListOptions", "meta.k8s.io", "", &errors)) }
 }
 
-/// A place in a list to go on from.
-struct Token {
+/// Position at which a list continues.
+struct ContinueToken {
     revision: Option<u64>,
     start: String,
 }
 
-impl Token {
+impl ContinueToken {
     fn encode(revision: i64, start: &str) -> String {
         URL_SAFE_NO_PAD
             .encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": format!("{start}\0")}).to_string())
@@ -92,10 +92,10 @@ impl Token {
     }
 }
 
-/// The objects of a scan that may be selected: one at most when the selector names it, however many there are.
+/// Returns the candidates for a selector. A selector by name reads at most one object.
 ///
 /// # Errors
-/// When the revision cannot be looked back to.
+/// The revision is unavailable.
 pub(crate) fn select(
     store: &Store,
     resource: &Resource,
@@ -103,7 +103,7 @@ pub(crate) fn select(
     start: &str,
     at: Option<u64>,
     selector: &Selector,
-) -> Result<Vec<Arc<Stored>>, Past> {
+) -> Result<Vec<Arc<StoredObject>>, RevisionError> {
     match selector.fields.name() {
         Some(name) if at.is_none() && resource.namespaced != namespace.is_empty() => {
             Ok(store.get(&resource.collection, &key(namespace, name)).into_iter().collect())
@@ -115,7 +115,7 @@ pub(crate) fn select(
 /// Reads a page.
 ///
 /// # Errors
-/// 400 and 422 for bad options, 410 for a revision whose history is gone, 504 for one that is to come.
+/// 400 and 422 for invalid options, 410 for a compacted revision, 504 for a future revision.
 pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Query) -> ApiResult<Page> {
     check_options(query, false)?;
     let selector = selector(resource, query)?;
@@ -126,7 +126,7 @@ pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Quer
         _ if version.is_some() => {
             return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
         }
-        text => Some(Token::decode(text)?),
+        text => Some(ContinueToken::decode(text)?),
     };
     // A limit turns an unqualified resourceVersion into an exact one (apimachinery, since 1.19).
     let exact = match query.text("resourceVersionMatch") {
@@ -145,12 +145,14 @@ pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Quer
     if let (None, Some(version)) = (at, version.filter(|version| *version > current)) {
         return Err(ApiError::too_new(version, current));
     }
-    let found = select(&store, resource, namespace, start, at, &selector).map_err(|past| match (past, &token) {
-        (Past::Future(current), _) => ApiError::too_new(at.unwrap_or_default(), current),
-        (Past::Compacted(_), Some(token)) => {
-            ApiError::expired_continue(Token::encode(-1, token.start.trim_end_matches('\0')))
+    let found = select(&store, resource, namespace, start, at, &selector).map_err(|error| match (error, &token) {
+        (RevisionError::Future(current), _) => ApiError::too_new(at.unwrap_or_default(), current),
+        (RevisionError::Compacted(_), Some(token)) => {
+            ApiError::expired_continue(ContinueToken::encode(-1, token.start.trim_end_matches('\0')))
         }
-        (Past::Compacted(_), None) => ApiError::expired("The resourceVersion for the provided list is too old."),
+        (RevisionError::Compacted(_), None) => {
+            ApiError::expired("The resourceVersion for the provided list is too old.")
+        }
     })?;
     drop(store);
     let shown = at.unwrap_or(current);
@@ -166,10 +168,10 @@ pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Quer
     objects.extend(rest.by_ref().take(limit));
     if let (Some(last), Some(_)) = (objects.last(), rest.next()) {
         let key = key(if resource.namespaced { &last.namespace } else { "" }, &last.name);
-        // Continuations that a 1.36 server serves from its cache carry keys with their slash.
-        let key = if token.is_some() && api.character().serves_compacted() { format!("/{key}") } else { key };
+        // A 1.36 server serves continuations from its cache. Their keys have a leading slash.
+        let key = if token.is_some() && api.profile().serves_compacted() { format!("/{key}") } else { key };
         let revision = i64::try_from(shown).unwrap_or(i64::MAX);
-        metadata.insert("continue".to_owned(), Token::encode(revision, &key).into());
+        metadata.insert("continue".to_owned(), ContinueToken::encode(revision, &key).into());
         if selector.is_empty() {
             metadata.insert("remainingItemCount".to_owned(), (total - objects.len()).into());
         }
@@ -177,30 +179,36 @@ pub(crate) fn page(api: &Api, resource: &Resource, namespace: &str, query: &Quer
     Ok(Page { objects, metadata: Value::Object(metadata) })
 }
 
-/// The body of a list, in chunks that are made as they are sent, so that a long list is never in memory as a whole.
-pub(crate) struct Chunks {
+/// Body of a list. Each chunk is built when sent, so that a long list is never in memory as a whole.
+pub(crate) struct ListBody {
     api: Api,
     resource: Arc<Resource>,
-    form: Form,
+    format: ResponseFormat,
     opening: Option<Vec<u8>>,
-    objects: std::vec::IntoIter<Arc<Stored>>,
+    objects: std::vec::IntoIter<Arc<StoredObject>>,
     first: bool,
     closed: bool,
 }
 
-/// The body of a page.
-pub(crate) fn chunks(api: &Api, resource: &Arc<Resource>, form: Form, include: &str, page: Page) -> Chunks {
-    let view = View { api, resource, form, include };
-    let mut chunks = Chunks {
+/// Returns the body of a page.
+pub(crate) fn list_body(
+    api: &Api,
+    resource: &Arc<Resource>,
+    format: ResponseFormat,
+    include: &str,
+    page: Page,
+) -> ListBody {
+    let view = View { api, resource, format, include };
+    let mut chunks = ListBody {
         api: api.clone(),
         resource: resource.clone(),
-        form,
+        format,
         opening: None,
         objects: Vec::new().into_iter(),
         first: true,
         closed: false,
     };
-    if form == Form::Table {
+    if format == ResponseFormat::Table {
         let objects: Vec<Value> = page.objects.iter().map(|stored| view.value(stored)).collect();
         if let Some(table) = view.table(&objects, &page.metadata, false) {
             chunks.opening = Some(table.to_string().into_bytes());
@@ -209,12 +217,12 @@ pub(crate) fn chunks(api: &Api, resource: &Arc<Resource>, form: Form, include: &
         }
     }
     let mut metadata = page.metadata;
-    if let (Form::Metadata, Some(map)) = (form, metadata.as_object_mut()) {
-        // Only lists of custom objects, which are kept by schema, write an empty token.
+    if let (ResponseFormat::Metadata, Some(map)) = (format, metadata.as_object_mut()) {
+        // Only full lists of custom objects write an empty token.
         map.retain(|key, value| key != "continue" || value != "");
     }
-    let (kind, version) = match form {
-        Form::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
+    let (kind, version) = match format {
+        ResponseFormat::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
         _ => (resource.list_kind.clone(), resource.api_version()),
     };
     let opening = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
@@ -223,7 +231,7 @@ pub(crate) fn chunks(api: &Api, resource: &Arc<Resource>, form: Form, include: &
     chunks
 }
 
-impl Iterator for Chunks {
+impl Iterator for ListBody {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
@@ -231,7 +239,7 @@ impl Iterator for Chunks {
         if self.closed {
             return (!buffer.is_empty()).then(|| buffer.into());
         }
-        let view = View { api: &self.api, resource: &self.resource, form: self.form, include: "" };
+        let view = View { api: &self.api, resource: &self.resource, format: self.format, include: "" };
         for stored in self.objects.by_ref() {
             if !std::mem::take(&mut self.first) {
                 buffer.push(b',');

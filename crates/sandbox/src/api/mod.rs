@@ -1,36 +1,35 @@
-//! An embedded Kubernetes API server: enough of one that kubectl, kube clients and nodecfg work against it unmodified.
+//! Embedded Kubernetes API server. kubectl, kube clients and nodecfg work against it unmodified.
 //!
-//! It answers as recorded servers do (`tests/data/recordings`), in one of two [`ServerProfile`]s. Everything lives in memory.
-//! It simulates no nodes and prints no tables: kubelets are clients of it, and what it shows of itself comes through
-//! [`Face`].
+//! It reproduces recorded servers (`tests/data/recordings`) in one of two [`ServerProfile`]s and keeps all state in
+//! memory. It simulates no nodes: kubelets are its clients. A [`Renderer`] renders discovery, OpenAPI and tables.
 
 mod access_review;
 mod admission;
 mod auth;
 pub(super) mod builtin;
-mod character;
+mod cel_rules;
 mod decode;
 mod definition;
 mod delete;
 pub(super) mod event_view;
-mod face_seam;
 mod fields;
-mod garbage;
+mod garbage_collector;
 mod http;
 mod list;
-mod named;
 mod node_proxy;
 mod object;
+mod object_watches;
 mod patch;
 mod prepare;
 mod protobuf;
+mod renderer;
 #[cfg(test)]
 pub(crate) mod replay;
 mod request;
 mod resource;
-mod rules;
 mod schema;
 mod selectors;
+mod server_profile;
 pub(super) mod shape;
 mod status;
 mod store;
@@ -51,56 +50,56 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 pub use auth::{Access, Rule, User};
-pub use character::ServerProfile;
-pub use face_seam::{Face, FaceAnswer, TableRequest};
-pub use node_proxy::{NodeProxy, Proxied};
+pub use node_proxy::{NodeProxy, ProxyResult};
+pub use renderer::{RenderedDocument, Renderer, TableRequest};
+pub use server_profile::ServerProfile;
 pub use status::ApiError;
 
 use auth::Denials;
 use fields::managed::{self, Writer};
-use object::Stored;
+use object::StoredObject;
 use request::ResourcePath;
-use resource::{DEFINITIONS, Nature, Resource};
+use resource::{DEFINITIONS, Resource, ResourceType};
 use status::ApiResult;
 use store::{Limits, Store, key};
 use validate::text;
-use write::{Unknown, Write};
+use write::{FieldValidation, WriteRequest};
 
-/// Tells the time.
+/// Source of the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// How an API server is to be.
+/// Options of an embedded API server.
 #[derive(Clone)]
 pub struct ApiOptions {
-    /// Which server it behaves like.
-    pub character: ServerProfile,
-    /// Seeds uids and generated names.
+    /// Server version to reproduce.
+    pub profile: ServerProfile,
+    /// Seed for uids and generated names.
     pub seed: u64,
-    /// Changes of each resource that are kept for watches and for consistent continuation of lists.
+    /// Changes kept per resource, for watches and for consistent continuation of lists.
     pub history: usize,
-    /// Bytes of superseded states of each resource that are kept at most.
+    /// Maximum bytes of superseded states kept per resource.
     pub history_bytes: usize,
-    /// How often a watch that asked for bookmarks gets one.
+    /// Interval of bookmarks, for watches that request them.
     pub bookmark_interval: Duration,
-    /// Tells creation and other times.
+    /// Source of timestamps such as creation times.
     pub clock: Clock,
-    /// Bearer tokens and whose they are. Requests with any other token are refused; those with none are anonymous.
+    /// Users by bearer token. Requests with an unknown token are refused; requests without a token are anonymous.
     pub tokens: BTreeMap<String, User>,
-    /// Prints tables, discovery and OpenAPI.
-    pub face: Option<Arc<dyn Face>>,
+    /// Renderer of tables, discovery and OpenAPI.
+    pub renderer: Option<Arc<dyn Renderer>>,
 }
 
 impl Default for ApiOptions {
     fn default() -> Self {
         Self {
-            character: ServerProfile::V1_21,
+            profile: ServerProfile::V1_21,
             seed: 0,
             history: 20_000,
             history_bytes: 64 * 1024 * 1024,
             bookmark_interval: Duration::from_secs(60),
             clock: Arc::new(nodecfg_clock::now),
             tokens: BTreeMap::new(),
-            face: None,
+            renderer: None,
         }
     }
 }
@@ -116,15 +115,15 @@ struct Inner {
     node_proxy: OnceLock<Arc<dyn NodeProxy>>,
 }
 
-/// An API server. Clones share one cluster.
+/// Embedded API server. Clones share one cluster.
 #[derive(Clone)]
 pub struct Api(Arc<Inner>);
 
 impl Api {
-    /// Starts a cluster with the namespaces that every cluster has.
+    /// Creates a cluster with the namespaces that every cluster has.
     #[must_use]
     pub fn new(options: ApiOptions) -> Self {
-        let registry = resource::built_ins(options.character)
+        let registry = resource::built_ins(options.profile)
             .into_iter()
             .map(|r| ((r.group.clone(), r.version.clone(), r.plural.clone()), Arc::new(r)))
             .collect();
@@ -139,24 +138,24 @@ impl Api {
         }));
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            // Nothing can refuse these in an empty cluster.
+            // Creation cannot fail in an empty cluster.
             let _ = api.create("", "namespaces", "", namespace, "kube-apiserver");
         }
         api
     }
 
-    /// The HTTP service. Requests may carry a [`User`] in their extensions, which replaces authentication by token.
+    /// Returns the HTTP service. A [`User`] in the extensions of a request replaces token authentication.
     pub fn router(&self) -> Router {
         Router::new().fallback(http::serve).with_state(self.clone())
     }
 
-    /// A client of this server, within the process and without sockets, as an administrator. Needs a Tokio runtime.
+    /// Returns an in-process client with administrator rights. The client needs a Tokio runtime and no sockets.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         self.client_as(User::admin("kubernetes-admin"))
     }
 
-    /// The same, as somebody else.
+    /// Returns an in-process client that acts as `user`.
     #[must_use]
     pub fn client_as(&self, user: User) -> kube::Client {
         let service = self.router().into_service::<Body>().map_request(move |request: Request<kube::client::Body>| {
@@ -167,45 +166,46 @@ impl Api {
         kube::Client::new(service, "default")
     }
 
-    /// Refuses a verb on a resource (`nodes`, `nodes/status`, `*`), whoever asks. `watch` and `list` are verbs of their own.
+    /// Denies a verb on a resource (`nodes`, `nodes/status`, `*`) to all users. `watch` and `list` are separate
+    /// verbs.
     pub fn deny(&self, verb: &str, resource: &str) {
         self.0.denials.write().unwrap_or_else(PoisonError::into_inner).insert(None, verb, resource);
     }
 
-    /// Refuses a verb on a resource to one user.
+    /// Denies a verb on a resource to one user.
     pub fn deny_user(&self, user: &str, verb: &str, resource: &str) {
         self.0.denials.write().unwrap_or_else(PoisonError::into_inner).insert(Some(user), verb, resource);
     }
 
-    /// Takes back all denials.
-    pub fn allow_again(&self) {
+    /// Removes all denials.
+    pub fn clear_denials(&self) {
         self.0.denials.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Compacts the storage, as etcd does every few minutes. A 1.21 server then answers 410 for older revisions; a 1.36
-    /// server goes on serving them from its cache, see [`Api::forget_history`].
+    /// Compacts the storage, as etcd does every few minutes. A 1.21 server then returns 410 for older revisions. A
+    /// 1.36 server continues to serve them from its cache; see [`Api::forget_history`].
     pub fn compact(&self) {
-        if !self.character().serves_compacted() {
+        if !self.profile().serves_compacted() {
             self.forget_history();
         }
     }
 
-    /// Forgets all history, whatever the character: older revisions can be neither listed nor watched from (410).
+    /// Discards all history in either profile. Lists and watches of older revisions then get 410.
     pub fn forget_history(&self) {
         self.lock().compact();
     }
 
-    /// The present revision of the cluster.
+    /// Returns the current revision of the cluster.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.lock().revision()
     }
 
-    /// Creates an object without a request: everything but authorisation is as for one. `namespace` is empty for
-    /// resources of the cluster.
+    /// Creates an object without a request and without authorization. `namespace` is empty for cluster-scoped
+    /// resources.
     ///
     /// # Errors
-    /// What the server would refuse the request with.
+    /// The error that the server returns for the same request.
     pub fn create(
         &self,
         group: &str,
@@ -215,7 +215,7 @@ impl Api {
         manager: &str,
     ) -> ApiResult<Value> {
         let resource = self.resource_of(group, resource).ok_or_else(ApiError::no_such_resource)?;
-        let write = Write {
+        let write = WriteRequest {
             api: self,
             resource: &resource,
             namespace,
@@ -223,12 +223,12 @@ impl Api {
             status: false,
             manager,
             dry_run: false,
-            unknown: Unknown::Ignore,
+            field_validation: FieldValidation::Ignore,
         };
         write.create(object).map(|written| written.object.value())
     }
 
-    /// An object, read without a request; none when it is not there.
+    /// Reads an object without a request.
     #[must_use]
     pub fn get(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         let resource = self.resource_of(group, resource)?;
@@ -240,10 +240,10 @@ impl Api {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which server this behaves like.
+    /// Returns the server version that this server reproduces.
     #[must_use]
-    pub fn character(&self) -> ServerProfile {
-        self.0.options.character
+    pub fn profile(&self) -> ServerProfile {
+        self.0.options.profile
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -254,26 +254,26 @@ impl Api {
         self.0.options.bookmark_interval
     }
 
-    /// Says who answers for the kubelets. The first counts.
-    pub(crate) fn answer_for_kubelets(&self, proxy: Arc<dyn NodeProxy>) {
+    /// Sets the handler of kubelet requests. Only the first call takes effect.
+    pub(crate) fn set_node_proxy(&self, proxy: Arc<dyn NodeProxy>) {
         let _ = self.0.node_proxy.set(proxy);
     }
 
-    /// A GET of a path of a node's kubelet. Where nobody answers for kubelets, none can be reached.
-    pub(crate) fn proxied(&self, node: &str, path: &str) -> Proxied {
-        let nobody = || Proxied::Unreachable("dial tcp: no kubelet listens".to_owned());
-        self.0.node_proxy.get().map_or_else(nobody, |proxy| proxy.get(self, node, path))
+    /// Sends a GET request to the kubelet of a node. Without a [`NodeProxy`], every kubelet is unreachable.
+    pub(crate) fn proxy_get(&self, node: &str, path: &str) -> ProxyResult {
+        let unreachable = || ProxyResult::Unreachable("dial tcp: no kubelet listens".to_owned());
+        self.0.node_proxy.get().map_or_else(unreachable, |proxy| proxy.get(self, node, path))
     }
 
-    pub(crate) fn face(&self) -> Option<&dyn Face> {
-        self.0.options.face.as_deref()
+    pub(crate) fn renderer(&self) -> Option<&dyn Renderer> {
+        self.0.options.renderer.as_deref()
     }
 
     fn random(&self) -> MutexGuard<'_, fastrand::Rng> {
         self.0.random.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A random uid (RFC 4122, version 4).
+    /// Returns a random uid (RFC 4122, version 4).
     pub(crate) fn uid(&self) -> String {
         let bits = self.random().u128(..);
         let bits = bits & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
@@ -282,7 +282,7 @@ impl Api {
         format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32))
     }
 
-    /// The end of a generated name (apimachinery `pkg/util/rand`).
+    /// Returns the random suffix of a generated name (apimachinery `pkg/util/rand`).
     pub(crate) fn suffix(&self) -> String {
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut random = self.random();
@@ -317,23 +317,22 @@ impl Api {
         registry.values().find(fits).cloned()
     }
 
-    /// Whether a built-in group version is served, so that an unknown resource is one of it. Custom groups answer as if
-    /// there were no such path.
+    /// Reports whether a built-in group version is served. Unknown resources of other groups get a plain 404 page.
     pub(crate) fn has_group(&self, group: &str, version: &str) -> bool {
         let registry = self.0.registry.read().unwrap_or_else(PoisonError::into_inner);
-        registry.values().any(|r| r.group == group && r.version == version && r.nature != Nature::Custom)
+        registry.values().any(|r| r.group == group && r.version == version && r.resource_type != ResourceType::Custom)
     }
 
-    /// The definitions that are established.
+    /// Returns the established CustomResourceDefinitions.
     pub(crate) fn definitions(&self) -> Vec<Value> {
         let stored = self.lock().scan(DEFINITIONS, "", "", None).unwrap_or_default();
         stored.iter().map(|definition| definition.value()).filter(definition::is_established).collect()
     }
 
-    /// What the server's controllers do after an object was created.
-    pub(crate) fn after_create(&self, resource: &Resource, created: &Stored) {
-        garbage::collect_orphan(self, &resource.collection, &key(&created.namespace, &created.name));
-        if resource.nature != Nature::Definition {
+    /// Runs the controllers that react to a new object.
+    pub(crate) fn after_create(&self, resource: &Resource, created: &StoredObject) {
+        garbage_collector::collect_orphan(self, &resource.collection, &key(&created.namespace, &created.name));
+        if resource.resource_type != ResourceType::Definition {
             return;
         }
         let old = created.value();
@@ -345,19 +344,19 @@ impl Api {
             version: &version,
             subresource: "status",
             now: self.now(),
-            character: self.character(),
-            reset: prepare::reset(resource, true),
+            profile: self.profile(),
+            reset_fields: prepare::reset_fields(resource, true),
         };
         managed::update(&resource.shape, &old, &mut new, &writer);
         self.register(&new);
-        // When somebody was faster, their update has registered it.
+        // If a concurrent update wins, that update registers the definition.
         let _ = self.lock().put(DEFINITIONS, text(&old, "/metadata/name"), Some(created.revision), new);
     }
 
-    /// The same after a change.
-    pub(crate) fn after_update(&self, resource: &Resource, object: &Value, stored: &Stored) {
-        garbage::collect_orphan(self, &resource.collection, &key(&stored.namespace, &stored.name));
-        if resource.nature == Nature::Definition && definition::is_established(object) {
+    /// Runs the controllers that react to a changed object.
+    pub(crate) fn after_update(&self, resource: &Resource, object: &Value, stored: &StoredObject) {
+        garbage_collector::collect_orphan(self, &resource.collection, &key(&stored.namespace, &stored.name));
+        if resource.resource_type == ResourceType::Definition && definition::is_established(object) {
             self.register(object);
         }
     }
@@ -366,7 +365,7 @@ impl Api {
         let mut registry = self.0.registry.write().unwrap_or_else(PoisonError::into_inner);
         let name = text(definition, "/metadata/name");
         registry.retain(|_, resource| resource.collection != name);
-        for resource in definition::resources(definition, self.character()) {
+        for resource in definition::resources(definition, self.profile()) {
             let at = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
             registry.insert(at, Arc::new(resource));
         }
@@ -379,6 +378,6 @@ impl Api {
 }
 
 #[cfg(test)]
-mod custom_tests;
+mod custom_resource_tests;
 #[cfg(test)]
 mod tests;

@@ -1,25 +1,25 @@
-//! The place where requests to `nodes/<name>/proxy` leave the API server: whoever simulates the nodes answers them.
+//! Interface for `nodes/<name>/proxy` requests. The node simulation implements it.
 
 use super::Api;
 
-/// What a node's kubelet answers a request that the API server passes on.
+/// Handler of requests that the API server forwards to kubelets.
 pub trait NodeProxy: Send + Sync {
-    /// A GET of a path of the kubelet of this Node, which exists.
-    fn get(&self, api: &Api, node: &str, path: &str) -> Proxied;
+    /// Sends a GET request for a path to the kubelet of an existing Node.
+    fn get(&self, api: &Api, node: &str, path: &str) -> ProxyResult;
 }
 
-/// What came of passing on a request.
+/// Result of a forwarded request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Proxied {
-    /// The kubelet could not be reached, for this reason.
+pub enum ProxyResult {
+    /// The kubelet is unreachable, for this reason.
     Unreachable(String),
-    /// The kubelet's own answer, which the API server passes back as it is.
-    Answer {
-        /// Its status.
+    /// Response of the kubelet, which the API server returns unchanged.
+    Response {
+        /// HTTP status code.
         status: u16,
-        /// Its media type.
+        /// Media type.
         content_type: &'static str,
-        /// Its body.
+        /// Body.
         body: String,
     },
 }

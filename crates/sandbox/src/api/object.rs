@@ -1,31 +1,31 @@
-//! One stored state of an object, as the bytes that lists and watches send.
+//! Stored states of objects, as the bytes that lists and watches send.
 //!
-//! The bytes are those of a whole watch frame, `{"type":"ADDED","object":{…}}` with a line feed, so that the same buffer
-//! serves the store, every list and every watcher without a copy.
+//! The bytes form a whole watch frame, `{"type":"ADDED","object":{…}}` with a line feed. The store, every list and
+//! every watcher share this buffer without a copy.
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// A time as `metav1.Time` writes it: RFC 3339 in UTC, whole seconds.
+/// Formats a time as `metav1.Time` does: RFC 3339 in UTC, whole seconds.
 pub(crate) fn time_text(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// What happened to an object.
+/// Type of a change to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It came to be, or into view.
+    /// Created, or entered the selection.
     Added,
-    /// It changed.
+    /// Changed.
     Modified,
-    /// It went, or out of view.
+    /// Deleted, or left the selection.
     Deleted,
 }
 
 impl Change {
-    /// The `type` of the watch event.
+    /// Returns the `type` of the watch event.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -45,31 +45,31 @@ impl Change {
 
 const CLOSING: &[u8] = b"}\n";
 
-/// A stored state of an object.
+/// Stored state of an object.
 #[derive(Debug)]
-pub(crate) struct Stored {
-    /// The revision that wrote it.
+pub(crate) struct StoredObject {
+    /// Revision that wrote this state.
     pub(crate) revision: u64,
-    /// Its labels, for selecting.
+    /// Labels, for selectors.
     pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
-    /// Its namespace, empty when it has none.
+    /// Namespace; empty for cluster-scoped objects.
     pub(crate) namespace: Box<str>,
-    /// Its name.
+    /// Name.
     pub(crate) name: Box<str>,
     change: Change,
     frame: Bytes,
-    /// Where `"metadata":` begins within the object.
-    body: usize,
-    /// Where the metadata's value begins and ends within the object.
+    /// Offset of `"metadata":` within the object.
+    metadata_offset: usize,
+    /// Start and end of the metadata value within the object.
     metadata: (usize, usize),
 }
 
 fn append(buffer: &mut Vec<u8>, value: &impl Serialize) {
-    // Writing JSON values into memory has no way to fail.
+    // Writing JSON values into memory cannot fail.
     let _ = serde_json::to_writer(buffer, value);
 }
 
-impl Stored {
+impl StoredObject {
     /// Encodes an object whose `metadata.resourceVersion` is `revision`.
     pub(crate) fn new(object: &Value, revision: u64, change: Change) -> Self {
         let empty = Map::new();
@@ -85,7 +85,7 @@ impl Stored {
             append(&mut frame, map.get(key).unwrap_or(&Value::Null));
             frame.push(b',');
         }
-        let body = frame.len() - start;
+        let metadata_offset = frame.len() - start;
         frame.extend_from_slice(b"\"metadata\":");
         let opens = frame.len() - start;
         append(&mut frame, metadata);
@@ -110,7 +110,7 @@ impl Stored {
             name: text("name"),
             change,
             frame: frame.into(),
-            body,
+            metadata_offset,
             metadata: (opens, closes),
         }
     }
@@ -119,38 +119,38 @@ impl Stored {
         self.change.opening().len()
     }
 
-    /// The object as JSON, sharing the stored buffer.
+    /// Returns the object as JSON, sharing the stored buffer.
     pub(crate) fn json(&self) -> Bytes {
         self.frame.slice(self.start()..self.frame.len() - CLOSING.len())
     }
 
-    /// From `"metadata":` to the closing brace: an item of a list that leaves out kind and version, without its opening
+    /// Returns the JSON of a list item, which omits kind and version. It starts at `"metadata":`, without the opening
     /// brace.
-    pub(crate) fn untyped(&self) -> Bytes {
-        self.frame.slice(self.start() + self.body..self.frame.len() - CLOSING.len())
+    pub(crate) fn list_item(&self) -> Bytes {
+        self.frame.slice(self.start() + self.metadata_offset..self.frame.len() - CLOSING.len())
     }
 
-    /// The value of `metadata` as JSON.
+    /// Returns the value of `metadata` as JSON.
     pub(crate) fn metadata(&self) -> Bytes {
         self.frame.slice(self.start() + self.metadata.0..self.start() + self.metadata.1)
     }
 
-    /// Whether it may have owners: a cheap look before the dear one.
+    /// Reports whether the object may have owners. This search is cheaper than decoding.
     pub(crate) fn has_owners(&self) -> bool {
         self.metadata().windows(17).any(|window| window == b"\"ownerReferences\"")
     }
 
-    /// Size of the buffer in bytes.
+    /// Returns the size of the buffer in bytes.
     pub(crate) fn size(&self) -> usize {
         self.frame.len()
     }
 
-    /// The object, decoded.
+    /// Decodes the object.
     pub(crate) fn value(&self) -> Value {
         serde_json::from_slice(&self.json()).unwrap_or_default()
     }
 
-    /// The line that a watch sends of it: the stored buffer itself when the event is of its own kind.
+    /// Returns the watch line for a change. If the change equals the stored change, the line is the stored buffer.
     pub(crate) fn event(&self, change: Change) -> Bytes {
         if change == self.change {
             return self.frame.clone();
@@ -162,29 +162,29 @@ impl Stored {
         line.into()
     }
 
-    /// The same state, as of a later revision that took it out of sight.
-    pub(crate) fn at(&self, revision: u64, change: Change) -> Self {
+    /// Returns a copy of this state with another revision and change.
+    pub(crate) fn with_revision(&self, revision: u64, change: Change) -> Self {
         let mut object = self.value();
         set_revision(&mut object, revision);
         Self::new(&object, revision, change)
     }
 }
 
-/// Writes a top-level field.
+/// Sets a top-level field.
 pub(crate) fn set_field(object: &mut Value, key: &str, value: impl Into<Value>) {
     if let Some(map) = object.as_object_mut() {
         map.insert(key.to_owned(), value.into());
     }
 }
 
-/// Writes a field of the metadata; an object without metadata stays as it is.
+/// Sets a field of the metadata. An object without metadata stays unchanged.
 pub(crate) fn set_metadata(object: &mut Value, key: &str, value: impl Into<Value>) {
     if let Some(metadata) = object.get_mut("metadata") {
         set_field(metadata, key, value);
     }
 }
 
-/// Writes `metadata.resourceVersion`.
+/// Sets `metadata.resourceVersion`.
 pub(crate) fn set_revision(object: &mut Value, revision: u64) {
     set_metadata(object, "resourceVersion", revision.to_string());
 }
@@ -196,12 +196,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_buffer_serves_object_item_metadata_and_event() {
+    fn shares_one_buffer_for_object_item_metadata_and_event() {
         let object = json!({"kind": "Node", "spec": {"a": 1}, "metadata": {"name": "n", "labels": {"x": "y"}}, "apiVersion": "v1"});
-        let stored = Stored::new(&object, 3, Change::Added);
+        let stored = StoredObject::new(&object, 3, Change::Added);
         assert_eq!(stored.value(), object);
         assert_eq!(&stored.metadata()[..], br#"{"name":"n","labels":{"x":"y"}}"#);
-        assert_eq!(&stored.untyped()[..], br#""metadata":{"name":"n","labels":{"x":"y"}},"spec":{"a":1}}"#);
+        assert_eq!(&stored.list_item()[..], br#""metadata":{"name":"n","labels":{"x":"y"}},"spec":{"a":1}}"#);
         let event: Value = serde_json::from_slice(&stored.event(Change::Added)).unwrap();
         assert_eq!(event, json!({"type": "ADDED", "object": object}));
         assert_eq!(stored.event(Change::Added).as_ptr(), stored.event(Change::Added).as_ptr());

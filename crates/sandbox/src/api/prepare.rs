@@ -1,23 +1,23 @@
-//! What the server itself does to an object on its way into the store, after the `strategy.go` of each kind: defaults,
-//! the split between an object and its status, fields that are dropped, generations.
+//! Server-side changes to objects before storage, after the `strategy.go` of each kind: defaults, the split between
+//! object and status, dropped fields, and generations.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::character::ServerProfile;
 use super::definition;
 use super::object::{set_field, time_text};
-use super::resource::{Nature, Resource};
+use super::resource::{Resource, ResourceType};
 use super::schema;
+use super::server_profile::ServerProfile;
 use super::status::{ApiError, ApiResult, FieldError};
 use super::validate::meta::Naming;
 use super::validate::{self, text};
 
-/// Fills in defaults that count as written by the client.
-pub(crate) fn default(resource: &Resource, object: &mut Value) {
-    match resource.nature {
-        Nature::Definition => definition::default(object),
-        Nature::Namespace => {
+/// Sets defaults. They count as written by the client.
+pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
+    match resource.resource_type {
+        ResourceType::Definition => definition::set_defaults(object),
+        ResourceType::Namespace => {
             let name = text(object, "/metadata/name").to_owned();
             if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
                 let labels = metadata.entry("labels").or_insert_with(|| json!({}));
@@ -26,27 +26,27 @@ pub(crate) fn default(resource: &Resource, object: &mut Value) {
                 }
             }
         }
-        Nature::Custom => {
+        ResourceType::Custom => {
             if let Some(schema) = &resource.schema {
-                schema::settle(schema, object);
+                schema::set_defaults(schema, object);
             }
         }
         _ => {}
     }
 }
 
-/// Top-level fields that a write does not change, for field ownership.
-pub(crate) fn reset(resource: &Resource, status: bool) -> &'static [&'static str] {
-    match (resource.nature, status) {
-        (Nature::Node | Nature::Namespace, true) => &["spec"],
-        (Nature::Definition | Nature::Custom, true) => &["only:status"],
+/// Returns the top-level fields that a write does not change, for field ownership.
+pub(crate) fn reset_fields(resource: &Resource, status: bool) -> &'static [&'static str] {
+    match (resource.resource_type, status) {
+        (ResourceType::Node | ResourceType::Namespace, true) => &["spec"],
+        (ResourceType::Definition | ResourceType::Custom, true) => &["only:status"],
         _ if resource.status => &["status"],
         _ => &[],
     }
 }
 
-fn drop_config_source(character: ServerProfile, object: &mut Value) {
-    if character.keeps_config_source() {
+fn drop_config_source(profile: ServerProfile, object: &mut Value) {
+    if profile.keeps_config_source() {
         return;
     }
     for (part, key) in [("spec", "configSource"), ("status", "config")] {
@@ -56,7 +56,7 @@ fn drop_config_source(character: ServerProfile, object: &mut Value) {
     }
 }
 
-fn not_ready(node: &mut Value) {
+fn add_not_ready_taint(node: &mut Value) {
     const KEY: &str = "node.kubernetes.io/not-ready";
     let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let Some(taints) = spec.entry("taints").or_insert_with(|| json!([])).as_array_mut() else { return };
@@ -66,17 +66,17 @@ fn not_ready(node: &mut Value) {
 }
 
 /// Prepares a new object.
-pub(crate) fn create(resource: &Resource, character: ServerProfile, object: &mut Value, uid: String, now: Timestamp) {
-    match resource.nature {
-        Nature::Node => {
-            drop_config_source(character, object);
-            not_ready(object);
+pub(crate) fn create(resource: &Resource, profile: ServerProfile, object: &mut Value, uid: String, now: Timestamp) {
+    match resource.resource_type {
+        ResourceType::Node => {
+            drop_config_source(profile, object);
+            add_not_ready_taint(object);
         }
-        Nature::Namespace => {
+        ResourceType::Namespace => {
             set_field(object, "status", json!({"phase": "Active"}));
             set_field(object, "spec", json!({"finalizers": ["kubernetes"]}));
         }
-        Nature::Definition => {
+        ResourceType::Definition => {
             let status = definition::initial_status(object);
             set_field(object, "status", status);
         }
@@ -99,7 +99,7 @@ pub(crate) fn create(resource: &Resource, character: ServerProfile, object: &mut
     }
 }
 
-fn take(from: &Value, to: &mut Value, key: &str) {
+fn copy_field(from: &Value, to: &mut Value, key: &str) {
     if let Some(map) = to.as_object_mut() {
         match from.get(key) {
             Some(value) => {
@@ -112,7 +112,7 @@ fn take(from: &Value, to: &mut Value, key: &str) {
     }
 }
 
-/// Whether anything but metadata and status differs.
+/// Reports whether any field except metadata and status differs.
 fn spec_differs(old: &Value, new: &Value, status: bool) -> bool {
     let counts =
         |key: &&String| !(matches!(key.as_str(), "apiVersion" | "kind" | "metadata") || status && *key == "status");
@@ -121,19 +121,19 @@ fn spec_differs(old: &Value, new: &Value, status: bool) -> bool {
     old.keys().chain(new.keys()).filter(counts).any(|key| old.get(key) != new.get(key))
 }
 
-/// Prepares a changed object: what a write there may not change is as it was.
-pub(crate) fn update(resource: &Resource, character: ServerProfile, old: &Value, new: &mut Value, status: bool) {
-    match (resource.nature, status) {
-        (Nature::Node, _) => {
-            take(old, new, if status { "spec" } else { "status" });
-            drop_config_source(character, new);
+/// Prepares a changed object: restores the fields that this write may not change.
+pub(crate) fn update(resource: &Resource, profile: ServerProfile, old: &Value, new: &mut Value, status: bool) {
+    match (resource.resource_type, status) {
+        (ResourceType::Node, _) => {
+            copy_field(old, new, if status { "spec" } else { "status" });
+            drop_config_source(profile, new);
         }
-        (Nature::Namespace, true) => take(old, new, "spec"),
-        (Nature::Namespace, false) => {
-            take(old, new, "spec");
-            take(old, new, "status");
+        (ResourceType::Namespace, true) => copy_field(old, new, "spec"),
+        (ResourceType::Namespace, false) => {
+            copy_field(old, new, "spec");
+            copy_field(old, new, "status");
         }
-        (Nature::Definition | Nature::Custom, true) => {
+        (ResourceType::Definition | ResourceType::Custom, true) => {
             let reported = new.get("status").cloned();
             let managed = new.pointer("/metadata/managedFields").cloned();
             let version = new.pointer("/metadata/resourceVersion").cloned();
@@ -148,7 +148,7 @@ pub(crate) fn update(resource: &Resource, character: ServerProfile, old: &Value,
                 metadata.extend(version.map(|value| ("resourceVersion".to_owned(), value)));
             }
         }
-        _ if resource.status => take(old, new, "status"),
+        _ if resource.status => copy_field(old, new, "status"),
         _ => {}
     }
     let generation = old.pointer("/metadata/generation").and_then(Value::as_u64);
@@ -158,7 +158,7 @@ pub(crate) fn update(resource: &Resource, character: ServerProfile, old: &Value,
         for key in
             ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"]
         {
-            take(from, to, key);
+            copy_field(from, to, key);
         }
         if let (Some(generation), true, Some(metadata)) = (generation, bump, to.as_object_mut()) {
             metadata.insert("generation".to_owned(), (generation + 1).into());
@@ -167,10 +167,10 @@ pub(crate) fn update(resource: &Resource, character: ServerProfile, old: &Value,
 }
 
 fn naming(resource: &Resource) -> Naming {
-    if resource.nature == Nature::Namespace { Naming::Label } else { Naming::Subdomain }
+    if resource.resource_type == ResourceType::Namespace { Naming::Label } else { Naming::Subdomain }
 }
 
-/// Carries out the rules in CEL, unless what is wrong already keeps them from making sense.
+/// Evaluates CEL rules, unless other errors block them.
 fn check_rules(resource: &Resource, old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
     if resource.rules.is_empty() {
         return;
@@ -183,13 +183,13 @@ fn check_rules(resource: &Resource, old: Option<&Value>, new: &Value, errors: &m
     resource.rules.check(new, old, "", errors);
 }
 
-/// Checks an object that is ready to be stored.
+/// Validates an object before storage.
 ///
 /// # Errors
-/// 422 with every broken rule.
+/// 422 with every violation.
 pub(crate) fn check(
     resource: &Resource,
-    character: ServerProfile,
+    profile: ServerProfile,
     old: Option<&Value>,
     new: &Value,
     status: bool,
@@ -199,18 +199,18 @@ pub(crate) fn check(
     if let Some(old) = old {
         validate::meta::check_update(old, new, &mut errors);
     }
-    match resource.nature {
-        Nature::Node if status => validate::node::check_status(new, &mut errors),
-        Nature::Node => validate::node::check_spec(new, &mut errors),
-        Nature::ConfigMap => {
+    match resource.resource_type {
+        ResourceType::Node if status => validate::node::check_status(new, &mut errors),
+        ResourceType::Node => validate::node::check_spec(new, &mut errors),
+        ResourceType::ConfigMap => {
             if let Some(old) = old {
                 validate::config_map::check_update(old, new, &mut errors);
             }
-            validate::config_map::check(new, character, &mut errors);
+            validate::config_map::check(new, profile, &mut errors);
         }
-        Nature::Event | Nature::NewEvent => validate::event::check(new, &mut errors),
-        Nature::Definition => definition::check(new, character, &mut errors),
-        Nature::Custom => {
+        ResourceType::Event | ResourceType::EventsV1 => validate::event::check(new, &mut errors),
+        ResourceType::Definition => definition::check(new, profile, &mut errors),
+        ResourceType::Custom => {
             if let Some(schema) = &resource.schema {
                 for (key, below) in new.as_object().into_iter().flatten() {
                     let known = schema.get("properties").and_then(|known| known.get(key));

@@ -1,21 +1,22 @@
-//! Bodies in Kubernetes' protobuf, which kubectl sends for the few kinds that it writes through typed clients (since 1.32).
+//! Decoder of request bodies in Kubernetes protobuf. kubectl sends protobuf for the few kinds that it writes through
+//! typed clients (since 1.32).
 //!
-//! Reads those kinds and no more (`generated.proto` of core/v1, authorization/v1 and meta/v1); answers are JSON, which such
-//! clients take as well. Fields that the server fills in whatever the client says are passed over.
+//! Supports only those kinds (`generated.proto` of core/v1, authorization/v1 and meta/v1). Skips fields that the
+//! server always sets. Responses are JSON, which such clients also accept.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// The media type of such bodies.
+/// Media type of protobuf bodies.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// What every such body begins with (`runtime/serializer/protobuf`).
+/// Prefix of every protobuf body (`runtime/serializer/protobuf`).
 const MAGIC: &[u8] = b"k8s\0";
 
-/// What a field holds.
+/// Type of a field.
 #[derive(Clone, Copy)]
-enum Holds {
+enum FieldType {
     Text,
     Texts,
     Integer,
@@ -26,10 +27,10 @@ enum Holds {
     Messages(&'static [Field]),
 }
 
-/// A field's number, its name in JSON, and what it holds.
-type Field = (u64, &'static str, Holds);
+/// Number, JSON name and type of a field.
+type Field = (u64, &'static str, FieldType);
 
-use Holds::{Boolean, BytesMap, Integer, Message, Messages, Text, TextMap, Texts};
+use FieldType::{Boolean, BytesMap, Integer, Message, Messages, Text, TextMap, Texts};
 
 const OBJECT_META: &[Field] = &[
     (1, "name", Text),
@@ -89,9 +90,9 @@ fn fields_of(kind: &str) -> Option<&'static [Field]> {
     }
 }
 
-/// Reads a body. `None` when it is broken or of a kind that is not read.
+/// Decodes a body. Returns `None` for a malformed body or an unsupported kind.
 pub(crate) fn decode(body: &[u8]) -> Option<Value> {
-    // runtime.Unknown: the kind, and the object in its own encoding.
+    // runtime.Unknown: the kind and the encoded object.
     let envelope =
         message(body.strip_prefix(MAGIC)?, &[(1, "type", Message(&[(1, "apiVersion", Text), (2, "kind", Text)]))])?;
     let kind = envelope.pointer("/type/kind")?.as_str()?;
@@ -109,9 +110,9 @@ fn message(bytes: &[u8], fields: &[Field]) -> Option<Value> {
     let mut object = Map::new();
     for field in Reader(bytes) {
         let (number, wire) = field?;
-        let Some((_, name, holds)) = fields.iter().find(|(known, ..)| *known == number) else { continue };
-        match (holds, wire) {
-            // Go writes empty texts where JSON would leave them out.
+        let Some((_, name, field_type)) = fields.iter().find(|(known, ..)| *known == number) else { continue };
+        match (field_type, wire) {
+            // Go writes empty strings, which JSON omits.
             (Text, Wire::Bytes([])) => {}
             (Text, Wire::Bytes(bytes)) => {
                 object.insert((*name).to_owned(), text(bytes)?);
@@ -133,7 +134,7 @@ fn message(bytes: &[u8], fields: &[Field]) -> Option<Value> {
             }
             (TextMap | BytesMap, Wire::Bytes(bytes)) => {
                 let (key, value) = entry(bytes)?;
-                let value = if matches!(holds, TextMap) { text(value)? } else { STANDARD.encode(value).into() };
+                let value = if matches!(field_type, TextMap) { text(value)? } else { STANDARD.encode(value).into() };
                 object.entry(*name).or_insert_with(|| json!({})).as_object_mut()?.insert(key, value);
             }
             _ => return None,
@@ -146,7 +147,7 @@ fn text(bytes: &[u8]) -> Option<Value> {
     std::str::from_utf8(bytes).ok().map(Value::from)
 }
 
-/// An entry of a map: its key and its value, either of which may be left out when empty.
+/// Decodes a map entry. An empty key or value may be missing.
 fn entry(bytes: &[u8]) -> Option<(String, &[u8])> {
     let (mut key, mut value) = (String::new(), &[][..]);
     for field in Reader(bytes) {
@@ -159,13 +160,13 @@ fn entry(bytes: &[u8]) -> Option<(String, &[u8])> {
     Some((key, value))
 }
 
-/// A value on the wire.
+/// An encoded value.
 enum Wire<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message in their order; `None` for what is broken, after which there are no more.
+/// Iterator over the fields of a message. Yields `None` for malformed data and then ends.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_map() {
+    fn decodes_config_map() {
         let metadata =
             [field(1, b"c"), field(2, b""), field(8, b""), field(11, &[field(1, b"k"), field(2, b"v")].concat())]
                 .concat();
@@ -254,12 +255,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_or_unknown_is_refused() {
+    fn rejects_malformed_bodies_and_unsupported_kinds() {
         let good = body("Namespace", &field(1, &field(1, b"n")));
         assert!(decode(&good).is_some());
         for bad in [&b""[..], b"{}", b"k8s\0", &good[1..], &good[..good.len() - 5], &body("Pod", b"")] {
             assert_eq!(decode(bad), None, "{bad:?}");
         }
-        assert_eq!(decode(&body("Namespace", &[0x80; 20])), None, "an endless number");
+        assert_eq!(decode(&body("Namespace", &[0x80; 20])), None, "an unterminated number");
     }
 }

@@ -1,11 +1,11 @@
-//! Replays recorded exchanges with real API servers against the embedded one, and compares every answer.
+//! Replay of recorded exchanges with real API servers. Compares every response of the embedded server.
 //!
-//! uids, times and revisions differ from run to run: they are mapped from the recording's to ours as they first appear, and
-//! must agree from then on, so that a write that should have changed nothing is noticed. What cannot be compared is listed,
-//! each with its reason.
+//! uids, times and revisions differ between runs. The first occurrence of a recorded value maps it to a value of this
+//! run. Later occurrences must agree, so that a write that should change nothing is detected. Every excluded case has
+//! a reason.
 
-mod normal;
-mod of_the_face;
+mod normalize;
+mod renderer_cases;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,40 +20,39 @@ use http::Request;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{Api, ApiOptions, Face, ServerProfile, User};
-use crate::face::ServerFace;
-use normal::Mapping;
+use super::{Api, ApiOptions, Renderer, ServerProfile, User};
+use crate::server::ServerRenderer;
+use normalize::Mapping;
 
 const TOKEN: &str = "admin-token";
 
-/// Cases that a face has to answer.
-pub(crate) const OF_THE_FACE: [&str; 3] = ["api-resources-core", "api-groups", "list-nodes-table"];
+/// Cases that need a renderer.
+pub(crate) const RENDERER_CASES: [&str; 3] = ["api-resources-core", "api-groups", "list-nodes-table"];
 
-/// What a replay compared.
+/// Result of a replay.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// Cases whose answers agree.
+    /// Cases with equal responses.
     pub(crate) compared: Vec<String>,
-    /// Cases that were sent but not compared, and why.
+    /// Cases that were sent but not compared, with the reason.
     pub(crate) excluded: Vec<(String, &'static str)>,
-    /// Cases whose answers differ, with both.
+    /// Cases with different responses, with both responses.
     pub(crate) differing: Vec<String>,
-    /// The face's cases as (case, recorded, answered), for its own tests to compare: a real server shows more groups and
-    /// resources than the embedded one has.
-    pub(crate) of_the_face: Vec<(String, Value, Value)>,
+    /// Renderer cases as (case, recorded, response), for the tests of the renderer. A real server serves more groups
+    /// and resources.
+    pub(crate) renderer_cases: Vec<(String, Value, Value)>,
 }
 
-/// Why a case is not compared, if it is not.
-fn exclusion(case: &str, face: bool) -> Option<&'static str> {
-    (!face && OF_THE_FACE.contains(&case))
-        .then_some("discovery and tables are printed by the face, which is not plugged in")
+/// Returns the reason why a case is not compared, if any.
+fn exclusion(case: &str, has_renderer: bool) -> Option<&'static str> {
+    (!has_renderer && RENDERER_CASES.contains(&case)).then_some("discovery and tables need a renderer")
 }
 
 struct Replay {
     api: Api,
     mapping: Mapping,
     report: Report,
-    face: bool,
+    has_renderer: bool,
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -66,11 +65,11 @@ fn encode(text: &str) -> String {
 }
 
 impl Replay {
-    fn new(character: ServerProfile, face: Option<Arc<dyn Face>>) -> Self {
+    fn new(profile: ServerProfile, renderer: Option<Arc<dyn Renderer>>) -> Self {
         let tokens = BTreeMap::from([(TOKEN.to_owned(), User::admin("admin"))]);
-        let with_face = face.is_some();
-        let api = Api::new(ApiOptions { character, tokens, face, ..ApiOptions::default() });
-        Self { api, mapping: Mapping::default(), report: Report::default(), face: with_face }
+        let has_renderer = renderer.is_some();
+        let api = Api::new(ApiOptions { profile, tokens, renderer, ..ApiOptions::default() });
+        Self { api, mapping: Mapping::default(), report: Report::default(), has_renderer }
     }
 
     async fn send(&self, method: &str, uri: &str, headers: &[(String, String)], body: Body) -> Response {
@@ -81,7 +80,7 @@ impl Replay {
         self.api.router().oneshot(request.body(body).unwrap()).await.unwrap()
     }
 
-    /// Something that happened between recorded cases.
+    /// Sends a request that is missing in the recording.
     async fn step(&self, method: &str, uri: &str, content_type: &str, body: &Value) -> Value {
         let headers = [
             ("Authorization", format!("Bearer {TOKEN}")),
@@ -96,10 +95,10 @@ impl Replay {
     }
 
     async fn prepare(&self) {
-        if self.api.character() != ServerProfile::V1_36 {
+        if self.api.profile() != ServerProfile::V1_36 {
             return;
         }
-        // The recorded 1.36 server had a node from before.
+        // The recorded 1.36 server already had a node.
         let applied = "{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{\"annotations\":{},\"labels\":{\"pool\":\"a\"},\
                        \"name\":\"n1\"}}\n";
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {
@@ -118,7 +117,7 @@ impl Replay {
         if case != "list-continue-expired-410" {
             return;
         }
-        // The token was taken from a list that was not recorded; then something changed, and the storage was compacted.
+        // The token is of an unrecorded list. Later writes and a compaction made the token expire.
         let list = self.step("GET", "/api/v1/nodes?labelSelector=rec%3Dy&limit=1", "", &Value::Null).await;
         self.mapping.token(text(recorded, "/request/params/continue"), text(&list, "/metadata/continue"));
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "gap"}});
@@ -159,7 +158,7 @@ impl Replay {
             let value = match key.as_str() {
                 "resourceVersion" => self.mapping.revision(value).unwrap_or_else(|| value.to_owned()),
                 "continue" => self.mapping.continuation(value).unwrap_or_else(|| value.to_owned()),
-                // Long enough for a last bookmark where one was recorded, short where nothing is to come.
+                // Long enough for the recorded last bookmark; short for all other cases.
                 "timeoutSeconds" if case == "watch-nodes-label-selector" => "5".to_owned(),
                 "timeoutSeconds" => "1".to_owned(),
                 _ => value.to_owned(),
@@ -221,13 +220,13 @@ impl Replay {
                 found["body"] = serde_json::from_slice(&bytes).unwrap_or(Value::String(text));
             }
         }
-        if let Some(why) = exclusion(&case, self.face) {
+        if let Some(why) = exclusion(&case, self.has_renderer) {
             self.report.excluded.push((case, why));
             return;
         }
-        if OF_THE_FACE.contains(&case.as_str()) {
-            let (wanted, found) = self.mapping.normalise(&case, wanted, found);
-            self.report.of_the_face.push((case, wanted, found));
+        if RENDERER_CASES.contains(&case.as_str()) {
+            let (wanted, found) = self.mapping.normalize(&case, wanted, found);
+            self.report.renderer_cases.push((case, wanted, found));
             return;
         }
         self.compare(case, wanted, found);
@@ -238,7 +237,7 @@ impl Replay {
         self.during(case).await;
         let mut bytes = Vec::new();
         let mut lines = 0;
-        // The recorder stopped at the first event of this one; a second would only be the history of another run.
+        // The recorder stopped at the first event. Further events would be the history of another run.
         let first_only = case == "watch-expired-rv";
         while let Ok(Some(frame)) = tokio::time::timeout(Duration::from_secs(10), frames.next()).await {
             let frame = frame.unwrap();
@@ -253,13 +252,13 @@ impl Replay {
     }
 
     fn compare(&mut self, case: String, wanted: Value, found: Value) {
-        let (wanted, found) = of_the_face::reduce(&case, wanted, found);
-        let (wanted, found) = self.mapping.normalise(&case, wanted, found);
+        let (wanted, found) = renderer_cases::reduce(&case, wanted, found);
+        let (wanted, found) = self.mapping.normalize(&case, wanted, found);
         if wanted == found {
             self.report.compared.push(case);
         } else {
-            let show = |value: &Value| serde_json::to_string_pretty(&normal::sorted(value)).unwrap();
-            let differences = normal::differences(&wanted, &found);
+            let show = |value: &Value| serde_json::to_string_pretty(&normalize::sorted(value)).unwrap();
+            let differences = normalize::differences(&wanted, &found);
             self.report.differing.push(format!(
                 "{case}: {differences}\nrecorded {}\nanswered {}",
                 show(&wanted),
@@ -269,48 +268,48 @@ impl Replay {
     }
 }
 
-fn recording(character: ServerProfile) -> &'static str {
-    match character {
+fn recording(profile: ServerProfile) -> &'static str {
+    match profile {
         ServerProfile::V1_21 => include_str!("../../../../tests/data/recordings/apiserver-1.21.jsonl"),
         ServerProfile::V1_36 => include_str!("../../../../tests/data/recordings/apiserver-1.36.jsonl"),
     }
 }
 
-/// Replays every recorded case of a server, in order. With a face, its cases are handed back rather than left out.
-pub(crate) async fn replay(character: ServerProfile, face: Option<Arc<dyn Face>>) -> Report {
-    let mut replay = Replay::new(character, face);
+/// Replays every recorded case of a server, in order. With a renderer, its cases are returned instead of excluded.
+pub(crate) async fn replay(profile: ServerProfile, renderer: Option<Arc<dyn Renderer>>) -> Report {
+    let mut replay = Replay::new(profile, renderer);
     replay.prepare().await;
-    for line in recording(character).lines() {
+    for line in recording(profile).lines() {
         let recorded: Value = serde_json::from_str(line).unwrap();
         replay.case(&recorded).await;
     }
     replay.report
 }
 
-/// Prints what was compared, and fails when an answer differs or a case is missing.
-pub(crate) fn judge(character: ServerProfile, report: &Report) {
-    println!("{character:?}: {} cases agree with the recording", report.compared.len());
+/// Prints the compared cases. Panics if a response differs or a case is missing.
+pub(crate) fn assert_all_agree(profile: ServerProfile, report: &Report) {
+    println!("{profile:?}: {} cases agree with the recording", report.compared.len());
     for (case, why) in &report.excluded {
-        println!("{character:?}: {case} is not compared: {why}");
+        println!("{profile:?}: {case} is not compared: {why}");
     }
     assert!(report.differing.is_empty(), "{}", report.differing.join("\n\n"));
-    let sent = report.compared.len() + report.excluded.len() + report.of_the_face.len();
-    assert_eq!(sent, recording(character).lines().count());
+    let sent = report.compared.len() + report.excluded.len() + report.renderer_cases.len();
+    assert_eq!(sent, recording(profile).lines().count());
 }
 
 #[tokio::test]
-async fn answers_as_the_recorded_1_21_server() {
-    let report = replay(ServerProfile::V1_21, Some(Arc::new(ServerFace::new(ServerProfile::V1_21)))).await;
-    judge(ServerProfile::V1_21, &report);
+async fn matches_the_recorded_1_21_server() {
+    let report = replay(ServerProfile::V1_21, Some(Arc::new(ServerRenderer::new(ServerProfile::V1_21)))).await;
+    assert_all_agree(ServerProfile::V1_21, &report);
 }
 
 #[tokio::test]
-async fn answers_as_the_recorded_1_36_server() {
-    let report = replay(ServerProfile::V1_36, Some(Arc::new(ServerFace::new(ServerProfile::V1_36)))).await;
-    judge(ServerProfile::V1_36, &report);
+async fn matches_the_recorded_1_36_server() {
+    let report = replay(ServerProfile::V1_36, Some(Arc::new(ServerRenderer::new(ServerProfile::V1_36)))).await;
+    assert_all_agree(ServerProfile::V1_36, &report);
 }
 
-/// Decodes a continuation token, to compare what it says.
+/// Decodes a continue token, to compare its contents.
 fn decode_token(token: &str) -> Option<Value> {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token).ok()?).ok()
 }

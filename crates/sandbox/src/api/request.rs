@@ -1,4 +1,4 @@
-//! What a request asks for: the path, the query and the content types, taken apart.
+//! Parsing of requests: paths, queries, accepted formats and content types.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use http::{HeaderMap, Method, Uri, header};
 
 use super::status::{ApiError, ApiResult};
 
-/// Where a path leads.
+/// Endpoint of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// `/version`.
     Version,
-    /// `/healthz`, `/livez`, `/readyz` and what is below them.
+    /// `/healthz`, `/livez`, `/readyz` and their subpaths.
     Health,
     /// Discovery and OpenAPI.
     Document,
     /// A resource.
     Resource(ResourcePath),
-    /// None of these.
+    /// Any other path.
     Unknown,
 }
 
@@ -28,17 +28,17 @@ pub(crate) struct ResourcePath {
     pub(crate) group: String,
     /// API version.
     pub(crate) version: String,
-    /// Namespace; empty for none and for all.
+    /// Namespace; empty for cluster-scoped resources and for all namespaces.
     pub(crate) namespace: String,
     /// Plural name of the resource.
     pub(crate) resource: String,
-    /// Name; empty for the collection.
+    /// Name; empty for a collection.
     pub(crate) name: String,
     /// Subresource; empty for none.
     pub(crate) subresource: String,
 }
 
-/// Undoes percent-encoding; what is not UTF-8 afterwards names nothing and stays as it is.
+/// Decodes percent-encoding. Segments with invalid UTF-8 stay unchanged, because no object has such a name.
 fn decoded(segment: &str) -> String {
     if !segment.contains('%') {
         return segment.to_owned();
@@ -62,7 +62,7 @@ fn decoded(segment: &str) -> String {
 }
 
 impl Route {
-    /// Takes a path apart.
+    /// Parses a path.
     pub(crate) fn of(path: &str) -> Self {
         let segments: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(decoded).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -100,15 +100,15 @@ impl Route {
     }
 }
 
-/// The query of a request.
+/// Query of a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(BTreeMap<String, String>);
 
 impl Query {
-    /// Takes a query apart. Of a key that is given twice the first counts, as in Go.
+    /// Parses a query. The first value of a repeated key counts, as in Go.
     ///
     /// # Errors
-    /// 400 when it is not URL-encoded.
+    /// 400 for an invalid encoding.
     pub(crate) fn of(uri: &Uri) -> ApiResult<Self> {
         let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|error| ApiError::bad_request(error.to_string()))?;
@@ -119,20 +119,20 @@ impl Query {
         Ok(Self(query))
     }
 
-    /// A parameter; empty when it is not given.
+    /// Returns a parameter; empty if missing.
     pub(crate) fn text(&self, key: &str) -> &str {
         self.0.get(key).map_or("", String::as_str)
     }
 
-    /// A switch: `true` and `1` turn it on.
+    /// Returns a boolean parameter: `true` and `1` are true.
     pub(crate) fn flag(&self, key: &str) -> bool {
         matches!(self.text(key), "true" | "1")
     }
 
-    /// A number; none when it is not given or is zero.
+    /// Returns a number; `None` if missing or zero.
     ///
     /// # Errors
-    /// 400 when it is not a number.
+    /// 400 for an invalid number.
     pub(crate) fn number(&self, key: &str) -> ApiResult<Option<u64>> {
         match self.text(key) {
             "" => Ok(None),
@@ -144,7 +144,7 @@ impl Query {
         }
     }
 
-    /// Whether nothing is to be stored.
+    /// Reports whether the request is a dry run.
     ///
     /// # Errors
     /// 422 for any value but `All`.
@@ -153,7 +153,7 @@ impl Query {
     }
 }
 
-/// Reads a value of `dryRun`.
+/// Parses a value of `dryRun`.
 ///
 /// # Errors
 /// 422 for any value but `All`.
@@ -169,10 +169,10 @@ pub(crate) fn dry_run(value: &str, options: &str) -> ApiResult<bool> {
     }
 }
 
-/// The form that an answer takes.
+/// Format of the objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// The objects.
+pub(crate) enum ResponseFormat {
+    /// Full objects.
     Plain,
     /// `PartialObjectMetadata` and its list.
     Metadata,
@@ -180,14 +180,14 @@ pub(crate) enum Form {
     Table,
 }
 
-/// The best form that a client accepts and the server has.
+/// Returns the first accepted format that the server supports.
 ///
 /// # Errors
-/// 406 when there is none.
-pub(crate) fn accepted(headers: &HeaderMap) -> ApiResult<Form> {
+/// 406 if the server supports none of them.
+pub(crate) fn accepted(headers: &HeaderMap) -> ApiResult<ResponseFormat> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accept.is_empty() {
-        return Ok(Form::Plain);
+        return Ok(ResponseFormat::Plain);
     }
     for range in accept.split(',') {
         let mut parts = range.split(';').map(str::trim);
@@ -199,22 +199,22 @@ pub(crate) fn accepted(headers: &HeaderMap) -> ApiResult<Form> {
         let ours = parameters.get("g").is_none_or(|group| *group == "meta.k8s.io")
             && parameters.get("v").is_none_or(|version| *version == "v1");
         match parameters.get("as").copied() {
-            None => return Ok(Form::Plain),
-            Some("Table") if ours => return Ok(Form::Table),
-            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if ours => return Ok(Form::Metadata),
+            None => return Ok(ResponseFormat::Plain),
+            Some("Table") if ours => return Ok(ResponseFormat::Table),
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if ours => return Ok(ResponseFormat::Metadata),
             Some(_) => {}
         }
     }
     Err(ApiError::not_acceptable())
 }
 
-/// The media type of the body, without parameters.
+/// Returns the media type of the body, without parameters.
 pub(crate) fn content_type(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// The field manager: as asked for, else what the client calls itself.
+/// Returns the field manager: the parameter, or else the client name in `User-Agent`.
 pub(crate) fn manager(query: &Query, headers: &HeaderMap) -> String {
     let asked = query.text("fieldManager");
     if !asked.is_empty() {
@@ -227,7 +227,7 @@ pub(crate) fn manager(query: &Query, headers: &HeaderMap) -> String {
     }
 }
 
-/// The verb, as authorisation names it.
+/// Returns the verb for authorization.
 pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> ApiResult<&'static str> {
     Ok(match (method.as_str(), path.name.is_empty()) {
         ("GET" | "HEAD", true) if query.flag("watch") => "watch",
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_taken_apart() {
+    fn parses_paths() {
         assert_eq!(Route::of("/healthz/ping"), Route::Health);
         assert_eq!(Route::of("/apis/a.b/v1"), Route::Document);
         assert_eq!(Route::of("/nope"), Route::Unknown);
@@ -273,16 +273,22 @@ mod tests {
     }
 
     #[test]
-    fn forms_are_negotiated_in_order() {
-        let form = |accept: &str| {
+    fn selects_first_supported_format() {
+        let format = |accept: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, accept.parse().unwrap());
             accepted(&headers).map_err(|error| error.code)
         };
-        assert_eq!(form("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"), Ok(Form::Table));
-        assert_eq!(form("application/json;as=Table;v=v1beta1;g=meta.k8s.io, application/json"), Ok(Form::Plain));
-        assert_eq!(form("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"), Ok(Form::Metadata));
-        assert_eq!(form("application/vnd.kubernetes.protobuf,application/json"), Ok(Form::Plain));
-        assert_eq!(form("text/html"), Err(406));
+        assert_eq!(format("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"), Ok(ResponseFormat::Table));
+        assert_eq!(
+            format("application/json;as=Table;v=v1beta1;g=meta.k8s.io, application/json"),
+            Ok(ResponseFormat::Plain)
+        );
+        assert_eq!(
+            format("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
+            Ok(ResponseFormat::Metadata)
+        );
+        assert_eq!(format("application/vnd.kubernetes.protobuf,application/json"), Ok(ResponseFormat::Plain));
+        assert_eq!(format("text/html"), Err(406));
     }
 }

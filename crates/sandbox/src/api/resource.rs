@@ -1,26 +1,26 @@
-//! The resources that are served: the built-in ones and those that CustomResourceDefinitions add.
+//! Served resources: built-in resources, and those that CustomResourceDefinitions add.
 
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
 use super::builtin;
-use super::character::ServerProfile;
+use super::cel_rules::CelRules;
 use super::decode::decode;
-use super::rules::Rules;
+use super::server_profile::ServerProfile;
 use super::shape::Shape;
 
-/// What a resource is, beyond its name.
+/// Type of a resource, which determines its special behavior.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Nature {
+pub(crate) enum ResourceType {
     /// core/v1 Node.
     Node,
     /// core/v1 ConfigMap.
     ConfigMap,
     /// core/v1 Event.
     Event,
-    /// The events.k8s.io/v1 view of core/v1 Event.
-    NewEvent,
+    /// events.k8s.io/v1 view of core/v1 Event.
+    EventsV1,
     /// core/v1 Namespace.
     Namespace,
     /// coordination.k8s.io/v1 Lease.
@@ -31,19 +31,19 @@ pub(crate) enum Nature {
     AccessReview,
     /// SelfSubjectReview.
     SelfReview,
-    /// core/v1 Pod, of which there are none: only for clients that ask which pods a node runs.
+    /// core/v1 Pod. The sandbox has no pods and serves only empty lists of the pods of a node.
     Pod,
-    /// What `nodecfg install` or a manifest for a CronJob brings along: kept as it comes, and nobody here acts on it.
-    Inert,
-    /// A resource that a definition added.
+    /// Resource of `nodecfg install` or of a CronJob manifest. The sandbox only stores it; no controller acts on it.
+    StoredOnly,
+    /// Resource of a CustomResourceDefinition.
     Custom,
 }
 
-/// A resource that is served.
+/// A served resource.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    /// What it is.
-    pub(crate) nature: Nature,
+    /// Type.
+    pub(crate) resource_type: ResourceType,
     /// API group; empty for core.
     pub(crate) group: String,
     /// API version.
@@ -52,39 +52,39 @@ pub(crate) struct Resource {
     pub(crate) plural: String,
     /// Kind.
     pub(crate) kind: String,
-    /// Kind of its lists.
+    /// Kind of lists.
     pub(crate) list_kind: String,
-    /// Whether its objects live in namespaces.
+    /// True for namespaced resources.
     pub(crate) namespaced: bool,
-    /// Whether it has `/status`.
+    /// True if the resource has `/status`.
     pub(crate) status: bool,
-    /// The shape of its objects.
+    /// Shape of objects.
     pub(crate) shape: Shape,
-    /// The name of its collection in the store.
+    /// Name of the collection in the store.
     pub(crate) collection: String,
-    /// The OpenAPI schema of a custom resource's version.
+    /// OpenAPI schema of a custom resource's version.
     pub(crate) schema: Option<Arc<Value>>,
-    /// The rules in CEL of a custom resource's version.
-    pub(crate) rules: Rules,
-    /// The definition of a custom resource.
+    /// CEL rules of a custom resource's version.
+    pub(crate) rules: CelRules,
+    /// CustomResourceDefinition of a custom resource.
     pub(crate) definition: Option<Arc<Value>>,
     /// See [`Resource::blank`].
     pub(crate) blank: OnceLock<Value>,
 }
 
 impl Resource {
-    /// `v1` or `group/version`.
+    /// Returns `v1` or `group/version`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The version that its objects are stored in.
+    /// Returns the API version of stored objects.
     pub(crate) fn stored_version(&self) -> String {
-        if self.nature == Nature::NewEvent { "v1".to_owned() } else { self.api_version() }
+        if self.resource_type == ResourceType::EventsV1 { "v1".to_owned() } else { self.api_version() }
     }
 
-    /// An object of this resource in which nothing is set: what a new one is compared with, to see which fields its
-    /// creator set.
+    /// Returns an object without any field set. A create compares new objects with it, to find the fields that the
+    /// client set.
     pub(crate) fn blank(&self) -> &Value {
         self.blank.get_or_init(|| {
             let mut blank = json!({"metadata": {}});
@@ -95,44 +95,44 @@ impl Resource {
         })
     }
 
-    /// Whether the server decodes it into a Go type, rather than keeping it by schema.
+    /// Reports whether the server decodes objects into a Go type, instead of keeping them by schema.
     pub(crate) fn is_typed(&self) -> bool {
-        self.nature != Nature::Custom
+        self.resource_type != ResourceType::Custom
     }
 
-    /// Whether items of lists carry kind and version themselves.
+    /// Reports whether items of lists contain kind and version.
     pub(crate) fn lists_typed_items(&self) -> bool {
-        self.nature == Nature::Custom
+        self.resource_type == ResourceType::Custom
     }
 
-    /// Whether an update may leave out the resourceVersion.
+    /// Reports whether an update may omit the resourceVersion.
     pub(crate) fn takes_unconditional_updates(&self) -> bool {
-        !matches!(self.nature, Nature::Lease | Nature::Definition | Nature::Custom)
+        !matches!(self.resource_type, ResourceType::Lease | ResourceType::Definition | ResourceType::Custom)
     }
 
-    /// Whether PUT of an object that is not there creates it.
+    /// Reports whether PUT creates a missing object.
     pub(crate) fn creates_on_update(&self) -> bool {
-        matches!(self.nature, Nature::Lease | Nature::Event | Nature::NewEvent)
+        matches!(self.resource_type, ResourceType::Lease | ResourceType::Event | ResourceType::EventsV1)
     }
 
-    /// Whether a verb can be used on it.
+    /// Reports whether the resource supports a verb.
     pub(crate) fn has_verb(&self, verb: &str) -> bool {
-        match self.nature {
-            Nature::AccessReview | Nature::SelfReview => verb == "create",
-            Nature::Pod => matches!(verb, "get" | "list" | "watch"),
-            Nature::Namespace => verb != "deletecollection",
+        match self.resource_type {
+            ResourceType::AccessReview | ResourceType::SelfReview => verb == "create",
+            ResourceType::Pod => matches!(verb, "get" | "list" | "watch"),
+            ResourceType::Namespace => verb != "deletecollection",
             _ => true,
         }
     }
 
-    /// Whether `metadata.generation` counts changes of the spec.
+    /// Reports whether `metadata.generation` counts changes of the spec.
     pub(crate) fn counts_generations(&self) -> bool {
-        matches!(self.nature, Nature::Definition | Nature::Custom)
+        matches!(self.resource_type, ResourceType::Definition | ResourceType::Custom)
     }
 }
 
 fn built_in(
-    nature: Nature,
+    resource_type: ResourceType,
     group: &str,
     plural: &str,
     kind: &str,
@@ -141,7 +141,7 @@ fn built_in(
     shape: Shape,
 ) -> Resource {
     Resource {
-        nature,
+        resource_type,
         group: group.to_owned(),
         version: "v1".to_owned(),
         plural: plural.to_owned(),
@@ -152,27 +152,27 @@ fn built_in(
         shape,
         collection: plural.to_owned(),
         schema: None,
-        rules: Rules::default(),
+        rules: CelRules::default(),
         definition: None,
         blank: OnceLock::new(),
     }
 }
 
-/// The name of the collection that holds definitions.
+/// Name of the collection of CustomResourceDefinitions.
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 
-/// The built-in resources.
-pub(crate) fn built_ins(character: ServerProfile) -> Vec<Resource> {
-    let acting = vec![
-        built_in(Nature::Node, "", "nodes", "Node", false, true, builtin::node()),
-        built_in(Nature::ConfigMap, "", "configmaps", "ConfigMap", true, false, builtin::config_map()),
-        built_in(Nature::Event, "", "events", "Event", true, false, builtin::event(character)),
-        built_in(Nature::NewEvent, "events.k8s.io", "events", "Event", true, false, builtin::event(character)),
-        built_in(Nature::Pod, "", "pods", "Pod", true, false, Shape::Free),
-        built_in(Nature::Namespace, "", "namespaces", "Namespace", false, true, builtin::namespace()),
-        built_in(Nature::Lease, "coordination.k8s.io", "leases", "Lease", true, false, builtin::lease()),
+/// Returns the built-in resources.
+pub(crate) fn built_ins(profile: ServerProfile) -> Vec<Resource> {
+    let active = vec![
+        built_in(ResourceType::Node, "", "nodes", "Node", false, true, builtin::node()),
+        built_in(ResourceType::ConfigMap, "", "configmaps", "ConfigMap", true, false, builtin::config_map()),
+        built_in(ResourceType::Event, "", "events", "Event", true, false, builtin::event(profile)),
+        built_in(ResourceType::EventsV1, "events.k8s.io", "events", "Event", true, false, builtin::event(profile)),
+        built_in(ResourceType::Pod, "", "pods", "Pod", true, false, Shape::Untyped),
+        built_in(ResourceType::Namespace, "", "namespaces", "Namespace", false, true, builtin::namespace()),
+        built_in(ResourceType::Lease, "coordination.k8s.io", "leases", "Lease", true, false, builtin::lease()),
         built_in(
-            Nature::Definition,
+            ResourceType::Definition,
             "apiextensions.k8s.io",
             DEFINITIONS,
             "CustomResourceDefinition",
@@ -181,7 +181,7 @@ pub(crate) fn built_ins(character: ServerProfile) -> Vec<Resource> {
             builtin::custom_resource_definition(),
         ),
         built_in(
-            Nature::AccessReview,
+            ResourceType::AccessReview,
             "authorization.k8s.io",
             "selfsubjectaccessreviews",
             "SelfSubjectAccessReview",
@@ -190,24 +190,24 @@ pub(crate) fn built_ins(character: ServerProfile) -> Vec<Resource> {
             builtin::self_subject_access_review(),
         ),
     ];
-    // Who asks can be asked since 1.28.
-    let later = (character != ServerProfile::V1_21).then(|| {
+    // SelfSubjectReview exists since 1.28.
+    let self_review = (profile != ServerProfile::V1_21).then(|| {
         let (group, plural) = ("authentication.k8s.io", "selfsubjectreviews");
-        built_in(Nature::SelfReview, group, plural, "SelfSubjectReview", false, false, Shape::Free)
+        built_in(ResourceType::SelfReview, group, plural, "SelfSubjectReview", false, false, Shape::Untyped)
     });
-    // The policies came with 1.30, and are served where agents are.
-    let inert = INERT
+    // Validating admission policies exist since 1.30. Agents need them, and only the 1.36 profile runs agents.
+    let stored_only = STORED_ONLY
         .iter()
-        .filter(|(_, plural, ..)| character != ServerProfile::V1_21 || !plural.starts_with("validatingadmission"))
+        .filter(|(_, plural, ..)| profile != ServerProfile::V1_21 || !plural.starts_with("validatingadmission"))
         .map(|(group, plural, kind, namespaced)| {
-            built_in(Nature::Inert, group, plural, kind, *namespaced, false, Shape::Free)
+            built_in(ResourceType::StoredOnly, group, plural, kind, *namespaced, false, Shape::Untyped)
         });
-    acting.into_iter().chain(later).chain(inert).collect()
+    active.into_iter().chain(self_review).chain(stored_only).collect()
 }
 
-/// Kinds that are merely kept: group, plural, kind, whether in namespaces. They are not validated, and roles give no
-/// rights: who may do what is fixed when a sandbox starts.
-const INERT: &[(&str, &str, &str, bool)] = &[
+/// Resources that are only stored: group, plural, kind, namespaced. They are not validated. Roles grant no rights,
+/// because permissions are fixed when a sandbox starts.
+const STORED_ONLY: &[(&str, &str, &str, bool)] = &[
     ("", "serviceaccounts", "ServiceAccount", true),
     ("apps", "daemonsets", "DaemonSet", true),
     ("batch", "cronjobs", "CronJob", true),

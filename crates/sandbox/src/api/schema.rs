@@ -1,7 +1,7 @@
-//! Structural OpenAPI v3 schemas of custom resources: pruning, defaults, validation, and the shape for merging.
+//! Structural OpenAPI v3 schemas of custom resources: pruning, defaults, validation, and shapes for merging.
 //!
-//! A subset of what apiextensions-apiserver does: types, required, enum, bounds, lengths and patterns. No formats; rules in
-//! CEL are in `rules`.
+//! Supports a subset of apiextensions-apiserver: types, required, enum, bounds, lengths and patterns. Formats are
+//! ignored. `cel_rules` contains the CEL rules.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::builtin;
 use super::shape::{Field, ListKind, Presence, Scalar, Shape};
 use super::status::FieldError;
 
-fn word<'a>(schema: &'a Value, key: &str) -> &'a str {
+fn string_value<'a>(schema: &'a Value, key: &str) -> &'a str {
     schema.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn set(schema: &Value, key: &str) -> bool {
+fn is_true(schema: &Value, key: &str) -> bool {
     schema.get(key) == Some(&Value::Bool(true))
 }
 
@@ -25,15 +25,17 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
 
-/// The schema of the values of a map.
+/// Returns the schema of the values of a map.
 fn values(schema: &Value) -> Option<&Value> {
     schema.get("additionalProperties").filter(|values| **values != Value::Bool(false))
 }
 
-/// The shape that a schema describes.
+/// Returns the shape that a schema describes.
 pub(crate) fn shape(schema: &Value) -> Shape {
-    match word(schema, "type") {
-        "object" if word(schema, "x-kubernetes-map-type") == "atomic" => Shape::Whole(Arc::new(Shape::Free)),
+    match string_value(schema, "type") {
+        "object" if string_value(schema, "x-kubernetes-map-type") == "atomic" => {
+            Shape::AtomicMap(Arc::new(Shape::Untyped))
+        }
         "object" if schema.get("properties").is_some() => {
             let field = |(name, below): (&String, &Value)| {
                 (name.clone(), Field { shape: shape(below), presence: Presence::OmitAbsent })
@@ -42,13 +44,13 @@ pub(crate) fn shape(schema: &Value) -> Shape {
         }
         "object" => match values(schema) {
             Some(values) if values.is_object() => Shape::Map(Arc::new(shape(values))),
-            _ => Shape::Free,
+            _ => Shape::Untyped,
         },
         "array" => {
-            let items = Arc::new(schema.get("items").map_or(Shape::Free, shape));
+            let items = Arc::new(schema.get("items").map_or(Shape::Untyped, shape));
             let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
             let keys = keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-            let kind = match word(schema, "x-kubernetes-list-type") {
+            let kind = match string_value(schema, "x-kubernetes-list-type") {
                 "map" => ListKind::Map(keys),
                 "set" => ListKind::Set,
                 _ => ListKind::Atomic,
@@ -56,11 +58,11 @@ pub(crate) fn shape(schema: &Value) -> Shape {
             Shape::List(items, kind)
         }
         "string" | "integer" | "number" | "boolean" => Shape::Scalar(Scalar::Any),
-        _ => Shape::Free,
+        _ => Shape::Untyped,
     }
 }
 
-/// The shape of a custom object: its schema, with apiVersion, kind and metadata as every object has them.
+/// Returns the shape of a custom object: its schema, with the standard apiVersion, kind and metadata.
 pub(crate) fn object_shape(schema: Option<&Value>) -> Shape {
     let field = |shape: Shape| Field { shape, presence: Presence::OmitAbsent };
     let mut fields: BTreeMap<String, Field> = match schema.map(shape) {
@@ -73,10 +75,10 @@ pub(crate) fn object_shape(schema: Option<&Value>) -> Shape {
     Shape::Struct(Arc::new(fields))
 }
 
-/// Drops fields that a schema does not have, noting their paths.
+/// Drops fields that are missing in the schema, and records their paths.
 pub(crate) fn prune(schema: &Value, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
-    let keeps = set(schema, "x-kubernetes-preserve-unknown-fields");
-    let embedded = set(schema, "x-kubernetes-embedded-resource");
+    let keeps = is_true(schema, "x-kubernetes-preserve-unknown-fields");
+    let embedded = is_true(schema, "x-kubernetes-embedded-resource");
     match value {
         Value::Object(map) => {
             let known = schema.get("properties").and_then(Value::as_object);
@@ -107,29 +109,29 @@ pub(crate) fn prune(schema: &Value, value: &mut Value, path: &str, unknown: &mut
     }
 }
 
-/// Fills in the schema's defaults, and drops nulls where null is no value.
-pub(crate) fn settle(schema: &Value, value: &mut Value) {
+/// Sets the defaults of a schema, and drops nulls in fields that are not nullable.
+pub(crate) fn set_defaults(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.retain(|key, child| {
                 let below = schema.get("properties").and_then(|known| known.get(key));
-                !(child.is_null() && below.is_some_and(|below| !set(below, "nullable")))
+                !(child.is_null() && below.is_some_and(|below| !is_true(below, "nullable")))
             });
             for (key, below) in properties(schema) {
                 if let (None, Some(default)) = (map.get(key), below.get("default")) {
                     map.insert(key.clone(), default.clone());
                 }
                 if let Some(child) = map.get_mut(key) {
-                    settle(below, child);
+                    set_defaults(below, child);
                 }
             }
             if let (Some(below), true) = (values(schema), schema.get("properties").is_none()) {
-                map.values_mut().for_each(|child| settle(below, child));
+                map.values_mut().for_each(|child| set_defaults(below, child));
             }
         }
         Value::Array(list) => {
             if let Some(items) = schema.get("items") {
-                list.iter_mut().for_each(|item| settle(items, item));
+                list.iter_mut().for_each(|item| set_defaults(items, item));
             }
         }
         _ => {}
@@ -148,19 +150,19 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// What is wrong with a value.
+/// Validates a value.
 pub(crate) fn check(schema: &Value, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    if value.is_null() && set(schema, "nullable") {
+    if value.is_null() && is_true(schema, "nullable") {
         return;
     }
-    let wanted = word(schema, "type");
+    let wanted = string_value(schema, "type");
     let found = type_name(value);
     let fits = match wanted {
         "" => true,
         "number" => matches!(found, "number" | "integer"),
         other => other == found,
     };
-    let either = set(schema, "x-kubernetes-int-or-string") && matches!(found, "integer" | "string");
+    let either = is_true(schema, "x-kubernetes-int-or-string") && matches!(found, "integer" | "string");
     if !(fits || either) {
         let why = format!("{path} in body must be of type {wanted}: {found:?}");
         errors.push(FieldError::type_invalid(path, &format!("{found:?}"), &why));
@@ -209,7 +211,7 @@ fn check_bounds(schema: &Value, value: &Value, path: &str, errors: &mut Vec<Fiel
             errors.push(FieldError::invalid_shown(path, &value.to_string(), &why));
         }
     };
-    // Counts are far below 2^52.
+    // Counts are far below 2^52 and therefore exact.
     match value {
         Value::Number(number) => {
             let measured = number.as_f64().unwrap_or_default();
@@ -236,7 +238,7 @@ fn check_bounds(schema: &Value, value: &Value, path: &str, errors: &mut Vec<Fiel
     }
 }
 
-/// Refuses patterns that are none; the rest of a schema is taken as it is.
+/// Rejects invalid patterns. Other parts of the schema are not validated.
 pub(crate) fn check_patterns(schema: &Value, at: &str, errors: &mut Vec<FieldError>) {
     if let Some(pattern) = schema.get("pattern").and_then(Value::as_str)
         && let Err(error) = Regex::new(pattern)
@@ -256,7 +258,7 @@ pub(crate) fn check_patterns(schema: &Value, at: &str, errors: &mut Vec<FieldErr
 
 fn check_pattern(schema: &Value, text: &str, path: &str, errors: &mut Vec<FieldError>) {
     let Some(pattern) = schema.get("pattern").and_then(Value::as_str) else { return };
-    // One that is none was refused with its definition.
+    // The server refuses definitions with invalid patterns.
     if Regex::new(pattern).is_ok_and(|regex| !regex.is_match(text)) {
         let why = format!("{path} in body should match '{pattern}'");
         errors.push(FieldError::invalid(path, text, &why));
@@ -280,11 +282,11 @@ mod tests {
     }
 
     #[test]
-    fn pruning_defaulting_and_checking() {
+    fn prunes_sets_defaults_and_validates() {
         let mut value = json!({"bogus": 1, "free": {"x": 1}, "inner": {"b": 1, "a": null}, "count": 0, "names": [1]});
         let mut unknown = Vec::new();
         prune(&schema(), &mut value, "spec", &mut unknown);
-        settle(&schema(), &mut value);
+        set_defaults(&schema(), &mut value);
         assert_eq!(unknown, ["spec.bogus", "spec.inner.b"]);
         assert_eq!(value, json!({"free": {"x": 1}, "inner": {}, "count": 0, "names": [1], "mode": "A"}));
         let mut errors = Vec::new();

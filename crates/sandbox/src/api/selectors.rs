@@ -1,9 +1,9 @@
-//! Label and field selectors, parsed with the texts of apimachinery `pkg/labels` and `pkg/fields`.
+//! Label and field selectors, with the error messages of apimachinery `pkg/labels` and `pkg/fields`.
 
 use serde_json::Value;
 
-use super::object::Stored;
-use super::resource::Nature;
+use super::object::StoredObject;
+use super::resource::ResourceType;
 use super::status::{ApiError, ApiResult};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ struct Requirement {
     operator: Operator,
 }
 
-/// A label selector; the empty one selects everything.
+/// A label selector. The empty selector selects everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Labels(Vec<Requirement>);
 
@@ -187,14 +187,14 @@ impl Parser {
 fn check_key(key: &str) -> Result<(), String> {
     match super::validate::names::qualified_name(key).as_slice() {
         [] => Ok(()),
-        whys => Err(format!("key: Invalid value: {key:?}: {}", whys.join("; "))),
+        reasons => Err(format!("key: Invalid value: {key:?}: {}", reasons.join("; "))),
     }
 }
 
 fn check_value(value: &str) -> Result<(), String> {
     match super::validate::names::label_value(value).as_slice() {
         [] => Ok(()),
-        whys => Err(format!("values[0]: Invalid value: {value:?}: {}", whys.join("; "))),
+        reasons => Err(format!("values[0]: Invalid value: {value:?}: {}", reasons.join("; "))),
     }
 }
 
@@ -202,13 +202,13 @@ impl Labels {
     /// Parses a label selector.
     ///
     /// # Errors
-    /// 400 with the server's own explanation.
+    /// 400 with the message of the API server.
     pub(crate) fn parse(text: &str) -> ApiResult<Self> {
         let mut parser = Parser { tokens: tokens(text).into_iter().peekable() };
         parser.requirements().map(Self).map_err(ApiError::bad_request)
     }
 
-    /// Whether it selects everything.
+    /// Reports whether the selector selects everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -232,7 +232,7 @@ impl Labels {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Fields(Vec<(String, bool, String)>);
 
-fn is_field(nature: Nature, field: &str) -> bool {
+fn is_field(resource_type: ResourceType, field: &str) -> bool {
     let of_events = || {
         matches!(field, "reason" | "type" | "source" | "reportingComponent" | "reportingController")
             || field.strip_prefix("involvedObject.").or_else(|| field.strip_prefix("regarding.")).is_some_and(|below| {
@@ -242,19 +242,19 @@ fn is_field(nature: Nature, field: &str) -> bool {
     match field {
         "metadata.name" => true,
         "metadata.namespace" => true,
-        "spec.unschedulable" => nature == Nature::Node,
-        "status.phase" | "name" if nature == Nature::Namespace => true,
-        "status.phase" | "spec.nodeName" => nature == Nature::Pod,
-        _ => matches!(nature, Nature::Event | Nature::NewEvent) && of_events(),
+        "spec.unschedulable" => resource_type == ResourceType::Node,
+        "status.phase" | "name" if resource_type == ResourceType::Namespace => true,
+        "status.phase" | "spec.nodeName" => resource_type == ResourceType::Pod,
+        _ => matches!(resource_type, ResourceType::Event | ResourceType::EventsV1) && of_events(),
     }
 }
 
 impl Fields {
-    /// Parses a field selector for a kind of object.
+    /// Parses a field selector for a resource type.
     ///
     /// # Errors
-    /// 400 for a malformed one, or a field that objects of this kind cannot be selected by.
-    pub(crate) fn parse(text: &str, nature: Nature) -> ApiResult<Self> {
+    /// 400 for a malformed selector, or for a field that the resource type does not support.
+    pub(crate) fn parse(text: &str, resource_type: ResourceType) -> ApiResult<Self> {
         let mut terms = Vec::new();
         for term in text.split(',').map(str::trim).filter(|term| !term.is_empty()) {
             let split = |sign: &str| term.split_once(sign);
@@ -266,7 +266,7 @@ impl Fields {
                     return Err(ApiError::bad_request(why));
                 }
             };
-            if !is_field(nature, field) {
+            if !is_field(resource_type, field) {
                 return Err(ApiError::bad_request(format!("field label not supported: {field}")));
             }
             terms.push((field.to_owned(), equal, value.to_owned()));
@@ -274,17 +274,17 @@ impl Fields {
         Ok(Self(terms))
     }
 
-    /// Whether it selects everything.
+    /// Reports whether the selector selects everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The one name that it selects, if it selects by name.
+    /// Returns the name that the selector requires, if any.
     pub(crate) fn name(&self) -> Option<&str> {
         self.0.iter().find(|(field, equal, _)| field == "metadata.name" && *equal).map(|(_, _, value)| value.as_str())
     }
 
-    fn matches(&self, stored: &Stored) -> bool {
+    fn matches(&self, stored: &StoredObject) -> bool {
         let mut decoded: Option<Value> = None;
         self.0.iter().all(|(field, equal, wanted)| {
             let found: String = match field.as_str() {
@@ -315,23 +315,23 @@ fn lookup(object: &Value, field: &str) -> String {
     }
 }
 
-/// Both selectors of a list or watch.
+/// Label and field selector of a list or watch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selector {
-    /// By label.
+    /// Label selector.
     pub(crate) labels: Labels,
-    /// By field.
+    /// Field selector.
     pub(crate) fields: Fields,
 }
 
 impl Selector {
-    /// Whether it selects everything.
+    /// Reports whether the selector selects everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Whether it selects an object.
-    pub(crate) fn matches(&self, stored: &Stored) -> bool {
+    /// Reports whether the selector selects an object.
+    pub(crate) fn matches(&self, stored: &StoredObject) -> bool {
         self.labels.matches(&stored.labels) && self.fields.matches(stored)
     }
 }
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn equality_and_sets() {
+    fn matches_equality_and_set_requirements() {
         let gpu = [("pool", "gpu"), ("zone", "a")];
         for good in
             ["", "pool=gpu", "pool==gpu,zone", "pool in (gpu, cpu)", "pool notin (x),zone!=b", "!other", "other!=x"]
@@ -362,11 +362,14 @@ mod tests {
     }
 
     #[test]
-    fn errors_read_as_the_servers_write_them() {
+    fn error_messages_match_the_servers() {
         let why = |text: &str| Labels::parse(text).unwrap_err().message;
         assert_eq!(why("pool in a"), "unable to parse requirement: found 'a' expected: '('");
         assert_eq!(why("a b"), "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt");
         assert_eq!(why("a,"), "found '', expected: identifier after ','");
-        assert_eq!(Fields::parse("spec.x=1", Nature::Node).unwrap_err().message, "field label not supported: spec.x");
+        assert_eq!(
+            Fields::parse("spec.x=1", ResourceType::Node).unwrap_err().message,
+            "field label not supported: spec.x"
+        );
     }
 }

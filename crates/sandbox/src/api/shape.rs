@@ -1,54 +1,54 @@
-//! The shape of a kind: which fields it has, and how its maps and lists merge.
+//! Shapes of kinds: their fields, and how their maps and lists merge.
 //!
-//! One description serves decoding, field ownership, server-side apply and strategic merge, so that they cannot
-//! disagree. Shapes of built-in kinds are written down in `builtin`; those of custom kinds come from their schema.
+//! Decoding, field ownership, server-side apply and strategic merge share this description, so that they stay
+//! consistent. `builtin` defines the shapes of built-in kinds. The schemas of custom kinds define theirs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// The JSON type that a scalar must have.
+/// JSON type of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scalar {
     /// A string.
     Text,
-    /// A whole number.
+    /// An integer.
     Integer,
     /// A boolean.
     Boolean,
-    /// Whatever is not a map or a list, such as a quantity.
+    /// Any scalar, such as a quantity.
     Any,
 }
 
-/// How items of a list belong together.
+/// Merge strategy of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListKind {
-    /// The list is one value; it is replaced whole.
+    /// The list is one value, replaced as a whole.
     Atomic,
     /// A set of scalars.
     Set,
-    /// Items are told apart by these keys.
+    /// Items are identified by these keys.
     Map(Vec<String>),
 }
 
-/// What becomes of a field that is not there, or empty, when a built-in object is encoded.
+/// Encoding of a missing or empty field of a built-in object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Presence {
-    /// Go's `omitempty` on a value: an empty one is left out.
+    /// Go's `omitempty` on a value: an empty field is omitted.
     OmitEmpty,
-    /// A pointer: only an absent one is left out.
+    /// A pointer: only a missing field is omitted.
     OmitAbsent,
-    /// Written even when it was not given.
+    /// Always written, with this value if missing.
     Always(Value),
 }
 
 /// A field of a struct.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
-    /// Its shape.
+    /// Shape of the value.
     pub(crate) shape: Shape,
-    /// What becomes of it when it is empty.
+    /// Encoding of a missing or empty field.
     pub(crate) presence: Presence,
 }
 
@@ -57,46 +57,46 @@ pub(crate) struct Field {
 pub(crate) enum Shape {
     /// A scalar.
     Scalar(Scalar),
-    /// A struct with known fields; unknown ones are pruned.
+    /// A struct with known fields. Unknown fields are pruned.
     Struct(Arc<BTreeMap<String, Field>>),
-    /// A map with arbitrary keys, each of which can be owned by itself.
+    /// A map with arbitrary keys, each of which is owned separately.
     Map(Arc<Shape>),
-    /// A map or struct that is one value to owners, whatever its fields.
-    Whole(Arc<Shape>),
+    /// A map or struct that is owned as one value.
+    AtomicMap(Arc<Shape>),
     /// A list.
     List(Arc<Shape>, ListKind),
     /// A value without a schema: maps are merged, lists are atomic.
-    Free,
+    Untyped,
 }
 
 impl Shape {
-    /// The shape of a field or key.
+    /// Returns the shape of a field or key.
     pub(crate) fn child(&self, key: &str) -> &Self {
         match self {
-            Self::Struct(fields) => fields.get(key).map_or(&Self::Free, |field| &field.shape),
+            Self::Struct(fields) => fields.get(key).map_or(&Self::Untyped, |field| &field.shape),
             Self::Map(values) => values,
-            Self::Whole(inner) => inner.child(key),
-            _ => &Self::Free,
+            Self::AtomicMap(inner) => inner.child(key),
+            _ => &Self::Untyped,
         }
     }
 
-    /// Whether a key is a field of a struct, rather than a key of a map.
+    /// Reports whether a key is a field of a struct, rather than a key of a map.
     pub(crate) fn has_field(&self, key: &str) -> bool {
         matches!(self, Self::Struct(fields) if fields.contains_key(key))
     }
 
-    /// Whether maps of this shape are owned key by key.
+    /// Reports whether maps of this shape are owned key by key.
     pub(crate) fn is_granular_map(&self) -> bool {
-        matches!(self, Self::Struct(_) | Self::Map(_) | Self::Free)
+        matches!(self, Self::Struct(_) | Self::Map(_) | Self::Untyped)
     }
 }
 
-/// A text.
-pub(crate) fn text() -> Shape {
+/// A string.
+pub(crate) fn string() -> Shape {
     Shape::Scalar(Scalar::Text)
 }
 
-/// A whole number.
+/// An integer.
 pub(crate) fn integer() -> Shape {
     Shape::Scalar(Scalar::Integer)
 }
@@ -111,7 +111,7 @@ pub(crate) fn scalar() -> Shape {
     Shape::Scalar(Scalar::Any)
 }
 
-/// A map from text to values of one shape.
+/// A map from strings to values of one shape.
 pub(crate) fn map(values: Shape) -> Shape {
     Shape::Map(Arc::new(values))
 }
@@ -126,14 +126,14 @@ pub(crate) fn set(items: Shape) -> Shape {
     Shape::List(Arc::new(items), ListKind::Set)
 }
 
-/// A list whose items are told apart by one key.
+/// A list whose items are identified by one key.
 pub(crate) fn keyed(key: &str, items: Shape) -> Shape {
     Shape::List(Arc::new(items), ListKind::Map(vec![key.to_owned()]))
 }
 
 /// A value that is owned as one.
-pub(crate) fn whole(inner: Shape) -> Shape {
-    Shape::Whole(Arc::new(inner))
+pub(crate) fn atomic_map(inner: Shape) -> Shape {
+    Shape::AtomicMap(Arc::new(inner))
 }
 
 /// A struct.
@@ -141,17 +141,17 @@ pub(crate) fn structure<const N: usize>(fields: [(&str, Field); N]) -> Shape {
     Shape::Struct(Arc::new(fields.into_iter().map(|(name, field)| (name.to_owned(), field)).collect()))
 }
 
-/// A field that is left out when empty.
+/// A field that is omitted if empty.
 pub(crate) fn opt(shape: Shape) -> Field {
     Field { shape, presence: Presence::OmitEmpty }
 }
 
-/// A field that is left out only when absent.
+/// A field that is omitted only if missing.
 pub(crate) fn ptr(shape: Shape) -> Field {
     Field { shape, presence: Presence::OmitAbsent }
 }
 
-/// A field that is always written, as `zero` when it was not given.
+/// A field that is always written, with `zero` if missing.
 pub(crate) fn always(shape: Shape, zero: impl Into<Value>) -> Field {
     Field { shape, presence: Presence::Always(zero.into()) }
 }

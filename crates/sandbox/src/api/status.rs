@@ -1,8 +1,8 @@
-//! Refusals, as `meta/v1 Status` objects with the texts of apimachinery `pkg/api/errors` and `field/errors.go`.
+//! API errors as `meta/v1 Status` objects, with the messages of apimachinery `pkg/api/errors` and `field/errors.go`.
 
 use serde_json::{Map, Value, json};
 
-/// A refused request: what becomes a `Status` of status `Failure`.
+/// Error of a refused request, sent as a `Status` of status `Failure`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
@@ -10,18 +10,18 @@ pub struct ApiError {
     pub code: u16,
     /// Machine-readable reason, such as `NotFound`.
     pub reason: &'static str,
-    /// What a person reads.
+    /// Human-readable message.
     pub message: String,
-    /// `details`, absent where the recorded servers leave them out.
+    /// `details`, missing where the recorded servers omit them.
     pub details: Option<Box<Value>>,
-    /// A token to go on with an inconsistent list, for an expired continuation.
+    /// Token of an expired continuation, with which the client can continue an inconsistent list.
     pub continue_token: Option<String>,
 }
 
-/// The result of serving a request.
+/// Result of an API request.
 pub type ApiResult<T> = Result<T, ApiError>;
 
-/// `resource` or `resource.group`.
+/// Returns `resource` or `resource.group`.
 fn qualified(resource: &str, group: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
@@ -41,72 +41,74 @@ impl ApiError {
         Self { code, reason, message: message.into(), details: None, continue_token: None }
     }
 
-    fn about(mut self, details: Map<String, Value>) -> Self {
+    fn with_details(mut self, details: Map<String, Value>) -> Self {
         self.details = Some(Box::new(Value::Object(details)));
         self
     }
 
-    /// 404 for an object that is not there.
+    /// 404 for a missing object.
     pub(crate) fn not_found(resource: &str, group: &str, name: &str) -> Self {
         Self::new(404, "NotFound", format!("{} {name:?} not found", qualified(resource, group)))
-            .about(details(name, group, resource))
+            .with_details(details(name, group, resource))
     }
 
-    /// 404 for a resource that a known group version does not have.
+    /// 404 for an unknown resource of a known group version.
     pub(crate) fn no_such_resource() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource").about(Map::new())
+        Self::new(404, "NotFound", "the server could not find the requested resource").with_details(Map::new())
     }
 
-    /// 405 for a verb that a resource does not have.
+    /// 405 for a verb that the resource does not support.
     pub(crate) fn method_not_allowed() -> Self {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-            .about(Map::new())
+            .with_details(Map::new())
     }
 
-    /// 409 for a name that is taken.
+    /// 409 for an existing name.
     pub(crate) fn already_exists(resource: &str, group: &str, name: &str) -> Self {
         Self::new(409, "AlreadyExists", format!("{} {name:?} already exists", qualified(resource, group)))
-            .about(details(name, group, resource))
+            .with_details(details(name, group, resource))
     }
 
-    /// 409 with an explanation.
+    /// 409 with a reason.
     pub(crate) fn conflict(resource: &str, group: &str, name: &str, why: &str) -> Self {
         let on = qualified(resource, group);
         Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {on} {name:?}: {why}"))
-            .about(details(name, group, resource))
+            .with_details(details(name, group, resource))
     }
 
-    /// 409 for a resourceVersion that is no longer the current one.
+    /// 409 for an outdated resourceVersion.
     pub(crate) fn stale(resource: &str, group: &str, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, group, name, why)
     }
 
-    /// 409 for a server-side apply that meets other managers' fields.
+    /// 409 for a server-side apply that changes fields of other managers.
     pub(crate) fn apply_conflict(message: String, causes: Vec<Value>) -> Self {
         let mut details = Map::new();
         details.insert("causes".to_owned(), causes.into());
-        Self::new(409, "Conflict", message).about(details)
+        Self::new(409, "Conflict", message).with_details(details)
     }
 
-    /// 422 for an object that breaks rules; the causes decide the message.
+    /// 422 for an invalid object, with all violations in the message.
     pub(crate) fn invalid(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Self {
         let texts: Vec<String> = errors.iter().map(|e| format!("{}: {}", e.field, e.message)).collect();
         let list = match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        let mut about = details(name, group, kind);
-        about.insert("causes".to_owned(), errors.iter().map(FieldError::cause).collect());
-        Self::new(422, "Invalid", format!("{} {name:?} is invalid: {list}", qualified(kind, group))).about(about)
+        let mut details = details(name, group, kind);
+        details.insert("causes".to_owned(), errors.iter().map(FieldError::cause).collect());
+        Self::new(422, "Invalid", format!("{} {name:?} is invalid: {list}", qualified(kind, group)))
+            .with_details(details)
     }
 
-    /// 422 for a JSON Patch that does not apply. The servers name nothing.
+    /// 422 for a JSON Patch that does not apply. The message of the servers names no object.
     pub(crate) fn unpatchable() -> Self {
-        Self::new(422, "Invalid", "the server rejected our request due to an error in our request").about(Map::new())
+        Self::new(422, "Invalid", "the server rejected our request due to an error in our request")
+            .with_details(Map::new())
     }
 
-    /// 400.
+    /// 400 with a message.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
@@ -116,7 +118,7 @@ impl ApiError {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403 on a resource.
+    /// 403 for an action on a resource.
     pub(crate) fn forbidden(resource: &str, group: &str, name: &str, why: &str) -> Self {
         let on = qualified(resource, group);
         let message = if name.is_empty() {
@@ -124,12 +126,12 @@ impl ApiError {
         } else {
             format!("{on} {name:?} is forbidden: {why}")
         };
-        Self::new(403, "Forbidden", message).about(details(name, group, resource))
+        Self::new(403, "Forbidden", message).with_details(details(name, group, resource))
     }
 
-    /// 403 on a path that is no resource.
+    /// 403 for a path that is not a resource.
     pub(crate) fn forbidden_path(why: &str) -> Self {
-        Self::new(403, "Forbidden", format!("forbidden: {why}")).about(Map::new())
+        Self::new(403, "Forbidden", format!("forbidden: {why}")).with_details(Map::new())
     }
 
     /// 406.
@@ -137,23 +139,23 @@ impl ApiError {
         Self::new(406, "NotAcceptable", "only the following media types are accepted: application/json")
     }
 
-    /// 413.
+    /// 413 with the limit in bytes.
     pub(crate) fn too_large(limit: usize) -> Self {
         Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
     }
 
-    /// 415, naming what is accepted.
+    /// 415 with the accepted media types.
     pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
         let text = "the body of the request was in an unknown format - accepted media types include: ";
         Self::new(415, "UnsupportedMediaType", format!("{text}{accepted}"))
     }
 
-    /// 410 with a text.
+    /// 410 with a message.
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// 410 for a continuation whose revision is gone, with a token that goes on inconsistently.
+    /// 410 for a continuation of a compacted revision, with a token that continues inconsistently.
     pub(crate) fn expired_continue(token: String) -> Self {
         let mut error = Self::expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new list \
@@ -165,7 +167,7 @@ impl ApiError {
         error
     }
 
-    /// 504 for a resourceVersion that lies in the future.
+    /// 504 for a future resourceVersion.
     pub(crate) fn too_new(wanted: u64, current: u64) -> Self {
         let mut details = Map::new();
         details.insert(
@@ -174,20 +176,20 @@ impl ApiError {
         );
         details.insert("retryAfterSeconds".to_owned(), 1.into());
         Self::new(504, "Timeout", format!("Timeout: Too large resource version: {wanted}, current: {current}"))
-            .about(details)
+            .with_details(details)
     }
 
-    /// 500.
+    /// 500 with a message.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message)
     }
 
-    /// 503.
+    /// 503 with a message.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(503, "ServiceUnavailable", message)
     }
 
-    /// The `Status` object.
+    /// Returns the `Status` object.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let mut metadata = Map::new();
@@ -212,14 +214,14 @@ impl ApiError {
     }
 }
 
-/// A success `Status` about one deleted object.
+/// Returns a success `Status` for a deleted object.
 pub(crate) fn deleted(resource: &str, group: &str, name: &str, uid: &str) -> Value {
-    let mut about = details(name, group, resource);
-    about.insert("uid".to_owned(), uid.into());
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": about})
+    let mut details = details(name, group, resource);
+    details.insert("uid".to_owned(), uid.into());
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }
 
-/// One broken rule of one field.
+/// One violation in one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldError {
     field: String,
@@ -232,39 +234,39 @@ impl FieldError {
         Self { field: field.into(), reason, message }
     }
 
-    /// A value that breaks a rule. `shown` is the value as Go prints it (quoted, when a string); empty when it is not shown.
+    /// Invalid value. `shown` is the value as Go prints it (strings are quoted); an empty `shown` omits the value.
     pub(crate) fn invalid_shown(field: impl Into<String>, shown: &str, why: &str) -> Self {
         let shown = if shown.is_empty() { String::new() } else { format!("{shown}: ") };
         Self::new(field, "FieldValueInvalid", format!("Invalid value: {shown}{why}"))
     }
 
-    /// A text that breaks a rule.
+    /// Invalid string.
     pub(crate) fn invalid(field: impl Into<String>, value: &str, why: &str) -> Self {
         Self::invalid_shown(field, &format!("{value:?}"), why)
     }
 
-    /// A value of the wrong type, as custom resources report it.
+    /// Value of the wrong type, as custom resources report it.
     pub(crate) fn type_invalid(field: impl Into<String>, shown: &str, why: &str) -> Self {
         Self::new(field, "FieldValueTypeInvalid", format!("Invalid value: {shown}: {why}"))
     }
 
-    /// A value that is missing.
+    /// Missing value.
     pub(crate) fn required(field: impl Into<String>, why: &str) -> Self {
         let message = if why.is_empty() { "Required value".to_owned() } else { format!("Required value: {why}") };
         Self::new(field, "FieldValueRequired", message)
     }
 
-    /// A value that may not be there, or may not change.
+    /// Value that is forbidden or may not change.
     pub(crate) fn forbidden(field: impl Into<String>, why: &str) -> Self {
         Self::new(field, "FieldValueForbidden", format!("Forbidden: {why}"))
     }
 
-    /// A value that may be there once only.
+    /// Duplicate value.
     pub(crate) fn duplicate(field: impl Into<String>, shown: &str, why: &str) -> Self {
         Self::new(field, "FieldValueDuplicate", format!("Duplicate value: {shown}: {why}"))
     }
 
-    /// Whether it keeps a server from asking the rules of a definition (apiextensions-apiserver `hasBlockingErr`).
+    /// Reports whether the error prevents the evaluation of CEL rules (apiextensions-apiserver `hasBlockingErr`).
     pub(crate) fn blocks_rules(&self) -> bool {
         matches!(
             self.reason,
@@ -272,18 +274,18 @@ impl FieldError {
         )
     }
 
-    /// A value that is not one of a few.
+    /// Value outside the supported values.
     pub(crate) fn not_supported(field: impl Into<String>, shown: &str, supported: &[String]) -> Self {
         let message = format!("Unsupported value: {shown}: supported values: {}", supported.join(", "));
         Self::new(field, "FieldValueNotSupported", message)
     }
 
-    /// A value that is too long.
+    /// Value that is too long.
     pub(crate) fn too_long(field: impl Into<String>, why: &str) -> Self {
         Self::new(field, "FieldValueTooLong", format!("Too long: {why}"))
     }
 
-    /// A list that is too long.
+    /// List that is too long.
     pub(crate) fn too_many(field: impl Into<String>, count: usize, limit: f64) -> Self {
         let message = format!("Too many: {count}: must have at most {limit} items");
         Self::new(field, "FieldValueTooMany", message)

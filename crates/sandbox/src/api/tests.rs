@@ -1,4 +1,5 @@
-//! What no recording shows: clients over sockets and within the process, garbage collection, refusals, and scale.
+//! Tests beyond the recordings: clients over sockets and in the process, garbage collection, refused requests, and
+//! scale.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,8 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchE
 
 use super::*;
 
-pub(super) fn api(character: ServerProfile) -> Api {
-    Api::new(ApiOptions { character, ..ApiOptions::default() })
+pub(super) fn api(profile: ServerProfile) -> Api {
+    Api::new(ApiOptions { profile, ..ApiOptions::default() })
 }
 
 pub(super) struct Reply {
@@ -49,7 +50,7 @@ fn config_map(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_kube_client_works_within_the_process() {
+async fn kube_client_works_in_process() {
     let api = api(ServerProfile::V1_21);
     let nodes: kube::Api<Node> = kube::Api::all(api.client());
     let node: Node = serde_json::from_value(node("n1")).unwrap();
@@ -90,7 +91,7 @@ async fn watch_over_the_wire(http2: bool) {
         .header("Authorization", "Bearer secret")
         .body(Body::empty())
         .unwrap();
-    // The sender has to outlive the stream: without it the connection closes.
+    // The sender must outlive the stream, because without the sender the connection closes.
     let (response, _keep): (_, Box<dyn std::any::Any>) = if http2 {
         let (mut sender, connection) =
             hyper::client::conn::http2::handshake(hyper_util::rt::TokioExecutor::new(), io).await.unwrap();
@@ -118,7 +119,7 @@ async fn watches_work_over_http_1_and_2() {
 }
 
 #[tokio::test]
-async fn pages_show_one_revision_whatever_is_written_between_them() {
+async fn pages_show_one_revision_despite_later_writes() {
     let api = api(ServerProfile::V1_21);
     for name in ["a", "b", "c", "d"] {
         api.create("", "nodes", "", node(name), "t").unwrap();
@@ -139,11 +140,11 @@ async fn pages_show_one_revision_whatever_is_written_between_them() {
     assert_eq!((expired.status, expired.body["reason"].as_str()), (410, Some("Expired")));
     let token = expired.body["metadata"]["continue"].as_str().unwrap();
     let rest = send(&api, "GET", &format!("/api/v1/nodes?continue={token}"), JSON, &Value::Null).await;
-    assert_eq!(rest.body["items"].as_array().unwrap().len(), 2, "bb and d, as they are now");
+    assert_eq!(rest.body["items"].as_array().unwrap().len(), 2, "the current bb and d");
 }
 
 #[tokio::test]
-async fn owners_finalizers_and_namespaces() {
+async fn deletion_respects_owners_finalizers_and_namespaces() {
     let api = api(ServerProfile::V1_36);
     let owner = api.create("", "nodes", "", node("n1"), "t").unwrap();
     let mut lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "n1", "ownerReferences":
@@ -162,17 +163,17 @@ async fn owners_finalizers_and_namespaces() {
     assert!(get("held").is_none());
 
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
-    let made = api.create("", "namespaces", "", namespace, "t").unwrap();
-    assert_eq!(made["status"]["phase"], "Active");
-    assert_eq!(made["metadata"]["labels"]["kubernetes.io/metadata.name"], "team");
+    let created = api.create("", "namespaces", "", namespace, "t").unwrap();
+    assert_eq!(created["status"]["phase"], "Active");
+    assert_eq!(created["metadata"]["labels"]["kubernetes.io/metadata.name"], "team");
     api.create("", "configmaps", "team", config_map("a"), "t").unwrap();
-    let gone = send(&api, "DELETE", "/api/v1/namespaces/team", JSON, &Value::Null).await;
-    assert_eq!(gone.body["status"]["phase"], "Terminating");
+    let deleted = send(&api, "DELETE", "/api/v1/namespaces/team", JSON, &Value::Null).await;
+    assert_eq!(deleted.body["status"]["phase"], "Terminating");
     assert!(api.get("", "configmaps", "team", "a").is_none() && api.get("", "namespaces", "", "team").is_none());
 }
 
 #[tokio::test]
-async fn deletions_honour_preconditions_selectors_and_dry_runs() {
+async fn deletion_respects_preconditions_selectors_and_dry_run() {
     let api = api(ServerProfile::V1_21);
     for name in ["a", "b"] {
         api.create("", "configmaps", "default", config_map(name), "t").unwrap();
@@ -183,16 +184,16 @@ async fn deletions_honour_preconditions_selectors_and_dry_runs() {
     assert_eq!(send(&api, "DELETE", &format!("{at}/a?dryRun=All"), JSON, &Value::Null).await.status, 200);
     assert!(api.get("", "configmaps", "default", "a").is_some());
     let some = format!("{at}?fieldSelector=metadata.name%3Da");
-    let gone = send(&api, "DELETE", &some, JSON, &Value::Null).await;
+    let deleted = send(&api, "DELETE", &some, JSON, &Value::Null).await;
     assert_eq!(
-        (gone.body["kind"].as_str(), gone.body["items"].as_array().map(Vec::len)),
+        (deleted.body["kind"].as_str(), deleted.body["items"].as_array().map(Vec::len)),
         (Some("ConfigMapList"), Some(1))
     );
     assert!(api.get("", "configmaps", "default", "a").is_none() && api.get("", "configmaps", "default", "b").is_some());
 }
 
 #[tokio::test]
-async fn unknown_fields_are_dropped_warned_of_or_refused() {
+async fn field_validation_ignores_warns_or_refuses() {
     let api = api(ServerProfile::V1_36);
     let mut bad = config_map("a");
     bad["bogus"] = 1.into();
@@ -207,7 +208,7 @@ async fn unknown_fields_are_dropped_warned_of_or_refused() {
 }
 
 #[tokio::test]
-async fn refusals_of_paths_types_and_users() {
+async fn refuses_invalid_paths_types_and_users() {
     let api = api(ServerProfile::V1_21);
     api.create("", "nodes", "", node("n1"), "t").unwrap();
     let status = async |method: &str, uri: &str, kind: &str| {
@@ -218,7 +219,7 @@ async fn refusals_of_paths_types_and_users() {
     assert_eq!(status("GET", "/api/v1/secrets", JSON).await, (404, "NotFound".to_owned()));
     assert_eq!(status("GET", "/apis/none.dev/v1/things", JSON).await, (404, String::new()));
     assert_eq!(status("POST", "/api/v1/nodes/n1", JSON).await, (405, "MethodNotAllowed".to_owned()));
-    assert_eq!(status("PATCH", "/api/v1/nodes/n1", APPLY).await.0, 422, "an apply needs a field manager");
+    assert_eq!(status("PATCH", "/api/v1/nodes/n1", APPLY).await.0, 422, "apply requires a field manager");
     assert_eq!(status("GET", "/api/v1/nodes?resourceVersion=999", JSON).await, (504, "Timeout".to_owned()));
     api.deny("patch", "nodes");
     let refused = send(&api, "PATCH", "/api/v1/nodes/n1", MERGE, &json!({})).await;
@@ -226,12 +227,12 @@ async fn refusals_of_paths_types_and_users() {
         refused.body["message"],
         "nodes \"n1\" is forbidden: User \"admin\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope"
     );
-    api.allow_again();
+    api.clear_denials();
     assert_eq!(send(&api, "PATCH", "/api/v1/nodes/n1", MERGE, &json!({})).await.status, 200);
 }
 
 #[tokio::test]
-async fn a_config_map_may_hold_a_mebibyte() {
+async fn config_map_holds_at_most_one_mebibyte() {
     let api = api(ServerProfile::V1_21);
     let mut map = config_map("big");
     map["data"]["a"] = "x".repeat(1024 * 1024).into();
@@ -243,7 +244,7 @@ async fn a_config_map_may_hold_a_mebibyte() {
 }
 
 #[tokio::test]
-async fn applies_take_own_and_give_up_fields() {
+async fn apply_takes_and_releases_fields() {
     let api = api(ServerProfile::V1_21);
     let at = "/api/v1/namespaces/default/configmaps/a?fieldManager=";
     let config =
@@ -257,17 +258,17 @@ async fn applies_take_own_and_give_up_fields() {
     let forced = send(&api, "PATCH", &format!("{at}two&force=true"), APPLY, &config(json!({"x": "2"}))).await;
     assert_eq!(forced.body["data"], json!({"x": "2", "y": "1"}));
     let less = send(&api, "PATCH", &format!("{at}one"), APPLY, &config(json!({}))).await;
-    assert_eq!(less.body["data"], json!({"x": "2"}), "y went with its only owner, x is somebody else's");
+    assert_eq!(less.body["data"], json!({"x": "2"}), "y lost its only owner, x has another owner");
 }
 
 #[tokio::test]
-async fn events_have_two_views() {
+async fn serves_events_in_two_api_versions() {
     let api = api(ServerProfile::V1_21);
     let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
         "regarding": {"kind": "Node", "name": "n1"}, "note": "text", "reason": "R", "type": "Normal", "action": "A",
         "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "nodecfg", "reportingInstance": "i"});
-    let made = send(&api, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", JSON, &event).await;
-    assert_eq!((made.status, made.body["note"].as_str()), (201, Some("text")));
+    let created = send(&api, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", JSON, &event).await;
+    assert_eq!((created.status, created.body["note"].as_str()), (201, Some("text")));
     let uri = "/api/v1/events?fieldSelector=involvedObject.name%3Dn1,reason%3DR";
     let list = send(&api, "GET", uri, JSON, &Value::Null).await.body;
     assert_eq!(
@@ -280,7 +281,7 @@ async fn events_have_two_views() {
 }
 
 #[tokio::test]
-async fn watchers_that_fall_behind_are_told() {
+async fn slow_watch_gets_410() {
     let api = Api::new(ApiOptions { history: 2, ..ApiOptions::default() });
     let nodes: kube::Api<ConfigMap> = kube::Api::default_namespaced(api.client());
     let since = api.revision().to_string();
@@ -295,9 +296,9 @@ async fn watchers_that_fall_behind_are_told() {
 }
 
 #[tokio::test]
-async fn fifteen_thousand_nodes() {
+async fn serves_fifteen_thousand_nodes() {
     let api = api(ServerProfile::V1_21);
-    let began = Instant::now();
+    let started = Instant::now();
     let images: Vec<Value> =
         (0..20).map(|i| json!({"names": [format!("registry.example/image-{i}@sha256:{}", "0".repeat(64))]})).collect();
     for index in 0..15_000 {
@@ -305,22 +306,22 @@ async fn fifteen_thousand_nodes() {
         node["status"] = json!({"images": images});
         api.create("", "nodes", "", node, "t").unwrap();
     }
-    println!("15,000 nodes created in {:?}", began.elapsed());
+    println!("15,000 nodes created in {:?}", started.elapsed());
     let nodes: kube::Api<Node> = kube::Api::all(api.client());
     let since = api.revision().to_string();
     let mut watch = nodes.watch(&WatchParams::default(), &since).await.unwrap().boxed();
     let mut slowest = Duration::ZERO;
     for index in 0..20 {
         let patch = json!({"status": {"conditions": [{"type": "Ready", "status": index.to_string()}]}});
-        let began = Instant::now();
+        let started = Instant::now();
         nodes.patch_status("node-07000", &PatchParams::default(), &Patch::Strategic(patch)).await.unwrap();
         assert!(watch.try_next().await.unwrap().is_some());
-        slowest = slowest.max(began.elapsed());
+        slowest = slowest.max(started.elapsed());
     }
     println!("patch and watch event: {slowest:?} at most");
     let mut count = 0;
     let mut params = ListParams::default().limit(500);
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
         let page = nodes.list_metadata(&params).await.unwrap();
         count += page.items.len();
@@ -329,7 +330,7 @@ async fn fifteen_thousand_nodes() {
             None => break,
         }
     }
-    println!("listed in {:?}", began.elapsed());
+    println!("listed in {:?}", started.elapsed());
     assert_eq!(count, 15_000);
 }
 
@@ -344,14 +345,14 @@ fn definition() -> Value {
 }
 
 #[tokio::test]
-async fn definitions_add_resources_and_take_them_away() {
+async fn definitions_add_and_remove_resources() {
     let api = api(ServerProfile::V1_36);
     let at = "/apis/x.dev/v1/namespaces/default/things";
     let thing = json!({"apiVersion": "x.dev/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {}});
     assert_eq!(send(&api, "POST", at, JSON, &thing).await.status, 404);
     api.create("apiextensions.k8s.io", "customresourcedefinitions", "", definition(), "t").unwrap();
-    let made = send(&api, "POST", at, JSON, &thing).await;
-    assert_eq!((made.status, &made.body["spec"]), (201, &json!({"size": 3})));
+    let created = send(&api, "POST", at, JSON, &thing).await;
+    assert_eq!((created.status, &created.body["spec"]), (201, &json!({"size": 3})));
     let bad = send(&api, "PATCH", &format!("{at}/a"), MERGE, &json!({"spec": {"size": 0}})).await;
     assert_eq!(bad.status, 422);
     let wrong = send(&api, "PATCH", &format!("{at}/a"), "application/strategic-merge-patch+json", &json!({})).await;
@@ -366,13 +367,13 @@ async fn definitions_add_resources_and_take_them_away() {
     let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.x.dev";
     assert_eq!(send(&api, "DELETE", crd, JSON, &Value::Null).await.status, 200);
     let seen = watch.into_body().collect().await.unwrap().to_bytes();
-    assert!(String::from_utf8_lossy(&seen).starts_with("{\"type\":\"DELETED\""), "the watch tells, then ends");
+    assert!(String::from_utf8_lossy(&seen).starts_with("{\"type\":\"DELETED\""), "the watch reports the deletion");
     assert_eq!(send(&api, "GET", at, JSON, &Value::Null).await.status, 404);
     assert!(api.definitions().is_empty());
 }
 
 #[tokio::test]
-async fn there_are_no_pods_to_list() {
+async fn lists_no_pods_and_refuses_to_create_them() {
     let api = api(ServerProfile::V1_21);
     let pods =
         send(&api, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1,status.phase!%3DFailed", JSON, &Value::Null)
@@ -382,7 +383,7 @@ async fn there_are_no_pods_to_list() {
 }
 
 #[tokio::test]
-async fn concurrent_writers_of_one_object_all_get_through() {
+async fn concurrent_writes_to_one_object_all_succeed() {
     let api = api(ServerProfile::V1_21);
     api.create("", "nodes", "", node("n1"), "t").unwrap();
     let writers = (0..20).map(|index| {
@@ -398,7 +399,7 @@ async fn concurrent_writers_of_one_object_all_get_through() {
 }
 
 #[test]
-fn uids_and_names_are_seeded() {
+fn seed_determines_uids_and_names() {
     let ids = |seed| {
         let api = Api::new(ApiOptions { seed, ..ApiOptions::default() });
         (api.uid(), api.suffix())

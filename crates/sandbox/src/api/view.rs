@@ -1,33 +1,33 @@
-//! Stored objects in the form that a client asked for.
+//! Rendering of stored objects in the format that a client requests.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::Api;
 use super::event_view;
-use super::face_seam::TableRequest;
-use super::object::{Change, Stored, set_field};
-use super::request::Form;
-use super::resource::{Nature, Resource};
+use super::object::{Change, StoredObject, set_field};
+use super::renderer::TableRequest;
+use super::request::ResponseFormat;
+use super::resource::{Resource, ResourceType};
 
-/// One object, in one form.
+/// Renders objects of one resource in one format.
 pub(crate) struct View<'a> {
-    /// The cluster.
+    /// Server.
     pub(crate) api: &'a Api,
-    /// The resource that was asked for.
+    /// Requested resource.
     pub(crate) resource: &'a Resource,
-    /// The form that was asked for.
-    pub(crate) form: Form,
-    /// What rows of a table carry of their object.
+    /// Requested format.
+    pub(crate) format: ResponseFormat,
+    /// `includeObject` option: object data in each table row.
     pub(crate) include: &'a str,
 }
 
 impl View<'_> {
-    /// Whether the stored bytes can be sent as they are.
-    fn is_verbatim(&self, stored: &Stored) -> bool {
-        match self.resource.nature {
-            Nature::NewEvent => false,
-            Nature::Custom => {
+    /// Reports whether the stored bytes can be sent unchanged.
+    fn is_verbatim(&self, stored: &StoredObject) -> bool {
+        match self.resource.resource_type {
+            ResourceType::EventsV1 => false,
+            ResourceType::Custom => {
                 let prefix = format!("{{\"apiVersion\":\"{}\"", self.resource.api_version());
                 stored.json().starts_with(prefix.as_bytes())
             }
@@ -35,37 +35,38 @@ impl View<'_> {
         }
     }
 
-    /// The object, decoded, as clients of the resource see it.
-    pub(crate) fn value(&self, stored: &Stored) -> Value {
+    /// Decodes an object in the API version of the resource.
+    pub(crate) fn value(&self, stored: &StoredObject) -> Value {
         let mut value = event_view::outgoing(self.resource, stored.value());
-        if self.resource.nature == Nature::Custom {
+        if self.resource.resource_type == ResourceType::Custom {
             set_field(&mut value, "apiVersion", self.resource.api_version());
         }
         value
     }
 
-    /// The JSON of an object, as an answer or within a watch event.
-    pub(crate) fn object(&self, stored: &Stored) -> Bytes {
-        match self.form {
-            Form::Metadata => partial(stored),
-            Form::Table => match self.row(stored, false) {
+    /// Returns the JSON of an object, for a response or a watch event.
+    pub(crate) fn object(&self, stored: &StoredObject) -> Bytes {
+        match self.format {
+            ResponseFormat::Metadata => partial(stored),
+            ResponseFormat::Table => match self.row(stored, false) {
                 Some(table) => table.to_string().into(),
                 None => self.plain(stored),
             },
-            Form::Plain => self.plain(stored),
+            ResponseFormat::Plain => self.plain(stored),
         }
     }
 
-    fn plain(&self, stored: &Stored) -> Bytes {
+    fn plain(&self, stored: &StoredObject) -> Bytes {
         if self.is_verbatim(stored) { stored.json() } else { self.value(stored).to_string().into() }
     }
 
-    /// The JSON of an item of a list, without its opening brace when the stored bytes are shared.
-    pub(crate) fn item(&self, stored: &Stored) -> (&'static [u8], Bytes) {
-        match self.form {
-            Form::Metadata => (b"", partial(stored)),
+    /// Returns the prefix and the JSON of a list item. The prefix is the opening brace if the JSON shares the stored
+    /// bytes.
+    pub(crate) fn item(&self, stored: &StoredObject) -> (&'static [u8], Bytes) {
+        match self.format {
+            ResponseFormat::Metadata => (b"", partial(stored)),
             _ if self.resource.lists_typed_items() => (b"", self.plain(stored)),
-            _ if self.is_verbatim(stored) => (b"{", stored.untyped()),
+            _ if self.is_verbatim(stored) => (b"{", stored.list_item()),
             _ => {
                 let mut value = self.value(stored);
                 if let Some(map) = value.as_object_mut() {
@@ -77,13 +78,13 @@ impl View<'_> {
         }
     }
 
-    /// The line of a watch event.
-    pub(crate) fn event(&self, stored: &Stored, change: Change, first: bool) -> Bytes {
-        if self.form == Form::Plain && self.is_verbatim(stored) {
+    /// Returns the line of a watch event.
+    pub(crate) fn event(&self, stored: &StoredObject, change: Change, first: bool) -> Bytes {
+        if self.format == ResponseFormat::Plain && self.is_verbatim(stored) {
             return stored.event(change);
         }
-        let object = match self.form {
-            Form::Table => match self.row(stored, !first) {
+        let object = match self.format {
+            ResponseFormat::Table => match self.row(stored, !first) {
                 Some(table) => table.to_string().into(),
                 None => self.plain(stored),
             },
@@ -95,14 +96,14 @@ impl View<'_> {
         line.into()
     }
 
-    fn row(&self, stored: &Stored, is_watch_event: bool) -> Option<Value> {
+    fn row(&self, stored: &StoredObject, is_watch_event: bool) -> Option<Value> {
         let metadata = json!({"resourceVersion": stored.revision.to_string()});
         self.table(&[self.value(stored)], &metadata, is_watch_event)
     }
 
-    /// Objects as a table, if somebody can print one.
+    /// Renders objects as a table, if the server has a renderer.
     pub(crate) fn table(&self, objects: &[Value], list_meta: &Value, is_watch_event: bool) -> Option<Value> {
-        self.api.face()?.table(TableRequest {
+        self.api.renderer()?.table(TableRequest {
             group: &self.resource.group,
             version: &self.resource.version,
             resource: &self.resource.plural,
@@ -116,7 +117,7 @@ impl View<'_> {
     }
 }
 
-fn partial(stored: &Stored) -> Bytes {
+fn partial(stored: &StoredObject) -> Bytes {
     let mut json = Vec::with_capacity(256);
     json.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":");
     json.extend_from_slice(&stored.metadata());

@@ -1,8 +1,9 @@
-//! Watches: a stream of events from the resource's log, woken by every write.
+//! Watches: streams of events from the log of a resource. Every write wakes them.
 //!
-//! A watcher keeps no queue: it remembers the revision it has sent and reads on from there. One that is slower than the
-//! history is long is told so (410) and has to list again, as with a real server. Whoever watches a single object by its name
-//! is woken by that object's changes alone, so that a write costs the same however many agents watch.
+//! A watch has no queue: it stores the last revision that it sent, and continues to read from there. A watch that
+//! falls behind the history gets 410 and the client must list again, as with a real server. A watch of a single
+//! object by name wakes only for changes of that object. The cost of a write is therefore independent of the number
+//! of agents.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,40 +16,40 @@ use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::Api;
-use super::character::ServerProfile;
 use super::list::{check_options, select, selector};
-use super::object::{Change, Stored, set_metadata};
-use super::request::{Form, Query};
-use super::resource::{Nature, Resource};
+use super::object::{Change, StoredObject, set_metadata};
+use super::request::{Query, ResponseFormat};
+use super::resource::{Resource, ResourceType};
 use super::selectors::Selector;
+use super::server_profile::ServerProfile;
 use super::status::{ApiError, ApiResult};
-use super::store::{Event, Past, key};
+use super::store::{Event, RevisionError, key};
 use super::view::View;
 
-/// Events that are read from the log, and sent, at once.
+/// Maximum number of events that are read and sent at once.
 const BATCH: usize = 256;
-/// How long before its end a watch sends a last bookmark.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time between the last bookmark and the end of a watch.
+const FINAL_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// What to watch.
+/// An open watch.
 pub(crate) struct Watch {
     api: Api,
     resource: Arc<Resource>,
     namespace: String,
     selector: Selector,
-    form: Form,
+    format: ResponseFormat,
     include: String,
     bookmarks: bool,
     revision: u64,
-    initial: Vec<Arc<Stored>>,
-    /// The key of the object, when it is a single one that is watched.
-    single: Option<String>,
+    initial: Vec<Arc<StoredObject>>,
+    /// Key of the object, for a watch of a single object.
+    object_key: Option<String>,
     signal: Receiver<u64>,
     deadline: Instant,
     next_bookmark: Instant,
-    farewell: Option<Instant>,
+    final_bookmark: Option<Instant>,
     first: bool,
-    over: Option<Bytes>,
+    terminal_line: Option<Bytes>,
     done: bool,
 }
 
@@ -57,18 +58,18 @@ fn error_line(error: &ApiError) -> Bytes {
 }
 
 impl Watch {
-    /// Begins a watch.
+    /// Opens a watch.
     ///
     /// # Errors
-    /// 400 and 422 for bad options. A revision that is gone is no error here: the stream tells of it.
+    /// 400 and 422 for invalid options. The stream reports a compacted revision.
     pub(crate) fn begin(
         api: &Api,
         resource: &Arc<Resource>,
         namespace: &str,
         query: &Query,
-        form: Form,
+        format: ResponseFormat,
     ) -> ApiResult<Self> {
-        let streaming = query.flag("sendInitialEvents") && api.character() == ServerProfile::V1_36;
+        let streaming = query.flag("sendInitialEvents") && api.profile() == ServerProfile::V1_36;
         if !streaming {
             check_options(query, true)?;
         }
@@ -78,25 +79,25 @@ impl Watch {
         let now = nodecfg_clock::instant();
         let mut store = api.lock();
         let since = version.unwrap_or_else(|| store.revision());
-        let mut over = None;
+        let mut terminal_line = None;
         let mut initial = Vec::new();
-        let mut single = selector
+        let mut object_key = selector
             .fields
             .name()
             .filter(|_| resource.namespaced != namespace.is_empty())
             .map(|name| key(namespace, name));
-        let subscribed = single.as_ref().map(|key| store.subscribe_to(&resource.collection, key, since));
+        let subscribed = object_key.as_ref().map(|key| store.subscribe_object(&resource.collection, key, since));
         let signal = match subscribed {
             Some(Ok(signal)) => signal,
-            // The stream tells of a revision that is gone.
+            // The stream reports a compacted revision.
             _ => {
-                single = None;
+                object_key = None;
                 store.subscribe(&resource.collection)
             }
         };
         if streaming {
-            // As recorded: the server was started on a storage that cannot report progress.
-            over = Some(error_line(&ApiError::internal(
+            // As recorded: the storage of the recorded server could not report progress.
+            terminal_line = Some(error_line(&ApiError::internal(
                 "a watch stream was requested by the client but the required storage feature RequestWatchProgress is \
                  disabled",
             )));
@@ -105,7 +106,7 @@ impl Watch {
         }
         let current = store.revision();
         if let Some(version) = version.filter(|version| *version > current) {
-            over = Some(error_line(&ApiError::too_new(version, current)));
+            terminal_line = Some(error_line(&ApiError::too_new(version, current)));
         }
         drop(store);
         Ok(Self {
@@ -113,23 +114,23 @@ impl Watch {
             resource: resource.clone(),
             namespace: namespace.to_owned(),
             selector,
-            form,
+            format,
             include: query.text("includeObject").to_owned(),
             bookmarks: query.flag("allowWatchBookmarks"),
             revision: version.unwrap_or(current),
             initial,
-            single,
+            object_key,
             signal,
             deadline: now + timeout,
             next_bookmark: now + api.bookmark_interval(),
-            farewell: (timeout > 2 * FAREWELL).then(|| now + timeout - FAREWELL),
+            final_bookmark: (timeout > 2 * FINAL_BOOKMARK).then(|| now + timeout - FINAL_BOOKMARK),
             first: true,
-            over,
+            terminal_line,
             done: false,
         })
     }
 
-    /// The events, as lines.
+    /// Returns the events, as lines.
     pub(crate) fn stream(self) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
         futures::stream::unfold(self, |mut watch| async move {
             let chunk = watch.next().await?;
@@ -141,7 +142,7 @@ impl Watch {
         if self.done {
             return None;
         }
-        if let Some(line) = self.over.take() {
+        if let Some(line) = self.terminal_line.take() {
             self.done = true;
             return Some(line);
         }
@@ -163,7 +164,7 @@ impl Watch {
             }
             let mut wake = self.deadline;
             if self.bookmarks {
-                wake = wake.min(self.next_bookmark).min(self.farewell.unwrap_or(wake));
+                wake = wake.min(self.next_bookmark).min(self.final_bookmark.unwrap_or(wake));
             }
             tokio::select! {
                 changed = self.signal.changed() => {
@@ -176,7 +177,7 @@ impl Watch {
                     if now >= self.deadline {
                         return None;
                     }
-                    // A bookmark says how far it has come, events of other objects included.
+                    // A bookmark covers all events up to its revision, including those of other objects.
                     match self.next_events() {
                         Ok(chunk) if chunk.is_empty() => {}
                         Ok(chunk) => return Some(chunk),
@@ -191,14 +192,14 @@ impl Watch {
         }
     }
 
-    fn view<'a>(api: &'a Api, resource: &'a Resource, form: Form, include: &'a str) -> View<'a> {
-        View { api, resource, form, include }
+    fn view<'a>(api: &'a Api, resource: &'a Resource, format: ResponseFormat, include: &'a str) -> View<'a> {
+        View { api, resource, format, include }
     }
 
     fn next_initial(&mut self) -> Bytes {
         let rest = self.initial.split_off(self.initial.len().min(BATCH));
         let batch = std::mem::replace(&mut self.initial, rest);
-        let view = Self::view(&self.api, &self.resource, self.form, &self.include);
+        let view = Self::view(&self.api, &self.resource, self.format, &self.include);
         let mut chunk = Vec::new();
         for stored in batch.iter().filter(|stored| self.selector.matches(stored)) {
             chunk.extend_from_slice(&view.event(stored, Change::Added, self.first));
@@ -207,18 +208,18 @@ impl Watch {
         chunk.into()
     }
 
-    /// The next events that this watcher is to see; empty when there are none yet.
+    /// Returns the next events of the selection; empty if there are none yet.
     fn next_events(&mut self) -> Result<Bytes, Bytes> {
         loop {
             let store = self.api.lock();
-            let batch = match &self.single {
-                Some(key) => store.after_of(&self.resource.collection, key, self.revision, BATCH),
-                None => store.after(&self.resource.collection, self.revision, BATCH),
+            let batch = match &self.object_key {
+                Some(key) => store.object_events_after(&self.resource.collection, key, self.revision, BATCH),
+                None => store.events_after(&self.resource.collection, self.revision, BATCH),
             };
             drop(store);
             let batch = match batch {
                 Ok(batch) => batch,
-                Err(Past::Compacted(floor) | Past::Future(floor)) => {
+                Err(RevisionError::Compacted(floor) | RevisionError::Future(floor)) => {
                     let why = format!("too old resource version: {} ({floor})", self.revision);
                     return Err(error_line(&ApiError::expired(why)));
                 }
@@ -227,7 +228,7 @@ impl Watch {
             for event in &batch.events {
                 lines.extend(self.line(event));
             }
-            self.revision = batch.upto;
+            self.revision = batch.up_to;
             match lines.as_slice() {
                 [] if batch.events.is_empty() => return Ok(Bytes::new()),
                 [] => {}
@@ -237,21 +238,21 @@ impl Watch {
         }
     }
 
-    /// What this watcher sees of an event. An object that its change moves into or out of the selection comes or goes.
+    /// Returns the line of an event. An object that enters or leaves the selection is reported as added or deleted.
     fn line(&mut self, event: &Event) -> Option<Bytes> {
         if !self.namespace.is_empty() && *self.namespace != *event.object.namespace {
             return None;
         }
         let is = event.change != Change::Deleted && self.selector.matches(&event.object);
         let was = event.previous.as_ref().is_some_and(|previous| self.selector.matches(previous));
-        let view = Self::view(&self.api, &self.resource, self.form, &self.include);
+        let view = Self::view(&self.api, &self.resource, self.format, &self.include);
         let line = match (was, is) {
             (false, false) => return None,
             (false, true) => view.event(&event.object, Change::Added, self.first),
             (true, true) => view.event(&event.object, Change::Modified, self.first),
             (true, false) if event.change == Change::Deleted => view.event(&event.object, Change::Deleted, self.first),
             (true, false) => {
-                let last = event.previous.as_ref()?.at(event.revision, Change::Deleted);
+                let last = event.previous.as_ref()?.with_revision(event.revision, Change::Deleted);
                 view.event(&last, Change::Deleted, self.first)
             }
         };
@@ -260,21 +261,21 @@ impl Watch {
     }
 
     fn bookmark(&mut self, now: Instant) -> Bytes {
-        if self.farewell.is_some_and(|farewell| now >= farewell) {
-            self.farewell = None;
+        if self.final_bookmark.is_some_and(|final_bookmark| now >= final_bookmark) {
+            self.final_bookmark = None;
         }
         self.next_bookmark = now + self.api.bookmark_interval();
         let metadata = json!({"resourceVersion": self.revision.to_string()});
-        let (kind, version) = match self.form {
-            Form::Metadata => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
-            Form::Table if self.api.face().is_some() => ("Table".to_owned(), "meta.k8s.io/v1".to_owned()),
+        let (kind, version) = match self.format {
+            ResponseFormat::Metadata => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
+            ResponseFormat::Table if self.api.renderer().is_some() => ("Table".to_owned(), "meta.k8s.io/v1".to_owned()),
             _ => (self.resource.kind.clone(), self.resource.api_version()),
         };
         let mut object = json!({"kind": kind, "apiVersion": version, "metadata": metadata});
-        if self.form == Form::Plain && self.resource.nature != Nature::Custom {
+        if self.format == ResponseFormat::Plain && self.resource.resource_type != ResourceType::Custom {
             super::decode::decode(&self.resource.shape, &mut object, &kind);
         }
-        if self.api.character().writes_null_times() {
+        if self.api.profile().writes_null_times() {
             set_metadata(&mut object, "creationTimestamp", Value::Null);
         }
         format!("{}\n", json!({"type": "BOOKMARK", "object": object})).into()

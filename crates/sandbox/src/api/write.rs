@@ -1,6 +1,6 @@
-//! Creating, updating and patching: decode, own, prepare, validate, store.
+//! Create, update, patch and apply: decode, record field ownership, prepare, validate, store.
 //!
-//! A write is computed outside the store's lock and stored only if nobody was faster; otherwise it is computed again.
+//! A write is computed without the lock of the store. If another write is stored first, the write is recomputed.
 
 use std::sync::Arc;
 
@@ -10,63 +10,63 @@ use super::Api;
 use super::admission::Source;
 use super::event_view;
 use super::fields::managed::{self, Writer};
-use super::object::{Change, Stored, set_metadata};
+use super::object::{Change, StoredObject, set_metadata};
 use super::patch::{self, PatchKind};
 use super::prepare;
-use super::resource::{Nature, Resource};
+use super::resource::{Resource, ResourceType};
 use super::status::{ApiError, ApiResult, FieldError};
 use super::store::key;
 use super::validate::text;
 
-/// What to do about unknown fields (`fieldValidation`).
+/// Handling of unknown fields (`fieldValidation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unknown {
-    /// Drop them.
+pub(crate) enum FieldValidation {
+    /// Drop unknown fields.
     Ignore,
-    /// Drop them and say so.
+    /// Drop unknown fields and return warnings.
     Warn,
-    /// Refuse.
+    /// Refuse the object.
     Strict,
 }
 
-/// Where a write goes, and how.
+/// Target and options of a write.
 #[derive(Clone, Copy)]
-pub(crate) struct Write<'a> {
-    /// The cluster.
+pub(crate) struct WriteRequest<'a> {
+    /// Server.
     pub(crate) api: &'a Api,
-    /// The resource.
+    /// Resource.
     pub(crate) resource: &'a Resource,
-    /// The namespace of the path.
+    /// Namespace in the path.
     pub(crate) namespace: &'a str,
-    /// The name of the path, empty when creating.
+    /// Name in the path; empty for a create.
     pub(crate) name: &'a str,
-    /// Whether the path is that of the status.
+    /// True for the subresource `status`.
     pub(crate) status: bool,
-    /// The field manager.
+    /// Field manager.
     pub(crate) manager: &'a str,
-    /// Whether nothing is to be stored.
+    /// True if nothing is stored.
     pub(crate) dry_run: bool,
-    /// What to do about unknown fields.
-    pub(crate) unknown: Unknown,
+    /// Handling of unknown fields.
+    pub(crate) field_validation: FieldValidation,
 }
 
-/// A write that was done.
-pub(crate) struct Written {
-    /// The object.
-    pub(crate) object: Arc<Stored>,
-    /// Whether it is new.
+/// Result of a write.
+pub(crate) struct WriteResult {
+    /// Object after the write.
+    pub(crate) object: Arc<StoredObject>,
+    /// True for a new object.
     pub(crate) created: bool,
     /// Texts of `Warning` headers.
     pub(crate) warnings: Vec<String>,
 }
 
-/// How a write claims its fields.
-enum Claim<'a> {
+/// Field ownership of a write.
+enum Ownership<'a> {
     Update,
     Apply { config: &'a Value, force: bool },
 }
 
-impl Write<'_> {
+impl WriteRequest<'_> {
     fn key(&self, name: &str) -> String {
         key(if self.resource.namespaced { self.namespace } else { "" }, name)
     }
@@ -81,18 +81,18 @@ impl Write<'_> {
             version,
             subresource: if self.status { "status" } else { "" },
             now: self.api.now(),
-            character: self.api.character(),
-            reset: prepare::reset(self.resource, self.status),
+            profile: self.api.profile(),
+            reset_fields: prepare::reset_fields(self.resource, self.status),
         }
     }
 
-    fn claim(&self, live: &Value, new: &mut Value, claim: &Claim<'_>) -> ApiResult<()> {
+    fn record_ownership(&self, live: &Value, new: &mut Value, ownership: &Ownership<'_>) -> ApiResult<()> {
         let version = self.resource.stored_version();
         let writer = self.writer(&version);
         let shape = &self.resource.shape;
-        match claim {
-            Claim::Update => managed::update(shape, live, new, &writer),
-            Claim::Apply { config, force } => managed::apply(shape, live, config, new, &writer, *force)?,
+        match ownership {
+            Ownership::Update => managed::update(shape, live, new, &writer),
+            Ownership::Apply { config, force } => managed::apply(shape, live, config, new, &writer, *force)?,
         }
         Ok(())
     }
@@ -100,13 +100,18 @@ impl Write<'_> {
     /// Creates an object.
     ///
     /// # Errors
-    /// Whatever the server refuses it for.
-    pub(crate) fn create(&self, body: Value) -> ApiResult<Written> {
+    /// The API server's error for the refused request.
+    pub(crate) fn create(&self, body: Value) -> ApiResult<WriteResult> {
         let body = event_view::incoming(self.resource, body);
-        self.create_claiming(body, &Claim::Update, Source::Body)
+        self.create_with_ownership(body, &Ownership::Update, Source::Body)
     }
 
-    fn create_claiming(&self, mut object: Value, claim: &Claim<'_>, source: Source<'_>) -> ApiResult<Written> {
+    fn create_with_ownership(
+        &self,
+        mut object: Value,
+        ownership: &Ownership<'_>,
+        source: Source<'_>,
+    ) -> ApiResult<WriteResult> {
         let resource = self.resource;
         self.check_identity(&mut object)?;
         if resource.namespaced && self.api.lock().get("namespaces", self.namespace).is_none() {
@@ -119,15 +124,15 @@ impl Write<'_> {
         let generate = text(&object, "/metadata/generateName").to_owned();
         let generated = text(&object, "/metadata/name").is_empty() && !generate.is_empty();
         loop {
-            // Only a generated name may have to be tried again.
+            // Only a generated name can need another attempt.
             let mut object = if generated { object.clone() } else { std::mem::take(&mut object) };
             if generated {
                 set_metadata(&mut object, "name", format!("{generate}{}", self.api.suffix()));
             }
-            prepare::default(resource, &mut object);
-            self.claim(resource.blank(), &mut object, claim)?;
-            prepare::create(resource, self.api.character(), &mut object, self.api.uid(), self.api.now());
-            prepare::check(resource, self.api.character(), None, &object, false)?;
+            prepare::set_defaults(resource, &mut object);
+            self.record_ownership(resource.blank(), &mut object, ownership)?;
+            prepare::create(resource, self.api.profile(), &mut object, self.api.uid(), self.api.now());
+            prepare::check(resource, self.api.profile(), None, &object, false)?;
             let name = text(&object, "/metadata/name").to_owned();
             let key = self.key(&name);
             let mut store = self.api.lock();
@@ -138,13 +143,13 @@ impl Write<'_> {
                 return Err(ApiError::already_exists(&resource.plural, &resource.group, &name));
             }
             if self.dry_run {
-                let object = Arc::new(Stored::new(&object, 0, Change::Added));
-                return Ok(Written { object, created: true, warnings });
+                let object = Arc::new(StoredObject::new(&object, 0, Change::Added));
+                return Ok(WriteResult { object, created: true, warnings });
             }
             if let Ok((object, _)) = store.put(&resource.collection, &key, None, object) {
                 drop(store);
                 self.api.after_create(resource, &object);
-                return Ok(Written { object, created: true, warnings });
+                return Ok(WriteResult { object, created: true, warnings });
             }
         }
     }
@@ -152,8 +157,8 @@ impl Write<'_> {
     /// Replaces an object.
     ///
     /// # Errors
-    /// Whatever the server refuses it for.
-    pub(crate) fn update(&self, body: Value) -> ApiResult<Written> {
+    /// The API server's error for the refused request.
+    pub(crate) fn update(&self, body: Value) -> ApiResult<WriteResult> {
         let mut body = event_view::incoming(self.resource, body);
         self.check_identity(&mut body)?;
         let name = text(&body, "/metadata/name");
@@ -168,16 +173,16 @@ impl Write<'_> {
             if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
                 metadata.shift_remove("resourceVersion");
             }
-            return self.create_claiming(body, &Claim::Update, Source::Body);
+            return self.create_with_ownership(body, &Ownership::Update, Source::Body);
         }
-        self.modify(&|_| Ok(body.clone()), &Claim::Update, Source::Body)
+        self.modify(&|_| Ok(body.clone()), &Ownership::Update, Source::Body)
     }
 
-    /// Patches an object. An apply creates it when it is not there.
+    /// Patches an object. An apply creates a missing object.
     ///
     /// # Errors
-    /// Whatever the server refuses it for.
-    pub(crate) fn patch(&self, kind: PatchKind, body: &[u8], force: bool) -> ApiResult<Written> {
+    /// The API server's error for the refused request.
+    pub(crate) fn patch(&self, kind: PatchKind, body: &[u8], force: bool) -> ApiResult<WriteResult> {
         if kind == PatchKind::Apply {
             return self.apply(body, force);
         }
@@ -192,12 +197,12 @@ impl Write<'_> {
             }
             Ok(event_view::incoming(resource, target))
         };
-        self.modify(&patched, &Claim::Update, Source::Patch(body))
+        self.modify(&patched, &Ownership::Update, Source::Patch(body))
     }
 
-    fn apply(&self, body: &[u8], force: bool) -> ApiResult<Written> {
+    fn apply(&self, body: &[u8], force: bool) -> ApiResult<WriteResult> {
         let decoded = std::str::from_utf8(body).map_err(|error| error.to_string()).and_then(|yaml| {
-            // Most clients send JSON, which is quicker read as what it is.
+            // Most clients send JSON, and the JSON parser is faster than the YAML parser.
             serde_json::from_str::<Value>(yaml)
                 .or_else(|_| serde_saphyr::from_str::<Value>(yaml).map_err(|error| error.to_string()))
         });
@@ -219,39 +224,39 @@ impl Write<'_> {
             let why = format!("the name of the object ({name}) does not match the name on the URL ({})", self.name);
             return Err(ApiError::bad_request(why));
         }
-        let claim = Claim::Apply { config: &config, force };
+        let ownership = Ownership::Apply { config: &config, force };
         let missing = self.api.lock().get(&self.resource.collection, &self.key(self.name)).is_none();
         if missing {
             if self.status {
                 return Err(self.not_found());
             }
-            return self.create_claiming(config.clone(), &claim, Source::Patch(body));
+            return self.create_with_ownership(config.clone(), &ownership, Source::Patch(body));
         }
         let version = self.resource.stored_version();
         let writer = self.writer(&version);
         let shape = &self.resource.shape;
         let applied = |live: &Value| {
-            let gone = managed::dropped_by_apply(shape, live, &config, &writer);
+            let dropped = managed::dropped_by_apply(shape, live, &config, &writer);
             let mut new = live.clone();
             let wanted = config.pointer("/metadata/resourceVersion").cloned();
             patch::apply::merge(shape, &mut new, &config);
-            patch::apply::remove(shape, &mut new, &gone.dropped);
-            // A map that lost its last field goes with it, unless it is applied as an empty one.
+            patch::apply::remove(shape, &mut new, &dropped);
+            // The second merge restores maps that are applied as empty ones.
             patch::apply::merge(shape, &mut new, &config);
             if let Some(wanted) = wanted {
                 set_metadata(&mut new, "resourceVersion", wanted);
             }
             Ok(new)
         };
-        self.modify(&applied, &claim, Source::Patch(body))
+        self.modify(&applied, &ownership, Source::Patch(body))
     }
 
     fn modify(
         &self,
         change: &dyn Fn(&Value) -> ApiResult<Value>,
-        claim: &Claim<'_>,
+        ownership: &Ownership<'_>,
         source: Source<'_>,
-    ) -> ApiResult<Written> {
+    ) -> ApiResult<WriteResult> {
         let resource = self.resource;
         let key = self.key(self.name);
         loop {
@@ -261,31 +266,31 @@ impl Write<'_> {
             self.check_identity(&mut new)?;
             let warnings = self.decode(&mut new, source)?;
             self.check_preconditions(&live, &old, &mut new)?;
-            prepare::default(resource, &mut new);
-            self.claim(&old, &mut new, claim)?;
-            prepare::update(resource, self.api.character(), &old, &mut new, self.status);
-            prepare::check(resource, self.api.character(), Some(&old), &new, self.status)?;
-            if same(&old, &new) {
-                return Ok(Written { object: live, created: false, warnings });
+            prepare::set_defaults(resource, &mut new);
+            self.record_ownership(&old, &mut new, ownership)?;
+            prepare::update(resource, self.api.profile(), &old, &mut new, self.status);
+            prepare::check(resource, self.api.profile(), Some(&old), &new, self.status)?;
+            if is_unchanged(&old, &new) {
+                return Ok(WriteResult { object: live, created: false, warnings });
             }
             if self.dry_run {
-                let object = Arc::new(Stored::new(&new, live.revision, Change::Modified));
-                return Ok(Written { object, created: false, warnings });
+                let object = Arc::new(StoredObject::new(&new, live.revision, Change::Modified));
+                return Ok(WriteResult { object, created: false, warnings });
             }
             let finished = !text(&new, "/metadata/deletionTimestamp").is_empty()
                 && new.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
             let put = self.api.lock().put(&resource.collection, &key, Some(live.revision), new);
             if let Ok((object, value)) = put {
-                if finished && resource.nature != Nature::Namespace {
+                if finished && resource.resource_type != ResourceType::Namespace {
                     self.api.remove_now(&resource.collection, &key);
                 }
                 self.api.after_update(resource, &value, &object);
-                return Ok(Written { object, created: false, warnings });
+                return Ok(WriteResult { object, created: false, warnings });
             }
         }
     }
 
-    fn check_preconditions(&self, live: &Stored, old: &Value, new: &mut Value) -> ApiResult<()> {
+    fn check_preconditions(&self, live: &StoredObject, old: &Value, new: &mut Value) -> ApiResult<()> {
         let resource = self.resource;
         let wanted = text(new, "/metadata/resourceVersion");
         if wanted.is_empty() && !resource.takes_unconditional_updates() {
@@ -309,8 +314,8 @@ impl Write<'_> {
     }
 }
 
-/// Whether a write changed nothing but the times of its managed fields.
-fn same(old: &Value, new: &Value) -> bool {
+/// Reports whether a write changes at most the times of its managed fields.
+fn is_unchanged(old: &Value, new: &Value) -> bool {
     let timeless = |object: &Value| -> Vec<Value> {
         let records = object.pointer("/metadata/managedFields").and_then(Value::as_array);
         let strip = |record: &Value| {

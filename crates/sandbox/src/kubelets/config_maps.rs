@@ -1,47 +1,47 @@
-//! The ConfigMaps that kubelets asked for, shared among all of them: one download and one verdict for a whole pool. Pure;
-//! the driver does the downloads and tells of changes.
+//! Cache of the ConfigMaps that kubelets requested: one download and one verdict for a whole pool. Pure: the driver
+//! downloads and reports changes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::requests::ConfigMap;
 use super::signals::Download;
-use super::verdict::{Problem, verdict};
-use super::wire::ConfigMap;
+use super::verdict::{ConfigProblem, verdict};
 use kubelet_config::Minor;
 use nodecfg_contract::ConfigMapSource;
 
-/// Which kubelet asks, by the driver's number.
-pub(super) type Asker = usize;
+/// Number of a kubelet in the driver.
+pub(super) type KubeletId = usize;
 
 /// Namespace and name.
 pub(super) type Key = (String, String);
 
-/// The answer to a question.
+/// Result of a cache lookup.
 #[derive(Debug, PartialEq)]
-pub(super) enum Asked {
-    /// It is known.
-    Answer(Download),
-    /// It will come out of [`ConfigMaps::loaded`]; a download is under way.
-    Wait,
-    /// It will come out of [`ConfigMaps::loaded`]; start the download.
-    Load(Key),
+pub(super) enum Lookup {
+    /// The result is cached.
+    Cached(Download),
+    /// A download is running; its result follows from [`ConfigMaps::loaded`].
+    Pending,
+    /// Start the download; its result follows from [`ConfigMaps::loaded`].
+    Download(Key),
 }
 
 #[derive(Debug)]
 enum Entry {
     Loading {
-        waiting: Vec<(Asker, Minor, Arc<ConfigMapSource>)>,
-        /// The version that a watch told of meanwhile; empty for a deletion.
-        told: Option<String>,
+        waiting: Vec<(KubeletId, Minor, Arc<ConfigMapSource>)>,
+        /// Version that a watch reported during the download; empty for a deletion.
+        changed_to: Option<String>,
     },
-    Here(Content),
+    Present(Content),
     Missing,
 }
 
 #[derive(Debug)]
 struct Content {
     config_map: ConfigMap,
-    /// By the version of the kubelet and the key within `data`.
+    /// Verdicts by kubelet version and key within `data`.
     verdicts: BTreeMap<(Minor, String), Download>,
 }
 
@@ -55,7 +55,7 @@ impl Content {
         source.uid = Some(self.config_map.metadata.uid.clone());
         source.resource_version = Some(self.config_map.metadata.resource_version.clone());
         let judged = match self.config_map.data.get(&wanted.kubelet_config_key) {
-            None => Err(Problem::Load),
+            None => Err(ConfigProblem::Load),
             Some(text) => verdict(text, minor).map_err(|refusal| {
                 tracing::debug!(config_map = %wanted.name, %refusal, "the simulated kubelets refuse a configuration");
                 refusal.problem
@@ -67,62 +67,63 @@ impl Content {
     }
 }
 
-/// All that is known of ConfigMaps.
+/// All cached ConfigMaps.
 #[derive(Debug, Default)]
 pub(super) struct ConfigMaps {
     entries: HashMap<Key, Entry>,
 }
 
 impl ConfigMaps {
-    /// Asks for a key of a ConfigMap, for a kubelet of this version.
-    pub(super) fn ask(&mut self, asker: Asker, minor: Minor, wanted: &Arc<ConfigMapSource>) -> Asked {
+    /// Looks up a key of a ConfigMap for a kubelet of version `minor`.
+    pub(super) fn look_up(&mut self, kubelet: KubeletId, minor: Minor, wanted: &Arc<ConfigMapSource>) -> Lookup {
         let key = (wanted.namespace.clone(), wanted.name.clone());
         match self.entries.get_mut(&key) {
-            Some(Entry::Here(content)) => Asked::Answer(content.download(minor, wanted)),
-            Some(Entry::Missing) => Asked::Answer(Download::Missing),
+            Some(Entry::Present(content)) => Lookup::Cached(content.download(minor, wanted)),
+            Some(Entry::Missing) => Lookup::Cached(Download::Missing),
             Some(Entry::Loading { waiting, .. }) => {
-                waiting.push((asker, minor, Arc::clone(wanted)));
-                Asked::Wait
+                waiting.push((kubelet, minor, Arc::clone(wanted)));
+                Lookup::Pending
             }
             None => {
-                let waiting = vec![(asker, minor, Arc::clone(wanted))];
-                self.entries.insert(key.clone(), Entry::Loading { waiting, told: None });
-                Asked::Load(key)
+                let waiting = vec![(kubelet, minor, Arc::clone(wanted))];
+                self.entries.insert(key.clone(), Entry::Loading { waiting, changed_to: None });
+                Lookup::Download(key)
             }
         }
     }
 
-    /// Takes the outcome of a download (`None`: could not be asked; `Some(None)`: there is none) and returns what each
-    /// waiting kubelet is to be told.
-    pub(super) fn loaded(&mut self, key: Key, outcome: Option<Option<ConfigMap>>) -> Vec<(Asker, Download)> {
-        let Some(Entry::Loading { waiting, told }) = self.entries.remove(&key) else { return Vec::new() };
+    /// Stores a download and returns the result for each waiting kubelet. `None` means that the request failed,
+    /// `Some(None)` that the ConfigMap is missing.
+    pub(super) fn loaded(&mut self, key: Key, outcome: Option<Option<ConfigMap>>) -> Vec<(KubeletId, Download)> {
+        let Some(Entry::Loading { waiting, changed_to }) = self.entries.remove(&key) else { return Vec::new() };
         let mut entry = match outcome {
             None => {
-                return waiting.into_iter().map(|(asker, ..)| (asker, Download::Unreachable)).collect();
+                return waiting.into_iter().map(|(kubelet, ..)| (kubelet, Download::Unreachable)).collect();
             }
             Some(None) => Entry::Missing,
-            Some(Some(config_map)) => Entry::Here(Content { config_map, verdicts: BTreeMap::new() }),
+            Some(Some(config_map)) => Entry::Present(Content { config_map, verdicts: BTreeMap::new() }),
         };
         let answers = waiting
             .into_iter()
-            .map(|(asker, minor, wanted)| match &mut entry {
-                Entry::Here(content) => (asker, content.download(minor, &wanted)),
-                _ => (asker, Download::Missing),
+            .map(|(kubelet, minor, wanted)| match &mut entry {
+                Entry::Present(content) => (kubelet, content.download(minor, &wanted)),
+                _ => (kubelet, Download::Missing),
             })
             .collect();
-        // What changed during the download may be newer than what it brought.
-        if told.is_none_or(|version| version == entry.version()) {
+        // A change during the download may be newer than the download.
+        if changed_to.is_none_or(|version| version == entry.version()) {
             self.entries.insert(key, entry);
         }
         answers
     }
 
-    /// Takes note of a change that a watch delivered; `version` is empty for a deletion. Returns whether it was news.
+    /// Applies a watched change, with an empty `version` for a deletion. Returns `false` if the cache already has
+    /// this version.
     pub(super) fn changed(&mut self, key: &Key, version: &str) -> bool {
         match self.entries.get_mut(key) {
             None => true,
-            Some(Entry::Loading { told, .. }) => {
-                *told = Some(version.to_owned());
+            Some(Entry::Loading { changed_to, .. }) => {
+                *changed_to = Some(version.to_owned());
                 true
             }
             Some(entry) if entry.version() == version => false,
@@ -133,11 +134,11 @@ impl ConfigMaps {
         }
     }
 
-    /// Forgets everything, because changes may have been missed. Downloads that are under way are not kept.
-    pub(super) fn forget(&mut self) {
+    /// Clears the cache after possibly missed changes. Running downloads will not be cached.
+    pub(super) fn clear(&mut self) {
         self.entries.retain(|_, entry| match entry {
-            Entry::Loading { told, .. } => {
-                *told = Some("unknown".to_owned());
+            Entry::Loading { changed_to, .. } => {
+                *changed_to = Some("unknown".to_owned());
                 true
             }
             _ => false,
@@ -148,7 +149,7 @@ impl ConfigMaps {
 impl Entry {
     fn version(&self) -> &str {
         match self {
-            Self::Here(content) => &content.config_map.metadata.resource_version,
+            Self::Present(content) => &content.config_map.metadata.resource_version,
             Self::Missing | Self::Loading { .. } => "",
         }
     }
@@ -179,7 +180,7 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn found(download: &Download) -> (&str, Result<(), Problem>) {
+    fn found(download: &Download) -> (&str, Result<(), ConfigProblem>) {
         match download {
             Download::Found(source, judged) => (source.resource_version.as_deref().unwrap(), *judged),
             other => panic!("{other:?}"),
@@ -187,67 +188,70 @@ mod tests {
     }
 
     #[test]
-    fn one_download_serves_everybody() {
+    fn kubelets_share_one_download() {
         let mut cache = ConfigMaps::default();
-        assert_eq!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Load(key()));
-        assert_eq!(cache.ask(2, MINOR, &wanted("bad")), Asked::Wait);
-        assert_eq!(cache.ask(3, MINOR, &wanted("none")), Asked::Wait);
+        assert_eq!(cache.look_up(1, MINOR, &wanted("kubelet")), Lookup::Download(key()));
+        assert_eq!(cache.look_up(2, MINOR, &wanted("bad")), Lookup::Pending);
+        assert_eq!(cache.look_up(3, MINOR, &wanted("none")), Lookup::Pending);
         let answers = cache.loaded(key(), Some(Some(config_map("7"))));
-        let answers: Vec<_> = answers.iter().map(|(asker, download)| (*asker, found(download))).collect();
-        assert_eq!(answers, [(1, ("7", Ok(()))), (2, ("7", Err(Problem::Load))), (3, ("7", Err(Problem::Load)))]);
-        assert!(matches!(cache.ask(4, MINOR, &wanted("kubelet")), Asked::Answer(Download::Found(..))));
+        let answers: Vec<_> = answers.iter().map(|(kubelet, download)| (*kubelet, found(download))).collect();
+        assert_eq!(
+            answers,
+            [(1, ("7", Ok(()))), (2, ("7", Err(ConfigProblem::Load))), (3, ("7", Err(ConfigProblem::Load)))]
+        );
+        assert!(matches!(cache.look_up(4, MINOR, &wanted("kubelet")), Lookup::Cached(Download::Found(..))));
     }
 
     #[test]
-    fn each_version_judges_for_itself() {
+    fn verdict_depends_on_version() {
         let mut config_map = config_map("7");
         let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
                     registerWithTaints: [{key: a, effect: Sometimes}]\n";
         config_map.data.insert("kubelet".to_owned(), text.to_owned());
         let mut cache = ConfigMaps::default();
-        cache.ask(1, Minor(21), &wanted("kubelet"));
-        cache.ask(2, Minor(23), &wanted("kubelet"));
+        cache.look_up(1, Minor(21), &wanted("kubelet"));
+        cache.look_up(2, Minor(23), &wanted("kubelet"));
         let answers = cache.loaded(key(), Some(Some(config_map)));
         let answers: Vec<_> = answers.iter().map(|(_, download)| found(download).1).collect();
-        assert_eq!(answers, [Ok(()), Err(Problem::Validate)]);
+        assert_eq!(answers, [Ok(()), Err(ConfigProblem::Validate)]);
     }
 
     #[test]
-    fn a_change_is_fetched_again_and_an_echo_is_not() {
+    fn changed_config_map_is_downloaded_again() {
         let mut cache = ConfigMaps::default();
-        cache.ask(1, MINOR, &wanted("kubelet"));
+        cache.look_up(1, MINOR, &wanted("kubelet"));
         cache.loaded(key(), Some(Some(config_map("7"))));
         assert!(!cache.changed(&key(), "7"));
         assert!(cache.changed(&key(), "8"));
-        assert_eq!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Load(key()));
+        assert_eq!(cache.look_up(1, MINOR, &wanted("kubelet")), Lookup::Download(key()));
         assert_eq!(cache.loaded(key(), Some(None)), [(1, Download::Missing)]);
-        assert_eq!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Answer(Download::Missing));
+        assert_eq!(cache.look_up(1, MINOR, &wanted("kubelet")), Lookup::Cached(Download::Missing));
         assert!(!cache.changed(&key(), ""));
         assert!(cache.changed(&key(), "9"));
-        assert_eq!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Load(key()));
+        assert_eq!(cache.look_up(1, MINOR, &wanted("kubelet")), Lookup::Download(key()));
     }
 
     #[test]
-    fn what_changed_during_the_download_is_not_kept() {
-        for (told, kept) in [("7", true), ("8", false), ("", false)] {
+    fn change_during_download_prevents_caching() {
+        for (changed_to, kept) in [("7", true), ("8", false), ("", false)] {
             let mut cache = ConfigMaps::default();
-            cache.ask(1, MINOR, &wanted("kubelet"));
-            assert!(cache.changed(&key(), told));
+            cache.look_up(1, MINOR, &wanted("kubelet"));
+            assert!(cache.changed(&key(), changed_to));
             cache.loaded(key(), Some(Some(config_map("7"))));
-            assert_eq!(matches!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Answer(_)), kept, "{told}");
+            assert_eq!(matches!(cache.look_up(1, MINOR, &wanted("kubelet")), Lookup::Cached(_)), kept, "{changed_to}");
         }
         let mut cache = ConfigMaps::default();
-        cache.ask(1, MINOR, &wanted("kubelet"));
-        cache.forget();
+        cache.look_up(1, MINOR, &wanted("kubelet"));
+        cache.clear();
         cache.loaded(key(), Some(Some(config_map("7"))));
-        assert_eq!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Load(key()));
+        assert_eq!(cache.look_up(1, MINOR, &wanted("kubelet")), Lookup::Download(key()));
     }
 
     #[test]
-    fn a_server_that_is_away_is_asked_again() {
+    fn failed_download_is_repeated() {
         let mut cache = ConfigMaps::default();
-        cache.ask(1, MINOR, &wanted("kubelet"));
+        cache.look_up(1, MINOR, &wanted("kubelet"));
         assert_eq!(cache.loaded(key(), None), [(1, Download::Unreachable)]);
-        assert_eq!(cache.ask(1, MINOR, &wanted("kubelet")), Asked::Load(key()));
+        assert_eq!(cache.look_up(1, MINOR, &wanted("kubelet")), Lookup::Download(key()));
     }
 }

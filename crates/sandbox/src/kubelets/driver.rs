@@ -1,8 +1,8 @@
-//! Drives simulated kubelets against an API server: one watch of Nodes and one of ConfigMaps for all of them, one queue of
-//! timers, and a bounded number of requests at a time.
+//! Event loop that runs all simulated kubelets against an API server: one watch each of Nodes and ConfigMaps, one
+//! timer queue, and limited concurrent requests.
 //!
-//! There is one kubelet for every Node that the watch shows, whoever created it. The driver creates nothing but Events and
-//! changes nothing but `status.config` and the Ready condition; what to write is up to [`SimKubelet`].
+//! The driver runs one kubelet for every watched Node. It creates only Events and changes only `status.config` and
+//! the Ready condition; [`SimKubelet`] decides the content.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
@@ -13,55 +13,55 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::config_maps::{Asked, ConfigMaps};
+use super::config_maps::{ConfigMaps, Lookup};
 use super::fault::Fault;
-use super::machine::{Seen, SimKubelet, supports_dynamic_config};
-use super::running::Options;
-use super::sending::{Done, Effect, load, send};
-use super::signals::{Input, Moment, Output, Wanted};
+use super::handle::Options;
+use super::machine::{ObservedNode, SimKubelet, supports_dynamic_config};
+use super::requests::{ConfigMapMeta, Node};
+use super::send::{Effect, TaskResult, load, send};
+use super::signals::{Input, Moment, Output, SpecSource};
 use super::watch::Change;
-use super::wire::{ConfigMapMeta, Node};
 use kubelet_config::Minor;
 use kubelet_config::minor::{NEWEST, OLDEST};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
-/// What its user asks of a driver.
+/// Command to the driver from its handle.
 pub(super) enum Command {
-    /// Change the fault of a node, and say whether there is one.
+    /// Change the fault of a node; the reply is `true` if the node exists.
     Inject(NodeName, Option<Fault>, oneshot::Sender<bool>),
-    /// Finish what is under way, and end.
+    /// Finish open requests, then stop.
     Stop,
 }
 
-/// One kubelet and what is waiting to be sent for it.
+/// One kubelet with its queued requests.
 struct Slot {
     name: NodeName,
-    /// The version whose rules hold for what it loads.
+    /// Version whose rules apply to loaded configurations.
     minor: Minor,
     kubelet: SimKubelet,
     wake: Option<Moment>,
     waiting: Vec<Effect>,
-    /// Whether requests of its are queued or under way. They are sent one after another, so that a later status never
-    /// arrives before an earlier one.
+    /// Set while requests of this kubelet are queued or running. They run one by one, so that an older status cannot
+    /// arrive after a newer one.
     busy: bool,
 }
 
-/// All kubelets, and what they share.
+/// All kubelets and their shared state.
 pub(super) struct Driver {
     client: Client,
     options: Options,
     began: Instant,
-    /// Numbers are never used again, so that a late answer cannot reach another kubelet.
+    /// Numbers are never reused, so that a late response cannot reach another kubelet.
     slots: Vec<Option<Box<Slot>>>,
     by_name: HashMap<NodeName, usize>,
     timers: BinaryHeap<Reverse<(Moment, usize)>>,
     config_maps: ConfigMaps,
-    /// Sources of specs, shared by the kubelets that have them.
+    /// Sources of Node specs, shared by the kubelets that use them.
     sources: HashSet<Arc<ConfigMapSource>>,
     queue: VecDeque<usize>,
     sending: usize,
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<TaskResult>,
 }
 
 impl Driver {
@@ -85,7 +85,7 @@ impl Driver {
         Moment(self.began.elapsed().mul_f64(self.options.speed))
     }
 
-    /// Runs until told to stop.
+    /// Runs until a stop command.
     pub(super) async fn run(
         mut self,
         mut nodes: mpsc::Receiver<Change<Node>>,
@@ -106,7 +106,7 @@ impl Driver {
                         if let Some(slot) = slot {
                             self.step(slot, Input::Fault(fault));
                         }
-                        // Whoever asked may have stopped waiting.
+                        // The sender may have stopped waiting.
                         let _ = reply.send(slot.is_some());
                     }
                     Some(Command::Stop) | None => break,
@@ -116,11 +116,12 @@ impl Driver {
         while self.tasks.join_next().await.is_some() {}
     }
 
-    /// Takes note of all Nodes there are.
+    /// Applies a complete list of Nodes.
     pub(super) fn nodes_listed(&mut self, all: Vec<Node>) {
         let names: HashSet<&str> = all.iter().map(|node| node.metadata.name.as_str()).collect();
-        let gone: Vec<NodeName> = self.by_name.keys().filter(|name| !names.contains(name.as_str())).cloned().collect();
-        for name in gone {
+        let removed: Vec<NodeName> =
+            self.by_name.keys().filter(|name| !names.contains(name.as_str())).cloned().collect();
+        for name in removed {
             self.remove(&name);
         }
         for node in all {
@@ -130,9 +131,9 @@ impl Driver {
 
     fn node_changed(&mut self, change: Change<Node>) {
         match change {
-            Change::All(all) => self.nodes_listed(all),
-            Change::Set(node) => self.node_seen(node),
-            Change::Gone(node) => {
+            Change::Relist(all) => self.nodes_listed(all),
+            Change::Applied(node) => self.node_seen(node),
+            Change::Deleted(node) => {
                 if let Ok(name) = NodeName::new(node.metadata.name) {
                     self.remove(&name);
                 }
@@ -149,20 +150,20 @@ impl Driver {
     fn node_seen(&mut self, node: Node) {
         let Ok(name) = NodeName::new(node.metadata.name) else { return };
         let wanted = match node.spec.config_source {
-            None => Wanted::Local,
-            Some(ConfigSource { config_map: None }) => Wanted::Nothing,
-            Some(ConfigSource { config_map: Some(source) }) => Wanted::ConfigMap(self.shared(source)),
+            None => SpecSource::Local,
+            Some(ConfigSource { config_map: None }) => SpecSource::Empty,
+            Some(ConfigSource { config_map: Some(source) }) => SpecSource::ConfigMap(self.shared(source)),
         };
         let version = &node.status.node_info.kubelet_version;
         let dynamic = supports_dynamic_config(version);
         let minor = Minor::parse(version).unwrap_or(NEWEST).clamp(OLDEST, NEWEST);
         let number = match self.by_name.get(&name) {
             Some(number) if self.slot(*number).is_some_and(|slot| slot.kubelet.is_dynamic() == dynamic) => *number,
-            // New, or its kubelet was replaced by one of another version.
+            // A new Node, or its kubelet was replaced by another version.
             _ => {
                 let rng = fastrand::Rng::with_seed(seed_of(self.options.seed, &name));
                 let fault = self.options.faults.of(&name);
-                let seen = Seen { dynamic, wanted: wanted.clone(), status: node.status.config.as_ref() };
+                let seen = ObservedNode { dynamic, wanted: wanted.clone(), status: node.status.config.as_ref() };
                 let kubelet = SimKubelet::new(seen, fault, self.options.heartbeat, rng, self.now());
                 let slot = Slot { name: name.clone(), minor, kubelet, wake: None, waiting: Vec::new(), busy: false };
                 self.remove(&name);
@@ -177,12 +178,12 @@ impl Driver {
         self.step(number, Input::Node(wanted));
     }
 
-    /// The same source as one value, however many Nodes name it.
+    /// Returns one shared value for equal sources.
     fn shared(&mut self, source: ConfigMapSource) -> Arc<ConfigMapSource> {
-        if let Some(known) = self.sources.get(&source) {
-            return Arc::clone(known);
+        if let Some(existing) = self.sources.get(&source) {
+            return Arc::clone(existing);
         }
-        // Sources come and go with every revision; those that nobody names any more are dropped now and then.
+        // Each revision adds sources. Unused ones are removed when many have accumulated.
         if self.sources.len() >= 1024 && self.sources.len() >= self.by_name.len() * 2 {
             self.sources.retain(|source| Arc::strong_count(source) > 1);
         }
@@ -193,26 +194,26 @@ impl Driver {
 
     fn config_map_changed(&mut self, change: Change<ConfigMapMeta>) {
         let (meta, version) = match change {
-            Change::All(_) => {
-                self.config_maps.forget();
-                return self.poke(|_| true);
+            Change::Relist(_) => {
+                self.config_maps.clear();
+                return self.notify(|_| true);
             }
-            Change::Set(ConfigMapMeta { metadata }) => {
+            Change::Applied(ConfigMapMeta { metadata }) => {
                 let version = metadata.resource_version.clone();
                 (metadata, version)
             }
-            Change::Gone(ConfigMapMeta { metadata }) => (metadata, String::new()),
+            Change::Deleted(ConfigMapMeta { metadata }) => (metadata, String::new()),
         };
         let key = (meta.namespace, meta.name);
         let concerns = |source: &ConfigMapSource| source.namespace == key.0 && source.name == key.1;
         if self.config_maps.changed(&key, &version) && self.sources.iter().any(|source| concerns(source)) {
-            self.poke(concerns);
+            self.notify(concerns);
         }
     }
 
-    /// Tells the kubelets whose source is concerned that it changed.
-    fn poke(&mut self, concerns: impl Fn(&ConfigMapSource) -> bool) {
-        let concerned = |slot: &Slot| slot.kubelet.wants().is_some_and(&concerns);
+    /// Notifies the kubelets that use a matching source of its change.
+    fn notify(&mut self, concerns: impl Fn(&ConfigMapSource) -> bool) {
+        let concerned = |slot: &Slot| slot.kubelet.spec_source().is_some_and(&concerns);
         let numbers: Vec<usize> = (self.slots.iter().enumerate())
             .filter_map(|(number, slot)| slot.as_deref().filter(|slot| concerned(slot)).map(|_| number))
             .collect();
@@ -225,7 +226,7 @@ impl Driver {
         let now = self.now();
         while let Some(Reverse((at, number))) = self.timers.peek().copied().filter(|Reverse((at, _))| *at <= now) {
             self.timers.pop();
-            // A timer that was replaced stays in the queue and means nothing.
+            // A replaced timer stays in the queue and is ignored.
             if let Some(slot) = self.slots.get_mut(number).and_then(Option::as_deref_mut)
                 && slot.wake == Some(at)
             {
@@ -239,7 +240,7 @@ impl Driver {
         self.slots.get(number).and_then(Option::as_deref)
     }
 
-    /// Steps one kubelet and sees to what it asks for.
+    /// Steps one kubelet and carries out its outputs.
     fn step(&mut self, number: usize, input: Input) {
         let now = self.now();
         let mut next = Some(input);
@@ -256,10 +257,10 @@ impl Driver {
                             slot.waiting.push(Effect::Event { reason, message });
                         }
                     }
-                    Output::Fetch(source) => match self.config_maps.ask(number, slot.minor, &source) {
-                        Asked::Answer(download) => next = Some(Input::Fetched(download)),
-                        Asked::Wait => {}
-                        Asked::Load(key) => {
+                    Output::Fetch(source) => match self.config_maps.look_up(number, slot.minor, &source) {
+                        Lookup::Cached(download) => next = Some(Input::Fetched(download)),
+                        Lookup::Pending => {}
+                        Lookup::Download(key) => {
                             self.tasks.spawn(load(self.client.clone(), key));
                         }
                     },
@@ -276,7 +277,7 @@ impl Driver {
         }
     }
 
-    /// Starts as many of the queued requests as may run.
+    /// Starts queued requests up to the concurrency limit.
     fn dispatch(&mut self) {
         while self.sending < self.options.concurrency.max(1) {
             let Some(number) = self.queue.pop_front() else { return };
@@ -287,9 +288,9 @@ impl Driver {
         }
     }
 
-    fn task_done(&mut self, done: Result<Done, tokio::task::JoinError>) {
+    fn task_done(&mut self, done: Result<TaskResult, tokio::task::JoinError>) {
         match done {
-            Ok(Done::Sent { slot: number, config_lost }) => {
+            Ok(TaskResult::Sent { slot: number, config_lost }) => {
                 self.sending -= 1;
                 if let Some(slot) = self.slots.get_mut(number).and_then(Option::as_deref_mut) {
                     slot.busy = !slot.waiting.is_empty();
@@ -301,12 +302,12 @@ impl Driver {
                     }
                 }
             }
-            Ok(Done::Loaded { key, outcome }) => {
+            Ok(TaskResult::Loaded { key, outcome }) => {
                 for (number, download) in self.config_maps.loaded(key, outcome) {
                     self.step(number, Input::Fetched(download));
                 }
             }
-            Err(error) => tracing::error!(%error, "a request of a simulated kubelet ended badly"),
+            Err(error) => tracing::error!(%error, "a request task of a simulated kubelet failed"),
         }
     }
 }
@@ -317,7 +318,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// The seed of one node's jitter, whatever the order in which nodes appear.
+/// Seed of one node's jitter, independent of the order of nodes.
 pub(crate) fn seed_of(seed: u64, name: &NodeName) -> u64 {
     let hash = blake3::hash(name.as_str().as_bytes());
     hash.as_bytes().iter().take(8).fold(seed, |seed, byte| seed.rotate_left(8) ^ u64::from(*byte))

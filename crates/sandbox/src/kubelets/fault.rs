@@ -1,8 +1,8 @@
-//! How a simulated node misbehaves, and how the user asks for it: `--fault <node>=<kind>`.
+//! Faults of simulated nodes, and the parser of `--fault <node>=<kind>`.
 //!
-//! A fault belongs to a node, not to a configuration: it lasts until another fault or none is injected. Kubelets that follow
-//! `configSource` themselves ([`super::machine`]) and those with an agent (`sandbox::agents`) share the kinds; some need an
-//! agent to go wrong.
+//! A fault belongs to a node, not to a configuration, and lasts until it is replaced or removed. Kubelets that follow
+//! `configSource` ([`super::machine`]) and nodes with an agent (`sandbox::agents`) share the kinds; some need an
+//! agent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,92 +10,92 @@ use std::str::FromStr;
 
 use nodecfg_contract::names::NodeName;
 
-/// A way for a node to misbehave. What it does to a node with an agent is said where that differs: there, a *new*
-/// configuration is one that the node did not run when it began to misbehave.
+/// Kind of fault of a node. Effects on nodes with an agent are listed where they differ. There, a *new* configuration
+/// is one that the node did not run when the fault began.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fault {
-    /// Dies on the first configuration it restarts into: the Node goes from Ready to Unknown after 40 s, `assigned`
-    /// never moves, and assignments go unseen until the fault is lifted. With an agent the whole host goes down, what its disk
-    /// had not made durable is lost, and it comes up again once the fault is lifted.
+    /// The kubelet dies on the first configuration it restarts into. The Node changes from Ready to Unknown after 40
+    /// s, and `assigned` does not change until the fault is removed. With an agent, the host goes down and loses
+    /// writes that were not durable. It boots again when the fault is removed.
     Crash,
-    /// Does everything, this many times slower. `slow` alone means 10 times, `slow:3` three times.
+    /// All operations are slower by this factor; `slow` alone means 10, `slow:3` means 3.
     Slow(f64),
-    /// Takes and activates its assignment, and is not Ready with it. Local configuration, before or after, is fine. An agent
-    /// falls back.
+    /// The kubelet activates its assignment and is then not Ready. The local configuration works. An agent rolls
+    /// back.
     NotReady,
-    /// Runs without `--dynamic-config-dir`, or without an agent: Ready, and `status.config` never changes.
+    /// The kubelet runs without `--dynamic-config-dir`, or the node has no agent: Ready, and `status.config` never
+    /// changes.
     NeverAcknowledges,
-    /// May not read any ConfigMap: every new assignment is `failed to sync: …`, retried for ever.
+    /// The kubelet cannot read any ConfigMap: every new assignment is `failed to sync: …`, retried forever.
     SyncError,
-    /// Cannot load any configuration it restarts into, whatever its text.
+    /// The kubelet fails to load every configuration it restarts into.
     LoadError,
-    /// Refuses every configuration it restarts into, whatever its text.
+    /// The kubelet refuses every configuration it restarts into.
     ValidateError,
-    /// Converges, and 20 s later begins to alternate between not Ready and Ready, 20 s each.
+    /// The node converges, and after 20 s alternates between not Ready and Ready every 20 s.
     Flap,
-    /// Does not run at all: Unknown from the moment of the fault, and nothing is acknowledged.
+    /// The kubelet does not run: Ready is Unknown, and nothing is acknowledged.
     Deaf,
-    /// Refuses the API server what it shows of its configuration (`configz`), as one does that was never told who may see it.
+    /// The kubelet refuses `configz` requests of the API server, as without the authorization for it.
     RefusesConfigz,
-    /// Needs an agent: the kubelet does not start with a new configuration, whatever its text.
+    /// Needs an agent: the kubelet does not start with a new configuration.
     NoStart,
-    /// Needs an agent: the kubelet starts with a new configuration, and dies 15 s later, again and again.
+    /// Needs an agent: the kubelet starts with a new configuration and dies 15 s later, repeatedly.
     Dies,
-    /// Needs an agent: the command that restarts the kubelet fails when there is a new configuration.
+    /// Needs an agent: the restart command of the kubelet fails for a new configuration.
     RestartFails,
-    /// Needs an agent: it does not reach the API server for so many seconds from the moment of the fault. `api-outage` alone
-    /// means 60.
+    /// Needs an agent: the agent cannot reach the API server for this many seconds; `api-outage` alone means 60.
     ApiOutage(f64),
-    /// Needs an agent: nothing can be written to the host's disk.
+    /// Needs an agent: writes to the host's disk fail.
     DiskFull,
 }
 
-/// The kinds as the user writes them, each with what it does; [`Fault`] has the details.
+/// Fault kinds in the syntax of `--fault`, with descriptions; see [`Fault`] for details.
 pub const KINDS: [(&str, &str); 15] = [
     ("crash", "dies on its new configuration"),
-    ("slow", "takes 10 times as long; slow:<factor> for another factor"),
-    ("not-ready", "activates its configuration and is not Ready with it"),
+    ("slow", "takes 10 times as long; slow:<factor> sets another factor"),
+    ("not-ready", "activates its configuration and is then not Ready"),
     ("never-acknowledges", "runs without --dynamic-config-dir, or without an agent"),
     ("sync-error", "cannot read its ConfigMap"),
     ("load-error", "cannot load its configuration"),
     ("validate-error", "refuses its configuration"),
     ("flap", "converges, then is not Ready every other 20 s"),
-    ("deaf", "does not run, Ready is Unknown"),
-    ("refuses-configz", "its kubelet shows nobody its configuration"),
-    ("no-start", "its kubelet does not start with a new configuration"),
-    ("dies", "its kubelet starts with a new configuration and dies in the trial"),
-    ("restart-fails", "its kubelet cannot be restarted with a new configuration"),
-    ("api-outage", "its agent is cut off for 60 s; api-outage:<seconds> for another time"),
-    ("disk-full", "its agent cannot write to the disk"),
+    ("deaf", "does not run; Ready is Unknown"),
+    ("refuses-configz", "refuses requests for its configuration"),
+    ("no-start", "does not start with a new configuration"),
+    ("dies", "starts with a new configuration and dies during the trial"),
+    ("restart-fails", "cannot be restarted with a new configuration"),
+    ("api-outage", "loses the API server for 60 s; api-outage:<seconds> sets another time"),
+    ("disk-full", "cannot write to the disk"),
 ];
 
-/// How many times slower `slow` is when no factor is given.
+/// Default factor of `slow`.
 const SLOW_FACTOR: f64 = 10.0;
-/// How many seconds `api-outage` lasts when no time is given.
+/// Default duration of `api-outage`, seconds.
 const OUTAGE: f64 = 60.0;
 
-/// Why a `--fault` could not be understood.
+/// Error in the text of a `--fault`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// No `=`, or nothing on one side of it.
-    #[error("fault {0:?} is not of the form <node>=<kind> or *=<kind>; kinds are {kinds}", kinds = kinds())]
+    /// The `=` or one of its sides is missing.
+    #[error("fault {0:?} is invalid; use <node>=<kind> or *=<kind>, with one of the kinds {kinds}", kinds = kinds())]
     Form(String),
-    /// The node's name is no name.
-    #[error("fault {spec:?} is for no node: {problem}; use the name of a node, or * for all of them")]
+    /// The node name is invalid.
+    #[error("fault {spec:?} names no valid node: {problem}; use the name of a node, or * for all nodes")]
     Node {
-        /// The fault as given.
+        /// The fault text.
         spec: String,
-        /// What is wrong with the name.
+        /// Error in the node name.
         problem: String,
     },
-    /// No such kind.
+    /// The kind is unknown.
     #[error("fault kind {0:?} is unknown; kinds are {kinds}", kinds = kinds())]
     Kind(String),
-    /// The factor of `slow` is no number of at least 1.
-    #[error("fault kind {0:?} has no usable factor; write slow:<factor> with a number from 1 to 1000, such as slow:3")]
+    /// The factor of `slow` is not between 1 and 1000.
+    #[error("fault kind {0:?} has an invalid factor; use slow:<factor> with a number from 1 to 1000, such as slow:3")]
     Factor(String),
-    /// The time of `api-outage` is no number of at least 1.
-    #[error("fault kind {0:?} has no usable time; write api-outage:<seconds> with a number from 1 to 86400")]
+    /// The time of `api-outage` is not between 1 and 86400 s.
+    #[error("fault kind {0:?} has an invalid time; use api-outage:<seconds> with a number from 1 to 86400")]
     Time(String),
 }
 
@@ -104,7 +104,7 @@ fn kinds() -> String {
 }
 
 impl Fault {
-    /// Whether it takes an agent to go wrong like this.
+    /// Reports whether this fault needs an agent.
     #[must_use]
     pub fn needs_agent(self) -> bool {
         matches!(self, Self::NoStart | Self::Dies | Self::RestartFails | Self::ApiOutage(_) | Self::DiskFull)
@@ -170,12 +170,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// One `--fault` as given: `<node>=<kind>`, or `*=<kind>` for every node. There are no other patterns.
+/// A parsed `--fault`: `<node>=<kind>`, or `*=<kind>` for every node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultSpec {
     /// The node; `None` means all.
     pub node: Option<NodeName>,
-    /// What goes wrong there.
+    /// Fault of the node.
     pub fault: Fault,
 }
 
@@ -199,7 +199,7 @@ impl FromStr for FaultSpec {
     }
 }
 
-/// The faults of a run: one for all nodes, and those of single nodes, which win.
+/// Faults of a run: one for all nodes, and those of single nodes, which win.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Faults {
     everywhere: Option<Fault>,
@@ -213,19 +213,19 @@ impl Faults {
         self.by_node.get(node).copied().or(self.everywhere)
     }
 
-    /// Every fault that some node has.
+    /// Every fault of at least one node.
     pub fn all(&self) -> impl Iterator<Item = Fault> {
         self.by_node.values().copied().chain(self.everywhere)
     }
 
-    /// The nodes that faults name; whoever creates the nodes can tell the user about one that does not exist.
+    /// Nodes that faults name, so that the caller can report unknown ones.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
         self.by_node.keys()
     }
 }
 
 impl FromIterator<FaultSpec> for Faults {
-    /// Of two faults for the same node the later wins.
+    /// The later of two faults for the same node wins.
     fn from_iter<I: IntoIterator<Item = FaultSpec>>(specs: I) -> Self {
         let mut faults = Self::default();
         for FaultSpec { node, fault } in specs {
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_reads_back_as_it_is_written() {
+    fn every_kind_round_trips() {
         for (name, _) in KINDS {
             let fault: Fault = name.parse().expect(name);
             assert_eq!(fault.to_string().parse::<Fault>(), Ok(fault));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_is_not_understood_lists_the_kinds() {
+    fn parse_error_lists_kinds() {
         for bad in ["n1", "n1=", "=crash", "n1=explode"] {
             let error = bad.parse::<FaultSpec>().expect_err(bad).to_string();
             for (name, _) in KINDS {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nodes_own_fault_wins_over_that_of_all() {
+    fn fault_of_node_overrides_fault_of_all() {
         let faults: Faults =
             ["n1=crash", "*=slow", "n1=flap"].into_iter().map(|s| s.parse::<FaultSpec>().expect(s)).collect();
         let node = |name: &str| NodeName::new(name).expect(name);

@@ -1,105 +1,105 @@
-//! One kubelet 1.11 to 1.23 with Dynamic Kubelet Configuration, as a state machine: inputs and the time in, effects out.
+//! State machine of one kubelet 1.11 to 1.23 with Dynamic Kubelet Configuration: inputs and the time in, effects out.
 //!
-//! Its structure is the kubelet's own (`pkg/kubelet/kubeletconfig`, KEP-281). A sync loop and a status loop run every 10
-//! to 12 s and do nothing unless poked: the first downloads what spec names, records it as assigned and makes the process
-//! exit; the second writes `status.config`. A new process loads what is assigned, or else the last known good.
-//! Whatever the recording shows follows from these two loops.
+//! Its structure follows the kubelet (`pkg/kubelet/kubeletconfig`, KEP-281). A sync loop and a status loop run every
+//! 10 to 12 s and act only when work is pending. The sync loop downloads the source in spec, records it as assigned
+//! and exits the process. The status loop writes `status.config`. A new process loads the assigned configuration, or
+//! else the last known good one. The recorded behaviour follows from these two loops.
 //!
-//! The machine's time is simulated: it knows no clock and no speed, and its only randomness is the generator it is given.
+//! Time is simulated: the machine has no clock, and its only randomness is the given generator.
 
 use std::time::Duration;
 
 use super::fault::Fault;
-use super::signals::{Download, Input, Moment, Output, Ready, Wanted};
-use super::status::{Status, SyncProblem, Taken};
-use super::verdict::Problem;
+use super::signals::{Download, Input, Moment, Output, Ready, SpecSource};
+use super::status::{LoadedSource, Status, SyncProblem};
+use super::verdict::ConfigProblem;
 use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigMapSource, ConfigStatus};
 
-/// Period of both loops; each round adds up to a fifth.
+/// Period of both loops; jitter adds up to a fifth.
 const LOOP_PERIOD: Duration = Duration::from_secs(10);
-/// From the exit of the process to the status that the next one writes, at least.
+/// Minimum time between the exit of a process and the first status of the next one.
 const RESTART: Duration = Duration::from_millis(5_500);
-/// How much longer a restart may take.
+/// Maximum addition to [`RESTART`].
 const RESTART_JITTER: Duration = Duration::from_millis(160);
-/// How long an assignment must run before it becomes the last known good.
+/// Time that an assignment must run before it becomes the last known good.
 const TRIAL: Duration = Duration::from_secs(10 * 60);
-/// How often the end of the trial is looked for.
+/// Interval of checks for the end of the trial.
 const TRIAL_CHECK: Duration = Duration::from_secs(10);
-/// How long the node lifecycle controller waits before it calls a silent node's readiness unknown.
+/// Time after which the node lifecycle controller sets the readiness of a silent node to Unknown.
 const NODE_GRACE: Duration = Duration::from_secs(40);
-/// From activation to the first flap, and from one to the next.
+/// Time from activation to the first flap, and between flaps.
 const FLAP: Duration = Duration::from_secs(20);
-/// Beyond this much idleness the rounds of a loop are no longer counted one by one.
+/// Idle time after which loop rounds are not simulated one by one.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// Whether the kubelet process runs.
+/// State of the kubelet process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Process {
     Running,
-    /// It has exited; the next one is up at this moment.
+    /// Exited; the next process starts at this moment.
     Restarting(Moment),
-    /// It has died and stays dead.
+    /// Dead until the fault is removed.
     Dead,
 }
 
-/// A loop that runs every 10 to 12 s and does nothing unless poked.
+/// A loop that runs every 10 to 12 s and acts only when work is pending.
 #[derive(Debug, Clone, Copy)]
 struct Loop {
-    poked: bool,
+    pending: bool,
     next: Moment,
 }
 
 impl Loop {
     fn due(&self, now: Moment) -> bool {
-        self.poked && self.next <= now
+        self.pending && self.next <= now
     }
 }
 
-/// The Node of a kubelet as it is first seen.
+/// Node of a kubelet when first observed.
 #[derive(Debug, Clone, Default)]
-pub struct Seen<'a> {
-    /// Whether the kubelet's version has Dynamic Kubelet Configuration, see [`supports_dynamic_config`].
+pub struct ObservedNode<'a> {
+    /// The kubelet's version has Dynamic Kubelet Configuration, see [`supports_dynamic_config`].
     pub dynamic: bool,
-    /// What spec says.
-    pub wanted: Wanted,
-    /// `status.config`, if it is there. It counts as the kubelet's checkpoint, so that a simulation can begin on a
-    /// cluster that another one left behind.
+    /// Source in the Node's spec.
+    pub wanted: SpecSource,
+    /// `status.config`, if it exists. It serves as the kubelet's checkpoint, so that a simulation can continue on the
+    /// cluster of an earlier one.
     pub status: Option<&'a ConfigStatus>,
 }
 
 /// One simulated kubelet.
 #[derive(Debug, Clone)]
 pub struct SimKubelet {
-    /// Whether its version has Dynamic Kubelet Configuration.
+    /// The kubelet's version has Dynamic Kubelet Configuration.
     dynamic: bool,
     fault: Option<Fault>,
     rng: fastrand::Rng,
     heartbeat: Option<Duration>,
     next_heartbeat: Moment,
-    wanted: Wanted,
+    wanted: SpecSource,
     process: Process,
     status: Status,
-    /// What the Node's status is known to say; `None` when a patch may not have arrived.
+    /// Last status written to the Node; `None` when a patch may have been lost.
     reported: Option<Status>,
-    /// The verdict on the checkpoint of `assigned`.
-    assigned_verdict: Result<(), Problem>,
+    /// Verdict on the checkpoint of `assigned`.
+    assigned_verdict: Result<(), ConfigProblem>,
     assigned_at: Moment,
     sync: Loop,
     report: Loop,
     downloading: bool,
-    /// When to look next whether the trial is over.
+    /// Time of the next check for the end of the trial.
     trial: Option<Moment>,
     ready: Ready,
-    /// When readiness changes next by a fault.
-    turn: Option<Moment>,
+    /// Time of the next readiness change by a fault.
+    ready_change: Option<Moment>,
 }
 
 impl SimKubelet {
-    /// A running kubelet on a Node as it was first seen.
+    /// Creates a running kubelet for a Node.
     #[must_use]
     pub fn new(
-        seen: Seen<'_>,
+        seen: ObservedNode<'_>,
         fault: Option<Fault>,
         heartbeat: Option<Duration>,
         mut rng: fastrand::Rng,
@@ -117,14 +117,14 @@ impl SimKubelet {
             process: Process::Running,
             assigned_verdict: status.problem.map_or(Ok(()), Err),
             assigned_at: now,
-            // As after a restart, spec is compared with the checkpoint once, unless both are certainly empty.
-            sync: Loop { poked: seen.wanted != Wanted::Local || status != Status::default(), next: now + phase },
+            // As after a restart, spec is compared with the checkpoint once, unless both are empty.
+            sync: Loop { pending: seen.wanted != SpecSource::Local || status != Status::default(), next: now + phase },
             wanted: seen.wanted,
-            report: Loop { poked: reported.is_none(), next: now },
+            report: Loop { pending: reported.is_none(), next: now },
             downloading: false,
             trial: None,
             ready: Ready::Yes,
-            turn: (fault == Some(Fault::Deaf)).then_some(now),
+            ready_change: (fault == Some(Fault::Deaf)).then_some(now),
             status,
             reported,
             rng,
@@ -133,8 +133,8 @@ impl SimKubelet {
         kubelet
     }
 
-    /// Takes one input at the moment it happens. The last output says when to wake the kubelet next; without it, only
-    /// another input moves it.
+    /// Handles one input at its time. The last output is the next wake-up; without one, only another input has
+    /// effects.
     pub fn step(&mut self, input: Input, now: Moment) -> Vec<Output> {
         let mut outputs = Vec::new();
         self.catch_up(now, &mut outputs);
@@ -142,88 +142,88 @@ impl SimKubelet {
             Input::Node(wanted) => {
                 if self.wanted != wanted {
                     self.wanted = wanted;
-                    self.poke_sync(now);
+                    self.schedule_sync(now);
                 }
             }
-            Input::ConfigMapChanged => self.poke_sync(now),
-            Input::Fetched(download) => self.take(download, now, &mut outputs),
+            Input::ConfigMapChanged => self.schedule_sync(now),
+            Input::Fetched(download) => self.handle_download(download, now, &mut outputs),
             Input::Timer => {}
             Input::StatusLost => {
                 self.reported = None;
-                self.poke_report(now);
+                self.schedule_report(now);
             }
-            Input::Fault(fault) => self.misbehave(fault, now),
+            Input::Fault(fault) => self.set_fault(fault, now),
         }
         self.catch_up(now, &mut outputs);
         outputs.extend(self.wake().map(Output::WakeAt));
         outputs
     }
 
-    /// The ConfigMap that its spec names, as last seen.
+    /// ConfigMap in the last observed spec.
     #[must_use]
-    pub fn wants(&self) -> Option<&ConfigMapSource> {
+    pub fn spec_source(&self) -> Option<&ConfigMapSource> {
         match &self.wanted {
-            Wanted::ConfigMap(source) => Some(source),
-            Wanted::Local | Wanted::Nothing => None,
+            SpecSource::ConfigMap(source) => Some(source),
+            SpecSource::Local | SpecSource::Empty => None,
         }
     }
 
-    /// Whether its version has Dynamic Kubelet Configuration.
+    /// Reports whether the kubelet's version has Dynamic Kubelet Configuration.
     #[must_use]
     pub fn is_dynamic(&self) -> bool {
         self.dynamic
     }
 
-    /// Whether it takes part in Dynamic Kubelet Configuration at all.
-    fn listens(&self) -> bool {
+    /// Reports whether the kubelet takes part in Dynamic Kubelet Configuration.
+    fn handles_config(&self) -> bool {
         self.dynamic && !matches!(self.fault, Some(Fault::Deaf | Fault::NeverAcknowledges))
     }
 
-    fn acts(&self) -> bool {
-        self.listens() && self.process == Process::Running
+    fn is_active(&self) -> bool {
+        self.handles_config() && self.process == Process::Running
     }
 
-    /// Does all that is due.
+    /// Carries out all due work.
     fn catch_up(&mut self, now: Moment, outputs: &mut Vec<Output>) {
         if let Process::Restarting(up) = self.process
             && up <= now
-            && self.listens()
+            && self.handles_config()
         {
             self.boot(now, outputs);
         }
-        if self.acts() {
+        if self.is_active() {
             if let Some(check) = self.trial.filter(|check| *check <= now) {
                 self.check_trial(check, now);
             }
             if self.sync.due(now) && !self.downloading {
-                self.sync.poked = false;
+                self.sync.pending = false;
                 self.sync.next = now + self.period();
-                self.synchronise(now, outputs);
+                self.sync_once(now, outputs);
             }
             if self.report.due(now) {
-                self.report.poked = false;
+                self.report.pending = false;
                 self.report.next = now + self.period();
                 self.write_status(outputs);
             }
         }
-        self.keep_readiness(now, outputs);
+        self.update_readiness(now, outputs);
     }
 
     fn wake(&self) -> Option<Moment> {
-        let mut wake = self.turn;
+        let mut wake = self.ready_change;
         let mut at = |moment: Option<Moment>| wake = [wake, moment].into_iter().flatten().min();
         if self.heartbeat.is_some() && self.ready != Ready::Unknown {
             at(Some(self.next_heartbeat));
         }
         if let Process::Restarting(up) = self.process
-            && self.listens()
+            && self.handles_config()
         {
             at(Some(up));
         }
-        if self.acts() {
+        if self.is_active() {
             at(self.trial);
-            at((self.sync.poked && !self.downloading).then_some(self.sync.next));
-            at(self.report.poked.then_some(self.report.next));
+            at((self.sync.pending && !self.downloading).then_some(self.sync.next));
+            at(self.report.pending.then_some(self.report.next));
         }
         wake
     }
@@ -239,7 +239,7 @@ impl SimKubelet {
         LOOP_PERIOD.mul_f64((1.0 + 0.2 * self.rng.f64()) * self.slowness())
     }
 
-    /// The next round of a loop after `now`, having gone round idly since `next`.
+    /// Time of the loop's next round after `now`, given its idle rounds since `next`.
     fn round(&mut self, mut next: Moment, now: Moment) -> Moment {
         if now > next + IDLE {
             return now + self.period().mul_f64(self.rng.f64());
@@ -250,68 +250,74 @@ impl SimKubelet {
         next
     }
 
-    fn poke_sync(&mut self, now: Moment) {
-        if self.acts() && !self.sync.poked {
-            self.sync = Loop { poked: true, next: self.round(self.sync.next, now) };
+    fn schedule_sync(&mut self, now: Moment) {
+        if self.is_active() && !self.sync.pending {
+            self.sync = Loop { pending: true, next: self.round(self.sync.next, now) };
         }
     }
 
-    fn poke_report(&mut self, now: Moment) {
-        if self.acts() && !self.report.poked {
-            self.report = Loop { poked: true, next: self.round(self.report.next, now) };
+    fn schedule_report(&mut self, now: Moment) {
+        if self.is_active() && !self.report.pending {
+            self.report = Loop { pending: true, next: self.round(self.report.next, now) };
         }
     }
 
-    /// One round of the sync loop: compare spec with what is assigned.
-    fn synchronise(&mut self, now: Moment, outputs: &mut Vec<Output>) {
+    /// Runs one round of the sync loop: compares spec with the assigned source.
+    fn sync_once(&mut self, now: Moment, outputs: &mut Vec<Output>) {
         match self.wanted.clone() {
-            Wanted::Local => {
+            SpecSource::Local => {
                 if self.status.assigned.is_none() && self.status.last_known_good.is_none() {
-                    return self.synchronised(None, now);
+                    return self.finish_sync(None, now);
                 }
                 self.status.last_known_good = None;
                 self.assign(None, Ok(()), now, outputs);
             }
-            Wanted::Nothing => self.synchronised(Some(SyncProblem::AllNil), now),
-            Wanted::ConfigMap(_) if self.fault == Some(Fault::SyncError) => {
-                self.synchronised(Some(SyncProblem::Download), now);
+            SpecSource::Empty => self.finish_sync(Some(SyncProblem::AllNil), now),
+            SpecSource::ConfigMap(_) if self.fault == Some(Fault::SyncError) => {
+                self.finish_sync(Some(SyncProblem::Download), now);
             }
-            Wanted::ConfigMap(source) => {
+            SpecSource::ConfigMap(source) => {
                 self.downloading = true;
                 outputs.push(Output::Fetch(source));
             }
         }
     }
 
-    fn take(&mut self, download: Download, now: Moment, outputs: &mut Vec<Output>) {
+    fn handle_download(&mut self, download: Download, now: Moment, outputs: &mut Vec<Output>) {
         self.downloading = false;
-        if !self.acts() {
+        if !self.is_active() {
             return;
         }
         match download {
             Download::Found(source, _) if self.status.assigned.as_ref() == Some(&source) => {
-                // The kubelet writes its record of the assignment again, and the trial counts from the last writing.
+                // The kubelet rewrites its record of the assignment, and the trial counts from the last write.
                 self.assigned_at = now;
-                self.synchronised(None, now);
+                self.finish_sync(None, now);
             }
             Download::Found(source, verdict) => self.assign(Some(source), verdict, now, outputs),
-            Download::Missing | Download::Unreachable => self.synchronised(Some(SyncProblem::Download), now),
+            Download::Missing | Download::Unreachable => self.finish_sync(Some(SyncProblem::Download), now),
         }
     }
 
-    /// Ends a round that needs no restart. A problem is tried again in the next one.
-    fn synchronised(&mut self, problem: Option<SyncProblem>, now: Moment) {
+    /// Ends a round without restart. The next round retries after a problem.
+    fn finish_sync(&mut self, problem: Option<SyncProblem>, now: Moment) {
         if self.status.sync_problem != problem {
             self.status.sync_problem = problem;
-            self.poke_report(now);
+            self.schedule_report(now);
         }
         if problem.is_some() {
-            self.poke_sync(now);
+            self.schedule_sync(now);
         }
     }
 
-    /// Records the assignment on disk and exits, for the service manager to start the next process.
-    fn assign(&mut self, source: Taken, verdict: Result<(), Problem>, now: Moment, outputs: &mut Vec<Output>) {
+    /// Records the assignment on disk and exits; the service manager starts the next process.
+    fn assign(
+        &mut self,
+        source: LoadedSource,
+        verdict: Result<(), ConfigProblem>,
+        now: Moment,
+        outputs: &mut Vec<Output>,
+    ) {
         let target = source.as_deref().map_or_else(|| "local config".to_owned(), ConfigMapSource::described);
         let message = format!("Kubelet restarting to use {target}");
         outputs.push(Output::Event { reason: "KubeletConfigChanged", message });
@@ -324,37 +330,37 @@ impl SimKubelet {
     fn exit(&mut self, now: Moment) {
         let pause = RESTART + RESTART_JITTER.mul_f64(self.rng.f64());
         self.process = Process::Restarting(now + pause.mul_f64(self.slowness()));
-        (self.downloading, self.trial, self.turn) = (false, None, None);
+        (self.downloading, self.trial, self.ready_change) = (false, None, None);
     }
 
-    /// A new process: load what is assigned, or else the last known good, or else the local configuration.
+    /// Starts a process: loads the assigned configuration, else the last known good, else the local one.
     fn boot(&mut self, now: Moment, outputs: &mut Vec<Output>) {
         if self.fault == Some(Fault::Crash) {
             self.process = Process::Dead;
-            self.turn = Some(now + NODE_GRACE);
+            self.ready_change = Some(now + NODE_GRACE);
             return;
         }
         self.process = Process::Running;
         self.status.sync_problem = None;
         self.status.problem = match self.fault {
             _ if self.status.assigned.is_none() => None,
-            Some(Fault::LoadError) => Some(Problem::Load),
-            Some(Fault::ValidateError) => Some(Problem::Validate),
+            Some(Fault::LoadError) => Some(ConfigProblem::Load),
+            Some(Fault::ValidateError) => Some(ConfigProblem::Validate),
             _ => self.assigned_verdict.err(),
         };
         let source = if self.status.problem.is_some() { &self.status.last_known_good } else { &self.status.assigned };
         self.status.active.clone_from(source);
         self.begin_trial(now);
-        self.sync = Loop { poked: false, next: now + self.period() };
-        // The informer of a new process lists the Node afresh; only a local configuration needs no second look.
-        if self.wanted != Wanted::Local || self.status.assigned.is_some() {
-            self.sync.poked = true;
+        self.sync = Loop { pending: false, next: now + self.period() };
+        // The informer of a new process lists the Node again. Only a local configuration needs no second comparison.
+        if self.wanted != SpecSource::Local || self.status.assigned.is_some() {
+            self.sync.pending = true;
         }
-        self.report = Loop { poked: false, next: now + self.period() };
-        // Readiness comes first: a Node that called its configuration active while it still showed the readiness of the
-        // process before would look converged for a moment.
-        self.turn = self.next_turn(now);
-        self.keep_readiness(now, outputs);
+        self.report = Loop { pending: false, next: now + self.period() };
+        // Readiness is reported first. An active configuration with the readiness of the old process would look
+        // converged.
+        self.ready_change = self.next_ready_change(now);
+        self.update_readiness(now, outputs);
         self.write_status(outputs);
         outputs.push(Output::Event { reason: "Starting", message: "Starting kubelet.".to_owned() });
     }
@@ -366,7 +372,7 @@ impl SimKubelet {
         self.check_trial(now, now);
     }
 
-    /// Looks whether the trial is over, at the moment `check` of a look every 10 s.
+    /// Checks whether the trial is over, at the time `check` of a check every 10 s.
     fn check_trial(&mut self, mut check: Moment, now: Moment) {
         if self.trial.is_none() {
             return;
@@ -375,10 +381,10 @@ impl SimKubelet {
         if end <= now {
             self.trial = None;
             self.status.last_known_good.clone_from(&self.status.assigned);
-            self.poke_report(now);
+            self.schedule_report(now);
             return;
         }
-        // The looks in between would find nothing.
+        // Checks before the end have no effect.
         while check < end {
             check = check + TRIAL_CHECK;
         }
@@ -391,29 +397,29 @@ impl SimKubelet {
         outputs.push(Output::PatchConfig(patch));
     }
 
-    fn misbehave(&mut self, fault: Option<Fault>, now: Moment) {
-        let listened = self.listens();
+    fn set_fault(&mut self, fault: Option<Fault>, now: Moment) {
+        let handled_config = self.handles_config();
         self.fault = fault;
         if self.process == Process::Dead && fault != Some(Fault::Crash) {
             self.exit(now);
         }
-        // A process on its way up shows its readiness when it is up; everything else shows at once, except what needs
-        // a new configuration to break on.
-        if self.process == Process::Running || !self.listens() {
-            self.turn = match fault {
+        // A starting process reports its readiness when it runs. Other faults show immediately, except those that
+        // need a new configuration.
+        if self.process == Process::Running || !self.handles_config() {
+            self.ready_change = match fault {
                 Some(Fault::Deaf) => Some(now),
                 _ if self.ready != Ready::Yes => Some(now),
-                Some(Fault::Flap) => self.next_turn(now),
+                Some(Fault::Flap) => self.next_ready_change(now),
                 _ => None,
             };
         }
-        if self.listens() && !listened {
-            self.poke_sync(now);
+        if self.handles_config() && !handled_config {
+            self.schedule_sync(now);
         }
     }
 
-    /// When readiness next differs from what it is, as far as the fault decides.
-    fn next_turn(&self, now: Moment) -> Option<Moment> {
+    /// Time of the next readiness change that the fault causes.
+    fn next_ready_change(&self, now: Moment) -> Option<Moment> {
         match self.fault {
             Some(Fault::Flap) if self.status.active.is_some() => Some(now + FLAP),
             Some(Fault::Flap) => None,
@@ -421,17 +427,17 @@ impl SimKubelet {
         }
     }
 
-    /// Carries out a change of readiness that is due, and heartbeats.
-    fn keep_readiness(&mut self, now: Moment, outputs: &mut Vec<Output>) {
+    /// Carries out due readiness changes and heartbeats.
+    fn update_readiness(&mut self, now: Moment, outputs: &mut Vec<Output>) {
         let before = self.ready;
-        if self.turn.is_some_and(|turn| turn <= now) {
-            self.turn = None;
+        if self.ready_change.is_some_and(|ready_change| ready_change <= now) {
+            self.ready_change = None;
             self.ready = match self.fault {
                 Some(Fault::Deaf) => Ready::Unknown,
                 Some(Fault::Crash) if self.process == Process::Dead => Ready::Unknown,
                 Some(Fault::NotReady) if self.status.active.is_some() => Ready::No,
                 Some(Fault::Flap) if self.status.active.is_some() => {
-                    self.turn = Some(now + FLAP);
+                    self.ready_change = Some(now + FLAP);
                     if before == Ready::Yes { Ready::No } else { Ready::Yes }
                 }
                 _ => Ready::Yes,
@@ -448,8 +454,8 @@ impl SimKubelet {
     }
 }
 
-/// Whether a kubelet of this version has Dynamic Kubelet Configuration: 1.11 (beta) to 1.23. What cannot be read as a
-/// version has not.
+/// Reports whether a kubelet of this version has Dynamic Kubelet Configuration: 1.11 (beta) to 1.23. Returns `false`
+/// for an unreadable version.
 #[must_use]
 pub fn supports_dynamic_config(version: &str) -> bool {
     KubeletVersion::parse(version).is_some_and(|version| version.has_dynamic_config())

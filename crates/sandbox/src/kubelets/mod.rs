@@ -1,34 +1,33 @@
-//! Simulated kubelets with Dynamic Kubelet Configuration: what a kubelet 1.21 with `--dynamic-config-dir` does to its
-//! Node, as recorded from a real one (`tests/data/recordings/kubelet-1.21-dynamic-config.jsonl`).
+//! Simulated kubelets with Dynamic Kubelet Configuration. They reproduce a recorded kubelet 1.21 with
+//! `--dynamic-config-dir` (`tests/data/recordings/kubelet-1.21-dynamic-config.jsonl`).
 //!
-//! [`machine`] is one kubelet without any IO, with [`signals`] for what goes in and comes out; [`mod@verdict`] says whether it
-//! would load a text; [`fault`] makes it misbehave. [`running`] runs any number of them against an API server, simulated or
-//! real. Nothing here runs pods, and nothing here may know what nodecfg intends: the only thing the two halves share is the
-//! Node.
+//! [`machine`] is one kubelet without IO; [`signals`] holds its inputs and outputs. [`mod@verdict`] checks whether a
+//! kubelet loads a configuration, and [`fault`] defines injected faults. [`handle`] runs kubelets against a simulated
+//! or real API server. The kubelets run no pods and share only the Node with nodecfg.
 
 pub mod fault;
+pub mod handle;
 pub mod machine;
-pub mod running;
 pub mod signals;
 pub mod verdict;
 
 mod config_maps;
 mod driver;
-pub(super) mod sending;
+pub(super) mod requests;
+pub(super) mod send;
 mod status;
 pub(super) mod watch;
-pub(super) mod wire;
 
 #[cfg(test)]
-mod driving;
+mod driver_tests;
 #[cfg(test)]
-mod misbehaviour;
+mod machine_tests;
 #[cfg(test)]
 mod replay;
 
 pub(super) use driver::seed_of;
 pub use fault::{Fault, FaultError, FaultSpec, Faults};
-pub use machine::{Seen, SimKubelet, supports_dynamic_config};
-pub use running::{InjectError, Kubelets, Options, StartError};
-pub use signals::{Download, Input, Moment, Output, Ready, Wanted};
-pub use verdict::{Problem, Refusal, verdict};
+pub use handle::{InjectError, Kubelets, Options, StartError};
+pub use machine::{ObservedNode, SimKubelet, supports_dynamic_config};
+pub use signals::{Download, Input, Moment, Output, Ready, SpecSource};
+pub use verdict::{ConfigProblem, ConfigRefusal, verdict};

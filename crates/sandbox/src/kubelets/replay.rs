@@ -1,5 +1,5 @@
-//! The recording of a real kubelet, replayed: given the same assignments at the same times, the machine must go
-//! through the same statuses and emit the same events, and no later or earlier than its loops allow.
+//! Replay of the recording of a real kubelet. Given the same assignments at the same times, the machine must go
+//! through the same statuses and emit the same events, within the tolerance of its loops.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::machine::{self, SimKubelet};
-use super::signals::{Download, Input, Moment, Output, Wanted};
-use super::verdict::{Problem, verdict};
+use super::signals::{Download, Input, Moment, Output, SpecSource};
+use super::verdict::{ConfigProblem, verdict};
 use kubelet_config::Minor;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 const RECORDING: &str = include_str!("../../../../tests/data/recordings/kubelet-1.21-dynamic-config.jsonl");
 
-/// The API server was away for about a minute.
-const AWAY: std::ops::Range<f64> = 146.18..208.0;
+/// Seconds of the recording in which the API server was unavailable.
+const OUTAGE: std::ops::Range<f64> = 146.18..208.0;
 
-/// What was seen, in order, and when.
+/// Observed statuses and events, in order and with times.
 #[derive(Default)]
-struct Seen {
+struct Observations {
     statuses: Vec<(f64, Value)>,
     events: Vec<(f64, String)>,
 }
 
-impl Seen {
+impl Observations {
     fn status(&mut self, t: f64, status: &Value) {
         if self.statuses.last().is_none_or(|(_, last)| last != status) {
             self.statuses.push((t, status.clone()));
@@ -37,8 +37,8 @@ fn lines() -> Vec<Value> {
     RECORDING.lines().map(|line| serde_json::from_str(line).expect("a line of the recording is JSON")).collect()
 }
 
-fn recorded(lines: &[Value]) -> Seen {
-    let mut seen = Seen::default();
+fn recorded(lines: &[Value]) -> Observations {
+    let mut seen = Observations::default();
     for line in lines {
         let t = line["t"].as_f64().expect("every line has a time");
         match line["kind"].as_str() {
@@ -53,7 +53,7 @@ fn recorded(lines: &[Value]) -> Seen {
     seen
 }
 
-/// The uid of every ConfigMap and the resourceVersion that it had when it was created, as the events tell them.
+/// uid of every ConfigMap and its resourceVersion at creation, from the recorded events.
 fn config_maps(lines: &[Value]) -> BTreeMap<String, (String, String)> {
     let mut found = BTreeMap::new();
     for line in lines {
@@ -65,7 +65,7 @@ fn config_maps(lines: &[Value]) -> BTreeMap<String, (String, String)> {
     found
 }
 
-/// What the recorded ConfigMaps held, by their names; their texts are not in the recording.
+/// Content of a recorded ConfigMap by its name; the recording lacks the texts.
 fn text(name: &str) -> &'static str {
     match name {
         "bad-yaml" => "kind: [unclosed\n",
@@ -77,16 +77,16 @@ fn text(name: &str) -> &'static str {
     }
 }
 
-/// As much of a cluster as one kubelet sees.
-struct World {
+/// Simulated cluster for one kubelet.
+struct SimHarness {
     kubelet: SimKubelet,
     wake: Option<Moment>,
     /// uid and resourceVersion by name.
     config_maps: BTreeMap<String, (String, String)>,
     status: Map<String, Value>,
-    seen: Seen,
+    seen: Observations,
     now: Moment,
-    /// How far behind the recording the replay is, seconds.
+    /// Delay of the replay relative to the recording, seconds.
     late: f64,
 }
 
@@ -94,17 +94,22 @@ fn moment(t: f64) -> Moment {
     Moment(Duration::from_secs_f64(t))
 }
 
-impl World {
+impl SimHarness {
     fn new(seed: u64) -> Self {
         let rng = fastrand::Rng::with_seed(seed);
-        let kubelet =
-            SimKubelet::new(machine::Seen { dynamic: true, ..Default::default() }, None, None, rng, moment(0.0));
+        let kubelet = SimKubelet::new(
+            machine::ObservedNode { dynamic: true, ..Default::default() },
+            None,
+            None,
+            rng,
+            moment(0.0),
+        );
         Self {
             kubelet,
             wake: None,
             config_maps: BTreeMap::new(),
             status: Map::new(),
-            seen: Seen::default(),
+            seen: Observations::default(),
             now: moment(0.0),
             late: 0.0,
         }
@@ -119,7 +124,7 @@ impl World {
                 match output {
                     Output::WakeAt(at) => self.wake = Some(at),
                     Output::Fetch(source) => inputs.push(Input::Fetched(self.download(&source, t))),
-                    Output::PatchConfig(_) if AWAY.contains(&t) => inputs.push(Input::StatusLost),
+                    Output::PatchConfig(_) if OUTAGE.contains(&t) => inputs.push(Input::StatusLost),
                     Output::PatchConfig(patch) => {
                         for (field, value) in patch {
                             if value.is_null() {
@@ -133,14 +138,14 @@ impl World {
                     Output::Event { reason, message } => {
                         self.seen.events.push((t - self.late, format!("{reason}: {message}")))
                     }
-                    Output::Ready { .. } => panic!("a sound kubelet stays ready"),
+                    Output::Ready { .. } => panic!("a healthy kubelet stays ready"),
                 }
             }
         }
     }
 
     fn download(&self, source: &ConfigMapSource, t: f64) -> Download {
-        if AWAY.contains(&t) {
+        if OUTAGE.contains(&t) {
             return Download::Unreachable;
         }
         let Some((uid, version)) = self.config_maps.get(&source.name) else { return Download::Missing };
@@ -149,13 +154,13 @@ impl World {
         found.resource_version = Some(version.clone());
         let verdict = match source.kubelet_config_key.as_str() {
             "kubelet" => verdict(text(&source.name), Minor(21)).map_err(|refusal| refusal.problem),
-            _ => Err(Problem::Load),
+            _ => Err(ConfigProblem::Load),
         };
         Download::Found(Arc::new(found), verdict)
     }
 
-    /// Goes on beyond `end` until so many statuses were written, within a minute.
-    fn run_until_seen(&mut self, statuses: usize, end: Moment) {
+    /// Runs to `end`, then up to a minute longer until `statuses` statuses were written.
+    fn run_until_statuses(&mut self, statuses: usize, end: Moment) {
         self.run_until(end);
         while self.seen.statuses.len() < statuses {
             let at = self.wake.filter(|at| *at < end + Duration::from_secs(60)).expect("the status comes");
@@ -171,11 +176,11 @@ impl World {
     }
 }
 
-fn replay(lines: &[Value], seed: u64) -> Seen {
+fn replay(lines: &[Value], seed: u64) -> Observations {
     let all = config_maps(lines);
-    let mut world = World::new(seed);
-    // The recorder waited for what it expected before it took the next step, and so does the replay.
-    let (mut late, mut expected) = (0.0, Seen::default());
+    let mut sim = SimHarness::new(seed);
+    // The recorder waited for the expected status before each step, so the replay does too.
+    let (mut late, mut expected) = (0.0, Observations::default());
     for line in lines {
         let t = line["t"].as_f64().unwrap();
         let name = line["name"].as_str().unwrap_or_default();
@@ -183,55 +188,55 @@ fn replay(lines: &[Value], seed: u64) -> Seen {
             expected.status(t, &line["status_config"]);
         }
         if line["kind"] == "step" {
-            world.run_until_seen(expected.statuses.len(), moment(t + late));
-            late = world.now.0.as_secs_f64() - t;
+            sim.run_until_statuses(expected.statuses.len(), moment(t + late));
+            late = sim.now.0.as_secs_f64() - t;
         }
         let now = moment(t + late);
-        world.run_until(now);
-        world.late = late;
+        sim.run_until(now);
+        sim.late = late;
         match line["kind"].as_str().unwrap() {
             "create-configmap" => {
-                world.config_maps.insert(name.to_owned(), all[name].clone());
+                sim.config_maps.insert(name.to_owned(), all[name].clone());
             }
             "update-configmap" => {
                 let version = line["resourceVersion"].as_str().unwrap().to_owned();
-                world.config_maps.get_mut(name).unwrap().1 = version;
-                world.input(Input::ConfigMapChanged, now);
+                sim.config_maps.get_mut(name).unwrap().1 = version;
+                sim.input(Input::ConfigMapChanged, now);
             }
             "delete-configmap" => {
-                world.config_maps.remove("b-config");
-                world.input(Input::ConfigMapChanged, now);
+                sim.config_maps.remove("b-config");
+                sim.input(Input::ConfigMapChanged, now);
             }
             "assign" => {
                 let key = line["key"].as_str().unwrap();
                 let source = ConfigSource::config_map("kube-system", name, key).config_map.unwrap();
-                world.input(Input::Node(Wanted::ConfigMap(Arc::new(source))), now);
+                sim.input(Input::Node(SpecSource::ConfigMap(Arc::new(source))), now);
             }
-            "reset" => world.input(Input::Node(Wanted::Local), now),
-            "node" if world.seen.statuses.is_empty() => world.input(Input::Node(Wanted::Local), now),
+            "reset" => sim.input(Input::Node(SpecSource::Local), now),
+            "node" if sim.seen.statuses.is_empty() => sim.input(Input::Node(SpecSource::Local), now),
             _ => {}
         }
     }
-    world.seen
+    sim.seen
 }
 
-/// How much earlier or later than the real kubelet a simulated one may be: both wait up to a period of a loop, and for
-/// the end of a trial several periods add up.
+/// Maximum time difference to the real kubelet, seconds. Both wait up to a loop period; at the end of a trial,
+/// several periods add up.
 fn tolerance(t: f64) -> f64 {
     if t > 1_000.0 && t < 1_015.0 { 24.0 } else { 13.0 }
 }
 
 #[test]
-fn the_machine_goes_through_the_recorded_statuses_and_events() {
+fn machine_matches_recorded_statuses_and_events() {
     let lines = lines();
     assert_eq!(lines.len(), 83);
     let real = recorded(&lines);
     assert_eq!((real.statuses.len(), real.events.len()), (15, 22));
     for seed in 0..300 {
         let simulated = replay(&lines, seed);
-        let statuses = |seen: &Seen| seen.statuses.iter().map(|(_, status)| status.clone()).collect::<Vec<_>>();
+        let statuses = |seen: &Observations| seen.statuses.iter().map(|(_, status)| status.clone()).collect::<Vec<_>>();
         assert_eq!(statuses(&simulated), statuses(&real), "seed {seed}");
-        let messages = |seen: &Seen| seen.events.iter().map(|(_, event)| event.clone()).collect::<Vec<_>>();
+        let messages = |seen: &Observations| seen.events.iter().map(|(_, event)| event.clone()).collect::<Vec<_>>();
         assert_eq!(messages(&simulated), messages(&real), "seed {seed}");
         for ((at, status), (recorded_at, _)) in simulated.statuses.iter().zip(&real.statuses) {
             assert!((at - recorded_at).abs() < tolerance(*recorded_at), "seed {seed}: {at} {recorded_at} {status}");
@@ -243,7 +248,7 @@ fn the_machine_goes_through_the_recorded_statuses_and_events() {
 }
 
 #[test]
-fn a_restart_takes_as_long_as_a_real_one() {
+fn restart_takes_recorded_time() {
     let real = recorded(&lines());
     let simulated = replay(&lines(), 7);
     for seen in [&real, &simulated] {
@@ -255,7 +260,7 @@ fn a_restart_takes_as_long_as_a_real_one() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run() {
+fn runs_are_deterministic_by_seed() {
     let lines = lines();
     let (a, b, c) = (replay(&lines, 1), replay(&lines, 1), replay(&lines, 2));
     assert_eq!((&a.statuses, &a.events), (&b.statuses, &b.events));

@@ -1,4 +1,4 @@
-//! What goes into a simulated kubelet and what comes out of it.
+//! Inputs and outputs of a simulated kubelet.
 
 use std::ops::Add;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::fault::Fault;
-use super::verdict::Problem;
+use super::verdict::ConfigProblem;
 use nodecfg_contract::ConfigMapSource;
 
-/// A moment of the simulated time: how long after the simulation began.
+/// Simulated time since the start of the simulation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub Duration);
 
@@ -21,68 +21,68 @@ impl Add<Duration> for Moment {
     }
 }
 
-/// What `spec.configSource` of the Node says.
+/// `spec.configSource` of the Node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Wanted {
-    /// Absent: the configuration that the node was provisioned with.
+pub enum SpecSource {
+    /// Absent: the local configuration.
     #[default]
     Local,
     /// Present without a ConfigMap, which API servers refuse.
-    Nothing,
+    Empty,
     /// One key of a ConfigMap.
     ConfigMap(Arc<ConfigMapSource>),
 }
 
-/// How a download ended.
+/// Result of a download.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Download {
-    /// The ConfigMap exists; the source has its uid and resourceVersion, and the verdict is that on the asked-for key.
-    Found(Arc<ConfigMapSource>, Result<(), Problem>),
-    /// There is none, or the node may not read it.
+    /// The ConfigMap exists. The source has its uid and resourceVersion; the verdict is on the requested key.
+    Found(Arc<ConfigMapSource>, Result<(), ConfigProblem>),
+    /// The ConfigMap is missing, or the node may not read it.
     Missing,
-    /// The API server could not be asked.
+    /// The API server is unreachable.
     Unreachable,
 }
 
-/// What happens to a kubelet.
+/// Event that a kubelet handles.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
-    /// Its Node was seen, for the first time or changed.
-    Node(Wanted),
-    /// The answer to [`Output::Fetch`].
+    /// The Node appeared or changed.
+    Node(SpecSource),
+    /// Result of [`Output::Fetch`].
     Fetched(Download),
-    /// The ConfigMap that spec names appeared, changed or went away.
+    /// The ConfigMap in spec was created, changed or deleted.
     ConfigMapChanged,
-    /// The moment of [`Output::WakeAt`] has come.
+    /// The time of [`Output::WakeAt`] was reached.
     Timer,
-    /// A status that it wrote did not arrive.
+    /// A status write was lost.
     StatusLost,
-    /// It begins to misbehave, or stops to.
+    /// The fault was set or removed.
     Fault(Option<Fault>),
 }
 
-/// What a kubelet asks its driver to do.
+/// Request of a kubelet to its driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
-    /// Download this key, and say how that ended with [`Input::Fetched`].
+    /// Download this key and return the result as [`Input::Fetched`].
     Fetch(Arc<ConfigMapSource>),
     /// Merge this into `status.config`; null removes a field.
     PatchConfig(Map<String, Value>),
     /// Report the Ready condition.
     Ready {
-        /// Its state.
+        /// Readiness to report.
         ready: Ready,
-        /// Whether it differs from the last report; a heartbeat does not.
+        /// Set if the readiness differs from the last report; unset for a heartbeat.
         changed: bool,
     },
     /// Emit an Event about the Node.
     Event {
-        /// Its reason, in CamelCase.
+        /// Reason in CamelCase.
         reason: &'static str,
-        /// Its message.
+        /// Message of the Event.
         message: String,
     },
-    /// Send [`Input::Timer`] at this moment. Replaces what was asked before.
+    /// Send [`Input::Timer`] at this time. Replaces an earlier wake-up.
     WakeAt(Moment),
 }
 
@@ -91,8 +91,8 @@ pub enum Output {
 pub enum Ready {
     /// `True`.
     Yes,
-    /// `False`: the kubelet runs and says so itself.
+    /// `False`, reported by the running kubelet.
     No,
-    /// `Unknown`: the kubelet has fallen silent, and the node lifecycle controller says so.
+    /// `Unknown`, set by the node lifecycle controller for a silent kubelet.
     Unknown,
 }

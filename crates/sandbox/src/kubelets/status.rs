@@ -1,16 +1,16 @@
-//! What a simulated kubelet reports, and the patches and texts that it reports it with.
+//! Status that a simulated kubelet reports, with its patches and error texts.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::verdict::Problem;
+use super::verdict::ConfigProblem;
 use nodecfg_contract::{ConfigMapSource, ConfigSource, ConfigStatus, error_text};
 
-/// A source whose content has been taken, shared by all kubelets that took it.
-pub(super) type Taken = Option<Arc<ConfigMapSource>>;
+/// A source whose content was loaded, shared by all kubelets that loaded it.
+pub(super) type LoadedSource = Option<Arc<ConfigMapSource>>;
 
-/// Why the assignment in spec has not been taken.
+/// Reason why the assignment in spec is not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SyncProblem {
     Download,
@@ -29,26 +29,26 @@ impl SyncProblem {
     }
 }
 
-/// What `status.config` says, in full.
+/// Complete content of `status.config`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Status {
-    pub assigned: Taken,
-    pub active: Taken,
-    pub last_known_good: Taken,
-    /// What a new process found wrong with `assigned`.
-    pub problem: Option<Problem>,
-    /// What keeps the sync loop from taking spec; it hides `problem` while it lasts.
+    pub assigned: LoadedSource,
+    pub active: LoadedSource,
+    pub last_known_good: LoadedSource,
+    /// ConfigProblem that a new process found in `assigned`.
+    pub problem: Option<ConfigProblem>,
+    /// ConfigProblem of the sync loop; it hides `problem`.
     pub sync_problem: Option<SyncProblem>,
 }
 
 impl Status {
-    /// Reads what a Node says.
+    /// Reads the status of a Node.
     pub(super) fn read(seen: &ConfigStatus) -> Self {
         let taken = |source: Option<&ConfigSource>| source.and_then(|s| s.config_map.clone()).map(Arc::new);
         let (problem, sync_problem) = match seen.error() {
             None => (None, None),
-            Some(error_text::LOAD) => (Some(Problem::Load), None),
-            Some(error_text::VALIDATE) => (Some(Problem::Validate), None),
+            Some(error_text::LOAD) => (Some(ConfigProblem::Load), None),
+            Some(error_text::VALIDATE) => (Some(ConfigProblem::Validate), None),
             Some(error) => {
                 let download = error.strip_prefix(error_text::SYNC_PREFIX) == Some(error_text::DOWNLOAD);
                 (None, Some(if download { SyncProblem::Download } else { SyncProblem::Internal }))
@@ -63,8 +63,8 @@ impl Status {
         }
     }
 
-    /// The merge patch of `status.config` that brings it from an earlier status to this one. From an unknown one, it sets
-    /// and removes everything.
+    /// Merge patch of `status.config` from an earlier status to this one. From an unknown status, the patch sets or
+    /// removes every field.
     pub(super) fn patch_from(&self, earlier: Option<&Self>) -> Map<String, Value> {
         let before = earlier.map(Self::fields);
         self.fields()
@@ -75,9 +75,9 @@ impl Status {
             .collect()
     }
 
-    /// Its fields by their names; null is an absent one.
+    /// Fields by name; null removes a field.
     fn fields(&self) -> [(&'static str, Value); 4] {
-        let source = |taken: &Taken| {
+        let source = |taken: &LoadedSource| {
             let source = taken.as_deref().map(|source| ConfigSource { config_map: Some(source.clone()) });
             source.and_then(|source| serde_json::to_value(source).ok()).unwrap_or(Value::Null)
         };

@@ -1,6 +1,5 @@
-//! One list and watch that never ends: the objects of a collection, and then every change. A closed stream is reopened
-//! where it ended, an expired one begins again with a list, and a server that is away is asked again, more and more
-//! rarely.
+//! Endless list and watch of a collection. A closed watch is reopened at its last version, and an expired one starts
+//! with a new list. Requests to an unavailable server are retried with backoff.
 
 use std::time::Duration;
 
@@ -12,32 +11,33 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::wire::{Meta, Object};
+use super::requests::{Meta, Object};
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
-/// How long the server keeps one watch open, seconds; the same as client libraries ask for.
+/// Requested duration of one watch, seconds; the same value that client libraries use.
 const WATCH_SECONDS: u32 = 290;
-/// First and longest pause before the next attempt.
+/// First and longest pause between attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// What a watch delivers.
+/// Change that a watch delivers.
 #[derive(Debug)]
 pub(crate) enum Change<K> {
-    /// The whole collection anew; whatever is not in it is gone. Empty when only changes were asked for.
-    All(Vec<K>),
-    /// An object appeared or changed.
-    Set(K),
-    /// An object went away.
-    Gone(K),
+    /// A new list of the whole collection; objects missing from it were deleted. Empty if only changes were
+    /// requested.
+    Relist(Vec<K>),
+    /// An object was created or changed.
+    Applied(K),
+    /// An object was deleted.
+    Deleted(K),
 }
 
-/// What to watch.
+/// Collection to watch.
 #[derive(Debug, Clone)]
 pub(crate) struct Collection {
     pub path: &'static str,
     pub labels: Option<String>,
-    /// Ask for changes only: the list then serves to learn the version from which to watch.
+    /// Request changes only. The list then only returns the version at which the watch starts.
     pub only_changes: bool,
 }
 
@@ -73,7 +73,7 @@ impl Collection {
         }
     }
 
-    /// Delivers changes after `version` until nobody listens any more.
+    /// Delivers changes after `version` until the receiver is dropped.
     pub(crate) async fn follow<K>(self, client: Client, mut version: String, changes: mpsc::Sender<Change<K>>)
     where
         K: DeserializeOwned + Clone + Object + Send + 'static,
@@ -86,7 +86,7 @@ impl Collection {
                 Err(error) if expired(&error) => match self.list(&client).await {
                     Ok((all, listed)) => {
                         version = listed;
-                        if changes.send(Change::All(all)).await.is_err() {
+                        if changes.send(Change::Relist(all)).await.is_err() {
                             return;
                         }
                         Ok(())
@@ -98,11 +98,11 @@ impl Collection {
             pause = match ended {
                 Ok(()) => PAUSES.0,
                 Err(error) => {
-                    tracing::debug!(path = self.path, %error, "the simulated kubelets' watch failed; trying again");
+                    tracing::debug!(path = self.path, %error, "the simulated kubelets' watch failed; retrying");
                     PAUSES.1.min(pause * 2)
                 }
             };
-            // Even a server that closes every watch at once is not asked in a tight loop.
+            // Prevents a tight loop with a server that closes every watch immediately.
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
         }
     }
@@ -127,15 +127,15 @@ impl Collection {
         let mut stream = std::pin::pin!(stream);
         while let Some(event) = stream.try_next().await? {
             let change = match event {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => Change::Set(object),
-                WatchEvent::Deleted(object) => Change::Gone(object),
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => Change::Applied(object),
+                WatchEvent::Deleted(object) => Change::Deleted(object),
                 WatchEvent::Bookmark(bookmark) => {
                     *version = bookmark.metadata.resource_version;
                     continue;
                 }
                 WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
             };
-            if let Change::Set(object) | Change::Gone(object) = &change {
+            if let Change::Applied(object) | Change::Deleted(object) = &change {
                 version.clone_from(&object.meta().resource_version);
             }
             if changes.send(change).await.is_err() {
@@ -146,7 +146,7 @@ impl Collection {
     }
 }
 
-/// Whether the version that was asked for is too old to be known.
+/// Reports whether the requested version has expired.
 fn expired(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 410 || status.reason == "Expired" || status.reason == "Gone")
 }

@@ -1,57 +1,56 @@
-//! Keeps markdown within a number of characters by leaving out whole parts of it, the least important first: what stays is
-//! never cut in the middle, and what was left out is said.
+//! Length limit of markdown reviews. Omits whole parts, the least important first, and lists them in a note.
 
 use super::pool::Details;
 use crate::report::{count, names};
 
-/// How many pools are named that have been left out.
+/// The maximum names of omitted pools.
 const NAMES: usize = 3;
 
 /// The parts of a review, in order.
 pub(super) struct Parts<'a> {
-    /// The verdict. Always there.
+    /// The verdict. Never omitted.
     pub(super) head: String,
     /// The header of the table.
     pub(super) table: String,
-    /// A row a pool, worst risk first.
+    /// A row per pool, worst risk first.
     pub(super) rows: Vec<String>,
-    /// What follows the table.
+    /// The text after the table.
     pub(super) after_rows: String,
-    /// A pool each, worst risk first.
+    /// The details of each pool, worst risk first.
     pub(super) pools: Vec<Details>,
-    /// The names of these pools.
+    /// The names of the pools in `pools`.
     pub(super) names: Vec<&'a str>,
     /// Nodes outside of pools.
     pub(super) others: String,
     /// Warnings.
     pub(super) findings: String,
-    /// What nodecfg is.
+    /// The footer that explains nodecfg.
     pub(super) foot: String,
-    /// The command that shows what was left out, as code.
+    /// The command that shows the omitted parts, as code.
     pub(super) all: String,
 }
 
-/// What is left out.
+/// The parts to omit.
 struct Cuts {
     findings: bool,
-    /// Of how many pools, the last ones, only the brief form is shown.
+    /// The number of pools, from the end, in brief form.
     brief: usize,
-    /// How many pools, the last ones, are not shown.
+    /// The number of pools, from the end, to omit.
     pools: usize,
-    /// How many rows, the last ones, are not shown.
+    /// The number of rows, from the end, to omit.
     rows: usize,
     others: bool,
     after_rows: bool,
     foot: bool,
 }
 
-/// The length as UTF-16 counts it, which is never less than the number of characters.
+/// The length in UTF-16 units, which is never less than the number of characters.
 pub(super) fn length(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
 impl Parts<'_> {
-    /// The whole within so many characters.
+    /// The review within `most` UTF-16 units.
     pub(super) fn within(&self, most: Option<usize>) -> String {
         let most = most.unwrap_or(usize::MAX);
         let all: Vec<usize> = (0..2 * self.pools.len() + self.rows.len() + 4).collect();
@@ -59,7 +58,7 @@ impl Parts<'_> {
         self.write(&self.cuts(needed))
     }
 
-    /// The first cuts, so many of them. Pools with very many fields are shortened before others are left out altogether.
+    /// The first `left` cuts. Shortens pools with many fields before it omits pools.
     fn cuts(&self, mut left: usize) -> Cuts {
         let mut take = |most: usize| {
             let taken = left.min(most);
@@ -77,19 +76,19 @@ impl Parts<'_> {
         }
     }
 
-    /// What was left out, and how to see it; empty when nothing was.
+    /// A note that lists the omitted parts. Empty if nothing was omitted.
     fn note(&self, cuts: &Cuts) -> String {
         let number = self.pools.len();
         let named = |pools: &[&str]| {
             let listed: Vec<String> = pools.iter().map(|name| format!("`{name}`")).collect();
             names(listed.iter().map(String::as_str), NAMES)
         };
-        let gone: Vec<&str> = self.names.iter().skip(number - cuts.pools).copied().collect();
+        let omitted: Vec<&str> = self.names.iter().skip(number - cuts.pools).copied().collect();
         let brief = self.names.iter().zip(&self.pools).take(number - cuts.pools).skip(number - cuts.brief);
         let cut: Vec<&str> = brief.filter(|(_, pool)| pool.full != pool.brief).map(|(name, _)| *name).collect();
         let mut out = Vec::new();
-        if !gone.is_empty() {
-            out.push(format!("the details of {} ({})", count(gone.len(), "pool"), named(&gone)));
+        if !omitted.is_empty() {
+            out.push(format!("the details of {} ({})", count(omitted.len(), "pool"), named(&omitted)));
         }
         if !cut.is_empty() {
             out.push(format!("some details of {} ({})", count(cut.len(), "pool"), named(&cut)));
@@ -101,12 +100,12 @@ impl Parts<'_> {
             out.push("the warnings".to_owned());
         }
         if (cuts.others && !self.others.is_empty()) || (cuts.after_rows && !self.after_rows.trim().is_empty()) {
-            out.push("what is said of nodes and pools beside these".to_owned());
+            out.push("notes on other nodes and pools".to_owned());
         }
         if out.is_empty() {
             return String::new();
         }
-        format!("**Left out for length**: {}. {} shows all of it.\n\n", out.join("; "), self.all)
+        format!("**Shortened**, without {}. See all with {}.\n\n", out.join("; "), self.all)
     }
 
     fn write(&self, cuts: &Cuts) -> String {

@@ -1,12 +1,12 @@
-//! A review for a pull request, in GitHub-flavoured markdown: one line that says it all, a table of pools, then each pool
-//! folded, worst risk first, and at the end what nodecfg is, for who has never heard of it.
+//! A review as GitHub-flavoured markdown for a pull request: the verdict, a table of pools, the details of each pool
+//! (collapsed, worst risk first), and a footer that explains nodecfg.
 //!
-//! Whatever comes from the repository or the cluster stands in code spans or is escaped: it shows as what it is, never becomes
-//! markup, and notifies nobody.
+//! Texts from the repository or the cluster stand in code spans or are escaped: they create no markup and no
+//! notification.
 
 use std::io::{self, Write};
 
-use super::words;
+use super::sentences;
 use crate::report::findings;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names};
@@ -20,25 +20,25 @@ mod tests;
 
 use fit::Parts;
 
-/// The fewest characters that a review can be kept within.
+/// The smallest supported length limit.
 pub const LEAST_CHARS: i64 = 2000;
-/// How many names a list has.
+/// The maximum names in a list.
 const NAMES: usize = 12;
 
-/// Writes the review, within so many characters. They are counted as UTF-16 does, where some count for two, so that it is
-/// within them however they are counted.
+/// Writes the review within `most` UTF-16 units, so that the limit holds for characters too.
 ///
 /// # Errors
+/// When `out` cannot be written.
 /// When the writer does.
 pub fn write(out: &mut dyn Write, review: &Review, most: Option<usize>) -> io::Result<()> {
     out.write_all(render(review, most).as_bytes())
 }
 
-/// The review as text.
+/// The review as a string.
 pub(super) fn render(review: &Review, most: Option<usize>) -> String {
     let shown: Vec<&PoolReview> = review.pools.iter().filter(|pool| is_shown(pool)).collect();
     if shown.is_empty() && !review.is_changed() && review.base_findings.is_empty() {
-        return format!("**nodecfg**: this {} ({}).\n", prose(&words::verdict(review)), compared(review));
+        return format!("**nodecfg**: this {} ({}).\n", prose(&sentences::verdict(review)), compared(review));
     }
     let mut parts = Parts {
         head: head(review),
@@ -58,7 +58,7 @@ pub(super) fn render(review: &Review, most: Option<usize>) -> String {
     parts.within(most)
 }
 
-/// Whether there is more to say of a pool than that it is as wanted.
+/// Reports whether a pool has changes, work to do, blocked nodes or a pause.
 fn is_shown(pool: &PoolReview) -> bool {
     let busy = |rollout: &crate::review::Rollout| {
         rollout.waves.iter().any(|wave| !wave.steps.is_empty())
@@ -68,14 +68,14 @@ fn is_shown(pool: &PoolReview) -> bool {
     pool.is_changed() || pool.rollout.as_ref().is_some_and(busy)
 }
 
-/// The verdict, and what was compared.
+/// The verdict and the compared revisions.
 fn head(review: &Review) -> String {
     let subject = match (&review.from, &review.to) {
         (_, Side::Local) => "Resetting",
         (Side::Cluster, _) => "Syncing this",
         _ => "Merging this",
     };
-    let mut head = format!("**{subject} {}.**\n\n{}\n", prose(&words::verdict(review)), compared(review));
+    let mut head = format!("**{subject} {}.**\n\n{}\n", prose(&sentences::verdict(review)), compared(review));
     for setting in &review.settings {
         let value = |value: &Option<String>| value.as_ref().map_or_else(|| "–".to_owned(), |value| code(value));
         let (old, new) = (value(&setting.old), value(&setting.new));
@@ -84,7 +84,7 @@ fn head(review: &Review) -> String {
     if !review.base_findings.is_empty() {
         let errors = count(review.base_findings.len(), "error");
         head.push_str(&format!(
-            "\n> [!NOTE]\n> {} is invalid ({errors}), and compared as far as it can be read.\n",
+            "\n> [!NOTE]\n> {} is invalid ({errors}). The comparison covers its readable parts only.\n",
             side(&review.from)
         ));
     }
@@ -96,11 +96,11 @@ fn compared(review: &Review) -> String {
     format!("fleet `{}`, {} compared with {}", review.fleet, side(&review.to), side(&review.from))
 }
 
-/// One side, its names as code.
+/// A side of the comparison, with names as code.
 fn side(side: &Side) -> String {
     match side {
         Side::Revision { name: Some(name), commit, .. } if !commit.as_str().starts_with(name.as_str()) => {
-            format!("{} (`{}`)", code(&words::clipped(name, 60)), commit.short())
+            format!("{} (`{}`)", code(&sentences::clipped(name, 60)), commit.short())
         }
         Side::Revision { commit, .. } => format!("`{}`", commit.short()),
         Side::WorkingTree => "the working tree".to_owned(),
@@ -109,7 +109,7 @@ fn side(side: &Side) -> String {
     }
 }
 
-/// The pools of which there is nothing to say, and files that are only formatted anew.
+/// The unchanged pools, and files with formatting changes only.
 fn unchanged(review: &Review) -> String {
     let pools: Vec<String> =
         review.pools.iter().filter(|pool| !is_shown(pool)).map(|pool| format!("`{}`", pool.name)).collect();
@@ -121,22 +121,22 @@ fn unchanged(review: &Review) -> String {
         .files()
         .into_iter()
         .filter(|(_, kind)| *kind == FileChangeKind::Formatting)
-        .map(|(path, _)| code(&words::clipped(path, 100)))
+        .map(|(path, _)| code(&sentences::clipped(path, 100)))
         .collect();
     if !formatted.is_empty() {
         let listed = names(formatted.iter().map(String::as_str), NAMES);
-        text.push_str(&format!("\nFormatted anew, with no effect on any node: {listed}.\n"));
+        text.push_str(&format!("\nReformatted, without effect on nodes: {listed}.\n"));
     }
     text.push('\n');
     text
 }
 
-/// Nodes that belong to no pool, or to another than before.
+/// Nodes without a pool and nodes that change their pool.
 fn others(review: &Review) -> String {
     let mut text = String::new();
     if review.nodes_may_move {
         text.push_str(
-            "Nodes may come to another pool by this; which ones shows in a cluster alone (`nodecfg diff` with \
+            "Nodes may move between pools. To see which, compare with a cluster (`nodecfg diff` with \
              `--kubeconfig` or `--context`).\n\n",
         );
     }
@@ -153,9 +153,7 @@ fn others(review: &Review) -> String {
         text.push_str(&format!("From {from} to {to}: {}\n\n", listed(nodes)));
     }
     let (left, none): (Vec<_>, Vec<_>) = cluster.unpooled.iter().partition(|node| node.still_on.is_some());
-    for (nodes, what) in
-        [(left, "in no pool any more, left with the configuration that they have"), (none, "in no pool")]
-    {
+    for (nodes, what) in [(left, "no longer in any pool, configuration unchanged"), (none, "in no pool")] {
         if !nodes.is_empty() {
             let number = count(nodes.len(), "node");
             let nodes = nodes.into_iter().map(|node| format!("`{}`", node.node)).collect();
@@ -165,13 +163,14 @@ fn others(review: &Review) -> String {
     text
 }
 
-/// What there is to say of the configurations, folded.
+/// The findings about the configurations, collapsed.
 fn warnings(review: &Review) -> String {
     if review.findings.is_empty() {
         return String::new();
     }
     let mut text = format!(
-        "<details><summary>{} about the configuration</summary>\n\n| severity | place | what | help |\n|---|---|---|---|\n",
+        "<details><summary>{} about the configuration</summary>\n\n| severity | place | message | fix \
+         |\n|---|---|---|---|\n",
         count(review.findings.len(), "warning")
     );
     for finding in &review.findings {
@@ -182,23 +181,23 @@ fn warnings(review: &Review) -> String {
     text
 }
 
-/// What nodecfg is, what the classes of risk mean that stand above, and where all of it comes from.
+/// The footer: what nodecfg is, the meaning of the risk classes in the review, the assumed version and the plan.
 fn foot(review: &Review) -> String {
     let mut text = String::from(
-        "<sub>nodecfg keeps the configuration of the kubelets, the agents that run the pods of each node, in this repository. \
-         `nodecfg sync` makes a ConfigMap of it and points the nodes of a pool at it, a few at a time; each node's kubelet \
-         restarts to read it, and pods stay.",
+        "<sub>nodecfg keeps the configuration of kubelets, the agents that run the pods of each node, in this \
+         repository. `nodecfg sync` creates a ConfigMap from it and assigns it to the nodes of a pool, a few at a \
+         time. Each node's kubelet restarts to read it; pods keep running.",
     );
     let classes: Vec<String> = Class::ALL
         .into_iter()
-        .filter(|class| review.pools.iter().any(|pool| !words::risks(pool, |of| of == *class).is_empty()))
+        .filter(|class| review.pools.iter().any(|pool| !sentences::risks(pool, |of| of == *class).is_empty()))
         .map(|class| format!("**{class}** {}", class.means()))
         .collect();
     if !classes.is_empty() {
         text.push_str(&format!(" Risk of a change: {}.", classes.join("; ")));
     }
     if let Some(minor) = review.assumed_version {
-        text.push_str(&format!(" Checked for kubelet {minor} where a pool does not say which it has."));
+        text.push_str(&format!(" Checked for kubelet {minor} in pools without a version."));
     }
     if let Some(cluster) = &review.cluster {
         text.push_str(&format!(" Plan `{}`.", cluster.plan));
@@ -207,7 +206,7 @@ fn foot(review: &Review) -> String {
     text
 }
 
-/// The command that shows all of it.
+/// The command that shows the full review.
 fn way_to_all(review: &Review) -> String {
     match &review.from {
         Side::Revision { commit, .. } => format!("nodecfg diff --against {}", commit.short()),

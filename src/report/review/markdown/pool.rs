@@ -1,9 +1,9 @@
-//! One pool of a review as markdown: its row in the table, and its details, in full and in brief.
+//! One pool of a review as markdown: its table row, and its details in full and brief form.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::words;
+use super::super::sentences;
 use super::NAMES;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names, whole_duration};
@@ -12,32 +12,32 @@ use kubelet_config::risk::{Class, Risk};
 use nodecfg_planning::plan::{Action, ChangedField, Step, WaveKind};
 use nodecfg_planning::state::State;
 
-/// How many fields of a configuration the brief form lists, those with the worst risk, and how many reasons.
+/// The maximum fields and reasons in brief form, worst risk first.
 const BRIEF: usize = 10;
-/// How long a value may be in the brief form, in characters.
+/// The maximum length of a value in brief form, in characters.
 const BRIEF_VALUE: usize = 80;
 
 /// The details of a pool.
 pub(super) struct Details {
-    /// All of them.
+    /// The full form.
     pub(super) full: String,
-    /// The most important ones.
+    /// The brief form.
     pub(super) brief: String,
 }
 
 /// The header of the table.
 pub(super) fn table_head(review: &Review) -> String {
     if review.cluster.is_some() {
-        "| pool | what happens | risk | nodes | to assign | at a time | left alone |\n|---|---|---|--:|--:|--:|---|\n"
+        "| pool | change | risk | nodes | to assign | at a time | unchanged |\n|---|---|---|--:|--:|--:|---|\n"
             .to_owned()
     } else {
-        "| pool | what happens | risk |\n|---|---|---|\n".to_owned()
+        "| pool | change | risk |\n|---|---|---|\n".to_owned()
     }
 }
 
-/// The pool's row.
+/// The row of a pool.
 pub(super) fn row(review: &Review, pool: &PoolReview) -> String {
-    let mut row = format!("| `{}` | {} | {} |", pool.name, words::headline(pool), risk(pool));
+    let mut row = format!("| `{}` | {} | {} |", pool.name, sentences::headline(pool), risk(pool));
     if review.cluster.is_some() {
         match &pool.rollout {
             Some(rollout) => {
@@ -60,7 +60,7 @@ fn left_alone(rollout: &Rollout) -> String {
     let held = rollout.pause.is_some() && !rollout.despite_pause;
     let skipped_word = if held { "paused" } else { "skipped" };
     let mut parts = Vec::new();
-    for (number, what) in [(settled, "as wanted"), (skipped, skipped_word), (blocked, "**blocked**")] {
+    for (number, what) in [(settled, "up to date"), (skipped, skipped_word), (blocked, "**blocked**")] {
         if number > 0 {
             parts.push(format!("{number} {what}"));
         }
@@ -68,38 +68,38 @@ fn left_alone(rollout: &Rollout) -> String {
     parts.join(", ")
 }
 
-/// The worst class of a pool's changes, in a word or two.
+/// The worst risk of a pool's changes.
 fn risk(pool: &PoolReview) -> String {
-    let partly = words::partly(pool);
+    let partly = sentences::unknown_suffix(pool);
     match pool.risk.worst {
         Some(class) if pool.risk.refused.is_some() => format!("**{class}, refused**{partly}"),
         Some(class) if class >= Class::Drain => format!("**{class}**{partly}"),
         Some(class) => format!("{class}{partly}"),
-        None if pool.risk.unknown => "not known".to_owned(),
+        None if pool.risk.unknown => "unknown".to_owned(),
         None => "–".to_owned(),
     }
 }
 
-/// The details of a pool, folded.
+/// The details of a pool, collapsed.
 pub(super) fn details(review: &Review, pool: &PoolReview) -> Details {
     let full = folded(review, pool, false);
     let brief = folded(review, pool, true);
-    // What is no shorter is no substitute.
+    // Falls back to the full form if the brief one is not shorter.
     let brief = if brief.len() < full.len() { brief } else { full.clone() };
     Details { full, brief }
 }
 
 fn folded(review: &Review, pool: &PoolReview, brief: bool) -> String {
-    let mut text = format!("<details><summary><b>{}</b>: {}", pool.name, words::headline(pool));
+    let mut text = format!("<details><summary><b>{}</b>: {}", pool.name, sentences::headline(pool));
     if let Some(class) = pool.risk.worst {
         let refused = if pool.risk.refused.is_some() { ", refused" } else { "" };
-        text.push_str(&format!(", {class}{refused}{}", words::partly(pool)));
+        text.push_str(&format!(", {class}{refused}{}", sentences::unknown_suffix(pool)));
     }
     if let Some(rollout) = &pool.rollout {
         text.push_str(&format!(", {} of {}", rollout.assign, count(rollout.nodes, "node")));
     }
     text.push_str("</summary>\n\n");
-    if let Some(meaning) = words::explained(pool, review.cluster.is_some())
+    if let Some(meaning) = sentences::explanation(pool, review.cluster.is_some())
         && review.from != crate::review::Side::Cluster
     {
         text.push_str(&format!("{}.\n\n", capital(meaning)));
@@ -125,7 +125,7 @@ fn capital(text: &str) -> String {
 }
 
 fn write_changes(text: &mut String, review: &Review, pool: &PoolReview, set: &Changes, brief: bool) {
-    if let Some(line) = words::leaving(review, pool, set) {
+    if let Some(line) = sentences::origin(review, pool, set) {
         text.push_str(&format!("{}:\n\n", prose(&line)));
     }
     if set.fields.is_empty() {
@@ -134,7 +134,7 @@ fn write_changes(text: &mut String, review: &Review, pool: &PoolReview, set: &Ch
     text.push_str("| field | now | new | risk | set by |\n|---|---|---|---|---|\n");
     let mut fields: Vec<&ChangedField> = set.fields.iter().collect();
     if brief && fields.len() > BRIEF {
-        // The sort keeps the order of the paths otherwise.
+        // The sort is stable: equal risks keep the order of paths.
         fields.sort_by_key(|field| std::cmp::Reverse(field.risk.as_ref().map(|risk| risk.class)));
         fields.truncate(BRIEF);
     }
@@ -148,28 +148,28 @@ fn write_changes(text: &mut String, review: &Review, pool: &PoolReview, set: &Ch
 }
 
 fn field_row(field: &ChangedField, brief: bool) -> String {
-    let clipped = |text: &str| if brief { code(&words::clipped(text, BRIEF_VALUE)) } else { code(text) };
+    let clipped = |text: &str| if brief { code(&sentences::clipped(text, BRIEF_VALUE)) } else { code(text) };
     let value = |value: &Option<String>| value.as_ref().map_or_else(|| "–".to_owned(), |value| clipped(value));
-    let risk = field.risk.as_ref().map_or("not known", |risk| risk.class.as_str());
+    let risk = field.risk.as_ref().map_or("unknown", |risk| risk.class.as_str());
     let change = &field.change;
     let place = change.place.as_ref().map_or_else(String::new, |place| clipped(&place.to_string()));
     format!("| {} | {} | {} | {risk} | {place} |\n", clipped(&change.path), value(&change.old), value(&change.new))
 }
 
-/// The worst, why each field has its class, and what to do where a sync refuses it.
+/// Writes the worst risk, the reason of each field's risk, and the fix if a sync refuses the change.
 fn write_risk(text: &mut String, pool: &PoolReview, brief: bool) {
-    let Some(risk) = words::risk(pool) else { return };
+    let Some(risk) = sentences::risk(pool) else { return };
     text.push_str(&format!("**Risk**: {}.\n", prose(&risk)));
     let least = if brief { Class::Drain } else { Class::Restart };
-    let reasons: BTreeMap<&str, &Risk> = words::risks(pool, |class| class >= least);
+    let reasons: BTreeMap<&str, &Risk> = sentences::risks(pool, |class| class >= least);
     let most = if brief { BRIEF } else { usize::MAX };
     for (path, risk) in reasons.into_iter().take(most) {
         let source = if risk.source.is_empty() { String::new() } else { format!(" ({})", code(&risk.source)) };
-        let path = if brief { code(&words::clipped(path, BRIEF_VALUE)) } else { code(path) };
+        let path = if brief { code(&sentences::clipped(path, BRIEF_VALUE)) } else { code(path) };
         text.push_str(&format!("\n- {path}, {}: {}{source}", risk.class, prose(&risk.why)));
     }
     text.push_str("\n\n");
-    if let (Some(refused), Some(refusal)) = (words::refused(pool), &pool.risk.refused) {
+    if let (Some(refused), Some(refusal)) = (sentences::refused(pool), &pool.risk.refused) {
         let help = capital(&refusal.help);
         text.push_str(&format!("**Refused by sync**: {}. {}.\n\n", prose(&refused), prose(&help)));
     }
@@ -179,10 +179,10 @@ fn write_settings(text: &mut String, pool: &PoolReview) {
     if pool.settings.is_empty() {
         return;
     }
-    text.push_str("| setting | now | new | what it is |\n|---|---|---|---|\n");
+    text.push_str("| setting | now | new | meaning |\n|---|---|---|---|\n");
     for setting in &pool.settings {
         let value = |value: &Option<String>| {
-            value.as_ref().map_or_else(|| "–".to_owned(), |value| code(&words::clipped(value, 500)))
+            value.as_ref().map_or_else(|| "–".to_owned(), |value| code(&sentences::clipped(value, 500)))
         };
         let (old, new) = (value(&setting.old), value(&setting.new));
         text.push_str(&format!("| `{}` | {old} | {new} | {} |\n", setting.path, setting.meaning));
@@ -190,7 +190,7 @@ fn write_settings(text: &mut String, pool: &PoolReview) {
     text.push('\n');
 }
 
-/// Which nodes it is about, where no cluster was asked.
+/// Writes which nodes the pool selects, for a review without a cluster.
 fn write_scope(text: &mut String, pool: &PoolReview) {
     if pool.rollout.is_some() || !pool.changes_nodes() || pool.change == PoolChange::Removed {
         return;
@@ -198,8 +198,8 @@ fn write_scope(text: &mut String, pool: &PoolReview) {
     let Scope { selector, max_unavailable, canary } = &pool.scope;
     let canary = canary.as_ref().map_or_else(String::new, |canary| format!(", after a canary ({canary})"));
     let nodes = selector.as_ref().map_or_else(
-        || "known by name".to_owned(),
-        |selector| format!("those labelled {}", code(&words::clipped(selector, 500))),
+        || "selected by name".to_owned(),
+        |selector| format!("with labels {}", code(&sentences::clipped(selector, 500))),
     );
     text.push_str(&format!("Nodes: {nodes}, at most {max_unavailable} at a time{canary}.\n\n"));
 }
@@ -220,12 +220,12 @@ fn write_config_map(text: &mut String, review: &Review, pool: &PoolReview) {
 fn write_rollout(text: &mut String, rollout: &Rollout) {
     let before = text.len();
     if let Some(pause) = &rollout.pause {
-        let despite = if rollout.despite_pause { "; it is changed despite that" } else { "" };
-        text.push_str(&format!("- **paused** {}{despite}\n", prose(&words::clipped(&pause.to_string(), 600))));
+        let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
+        text.push_str(&format!("- **paused** {}{despite}\n", prose(&sentences::clipped(&pause.to_string(), 600))));
     }
     for wave in &rollout.waves {
         let label = match wave.kind {
-            WaveKind::Unavailable => "first, broken already".to_owned(),
+            WaveKind::Unavailable => "first, already unavailable".to_owned(),
             WaveKind::Canary { soak_seconds } => format!("canary, {} soak", whole_duration(soak_seconds)),
             WaveKind::Rest => format!("then, {} at a time", rollout.budget),
         };
@@ -238,14 +238,14 @@ fn write_rollout(text: &mut String, rollout: &Rollout) {
     let awaited = |step: &&Step| step.action != Action::Assign;
     let awaited = rollout.waves.iter().flat_map(|wave| &wave.steps).filter(awaited).count();
     if awaited > 0 {
-        text.push_str(&format!("- {} assigned before, on the way\n", count(awaited, "node")));
+        text.push_str(&format!("- {} assigned earlier, in transition\n", count(awaited, "node")));
     }
     let blocked: Vec<&LeftAlone> = rollout.left_alone.iter().filter(|left| left.blocked).collect();
     if blocked.len() > NAMES {
         text.push_str(&format!("- **{} blocked**, the first {NAMES} of them:\n", count(blocked.len(), "node")));
     }
     for left in blocked.into_iter().take(NAMES) {
-        let reason = words::clipped(&left.reason, 500);
+        let reason = sentences::clipped(&left.reason, 500);
         text.push_str(&format!("- **blocked** `{}`: {}\n", left.node, prose(&reason)));
     }
     if text.len() > before {
@@ -258,7 +258,7 @@ fn write_files(text: &mut String, pool: &PoolReview) {
         return;
     }
     let file = |file: &crate::review::FileChange| {
-        format!("{} ({})", code(&words::clipped(&file.path, 100)), words::file(file.change))
+        format!("{} ({})", code(&sentences::clipped(&file.path, 100)), sentences::file_change(file.change))
     };
     let files: Vec<String> = pool.files.iter().map(file).collect();
     text.push_str(&format!("Files: {}\n\n", names(files.iter().map(String::as_str), NAMES)));

@@ -1,4 +1,4 @@
-//! What holds for every review as markdown, however long it is and whatever the repository says.
+//! Property tests of markdown reviews of any length and content.
 
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ fn review(old: &Snapshot, new: &Snapshot, name: &str) -> Review {
     compare(&base, &Head { side: &to, desired: &becomes.desired.unwrap(), snapshot: new })
 }
 
-/// Texts that mean something in markdown or HTML, or count for more than they seem to.
+/// Texts with meaning in markdown or HTML, or with more UTF-16 units than characters.
 fn nasty() -> impl Strategy<Value = String> {
     let pieces = [
         "`",
@@ -72,7 +72,7 @@ fn pools() -> impl Strategy<Value = Vec<(String, Vec<String>)>> {
         .prop_map(|pools| pools.into_iter().collect())
 }
 
-/// The pipes that part cells.
+/// The number of pipes that separate cells.
 fn borders(line: &str) -> usize {
     let mut escaped = false;
     line.chars()
@@ -84,7 +84,7 @@ fn borders(line: &str) -> usize {
         .count()
 }
 
-/// Text without what is code, where nothing means anything.
+/// The text without code spans, in which nothing is markup.
 fn without_code(line: &str) -> String {
     let (mut shown, mut rest) = (String::new(), line);
     while let Some(at) = rest.find('`') {
@@ -113,7 +113,7 @@ fn without_code(line: &str) -> String {
     shown + rest
 }
 
-/// Whether the markup is whole, and nothing of the repository is markup.
+/// Asserts that the markup is complete, and that repository content is no markup.
 fn is_sound(text: &str) {
     let mut open = 0_i32;
     let mut columns = 0;
@@ -140,7 +140,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn it_is_never_longer_and_never_broken(old in pools(), new in pools(), name in nasty(), most in 2000_usize..40_000) {
+    fn respects_the_limit_and_stays_valid(old in pools(), new in pools(), name in nasty(), most in 2000_usize..40_000) {
         let (old, new) = (snapshot(&old), snapshot(&new));
         prop_assume!(draft(&new, Strictness::Strict).desired.is_some());
         let review = review(&old, &new, &name);
@@ -153,7 +153,7 @@ proptest! {
         if length(&whole) <= most {
             prop_assert_eq!(&kept, &whole);
         } else {
-            prop_assert!(kept.contains("**Left out for length**"), "{kept}");
+            prop_assert!(kept.contains("**Shortened**, without "), "{kept}");
         }
         let verdict = whole.lines().next().unwrap();
         prop_assert_eq!(kept.lines().next().unwrap(), verdict);
@@ -161,12 +161,12 @@ proptest! {
 }
 
 #[test]
-fn the_least_is_as_documented() {
+fn smallest_limit_is_as_documented() {
     assert_eq!(LEAST_CHARS, 2000);
 }
 
 #[test]
-fn the_riskiest_pool_is_kept_longest() {
+fn keeps_the_riskiest_pool_longest() {
     let many = |value: &str| (0..12).map(|at| format!("{value}{at}")).collect::<Vec<_>>();
     let old = snapshot(&[("harmless".to_owned(), Vec::new()), ("risky".to_owned(), many("a"))]);
     let new = snapshot(&[
@@ -186,6 +186,6 @@ fn the_riskiest_pool_is_kept_longest() {
         }
     }
     let kept = alone.unwrap();
-    assert!(kept.contains("**Left out for length**: the details of 1 pool (`new`)"), "{kept}");
-    assert!(kept.contains("`nodecfg diff --against 0123456789` shows all of it."), "{kept}");
+    assert!(kept.contains("**Shortened**, without the details of 1 pool (`new`)"), "{kept}");
+    assert!(kept.contains("See all with `nodecfg diff --against 0123456789`."), "{kept}");
 }

@@ -1,4 +1,4 @@
-//! Reading texts: places, refusals and bounds.
+//! Tests of parsing: places, findings and limits.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn places_point_into_the_text() {
 }
 
 #[test]
-fn one_clear_finding_for_what_is_not_yaml() {
+fn reports_one_finding_for_malformed_yaml() {
     for text in ["a: [1", "a: b: c", "\t- a\n b", "*nobody", "a: \"x"] {
         let found = codes(text);
         assert_eq!(found.iter().map(|(code, _)| *code).collect::<Vec<_>>(), ["malformed-yaml"], "{text}");
@@ -35,7 +35,7 @@ fn one_clear_finding_for_what_is_not_yaml() {
 }
 
 #[test]
-fn empty_texts_and_second_documents() {
+fn reports_empty_texts_and_second_documents() {
     assert_eq!(codes(""), [("empty-document", 1)]);
     assert_eq!(codes("# only a comment\n"), [("empty-document", 1)]);
     assert_eq!(codes("---\n"), [("empty-document", 1)]);
@@ -44,7 +44,7 @@ fn empty_texts_and_second_documents() {
 }
 
 #[test]
-fn duplicate_keys_name_the_first() {
+fn reports_first_place_of_duplicate_key() {
     let parsed = parse("f.yaml", "a: 1\nb: 2\n\"a\": 3\n");
     assert_eq!(parsed.findings.len(), 1);
     assert_eq!(parsed.findings[0].place.as_ref().map(|p| p.line), Some(3));
@@ -52,7 +52,7 @@ fn duplicate_keys_name_the_first() {
 }
 
 #[test]
-fn keys_are_text() {
+fn reports_keys_that_are_not_text() {
     assert_eq!(
         codes("1: a\nyes: b\n~: d\n1.5: e\n? [x]\n: c\n1: d\n"),
         [("key-not-text", 1), ("key-not-text", 2), ("malformed-yaml", 3), ("key-not-text", 4), ("malformed-yaml", 5)]
@@ -67,7 +67,7 @@ fn keys_are_text() {
 }
 
 #[test]
-fn ambiguous_scalars_are_all_found() {
+fn reports_every_ambiguous_scalar() {
     assert_eq!(
         codes("a: yes\nb: [0777, 'off']\nc: &x on\nd: *x\n"),
         [("ambiguous-scalar", 1), ("ambiguous-scalar", 2), ("ambiguous-scalar", 3)]
@@ -75,7 +75,7 @@ fn ambiguous_scalars_are_all_found() {
 }
 
 #[test]
-fn aliases_and_merge_keys_are_written_out() {
+fn expands_aliases_and_merge_keys() {
     let text = "p: &x {a: 1, b: 2}\nq:\n  <<: *x\n  b: 3\nr: {<<: [{a: 7}, *x]}\ns: *x\n";
     assert_eq!(canonical(text), "p:\n  a: 1\n  b: 2\nq:\n  a: 1\n  b: 3\nr:\n  a: 7\n  b: 2\ns:\n  a: 1\n  b: 2\n");
     assert_eq!(canonical("\"<<\": 1"), "\"<<\": 1\n");
@@ -85,7 +85,7 @@ fn aliases_and_merge_keys_are_written_out() {
 }
 
 #[test]
-fn tags() {
+fn reports_unsupported_tags() {
     assert_eq!(canonical("a: !!str yes\nb: !!map {}\nc: !!seq []\n"), "a: \"yes\"\nb: {}\nc: []\n");
     for text in ["a: !!int 5", "a: !mine x", "a: !!binary eA==", "a: !!set {x}", "a: ! 5"] {
         assert_eq!(codes(text), [("unsupported-tag", 1)], "{text}");
@@ -93,7 +93,7 @@ fn tags() {
 }
 
 #[test]
-fn json_is_yaml() {
+fn reads_json_as_yaml() {
     assert_eq!(
         canonical("{\n\t\"a\": [1, true, null, \"\\u00e9\\/\\ud83d\\ude00\"], \"b\":{\"c\":1e2}}"),
         "a:\n  - 1\n  - true\n  - null\n  - \"\\u00e9/\\U0001f600\"\nb:\n  c: 100\n"
@@ -101,7 +101,7 @@ fn json_is_yaml() {
 }
 
 #[test]
-fn bombs_are_refused() {
+fn refuses_expansion_bombs() {
     let mut laughs = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n".to_owned();
     for n in 1..20 {
         let before = format!("*a{}", n - 1);
@@ -125,10 +125,9 @@ fn bombs_are_refused() {
     assert!(codes(&"? ".repeat(10_000)).iter().all(|(code, _)| *code == "malformed-yaml"));
 }
 
-/// Each of these takes seconds where anything is done for every pair of values, and megabytes of stack where anything
-/// recurses without a bound.
+/// Quadratic work on any of these takes seconds, and unbounded recursion takes megabytes of stack.
 #[test]
-fn hostile_texts_are_read_in_one_pass() {
+fn reads_hostile_texts_in_linear_time() {
     let many = |part: &str, bytes: usize| part.repeat(bytes / part.len());
     let numbered = |count: usize, part: fn(usize) -> String| (0..count).map(part).collect::<String>();
     for (text, most) in [
@@ -162,7 +161,7 @@ fn hostile_texts_are_read_in_one_pass() {
 }
 
 #[test]
-fn whose_reason_it_is_that_a_text_has_no_tree() {
+fn reports_reason_for_missing_tree() {
     let unread = |text: &str| parse("f.yaml", text).unread;
     for text in [
         "",
@@ -187,7 +186,7 @@ fn whose_reason_it_is_that_a_text_has_no_tree() {
 }
 
 #[test]
-fn the_tree_is_what_the_kubelet_ends_up_with() {
+fn tree_matches_the_kubelet() {
     for (text, json) in [
         ("a: 1\na: {b: 2}\na: {c: yes}", r#"{"a":{"c":true}}"#),
         ("a: 0777\nb: 1_000\nc: 1e999\nd: ! 5", r#"{"a":511,"b":1000,"c":"1e999","d":"5"}"#),

@@ -1,9 +1,9 @@
-//! A position in a YAML text, and the classes of characters that YAML 1.1 tells apart.
+//! A position in a YAML text, and the character classes of YAML 1.1.
 
 use super::Mark;
 
-/// How much of a text is looked over for characters that may not be in it before a token is read from it: the kubelet's
-/// reader takes a text in pieces of this size, and does not see what is in a piece that it does not need.
+/// The kubelet's reader takes a text in pieces of this size, and checks the characters of a piece when it reads the
+/// piece. Forbidden characters in unread pieces go unnoticed.
 const PIECE: usize = 512;
 
 #[derive(Clone, Copy)]
@@ -12,7 +12,7 @@ pub(super) struct Cursor<'a> {
     pub(super) mark: Mark,
     /// Characters before the mark.
     pub(super) index: usize,
-    /// Where the first character is that may not be in a text.
+    /// Offset of the first forbidden character.
     forbidden: Option<usize>,
 }
 
@@ -26,22 +26,22 @@ impl<'a> Cursor<'a> {
         cursor
     }
 
-    /// The character `ahead` of this one; NUL behind the end of the text.
+    /// Returns the character `ahead` of the current one; NUL after the end of the text.
     pub(super) fn at(&self, ahead: usize) -> char {
         self.text.get(self.mark.offset..).and_then(|rest| rest.chars().nth(ahead)).unwrap_or('\0')
     }
 
-    /// The character here; NUL at the end of the text.
+    /// Returns the current character; NUL at the end of the text.
     pub(super) fn here(&self) -> char {
         self.at(0)
     }
 
-    /// Columns from the start of the line, from 0.
+    /// Returns the column, from 0.
     pub(super) fn column(&self) -> usize {
         self.mark.column - 1
     }
 
-    /// Steps over a character that is no line break.
+    /// Skips a character that is not a line break.
     pub(super) fn skip(&mut self) {
         let c = self.here();
         if self.mark.offset < self.text.len() {
@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over a character and keeps it.
+    /// Reads a character.
     pub(super) fn read(&mut self, into: &mut String) {
         if self.mark.offset < self.text.len() {
             into.push(self.here());
@@ -59,12 +59,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over a line break, if there is one.
+    /// Skips a line break, if any.
     pub(super) fn skip_line(&mut self) {
         self.read_line(&mut String::new());
     }
 
-    /// Steps over a line break, if there is one, and keeps it: as `\n`, or as the separator that it is.
+    /// Reads a line break, if any: as `\n`, or unchanged for a separator.
     pub(super) fn read_line(&mut self, into: &mut String) {
         match self.here() {
             c @ ('\u{2028}' | '\u{2029}') => into.push(c),
@@ -79,7 +79,7 @@ impl<'a> Cursor<'a> {
         self.mark.column = 1;
     }
 
-    /// Steps over blanks, and a comment if one follows.
+    /// Skips blanks, and a comment after them.
     pub(super) fn skip_comment(&mut self) {
         while is_blank(self.here()) {
             self.skip();
@@ -91,20 +91,20 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether `---` or `...` stands here, at the start of a line and alone.
+    /// Returns the character of a `---` or `...` at the start of a line, followed by a blank or the end.
     pub(super) fn document_indicator(&self) -> Option<char> {
         let c = self.here();
         let all = self.column() == 0 && (c == '-' || c == '.') && self.at(1) == c && self.at(2) == c;
         (all && is_blank_or_end(self.at(3))).then_some(c)
     }
 
-    /// Whether the kubelet's reader has come across a character that may not be in a text.
+    /// Reports whether the kubelet's reader has reached a forbidden character.
     pub(super) fn is_forbidden(&self) -> bool {
         let reached = (self.mark.offset + 4).next_multiple_of(PIECE);
         self.forbidden.is_some_and(|at| at < reached)
     }
 
-    /// A character that may not be in a text.
+    /// Returns the first forbidden character.
     pub(super) fn forbidden(&self) -> Option<char> {
         self.text.get(self.forbidden?..)?.chars().next()
     }
@@ -130,7 +130,7 @@ pub(super) fn is_blank_or_end(c: char) -> bool {
     is_blank(c) || is_break_or_end(c)
 }
 
-/// A character of the names of anchors, tags and directives.
-pub(super) fn is_word(c: char) -> bool {
+/// Reports whether a character can be part of the name of an anchor, tag or directive.
+pub(super) fn is_name_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }

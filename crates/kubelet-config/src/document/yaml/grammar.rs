@@ -1,10 +1,10 @@
-//! Turns tokens into events: which token may follow which, and what stands for values that are left out.
+//! The parser: turns tokens into events, checks their order, and fills in omitted values.
 
+use super::names::Handles;
 use super::scanner::{Kind, Scanner};
-use super::words::Handles;
 use super::{Event, Malformed, Mark, Properties, ScalarStyle, Spanned};
 
-/// What is read next.
+/// The expected input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ParserState {
     FirstDocument,
@@ -31,7 +31,7 @@ enum ParserState {
         first: bool,
     },
     FlowValue,
-    /// A key that no colon follows.
+    /// A key without a colon.
     FlowNoValue,
     End,
 }
@@ -42,9 +42,9 @@ pub(in crate::document) struct Events<'a> {
     state: ParserState,
     states: Vec<ParserState>,
     handles: Handles,
-    /// Where the lists and maps that are open began.
+    /// Start positions of the open lists and maps.
     open: Vec<Mark>,
-    /// Where the list or map began that has just ended.
+    /// Start position of the list or map that has just ended.
     ended: Option<Mark>,
 }
 
@@ -62,10 +62,10 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// The next event. After the stream's end there is nothing but its end.
+    /// Returns the next event. After the end of the stream, returns the same event again.
     ///
     /// # Errors
-    /// Why the text is no YAML. Nothing can be read after that.
+    /// The syntax error. No event can be read after an error.
     pub(in crate::document) fn next(&mut self) -> Read {
         let spanned = self.read()?;
         self.ended = match &spanned.event {
@@ -79,7 +79,7 @@ impl<'a> Events<'a> {
         Ok(spanned)
     }
 
-    /// What is malformed in the list or map that is open.
+    /// Creates an error for the open list or map.
     fn unlike(&self, problem: &str, mark: Mark) -> Malformed {
         Malformed::new(problem, mark).began(self.open.last().copied().into_iter().chain(self.ended))
     }
@@ -116,12 +116,12 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// Goes back to what a value is part of.
+    /// Returns to the enclosing construct.
     fn pop(&mut self) {
         self.state = self.states.pop().unwrap_or(ParserState::End);
     }
 
-    /// An empty plain scalar for a value that is left out.
+    /// Returns an empty plain scalar for an omitted value.
     fn nothing(&mut self, state: ParserState, mark: Mark) -> Spanned {
         self.state = state;
         Self::empty(Properties::default(), mark, mark)
@@ -222,7 +222,7 @@ impl<'a> Events<'a> {
         }
         let mut properties = Properties::default();
         let mut spot = None;
-        // An anchor and a tag, each once, in any order.
+        // An anchor and a tag, each at most once, in any order.
         loop {
             match self.scanner.peek()? {
                 (Kind::Anchor, at, _) if properties.anchor.is_none() => {
@@ -241,7 +241,7 @@ impl<'a> Events<'a> {
             }
         }
         let (kind, at, after) = self.scanner.peek()?;
-        // The value's own place, without what stands before it.
+        // The place of the value excludes its properties.
         let bare = spot.is_none();
         if bare || kind != Kind::StreamEnd {
             start = at;
@@ -300,7 +300,7 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// A list under a key that is not further in than the key.
+    /// Reads a list that is indented as far as its key.
     fn indentless_sequence(&mut self) -> Read {
         match self.scanner.peek()? {
             (Kind::BlockEntry, _, mark) => {
@@ -380,7 +380,7 @@ impl<'a> Events<'a> {
     fn pair_key(&mut self) -> Read {
         let (kind, _, end) = self.scanner.peek()?;
         if matches!(kind, Kind::Value | Kind::FlowEntry | Kind::FlowSequenceEnd) {
-            // Takes the comma or bracket too, as libyaml does: what follows then reads as the value.
+            // Takes the comma or bracket too, as libyaml does: the following text is read as the value.
             self.scanner.take()?;
             return Ok(self.nothing(ParserState::PairValue, end));
         }

@@ -1,17 +1,17 @@
-//! YAML 1.1 as the kubelet's reader has it: yaml.v2's port of libyaml, whose grammar is neither all of the specification
-//! nor only that. What it refuses is refused here, with its words, and what it lets through is let through: a control
-//! character ends a file, `%YAML 1.2` does, a tab may not indent, a key fits on one line and in 1024 characters, and
-//! nothing after the first document is looked at.
+//! The YAML 1.1 parser of the kubelet: a port of yaml.v2's libyaml, which differs from the specification. It accepts
+//! and refuses the same texts, with the same messages. For example, control characters and `%YAML 1.2` are errors,
+//! and a tab cannot indent. A key fits on one line and in 1024 characters. Content after the first document is
+//! ignored.
 //!
-//! The reader takes one pass, keeps no more than a line's worth of tokens, and never recurses.
+//! The parser makes one pass, stores at most one line of tokens, and never recurses.
 
 mod cursor;
 mod grammar;
+mod names;
 mod scalars;
 mod scanner;
 #[cfg(test)]
 mod tests;
-mod words;
 
 pub(super) use grammar::Events;
 
@@ -25,16 +25,16 @@ pub(super) struct Mark {
     pub(super) column: usize,
 }
 
-/// What may stand before a value.
+/// The optional properties before a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Properties {
-    /// The name that aliases refer to.
+    /// The anchor, without `&`.
     pub(super) anchor: Option<String>,
-    /// The tag with its handle written out; `!` alone for the tag without a name.
+    /// The tag with its handle expanded; `!` alone for a tag without a name.
     pub(super) tag: Option<String>,
 }
 
-/// What a text is made of.
+/// A parser event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
     StreamEnd,
@@ -48,7 +48,7 @@ pub(super) enum Event {
     MappingEnd,
 }
 
-/// An event and the stretch of text that it comes from.
+/// An event and its range in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Spanned {
     pub(super) event: Event,
@@ -56,14 +56,14 @@ pub(super) struct Spanned {
     pub(super) end: Mark,
 }
 
-/// Why a text is no YAML.
+/// A syntax error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Malformed {
-    /// libyaml's words.
+    /// libyaml's message.
     pub(super) problem: String,
-    /// Where it gave up.
+    /// The position where libyaml stops.
     pub(super) mark: Mark,
-    /// Where what it gave up on began: the quote, the key, the list or map and the one within that just ended.
+    /// Start positions of the affected quote, key, list or map, and of the list or map inside that has just ended.
     pub(super) began: Vec<Mark>,
 }
 

@@ -1,26 +1,26 @@
-//! Tokens that are scalars, with what their lines are folded to.
+//! Scanning of scalars, including the folding of their lines.
 
 use super::Malformed;
 use super::cursor::{is_blank, is_blank_or_end, is_break, is_break_or_end};
 use super::scanner::{Kind, Scanner};
 use crate::document::ScalarStyle;
 
-/// Blanks and line breaks between two stretches of a scalar's text.
+/// Blanks and line breaks between two parts of a scalar's text.
 #[derive(Default)]
 struct Gap {
-    /// Blanks on the line of the text before.
+    /// Blanks on the line of the preceding text.
     blanks: String,
-    /// The first line break; empty when an escaped one was taken out.
+    /// The first line break; empty if it was escaped.
     first: String,
-    /// Those after it.
+    /// The following line breaks.
     more: String,
-    /// Whether there is a line break.
+    /// Whether the gap contains a line break.
     broken: bool,
 }
 
 impl Gap {
-    /// Writes what the gap is folded to: blanks as they are, one line break as a blank, and of several all but the
-    /// first. The separators U+2028 and U+2029 stay.
+    /// Writes the folded gap: blanks unchanged, a single line break as a blank, several without the first. The
+    /// separators U+2028 and U+2029 are kept.
     fn fold(&mut self, into: &mut String) {
         let gap = std::mem::take(self);
         if !gap.broken {
@@ -50,8 +50,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Reads a scalar without quotes: up to `: `, ` #`, in a flow collection to its indicators, and over as many lines as
-    /// are further in than the block around it.
+    /// Reads a plain scalar. It ends at `: `, at ` #`, at an indicator of a flow collection, or at a line that is not
+    /// indented further than the enclosing block.
     pub(super) fn plain_scalar(&mut self) -> Result<(), Malformed> {
         let start = self.cursor.mark;
         let (mut text, mut gap, mut end) = (String::new(), Gap::default(), start);
@@ -88,7 +88,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Reads a scalar in quotes.
+    /// Reads a quoted scalar.
     pub(super) fn quoted_scalar(&mut self, single: bool) -> Result<(), Malformed> {
         let start = self.cursor.mark;
         let quote = self.cursor.here();
@@ -191,7 +191,7 @@ impl Scanner<'_> {
         self.block_breaks(&mut indent, &mut more, &mut end)?;
         let mut was_blank = false;
         while self.cursor.column() == indent && self.cursor.here() != '\0' {
-            // Lines that begin with a blank keep their line breaks, before and after.
+            // Lines that begin with a blank keep the line breaks before and after them.
             let blank = is_blank(self.cursor.here());
             if !literal && !was_blank && !blank && first.starts_with('\n') {
                 if more.is_empty() {
@@ -220,7 +220,8 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Reads `+2` or `2-` and the rest of the line: what becomes of the line breaks at the end, and the indentation.
+    /// Reads a header such as `+2` or `2-` and the rest of the line. Returns the chomping of final line breaks and
+    /// the indentation.
     fn block_header(&mut self) -> Result<(Option<char>, usize), Malformed> {
         let (mut chomping, mut increment) = (None, 0);
         for _ in 0..2 {
@@ -244,7 +245,7 @@ impl Scanner<'_> {
         Ok((chomping, increment))
     }
 
-    /// Reads empty lines and the indentation of the line after them, which the first one sets when it is 0.
+    /// Reads empty lines and the indentation of the next line. If `indent` is 0, the first line sets it.
     fn block_breaks(
         &mut self,
         indent: &mut usize,

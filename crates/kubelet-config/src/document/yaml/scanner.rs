@@ -1,5 +1,7 @@
-//! Cuts a text into tokens. Two things make this more than a table of characters: whether something is a key is known
-//! only at the colon behind it, and indentation opens and closes blocks for which no character stands.
+//! The scanner: splits a text into tokens.
+//!
+//! Only the colon after a text shows that the text is a key, and indentation opens and closes blocks without a
+//! character. The scanner therefore inserts tokens before ones that it has read.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,12 +9,12 @@ use super::cursor::{Cursor, is_blank, is_blank_or_end, is_break};
 use super::{Malformed, Mark};
 use crate::document::ScalarStyle;
 
-/// The deepest nesting that is read, of flow collections and of blocks.
+/// The maximum nesting of flow collections, and of blocks.
 const MAX_DEPTH: usize = 10_000;
-/// The longest key without a `?`, in characters.
-const LONGEST_KEY: usize = 1024;
+/// The maximum length of a key without `?`, in characters.
+const MAX_KEY_LENGTH: usize = 1024;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     StreamEnd,
@@ -43,17 +45,17 @@ pub(super) struct Token {
     pub(super) kind: Kind,
     pub(super) start: Mark,
     pub(super) end: Mark,
-    /// A scalar's text, the name of an anchor or alias, the handle of a tag.
+    /// The text of a scalar, the name of an anchor or alias, or the handle of a tag.
     pub(super) text: String,
-    /// The rest of a tag, or what a handle stands for.
+    /// The suffix of a tag, or the prefix of a handle.
     pub(super) suffix: String,
 }
 
-/// Something that a colon may turn into a key.
+/// A token that a colon may turn into a key.
 #[derive(Clone, Copy)]
 struct SimpleKey {
     possible: bool,
-    /// Nothing but a key can stand here.
+    /// Only a key is valid here.
     required: bool,
     token: usize,
     mark: Mark,
@@ -63,19 +65,19 @@ struct SimpleKey {
 pub(super) struct Scanner<'a> {
     pub(super) cursor: Cursor<'a>,
     tokens: VecDeque<Token>,
-    /// Tokens that were taken.
+    /// Number of tokens taken.
     taken: usize,
-    /// A possible key for every open flow collection, and one for what is around them.
+    /// A possible key for each open flow collection, and one for the block around them.
     keys: Vec<SimpleKey>,
-    /// Tokens that may become keys, to their place in `keys`.
+    /// Indexes into `keys`, by the number of the token.
     keys_by_token: BTreeMap<usize, usize>,
     pub(super) key_allowed: bool,
     pub(super) flow_level: usize,
-    /// The column of the innermost block, from 0; -1 outside of all.
+    /// The column of the innermost block, from 0; -1 outside all blocks.
     pub(super) indent: isize,
     indents: Vec<isize>,
     ended: bool,
-    /// Where the last scalar began, if nothing came after it.
+    /// Start of the last scalar, if no token follows it.
     scalar: Option<Mark>,
 }
 
@@ -98,12 +100,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next token's kind, start and end.
+    /// Returns the kind, start and end of the next token.
     pub(super) fn peek(&mut self) -> Result<(Kind, Mark, Mark), Malformed> {
         loop {
             if let Some(token) = self.tokens.front() {
                 let found = (token.kind, token.start, token.end);
-                // Whether the token is a key may be open still.
+                // The token may still become a key.
                 let key = self.keys_by_token.get(&self.taken).copied();
                 let open = match key.and_then(|at| Some((at, *self.keys.get(at)?))) {
                     Some((at, key)) => self.is_possible(at, key)?,
@@ -137,7 +139,7 @@ impl<'a> Scanner<'a> {
         self.tokens.push_back(Token { kind, start, end, text, suffix });
     }
 
-    /// Puts a token before one that was counted so, or at the end.
+    /// Inserts a token before the token with a number, or at the end.
     fn insert(&mut self, number: Option<usize>, kind: Kind, mark: Mark) {
         let at = number.map_or(self.tokens.len(), |number| number.saturating_sub(self.taken).min(self.tokens.len()));
         let token = Token { kind, start: mark, end: mark, text: String::new(), suffix: String::new() };
@@ -225,7 +227,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Steps over blanks, comments and line breaks. A tab may stand where no block can begin.
+    /// Skips blanks, comments and line breaks. A tab is allowed only where no block can start.
     fn skip_to_token(&mut self) {
         loop {
             while self.cursor.here() == ' '
@@ -246,20 +248,20 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Steps over so many characters, which are a token.
+    /// Reads a token of `length` characters.
     fn indicator(&mut self, kind: Kind, length: usize) {
         let start = self.cursor.mark;
         (0..length).for_each(|_| self.cursor.skip());
         self.push(kind, start, self.cursor.mark);
     }
 
-    /// Whether a colon may still turn this into a key: it is on the same line and not too far ahead.
+    /// Reports whether a colon may still turn the token into a key: on the same line and within the maximum length.
     fn is_possible(&mut self, at: usize, key: SimpleKey) -> Result<bool, Malformed> {
         if !key.possible {
             return Ok(false);
         }
         let same_line = key.mark.line == self.cursor.mark.line && !self.ended;
-        if same_line && key.index + LONGEST_KEY >= self.cursor.index {
+        if same_line && key.index + MAX_KEY_LENGTH >= self.cursor.index {
             return Ok(true);
         }
         if key.required {
@@ -271,7 +273,7 @@ impl<'a> Scanner<'a> {
         Ok(false)
     }
 
-    /// Remembers that the token that begins here may be a key.
+    /// Records that the token at the cursor may be a key.
     fn save_key(&mut self) -> Result<(), Malformed> {
         if !self.key_allowed {
             return Ok(());
@@ -383,7 +385,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Opens a block, if this is further in than the innermost one.
+    /// Opens a block if the column is beyond the innermost one.
     fn roll(&mut self, mark: Mark, number: Option<usize>, kind: Kind) -> Result<(), Malformed> {
         let column = isize::try_from(mark.column - 1).unwrap_or(isize::MAX);
         if self.flow_level == 0 && self.indent < column {
@@ -397,7 +399,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Closes the blocks that are further in than a column.
+    /// Closes the blocks beyond a column.
     fn unroll(&mut self, column: isize) {
         while self.flow_level == 0 && self.indent > column {
             self.insert(None, Kind::BlockEnd, self.cursor.mark);
@@ -415,7 +417,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether a plain scalar can begin with these two characters.
+/// Reports whether a plain scalar can start with these two characters.
 fn starts_plain(c: char, next: char, flow: bool) -> bool {
     match c {
         '-' => !is_blank(next),

@@ -1,8 +1,8 @@
-//! The reader against what libyaml is known to do, where that is not what the specification says or other readers do.
+//! Tests of the parser against libyaml where libyaml differs from the specification or from other readers.
 
 use super::{Event, Events};
 
-/// The events of the first document, shortened: `{`, `}`, `[`, `]`, `*alias`, scalars in quotes; or the problem.
+/// Formats the events of the first document: `{`, `}`, `[`, `]`, `*alias`, quoted scalars; or the error.
 fn read(text: &str) -> String {
     let mut events = Events::new(text);
     let mut out = Vec::new();
@@ -29,19 +29,19 @@ fn read(text: &str) -> String {
 }
 
 #[test]
-fn what_is_read() {
+fn reads_what_libyaml_reads() {
     for (text, events) in [
         ("a: 1\nb:\n- x\n- y: z\n", r#"{ "a" "1" "b" [ "x" { "y" "z" } ] }"#),
         ("", ""),
         ("# only\n", ""),
         ("---\n...\n", "\"\""),
         ("%YAML 1.1\n--- a", "\"a\""),
-        // Nothing is looked at behind the first document.
+        // Content after the first document is ignored.
         ("a: 1\n...\n[", r#"{ "a" "1" }"#),
         ("a: 1\n---\n\u{1}", "1:1 control characters are not allowed (U+0001)"),
         ("[a] b [", r#"[ "a" ]"#),
         ("'a' b", "\"a\""),
-        // A byte order mark begins a text, and is a character elsewhere.
+        // A byte order mark is dropped at the start of a text, and is a character elsewhere.
         ("\u{feff}a: 1\n\u{feff}b: 2", "{ \"a\" \"1\" \"\\u{feff}b\" \"2\" }"),
         ("a:\r  b\rc: d\u{85}e: f", r#"{ "a" "b" "c" "d" "e" "f" }"#),
         ("a: b\u{2028}  c", "{ \"a\" \"b\\u{2028}c\" }"),
@@ -69,7 +69,7 @@ fn what_is_read() {
 }
 
 #[test]
-fn what_is_not_read() {
+fn refuses_what_libyaml_refuses() {
     let long = format!("{}: 1", "k".repeat(1025));
     for (text, problem) in [
         ("a: b: c", "1:5 mapping values are not allowed in this context"),
@@ -112,7 +112,7 @@ fn what_is_not_read() {
 }
 
 #[test]
-fn after_its_end_a_stream_has_nothing_but_its_end() {
+fn repeats_stream_end() {
     let mut events = Events::new("a");
     let kinds: Vec<Event> = (0..6).filter_map(|_| events.next().ok()).map(|spanned| spanned.event).collect();
     assert_eq!(kinds[2..], [Event::DocumentEnd, Event::StreamEnd, Event::StreamEnd, Event::StreamEnd]);

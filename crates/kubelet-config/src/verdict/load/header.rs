@@ -1,13 +1,12 @@
-//! What the document says it is. Before anything else the kubelet takes `apiVersion` and `kind` out of it with
-//! encoding/json, which does not mind the case of names (apimachinery `serializer/json/meta.go`): of several spellings of
-//! one name the last counts.
+//! The checks of `apiVersion` and `kind`. The kubelet reads both first, with encoding/json, which ignores case
+//! (apimachinery `serializer/json/meta.go`). The last of several spellings of a name wins.
 
 use super::Load;
 use crate::document::{Entry, Mapping, Node, Reading, Syntax};
 use crate::{API_VERSION, KIND};
 
 impl Load {
-    /// Checks both; whether they are those of a KubeletConfiguration, so that the fields are decoded at all.
+    /// Checks both fields. Returns whether the document is a KubeletConfiguration, so that its fields are decoded.
     pub(super) fn header(&mut self, map: &Mapping, root: &Node) -> bool {
         let version = self.is("api-version", "apiVersion", API_VERSION, map, root);
         let kind = self.is("kind", "kind", KIND, map, root);
@@ -16,7 +15,7 @@ impl Load {
 
     fn is(&mut self, rule: &'static str, name: &str, wanted: &str, map: &Mapping, root: &Node) -> bool {
         let mut spellings: Vec<&Entry> = map.iter().filter(|(key, _)| folds_to(key, name)).map(|(_, e)| e).collect();
-        // YAML comes here as JSON with its keys in order, as they are in the map; JSON in the order of the text.
+        // YAML becomes JSON with sorted keys, as in the map; JSON keeps the order of the text.
         if self.syntax == Syntax::Json {
             spellings.sort_by_key(|entry| entry.key_place.offset);
         }
@@ -35,7 +34,7 @@ impl Load {
         let (message, node) = match found {
             Some((text, _)) if text == wanted => return true,
             Some((text, node)) if !text.is_empty() => {
-                (format!("{name} is {text:?}; the kubelet takes {wanted} alone"), node)
+                (format!("{name} is {text:?}; the kubelet accepts only {wanted}"), node)
             }
             Some((_, node)) => (format!("{name} is empty"), node),
             None => (format!("{name} is missing"), root),
@@ -45,7 +44,7 @@ impl Load {
     }
 }
 
-/// Whether encoding/json takes a key for this name: apart from ASCII's case it folds `ſ` and the Kelvin sign.
+/// Reports whether encoding/json accepts a key for a name. Besides ASCII case it folds `ſ` and the Kelvin sign.
 fn folds_to(key: &str, name: &str) -> bool {
     let fold = |c: char| match c {
         'ſ' => 's',

@@ -1,6 +1,7 @@
-//! Numbers as Go's encoding/json spells them.
+//! Numbers in the notation of Go's encoding/json.
 
-/// A float64 on the way from YAML to JSON (`encode.go`, floatEncoder): with an exponent below 1e-6 and from 1e21 on.
+/// Formats a float64 as Go does on the way from YAML to JSON (`encode.go`, floatEncoder): with an exponent below 1e-6
+/// and from 1e21 on.
 pub(super) fn json(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 || (1e-6..1e21).contains(&size) {
@@ -13,9 +14,9 @@ pub(super) fn json(value: f64) -> String {
     }
 }
 
-/// A whole number as json-iterator reads it for a field of 32 or 64 bits (`iter_int.go`, readUint32 and readUint64): on the
-/// way it looks only whether the last digit made the number smaller, so that some that are far too large come out as
-/// others. `None`: it notices.
+/// Parses a whole number as json-iterator does for a field of 32 or 64 bits (`iter_int.go`, readUint32 and
+/// readUint64). json-iterator only checks whether the last digit made the number smaller. It therefore reads some
+/// numbers far out of range as other numbers. `None` if it detects the overflow.
 pub(super) fn jsoniter(sign: &str, digits: &str, bits: u32) -> Option<i128> {
     let range: u128 = 1 << bits;
     let largest_safe = (range - 1) / 10 - 1;
@@ -36,7 +37,7 @@ mod tests {
     use super::{json, jsoniter};
 
     #[test]
-    fn as_go_spells_them() {
+    fn formats_numbers_as_go_does() {
         for (value, text) in [
             (5.0, "5"),
             (-0.0, "-0"),
@@ -51,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn as_json_iterator_reads_them() {
+    fn parses_numbers_as_json_iterator_does() {
         for (sign, digits, bits, value) in [
             ("", "0", 32, Some(0)),
             ("-", "2147483648", 32, Some(-2_147_483_648)),

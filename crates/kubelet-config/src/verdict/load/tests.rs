@@ -1,4 +1,4 @@
-//! What kubelets decode and what they do not, each refusal with its rule and field.
+//! Tests of decoding: each refusal with its rule and field.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn decodes(fields: &str, minor: u32) -> bool {
     refusals(&format!("{HEAD}{fields}\n"), minor).is_empty()
 }
 
-/// A configuration that each rule refuses, in which versions, what it says, and a neighbour that passes.
+/// For each rule: a refused configuration, a version, the message, and a similar accepted configuration.
 const EXAMPLES: [(&str, &str, u32, &str, &str); 17] = [
     (
         "field-types",
@@ -64,7 +64,7 @@ const EXAMPLES: [(&str, &str, u32, &str, &str); 17] = [
         "field-types",
         "syncFrequency: 10",
         36,
-        "syncFrequency: syncFrequency must be a duration, not the number 10 (write the unit too, such as 10s or 10ms)",
+        "syncFrequency: syncFrequency must be a duration, not the number 10 (add a unit, such as 10s or 10ms)",
         "syncFrequency: 10s",
     ),
     (
@@ -78,22 +78,22 @@ const EXAMPLES: [(&str, &str, u32, &str, &str); 17] = [
         "number-bounds",
         "maxPods: 2147483648",
         36,
-        "maxPods: maxPods is 2147483648, and the field holds -2147483648 to 2147483647 ()",
+        "maxPods: maxPods is 2147483648; the field allows -2147483648 to 2147483647 ()",
         "maxPods: -2147483648",
     ),
     (
         "number-bounds",
         "logging: {verbosity: -0.0}",
         36,
-        "logging.verbosity: logging.verbosity is -0, and the field holds 0 to 4294967295 ()",
+        "logging.verbosity: logging.verbosity is -0; the field allows 0 to 4294967295 ()",
         "logging: {verbosity: -0}",
     ),
     (
         "durations",
         "syncFrequency: ~",
         36,
-        "syncFrequency: syncFrequency is null, which is no duration (leave the key out for the default, or write a duration such \
-         as 30s)",
+        "syncFrequency: syncFrequency is null, which is not a duration (omit the key for the default, or write a \
+         duration such as 30s)",
         "cpuCFSQuotaPeriod: ~",
     ),
     (
@@ -116,22 +116,23 @@ const EXAMPLES: [(&str, &str, u32, &str, &str); 17] = [
         "times",
         "registerWithTaints: [{timeAdded: ''}]",
         36,
-        "registerWithTaints[0].timeAdded: registerWithTaints[0].timeAdded is \"\", which is no time (write a time such as \
-         2006-01-02T15:04:05Z, or leave the key out)",
+        "registerWithTaints[0].timeAdded: registerWithTaints[0].timeAdded is \"\", which is not a time (write a time \
+         such as 2006-01-02T15:04:05Z, or omit the key)",
         "registerWithTaints: [{timeAdded: 2024-01-01T00:00:00Z}, {timeAdded: ~}]",
     ),
     (
         "finite-numbers",
         "unknown: [{a: -.inf}]",
         36,
-        "unknown[0].a: unknown[0].a is -.inf, which is no number in JSON (write a number, or \"-.inf\" for the text)",
+        "unknown[0].a: unknown[0].a is -.inf, which JSON cannot represent as a number (write a number, or \
+         \"-.inf\" for the text)",
         "unknown: [{a: 1e999}]",
     ),
     (
         "finite-numbers",
         "unknown: .inf\nunknown: 1\nmaxPods: .nan",
         36,
-        "maxPods: maxPods is .nan, which is no number in JSON (write a number, or \".nan\" for the text)",
+        "maxPods: maxPods is .nan, which JSON cannot represent as a number (write a number, or \".nan\" for the text)",
         "unknown: .inf\nunknown: 1",
     ),
     (
@@ -144,10 +145,10 @@ const EXAMPLES: [(&str, &str, u32, &str, &str); 17] = [
 ];
 
 #[test]
-fn each_rule_refuses_its_example_and_not_the_neighbour() {
-    for (rule, bad, minor, said, good) in EXAMPLES {
+fn each_rule_refuses_its_example_only() {
+    for (rule, bad, minor, message, good) in EXAMPLES {
         let found = refusals(&format!("{HEAD}{bad}\n"), minor);
-        assert_eq!(found.first(), Some(&format!("{rule} {said}")), "{bad}");
+        assert_eq!(found.first(), Some(&format!("{rule} {message}")), "{bad}");
         assert!(decodes(good, minor), "{good}: {:?}", refusals(&format!("{HEAD}{good}\n"), minor));
     }
 }
@@ -162,12 +163,12 @@ fn each_row_of_the_table_has_an_example() {
 }
 
 #[test]
-fn what_a_document_says_it_is() {
-    for (text, said) in [
+fn checks_api_version_and_kind() {
+    for (text, start) in [
         ("kind: KubeletConfiguration", "api-version apiVersion: apiVersion is missing"),
         (
             "apiVersion: v1\nkind: KubeletConfiguration",
-            "api-version apiVersion: apiVersion is \"v1\"; the kubelet takes",
+            "api-version apiVersion: apiVersion is \"v1\"; the kubelet accepts",
         ),
         ("apiVersion: ''\nkind: KubeletConfiguration", "api-version apiVersion: apiVersion is empty"),
         ("apiVersion: kubelet.config.k8s.io/v1beta1", "kind kind: kind is missing"),
@@ -181,7 +182,7 @@ fn what_a_document_says_it_is() {
         ),
     ] {
         let found = refusals(text, 36);
-        assert!(found.len() == 1 && found[0].starts_with(said), "{text}: {found:?}");
+        assert!(found.len() == 1 && found[0].starts_with(start), "{text}: {found:?}");
     }
     for text in [
         "APIVERSION: kubelet.config.k8s.io/v1beta1\nKIND: KubeletConfiguration",
@@ -191,12 +192,12 @@ fn what_a_document_says_it_is() {
     ] {
         assert_eq!(refusals(text, 36), Vec::<String>::new(), "{text}");
     }
-    // Fields of something else are not looked at.
+    // Fields of another kind are not checked.
     assert_eq!(refusals("apiVersion: v1\nkind: Pod\nmaxPods: x", 36).len(), 2);
 }
 
 #[test]
-fn what_a_version_does_not_know_is_dropped_unread() {
+fn drops_fields_of_other_versions() {
     assert!(decodes("MaxPods: x\nauthentication: {X509: 5, x509: {foo: []}}\nspec: {maxPods: x}", 36));
     assert!(decodes("podLogsDir: 5\nregisterWithTaints: 5", 21));
     assert!(!decodes("podLogsDir: 5", 36) && !decodes("registerWithTaints: 5", 36));
@@ -204,7 +205,7 @@ fn what_a_version_does_not_know_is_dropped_unread() {
 }
 
 #[test]
-fn json_is_decoded_as_it_stands() {
+fn decodes_json_without_conversion() {
     let json = |fields: &str| {
         refusals(
             &format!(r#"{{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",{fields}}}"#),
@@ -214,14 +215,14 @@ fn json_is_decoded_as_it_stands() {
     assert_eq!(
         json(r#""maxPods":10.0"#),
         [
-            "field-types maxPods: maxPods must be a whole number, not 10.0 (write 10: JSON's whole numbers have neither a point nor \
-             an exponent)"
+            "field-types maxPods: maxPods must be a whole number, not 10.0 (write 10: JSON allows neither a point nor an \
+             exponent in a whole number)"
         ]
     );
     assert_eq!(json(r#""maxPods":1e2"#).len(), 1);
     assert_eq!(
         json(r#""memoryThrottlingFactor":1e400"#),
-        ["number-bounds memoryThrottlingFactor: memoryThrottlingFactor is 1e400, which is beyond any number ()"]
+        ["number-bounds memoryThrottlingFactor: memoryThrottlingFactor is 1e400, which is out of range ()"]
     );
     assert_eq!(json(r#""clusterDomain":1e400"#).len(), 1);
     assert_eq!(json(r#""unknown":1e400,"maxPods":-0,"memoryThrottlingFactor":1e-1"#), Vec::<String>::new());
@@ -229,14 +230,14 @@ fn json_is_decoded_as_it_stands() {
 }
 
 #[test]
-fn every_refusal_is_reported() {
+fn reports_every_refusal() {
     let found = refusals(&format!("{HEAD}maxPods: a\nport: b\nauthentication: {{webhook: {{cacheTTL: 5}}}}\n"), 36);
     let fields: Vec<_> = found.iter().filter_map(|line| line.split([' ', ':']).nth(1)).collect();
     assert_eq!(fields, ["authentication.webhook.cacheTTL", "maxPods", "port"]);
 }
 
 #[test]
-fn json_is_decoded_with_every_value_of_a_key() {
+fn decodes_every_value_of_a_json_key() {
     for (body, refusals) in [
         (r#""port": "x", "port": 1"#, 1),
         (r#""port": [], "port": {}, "port": 1"#, 2),

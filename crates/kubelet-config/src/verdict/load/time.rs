@@ -1,9 +1,9 @@
-//! Times as `metav1.Time` decodes them.
+//! Parsing of times as `metav1.Time` does.
 
 use jiff::civil::Date;
 
-/// Whether Go's `time.Parse(time.RFC3339, text)` takes a text: `2006-01-02T15:04:05Z`, with any fraction of a second and
-/// any offset; the hour may have one digit.
+/// Reports whether Go's `time.Parse(time.RFC3339, text)` accepts a text: `2006-01-02T15:04:05Z`, with any fraction
+/// and any offset. The hour may have one digit.
 pub(super) fn is_rfc3339(text: &str) -> bool {
     parse(text).is_some()
 }
@@ -36,7 +36,7 @@ fn parse(text: &str) -> Option<()> {
     (hours <= 24 && minutes <= 60).then_some(())
 }
 
-/// Numbers with so many digits each.
+/// Parses numbers with fixed digit counts.
 fn parts<const N: usize>(text: &str, separator: char, digits: [usize; N]) -> Option<[u16; N]> {
     let mut numbers = [0; N];
     let mut parts = text.split(separator);
@@ -55,7 +55,7 @@ mod tests {
     use super::is_rfc3339;
 
     #[test]
-    fn as_go_reads_them() {
+    fn parses_times_as_go_does() {
         for good in [
             "2006-01-02T15:04:05Z",
             "2006-01-02T5:04:05Z",

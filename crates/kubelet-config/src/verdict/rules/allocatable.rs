@@ -1,4 +1,4 @@
-//! The cgroups that the kubelet keeps, and what it enforces on them: `enforceNodeAllocatable` and the fields it needs.
+//! Rules for the kubelet's cgroups and their enforcement: `enforceNodeAllocatable` and related fields.
 
 use super::choices::value_of;
 use crate::finding::Place;
@@ -10,8 +10,8 @@ pub(super) const CHECKS: &[Check] = &[
     ("system-cgroups", |config, refusals| {
         if !config.text("systemCgroups").is_empty() && config.text("cgroupRoot").is_empty() {
             refusals
-                .field(config, "systemCgroups", "systemCgroups is set, and cgroupRoot is not")
-                .help("set cgroupRoot, to / for the root of the hierarchy");
+                .field(config, "systemCgroups", "systemCgroups is set, but cgroupRoot is not")
+                .help("set cgroupRoot, for example to / for the root of the hierarchy");
         }
     }),
     ("cgroups-per-qos-off", |config, refusals| {
@@ -20,10 +20,10 @@ pub(super) const CHECKS: &[Check] = &[
                 .field(
                     config,
                     "enforceNodeAllocatable",
-                    format!("enforceNodeAllocatable {}, and cgroupsPerQOS is false", list(config)),
+                    format!("enforceNodeAllocatable {}, but cgroupsPerQOS is false", list(config)),
                 )
-                .related_field(config, "cgroupsPerQOS", "without these cgroups nothing can be enforced")
-                .help("write `enforceNodeAllocatable: []`, or leave cgroupsPerQOS on");
+                .related_field(config, "cgroupsPerQOS", "enforcement requires these cgroups")
+                .help("write `enforceNodeAllocatable: []`, or keep cgroupsPerQOS on");
         }
     }),
     ("enforce-node-allocatable-compressible", |config, refusals| {
@@ -35,10 +35,10 @@ pub(super) const CHECKS: &[Check] = &[
                     .at(
                         item(part),
                         place(config, Some(part)),
-                        format!("enforceNodeAllocatable has both {reserved} and {compressible}"),
+                        format!("enforceNodeAllocatable contains both {reserved} and {compressible}"),
                     )
-                    .related(place(config, Some(whole)), "the other")
-                    .help(format!("keep {compressible} to enforce the CPU alone, {reserved} for memory too"));
+                    .related(place(config, Some(whole)), "conflicting value")
+                    .help(format!("keep {compressible} to enforce only the CPU, or {reserved} to enforce memory too"));
             }
         }
     }),
@@ -51,10 +51,10 @@ pub(super) const CHECKS: &[Check] = &[
                     .at(
                         item(*index),
                         place(config, Some(*index)),
-                        format!("enforceNodeAllocatable has {value:?} twice"),
+                        format!("enforceNodeAllocatable contains {value:?} twice"),
                     )
-                    .related(place(config, *first), "first here")
-                    .help("leave one out");
+                    .related(place(config, *first), "first occurrence")
+                    .help("remove one of them");
             }
         }
     }),
@@ -70,8 +70,12 @@ pub(super) const CHECKS: &[Check] = &[
                 && config.enforcements().len() > 1
             {
                 refusals
-                    .at(item(index), place(config, Some(index)), "enforceNodeAllocatable has none next to other values")
-                    .help("leave none out, or all the others");
+                    .at(
+                        item(index),
+                        place(config, Some(index)),
+                        "enforceNodeAllocatable contains none and other values",
+                    )
+                    .help("remove none, or all other values");
             }
         }
     }),
@@ -86,15 +90,15 @@ pub(super) const CHECKS: &[Check] = &[
                 .field(
                     config,
                     "cgroupsPerQOS",
-                    format!("cgroupsPerQOS is false, and enforceNodeAllocatable {} {value}", has(index)),
+                    format!("cgroupsPerQOS is false, but enforceNodeAllocatable {} {value}", contains(index)),
                 )
-                .related(place(config, index), "cannot be enforced without these cgroups")
-                .help("write `enforceNodeAllocatable: [none]`, or leave cgroupsPerQOS on");
+                .related(place(config, index), "enforcement requires these cgroups")
+                .help("write `enforceNodeAllocatable: [none]`, or keep cgroupsPerQOS on");
         }
     }),
 ];
 
-/// Refuses the enforcement of what is reserved while there is no cgroup to enforce it on.
+/// Refuses the enforcement of a reservation without its cgroup.
 fn needs(config: &Config<'_>, refusals: &mut Refusals, reserved: &str, cgroup: &str) {
     let compressible = |value: &str| value.strip_suffix("-compressible") == Some(reserved) && is_known(config, value);
     let enforced = checked(config).find(|(_, value)| *value == reserved || compressible(value));
@@ -102,12 +106,16 @@ fn needs(config: &Config<'_>, refusals: &mut Refusals, reserved: &str, cgroup: &
         && config.text(cgroup).is_empty()
     {
         refusals
-            .at(cgroup, place(config, index), format!("enforceNodeAllocatable has {value}, and {cgroup} is not set"))
-            .help(format!("set {cgroup}, or leave {value} out"));
+            .at(
+                cgroup,
+                place(config, index),
+                format!("enforceNodeAllocatable contains {value}, but {cgroup} is not set"),
+            )
+            .help(format!("set {cgroup}, or remove {value}"));
     }
 }
 
-/// What is enforced, without repetitions: those have a rule of their own since 1.31.
+/// Returns the enforcements without duplicates, which have a separate rule since 1.31.
 fn checked<'c>(config: &'c Config<'_>) -> impl Iterator<Item = (Option<usize>, &'c str)> {
     let all = config.enforcements();
     let once = config.minor() >= Minor(31);
@@ -134,8 +142,8 @@ fn place(config: &Config<'_>, index: Option<usize>) -> Place {
     item.map_or_else(|| config.place("enforceNodeAllocatable"), |item| item.place.clone())
 }
 
-fn has(index: Option<usize>) -> &'static str {
-    if index.is_some() { "has" } else { "is unset, which means" }
+fn contains(index: Option<usize>) -> &'static str {
+    if index.is_some() { "contains" } else { "is unset, which means" }
 }
 
 fn list(config: &Config<'_>) -> &'static str {

@@ -1,4 +1,4 @@
-//! Texts that have to be one of the values in the table of fields.
+//! Rules for texts that must be one of the values in the table of fields.
 
 use crate::fields;
 use crate::finding::Place;
@@ -19,23 +19,24 @@ pub(super) const CHECKS: &[Check] = &[
     ("memory-reservation-policy", |config, refusals| one_of(config, refusals, "memoryReservationPolicy")),
 ];
 
-/// Refuses anything but the value that does nothing while the topology manager is off.
+/// Refuses every value except the one without effect if the topology manager is off.
 fn topology_gate(config: &Config<'_>, refusals: &mut Refusals, path: &str, idle: &str) {
     const GATE: &str = "TopologyManager";
     let value = config.text(path);
     if value != idle && !config.gate(GATE) {
         refusals
-            .field(config, path, format!("{path} is {value}, and the feature gate {GATE} is off"))
-            .help(format!("leave featureGates.{GATE} on, or the field at {idle}"));
+            .field(config, path, format!("{path} is {value}, but the feature gate {GATE} is off"))
+            .help(format!("keep featureGates.{GATE} on, or set the field to {idle}"));
     }
 }
 
-/// Holds a field to the values that its version allows.
+/// Refuses a field whose value its version does not allow.
 pub(in crate::verdict) fn one_of(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
     value_of(config, refusals, path, path, config.text(path), config.place(path));
 }
 
-/// Holds a value at `field` to the values that its version allows for the table's field `path`. Whether it is one.
+/// Refuses a value at `field` that its version does not allow for the table's field `path`. Reports whether the value
+/// is allowed.
 pub(super) fn value_of(
     config: &Config<'_>,
     refusals: &mut Refusals,
@@ -51,13 +52,13 @@ pub(super) fn value_of(
     }
     let help = match nearest(value, allowed.iter().map(String::as_str)) {
         Some(near) => format!("did you mean {near}?"),
-        None => "names are read with their case".to_owned(),
+        None => "write one of these names; case matters".to_owned(),
     };
     refusals.at(field, place, format!("{field} is {value:?}; it must be {}", alternatives(allowed))).help(help);
     false
 }
 
-/// `a, b or c`.
+/// Formats a list of names as `a, b or c`.
 fn alternatives(names: &[String]) -> String {
     match names {
         [] => String::new(),

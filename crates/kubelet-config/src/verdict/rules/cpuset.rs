@@ -1,10 +1,10 @@
-//! Lists of CPUs: numbers and ranges with commas between (`pkg/kubelet/cm/cpuset`, later `k8s.io/utils/cpuset`).
+//! Lists of CPUs: numbers and ranges, separated by commas (`pkg/kubelet/cm/cpuset`, later `k8s.io/utils/cpuset`).
 
-/// Checks a list as the kubelet does. A `loose` one takes ranges that run backwards, which hold nothing, and passes over
-/// whatever has more than two ends.
+/// Checks a list as the kubelet does. With `loose`, a descending range is accepted as empty, and a part with more
+/// than two ends is ignored.
 ///
 /// # Errors
-/// What is wrong, as a clause of its own.
+/// A clause that states the problem.
 pub(super) fn check(text: &str, loose: bool) -> Result<(), String> {
     text.split(',').try_for_each(|part| {
         let ends: Vec<&str> = if loose { part.split('-').collect() } else { part.splitn(2, '-').collect() };
@@ -13,7 +13,7 @@ pub(super) fn check(text: &str, loose: bool) -> Result<(), String> {
             [first, last] => {
                 let (first, last) = (number(first)?, number(last)?);
                 if first > last && !loose {
-                    return Err(format!("the range {part} runs backwards"));
+                    return Err(format!("the range {part} is descending"));
                 }
                 Ok(())
             }
@@ -22,11 +22,11 @@ pub(super) fn check(text: &str, loose: bool) -> Result<(), String> {
     })
 }
 
-/// A number as `strconv.Atoi` reads it: decimal, with a sign or without.
+/// Parses a number as `strconv.Atoi` does: decimal, with or without a sign.
 fn number(text: &str) -> Result<i64, String> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(format!("{text:?} is not the number of a CPU"));
+        return Err(format!("{text:?} is not a CPU number"));
     }
     text.parse().map_err(|_| format!("{text} is too large"))
 }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_both_generations_of_kubelets_read_them() {
+    fn checks_lists_as_old_and_new_kubelets_do() {
         for good in ["0", "0-3", "0,2-4,7", "3-3", "+1", "007"] {
             assert_eq!(check(good, false), Ok(()), "{good}");
             assert_eq!(check(good, true), Ok(()), "{good}");

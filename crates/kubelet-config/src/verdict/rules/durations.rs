@@ -1,4 +1,4 @@
-//! Durations that have a least or a greatest value, and nothing more.
+//! Rules for durations that must be in a range.
 
 use super::numbers::written;
 use crate::Minor;
@@ -9,11 +9,11 @@ const SECOND: i64 = 1_000_000_000;
 
 pub(super) const CHECKS: &[Check] = &[
     ("cpu-cfs-quota-period", |config, refusals| {
-        // One microsecond was too short for the kernel.
+        // The kernel refuses periods as short as one microsecond.
         let least = if config.minor() < Minor(26) { 1_000 } else { 1_000_000 };
-        let words = if config.minor() < Minor(26) { "1us" } else { "1ms" };
+        let minimum = if config.minor() < Minor(26) { "1us" } else { "1ms" };
         if config.gate("CustomCPUCFSQuotaPeriod") {
-            let range = format!("between {words} and 1s");
+            let range = format!("between {minimum} and 1s");
             hold(config, refusals, "cpuCFSQuotaPeriod", |period| (least..=SECOND).contains(&period), &range);
         }
     }),
@@ -38,19 +38,19 @@ fn grace_period(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
     }
 }
 
-/// Holds a duration to what is allowed, in nanoseconds and in words.
+/// Refuses a duration that is not allowed. `allowed` takes nanoseconds; `range` describes it.
 pub(super) fn hold(
     config: &Config<'_>,
     refusals: &mut Refusals,
     path: &str,
     allowed: impl Fn(i64) -> bool,
-    words: &str,
+    range: &str,
 ) {
     if config.duration(path).is_some_and(|duration| !allowed(duration)) {
-        refusals.field(config, path, format!("{path} is {}; it must be {words}", written(config, path)));
+        refusals.field(config, path, format!("{path} is {}; it must be {range}", written(config, path)));
         refusals.help(match default(config, path) {
-            Some(default) => format!("without the field it is {default}"),
-            None => "leave the field out for its default".to_owned(),
+            Some(default) => format!("remove the field for its default, {default}"),
+            None => "remove the field for its default".to_owned(),
         });
     }
 }

@@ -1,15 +1,15 @@
-//! The address of a trace collector: a URL as Go's `net/url` parses it, with one of gRPC's schemes
+//! The address of a trace collector: a URL as Go's `net/url` parses it, with a gRPC scheme
 //! (`k8s.io/component-base/tracing/api/v1`, `validateEndpoint`).
 
 use std::net::Ipv6Addr;
 
 const SCHEMES: [&str; 3] = ["dns", "unix", "unix-abstract"];
 
-/// Checks an address. Without `//` it is taken for a host. With `strict` only an IPv6 address stands in brackets, and
-/// nothing before them (Go 1.25.2).
+/// Checks an address. Without `//` it is a host. With `strict`, brackets may contain only an IPv6 address and must
+/// start the host (Go 1.25.2).
 ///
 /// # Errors
-/// What is wrong, ready to follow the quoted address and "which".
+/// A phrase to follow the quoted address and "which".
 pub(super) fn check(endpoint: &str, strict: bool) -> Result<(), String> {
     let whole = if endpoint.contains("//") { endpoint.to_owned() } else { format!("dns://{endpoint}") };
     if whole.bytes().any(|b| b < 0x20 || b == 0x7f) {
@@ -23,7 +23,7 @@ pub(super) fn check(endpoint: &str, strict: bool) -> Result<(), String> {
     let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
     escapes(fragment)?;
     if !rest.starts_with('/') {
-        // What does not begin with a slash is opaque and not looked at.
+        // A part without a leading slash is opaque and not checked.
         return Ok(());
     }
     let path = match rest.strip_prefix("//") {
@@ -37,7 +37,7 @@ pub(super) fn check(endpoint: &str, strict: bool) -> Result<(), String> {
     escapes(path)
 }
 
-/// The scheme in lower case, and what follows its colon.
+/// Splits off the scheme, in lower case.
 fn scheme(text: &str) -> Option<(String, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let good = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -48,7 +48,7 @@ fn scheme(text: &str) -> Option<(String, &str)> {
 fn check_authority(authority: &str, strict: bool) -> Result<(), String> {
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     if !user.chars().all(|c| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c)) {
-        return Err("has characters before the @ that must be escaped".to_owned());
+        return Err("has unescaped characters before the @".to_owned());
     }
     escapes(user)?;
     let port = if host.starts_with('[') {
@@ -60,7 +60,7 @@ fn check_authority(authority: &str, strict: bool) -> Result<(), String> {
     } else if strict && host.contains('[') {
         return Err("has a [ inside the host".to_owned());
     } else {
-        // Of colons in a host only those of http and https are refused.
+        // Go refuses colons in a host only for http and https.
         host.rfind(':').and_then(|colon| host.get(colon..)).unwrap_or_default()
     };
     let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
@@ -71,7 +71,7 @@ fn check_authority(authority: &str, strict: bool) -> Result<(), String> {
     if let Some(odd) = host.chars().find(odd) {
         return Err(format!("has {odd:?} in the host"));
     }
-    // Escapes in a host are for bytes beyond ASCII, and for the % before the zone of an address.
+    // In a host, escapes are for bytes beyond ASCII and for the % before the zone of an address.
     let zone = host.starts_with('[').then(|| host.find("%25")).flatten().unwrap_or(host.len());
     let (name, zone) = host.split_at(zone);
     escapes(zone)?;
@@ -82,18 +82,18 @@ fn check_authority(authority: &str, strict: bool) -> Result<(), String> {
     }
 }
 
-/// Whether it is an IPv6 address, with its zone if it has one.
+/// Reports whether a text is an IPv6 address, with or without a zone.
 fn is_ipv6(text: &str) -> bool {
     let (address, zone) = text.split_once("%25").map_or((text, None), |(address, zone)| (address, Some(zone)));
     zone != Some("") && address.parse::<Ipv6Addr>().is_ok()
 }
 
-/// Checks that every % begins an escape of two hexadecimal digits.
+/// Checks that every % starts an escape of two hexadecimal digits.
 fn escapes(text: &str) -> Result<(), String> {
     let good = text.split('%').skip(1).all(|escape| {
         escape.as_bytes().first_chunk::<2>().is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     });
-    if good { Ok(()) } else { Err("has a % that begins no escape".to_owned()) }
+    if good { Ok(()) } else { Err("has a % without two hexadecimal digits".to_owned()) }
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_urls_of_three_schemes() {
+    fn accepts_urls_of_three_schemes() {
         for good in [
             "",
             "localhost:4317",

@@ -1,50 +1,48 @@
-//! Names of images, as `github.com/distribution/reference` reads them, and the patterns of
+//! Image names as `github.com/distribution/reference` parses them, and the patterns of
 //! `preloadedImagesVerificationAllowlist` (`pkg/kubelet/images/pullmanager/image_pull_policies.go`).
 
 use std::borrow::Cow;
 
-/// The registry that a name without one means.
+/// The registry of a name without a registry.
 const REGISTRY: &str = "docker.io";
-/// Its older name.
+/// The former name of [`REGISTRY`].
 const OLD_REGISTRY: &str = "index.docker.io";
-/// The folder of that registry's own images.
+/// The folder of the registry's official images.
 const OFFICIAL: &str = "library/";
-/// The longest name of an image.
-const LONGEST: usize = 255;
+/// The maximum length of an image name.
+const MAX_LENGTH: usize = 255;
 
-/// Checks one entry of the list: the name of an image without tag and digest, or a prefix that ends in `/*`. With
-/// `whole_names` a name has to have its registry and folder.
+/// Checks one entry of the list: an image name without tag and digest, or a prefix that ends with `/*`. With
+/// `whole_names` a name must include registry and folder.
 ///
 /// # Errors
-/// What is wrong, ready to follow the quoted pattern and "which", and the way out.
+/// A phrase to follow the quoted pattern and "which", and the fix.
 pub(super) fn check_pattern(pattern: &str, whole_names: bool) -> Result<(), (&'static str, String)> {
     const FORMS: &str = "write an image such as docker.io/library/nginx, or a prefix such as registry.example/team/*";
     if pattern.trim() != pattern {
-        return Err(("has blanks around it", format!("write {:?}", pattern.trim())));
+        return Err(("has blanks at its start or end", format!("write {:?}", pattern.trim())));
     }
     let (name, prefix) = match pattern.strip_suffix("/*") {
         Some(prefix) => (prefix, true),
         None => (pattern, false),
     };
     if name.contains('*') {
-        return Err(("has a * elsewhere than in a final /*", FORMS.to_owned()));
+        return Err(("has a * other than in a final /*", FORMS.to_owned()));
     }
     if name.is_empty() {
-        return Err((if prefix { "names no registry" } else { "is empty" }, FORMS.to_owned()));
+        return Err((if prefix { "has no registry" } else { "is empty" }, FORMS.to_owned()));
     }
     if prefix {
         return Ok(());
     }
     match whole_name(name) {
         Err(problem) => Err((problem, FORMS.to_owned())),
-        Ok(whole) if whole_names && whole != name => {
-            Err(("is not the whole name of an image", format!("write {whole}")))
-        }
+        Ok(whole) if whole_names && whole != name => Err(("is not a full image name", format!("write {whole}"))),
         Ok(_) => Ok(()),
     }
 }
 
-/// The name of an image with its registry and folder (`ParseNormalizedNamed`). It must have neither tag nor digest.
+/// Returns an image name with its registry and folder (`ParseNormalizedNamed`). Tags and digests are errors.
 fn whole_name(name: &str) -> Result<Cow<'_, str>, &'static str> {
     if name.contains('@') {
         return Err("has a digest");
@@ -55,7 +53,7 @@ fn whole_name(name: &str) -> Result<Cow<'_, str>, &'static str> {
     let is_hash =
         |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     if is_hash(name) {
-        return Err("is the identifier of an image, not a name");
+        return Err("is an image identifier, not a name");
     }
     let (registry, path) = match name.split_once('/') {
         Some((OLD_REGISTRY, path)) => (REGISTRY, path),
@@ -68,18 +66,18 @@ fn whole_name(name: &str) -> Result<Cow<'_, str>, &'static str> {
     let whole = format!("{registry}/{}{path}", if official { OFFICIAL } else { "" });
     let named = whole.strip_prefix(registry).and_then(|rest| rest.strip_prefix('/')).unwrap_or(path);
     if named.to_lowercase() != named {
-        return Err("has upper-case letters, which no repository has");
+        return Err("has upper-case letters, which repository names cannot contain");
     }
     if !is_registry(registry) || !named.split('/').all(is_component) {
-        return Err("is not the name of an image");
+        return Err("is not an image name");
     }
-    if whole.len() > LONGEST {
-        return Err("is too long for the name of an image");
+    if whole.len() > MAX_LENGTH {
+        return Err("is too long for an image name");
     }
     Ok(if whole == name { Cow::Borrowed(name) } else { Cow::Owned(whole) })
 }
 
-/// A host name or an address in brackets, with a port or without.
+/// Reports whether a text is a host name, or an address in brackets, with or without a port.
 fn is_registry(text: &str) -> bool {
     let (host, port) = match text.rfind(']').map_or_else(|| text.split_once(':'), |end| split_port(text, end)) {
         Some((host, port)) => (host, Some(port)),
@@ -99,13 +97,14 @@ fn is_registry(text: &str) -> bool {
     })
 }
 
-/// What is before and after the colon that follows a closing bracket.
+/// Splits a text at the colon after a closing bracket.
 fn split_port(text: &str, end: usize) -> Option<(&str, &str)> {
     let (host, rest) = text.split_at_checked(end + 1)?;
     rest.strip_prefix(':').map(|port| (host, port)).or((!rest.is_empty()).then_some((host, "")))
 }
 
-/// Lower-case letters and digits, with `.`, `_`, `__` or any number of `-` between them.
+/// Reports whether a text consists of lower-case letters and digits, separated by `.`, `_`, `__` or any number of
+/// `-`.
 fn is_component(text: &str) -> bool {
     let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let mut separators = text.split(alphanumeric).filter(|separator| !separator.is_empty());
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_neither_tag_nor_digest() {
+    fn refuses_names_with_tag_or_digest() {
         for (name, whole) in [
             ("nginx", "docker.io/library/nginx"),
             ("docker.io/nginx", "docker.io/library/nginx"),
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_end_in_a_star_or_have_none() {
+    fn allows_star_only_at_end_of_pattern() {
         for good in ["nginx", "host:5000/*", "a/b/*", "docker.io/library/nginx", "anything goes: here/*"] {
             assert_eq!(check_pattern(good, false), Ok(()), "{good}");
         }

@@ -1,4 +1,4 @@
-//! Images: when they are collected, how they are pulled, and whose pull secrets count.
+//! Rules for images: garbage collection, pulls, and the verification of pull secrets.
 
 use super::choices::one_of;
 use super::image_names;
@@ -22,7 +22,7 @@ pub(super) const CHECKS: &[Check] = &[
             refusals
                 .field(config, LOW, format!("{LOW} is {low}; it must be less than {HIGH}, which is {high}"))
                 .related_field(config, HIGH, "the high threshold")
-                .help("collection starts at the high threshold and goes on down to the low one");
+                .help("collection starts at the high threshold and stops at the low one");
         }
     }),
     ("image-maximum-gc-age-gate", |config, refusals| {
@@ -32,23 +32,27 @@ pub(super) const CHECKS: &[Check] = &[
                 .field(
                     config,
                     AGE,
-                    format!("{AGE} is {}, and the feature gate {AGE_GATE} is off", written(config, AGE)),
+                    format!("{AGE} is {}, but the feature gate {AGE_GATE} is off", written(config, AGE)),
                 )
-                .help(format!("set featureGates.{AGE_GATE}: true, or leave {AGE} out"));
+                .help(format!("set featureGates.{AGE_GATE}: true, or remove {AGE}"));
         }
     }),
     ("image-gc-ages", |config, refusals| {
-        const MOST: &str = "imageMaximumGCAge";
-        const LEAST: &str = "imageMinimumGCAge";
-        if let (Some(most), Some(least)) = (config.duration(MOST), config.duration(LEAST))
+        const MAX_AGE: &str = "imageMaximumGCAge";
+        const MIN_AGE: &str = "imageMinimumGCAge";
+        if let (Some(most), Some(least)) = (config.duration(MAX_AGE), config.duration(MIN_AGE))
             && most > 0
             && most <= least
         {
-            let (most, least) = (written(config, MOST), written(config, LEAST));
+            let (most, least) = (written(config, MAX_AGE), written(config, MIN_AGE));
             refusals
-                .field(config, MOST, format!("{MOST} is {most}; it must be more than {LEAST}, which is {least}"))
-                .related_field(config, LEAST, "the least age")
-                .help(format!("raise {MOST} above {least}, or leave it out: then age alone removes no image"));
+                .field(
+                    config,
+                    MAX_AGE,
+                    format!("{MAX_AGE} is {most}; it must be more than {MIN_AGE}, which is {least}"),
+                )
+                .related_field(config, MIN_AGE, "the minimum age")
+                .help(format!("raise {MAX_AGE} above {least}, or remove it to keep images regardless of age"));
         }
     }),
     ("serialize-image-pulls", |config, refusals| {
@@ -58,9 +62,9 @@ pub(super) const CHECKS: &[Check] = &[
             && config.serialize_image_pulls()
         {
             refusals
-                .field(config, PULLS, format!("{PULLS} is {pulls}, and serializeImagePulls is true"))
-                .related_field(config, "serializeImagePulls", "one at a time")
-                .help("set serializeImagePulls to false, or leave it out");
+                .field(config, PULLS, format!("{PULLS} is {pulls}, but serializeImagePulls is true"))
+                .related_field(config, "serializeImagePulls", "one pull at a time")
+                .help("set serializeImagePulls to false, or remove it");
         }
     }),
     ("image-pull-credentials-policy", |config, refusals| {
@@ -72,9 +76,9 @@ pub(super) const CHECKS: &[Check] = &[
         if config.gate(CREDENTIALS) && has_allowlist(config) && !uses_allowlist(config) {
             let policy = config.image_pull_credentials_verification_policy();
             refusals
-                .field(config, ALLOWLIST, format!("{ALLOWLIST} is set, and {POLICY} is {policy}"))
-                .related_field(config, POLICY, "does not look at the list")
-                .help(format!("set {POLICY}: NeverVerifyAllowlistedImages, or leave the list out"));
+                .field(config, ALLOWLIST, format!("{ALLOWLIST} is set, but {POLICY} is {policy}"))
+                .related_field(config, POLICY, "ignores the list")
+                .help(format!("set {POLICY}: NeverVerifyAllowlistedImages, or remove the list"));
         }
     }),
     ("preloaded-images-pattern", |config, refusals| {
@@ -83,7 +87,7 @@ pub(super) const CHECKS: &[Check] = &[
         }
         for (index, item) in config.list(ALLOWLIST).unwrap_or_default().iter().enumerate() {
             let pattern = item.text().unwrap_or_default();
-            // Until 1.35 a name was compared as it was written, so that only a whole one was let through.
+            // Until 1.35 names are compared as written, so only full names are allowed.
             let whole_names = config.minor() < Minor(36);
             if let Err((problem, help)) = image_names::check_pattern(pattern, whole_names) {
                 let field = format!("{ALLOWLIST}[{index}]");
@@ -95,15 +99,15 @@ pub(super) const CHECKS: &[Check] = &[
     ("image-pull-credentials-policy-gate", |config, refusals| {
         if !config.text(POLICY).is_empty() && !config.gate(CREDENTIALS) {
             refusals
-                .field(config, POLICY, format!("{POLICY} is set, and the feature gate {CREDENTIALS} is off"))
-                .help(format!("set featureGates.{CREDENTIALS}: true, or leave {POLICY} out"));
+                .field(config, POLICY, format!("{POLICY} is set, but the feature gate {CREDENTIALS} is off"))
+                .help(format!("set featureGates.{CREDENTIALS}: true, or remove {POLICY}"));
         }
     }),
     ("preloaded-images-gate", |config, refusals| {
         if has_allowlist(config) && !config.gate(CREDENTIALS) {
             refusals
-                .field(config, ALLOWLIST, format!("{ALLOWLIST} is set, and the feature gate {CREDENTIALS} is off"))
-                .help(format!("set featureGates.{CREDENTIALS}: true, or leave {ALLOWLIST} out"));
+                .field(config, ALLOWLIST, format!("{ALLOWLIST} is set, but the feature gate {CREDENTIALS} is off"))
+                .help(format!("set featureGates.{CREDENTIALS}: true, or remove {ALLOWLIST}"));
         }
     }),
 ];

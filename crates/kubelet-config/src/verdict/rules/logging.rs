@@ -1,4 +1,4 @@
-//! How the kubelet logs (`k8s.io/component-base/logs/api/v1/options.go`, `Validate`).
+//! Rules for the kubelet's logs (`k8s.io/component-base/logs/api/v1/options.go`, `Validate`).
 
 use super::choices::one_of;
 use super::durations::hold;
@@ -11,19 +11,19 @@ use crate::verdict::refusals::{Check, Refusals};
 
 const FORMAT: &str = "logging.format";
 const VMODULE: &str = "logging.vmodule";
-/// klog holds levels in 32 bits with a sign.
-const HIGHEST: i128 = i32::MAX as i128;
+/// klog stores levels as signed 32-bit numbers.
+const MAX_LEVEL: i128 = i32::MAX as i128;
 
-/// Nothing here asks for the gate of splitStream: kubelets parse their flags again over the file, and the flags of that
-/// name start from false, so that what a file says of it is lost before it is looked at
+/// splitStream has no rule for its gate. Kubelets parse their flags again after the file, and the flags of that name
+/// start as false. The value in the file is thus lost before the check
 /// (`k8s.io/component-base/logs/api/v1/options.go`, `addFlags`).
 pub(super) const CHECKS: &[Check] = &[
     ("logging-format", |config, refusals| one_of(config, refusals, FORMAT)),
     ("logging-format-gate", |config, refusals| {
         if config.text(FORMAT) == "json" && !config.gate("LoggingBetaOptions") {
             refusals
-                .field(config, FORMAT, format!("{FORMAT} is json, and the feature gate LoggingBetaOptions is off"))
-                .help("leave featureGates.LoggingBetaOptions on, or the format at text");
+                .field(config, FORMAT, format!("{FORMAT} is json, but the feature gate LoggingBetaOptions is off"))
+                .help("keep featureGates.LoggingBetaOptions on, or set the format to text");
         }
     }),
     ("logging-flush-frequency", |config, refusals| {
@@ -34,16 +34,16 @@ pub(super) const CHECKS: &[Check] = &[
         let format = config.text(FORMAT);
         if format != "text" && config.list(VMODULE).is_some_and(|list| !list.is_empty()) {
             refusals
-                .field(config, VMODULE, format!("{VMODULE} is set, and {FORMAT} is {format}"))
-                .related_field(config, FORMAT, "only text logs have levels by file")
-                .help(format!("leave {VMODULE} out, or the format at text"));
+                .field(config, VMODULE, format!("{VMODULE} is set, but {FORMAT} is {format}"))
+                .related_field(config, FORMAT, "only the text format supports levels by file")
+                .help(format!("remove {VMODULE}, or set the format to text"));
         }
     }),
     ("logging-vmodule-pattern", |config, refusals| {
         for (index, module) in config.list(VMODULE).unwrap_or_default().iter().enumerate() {
             let pattern = module.get("filePattern");
             let text = pattern.and_then(Node::text).unwrap_or_default();
-            let problem = if text.is_empty() { "is empty" } else { "has = or , in it" };
+            let problem = if text.is_empty() { "is empty" } else { "contains = or ," };
             if text.is_empty() || text.contains(['=', ',']) {
                 let field = format!("{VMODULE}[{index}].filePattern");
                 let message = format!("{field} {problem}");
@@ -56,10 +56,10 @@ pub(super) const CHECKS: &[Check] = &[
     ("logging-vmodule-verbosity", |config, refusals| {
         for (index, module) in config.list(VMODULE).unwrap_or_default().iter().enumerate() {
             if let Some(level) = module.get("verbosity")
-                && let Some(value) = whole(level).filter(|value| *value > HIGHEST)
+                && let Some(value) = whole(level).filter(|value| *value > MAX_LEVEL)
             {
                 let field = format!("{VMODULE}[{index}].verbosity");
-                let message = format!("{field} is {value}; it must be {HIGHEST} or less");
+                let message = format!("{field} is {value}; it must be {MAX_LEVEL} or less");
                 refusals.at(field, level.place.clone(), message).help("10 is the highest level that the kubelet uses");
             }
         }
@@ -75,11 +75,11 @@ fn buffer(config: &Config<'_>, refusals: &mut Refusals, format: &str) {
     }
 }
 
-/// Refuses an option that is set while its gate is off.
+/// Refuses an option whose gate is off.
 fn alpha(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
     if !config.gate("LoggingAlphaOptions") {
         refusals
-            .field(config, path, format!("{path} is set, and the feature gate LoggingAlphaOptions is off"))
-            .help("set featureGates.LoggingAlphaOptions: true, or leave it out");
+            .field(config, path, format!("{path} is set, but the feature gate LoggingAlphaOptions is off"))
+            .help("set featureGates.LoggingAlphaOptions: true, or remove the field");
     }
 }

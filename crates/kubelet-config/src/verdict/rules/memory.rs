@@ -1,4 +1,4 @@
-//! Swap and memory QoS.
+//! Rules for swap and memory QoS.
 
 use super::choices::one_of;
 use crate::verdict::refusals::Check;
@@ -15,17 +15,17 @@ pub(super) const CHECKS: &[Check] = &[
                 .field(
                     config,
                     "memorySwap.swapBehavior",
-                    "memorySwap.swapBehavior is set, and the feature gate NodeSwap is off",
+                    "memorySwap.swapBehavior is set, but the feature gate NodeSwap is off",
                 )
-                .help("set featureGates.NodeSwap: true, or leave memorySwap out");
+                .help("set featureGates.NodeSwap: true, or remove memorySwap");
         }
     }),
     ("memory-reservation-policy-gate", |config, refusals| {
         const POLICY: &str = "memoryReservationPolicy";
         if config.text(POLICY) == "TieredReservation" && !config.gate("MemoryQoS") {
             refusals
-                .field(config, POLICY, format!("{POLICY} is TieredReservation, and the feature gate MemoryQoS is off"))
-                .help(format!("set featureGates.MemoryQoS: true, or leave {POLICY} out"));
+                .field(config, POLICY, format!("{POLICY} is TieredReservation, but the feature gate MemoryQoS is off"))
+                .help(format!("set featureGates.MemoryQoS: true, or remove {POLICY}"));
         }
     }),
 ];

@@ -1,6 +1,6 @@
-//! The third stage: `ValidateKubeletConfiguration`, rule by rule, as on a Linux host with cgroup v2. Each rule is a row of
-//! the table of rules, which says in which versions it runs; those that only hold a field to a range or to a list of
-//! values take these from the table of fields. What depends on the host is in `host`.
+//! Stage 3: the rules of `ValidateKubeletConfiguration`, as on a Linux host with cgroup v2. Each rule is a row of the
+//! table of rules, which lists its versions. Ranges and allowed values come from the table of fields. Conditions on
+//! the host are in `host`.
 
 use super::refusals::{Check, Refusals};
 use super::{Config, Refusal};
@@ -28,8 +28,8 @@ mod tracing;
 #[cfg(test)]
 mod tests;
 
-/// The first minor that sets logging up before it validates: what is wrong with `logging` is then all that it says
-/// (`cmd/kubelet/app/server.go`, `NewKubeletCommand`).
+/// The first minor that sets up logging before validation. If `logging` is invalid, such a kubelet reports nothing
+/// else (`cmd/kubelet/app/server.go`, `NewKubeletCommand`).
 const LOGGING_FIRST: Minor = Minor(25);
 
 const GROUPS: [&[Check]; 14] = [
@@ -49,7 +49,7 @@ const GROUPS: [&[Check]; 14] = [
     logging::CHECKS,
 ];
 
-/// Every rule that a kubelet of the configuration's version refuses it for.
+/// Returns the refusals of a kubelet of the configuration's version.
 pub(super) fn check(config: &Config<'_>) -> Vec<Refusal> {
     if config.minor() >= LOGGING_FIRST {
         let mut refusals = Refusals::default();
@@ -61,7 +61,7 @@ pub(super) fn check(config: &Config<'_>) -> Vec<Refusal> {
     all(config)
 }
 
-/// Every rule that the configuration breaks, those that a kubelet does not get to among them.
+/// Returns all refusals, including those that a kubelet does not reach.
 pub(super) fn all(config: &Config<'_>) -> Vec<Refusal> {
     let mut refusals = Refusals::default();
     for group in GROUPS {

@@ -1,4 +1,4 @@
-//! How the node registers: its taints.
+//! Rules for the registration of the node: its taints.
 
 use super::choices::value_of;
 use crate::document::Node;
@@ -25,7 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
             if let Err(problem) = check_label_value(value) {
                 let field = format!("registerWithTaints[{index}].value");
                 let message = format!("{field} {value:?} {problem}");
-                at(refusals, taint, "value", field, message).help("leave it out for a taint without a value");
+                at(refusals, taint, "value", field, message).help("omit the key for a taint without a value");
             }
         }
     }),
@@ -44,8 +44,8 @@ pub(super) const CHECKS: &[Check] = &[
         for (index, taint) in taints(config) {
             if taint.get("timeAdded").is_some_and(|time| !time.is_null()) {
                 let field = format!("registerWithTaints[{index}].timeAdded");
-                let message = format!("{field} is set, which is for the cluster alone to do");
-                at(refusals, taint, "timeAdded", field, message).help("leave it out");
+                let message = format!("{field} is set, but only the cluster may set it");
+                at(refusals, taint, "timeAdded", field, message).help("remove it");
             }
         }
     }),
@@ -55,7 +55,7 @@ fn taints<'d>(config: &Config<'d>) -> impl Iterator<Item = (usize, &'d Node)> + 
     config.list("registerWithTaints").unwrap_or_default().iter().enumerate()
 }
 
-/// Refuses a field of a taint, where it is written, or where the taint is.
+/// Refuses a field of a taint, at the field or else at the taint.
 fn at<'r>(refusals: &'r mut Refusals, taint: &Node, name: &str, field: String, message: String) -> &'r mut Refusals {
     refusals.at(field, taint.get(name).unwrap_or(taint).place.clone(), message)
 }

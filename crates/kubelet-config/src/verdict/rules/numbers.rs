@@ -1,4 +1,4 @@
-//! Numbers that have to be in the range that the table of fields gives them, and nothing more.
+//! Rules for numbers that must be in the range of the table of fields.
 
 use crate::Minor;
 use crate::document::Value;
@@ -9,7 +9,7 @@ use crate::verdict::refusals::{Check, Refusals};
 
 pub(super) const CHECKS: &[Check] = &[
     ("node-lease-duration", |config, refusals| {
-        // In 1.16 leases could still be switched off.
+        // In 1.16 the NodeLease gate could still be off.
         if config.minor() > Minor(16) || config.gate("NodeLease") {
             in_range(config, refusals);
         }
@@ -39,57 +39,57 @@ pub(super) const CHECKS: &[Check] = &[
     ("container-log-max-files", in_range),
 ];
 
-/// Holds the field that the running rule is about to its range. Zero, where it takes the default, has become that.
+/// Refuses the running rule's field if it is out of range. A zero that means the default is already replaced.
 pub(super) fn in_range(config: &Config<'_>, refusals: &mut Refusals) {
     let Some(path) = rules::lookup(refusals.rule()).and_then(|rule| rule.fields.first()) else { return };
     let Some(range) = fields::lookup(path).and_then(|field| field.range.at(config.minor())) else { return };
     let Some(value) = config.number(path) else { return };
     if !holds(range, value) {
-        let message = format!("{path} is {}; it must be {}", written(config, path), words(range));
+        let message = format!("{path} is {}; it must be {}", written(config, path), describe(range));
         refusals.field(config, path, message);
         refusals.help(match nearest(range, value) {
-            Some(nearest) => format!("the closest value that is allowed is {nearest}"),
-            None => "leave the field out for its default".to_owned(),
+            Some(nearest) => format!("the closest allowed value is {nearest}"),
+            None => "remove the field for its default".to_owned(),
         });
     }
 }
 
-// The numbers of the table and of these fields are far below 2^53, so that a float holds them exactly.
+// All these numbers are far below 2^53, and exact as floats.
 fn holds(range: &Range, value: f64) -> bool {
-    range.least.is_none_or(|least| if range.above { value > least as f64 } else { value >= least as f64 })
-        && range.greatest.is_none_or(|greatest| value <= greatest as f64)
-        && range.step.is_none_or(|step| value % step as f64 == 0.0)
+    range.minimum.is_none_or(|minimum| if range.exclusive { value > minimum as f64 } else { value >= minimum as f64 })
+        && range.maximum.is_none_or(|maximum| value <= maximum as f64)
+        && range.multiple_of.is_none_or(|multiple_of| value % multiple_of as f64 == 0.0)
 }
 
-fn words(range: &Range) -> String {
-    let bounds = match (range.least, range.greatest) {
-        (Some(least), Some(greatest)) if range.above => format!("more than {least} and at most {greatest}"),
-        (Some(least), Some(greatest)) => format!("between {least} and {greatest}"),
-        (Some(least), None) => format!("{least} or more"),
-        (None, Some(greatest)) => format!("{greatest} or less"),
+fn describe(range: &Range) -> String {
+    let bounds = match (range.minimum, range.maximum) {
+        (Some(minimum), Some(maximum)) if range.exclusive => format!("more than {minimum} and at most {maximum}"),
+        (Some(minimum), Some(maximum)) => format!("between {minimum} and {maximum}"),
+        (Some(minimum), None) => format!("{minimum} or more"),
+        (None, Some(maximum)) => format!("{maximum} or less"),
         (None, None) => String::new(),
     };
-    match range.step {
-        Some(step) => format!("a multiple of {step}, {bounds}"),
+    match range.multiple_of {
+        Some(multiple_of) => format!("a multiple of {multiple_of}, {bounds}"),
         None => bounds,
     }
 }
 
-/// The closest value in the range; none where the range begins just above its least.
+/// Returns the closest value in the range; `None` if the range excludes its minimum.
 fn nearest(range: &Range, value: f64) -> Option<i64> {
-    let step = range.step.unwrap_or(1);
-    let greatest = range.greatest.map(|greatest| greatest / step * step);
-    match (range.least, greatest) {
-        (Some(least), _) if value < least as f64 || range.above && value <= least as f64 => {
-            (!range.above).then_some(least)
+    let multiple_of = range.multiple_of.unwrap_or(1);
+    let maximum = range.maximum.map(|maximum| maximum / multiple_of * multiple_of);
+    match (range.minimum, maximum) {
+        (Some(minimum), _) if value < minimum as f64 || range.exclusive && value <= minimum as f64 => {
+            (!range.exclusive).then_some(minimum)
         }
-        (_, Some(greatest)) if value > greatest as f64 => Some(greatest),
-        // Only a range with steps has gaps, and those are of whole numbers.
-        _ => Some((value / step as f64).floor() as i64 * step),
+        (_, Some(maximum)) if value > maximum as f64 => Some(maximum),
+        // Only a range with a step has gaps, and its values are whole numbers.
+        _ => Some((value / multiple_of as f64).floor() as i64 * multiple_of),
     }
 }
 
-/// A scalar as the file has it, or the default that stands for it.
+/// Returns a scalar as written in the file, or its default.
 pub(super) fn written(config: &Config<'_>, path: &str) -> String {
     let given = config.given(path).and_then(|node| match &node.value {
         Value::Scalar(scalar) => Some(scalar.text.clone()),
@@ -107,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_said_and_come_with_the_closest_value() {
-        let blocks = Range { least: Some(10), above: false, greatest: Some(99), step: Some(10) };
+    fn describes_ranges_and_finds_closest_values() {
+        let blocks = Range { minimum: Some(10), exclusive: false, maximum: Some(99), multiple_of: Some(10) };
         let cases = [
-            (Range { least: Some(0), ..Range::default() }, -1.0, "0 or more", Some(0)),
-            (Range { greatest: Some(5), ..Range::default() }, 6.0, "5 or less", Some(5)),
-            (Range { least: Some(1), greatest: Some(9), ..Range::default() }, 12.0, "between 1 and 9", Some(9)),
+            (Range { minimum: Some(0), ..Range::default() }, -1.0, "0 or more", Some(0)),
+            (Range { maximum: Some(5), ..Range::default() }, 6.0, "5 or less", Some(5)),
+            (Range { minimum: Some(1), maximum: Some(9), ..Range::default() }, 12.0, "between 1 and 9", Some(9)),
             (
-                Range { least: Some(0), above: true, greatest: Some(1), step: None },
+                Range { minimum: Some(0), exclusive: true, maximum: Some(1), multiple_of: None },
                 0.0,
                 "more than 0 and at most 1",
                 None,
@@ -123,9 +123,9 @@ mod tests {
             (blocks, 25.0, "a multiple of 10, between 10 and 99", Some(20)),
             (blocks, 120.0, "a multiple of 10, between 10 and 99", Some(90)),
         ];
-        for (range, value, said, closest) in cases {
+        for (range, value, description, closest) in cases {
             assert!(!holds(&range, value));
-            assert_eq!((words(&range).as_str(), nearest(&range, value)), (said, closest), "{value}");
+            assert_eq!((describe(&range).as_str(), nearest(&range, value)), (description, closest), "{value}");
             assert!(closest.is_none_or(|closest| holds(&range, closest as f64)));
         }
         assert!(holds(&blocks, 20.0));

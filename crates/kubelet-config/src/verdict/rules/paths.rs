@@ -1,4 +1,4 @@
-//! Folders that the kubelet is told.
+//! Rules for directories.
 
 use crate::filepath;
 use crate::verdict::refusals::Check;
@@ -8,10 +8,10 @@ const DIR: &str = "podLogsDir";
 pub(super) const CHECKS: &[Check] = &[
     ("pod-logs-dir", |config, refusals| {
         let dir = config.text(DIR);
-        // A relative path is resolved against the folder of the configuration, and cleaned by that.
+        // A relative path is joined with the configuration's directory, which also cleans it.
         if dir.starts_with('/') && dir != filepath::clean(dir) {
             refusals
-                .field(config, DIR, format!("{DIR} is {dir}; it must not have //, . or .. in it, nor end with /"))
+                .field(config, DIR, format!("{DIR} is {dir}; it must not contain //, . or .., nor end with /"))
                 .help(format!("write {}", filepath::clean(dir)));
         }
     }),
@@ -20,7 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
         if let Some(odd) = dir.chars().find(|c| !c.is_ascii()) {
             refusals
                 .field(config, DIR, format!("{DIR} is {dir}, with {odd:?}; it must be ASCII"))
-                .help("name the folder in ASCII: it becomes part of metrics");
+                .help("use an ASCII name: the name becomes part of metrics");
         }
     }),
 ];

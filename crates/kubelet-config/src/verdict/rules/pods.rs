@@ -1,4 +1,4 @@
-//! What pods get: their CPU quota, and how long they wait to be restarted.
+//! Rules for pods: CPU quota and restart delay.
 
 use super::numbers::written;
 use crate::verdict::refusals::Check;
@@ -16,24 +16,24 @@ pub(super) const CHECKS: &[Check] = &[
                 .field(
                     config,
                     QUOTA,
-                    format!("{QUOTA} is {period}, and the feature gate CustomCPUCFSQuotaPeriod is off"),
+                    format!("{QUOTA} is {period}, but the feature gate CustomCPUCFSQuotaPeriod is off"),
                 )
-                .help("set featureGates.CustomCPUCFSQuotaPeriod: true, or leave the field out: then it is 100ms");
+                .help("set featureGates.CustomCPUCFSQuotaPeriod: true, or remove the field; the default is 100ms");
         }
     }),
     ("crash-loop-back-off", |config, refusals| {
-        // Compared in whole milliseconds, so that 300.0009s passes.
+        // Compared in whole milliseconds: 300.0009s is accepted.
         let within = |period: i64| (1_000..=300_000).contains(&(period / 1_000_000));
         if config.gate(BACKOFF) && config.max_container_restart_period().is_some_and(|period| !within(period)) {
             let message = format!("{PERIOD} is {}; it must be between 1s and 5m", written(config, PERIOD));
-            refusals.field(config, PERIOD, message).help("without the field it is 5m");
+            refusals.field(config, PERIOD, message).help("remove the field for its default, 5m");
         }
     }),
     ("crash-loop-back-off-gate", |config, refusals| {
         if !config.gate(BACKOFF) && config.given(PERIOD).is_some() {
             refusals
-                .field(config, PERIOD, format!("{PERIOD} is set, and the feature gate {BACKOFF} is off"))
-                .help(format!("set featureGates.{BACKOFF}: true, or leave crashLoopBackOff out"));
+                .field(config, PERIOD, format!("{PERIOD} is set, but the feature gate {BACKOFF} is off"))
+                .help(format!("set featureGates.{BACKOFF}: true, or remove crashLoopBackOff"));
         }
     }),
 ];

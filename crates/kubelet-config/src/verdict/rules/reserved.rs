@@ -1,4 +1,4 @@
-//! What is reserved for the system: CPUs and, by NUMA node, memory.
+//! Rules for resources reserved for the system: CPUs, and memory by NUMA node.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ pub(super) const CHECKS: &[Check] = &[
             if !config.text(CPUS).is_empty() && !config.text(cgroup).is_empty() {
                 refusals
                     .field(config, CPUS, format!("{CPUS} and {cgroup} are both set"))
-                    .related_field(config, cgroup, "the other")
-                    .help("reserve CPUs by number, or by a cgroup that holds system services, not by both");
+                    .related_field(config, cgroup, "conflicting field")
+                    .help("reserve CPUs either by number or by a cgroup with system services");
             }
         }
     }),
@@ -37,7 +37,7 @@ pub(super) const CHECKS: &[Check] = &[
     ("reserved-memory-resource", |config, refusals| {
         for limit in limits(config) {
             if limit.resource != "memory" && !limit.resource.starts_with("hugepages-") {
-                let message = format!("{} can not be reserved for a NUMA node", limit.resource);
+                let message = format!("{} cannot be reserved for a NUMA node", limit.resource);
                 refusals
                     .at(limit.field(), limit.entry.key_place.clone(), message)
                     .help("use memory, or hugepages- and a size such as hugepages-2Mi");
@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
     ("reserved-memory-zero", |config, refusals| {
         for limit in limits(config).into_iter().filter(|limit| is_zero(&limit.entry.value)) {
             let message = format!("{} of NUMA node {} is zero", limit.resource, limit.node);
-            refusals.at(limit.field(), limit.entry.value.place.clone(), message).help("leave out what is not reserved");
+            refusals.at(limit.field(), limit.entry.value.place.clone(), message).help("remove the entry");
         }
     }),
     ("reserved-memory-duplicate", |config, refusals| {
@@ -58,7 +58,7 @@ pub(super) const CHECKS: &[Check] = &[
                 let message = format!("{} of NUMA node {} is reserved twice", limit.resource, limit.node);
                 refusals
                     .at(limit.field(), place, message)
-                    .related(first.clone(), "first here")
+                    .related(first.clone(), "first occurrence")
                     .help("give one amount for each resource of a NUMA node");
             } else {
                 seen.insert((limit.node, limit.resource), place);
@@ -67,7 +67,7 @@ pub(super) const CHECKS: &[Check] = &[
     }),
 ];
 
-/// One amount of `reservedMemory`.
+/// One entry of `reservedMemory`.
 struct Limit<'d> {
     index: usize,
     node: i128,
@@ -91,7 +91,7 @@ fn limits<'d>(config: &Config<'d>) -> Vec<Limit<'d>> {
     limits
 }
 
-/// Whether a quantity is zero; null is. Whatever is smaller than a quantity can hold is rounded up and not zero.
+/// Reports whether a quantity is zero or null. Amounts below a quantity's precision are rounded up, and are not zero.
 pub(super) fn is_zero(quantity: &Node) -> bool {
     match quantity.reading() {
         Some(Reading::Null) => true,

@@ -1,4 +1,4 @@
-//! The kubelet's own server and life: certificates, metrics, the log endpoints, running once.
+//! Rules for the kubelet's server and run mode: certificates, metrics, log endpoints, running once.
 
 use crate::verdict::refusals::Check;
 
@@ -11,16 +11,16 @@ pub(super) const CHECKS: &[Check] = &[
                 .field(
                     config,
                     "serverTLSBootstrap",
-                    "serverTLSBootstrap is true, and the feature gate RotateKubeletServerCertificate is off",
+                    "serverTLSBootstrap is true, but the feature gate RotateKubeletServerCertificate is off",
                 )
-                .help("leave featureGates.RotateKubeletServerCertificate on, or serverTLSBootstrap off");
+                .help("keep featureGates.RotateKubeletServerCertificate on, or serverTLSBootstrap off");
         }
     }),
     ("run-once", |config, refusals| {
         if config.is("runOnce") {
             refusals
-                .field(config, "runOnce", "runOnce is true; this kubelet no longer has that mode")
-                .help("leave it out; static pods are run from staticPodPath");
+                .field(config, "runOnce", "runOnce is true, but this kubelet has no such mode")
+                .help("remove it; the kubelet runs static pods from staticPodPath");
         }
     }),
     ("show-hidden-metrics", |config, refusals| {
@@ -30,23 +30,23 @@ pub(super) const CHECKS: &[Check] = &[
         if !version.is_empty() && version != previous {
             refusals
                 .field(config, VERSION, format!("{VERSION} is {version:?}; on this kubelet it must be \"{previous}\""))
-                .help(format!("write \"{previous}\" in quotes, or leave it out; it has to change with every upgrade"));
+                .help(format!("write \"{previous}\" in quotes, or remove it; the value changes with every upgrade"));
         }
     }),
     ("system-log-query-gate", |config, refusals| {
         if config.is(QUERY) && !config.gate("NodeLogQuery") {
             refusals
-                .field(config, QUERY, format!("{QUERY} is true, and the feature gate NodeLogQuery is off"))
-                .help(format!("set featureGates.NodeLogQuery: true, or leave {QUERY} out"));
+                .field(config, QUERY, format!("{QUERY} is true, but the feature gate NodeLogQuery is off"))
+                .help(format!("set featureGates.NodeLogQuery: true, or remove {QUERY}"));
         }
     }),
     ("system-log-query-handler", |config, refusals| {
         const HANDLER: &str = "enableSystemLogHandler";
         if config.is(QUERY) && !config.is(HANDLER) {
             refusals
-                .field(config, HANDLER, format!("{HANDLER} is false, and {QUERY} is true"))
-                .related_field(config, QUERY, "needs the handler")
-                .help(format!("leave {HANDLER} on, or {QUERY} off"));
+                .field(config, HANDLER, format!("{HANDLER} is false, but {QUERY} is true"))
+                .related_field(config, QUERY, "requires the handler")
+                .help(format!("keep {HANDLER} on, or {QUERY} off"));
         }
     }),
 ];

@@ -1,4 +1,4 @@
-//! Graceful shutdown of the node: the two periods, and the periods by priority that replace them.
+//! Rules for graceful node shutdown: the two grace periods, and the periods by priority that replace them.
 
 use super::numbers::written;
 use crate::verdict::Config;
@@ -16,8 +16,8 @@ pub(super) const CHECKS: &[Check] = &[
             let (all, critical) = (written(config, ALL), written(config, CRITICAL));
             refusals
                 .field(config, CRITICAL, format!("{CRITICAL} is {critical}, more than {ALL}, which is {all}"))
-                .related_field(config, ALL, "the whole period")
-                .help("the time of critical pods is part of the whole; raise the whole, or lower their part");
+                .related_field(config, ALL, "the total period")
+                .help(format!("raise {ALL} or lower {CRITICAL}; the total includes the time for critical pods"));
         }
     }),
     ("shutdown-grace-period-gate", |config, refusals| {
@@ -25,8 +25,8 @@ pub(super) const CHECKS: &[Check] = &[
             && !config.gate(GATE)
         {
             refusals
-                .field(config, path, format!("{path} is {}, and the feature gate {GATE} is off", written(config, path)))
-                .help(format!("leave featureGates.{GATE} on, or the grace periods at 0s"));
+                .field(config, path, format!("{path} is {}, but the feature gate {GATE} is off", written(config, path)))
+                .help(format!("keep featureGates.{GATE} on, or set the grace periods to 0s"));
         }
     }),
     ("shutdown-by-pod-priority", |config, refusals| {
@@ -36,8 +36,8 @@ pub(super) const CHECKS: &[Check] = &[
         {
             refusals
                 .field(config, BY_PRIORITY, format!("{BY_PRIORITY} and {path} are both set"))
-                .related_field(config, path, "the other")
-                .help("give periods by priority, or one for all, not both");
+                .related_field(config, path, "conflicting field")
+                .help("set either periods by priority or one period for all pods");
         }
     }),
     ("shutdown-by-pod-priority-gate", |config, refusals| {
@@ -46,14 +46,14 @@ pub(super) const CHECKS: &[Check] = &[
                 .field(
                     config,
                     BY_PRIORITY,
-                    format!("{BY_PRIORITY} is set, and the feature gate {PRIORITY_GATE} is off"),
+                    format!("{BY_PRIORITY} is set, but the feature gate {PRIORITY_GATE} is off"),
                 )
-                .help(format!("set featureGates.{PRIORITY_GATE}: true, or leave the field out"));
+                .help(format!("set featureGates.{PRIORITY_GATE}: true, or remove the field"));
         }
     }),
 ];
 
-/// The first of the two periods that is more than nothing.
+/// Returns the first of the two periods that is above zero.
 fn period(config: &Config<'_>) -> Option<&'static str> {
     [ALL, CRITICAL].into_iter().find(|path| config.duration(path).is_some_and(|period| period > 0))
 }

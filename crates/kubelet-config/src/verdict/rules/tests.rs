@@ -1,4 +1,4 @@
-//! Every rule with a configuration that it refuses and a neighbour that is accepted.
+//! Tests of every rule with a refused configuration and a similar accepted one.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -41,13 +41,13 @@ fn verdict(body: &str, minor: Minor) -> Verdict {
         Some(rest) => format!("{{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, {rest}"),
         None => format!("{head}{body}\n"),
     };
-    // A comment keeps the kubelet from reading the braces as JSON.
+    // A comment at the start prevents reading the braces as JSON.
     let parsed = Document::parse("kubelet.yaml", &format!("# an example\n{text}"));
     assess(&parsed.document.unwrap_or_else(|| panic!("{body}: {:?}", parsed.findings)), minor)
 }
 
 #[test]
-fn every_rule_refuses_its_example_and_accepts_the_neighbour() {
+fn every_rule_refuses_its_example_only() {
     let mut wrong = Vec::new();
     for Example { rule, minors, field, bad, good } in examples() {
         let id = &rule.id;
@@ -67,7 +67,7 @@ fn every_rule_refuses_its_example_and_accepts_the_neighbour() {
 }
 
 #[test]
-fn every_row_has_its_check_and_its_example() {
+fn every_row_has_a_check_and_an_example() {
     let rows: BTreeSet<_> =
         rules::all().filter(|rule| rule.stage == RuleStage::Validate).map(|rule| rule.id.as_str()).collect();
     let checks: Vec<_> = GROUPS.iter().flat_map(|group| group.iter().map(|(id, _)| *id)).collect();
@@ -77,14 +77,14 @@ fn every_row_has_its_check_and_its_example() {
 }
 
 #[test]
-fn a_plain_configuration_is_accepted_by_every_version() {
+fn every_version_accepts_a_plain_configuration() {
     for minor in Minor::all() {
         assert!(verdict("maxPods: 110", minor).accepted(), "{minor}");
     }
 }
 
 #[test]
-fn rules_end_where_the_table_says() {
+fn rules_apply_only_in_their_versions() {
     for (body, minor, stage) in [
         ("cgroupsPerQOS: false", 30, Stage::Validate),
         ("{cgroupsPerQOS: false, enforceNodeAllocatable: [none]}", 30, Stage::Validate),
@@ -112,7 +112,7 @@ fn rules_end_where_the_table_says() {
 }
 
 #[test]
-fn what_is_wrong_with_logging_hides_the_rest_once_it_is_set_up_first() {
+fn invalid_logging_hides_other_refusals_since_1_25() {
     let rules_of = |minor| {
         let verdict = verdict("{logging: {format: xml}, port: -1}", Minor(minor));
         verdict.refusals.iter().map(|refusal| refusal.rule).collect::<Vec<_>>()
@@ -122,7 +122,7 @@ fn what_is_wrong_with_logging_hides_the_rest_once_it_is_set_up_first() {
 }
 
 #[test]
-fn rules_that_ask_for_a_gate_know_the_gate() {
+fn rules_use_gates_of_their_versions() {
     for (id, gate) in [
         ("cpu-cfs-quota-period", "CustomCPUCFSQuotaPeriod"),
         ("crash-loop-back-off", "KubeletCrashLoopBackOffMax"),
@@ -147,7 +147,7 @@ fn rules_that_ask_for_a_gate_know_the_gate() {
 }
 
 #[test]
-fn refusals_point_at_every_value_that_belongs_to_them() {
+fn refusals_have_all_related_places() {
     let mut text = String::new();
     for body in [
         "port: 70000",
@@ -168,8 +168,8 @@ fn refusals_point_at_every_value_that_belongs_to_them() {
                 "  {}:{} {}: {}\n",
                 refusal.place.line, refusal.place.column, refusal.rule, refusal.message
             ));
-            for (place, words) in refusal.related {
-                text.push_str(&format!("    {}:{} {words}\n", place.line, place.column));
+            for (place, label) in refusal.related {
+                text.push_str(&format!("    {}:{} {label}\n", place.line, place.column));
             }
             text.push_str(&format!("    help: {}\n", refusal.help.unwrap_or_default()));
         }
@@ -178,11 +178,11 @@ fn refusals_point_at_every_value_that_belongs_to_them() {
 }
 
 #[test]
-fn what_only_the_host_knows_is_said() {
+fn reports_conditions_on_the_host() {
     let fields = |body, minor| {
         let verdict = verdict(body, Minor(minor));
         assert!(verdict.accepted(), "{:?}", verdict.refusals);
-        verdict.unknown.into_iter().map(|unknown| unknown.field).collect::<Vec<_>>()
+        verdict.host_conditions.into_iter().map(|condition| condition.field).collect::<Vec<_>>()
     };
     assert!(fields("maxPods: 1", 34).is_empty());
     assert_eq!(fields("maxPods: 1", 35), ["failCgroupV1"]);

@@ -1,4 +1,4 @@
-//! Where traces go.
+//! Rules for tracing.
 
 use super::endpoint;
 use super::numbers::in_range;
@@ -13,8 +13,8 @@ pub(super) const CHECKS: &[Check] = &[
     ("tracing-gate", |config, refusals| {
         if config.given("tracing").is_some() && !config.gate(GATE) {
             refusals
-                .field(config, "tracing", format!("tracing is set, and the feature gate {GATE} is off"))
-                .help(format!("set featureGates.{GATE}: true, or leave tracing out"));
+                .field(config, "tracing", format!("tracing is set, but the feature gate {GATE} is off"))
+                .help(format!("set featureGates.{GATE}: true, or remove tracing"));
         }
     }),
     ("tracing-sampling-rate", |config, refusals| {
@@ -24,7 +24,7 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     ("tracing-endpoint", |config, refusals| {
         let address = config.text(ENDPOINT);
-        // Kubernetes 1.35 is the first whose every release is built with a Go that looks into the brackets of a host.
+        // From Kubernetes 1.35 on, every release is built with a Go version that checks the brackets of a host.
         let strict = config.minor() >= Minor(35);
         if is_looked_at(config)
             && let Err(problem) = endpoint::check(address, strict)
@@ -36,7 +36,7 @@ pub(super) const CHECKS: &[Check] = &[
     }),
 ];
 
-/// While tracing depends on a gate, what is set without it is only refused as a whole.
+/// Reports whether the kubelet checks the fields of tracing. With the gate off it refuses tracing as a whole.
 fn is_looked_at(config: &Config<'_>) -> bool {
     config.minor() >= Minor(34) || config.gate(GATE)
 }

@@ -1,5 +1,5 @@
-//! The CPU manager: its policy, what the static one needs, and its options (`pkg/kubelet/cm/cpumanager/cpu_manager.go`
-//! `NewManager`, `policy_options.go`, `policy_none.go`).
+//! The CPU manager: its policy, the requirements of the static policy, and its options
+//! (`pkg/kubelet/cm/cpumanager/cpu_manager.go` `NewManager`, `policy_options.go`, `policy_none.go`).
 
 use super::{policy_options, reservations, reserved_cpus};
 use crate::Minor;
@@ -11,7 +11,7 @@ const OPTIONS: &str = "cpuManagerPolicyOptions";
 /// The last minor in which the manager could be switched off.
 const SWITCHED: Minor = Minor(25);
 
-/// Options that exclude each other, and the first minor where they do.
+/// Options that exclude each other, and the first minor that checks this.
 const EXCLUSIVE: [(&str, &str, Minor); 4] = [
     ("full-pcpus-only", "distribute-cpus-across-cores", Minor(31)),
     ("distribute-cpus-across-numa", "distribute-cpus-across-cores", Minor(31)),
@@ -32,7 +32,7 @@ pub(super) const CHECKS: &[Check] = &[
             && reservations::reserved(config, "cpu").is_some_and(|amount| amount.is_zero())
         {
             let message =
-                "cpuManagerPolicy is \"static\" while no CPU is reserved; it must leave some that no pod owns";
+                "cpuManagerPolicy is \"static\", but no CPU is reserved; at least one CPU must remain for shared use";
             let help = "reserve some with systemReserved.cpu, kubeReserved.cpu or reservedSystemCPUs";
             refusals.field(config, "cpuManagerPolicy", message).help(help);
             for path in reservations::LISTS.into_iter().filter(|path| config.given(path).is_some()) {
@@ -47,8 +47,8 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     ("cpu-manager-options-policy", |config, refusals| {
         if are_read(config) && config.text("cpuManagerPolicy") == "none" && config.entries(OPTIONS).next().is_some() {
-            let message = "cpuManagerPolicyOptions are given while cpuManagerPolicy is \"none\", which takes none";
-            refusals.field(config, OPTIONS, message).help("set cpuManagerPolicy: static, or leave the options out");
+            let message = "cpuManagerPolicyOptions are set, but cpuManagerPolicy is \"none\", which has no options";
+            refusals.field(config, OPTIONS, message).help("set cpuManagerPolicy: static, or remove the options");
             if config.given("cpuManagerPolicy").is_some() {
                 refusals.related(config.place("cpuManagerPolicy"), "the policy");
             }
@@ -79,24 +79,24 @@ pub(super) const CHECKS: &[Check] = &[
             && is_static(config)
             && config.text("topologyManagerPolicy") == "single-numa-node"
         {
-            let message = "the option align-by-socket does not go with topologyManagerPolicy \"single-numa-node\"";
+            let message = "the option align-by-socket is incompatible with topologyManagerPolicy \"single-numa-node\"";
             refusals.at(format!("{OPTIONS}.align-by-socket"), option.key_place.clone(), message);
             refusals.related(config.place("topologyManagerPolicy"), "topologyManagerPolicy");
         }
     }),
 ];
 
-/// Whether the kubelet makes a CPU manager at all.
+/// Reports whether the kubelet creates a CPU manager.
 fn is_on(config: &Config<'_>) -> bool {
     config.minor() > SWITCHED || config.gate("CPUManager")
 }
 
-/// Whether the policy is the one that gives whole CPUs away.
+/// Reports whether the policy is static, which assigns whole CPUs.
 pub(super) fn is_static(config: &Config<'_>) -> bool {
     is_on(config) && config.text("cpuManagerPolicy") == "static"
 }
 
-/// Whether the options reach the manager.
+/// Reports whether the manager reads the options.
 fn are_read(config: &Config<'_>) -> bool {
     is_on(config) && (config.minor() >= Minor(33) || config.gate("CPUManagerPolicyOptions"))
 }

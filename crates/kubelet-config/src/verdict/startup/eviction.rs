@@ -1,4 +1,4 @@
-//! Eviction thresholds, their grace periods and what is reclaimed at least: `pkg/kubelet/eviction/helpers.go`
+//! Eviction thresholds, their grace periods and minimum reclaims: `pkg/kubelet/eviction/helpers.go`
 //! `ParseThresholdConfig`.
 
 use super::{did_you_mean, keys, texts};
@@ -8,10 +8,10 @@ use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
 use crate::{duration, strconv};
 
-/// The maps by signal.
+/// The maps with signals as keys.
 const MAPS: [&str; 4] = ["evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim"];
 
-const WRITE: &str = "write a quantity such as 500Mi, or a share of the capacity such as 10%";
+const HELP: &str = "write a quantity such as 500Mi, or a percentage of the capacity such as 10%";
 
 pub(super) const CHECKS: &[Check] = &[
     ("eviction-signal", |config, refusals| {
@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[Check] = &[
             for (signal, entry) in config.entries(path) {
                 if !is_known(config, path, signal) {
                     let message =
-                        format!("{path} names the signal {signal:?}, which kubelet {} does not know", config.minor());
+                        format!("{path} contains the signal {signal:?}, which kubelet {} lacks", config.minor());
                     let help = did_you_mean(signal, keys(config, path));
                     refusals.at(format!("{path}.{signal}"), entry.key_place.clone(), message).help(help);
                 }
@@ -40,9 +40,7 @@ pub(super) const CHECKS: &[Check] = &[
             let given = config.entries("evictionSoftGracePeriod").any(|(with_grace, _)| with_grace == signal);
             if threshold(text) == Ok(true) && is_known(config, "evictionSoft", signal) && !given {
                 let message = format!("the soft threshold {signal} has no entry in evictionSoftGracePeriod");
-                let help = format!(
-                    "say how long it may be crossed before pods go: evictionSoftGracePeriod: {{{signal}: 1m30s}}"
-                );
+                let help = format!("set a grace period: evictionSoftGracePeriod: {{{signal}: 1m30s}}");
                 refusals.at(format!("evictionSoft.{signal}"), entry.key_place.clone(), message).help(help);
                 if config.given("evictionSoftGracePeriod").is_some() {
                     refusals.related(config.place("evictionSoftGracePeriod"), "the grace periods");
@@ -80,7 +78,7 @@ fn refuse(refusals: &mut Refusals, entry: (&str, &str, &str, &Entry), why: &str)
     let message = format!("{field} {text:?} {why}");
     refusals.at(field, entry.value.place.clone(), message);
     if path != "evictionSoftGracePeriod" {
-        refusals.help(WRITE);
+        refusals.help(HELP);
     }
 }
 
@@ -88,21 +86,21 @@ fn is_known(config: &Config<'_>, path: &str, signal: &str) -> bool {
     keys(config, path).any(|known| known == signal)
 }
 
-/// What a threshold or a reclaim is.
+/// The value of a threshold or a reclaim.
 enum Amount {
-    /// A share of the capacity; 1 is all of it.
+    /// A share of the capacity; 1 is the whole capacity.
     Share(f32),
     /// A quantity.
     Fixed(Quantity),
 }
 
-/// Whether a text yields a threshold: 0% and 100%, so written, say that there is none.
+/// Reports whether a text sets a threshold: exactly 0% and 100% disable it.
 fn threshold(text: &str) -> Result<bool, &'static str> {
     if matches!(text, "0%" | "100%") {
         return Ok(false);
     }
     match amount(text)? {
-        // What is no number is neither below nor above, and passes.
+        // NaN is neither below nor above, and is accepted.
         Amount::Share(share) if share < 0.0 => Err("is below 0%"),
         Amount::Share(share) if share > 1.0 => Err("is above 100%"),
         Amount::Fixed(fixed) if fixed.is_negative() || fixed.is_zero() => Err("is not above zero"),
@@ -114,11 +112,11 @@ fn amount(text: &str) -> Result<Amount, &'static str> {
     if !text.ends_with('%') {
         return Quantity::parse(text).map(Amount::Fixed).map_err(|_| "is neither a quantity nor a percentage");
     }
-    let number = strconv::float32(text.trim_end_matches('%')).ok_or("has no number before its %")?;
+    let number = strconv::float32(text.trim_end_matches('%')).ok_or("has no number before the %")?;
     Ok(Amount::Share(number / 100.0))
 }
 
-/// The quantity of a hard threshold, `None` for a share of the capacity and where there is none.
+/// Returns the quantity of a hard threshold; `None` for a percentage or an invalid text.
 pub(super) fn fixed(text: &str) -> Option<Quantity> {
     match amount(text) {
         Ok(Amount::Fixed(fixed)) => Some(fixed),

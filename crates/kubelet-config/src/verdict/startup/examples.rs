@@ -1,4 +1,4 @@
-//! An example for each rule of this stage: what it refuses, and the nearest that it lets through. Versions matter to some.
+//! Examples for each rule of this stage: a refused configuration and a similar accepted one, in a given version.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{GROUPS, check};
 use crate::Minor;
 use crate::document::Document;
-use crate::gates::Enabled;
+use crate::gates::EnabledGates;
 use crate::minor::NEWEST;
 use crate::rules::{self, RuleStage};
 use crate::verdict::{Config, Refusal, gates};
@@ -83,7 +83,7 @@ const EXAMPLES: &[Example] = &[
     ("unsafe-sysctl-namespace", 28, "allowedUnsafeSysctls: [kernel.*]", "allowedUnsafeSysctls[0]", "allowedUnsafeSysctls: [kernel.shm_next_id]"),
 ];
 
-/// What is refused at start-up in a version, gates applied.
+/// Returns the refusals at start-up of a version, after gates are applied.
 fn refused(text: &str, minor: u32) -> Vec<Refusal> {
     let text = text.replace("~\n", STATIC);
     let document = Document::parse("kubelet.yaml", &text).document.unwrap();
@@ -96,33 +96,33 @@ fn rules_and_fields(refusals: &[Refusal]) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn each_rule_refuses_its_example_and_not_the_neighbour() {
+fn each_rule_refuses_its_example_only() {
     let mut wrong = Vec::new();
     for (rule, minor, bad, field, good) in EXAMPLES {
         let refusals = refused(bad, *minor);
         if !rules_and_fields(&refusals).contains(&(*rule, *field)) {
-            wrong.push(format!("{rule} in 1.{minor} shall refuse {field} of {bad:?}, not {refusals:?}"));
+            wrong.push(format!("{rule} in 1.{minor} must refuse {field} of {bad:?}, not {refusals:?}"));
         }
         let refusals = refused(good, *minor);
         if !refusals.is_empty() {
-            wrong.push(format!("{rule} in 1.{minor} shall let {good:?} pass, not {refusals:?}"));
+            wrong.push(format!("{rule} in 1.{minor} must accept {good:?}, not {refusals:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn each_row_of_the_table_has_its_rule_and_its_example() {
+fn each_row_of_the_table_has_a_check_and_an_example() {
     let rows = rules::all().filter(|rule| rule.stage == RuleStage::Startup);
     let rows: BTreeSet<_> = rows.map(|rule| rule.id.as_str()).collect();
     let checks: Vec<_> = GROUPS.iter().flat_map(|group| group.iter().map(|(id, _)| *id)).collect();
     assert_eq!(checks.iter().copied().collect::<BTreeSet<_>>(), rows);
-    assert_eq!(checks.len(), rows.len(), "no rule is there twice");
+    assert_eq!(checks.len(), rows.len(), "no rule has two checks");
     assert_eq!(EXAMPLES.iter().map(|(rule, ..)| *rule).collect::<BTreeSet<_>>(), rows);
 }
 
 #[test]
-fn a_rule_holds_in_its_versions_only() {
+fn rules_apply_only_in_their_versions() {
     for (text, field, refuses) in [
         ("evictionHard: {containerfs.available: 10%}", "evictionHard.containerfs.available", 16..=28),
         ("iptablesDropBit: 14", "iptablesDropBit", 16..=27),
@@ -143,14 +143,14 @@ fn a_rule_holds_in_its_versions_only() {
 }
 
 #[test]
-fn the_defaults_start() {
+fn defaults_start() {
     for minor in Minor::all() {
         assert_eq!(refused("kind: KubeletConfiguration", minor.0), []);
     }
 }
 
 #[test]
-fn refusals_point_at_the_entry() {
+fn refusals_have_place_of_the_entry() {
     let refusals = refused(
         "evictionSoft:\n  nodefs.available: 5%\n  memory.available: 1Gi\nevictionSoftGracePeriod: {nodefs.available: 1m}\n",
         36,
@@ -164,9 +164,9 @@ fn refusals_point_at_the_entry() {
 }
 
 proptest! {
-    /// Any text may stand where the kubelet reads one, and no version panics or takes long.
+    /// Arbitrary texts cause neither a panic nor a long run in any version.
     #[test]
-    fn any_texts_are_judged(key in "[a-z.-]{0,12}", text in "\\PC{0,40}", cpus in "[-+0-9,]{0,30}", minor in 16_u32..=NEWEST.0) {
+    fn never_panics_on_any_text(key in "[a-z.-]{0,12}", text in "\\PC{0,40}", cpus in "[-+0-9,]{0,30}", minor in 16_u32..=NEWEST.0) {
         let text = serde_json::to_string(&text).unwrap();
         let mut file = format!("cpuManagerPolicy: static\nmemoryManagerPolicy: Static\nreservedSystemCPUs: '{cpus}'\n");
         for path in ["evictionHard", "evictionSoft", "evictionSoftGracePeriod", "kubeReserved", "cpuManagerPolicyOptions"] {
@@ -175,7 +175,7 @@ proptest! {
         file += &format!("allowedUnsafeSysctls: [{text}]\ntlsCipherSuites: [{text}]\ncontainerLogMaxSize: {text}\n");
         file += &format!("reservedMemory: [{{limits: {{memory: {text}}}}}]\n");
         let document = Document::parse("kubelet.yaml", &file).document.unwrap();
-        let config = Config::new(&document, Minor(minor), Enabled::defaults(Minor(minor)));
-        let _ = (check(&config), super::unknown(&config));
+        let config = Config::new(&document, Minor(minor), EnabledGates::defaults(Minor(minor)));
+        let _ = (check(&config), super::host_conditions(&config));
     }
 }

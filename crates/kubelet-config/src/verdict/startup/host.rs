@@ -1,34 +1,34 @@
-//! What decides on the host whether the kubelet starts: files, cgroups, capacity, CPUs and NUMA nodes, swap. Only what the
-//! configuration makes a question of; what every kubelet needs is not listed.
+//! Conditions on the host for the kubelet to start: files, cgroups, capacity, CPUs, NUMA nodes and swap. Only
+//! conditions that the configuration causes are listed, not those of every kubelet.
 
 use super::memory_manager::Sums;
 use super::{cpu_manager, memory_manager, policy_options, reservations, reserved_cpus, texts};
-use crate::verdict::{Config, Unknown};
+use crate::verdict::{Config, HostCondition};
 use crate::{Minor, strconv};
 
-/// The last minor with dockershim, where a runtime of Docker's rotates logs itself.
+/// The last minor with dockershim, with which Docker rotates logs itself.
 const DOCKERSHIM: Minor = Minor(23);
 
-/// What must be true of the host.
-pub(super) fn unknown(config: &Config<'_>) -> Vec<Unknown> {
-    let mut unknown = Vec::new();
-    let mut say = |field: &str, message: String| {
-        unknown.push(Unknown { field: field.to_owned(), message, place: config.place(field) });
+/// Returns the conditions on the host.
+pub(super) fn host_conditions(config: &Config<'_>) -> Vec<HostCondition> {
+    let mut host_conditions = Vec::new();
+    let mut add = |field: &str, message: String| {
+        host_conditions.push(HostCondition { field: field.to_owned(), message, place: config.place(field) });
     };
-    files(config, &mut say);
-    cgroups(config, &mut say);
-    capacity(config, &mut say);
-    managers(config, &mut say);
-    kernel(config, &mut say);
-    runtime(config, &mut say);
-    unknown
+    files(config, &mut add);
+    cgroups(config, &mut add);
+    capacity(config, &mut add);
+    managers(config, &mut add);
+    kernel(config, &mut add);
+    runtime(config, &mut add);
+    host_conditions
 }
 
-fn files(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
+fn files(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
     let authorities = config.text("authentication.x509.clientCAFile");
     if !authorities.is_empty() {
-        let message = format!("{authorities} must hold certificates in PEM that the kubelet can read");
-        say("authentication.x509.clientCAFile", message);
+        let message = format!("{authorities} must contain PEM certificates that the kubelet can read");
+        add("authentication.x509.clientCAFile", message);
     }
     let (certificate, key) = (config.text("tlsCertFile"), config.text("tlsPrivateKeyFile"));
     let none = certificate.is_empty() && key.is_empty();
@@ -36,125 +36,126 @@ fn files(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
         let path = if certificate.is_empty() { "tlsPrivateKeyFile" } else { "tlsCertFile" };
         let message = match (certificate, key) {
             (one, "") | ("", one) => {
-                format!("{one} is one of a pair; the kubelet needs tlsCertFile and tlsPrivateKeyFile")
+                format!("{one} is only one of a pair; the kubelet requires both tlsCertFile and tlsPrivateKeyFile")
             }
             _ => format!("{certificate} and {key} must be a certificate and its key that the kubelet can read"),
         };
-        say(path, message);
+        add(path, message);
     }
     if config.given("volumePluginDir").is_some() {
         let folder = config.text("volumePluginDir");
-        say("volumePluginDir", format!("{folder} must be there, or the kubelet must be able to make it"));
+        add("volumePluginDir", format!("{folder} must exist, or the kubelet must be able to create it"));
     }
 }
 
-fn cgroups(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
+fn cgroups(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
     if config.is("cgroupsPerQOS") && !matches!(config.text("cgroupRoot"), "" | "/") {
-        say("cgroupRoot", format!("the cgroup {} must be there", config.text("cgroupRoot")));
+        add("cgroupRoot", format!("the cgroup {} must exist", config.text("cgroupRoot")));
     }
     for (list, path) in [("system-reserved", "systemReservedCgroup"), ("kube-reserved", "kubeReservedCgroup")] {
         let enforced = config.list("enforceNodeAllocatable").unwrap_or_default();
         let enforced =
             enforced.iter().filter_map(|item| item.text()).any(|item| item.trim_end_matches("-compressible") == list);
         if enforced && !config.text(path).is_empty() {
-            say(path, format!("the cgroup {} must be there, since {list} is enforced", config.text(path)));
+            add(path, format!("the cgroup {} must exist, because {list} is enforced", config.text(path)));
         }
     }
     if config.gate("NodeSwap") && config.text("memorySwap.swapBehavior") == "LimitedSwap" && config.minor() >= Minor(30)
     {
-        say("memorySwap.swapBehavior", "LimitedSwap needs cgroup v2".to_owned());
+        add("memorySwap.swapBehavior", "LimitedSwap requires cgroup v2".to_owned());
     }
 }
 
-fn capacity(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
+fn capacity(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
     if let Some(path) = reservations::LISTS.into_iter().find(|path| config.entries(path).next().is_some()) {
-        let message = "kubeReserved, systemReserved and the hard eviction thresholds together must leave something of every \
-                       resource of the node";
-        say(path, message.to_owned());
+        let message = "the node must have more of every resource than kubeReserved, systemReserved and the hard \
+                       eviction thresholds together";
+        add(path, message.to_owned());
     }
     let list = config.text("reservedSystemCPUs");
     match reserved_cpus::count(config) {
         Some(0) if !list.is_empty() => {
-            say("reservedSystemCPUs", format!("{list:?} holds no CPU; kubelets until 1.21 crash on that"));
+            add("reservedSystemCPUs", format!("{list:?} contains no CPU; kubelets up to 1.21 crash with such a list"));
         }
-        Some(1..) => say("reservedSystemCPUs", format!("the node must have the CPUs {list}")),
+        Some(1..) => add("reservedSystemCPUs", format!("the node must have the CPUs {list}")),
         _ => {}
     }
 }
 
-fn managers(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
+fn managers(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
     if cpu_manager::is_static(config) {
-        let message = "a cpu_manager_state that another policy left on the node must go first";
-        say("cpuManagerPolicy", message.to_owned());
+        let message = "remove a cpu_manager_state of another policy from the node first";
+        add("cpuManagerPolicy", message.to_owned());
         if policy_options::switched_on(config, "cpuManagerPolicyOptions", "align-by-socket").is_some() {
-            let message = "align-by-socket needs a node with no more sockets than NUMA nodes";
-            say("cpuManagerPolicyOptions", message.to_owned());
+            let message = "align-by-socket requires a node with at least as many NUMA nodes as sockets";
+            add("cpuManagerPolicyOptions", message.to_owned());
         }
     }
     if memory_manager::is_static(config) {
-        memory(config, say);
+        memory(config, add);
     }
     let topology = config.text("topologyManagerPolicy");
     let tried = config.minor() > Minor(26) || config.gate("TopologyManager");
     if tried && !matches!(topology, "none" | "") {
         let most = texts(config, "topologyManagerPolicyOptions").find(|(name, ..)| *name == "max-allowable-numa-nodes");
         let most = most.and_then(|(_, text, _)| strconv::integer(text)).unwrap_or(policy_options::NUMA_NODES);
-        say("topologyManagerPolicy", format!("{topology} needs a node with at most {most} NUMA nodes"));
+        add("topologyManagerPolicy", format!("{topology} requires a node with at most {most} NUMA nodes"));
     }
 }
 
-fn memory(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
-    let message = "a memory_manager_state that another policy left on the node must go first";
-    say("memoryManagerPolicy", message.to_owned());
+fn memory(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
+    let message = "remove a memory_manager_state of another policy from the node first";
+    add("memoryManagerPolicy", message.to_owned());
     for (at, kind, _) in memory_manager::limits(config).filter(|(_, _, limit)| limit.as_int64.is_none()) {
-        let message = format!("the {kind} of entry {at} must be written as a whole number of bytes, 1536Mi for 1.5Gi");
-        say("reservedMemory", message);
+        let message =
+            format!("the {kind} of entry {at} must be a whole number of bytes, such as 1536Mi instead of 1.5Gi");
+        add("reservedMemory", message);
     }
     let path = if config.given("reservedMemory").is_some() { "reservedMemory" } else { "memoryManagerPolicy" };
     for Sums { kind, reserved_memory, .. } in
         memory_manager::sums(config).into_iter().filter(|sums| sums.kept.is_none())
     {
         let message = format!(
-            "reservedMemory adds up to {reserved_memory} bytes of {kind}, and must to what kubeReserved, systemReserved and \
-             the hard eviction threshold keep, which depends on the node's memory"
+            "reservedMemory reserves {reserved_memory} bytes of {kind}; this must equal the sum of kubeReserved, \
+             systemReserved and the hard eviction threshold, which depends on the node's memory"
         );
-        say(path, message);
+        add(path, message);
     }
     if path == "reservedMemory" {
-        say(path, "the node must have every NUMA node that is named".to_owned());
+        add(path, "the node must have every NUMA node in the list".to_owned());
     }
 }
 
-fn kernel(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
+fn kernel(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
     if config.given("failSwapOn").is_some() && config.is("failSwapOn") {
-        say("failSwapOn", "no swap may be in use".to_owned());
+        add("failSwapOn", "swap must be off".to_owned());
     }
     if config.is("protectKernelDefaults") {
-        let message = "the kernel must be set as the kubelet would set it, such as vm.overcommit_memory = 1";
-        say("protectKernelDefaults", message.to_owned());
+        let message = "kernel parameters must equal the kubelet's defaults, such as vm.overcommit_memory = 1";
+        add("protectKernelDefaults", message.to_owned());
     }
 }
 
-fn runtime(config: &Config<'_>, say: &mut impl FnMut(&str, String)) {
+fn runtime(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
     if config.given("cgroupDriver").is_some() && !config.gate("KubeletCgroupDriverFromCRI") {
         let driver = if config.text("cgroupDriver") == "systemd" { "systemd" } else { "cgroupfs" };
-        say("cgroupDriver", format!("the container runtime must use the driver {driver} too"));
+        add("cgroupDriver", format!("the container runtime must use the driver {driver} too"));
     }
     if config.given("containerRuntimeEndpoint").is_some() {
         let endpoint = config.text("containerRuntimeEndpoint");
         let message = if endpoint.contains("://") && !endpoint.starts_with("unix://") {
-            format!("on Linux the kubelet reaches a runtime through a unix socket alone, not through {endpoint}")
+            format!("on Linux the kubelet connects to a runtime only through a unix socket, not through {endpoint}")
         } else {
-            format!("a container runtime must answer at {endpoint}")
+            format!("a container runtime must listen at {endpoint}")
         };
-        say("containerRuntimeEndpoint", message);
+        add("containerRuntimeEndpoint", message);
     }
     if let Some(files) = config.int("containerLogMaxFiles")
         && files <= 1
         && config.minor() <= DOCKERSHIM
     {
         let message = format!("{files} is too few, unless the container runtime is Docker, which rotates logs itself");
-        say("containerLogMaxFiles", message);
+        add("containerLogMaxFiles", message);
     }
 }
 
@@ -164,22 +165,25 @@ mod tests {
     use crate::document::Document;
     use crate::verdict::{Config, gates};
 
-    /// What is unknown, as `field: message`, one a line.
-    fn unknown(text: &str, minor: u32) -> Vec<String> {
+    /// Formats the conditions as `field: message`, one per line.
+    fn host_conditions(text: &str, minor: u32) -> Vec<String> {
         let document = Document::parse("kubelet.yaml", text).document.unwrap();
         let config = Config::new(&document, Minor(minor), gates::apply(&document, Minor(minor)).unwrap());
-        super::unknown(&config).into_iter().map(|one| format!("{}: {}", one.field, one.message)).collect()
+        super::host_conditions(&config).into_iter().map(|one| format!("{}: {}", one.field, one.message)).collect()
     }
 
     #[test]
-    fn nothing_is_asked_of_the_host_without_a_reason() {
+    fn sets_no_condition_without_reason() {
         for minor in Minor::all() {
-            assert_eq!(unknown("maxPods: 50\nevictionHard: {memory.available: 10%}\n", minor.0), [] as [&str; 0]);
+            assert_eq!(
+                host_conditions("maxPods: 50\nevictionHard: {memory.available: 10%}\n", minor.0),
+                [] as [&str; 0]
+            );
         }
     }
 
     #[test]
-    fn what_the_configuration_makes_a_question_of() {
+    fn lists_conditions_of_the_configuration() {
         let text = "
 authentication: {x509: {clientCAFile: /etc/ca.crt}}
 tlsCertFile: /etc/tls.crt
@@ -198,7 +202,7 @@ topologyManagerPolicy: restricted
 topologyManagerPolicyOptions: {max-allowable-numa-nodes: '16'}
 volumePluginDir: /plugins
 ";
-        insta::assert_snapshot!(unknown(text, 36).join("\n"), @r"
+        insta::assert_snapshot!(host_conditions(text, 36).join("\n"), @r"
         authentication.x509.clientCAFile: /etc/ca.crt must hold certificates in PEM that the kubelet can read
         tlsCertFile: /etc/tls.crt is one of a pair; the kubelet needs tlsCertFile and tlsPrivateKeyFile
         volumePluginDir: /plugins must be there, or the kubelet must be able to make it
@@ -213,7 +217,7 @@ volumePluginDir: /plugins
         containerRuntimeEndpoint: on Linux the kubelet reaches a runtime through a unix socket alone, not through tcp://10.0.0.1:1
         ");
         let text = "cgroupDriver: systemd\ncontainerLogMaxFiles: 1\nreservedSystemCPUs: 3-1";
-        insta::assert_snapshot!(unknown(text, 21).join("\n"), @r#"
+        insta::assert_snapshot!(host_conditions(text, 21).join("\n"), @r#"
         reservedSystemCPUs: "3-1" holds no CPU; kubelets until 1.21 crash on that
         cgroupDriver: the container runtime must use the driver systemd too
         containerLogMaxFiles: 1 is too few, unless the container runtime is Docker, which rotates logs itself
@@ -221,16 +225,16 @@ volumePluginDir: /plugins
     }
 
     #[test]
-    fn what_the_static_memory_manager_must_add_up_to_may_depend_on_the_node() {
+    fn memory_sum_may_depend_on_the_node() {
         let kept = "memoryManagerPolicy: Static\nkubeReserved: {memory: 924Mi}\n";
         let sums = |rest: &str| {
-            let all = unknown(&format!("{kept}{rest}"), 36);
-            all.into_iter().filter(|line| line.contains("adds up")).collect::<Vec<_>>()
+            let all = host_conditions(&format!("{kept}{rest}"), 36);
+            all.into_iter().filter(|line| line.contains("reservedMemory reserves")).collect::<Vec<_>>()
         };
         assert_eq!(sums("reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]"), [] as [&str; 0]);
         let share = sums("evictionHard: {memory.available: 5%}\nreservedMemory: [{limits: {memory: 1Gi}}]");
         assert!(share[0].contains("depends on the node"), "{share:?}");
-        let fraction = unknown(&format!("{kept}reservedMemory: [{{limits: {{memory: 1.5Gi}}}}]"), 36).join(";");
+        let fraction = host_conditions(&format!("{kept}reservedMemory: [{{limits: {{memory: 1.5Gi}}}}]"), 36).join(";");
         assert!(fraction.contains("1536Mi"), "{fraction}");
     }
 }

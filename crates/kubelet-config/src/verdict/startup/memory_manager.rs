@@ -1,6 +1,6 @@
-//! The memory manager: its policy (`pkg/kubelet/cm/memorymanager/memory_manager.go` `NewManager`), and the sums that its
-//! static one compares (`validateReservedMemory`). Those involve the node's NUMA nodes and often its memory, so that they
-//! refuse nothing here: `host` and advice tell them.
+//! The memory manager: its policy (`pkg/kubelet/cm/memorymanager/memory_manager.go` `NewManager`), and the sums that
+//! the static policy compares (`validateReservedMemory`). The sums depend on the node's NUMA nodes and often on its
+//! memory. They are therefore not checked here, but in `host` and in advice.
 
 use std::collections::BTreeMap;
 
@@ -20,27 +20,27 @@ pub(super) const CHECKS: &[Check] = &[("memory-manager-policy", |config, refusal
     }
 })];
 
-/// Whether the kubelet looks at the policy's name. 1.21, with the gate off by default, has it refused whatever the gate: it
-/// would be as soon as that is on.
+/// Reports whether the kubelet checks the policy's name. 1.21 has the gate off by default. Its policy is refused in
+/// any case, because the kubelet refuses it once the gate is on.
 fn is_on(config: &Config<'_>) -> bool {
     !(22..=31).contains(&config.minor().0) || config.gate("MemoryManager")
 }
 
-/// Whether the policy is the one that pins memory.
+/// Reports whether the policy is static, which pins memory.
 pub(crate) fn is_static(config: &Config<'_>) -> bool {
     let made = config.minor() != Minor(21) || config.gate("MemoryManager");
     is_on(config) && made && config.text("memoryManagerPolicy") == "Static"
 }
 
-/// What the static policy compares of a kind of memory: what all entries of `reservedMemory` say, and what is kept from
-/// pods; the latter only where the file alone tells.
+/// The two sums that the static policy compares for a kind of memory. `kept` is the amount reserved from pods; it is
+/// `None` if it depends on the node.
 pub(crate) struct Sums {
     pub(crate) kind: String,
     pub(crate) reserved_memory: Quantity,
     pub(crate) kept: Option<Quantity>,
 }
 
-/// The sums by kind of memory. `memory` is always among them.
+/// Returns the sums by kind of memory, always including `memory`.
 pub(crate) fn sums(config: &Config<'_>) -> Vec<Sums> {
     let mut by_kind = BTreeMap::from([("memory".to_owned(), Quantity::ZERO)]);
     for (_, kind, limit) in limits(config) {
@@ -48,14 +48,14 @@ pub(crate) fn sums(config: &Config<'_>) -> Vec<Sums> {
         *sum = sum.plus(limit.amount);
     }
     let sums = by_kind.into_iter().map(|(kind, reserved_memory)| {
-        // Nothing but memory can be kept from pods this way.
+        // Only memory can be reserved from pods this way.
         let kept = if kind == "memory" { kept_memory(config) } else { Some(Quantity::ZERO) };
         Sums { kind, reserved_memory, kept }
     });
     sums.collect()
 }
 
-/// The limits of `reservedMemory`, each with the index of its entry and the kind of memory.
+/// Returns the limits of `reservedMemory`, each with the index of its entry and the kind of memory.
 pub(super) fn limits<'d>(config: &Config<'d>) -> impl Iterator<Item = (usize, &'d str, Reading)> + use<'d> {
     let entries = config.list("reservedMemory").unwrap_or_default().iter().enumerate();
     entries.flat_map(|(at, entry)| {
@@ -70,7 +70,7 @@ pub(super) fn limits<'d>(config: &Config<'d>) -> impl Iterator<Item = (usize, &'
     })
 }
 
-/// `kubeReserved`, `systemReserved` and the hard threshold together.
+/// Returns the sum of `kubeReserved`, `systemReserved` and the hard eviction threshold.
 fn kept_memory(config: &Config<'_>) -> Option<Quantity> {
     let threshold = match hard_threshold(config) {
         None | Some("0%" | "100%") => Quantity::ZERO,

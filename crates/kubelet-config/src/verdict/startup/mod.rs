@@ -1,11 +1,10 @@
-//! The fourth stage: what the kubelet refuses when its components start, as far as the file alone tells. Each rule is a
-//! row of the table of rules; the values that are allowed come from the tables too. What depends on the host is said to be
-//! unknown, in `host`.
+//! Stage 4: the checks of components when they start, as far as the file determines their result. Each check is a row
+//! of the table of rules; allowed values come from tables too. Conditions on the host are in `host`.
 //!
-//! The kubelet names the first problem and stops; this names all of them.
+//! The kubelet stops at the first problem; this module reports all.
 
 use super::refusals::{Check, Refusals};
-use super::{Config, Refusal, Unknown};
+use super::{Config, HostCondition, Refusal};
 use crate::document::{Entry, Node};
 use crate::fields;
 use crate::spelling::nearest;
@@ -38,7 +37,7 @@ const GROUPS: [&[Check]; 9] = [
     topology_manager::CHECKS,
 ];
 
-/// What keeps the kubelet from starting on a configuration that it validated.
+/// Returns the reasons why the kubelet fails to start with a valid configuration.
 pub(super) fn check(config: &Config<'_>) -> Vec<Refusal> {
     let mut refusals = Refusals::default();
     for group in GROUPS {
@@ -47,17 +46,17 @@ pub(super) fn check(config: &Config<'_>) -> Vec<Refusal> {
     refusals.into_list()
 }
 
-/// What only the host can tell.
-pub(super) fn unknown(config: &Config<'_>) -> Vec<Unknown> {
-    host::unknown(config)
+/// Returns the conditions on the host.
+pub(super) fn host_conditions(config: &Config<'_>) -> Vec<HostCondition> {
+    host::host_conditions(config)
 }
 
-/// The texts of a map of texts that the file gives, by key; null is empty.
+/// Returns the entries of a map of strings in the file; null is empty.
 fn texts<'d>(config: &Config<'d>, path: &str) -> impl Iterator<Item = (&'d str, &'d str, &'d Entry)> + use<'d> {
     config.entries(path).filter_map(|(key, entry)| Some((key, text_of(&entry.value)?, entry)))
 }
 
-/// The texts of a list of texts that the file gives, each with its path; null is empty.
+/// Returns the items of a list of strings in the file, each with its path; null is empty.
 fn items<'d>(config: &Config<'d>, path: &str) -> impl Iterator<Item = (String, &'d str, &'d Node)> + use<'d> {
     let path = path.to_owned();
     let list = config.list(&path).unwrap_or_default().iter().enumerate();
@@ -68,16 +67,16 @@ fn text_of(node: &Node) -> Option<&str> {
     if node.is_null() { Some("") } else { node.text() }
 }
 
-/// The keys that the table of fields gives a map in this version.
+/// Returns the known keys of a map in this version.
 fn keys<'f>(config: &Config<'_>, path: &str) -> impl Iterator<Item = &'f str> + Clone + use<'f> {
     let keys = fields::lookup(path).and_then(|field| field.keys.at(config.minor()));
     keys.into_iter().flatten().map(String::as_str)
 }
 
-/// The way out where a name is none of those that are known.
+/// Returns the fix for an unknown name.
 fn did_you_mean<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
     match nearest(name, known.clone()) {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("known are {}", known.collect::<Vec<_>>().join(", ")),
+        None => format!("use one of {}", known.collect::<Vec<_>>().join(", ")),
     }
 }

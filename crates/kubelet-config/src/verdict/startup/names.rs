@@ -1,6 +1,6 @@
-//! Names that the table of fields lists and that the kubelet looks at no earlier than when it starts: the mode of
-//! authorization (`cmd/kubelet/app/auth.go` `BuildAuthz`), the strategy (`pkg/kubelet/kubelet.go` `NewMainKubelet`), and the
-//! TLS version (`component-base/cli/flag/ciphersuites_flag.go` `TLSVersion`).
+//! Names that the kubelet checks only at start-up: the authorization mode (`cmd/kubelet/app/auth.go` `BuildAuthz`),
+//! the change detection strategy (`pkg/kubelet/kubelet.go` `NewMainKubelet`), and the TLS version
+//! (`component-base/cli/flag/ciphersuites_flag.go` `TLSVersion`). The table of fields lists the allowed names.
 
 use crate::verdict::refusals::Check;
 use crate::verdict::rules::choices::one_of;

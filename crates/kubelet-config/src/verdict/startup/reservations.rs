@@ -1,5 +1,5 @@
-//! What is reserved for the system: `cmd/kubelet/app/server.go` `parseResourceList`, `pkg/kubelet/cm/container_manager.go`
-//! `ParseQOSReserved`.
+//! Resources reserved for the system: `cmd/kubelet/app/server.go` `parseResourceList`,
+//! `pkg/kubelet/cm/container_manager.go` `ParseQOSReserved`.
 
 use super::{did_you_mean, keys, reserved_cpus, texts};
 use crate::quantity::Quantity;
@@ -7,7 +7,7 @@ use crate::strconv;
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
 
-/// The two lists of reserved resources.
+/// The fields with reserved resources.
 pub(super) const LISTS: [&str; 2] = ["kubeReserved", "systemReserved"];
 
 pub(super) const CHECKS: &[Check] = &[
@@ -48,7 +48,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 fn known_keys(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
     for (resource, entry) in config.entries(path).filter(|(resource, _)| !is_known(config, path, resource)) {
-        let message = format!("{path} names {resource:?}, which cannot be reserved");
+        let message = format!("{path} contains {resource:?}, which cannot be reserved");
         let help = did_you_mean(resource, keys(config, path));
         refusals.at(format!("{path}.{resource}"), entry.key_place.clone(), message).help(help);
     }
@@ -58,13 +58,14 @@ fn is_known(config: &Config<'_>, path: &str, resource: &str) -> bool {
     keys(config, path).any(|known| known == resource)
 }
 
-/// Whether the kubelet reads an entry: `reservedSystemCPUs` takes the place of both `cpu` before it does.
+/// Reports whether the kubelet reads an entry. `reservedSystemCPUs` replaces `cpu` in both fields before they are
+/// read.
 fn is_read(config: &Config<'_>, path: &str, resource: &str) -> bool {
     is_known(config, path, resource)
         && !(resource == "cpu" && reserved_cpus::count(config).is_some_and(|cpus| cpus > 0))
 }
 
-/// How much of a resource both lists reserve, as they are written; `None` when one does not read.
+/// Returns the sum of a resource over both fields; `None` if a quantity is invalid.
 pub(super) fn reserved(config: &Config<'_>, resource: &str) -> Option<Quantity> {
     let mut total = Quantity::ZERO;
     for (_, text, _) in LISTS.iter().flat_map(|path| texts(config, path)).filter(|(key, ..)| *key == resource) {

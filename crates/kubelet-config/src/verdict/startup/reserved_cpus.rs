@@ -1,12 +1,12 @@
-//! The CPUs that `reservedSystemCPUs` lists: `k8s.io/utils/cpuset` `Parse`, until 1.21 `pkg/kubelet/cm/cpuset`.
+//! The CPUs in `reservedSystemCPUs`: `k8s.io/utils/cpuset` `Parse`, until 1.21 `pkg/kubelet/cm/cpuset`.
 
 use crate::verdict::Config;
 use crate::{Minor, strconv};
 
-/// The first minor that refuses `3-1`; before, it holds no CPU, nor does `1-2-3`.
+/// The first minor that refuses `3-1` and `1-2-3`. Earlier ones read both as no CPU.
 const STRICT: Minor = Minor(22);
 
-/// How many CPUs a list has that the kubelet has validated; `None` for a list that it has not.
+/// Returns the number of CPUs in the list; `None` if the kubelet refuses the list.
 pub(super) fn count(config: &Config<'_>) -> Option<u64> {
     let mut ranges = Vec::new();
     let text = config.text("reservedSystemCPUs");
@@ -20,7 +20,7 @@ pub(super) fn count(config: &Config<'_>) -> Option<u64> {
     }
     ranges.retain(|(first, last)| first <= last);
     ranges.sort_unstable();
-    // Ranges may overlap, and may be too long to be written out.
+    // Ranges may overlap, and may be too long to expand.
     let (mut count, mut next) = (0_u64, i128::MIN);
     for (first, last) in ranges {
         let (first, after) = (i128::from(first).max(next), i128::from(last) + 1);
@@ -34,10 +34,10 @@ pub(super) fn count(config: &Config<'_>) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::document::Document;
-    use crate::gates::Enabled;
+    use crate::gates::EnabledGates;
 
     #[test]
-    fn cpus_are_counted_once() {
+    fn counts_each_cpu_once() {
         for (list, strict, loose) in [
             ("", Some(0), Some(0)),
             ("0", Some(1), Some(1)),
@@ -50,7 +50,7 @@ mod tests {
             ("a", None, None),
         ] {
             let document = Document::parse("kubelet.yaml", &format!("reservedSystemCPUs: '{list}'")).document.unwrap();
-            let count = |minor| count(&Config::new(&document, Minor(minor), Enabled::default()));
+            let count = |minor| count(&Config::new(&document, Minor(minor), EnabledGates::default()));
             assert_eq!((count(22), count(21)), (strict, loose), "{list}");
         }
     }

@@ -1,4 +1,4 @@
-//! Single values that a component refuses when it starts: `pkg/kubelet/kubelet.go` `NewMainKubelet`, and the rotation of
+//! Single values that a component refuses at start-up: `pkg/kubelet/kubelet.go` `NewMainKubelet`, and the rotation of
 //! container logs in `pkg/kubelet/logs/container_log_manager.go` `NewContainerLogManager`.
 
 use crate::quantity;
@@ -9,15 +9,15 @@ pub(super) const CHECKS: &[Check] = &[
         if let Some(nanos) = config.duration("syncFrequency")
             && nanos <= 0
         {
-            let message = "syncFrequency is negative; the kubelet needs a time between two rounds";
-            refusals.field(config, "syncFrequency", message).help("write a time such as 1m, or leave it out");
+            let message = "syncFrequency is negative; it must be a positive duration";
+            refusals.field(config, "syncFrequency", message).help("write a duration such as 1m, or remove the field");
         }
     }),
     ("log-rotation-files", |config, refusals| {
         if let Some(files) = config.int("containerLogMaxFiles")
             && files <= 1
         {
-            let message = format!("containerLogMaxFiles is {files}; rotating logs takes at least 2 files");
+            let message = format!("containerLogMaxFiles is {files}; log rotation requires at least 2 files");
             refusals.field(config, "containerLogMaxFiles", message);
         }
     }),
@@ -26,8 +26,8 @@ pub(super) const CHECKS: &[Check] = &[
         let (why, help) = match quantity::read(text) {
             Err(why) => (why.to_string(), "write a number of bytes such as 10Mi"),
             Ok(reading) if reading.as_int64.is_none() => (
-                "is no number of bytes that the kubelet can read here".to_owned(),
-                "write it as a whole number without a fraction and with at most 15 digits, such as 1536Mi for 1.5Gi",
+                "is not a number of bytes that the kubelet can read here".to_owned(),
+                "write a whole number without a fraction and with at most 15 digits, such as 1536Mi for 1.5Gi",
             ),
             Ok(_) => return,
         };
@@ -41,8 +41,7 @@ pub(super) const CHECKS: &[Check] = &[
         {
             let path =
                 if config.given("iptablesDropBit").is_some() { "iptablesDropBit" } else { "iptablesMasqueradeBit" };
-            let message =
-                format!("iptablesMasqueradeBit and iptablesDropBit are both {bit}; one mark cannot mean both");
+            let message = format!("iptablesMasqueradeBit and iptablesDropBit are both {bit}; the two bits must differ");
             refusals.field(config, path, message);
             if config.given("iptablesMasqueradeBit").is_some() && path == "iptablesDropBit" {
                 refusals.related(config.place("iptablesMasqueradeBit"), "iptablesMasqueradeBit");

@@ -1,18 +1,18 @@
-//! `allowedUnsafeSysctls`: `pkg/kubelet/sysctl/allowlist.go` `NewAllowlist` (until 1.21 `whitelist.go`), `namespace.go`, since
-//! 1.29 `component-helpers/node/util/sysctl/namespace.go`.
+//! The rules for `allowedUnsafeSysctls`: `pkg/kubelet/sysctl/allowlist.go` `NewAllowlist` (until 1.21 `whitelist.go`),
+//! `namespace.go`, since 1.29 `component-helpers/node/util/sysctl/namespace.go`.
 
 use super::items;
 use crate::Minor;
 use crate::verdict::refusals::Check;
 
-/// The longest, in bytes.
-const LONGEST: usize = 253;
-/// The first minor that takes `net/ipv4/ip_forward` too.
+/// The maximum length in bytes.
+const MAX_LENGTH: usize = 253;
+/// The first minor that also accepts `net/ipv4/ip_forward`.
 const SLASHES: Minor = Minor(23);
-/// The first minor that asks for whole names in `kernel.shm*` and `kernel.msg*`.
+/// The first minor that requires full names in `kernel.shm*` and `kernel.msg*`.
 const WHOLE_NAMES: Minor = Minor(29);
 
-/// What is namespaced under its whole name, since 1.29.
+/// The namespaced sysctls with full names, since 1.29.
 const NAMES: [&str; 10] = [
     "kernel.sem",
     "kernel.shm",
@@ -31,7 +31,7 @@ pub(super) const CHECKS: &[Check] = &[
         for (field, sysctl, node) in items(config, "allowedUnsafeSysctls") {
             if !is_pattern(sysctl, config.minor()) {
                 let message = format!("{field} {sysctl:?} is not the name of a sysctl");
-                let help = "write lower-case names joined by dots, with a * at the end for all with that beginning";
+                let help = "write lower-case names joined by dots; a * at the end matches all sysctls with that prefix";
                 refusals.at(field, node.place.clone(), message).help(help);
             }
         }
@@ -40,17 +40,17 @@ pub(super) const CHECKS: &[Check] = &[
         let patterns = items(config, "allowedUnsafeSysctls").filter(|(_, text, _)| is_pattern(text, config.minor()));
         for (field, sysctl, node) in patterns {
             if !is_namespaced(sysctl, config.minor()) {
-                let message = format!("{field} {sysctl:?} is not known to have a value of its own in each pod");
+                let message = format!("{field} {sysctl:?} has no value of its own in each pod");
                 let help =
-                    "only kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.* and net.* do; set others on the node";
+                    "use only kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.* and net.*; set others on the node";
                 refusals.at(field, node.place.clone(), message).help(help);
             }
         }
     }),
 ];
 
-/// Segments of lower-case letters, digits, `-` and `_` that begin and end with a letter or digit; the last may end with `*`,
-/// or be nothing else.
+/// Reports whether a text consists of segments of lower-case letters, digits, `-` and `_` that start and end with a
+/// letter or digit. The last segment may end with `*` or be `*`.
 fn is_pattern(text: &str, minor: Minor) -> bool {
     let separator = |c: char| c == '.' || c == '/' && minor >= SLASHES;
     let outer = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
@@ -62,7 +62,7 @@ fn is_pattern(text: &str, minor: Minor) -> bool {
     };
     let mut segments: Vec<_> = text.split(separator).collect();
     let end = segments.pop().unwrap_or_default();
-    text.len() <= LONGEST && segments.iter().all(|text| segment(text, false)) && segment(end, true)
+    text.len() <= MAX_LENGTH && segments.iter().all(|text| segment(text, false)) && segment(end, true)
 }
 
 fn is_namespaced(pattern: &str, minor: Minor) -> bool {
@@ -77,7 +77,7 @@ fn is_namespaced(pattern: &str, minor: Minor) -> bool {
     below || kernel
 }
 
-/// A name whose first separator is a slash has slashes and dots the other way round.
+/// Swaps slashes and dots in a name whose first separator is a slash.
 fn with_dots(name: &str) -> String {
     if name.chars().find(|c| matches!(c, '.' | '/')) == Some('/') {
         let swap = |c| match c {

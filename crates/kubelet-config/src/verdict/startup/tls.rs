@@ -1,5 +1,5 @@
-//! TLS of the kubelet's own server: `cmd/kubelet/app/server.go` `InitializeTLS`, `component-base/cli/flag/ciphersuites_flag.go`
-//! and `curves_flag.go`.
+//! The rules for TLS of the kubelet's server: `cmd/kubelet/app/server.go` `InitializeTLS`,
+//! `component-base/cli/flag/ciphersuites_flag.go` and `curves_flag.go`.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,7 @@ pub(super) const CHECKS: &[Check] = &[
         let names = known(Kind::Cipher, config.minor()).map(|cipher| cipher.value.as_str());
         for (field, name, node) in items(config, "tlsCipherSuites") {
             if !names.clone().any(|known| known == name) {
-                let message =
-                    format!("{field} is {name:?}, a cipher suite that kubelet {} does not know", config.minor());
+                let message = format!("{field} is {name:?}, a cipher suite that kubelet {} lacks", config.minor());
                 refusals.at(field, node.place.clone(), message).help(did_you_mean(name, names.clone()));
             }
         }
@@ -27,13 +26,13 @@ pub(super) const CHECKS: &[Check] = &[
             let Some(id) = (if node.is_null() { Some(0) } else { whole(node) }) else { continue };
             if !known(Kind::Curve, config.minor()).any(|curve| curve.value.parse() == Ok(id)) {
                 let curves =
-                    known(Kind::Curve, config.minor()).map(|curve| format!("{} ({})", curve.value, curve.called));
-                let help = format!("known are {}", curves.collect::<Vec<_>>().join(", "));
-                let message = format!("{field} is {id}, a curve that kubelet {} does not know", config.minor());
+                    known(Kind::Curve, config.minor()).map(|curve| format!("{} ({})", curve.value, curve.common_name));
+                let help = format!("use one of {}", curves.collect::<Vec<_>>().join(", "));
+                let message = format!("{field} is {id}, a curve that kubelet {} lacks", config.minor());
                 refusals.at(field, node.place.clone(), message).help(help);
             } else if let Some(first) = seen.get(&id) {
-                let message = format!("{field} is {id}, which is there twice");
-                refusals.at(field, node.place.clone(), message).related(first.place.clone(), "the first");
+                let message = format!("{field} repeats the curve {id}");
+                refusals.at(field, node.place.clone(), message).related(first.place.clone(), "first occurrence");
             } else {
                 seen.insert(id, node);
             }

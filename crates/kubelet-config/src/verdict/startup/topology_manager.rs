@@ -1,6 +1,6 @@
 //! The options of the topology manager: `cmd/kubelet/app/server.go` `run`,
-//! `pkg/kubelet/cm/topologymanager/policy_options.go` `NewPolicyOptions`. Its policy and scope are validated before; up to
-//! 1.19 nobody looks at the policy until the manager is made (`topology_manager.go` `NewManager`).
+//! `pkg/kubelet/cm/topologymanager/policy_options.go` `NewPolicyOptions`. Validation checks the policy and the scope.
+//! Up to 1.19 the kubelet checks the policy only when it creates the manager (`topology_manager.go` `NewManager`).
 
 use super::policy_options;
 use crate::Minor;

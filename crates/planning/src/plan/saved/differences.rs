@@ -1,8 +1,7 @@
-//! What has changed since a plan was saved: every difference between its essence and that of a plan made now, each said once,
-//! with what is known of why.
+//! Differences between a saved plan and a fresh plan, each reported once with its known cause.
 //!
-//! What follows from another difference is left out: a pool that is new says how many nodes it brings, and a pool whose
-//! configuration is another one does not list the nodes that this makes it assign.
+//! A difference that follows from another one is omitted. A new pool only reports its number of nodes. A pool with
+//! another configuration does not list the nodes that the plan therefore assigns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,59 +13,59 @@ use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::Observed;
 
-/// Which kind of difference. The order is that of reports: what explains most comes first.
+/// Kind of a difference, in the order of reports: the most general first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Code {
-    /// It is for another cluster.
+    /// The plan is for another cluster.
     Cluster,
-    /// It is of another fleet.
+    /// The plan is for another fleet.
     Fleet,
-    /// Another commit is read.
+    /// The commit differs.
     Commit,
-    /// ConfigMaps go elsewhere.
+    /// The namespace of the ConfigMaps differs.
     Namespace,
-    /// Assignments are written elsewhere.
+    /// The binding differs: assignments are written to another resource.
     Binding,
-    /// It was planned with other options.
+    /// An option differs.
     Options,
-    /// Content is hashed by another rule.
+    /// The version of the content hash differs.
     HashVersion,
-    /// Another nodecfg renders otherwise.
+    /// Another version of nodecfg renders the same files differently.
     NodecfgVersion,
-    /// A pool is gone.
+    /// A pool was removed.
     PoolGone,
-    /// A pool is new.
+    /// A pool was added.
     PoolNew,
-    /// A pool shall run something else.
+    /// The target of a pool differs.
     PoolConfiguration,
-    /// A field of a pool's rollout policy.
+    /// A field of a rollout policy differs.
     PoolPolicy,
-    /// Somebody has paused a pool from a command line, or resumed it.
+    /// An operator paused or resumed a pool.
     PoolPause,
-    /// More or fewer nodes of a pool may be unavailable.
+    /// The budget of a pool differs.
     PoolBudget,
-    /// The change does more to running pods.
+    /// The change disrupts running pods more.
     PoolRisk,
-    /// A ConfigMap to create is there.
+    /// A ConfigMap to create exists already.
     ConfigMapExists,
-    /// A ConfigMap that was there is to be created.
+    /// A ConfigMap that existed must be created.
     ConfigMapMissing,
-    /// A node is to be assigned that was not.
+    /// A node needs an assignment that the saved plan lacks.
     NodeNew,
-    /// A node to be assigned is gone.
+    /// An assigned node left the cluster.
     NodeGone,
-    /// A node to be assigned was made anew.
+    /// An assigned node was recreated.
     NodeReplaced,
-    /// A node to be assigned belongs to another pool, or to none.
+    /// An assigned node belongs to another pool, or to none.
     NodeMoved,
-    /// A node to be assigned points at something else than it did.
+    /// An assigned node has another source.
     NodeRepointed,
-    /// A node to be assigned points at the target already.
+    /// An assigned node points at the target already.
     NodeArrived,
-    /// A node to be assigned would be left alone.
+    /// An assigned node would be left unchanged.
     NodeLeftAlone,
-    /// Anything that is none of these.
+    /// Any other difference.
     Other,
 }
 
@@ -74,24 +73,24 @@ pub enum Code {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// Its kind: safe to match in scripts.
+    /// Kind, stable for scripts.
     pub code: Code,
-    /// The pool that it is about.
+    /// Pool of the difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<PoolName>,
-    /// The node that it is about.
+    /// Node of the difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeName>,
-    /// The ConfigMap, option or field of the policy that it is about.
+    /// ConfigMap, option or policy field of the difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// As it was when the plan was saved.
+    /// Value in the saved plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub then: Option<String>,
-    /// As it is.
+    /// Present value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
-    /// All of it in a sentence without its full stop.
+    /// The difference as a sentence without a final period.
     pub message: String,
 }
 
@@ -117,17 +116,17 @@ impl Difference {
     }
 }
 
-/// What is so now.
+/// The fresh plan and its observation.
 #[derive(Debug, Clone, Copy)]
-pub struct Now<'a> {
-    /// The plan that was made afresh.
+pub struct FreshPlan<'a> {
+    /// The fresh plan.
     pub plan: &'a Plan,
-    /// What it was made from.
+    /// The observation.
     pub observed: &'a Observed,
 }
 
 fn commit_text(commit: Option<&CommitId>) -> String {
-    commit.map_or_else(|| "files that are no commit's".to_owned(), ToString::to_string)
+    commit.map_or_else(|| "files without a commit".to_owned(), ToString::to_string)
 }
 
 fn source_text(source: Option<&ConfigSource>) -> String {
@@ -136,10 +135,10 @@ fn source_text(source: Option<&ConfigSource>) -> String {
 
 fn risk_text(pool: &SavedPool) -> String {
     match (pool.risk, pool.risk_unknown) {
-        (None, 0) => "none that is known".to_owned(),
-        (None, nodes) => format!("not known for {}", nodes_text(nodes)),
+        (None, 0) => "none known".to_owned(),
+        (None, nodes) => format!("unknown for {}", nodes_text(nodes)),
         (Some(class), 0) => class.to_string(),
-        (Some(class), nodes) => format!("{class}, and not known for {}", nodes_text(nodes)),
+        (Some(class), nodes) => format!("{class}, unknown for {}", nodes_text(nodes)),
     }
 }
 
@@ -148,9 +147,9 @@ fn nodes_text(count: usize) -> String {
 }
 
 impl SavedPlan {
-    /// What can be told before anything is planned, or locked: cluster, fleet and commit.
+    /// Differences that are known before planning and locking: cluster, fleet and commit.
     #[must_use]
-    pub fn surroundings(
+    pub fn context_differences(
         &self,
         cluster: &ClusterIdentity,
         fleet: &FleetName,
@@ -160,38 +159,38 @@ impl SavedPlan {
         if self.cluster.uid != cluster.uid {
             let (then, now) = (&self.cluster, cluster);
             let message = format!(
-                "it is for another cluster: the one at {} (uid {}), not this one at {} (uid {})",
+                "the plan is for the cluster at {} (uid {}), and this is the cluster at {} (uid {})",
                 then.server, then.uid, now.server, now.uid
             );
             found.push(Difference::of(Code::Cluster, message).values(&then.uid, &now.uid));
         }
         if self.fleet != *fleet {
-            let message = format!("it is of fleet {}, and the repository is of fleet {fleet}", self.fleet);
+            let message = format!("the plan is for fleet {}, and the repository is for fleet {fleet}", self.fleet);
             found.push(Difference::of(Code::Fleet, message).values(self.fleet.as_str(), fleet.as_str()));
         }
-        // Files of no commit are known by what they render.
+        // Files without a commit are compared by their rendered content.
         if self.commit.is_some() && self.commit.as_ref() != commit {
             let (then, now) = (commit_text(self.commit.as_ref()), commit_text(commit));
             found.push(
-                Difference::of(Code::Commit, format!("commit {then} was reviewed, and {now} is read now"))
+                Difference::of(Code::Commit, format!("the commit changed: reviewed {then}, now {now}"))
                     .values(then, now),
             );
         }
         found
     }
 
-    /// Every difference that matters between this plan and `fresh`, the essence of the plan of `now`; sorted. None: they are the
-    /// same.
+    /// Returns all relevant differences to `fresh`, the saved form of `now`, in order of reports. An empty result
+    /// means that the plans are equal.
     #[must_use]
-    pub fn differences(&self, fresh: &Self, now: Now<'_>) -> Vec<Difference> {
-        let mut found = self.surroundings(&fresh.cluster, &fresh.fleet, fresh.commit.as_ref());
+    pub fn differences(&self, fresh: &Self, now: FreshPlan<'_>) -> Vec<Difference> {
+        let mut found = self.context_differences(&fresh.cluster, &fresh.fleet, fresh.commit.as_ref());
         self.settings(fresh, &mut found);
         for then in &self.pools {
             match fresh.pool(&then.name) {
-                Some(is) => self.pool_differences(fresh, then, is, now, &mut found),
+                Some(current) => self.pool_differences(fresh, then, current, now, &mut found),
                 None => {
                     let message = format!(
-                        "pool {} is gone ({} were to be assigned)",
+                        "pool {} was removed (the plan assigns {})",
                         then.name,
                         nodes_text(then.assignments.len())
                     );
@@ -199,19 +198,20 @@ impl SavedPlan {
                 }
             }
         }
-        for is in fresh.pools.iter().filter(|is| self.pool(&is.name).is_none()) {
-            let message = format!("pool {} is new ({} to be assigned)", is.name, nodes_text(is.assignments.len()));
-            found.push(Difference::of(Code::PoolNew, message).pool(&is.name));
+        for current in fresh.pools.iter().filter(|current| self.pool(&current.name).is_none()) {
+            let message =
+                format!("pool {} is new ({} to be assigned)", current.name, nodes_text(current.assignments.len()));
+            found.push(Difference::of(Code::PoolNew, message).pool(&current.name));
         }
         self.config_map_differences(fresh, now, &mut found);
         if found.is_empty() && self.compared() != fresh.compared() {
-            found.push(Difference::of(Code::Other, "it is not what would be planned now"));
+            found.push(Difference::of(Code::Other, "the plan differs from a fresh plan"));
         }
         found.sort();
         found
     }
 
-    /// The plan without what is not compared.
+    /// Copy without the fields that are not compared.
     fn compared(&self) -> Self {
         let mut compared = Self {
             digest: String::new(),
@@ -222,9 +222,9 @@ impl SavedPlan {
             ..self.clone()
         };
         for pool in &mut compared.pools {
-            // Less of it is no difference, and more of it has been told.
+            // A lower risk is no difference, and a higher one is reported already.
             (pool.risk, pool.risk_unknown, pool.refused) = (None, 0, false);
-            // That it came or went has been told; by whom and why is the same plan.
+            // A new or removed pause is reported already. Its author and reason do not change the plan.
             pool.paused = None;
         }
         compared
@@ -253,12 +253,12 @@ impl SavedPlan {
         compare(Code::Options, "--namespace", Some("--namespace"), named(&then.namespace), named(&now.namespace));
         compare(
             Code::HashVersion,
-            "the rule by which content is hashed",
+            "the version of the content hash",
             None,
             self.hash_version.clone(),
             fresh.hash_version.clone(),
         );
-        // Another nodecfg is no difference of its own, but it explains one.
+        // Another version of nodecfg is no difference by itself, but it explains one.
         let same_files = self.commit.is_some() && self.commit == fresh.commit;
         let renders = |plan: &Self| -> BTreeMap<PoolName, Option<String>> {
             plan.pools.iter().map(|pool| (pool.name.clone(), pool.hash.clone())).collect()
@@ -266,7 +266,7 @@ impl SavedPlan {
         if same_files && self.nodecfg_version != fresh.nodecfg_version && renders(self) != renders(fresh) {
             compare(
                 Code::NodecfgVersion,
-                "the version of nodecfg, which renders the same files otherwise,",
+                "the version of nodecfg, which renders the same files differently,",
                 None,
                 self.nodecfg_version.clone(),
                 fresh.nodecfg_version.clone(),
@@ -278,53 +278,54 @@ impl SavedPlan {
         &self,
         fresh: &Self,
         then: &SavedPool,
-        is: &SavedPool,
-        now: Now<'_>,
+        current: &SavedPool,
+        now: FreshPlan<'_>,
         found: &mut Vec<Difference>,
     ) {
         let name = &then.name;
-        let same_target = then.target == is.target && then.hash == is.hash;
-        // A new rule of hashing gives everything a new name; that is said already.
+        let same_target = then.target == current.target && then.hash == current.hash;
+        // A new hash version changes every name; that is reported already.
         if !same_target && self.hash_version == fresh.hash_version {
-            let (was, shall) = (source_text(then.target.as_ref()), source_text(is.target.as_ref()));
-            let message = format!("pool {name} shall run {shall}, and was to run {was}");
-            found.push(Difference::of(Code::PoolConfiguration, message).pool(name).values(was, shall));
+            let (old, new) = (source_text(then.target.as_ref()), source_text(current.target.as_ref()));
+            let message = format!("the target of pool {name} is {new}, and was {old}");
+            found.push(Difference::of(Code::PoolConfiguration, message).pool(name).values(old, new));
         }
-        for ((field, was), (_, shall)) in then.policy.fields().into_iter().zip(is.policy.fields()) {
-            if was != shall {
-                let message = format!("pool {name}: {field} is {shall}, and was {was}");
-                found.push(Difference::of(Code::PoolPolicy, message).pool(name).name(field).values(was, shall));
+        for ((field, old), (_, new)) in then.policy.fields().into_iter().zip(current.policy.fields()) {
+            if old != new {
+                let message = format!("pool {name}: {field} is {new}, and was {old}");
+                found.push(Difference::of(Code::PoolPolicy, message).pool(name).name(field).values(old, new));
             }
         }
-        let difference = match (&then.paused, &is.paused) {
-            (None, Some(pause)) => Some((format!("pool {name} was paused meanwhile {pause}"), "false", "true")),
+        let difference = match (&then.paused, &current.paused) {
+            (None, Some(pause)) => Some((format!("pool {name} was paused {pause}"), "false", "true")),
             (Some(pause), None) => Some((format!("pool {name} was resumed: it was paused {pause}"), "true", "false")),
-            // By whom, and for what reason, changes nothing about what is done.
+            // Author and reason of a pause do not change the plan.
             _ => None,
         };
-        if let Some((message, was, shall)) = difference {
-            found.push(Difference::of(Code::PoolPause, message).pool(name).values(was, shall));
+        if let Some((message, old, new)) = difference {
+            found.push(Difference::of(Code::PoolPause, message).pool(name).values(old, new));
         }
-        if then.budget != is.budget && then.policy.max_unavailable == is.policy.max_unavailable {
+        if then.budget != current.budget && then.policy.max_unavailable == current.policy.max_unavailable {
             let message =
-                format!("pool {name}: {} of its nodes may be unavailable at once, and were {}", is.budget, then.budget);
+                format!("pool {name}: the budget is {} unavailable nodes, and was {}", current.budget, then.budget);
             let difference = Difference::of(Code::PoolBudget, message).pool(name);
-            found.push(difference.values(then.budget.to_string(), is.budget.to_string()));
+            found.push(difference.values(then.budget.to_string(), current.budget.to_string()));
         }
-        let was: BTreeMap<&NodeName, &SavedAssignment> = then.assignments.iter().map(|one| (&one.node, one)).collect();
-        let shall: BTreeMap<&NodeName, &SavedAssignment> = is.assignments.iter().map(|one| (&one.node, one)).collect();
-        // What is not known may be anything. That a node is new is told of the node.
-        let new = shall.keys().filter(|node| !was.contains_key(*node)).count();
-        let lost = then.risk.is_some() && is.risk.is_none() && is.risk_unknown > 0;
-        if is.risk > then.risk || is.risk_unknown > then.risk_unknown + new || lost {
-            let (was, shall) = (risk_text(then), risk_text(is));
-            let message = format!("pool {name}: the risk of the change is {shall}, and was {was}");
-            found.push(Difference::of(Code::PoolRisk, message).pool(name).values(was, shall));
+        let old: BTreeMap<&NodeName, &SavedAssignment> = then.assignments.iter().map(|one| (&one.node, one)).collect();
+        let new: BTreeMap<&NodeName, &SavedAssignment> =
+            current.assignments.iter().map(|one| (&one.node, one)).collect();
+        // An unknown risk may be any. New nodes are reported per node.
+        let added = new.keys().filter(|node| !old.contains_key(*node)).count();
+        let lost = then.risk.is_some() && current.risk.is_none() && current.risk_unknown > 0;
+        if current.risk > then.risk || current.risk_unknown > then.risk_unknown + added || lost {
+            let (old, new) = (risk_text(then), risk_text(current));
+            let message = format!("pool {name}: the risk of the change is {new}, and was {old}");
+            found.push(Difference::of(Code::PoolRisk, message).pool(name).values(old, new));
         }
-        for (node, was) in &was {
-            let difference = match shall.get(*node) {
-                Some(shall) => same_node(was, &shall.uid, shall.from.as_ref()),
-                None => dropped(was, is, same_target, now),
+        for (node, old) in &old {
+            let difference = match new.get(*node) {
+                Some(new) => node_difference(old, &new.uid, new.from.as_ref()),
+                None => dropped_node(old, current, same_target, now),
             };
             found.extend(difference.map(|difference| difference.pool(name).node(node)));
         }
@@ -333,72 +334,72 @@ impl SavedPlan {
                 .iter()
                 .any(|pool| fresh.pool(&pool.name).is_some() && pool.assignments.iter().any(|one| one.node == *node))
         };
-        // With another configuration it is no wonder that other nodes lack it.
-        let held = |pool: &SavedPool| pool.policy.paused || pool.paused.is_some();
-        let unpaused = held(then) && !held(is);
-        for node in shall.keys().filter(|node| same_target && !unpaused && !was.contains_key(*node) && !moved(node)) {
-            let message = format!("node {node} is to be assigned, and was not");
+        // Another target explains other assignments.
+        let is_paused = |pool: &SavedPool| pool.policy.paused || pool.paused.is_some();
+        let unpaused = is_paused(then) && !is_paused(current);
+        for node in new.keys().filter(|node| same_target && !unpaused && !old.contains_key(*node) && !moved(node)) {
+            let message = format!("node {node} needs an assignment now");
             found.push(Difference::of(Code::NodeNew, message).pool(name).node(node));
         }
     }
 
-    fn config_map_differences(&self, fresh: &Self, now: Now<'_>, found: &mut Vec<Difference>) {
+    fn config_map_differences(&self, fresh: &Self, now: FreshPlan<'_>, found: &mut Vec<Difference>) {
         let keys = |plan: &Self| -> BTreeSet<(PoolName, String)> {
             plan.config_maps.iter().map(|map| (map.pool.clone(), map.name.clone())).collect()
         };
-        // Of pools that are otherwise the same: for any other it is no wonder.
+        // Only for pools with an unchanged target; another target explains other ConfigMaps.
         let same = |pool: &PoolName| {
-            let (Some(then), Some(is)) = (self.pool(pool), fresh.pool(pool)) else { return false };
-            then.target == is.target && !then.assignments.is_empty() && !is.assignments.is_empty()
+            let (Some(then), Some(current)) = (self.pool(pool), fresh.pool(pool)) else { return false };
+            then.target == current.target && !then.assignments.is_empty() && !current.assignments.is_empty()
         };
-        let (then, is) = (keys(self), keys(fresh));
-        for (pool, name) in then.difference(&is).filter(|(pool, _)| same(pool)) {
-            let there = now.plan.config_maps.iter().any(|map| map.name == *name);
-            let state = if there { "is there already" } else { "is needed no more" };
-            let message = format!("ConfigMap {}/{name}, which was to be created, {state}", fresh.namespace);
+        let (then, current) = (keys(self), keys(fresh));
+        for (pool, name) in then.difference(&current).filter(|(pool, _)| same(pool)) {
+            let exists = now.plan.config_maps.iter().any(|map| map.name == *name);
+            let state = if exists { "exists already" } else { "is no longer needed" };
+            let message = format!("ConfigMap {}/{name}, which the plan creates, {state}", fresh.namespace);
             found.push(Difference::of(Code::ConfigMapExists, message).pool(pool).name(name));
         }
-        for (pool, name) in is.difference(&then).filter(|(pool, _)| same(pool)) {
-            let message =
-                format!("ConfigMap {}/{name} was there, and is gone: it would have to be created", fresh.namespace);
+        for (pool, name) in current.difference(&then).filter(|(pool, _)| same(pool)) {
+            let message = format!("ConfigMap {}/{name} existed and is missing now", fresh.namespace);
             found.push(Difference::of(Code::ConfigMapMissing, message).pool(pool).name(name));
         }
     }
 }
 
-/// In what a node that is to be assigned, now as then, is not as it was.
-fn same_node(was: &SavedAssignment, uid: &str, from: Option<&ConfigSource>) -> Option<Difference> {
-    let node = &was.node;
-    if was.uid != uid {
-        let message = format!("node {node} was deleted and made anew: another Node has the name");
-        return Some(Difference::of(Code::NodeReplaced, message).values(&was.uid, uid));
+/// Difference of a node that both plans assign.
+fn node_difference(old: &SavedAssignment, uid: &str, from: Option<&ConfigSource>) -> Option<Difference> {
+    let node = &old.node;
+    if old.uid != uid {
+        let message = format!("node {node} was deleted and recreated");
+        return Some(Difference::of(Code::NodeReplaced, message).values(&old.uid, uid));
     }
-    if was.from.as_ref() != from {
-        let (then, now) = (source_text(was.from.as_ref()), source_text(from));
+    if old.from.as_ref() != from {
+        let (then, now) = (source_text(old.from.as_ref()), source_text(from));
         let message = format!("node {node} points at {now}, and pointed at {then}");
         return Some(Difference::of(Code::NodeRepointed, message).values(then, now));
     }
     None
 }
 
-/// Why a node is not to be assigned any more. `None`: for a reason that is told of its pool.
-fn dropped(was: &SavedAssignment, pool: &SavedPool, same_target: bool, now: Now<'_>) -> Option<Difference> {
-    let node = &was.node;
+/// Reason why a node is no longer assigned; `None` if its pool reports the reason.
+fn dropped_node(old: &SavedAssignment, pool: &SavedPool, same_target: bool, now: FreshPlan<'_>) -> Option<Difference> {
+    let node = &old.node;
     let Some(seen) = now.observed.nodes.get(node) else {
-        return Some(Difference::of(Code::NodeGone, format!("node {node} is gone")));
+        return Some(Difference::of(Code::NodeGone, format!("node {node} left the cluster")));
     };
-    if seen.uid != was.uid {
-        return same_node(was, &seen.uid, None);
+    if seen.uid != old.uid {
+        return node_difference(old, &seen.uid, None);
     }
-    let home = |plan: &&crate::plan::PoolPlan| {
+    let planned_pool = |plan: &&crate::plan::PoolPlan| {
         plan.steps().any(|step| step.node == *node) || plan.left_alone.iter().any(|left| left.node == *node)
     };
-    let home = now.plan.pools.iter().find(home);
-    if home.is_none_or(|home| home.name != pool.name) {
-        let whose = home.map_or_else(|| "in no pool any more".to_owned(), |home| format!("in pool {} now", home.name));
-        return Some(Difference::of(Code::NodeMoved, format!("node {node} is {whose}")));
+    let planned_pool = now.plan.pools.iter().find(planned_pool);
+    if planned_pool.is_none_or(|found| found.name != pool.name) {
+        let place = planned_pool
+            .map_or_else(|| "in no pool any more".to_owned(), |found| format!("in pool {} now", found.name));
+        return Some(Difference::of(Code::NodeMoved, format!("node {node} is {place}")));
     }
-    // Whether it points there already; a source is compared without what only status has.
+    // Compares the source without the fields that only a status has.
     let arrived = match (&pool.target, &seen.source) {
         (Some(target), Some(source)) => target.names_same(source),
         (None, None) => true,
@@ -408,26 +409,27 @@ fn dropped(was: &SavedAssignment, pool: &SavedPool, same_target: bool, now: Now<
         let message = format!("node {node} points at {} already", source_text(pool.target.as_ref()));
         return same_target.then(|| Difference::of(Code::NodeArrived, message));
     }
-    if seen.source != was.from {
-        return same_node(was, &was.uid, seen.source.as_ref());
+    if seen.source != old.from {
+        return node_difference(old, &old.uid, seen.source.as_ref());
     }
-    let why = home.and_then(|home| home.left_alone.iter().find(|left| left.node == *node)).map(|left| &left.why);
+    let why =
+        planned_pool.and_then(|found| found.left_alone.iter().find(|left| left.node == *node)).map(|left| &left.why);
     let state = match why {
-        // A field of the policy, or an order.
+        // Reported as a policy or pause difference of the pool.
         Some(Why::Paused { .. }) => return None,
-        Some(Why::OutOfScope) => "it is not asked for".to_owned(),
+        Some(Why::OutOfScope) => "it was not requested".to_owned(),
         Some(Why::Deleting) => "it is being deleted".to_owned(),
-        Some(Why::Adopted { .. }) => "it runs the wanted content already, under another name".to_owned(),
-        Some(Why::Conflict { .. }) => "what it points at is not managed by this fleet".to_owned(),
-        Some(Why::Unsupported { version }) => format!("its kubelet is {version}, which cannot follow"),
+        Some(Why::Adopted { .. }) => "it runs the desired content from another ConfigMap".to_owned(),
+        Some(Why::Conflict { .. }) => "this fleet does not manage its ConfigMap".to_owned(),
+        Some(Why::Unsupported { version }) => format!("kubelet {version} does not support configSource"),
         Some(Why::WouldRefuse { kubelet, .. }) => {
-            format!("its kubelet is {kubelet} and would refuse the configuration")
+            format!("kubelet {kubelet} would refuse the configuration")
         }
-        Some(Why::NoDynamicConfig | Why::AgentSilent | Why::Outlived) => "nothing on it follows assignments".to_owned(),
-        Some(Why::Converged) | None => "there is nothing to assign".to_owned(),
+        Some(Why::NoDynamicConfig | Why::AgentSilent | Why::Outlived) => "it does not follow assignments".to_owned(),
+        Some(Why::Converged) | None => "no assignment is needed".to_owned(),
     };
     Some(
-        Difference::of(Code::NodeLeftAlone, format!("node {node} would be left alone: {state}"))
+        Difference::of(Code::NodeLeftAlone, format!("node {node} would be left unchanged: {state}"))
             .values("assigned", state),
     )
 }

@@ -1,11 +1,11 @@
-//! A plan as a file: what a reviewer approves, and a later sync must find unchanged.
+//! Saved plan: the file that a reviewer approves and that a later sync must match.
 //!
-//! It is not a serialised [`Plan`], but its essence: who is moved from what to what, under which policy, in which cluster. No
-//! contents and no secrets. A sync that is given one plans afresh and carries that out, and only when its essence is the same; so
-//! a saved plan can make a sync do less, never more or other. What has changed is told by [`differences`](SavedPlan::differences).
+//! The file contains the reviewed part of a [`Plan`]: node assignments, policy and cluster, but no contents and no
+//! secrets. A sync with a saved plan makes a new plan and runs it only if that part is equal. So a saved plan can
+//! only restrict a sync. [`differences`](SavedPlan::differences) lists what changed.
 //!
-//! Not in it, because it may change without the plan being another: whether nodes are Ready, and with it their order; nodes that
-//! are only waited for or left alone; what there is to remark.
+//! The file omits what may change without invalidating the review: readiness and order of nodes, nodes that are only
+//! watched or left unchanged, and findings.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,46 +23,46 @@ mod differences;
 #[cfg(test)]
 mod properties;
 mod read;
-pub mod schema;
 #[cfg(test)]
-mod stories;
+mod scenarios;
+pub mod schema;
 
-pub use differences::{Code, Difference, Now};
-pub use read::{LIMIT, Unreadable, read};
+pub use differences::{Code, Difference, FreshPlan};
+pub use read::{LIMIT, SavedPlanError, read};
 
-/// The version of the format. It changes when a field changes its meaning or goes away.
+/// Version of the format. It changes when a field is removed or changes its meaning.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What was reviewed.
+/// A reviewed plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(title = "SavedPlan")]
 pub struct SavedPlan {
     /// Version of this format: 1.
     pub format_version: u32,
-    /// What this file is.
+    /// Kind of this document.
     pub kind: Kind,
-    /// `blake3:` and the hash of everything else, as compact JSON in the order of this schema. It notices accidents; it is no
-    /// signature.
+    /// `blake3:` and the hash of all other fields, as compact JSON in the order of this schema. It detects accidental
+    /// changes but is no signature.
     pub digest: String,
-    /// The nodecfg that made it.
+    /// Version of nodecfg that created the file.
     pub nodecfg_version: String,
-    /// The name of the plan as `diff` shows it. It is not compared: readiness of nodes is part of it.
+    /// Id of the plan as `diff` shows it. It is not compared, because it depends on the readiness of nodes.
     pub plan_id: String,
-    /// The cluster that it is for.
+    /// Cluster of the plan.
     pub cluster: ClusterIdentity,
     /// The fleet.
     #[schemars(with = "String")]
     pub fleet: FleetName,
-    /// The commit that was planned; null for files that are no commit's.
+    /// Planned commit; null for files without a commit.
     #[schemars(with = "Option<String>")]
     pub commit: Option<CommitId>,
-    /// Where the ConfigMaps and the lock are.
+    /// Namespace of the ConfigMaps and the lock.
     #[schemars(with = "String")]
     pub namespace: NamespaceName,
     /// Where assignments are written: `node` (Nodes) or `nodeconfig` (NodeConfigs).
     pub binding: String,
-    /// The options that it was planned with. `sync --plan` takes them from here.
+    /// Options of the plan. `sync --plan` uses them.
     pub options: SavedOptions,
     /// Version and algorithm of the content hashes.
     pub hash_version: String,
@@ -72,24 +72,24 @@ pub struct SavedPlan {
     pub pools: Vec<SavedPool>,
 }
 
-/// `SavedPlan`.
+/// Kind of the document: `SavedPlan`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Kind {
-    /// The only one.
+    /// The only kind.
     SavedPlan,
 }
 
-/// What tells a cluster from another.
+/// Identity of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterIdentity {
-    /// The uid of its namespace kube-system.
+    /// Uid of the namespace kube-system.
     pub uid: String,
-    /// Address of its API server, for people: it is not compared, since one cluster may have many.
+    /// Address of the API server, for readers. It is not compared, because a cluster may have several addresses.
     pub server: String,
 }
 
-/// Options of `diff` that change what is planned.
+/// Options of `diff` that affect the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SavedOptions {
@@ -99,7 +99,7 @@ pub struct SavedOptions {
     pub allow_empty: bool,
     /// `--lenient`.
     pub lenient: bool,
-    /// `--namespace`; null when it was not given.
+    /// `--namespace`; null if unset.
     #[schemars(with = "Option<String>")]
     pub namespace: Option<NamespaceName>,
 }
@@ -108,92 +108,92 @@ pub struct SavedOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SavedConfigMap {
-    /// Its name.
+    /// Name of the ConfigMap.
     pub name: String,
-    /// The pool it is for.
+    /// Pool of the ConfigMap.
     #[schemars(with = "String")]
     pub pool: PoolName,
-    /// Hash of its content.
+    /// Hash of the content.
     pub hash: String,
 }
 
-/// What happens to one pool.
+/// Plan for one pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SavedPool {
     /// The pool.
     #[schemars(with = "String")]
     pub name: PoolName,
-    /// What its nodes shall point at, as core/v1 NodeConfigSource; null for the local configuration.
+    /// Target as core/v1 NodeConfigSource; null for the local configuration.
     pub target: Option<ConfigSource>,
-    /// Hash of what they shall run; null for the local configuration.
+    /// Hash of the target content; null for the local configuration.
     pub hash: Option<String>,
-    /// How many of its nodes may be unavailable at once.
+    /// Number of nodes that may be unavailable at once.
     pub budget: usize,
-    /// How it is rolled out.
+    /// Rollout policy.
     pub policy: SavedPolicy,
-    /// Who had paused it from a command line, since when and why; absent when nobody had.
+    /// Pause by an operator when the plan was saved; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
-    /// The worst that a change does to running pods (`none`, `restart`, `drain`, `replace`, `never`); null when nothing changes
-    /// or it is not known.
+    /// Highest risk class for running pods (`none`, `restart`, `drain`, `replace`, `never`); null if nothing changes
+    /// or the risk is unknown.
     #[schemars(with = "Option<String>")]
     pub risk: Option<Class>,
-    /// For how many of the nodes it is not known, since what they run or shall run is not.
+    /// Number of nodes whose risk is unknown, because their current or new content is unknown.
     pub risk_unknown: usize,
-    /// Whether `risk` is more than the pool allows: such a plan is shown, and never carried out.
+    /// Whether `risk` exceeds the policy of the pool. Such a plan is shown but never carried out.
     pub refused: bool,
-    /// The nodes to be pointed at the target, by name.
+    /// Nodes to assign, by name.
     pub assignments: Vec<SavedAssignment>,
 }
 
-/// The rollout policy of a pool, with the fleet's defaults applied, as it is written in `pool.yaml`.
+/// Rollout policy of a pool with the defaults of the fleet, in the notation of `pool.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SavedPolicy {
-    /// A number of nodes or a percentage: `3`, `25%`.
+    /// Number of nodes or percentage: `3`, `25%`.
     pub max_unavailable: String,
-    /// How many nodes go first; null for no canaries.
+    /// Number of canaries; null without canaries.
     pub canary_nodes: Option<u32>,
-    /// How long they soak: `10m`; null for no canaries.
+    /// Soak time: `10m`; null without canaries.
     pub canary_soak: Option<String>,
-    /// Failed nodes before the rollout stops.
+    /// Number of failed nodes that the rollout tolerates.
     pub max_failures: u32,
-    /// How long a node may take: `5m`.
+    /// Time limit per node: `5m`.
     pub convergence_timeout: String,
-    /// Whether nothing is changed at all.
+    /// Whether the policy pauses the pool.
     pub paused: bool,
-    /// The worst class of risk that is allowed.
+    /// Highest allowed risk class.
     #[schemars(with = "String")]
     pub allow_disruption: Class,
 }
 
-/// One node that is to be pointed at its pool's target.
+/// A node to assign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SavedAssignment {
     /// The Node.
     #[schemars(with = "String")]
     pub node: NodeName,
-    /// Its uid: a Node made anew under the old name is another.
+    /// Uid of the Node. A recreated Node has another uid.
     pub uid: String,
-    /// What it points at, as core/v1 NodeConfigSource; null for the local configuration.
+    /// Current source as core/v1 NodeConfigSource; null for the local configuration.
     pub from: Option<ConfigSource>,
 }
 
-/// What a plan is made under, apart from repository and nodes.
+/// Inputs of a plan apart from repository and nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Circumstances {
+pub struct PlanContext {
     /// The cluster.
     pub cluster: ClusterIdentity,
-    /// Where its assignments are, in the words of the command line.
+    /// Binding in the notation of the command line.
     pub binding: String,
     /// The options.
     pub options: SavedOptions,
 }
 
-impl Circumstances {
-    /// How strict the plan was made.
+impl PlanContext {
+    /// Strictness of the plan.
     #[must_use]
     pub fn gate(&self) -> Strictness {
         if self.options.lenient { Strictness::Lenient } else { Strictness::Strict }
@@ -201,9 +201,9 @@ impl Circumstances {
 }
 
 impl SavedPlan {
-    /// The essence of a plan.
+    /// Extracts the reviewed part of a plan.
     #[must_use]
-    pub fn of(plan: &Plan, circumstances: &Circumstances) -> Self {
+    pub fn of(plan: &Plan, context: &PlanContext) -> Self {
         let created = plan.config_maps.iter().filter(|map| map.create);
         let config_map = |map: &super::ConfigMapPlan| SavedConfigMap {
             name: map.name.clone(),
@@ -216,34 +216,34 @@ impl SavedPlan {
             digest: String::new(),
             nodecfg_version: env!("CARGO_PKG_VERSION").to_owned(),
             plan_id: plan.id.to_string(),
-            cluster: circumstances.cluster.clone(),
+            cluster: context.cluster.clone(),
             fleet: plan.fleet.clone(),
             commit: plan.commit.clone(),
             namespace: plan.namespace.clone(),
-            binding: circumstances.binding.clone(),
-            options: circumstances.options.clone(),
+            binding: context.binding.clone(),
+            options: context.options.clone(),
             hash_version: ContentHash::PREFIX.trim_end_matches(':').to_owned(),
             config_maps: created.map(config_map).collect(),
             pools: plan.pools.iter().map(SavedPool::of).collect(),
         };
-        saved.sealed()
+        saved.with_digest()
     }
 
-    /// With the digest that belongs to its content.
+    /// Sets the digest that matches the content.
     #[must_use]
-    pub fn sealed(self) -> Self {
+    pub fn with_digest(self) -> Self {
         Self { digest: self.expected_digest(), ..self }
     }
 
-    /// The digest that belongs to the other fields.
+    /// Digest of all other fields.
     fn expected_digest(&self) -> String {
         let blank = Self { digest: String::new(), ..self.clone() };
-        // Strings, numbers and lists of them always serialise.
+        // Strings, numbers and lists of them always serialize.
         let bytes = serde_json::to_vec(&blank).unwrap_or_default();
         format!("blake3:{}", blake3::hash(&bytes).to_hex())
     }
 
-    /// The file: JSON, indented, with a line end.
+    /// File content: indented JSON with a final newline.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
@@ -251,12 +251,12 @@ impl SavedPlan {
         text
     }
 
-    /// The pool of this name.
+    /// The pool with this name.
     fn pool(&self, name: &PoolName) -> Option<&SavedPool> {
         self.pools.iter().find(|pool| pool.name == *name)
     }
 
-    /// How many nodes are to be assigned.
+    /// Number of nodes to assign.
     #[must_use]
     pub fn assignments(&self) -> usize {
         self.pools.iter().map(|pool| pool.assignments.len()).sum()
@@ -292,15 +292,15 @@ impl SavedPolicy {
         Self {
             max_unavailable: policy.max_unavailable.to_string(),
             canary_nodes: policy.canary.map(|canary| canary.nodes),
-            canary_soak: policy.canary.map(|canary| duration::written(canary.soak)),
+            canary_soak: policy.canary.map(|canary| duration::format(canary.soak)),
             max_failures: policy.max_failures,
-            convergence_timeout: duration::written(policy.convergence_timeout),
+            convergence_timeout: duration::format(policy.convergence_timeout),
             paused: policy.paused,
             allow_disruption: policy.allow_disruption,
         }
     }
 
-    /// Each field by the name that it has in `pool.yaml`, with its value.
+    /// Fields and values in the notation of `pool.yaml`.
     fn fields(&self) -> [(&'static str, String); 7] {
         let none = || "none".to_owned();
         [

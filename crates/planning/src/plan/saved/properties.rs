@@ -1,14 +1,14 @@
-//! What holds of every saved plan: it is read back as it was, no edit of it goes unnoticed, and two plans without a difference are
-//! the same.
+//! Property tests of saved plans: reading restores them, every edit is detected, and plans without differences are
+//! equal.
 
 use proptest::prelude::*;
 
-use super::stories::example;
+use super::scenarios::example;
 use super::*;
-use crate::plan::properties::{plan, worlds};
+use crate::plan::properties::{clusters, plan};
 
-fn circumstances() -> Circumstances {
-    Circumstances {
+fn context() -> PlanContext {
+    PlanContext {
         cluster: ClusterIdentity { uid: "uid".to_owned(), server: "https://here".to_owned() },
         binding: "node".to_owned(),
         options: SavedOptions { take_over: false, allow_empty: true, lenient: false, namespace: None },
@@ -17,38 +17,38 @@ fn circumstances() -> Circumstances {
 
 proptest! {
     #[test]
-    fn what_is_saved_is_read_back_and_differs_in_nothing((desired, observed) in worlds()) {
+    fn saved_plan_round_trips((desired, observed) in clusters()) {
         let plan = plan(&desired, &observed);
-        let saved = SavedPlan::of(&plan, &circumstances());
+        let saved = SavedPlan::of(&plan, &context());
         let again = read(saved.text().as_bytes()).unwrap();
         prop_assert_eq!(&again, &saved);
-        prop_assert_eq!(again.differences(&saved, Now { plan: &plan, observed: &observed }), vec![]);
+        prop_assert_eq!(again.differences(&saved, FreshPlan { plan: &plan, observed: &observed }), vec![]);
     }
 
     #[test]
-    fn plans_without_a_difference_assign_the_same(
-        (desired, then) in worlds(),
-        (other, now) in worlds(),
+    fn plans_without_differences_have_equal_assignments(
+        (desired, then) in clusters(),
+        (other, now) in clusters(),
         same_repository in any::<bool>(),
     ) {
         let after = if same_repository { &desired } else { &other };
         let (before, fresh) = (plan(&desired, &then), plan(after, &now));
-        let (saved, essence) = (SavedPlan::of(&before, &circumstances()), SavedPlan::of(&fresh, &circumstances()));
-        let found = saved.differences(&essence, Now { plan: &fresh, observed: &now });
+        let (saved, current) = (SavedPlan::of(&before, &context()), SavedPlan::of(&fresh, &context()));
+        let found = saved.differences(&current, FreshPlan { plan: &fresh, observed: &now });
         prop_assert!(found.is_sorted());
         let assigned = |saved: &SavedPlan| -> Vec<_> {
             saved.pools.iter().flat_map(|pool| pool.assignments.iter().map(|one| (pool.target.clone(), one.clone()))).collect()
         };
         if found.is_empty() {
-            prop_assert_eq!(assigned(&saved), assigned(&essence));
-            prop_assert_eq!(saved.config_maps, essence.config_maps);
+            prop_assert_eq!(assigned(&saved), assigned(&current));
+            prop_assert_eq!(saved.config_maps, current.config_maps);
         } else {
             prop_assert!(found.iter().all(|difference| difference.code != Code::Other), "{found:?}");
         }
     }
 
     #[test]
-    fn no_flipped_byte_goes_unnoticed(at in any::<prop::sample::Index>(), flip in 1..=255_u8) {
+    fn detects_flipped_bytes(at in any::<prop::sample::Index>(), flip in 1..=255_u8) {
         let plan = example();
         let mut bytes = plan.text().into_bytes();
         let at = at.index(bytes.len());
@@ -59,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn no_missing_end_goes_unnoticed(at in any::<prop::sample::Index>()) {
+    fn detects_truncation(at in any::<prop::sample::Index>()) {
         let plan = example();
         let text = plan.text();
         let end = at.index(text.len() - 1);

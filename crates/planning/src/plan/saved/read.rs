@@ -1,57 +1,57 @@
-//! Reads a saved plan, and says of one that cannot be used in which way it is damaged.
+//! Reader of saved plans, with a distinct error for each kind of damage.
 
 use serde::Deserialize;
 
 use super::{FORMAT_VERSION, SavedPlan};
 
-/// The largest file that is read, in bytes: some hundred thousand nodes.
+/// Maximum file size in bytes, enough for some hundred thousand nodes.
 pub const LIMIT: usize = 64 * 1024 * 1024;
 
-/// Why a file cannot be used as a saved plan. Each is ready to follow the file's name.
+/// Reason why a file is no usable saved plan. Messages continue a sentence that begins with the file name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub enum SavedPlanError {
     /// Larger than [`LIMIT`].
     #[error("has more than {} MiB", LIMIT / 1024 / 1024)]
     TooLarge,
-    /// Nothing is in it.
+    /// The file is empty.
     #[error("is empty")]
     Empty,
-    /// It breaks off.
-    #[error("is truncated: it breaks off in line {line}")]
+    /// The file ends too early.
+    #[error("is truncated: it ends in line {line}")]
     Truncated {
-        /// Where.
+        /// Last line of the file.
         line: usize,
     },
-    /// It is not JSON.
+    /// The file is not JSON.
     #[error("is not JSON: {error}")]
     NotJson {
-        /// What is wrong, and where.
+        /// Description and position of the error.
         error: String,
     },
-    /// It is JSON of something else.
-    #[error("is not a saved plan{}", kind.as_ref().map(|kind| format!(": it is of kind {kind:?}")).unwrap_or_default())]
+    /// The file is JSON of another kind.
+    #[error("is not a saved plan{}", kind.as_ref().map(|kind| format!(": its kind is {kind:?}")).unwrap_or_default())]
     NotAPlan {
-        /// What it says it is.
+        /// Kind in the file.
         kind: Option<String>,
     },
-    /// It is of a format that this nodecfg does not know.
-    #[error("has format version {found}, and this nodecfg ({}) reads {FORMAT_VERSION}", env!("CARGO_PKG_VERSION"))]
+    /// This version of nodecfg does not support the format version.
+    #[error("has format version {found}, but this nodecfg ({}) reads {FORMAT_VERSION}", env!("CARGO_PKG_VERSION"))]
     OtherVersion {
-        /// The version it says it has.
+        /// Format version in the file.
         found: u64,
     },
-    /// It says that it is a saved plan, and is not in the format of one.
+    /// The file claims to be a saved plan but does not have the format.
     #[error("is damaged: {error}")]
     Damaged {
-        /// What is wrong, and where.
+        /// Description and position of the error.
         error: String,
     },
-    /// Its digest is not that of its content.
-    #[error("was edited after it was made: its digest is not that of its content")]
+    /// The digest does not match the content.
+    #[error("was edited: its digest does not match its content")]
     Edited,
 }
 
-impl Unreadable {
+impl SavedPlanError {
     /// Stable identifier in kebab case.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -64,29 +64,25 @@ impl Unreadable {
         }
     }
 
-    /// The way out.
+    /// Fix for this error.
     #[must_use]
     pub fn help(&self) -> &'static str {
         match self {
             Self::NotAPlan { .. } | Self::NotJson { .. } | Self::TooLarge => {
-                "a saved plan is what `nodecfg diff --out FILE` writes, which is not what `nodecfg diff -o json` prints"
+                "pass a file that `nodecfg diff --out FILE` wrote"
             }
-            Self::OtherVersion { .. } => {
-                "use the version of nodecfg that made it, or make a new plan with this one (nodecfg diff --out FILE) and have \
-                 it reviewed"
-            }
+            Self::OtherVersion { .. } => "use the version of nodecfg that created it",
             Self::Empty | Self::Truncated { .. } | Self::Damaged { .. } | Self::Edited => {
-                "what was reviewed cannot be told from it. Fetch the file again, or make a new plan (nodecfg diff --out FILE) \
-                 and have it reviewed"
+                "fetch the file again, or create a new plan with `nodecfg diff --out FILE`"
             }
         }
     }
 }
 
-/// What every document of nodecfg begins with.
+/// Header of every JSON document of nodecfg.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Head {
+struct Header {
     #[serde(default)]
     format_version: Option<u64>,
     #[serde(default)]
@@ -96,29 +92,28 @@ struct Head {
 /// Reads a file.
 ///
 /// # Errors
-/// [`Unreadable`] for everything that is not, to the last field, what [`SavedPlan::text`] wrote. How it is laid out does not
-/// matter.
-pub fn read(bytes: &[u8]) -> Result<SavedPlan, Unreadable> {
+/// [`SavedPlanError`] unless all fields equal what [`SavedPlan::text`] wrote. Whitespace is ignored.
+pub fn read(bytes: &[u8]) -> Result<SavedPlan, SavedPlanError> {
     if bytes.len() > LIMIT {
-        return Err(Unreadable::TooLarge);
+        return Err(SavedPlanError::TooLarge);
     }
     if bytes.trim_ascii().is_empty() {
-        return Err(Unreadable::Empty);
+        return Err(SavedPlanError::Empty);
     }
-    let head: Head = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
-        serde_json::error::Category::Eof => Unreadable::Truncated { line: error.line() },
-        serde_json::error::Category::Data => Unreadable::NotAPlan { kind: None },
-        _ => Unreadable::NotJson { error: error.to_string() },
+    let header: Header = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        serde_json::error::Category::Eof => SavedPlanError::Truncated { line: error.line() },
+        serde_json::error::Category::Data => SavedPlanError::NotAPlan { kind: None },
+        _ => SavedPlanError::NotJson { error: error.to_string() },
     })?;
-    if head.kind.as_deref() != Some("SavedPlan") {
-        return Err(Unreadable::NotAPlan { kind: head.kind });
+    if header.kind.as_deref() != Some("SavedPlan") {
+        return Err(SavedPlanError::NotAPlan { kind: header.kind });
     }
-    match head.format_version {
+    match header.format_version {
         Some(found) if found == u64::from(FORMAT_VERSION) => {}
-        Some(found) => return Err(Unreadable::OtherVersion { found }),
-        None => return Err(Unreadable::Damaged { error: "it has no formatVersion".to_owned() }),
+        Some(found) => return Err(SavedPlanError::OtherVersion { found }),
+        None => return Err(SavedPlanError::Damaged { error: "it has no formatVersion".to_owned() }),
     }
     let saved: SavedPlan =
-        serde_json::from_slice(bytes).map_err(|error| Unreadable::Damaged { error: error.to_string() })?;
-    if saved.digest == saved.expected_digest() { Ok(saved) } else { Err(Unreadable::Edited) }
+        serde_json::from_slice(bytes).map_err(|error| SavedPlanError::Damaged { error: error.to_string() })?;
+    if saved.digest == saved.expected_digest() { Ok(saved) } else { Err(SavedPlanError::Edited) }
 }

@@ -1,6 +1,6 @@
-//! One pool of a rollout: its budget, its canaries, when the next node starts and when the pool stops.
+//! Rollout of one pool: its budget, its canaries, the start of nodes and the stop of the pool.
 //!
-//! What happens to a single node is in [`node_events`], the nodes and their counts in [`node_table`].
+//! [`node_events`] handles the events of single nodes, [`node_table`] holds the nodes and their counts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use self::node_table::{Group, NodeState, NodeTable, Phase, Rollback};
-use super::progress::{Event, Gate, PoolState, Progress};
+use super::progress::{CanaryGate, Event, PoolState, Progress};
 use super::signals::{Command, Context, Mode};
 use super::{NodeOutcome, PoolOutcome, StopReason};
-use crate::judge::{Failure, Target};
+use crate::convergence::{ConvergenceFailure, Target};
 use crate::plan::{PoolPlan, WaveKind};
 use nodecfg_contract::names::{NodeName, PoolName};
 
 mod node_events;
 mod node_table;
 
-/// How many nodes an exhausted budget names as examples.
+/// Number of nodes that an exhausted budget names as examples.
 const EXAMPLES: usize = 3;
 
-/// One pool's rollout. Nodes are told by their number in the table.
+/// Rollout of one pool. Nodes are identified by their number in the table.
 #[derive(Debug)]
 pub(super) struct PoolRun {
     name: PoolName,
@@ -32,20 +32,20 @@ pub(super) struct PoolRun {
     max_failures: u32,
     mode: Mode,
     nodes: NodeTable,
-    /// How many of them the plan has a step for.
+    /// Number of nodes that the plan has a step for.
     steps: usize,
-    /// Pending nodes that cost nothing, being unavailable already.
-    free: VecDeque<usize>,
+    /// Pending nodes that are unavailable already and need no budget.
+    unavailable_first: VecDeque<usize>,
     canaries: VecDeque<usize>,
     /// All canaries, started or not.
     canary_members: Vec<usize>,
     rest: VecDeque<usize>,
-    gate: Gate,
+    gate: CanaryGate,
     failures: u32,
     last_failed: Option<NodeName>,
     stopped: Option<StopReason>,
-    /// Whether nodes that have not converged are pointed back.
-    taking_back: bool,
+    /// Whether nodes that have not converged are rolled back.
+    rolling_back: bool,
     stalled_since: Option<Timestamp>,
 }
 
@@ -61,15 +61,15 @@ impl PoolRun {
             mode,
             nodes: NodeTable::default(),
             steps: plan.steps().count(),
-            free: VecDeque::new(),
+            unavailable_first: VecDeque::new(),
             canaries: VecDeque::new(),
             canary_members: Vec::new(),
             rest: VecDeque::new(),
-            gate: Gate::Open,
+            gate: CanaryGate::Open,
             failures: 0,
             last_failed: None,
             stopped: None,
-            taking_back: false,
+            rolling_back: false,
             stalled_since: None,
         };
         for left in &plan.left_alone {
@@ -80,7 +80,7 @@ impl PoolRun {
                 WaveKind::Unavailable => Group::Unavailable,
                 WaveKind::Canary { soak_seconds } => {
                     run.soak = Duration::from_secs(soak_seconds);
-                    run.gate = Gate::Canaries;
+                    run.gate = CanaryGate::Canaries;
                     Group::Canary
                 }
                 WaveKind::Rest => Group::Rest,
@@ -91,20 +91,20 @@ impl PoolRun {
             }
         }
         if !mode.assign {
-            run.gate = Gate::Open;
+            run.gate = CanaryGate::Open;
         }
         run
     }
 
     fn queue(&mut self, number: usize, group: Group) {
-        // A node that points at its target already is in transition: it costs nothing to watch it.
+        // A node that already points at its target is in transition, so watching it needs no budget.
         let awaited = self.nodes.get(number).is_some_and(|node| node.assignment.is_none());
         if group == Group::Canary {
             self.canary_members.push(number);
         }
         match group {
-            _ if awaited => self.free.push_back(number),
-            Group::Unavailable => self.free.push_back(number),
+            _ if awaited => self.unavailable_first.push_back(number),
+            Group::Unavailable => self.unavailable_first.push_back(number),
             Group::Canary => self.canaries.push_back(number),
             Group::Rest => self.rest.push_back(number),
         }
@@ -122,21 +122,26 @@ impl PoolRun {
         (self.nodes.unavailable(), self.budget)
     }
 
-    /// Reports what happened, once the state of the pool shows it.
-    fn tell(&self, progress: Progress, context: &mut Context<'_>) {
+    /// Reports an event with the present state of the pool.
+    fn report(&self, progress: Progress, context: &mut Context<'_>) {
         let pool = PoolState {
             counts: self.nodes.counts(self.steps),
             gate: self.gate,
-            canaries: if self.gate == Gate::Canaries { self.canaries_left() } else { 0 },
+            canaries: if self.gate == CanaryGate::Canaries { self.canaries_left() } else { 0 },
             last_failed: self.last_failed.clone(),
         };
-        context.commands.push(Command::Tell(Box::new(Event { progress, pool: Some(pool) })));
+        context.commands.push(Command::Report(Box::new(Event { progress, pool: Some(pool) })));
     }
 
-    /// The same of a node.
-    fn tell_of(&self, number: usize, context: &mut Context<'_>, progress: impl FnOnce(PoolName, NodeName) -> Progress) {
+    /// Reports an event of one node.
+    fn report_node(
+        &self,
+        number: usize,
+        context: &mut Context<'_>,
+        progress: impl FnOnce(PoolName, NodeName) -> Progress,
+    ) {
         if let Some(node) = self.nodes.get(number) {
-            self.tell(progress(self.name.clone(), node.name.clone()), context);
+            self.report(progress(self.name.clone(), node.name.clone()), context);
         }
     }
 
@@ -146,21 +151,21 @@ impl PoolRun {
 
     pub(super) fn start(&mut self, context: &mut Context<'_>) {
         if !self.mode.assign {
-            // Verifying: every node is watched from the start, assigned or not.
+            // `verify` watches every node from the start, assigned or not.
             for number in self.nodes.numbers() {
                 if self.nodes.in_phase(number, &Phase::Pending).is_some() {
                     self.watch(number, context);
                 }
             }
-            self.free.clear();
+            self.unavailable_first.clear();
             self.canaries.clear();
             self.rest.clear();
             return;
         }
-        // What has failed on this very target is known before anybody else is sent there.
+        // Counts known failures on this target before any node is assigned.
         for number in self.nodes.numbers() {
             if let Some(error) = self.nodes.get(number).and_then(|node| node.known_error.clone()) {
-                self.fail(number, Failure::Refused { error }, Duration::ZERO, context);
+                self.fail(number, ConvergenceFailure::Refused { error }, Duration::ZERO, context);
             }
         }
         self.canaries_settled(context);
@@ -179,28 +184,28 @@ impl PoolRun {
         self.watch_for_stall(context);
     }
 
-    /// Whose turn it is: what is broken first, then whoever the gate lets through and the budget allows.
+    /// Returns the next node to start: unavailable nodes first, then nodes that the gate and the budget allow.
     fn next(&mut self) -> Option<usize> {
-        while let Some(number) = self.free.pop_front() {
+        while let Some(number) = self.unavailable_first.pop_front() {
             let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else { continue };
             if node.assignment.is_none() || !node.healthy {
                 return Some(number);
             }
-            // It has mended while it waited: now it has something to lose.
+            // The node recovered while it waited, so its start needs budget now.
             self.nodes.update(number, |node| node.group = Group::Rest);
             self.rest.push_back(number);
         }
         let queue = match self.gate {
-            Gate::Canaries => &mut self.canaries,
-            Gate::Soaking { .. } => return None,
-            Gate::Open => &mut self.rest,
+            CanaryGate::Canaries => &mut self.canaries,
+            CanaryGate::Soaking { .. } => return None,
+            CanaryGate::Open => &mut self.rest,
         };
         while let Some(number) = queue.front().copied() {
             let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else {
                 queue.pop_front();
                 continue;
             };
-            // Whoever is unavailable already costs nothing more.
+            // A node that is unavailable already needs no budget.
             if node.healthy && self.nodes.unavailable() >= self.budget {
                 return None;
             }
@@ -214,7 +219,7 @@ impl PoolRun {
         match node.assignment.clone() {
             Some(assignment) => {
                 context.commands.push(Command::Assign(node.name.clone(), assignment));
-                // What the plan saw of its readiness may be long ago.
+                // The plan may have read the readiness long ago.
                 self.nodes.update(number, |node| (node.phase, node.was_ready) = (Phase::Assigning, node.ready));
             }
             None => self.watch(number, context),
@@ -226,11 +231,11 @@ impl PoolRun {
         context.timers.wake(later(context.now, self.timeout), &self.name, Some(number));
     }
 
-    /// A pool that waits for nothing but other nodes' recovery is given as long as a node is given; then it stops. When
-    /// the nodes that failed use up the whole budget, nothing will change by itself, and it stops at once.
+    /// Stops a pool that only waits for other nodes to recover, after the time limit of one node. If failed nodes use
+    /// up the whole budget, the pool stops at once.
     fn watch_for_stall(&mut self, context: &mut Context<'_>) {
         let stalled =
-            self.nodes.pending() > 0 && self.nodes.in_flight() == 0 && !matches!(self.gate, Gate::Soaking { .. });
+            self.nodes.pending() > 0 && self.nodes.in_flight() == 0 && !matches!(self.gate, CanaryGate::Soaking { .. });
         match (stalled, self.stalled_since) {
             (false, _) => self.stalled_since = None,
             (true, Some(_)) => {}
@@ -245,16 +250,17 @@ impl PoolRun {
         }
     }
 
-    /// Whether a pending node's turn depends on nothing but the budget.
-    fn opened(&self, number: usize) -> bool {
+    /// Reports whether only the budget delays the start of a pending node.
+    fn is_gate_open_for(&self, number: usize) -> bool {
         self.nodes.get(number).is_some_and(|node| match node.group {
             Group::Unavailable => true,
-            Group::Canary => self.gate == Gate::Canaries,
-            Group::Rest => self.gate == Gate::Open,
+            Group::Canary => self.gate == CanaryGate::Canaries,
+            Group::Rest => self.gate == CanaryGate::Open,
         })
     }
 
-    /// A canary that proves nothing, being gone, somebody else's, or down all along, is replaced from the rest.
+    /// Replaces a canary that proves nothing by a node of the rest. Such a canary left the cluster, was changed by
+    /// another client, or was down from the start.
     fn replace_canary(&mut self, number: usize) {
         let lost = self.nodes.get(number).is_some_and(|node| {
             let answered = matches!(node.phase, Phase::Failed { .. }) && !node.was_down();
@@ -265,7 +271,7 @@ impl PoolRun {
                 )
                 && !answered
         });
-        if !lost || self.gate == Gate::Open {
+        if !lost || self.gate == CanaryGate::Open {
             return;
         }
         self.canary_members.retain(|member| *member != number);
@@ -277,12 +283,12 @@ impl PoolRun {
             self.nodes.update(next, |node| node.group = Group::Canary);
             self.canaries.push_back(next);
             self.canary_members.push(next);
-            self.gate = Gate::Canaries;
+            self.gate = CanaryGate::Canaries;
             return;
         }
     }
 
-    /// How many canaries have not converged.
+    /// Number of canaries that have not converged.
     fn canaries_left(&self) -> usize {
         let canaries = self.canary_members.iter().filter_map(|number| self.nodes.get(*number));
         canaries.filter(|node| !matches!(node.phase, Phase::Converged { .. })).count()
@@ -290,7 +296,7 @@ impl PoolRun {
 
     /// Opens the gate once every canary has converged and soaked.
     fn canaries_settled(&mut self, context: &mut Context<'_>) {
-        if self.gate != Gate::Canaries || self.stopped.is_some() {
+        if self.gate != CanaryGate::Canaries || self.stopped.is_some() {
             return;
         }
         if self.canaries_left() > 0 {
@@ -301,40 +307,40 @@ impl PoolRun {
             return;
         }
         let until = later(context.now, self.soak);
-        self.gate = Gate::Soaking { until };
+        self.gate = CanaryGate::Soaking { until };
         context.timers.wake(until, &self.name, None);
-        self.tell(Progress::Soaking { pool: self.name.clone(), until }, context);
+        self.report(Progress::Soaking { pool: self.name.clone(), until }, context);
     }
 
     fn open(&mut self, context: &mut Context<'_>) {
-        if matches!(std::mem::replace(&mut self.gate, Gate::Open), Gate::Soaking { .. }) {
-            self.tell(Progress::Soaked { pool: self.name.clone() }, context);
+        if matches!(std::mem::replace(&mut self.gate, CanaryGate::Open), CanaryGate::Soaking { .. }) {
+            self.report(Progress::Soaked { pool: self.name.clone() }, context);
         }
-        // What broke while it waited for the canaries costs nothing now.
+        // Nodes that became unavailable while they waited for the canaries need no budget.
         let broken = self.rest.iter().filter(|number| self.nodes.get(**number).is_some_and(|node| !node.healthy));
-        self.free.extend(broken);
+        self.unavailable_first.extend(broken);
     }
 
-    /// The time that a node, or (`None`) the pool, asked for has come.
-    pub(super) fn woken(&mut self, node: Option<usize>, context: &mut Context<'_>) {
+    /// Handles the timer of a node, or of the pool (`None`).
+    pub(super) fn timer_fired(&mut self, node: Option<usize>, context: &mut Context<'_>) {
         match node {
             Some(number) => {
-                if let Some(waiting) = self.late_back(number, context) {
-                    self.came_not_back(number, Failure::TimedOut { waiting }, context);
+                if let Some(waiting) = self.overdue_rollback(number, context) {
+                    self.rollback_failed(number, ConvergenceFailure::TimedOut { waiting }, context);
                     self.start_more(context);
                     return;
                 }
-                let Some(tracked) = self.nodes.get(number) else { return };
-                let Phase::Watching { since } = tracked.phase else { return };
+                let Some(node) = self.nodes.get(number) else { return };
+                let Phase::Watching { since } = node.phase else { return };
                 let waited = elapsed(since, context.now);
                 if waited >= self.timeout {
-                    let failure = Failure::TimedOut { waiting: tracked.waiting.clone() };
+                    let failure = ConvergenceFailure::TimedOut { waiting: node.waiting.clone() };
                     self.fail(number, failure, waited, context);
                 }
             }
             None => {
-                if let Gate::Soaking { until } = self.gate
-                    && !self.taking_back
+                if let CanaryGate::Soaking { until } = self.gate
+                    && !self.rolling_back
                     && context.now >= until
                 {
                     self.open(context);
@@ -365,7 +371,7 @@ impl PoolRun {
         }
     }
 
-    /// Starts no further node. What is in flight is watched to its end.
+    /// Starts no further node. Nodes in transition are watched to their end.
     pub(super) fn stop(&mut self, reason: &StopReason, context: &mut Context<'_>) {
         let assigning = || self.nodes.iter().any(|node| node.phase == Phase::Assigning);
         if self.stopped.is_some() || (self.nodes.pending() == 0 && !assigning()) {
@@ -377,22 +383,21 @@ impl PoolRun {
     fn halt(&mut self, reason: &StopReason, context: &mut Context<'_>) {
         self.stopped = Some(reason.clone());
         self.stalled_since = None;
-        self.tell(Progress::Stopped { pool: self.name.clone(), reason: reason.clone() }, context);
+        self.report(Progress::Stopped { pool: self.name.clone(), reason: reason.clone() }, context);
     }
 
-    /// Starts no further node, and points back those that have not converged. A patch that is on its way to the server is
-    /// waited for.
-    pub(super) fn take_back(&mut self, reason: &StopReason, context: &mut Context<'_>) {
+    /// Starts no further node and rolls back the nodes that have not converged. Unanswered patches are awaited first.
+    pub(super) fn roll_back_all(&mut self, reason: &StopReason, context: &mut Context<'_>) {
         if !self.mode.assign {
             return;
         }
         self.stop(reason, context);
-        self.taking_back = true;
+        self.rolling_back = true;
         for number in self.nodes.numbers() {
-            self.return_node(number, context);
+            self.roll_back_node(number, context);
         }
-        let returning = |node: &NodeState| matches!(node.phase, Phase::Returning { .. });
-        if self.stopped.is_none() && self.nodes.iter().any(returning) {
+        let awaits_rollback = |node: &NodeState| matches!(node.phase, Phase::RollbackSent { .. });
+        if self.stopped.is_none() && self.nodes.iter().any(awaits_rollback) {
             self.halt(reason, context);
         }
     }
@@ -406,11 +411,11 @@ impl PoolRun {
                 NodeOutcome { node: node.name.clone(), from: node.from.clone(), to: self.target.clone(), end, seconds }
             })
             .collect();
-        // Whoever asked when nothing was left to start has stopped nothing.
+        // A requested stop that prevented no start is not reported.
         let asked = self.stopped.as_ref().is_some_and(StopReason::is_asked_for);
         let returned = |node: &NodeState| match &node.phase {
-            Phase::Returning { .. } | Phase::GoingBack { .. } | Phase::Returned { .. } => true,
-            Phase::Failed { rollback, .. } => self.taking_back && *rollback != Rollback::No,
+            Phase::RollbackSent { .. } | Phase::RollingBack { .. } | Phase::RolledBack { .. } => true,
+            Phase::Failed { rollback, .. } => self.rolling_back && *rollback != Rollback::No,
             _ => false,
         };
         let nothing_left = asked && self.nodes.pending() == 0 && !self.nodes.iter().any(returned);

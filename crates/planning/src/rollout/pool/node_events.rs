@@ -1,4 +1,4 @@
-//! What happens to single nodes of a pool: answers to patches, what the watch shows, and what the judge makes of it.
+//! Events of single nodes of a pool: answers to patches, and node states from the watch.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use jiff::Timestamp;
 
 use super::node_table::{Group, NodeState, Phase, Rollback};
 use super::{PoolRun, elapsed, later};
-use crate::judge::{Convergence, Failure, Target, WaitContext, Waiting, judge};
+use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
 use crate::plan::{Action, Decision, LeftAlone, Step, Why, is_available};
 use crate::rollout::StopReason;
-use crate::rollout::progress::{Gate, Progress};
+use crate::rollout::progress::{CanaryGate, Progress};
 use crate::rollout::signals::{Command, Context};
 use nodecfg_contract::Assignment;
 use nodecfg_contract::observed::{Node, Readiness};
 
-/// How often an assignment that met somebody else's change is planned anew before the node is left as it is.
-const REPLANS: u8 = 3;
+/// Limit of new decisions for an assignment that conflicts with another client, before the node is left unchanged.
+const MAX_REPLANS: u8 = 3;
 
-/// How often a canary may lose its readiness while it soaks and find it again, before that is a failure.
-const RELAPSES: u8 = 3;
+/// Limit of readiness losses of a soaking canary before it counts as failed.
+const MAX_READINESS_LOSSES: u8 = 3;
 
 impl PoolRun {
     pub(in crate::rollout) fn assigned(&mut self, number: usize, context: &mut Context<'_>) {
@@ -26,14 +26,14 @@ impl PoolRun {
         let (from, to) = (node.from.clone(), self.target.clone());
         self.nodes.update(number, |node| node.waiting = Waiting::NotAcknowledged);
         self.watch(number, context);
-        self.tell_of(number, context, |pool, node| Progress::Assigned { pool, node, from, to });
-        if self.taking_back {
-            self.return_node(number, context);
+        self.report_node(number, context, |pool, node| Progress::Assigned { pool, node, from, to });
+        if self.rolling_back {
+            self.roll_back_node(number, context);
         }
         self.start_more(context);
     }
 
-    /// Its turn has not come after all. Only asked for once the pool has stopped: nothing starts it again.
+    /// The assignment was not sent. This happens only after the pool has stopped, so the node does not start again.
     pub(in crate::rollout) fn withdrawn(&mut self, number: usize) {
         if self.nodes.get(number).is_some_and(|node| node.phase == Phase::Assigning) {
             self.nodes.set(number, Phase::Pending);
@@ -43,14 +43,14 @@ impl PoolRun {
     pub(in crate::rollout) fn refused(&mut self, number: usize, error: String, context: &mut Context<'_>) {
         let Some(node) = self.nodes.in_phase(number, &Phase::Assigning) else { return };
         let (group, phase) = (node.group, Phase::Refused { error: error.clone() });
-        // Until it is seen again nobody knows whether the patch arrived after all.
+        // Until the next event of the node, it is unknown whether the patch was applied.
         self.nodes.update(number, |node| (node.phase, node.healthy) = (phase, false));
-        self.tell_of(number, context, |pool, node| Progress::Refused { pool, node, error });
+        self.report_node(number, context, |pool, node| Progress::Refused { pool, node, error });
         self.count_failure(number, group, context);
         self.start_more(context);
     }
 
-    /// The assignment met a change; `decision` is what planning says of the node as it is now.
+    /// The assignment conflicted with a change; `decision` is the new decision of planning.
     pub(in crate::rollout) fn changed(
         &mut self,
         number: usize,
@@ -66,8 +66,8 @@ impl PoolRun {
             node.healthy = is_available(current);
         });
         let planned = self.nodes.get(number).and_then(|node| node.assignment.clone());
-        let may_retry = replans <= REPLANS && self.stopped.is_none();
-        // Whether the patch that was sent had arrived may have been all that was open.
+        let may_retry = replans <= MAX_REPLANS && self.stopped.is_none();
+        // The conflict may only mean that the first patch was applied.
         let may_assign = |now: &Assignment| may_retry && (!self.mode.as_reviewed || planned.as_ref() == Some(now));
         match decision {
             Some(Decision::Step(Step {
@@ -75,33 +75,33 @@ impl PoolRun {
                 assignment,
                 was_ready,
                 can_return,
-                back_needs,
+                rollback_needs,
                 ..
             })) if may_assign(&assignment) => {
                 context.commands.push(Command::Assign(name, assignment.clone()));
                 self.nodes.update(number, |node| {
                     (node.from, node.assignment) = (assignment.from.clone(), Some(assignment));
-                    (node.was_ready, node.can_return, node.back_needs) = (was_ready, can_return, back_needs);
+                    (node.was_ready, node.can_return, node.rollback_needs) = (was_ready, can_return, rollback_needs);
                 });
             }
-            // Our own patch, answered to nobody, or somebody who wanted the same.
+            // Our own patch whose answer was lost, or another client that assigned the same source.
             Some(
                 Decision::Step(Step { action: Action::Await { .. }, .. })
                 | Decision::LeaveAlone(LeftAlone { why: Why::Converged, .. }),
             ) => {
                 self.assigned(number, context);
-                // Judged as it was read, not taken as seen by the watch: that may still be at events from before.
-                self.judge_watched(number, current, context.now, context);
+                // Evaluated here instead of as a watch event, because the watch may still deliver older events.
+                self.evaluate_watched(number, current, context.now, context);
             }
             Some(Decision::LeaveAlone(LeftAlone {
                 why: why @ (Why::Adopted { .. } | Why::Conflict { .. }), ..
             })) => {
                 self.nodes.set(number, Phase::LeftAlone(why));
-                self.tell_changed(number, current, context);
+                self.report_changed(number, current, context);
             }
             Some(Decision::LeaveAlone(_) | Decision::Step(_)) | None => {
                 self.nodes.set(number, Phase::Changed { to: current.source.clone() });
-                self.tell_changed(number, current, context);
+                self.report_changed(number, current, context);
             }
         }
         self.replace_canary(number);
@@ -109,9 +109,9 @@ impl PoolRun {
         self.start_more(context);
     }
 
-    fn tell_changed(&self, number: usize, current: &Node, context: &mut Context<'_>) {
+    fn report_changed(&self, number: usize, current: &Node, context: &mut Context<'_>) {
         let to = current.source.clone();
-        self.tell_of(number, context, |pool, node| Progress::Changed { pool, node, to });
+        self.report_node(number, context, |pool, node| Progress::Changed { pool, node, to });
     }
 
     pub(in crate::rollout) fn gone(&mut self, number: usize, context: &mut Context<'_>) {
@@ -119,7 +119,7 @@ impl PoolRun {
             return;
         }
         self.nodes.set(number, Phase::Gone);
-        self.tell_of(number, context, |pool, node| Progress::Gone { pool, node });
+        self.report_node(number, context, |pool, node| Progress::Gone { pool, node });
         self.replace_canary(number);
         self.canaries_settled(context);
         self.start_more(context);
@@ -135,7 +135,7 @@ impl PoolRun {
         let runs_target = self.target.is_named_by(seen.status.active.as_ref());
         let Some(node) = self.nodes.get(number) else { return };
         let (phase, left_target) = (node.phase.clone(), node.seen_on_target && !on_target);
-        let has_back = node.may_return() && seen.source == node.from;
+        let on_previous = node.can_roll_back() && seen.source == node.from;
         self.nodes.update(number, |node| {
             node.ready = seen.ready == Readiness::Ready;
             node.healthy = healthy;
@@ -143,122 +143,128 @@ impl PoolRun {
             node.runs_target = Some(runs_target);
         });
         match phase {
-            Phase::Pending if !healthy && self.opened(number) => self.free.push_back(number),
-            // Pointed back by our own patch, seen before its answer, or without one.
-            Phase::Watching { .. } if left_target && self.taking_back && has_back => {
-                self.judge_back(number, seen, left_target, context);
+            Phase::Pending if !healthy && self.is_gate_open_for(number) => self.unavailable_first.push_back(number),
+            // Rolled back by our own patch; the watch event arrived before the answer, or the answer was lost.
+            Phase::Watching { .. } if left_target && self.rolling_back && on_previous => {
+                self.evaluate_rollback(number, seen, left_target, context);
             }
-            Phase::Returning { .. }
-            | Phase::GoingBack { .. }
-            | Phase::Failed { rollback: Rollback::Asked | Rollback::Pointed { .. }, .. }
-                if has_back || on_target || !left_target =>
+            Phase::RollbackSent { .. }
+            | Phase::RollingBack { .. }
+            | Phase::Failed { rollback: Rollback::Requested | Rollback::Assigned { .. }, .. }
+                if on_previous || on_target || !left_target =>
             {
-                self.judge_back(number, seen, left_target, context);
+                self.evaluate_rollback(number, seen, left_target, context);
             }
-            Phase::Watching { .. } | Phase::Returning { .. } | Phase::GoingBack { .. }
+            Phase::Watching { .. } | Phase::RollbackSent { .. } | Phase::RollingBack { .. }
                 if left_target && self.mode.assign =>
             {
-                self.lose(number, seen, context)
+                self.mark_changed(number, seen, context)
             }
-            // What was proven of it is no longer so.
+            // The node no longer runs what was verified.
             Phase::Converged { .. } | Phase::LeftAlone(Why::Converged) if left_target => {
-                self.lose(number, seen, context)
+                self.mark_changed(number, seen, context)
             }
-            // Another node under the old name: the plan knows nothing of it.
-            Phase::Gone if !seen.deleting => self.lose(number, seen, context),
-            // The watch can be faster than the answer to the patch; what it shows must not be lost.
+            // A new node with the old name, which the plan does not cover.
+            Phase::Gone if !seen.deleting => self.mark_changed(number, seen, context),
+            // The watch may be faster than the answer to the patch. Its event must not be lost.
             Phase::Assigning if on_target => {
                 self.assigned(number, context);
-                self.judge_watched(number, seen, context.now, context);
+                self.evaluate_watched(number, seen, context.now, context);
             }
             Phase::Watching { since } => {
-                // Seen for the first time since it was to be pointed back.
-                if self.taking_back && on_target {
-                    self.return_node(number, context);
+                // First event since the rollback was requested.
+                if self.rolling_back && on_target {
+                    self.roll_back_node(number, context);
                 }
-                self.judge_watched(number, seen, since, context);
+                self.evaluate_watched(number, seen, since, context);
             }
-            Phase::Converged { .. } => self.judge_converged(number, seen, context),
+            Phase::Converged { .. } => self.evaluate_converged(number, seen, context),
             _ => {}
         }
         self.canaries_settled(context);
         self.start_more(context);
     }
 
-    /// Another pool would have it now, or none: as long as it has not been assigned, it is left as it is. Once it has, it is
-    /// watched to its end, and the next run sees to the rest.
-    pub(in crate::rollout) fn moved(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+    /// The node no longer belongs to its pool. Without an assignment it is left unchanged. Once assigned, it is
+    /// watched to its end, and the next run handles it.
+    pub(in crate::rollout) fn unselected(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         if self.mode.assign && !seen.deleting && self.nodes.in_phase(number, &Phase::Pending).is_some() {
-            self.lose(number, seen, context);
+            self.mark_changed(number, seen, context);
         }
         self.observed(number, seen, context);
     }
 
-    /// The node is somebody else's now.
-    fn lose(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+    /// Marks the node as changed by another client.
+    fn mark_changed(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         self.nodes.set(number, Phase::Changed { to: seen.source.clone() });
-        self.tell_changed(number, seen, context);
+        self.report_changed(number, seen, context);
         self.replace_canary(number);
     }
 
-    fn judge_watched(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
-        let Some(tracked) = self.nodes.get(number) else { return };
-        // It is on its way back.
-        if !matches!(tracked.phase, Phase::Watching { .. }) {
+    fn evaluate_watched(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        // The node is being rolled back.
+        if !matches!(node.phase, Phase::Watching { .. }) {
             return;
         }
         let waited = elapsed(since, context.now);
-        let patience = WaitContext { was_ready: tracked.was_ready, waited, timeout: Some(self.timeout) };
-        match judge(&self.target, seen, patience) {
+        let wait = WaitContext { was_ready: node.was_ready, waited, timeout: Some(self.timeout) };
+        match evaluate(&self.target, seen, wait) {
             Convergence::Converged => {
                 let seconds = waited.as_secs_f64();
                 self.nodes.set(number, Phase::Converged { seconds });
-                self.tell_of(number, context, |pool, node| Progress::Converged { pool, node, seconds });
+                self.report_node(number, context, |pool, node| Progress::Converged { pool, node, seconds });
             }
             // An event from before the assignment.
             Convergence::Waiting(Waiting::NotAssigned) if self.mode.assign => {}
-            Convergence::Waiting(waiting) if waiting != tracked.waiting => self.waits(number, waiting, context),
+            Convergence::Waiting(waiting) if waiting != node.waiting => self.set_waiting(number, waiting, context),
             Convergence::Waiting(_) => {}
             Convergence::Failed(failure) => self.fail(number, failure, waited, context),
         }
     }
 
-    fn waits(&mut self, number: usize, waiting: Waiting, context: &mut Context<'_>) {
+    fn set_waiting(&mut self, number: usize, waiting: Waiting, context: &mut Context<'_>) {
         self.nodes.update(number, |node| node.waiting = waiting.clone());
-        self.tell_of(number, context, |pool, node| Progress::Waiting { pool, node, waiting });
+        self.report_node(number, context, |pool, node| Progress::Waiting { pool, node, waiting });
     }
 
-    /// A converged node may still regress: the kubelet reports an error later, or a canary loses its readiness.
-    fn judge_converged(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
-        let Some(tracked) = self.nodes.get(number) else { return };
-        let soaking = tracked.group == Group::Canary && self.gate != Gate::Open;
-        let patience = WaitContext { was_ready: soaking && tracked.was_ready, waited: Duration::ZERO, timeout: None };
-        match judge(&self.target, seen, patience) {
+    /// Detects regressions of a converged node: a later kubelet error, or a canary that loses its readiness.
+    fn evaluate_converged(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        let soaking = node.group == Group::Canary && self.gate != CanaryGate::Open;
+        let wait = WaitContext { was_ready: soaking && node.was_ready, waited: Duration::ZERO, timeout: None };
+        match evaluate(&self.target, seen, wait) {
             Convergence::Failed(failure) => self.fail(number, failure, Duration::ZERO, context),
-            Convergence::Waiting(waiting) if soaking && tracked.relapses >= RELAPSES => {
-                self.fail(number, Failure::TimedOut { waiting }, Duration::ZERO, context);
+            Convergence::Waiting(waiting) if soaking && node.readiness_losses >= MAX_READINESS_LOSSES => {
+                self.fail(number, ConvergenceFailure::TimedOut { waiting }, Duration::ZERO, context);
             }
             Convergence::Waiting(waiting) if soaking => {
-                self.nodes.update(number, |node| node.relapses += 1);
-                self.gate = Gate::Canaries;
+                self.nodes.update(number, |node| node.readiness_losses += 1);
+                self.gate = CanaryGate::Canaries;
                 self.watch(number, context);
-                self.waits(number, waiting, context);
-                if self.taking_back {
-                    self.return_node(number, context);
+                self.set_waiting(number, waiting, context);
+                if self.rolling_back {
+                    self.roll_back_node(number, context);
                 }
             }
             _ => {}
         }
     }
 
-    pub(super) fn fail(&mut self, number: usize, failure: Failure, waited: Duration, context: &mut Context<'_>) {
+    pub(super) fn fail(
+        &mut self,
+        number: usize,
+        failure: ConvergenceFailure,
+        waited: Duration,
+        context: &mut Context<'_>,
+    ) {
         let Some(node) = self.nodes.get(number) else { return };
         let (group, seconds) = (node.group, waited.as_secs_f64());
         self.last_failed = Some(node.name.clone());
         self.nodes.set(number, Phase::Failed { failure: failure.clone(), seconds, rollback: Rollback::No });
-        self.tell_of(number, context, |pool, node| Progress::Failed { pool, node, failure });
-        if self.mode.rollback_on_failure || self.taking_back {
-            self.return_node(number, context);
+        self.report_node(number, context, |pool, node| Progress::Failed { pool, node, failure });
+        if self.mode.rollback_on_failure || self.rolling_back {
+            self.roll_back_node(number, context);
         }
         if self.nodes.get(number).is_some_and(NodeState::was_down) {
             self.replace_canary(number);
@@ -267,124 +273,124 @@ impl PoolRun {
         }
     }
 
-    /// Points a node back that has been assigned and has not converged, if it can return. A canary that converged goes back
-    /// too, as long as nobody follows it: it has proven nothing yet.
-    pub(super) fn return_node(&mut self, number: usize, context: &mut Context<'_>) {
-        let Some(node) = self.nodes.get(number).filter(|node| node.may_return()) else { return };
+    /// Rolls back a node that was assigned and has not converged, if it can return. A converged canary is rolled back
+    /// too until other nodes follow, because it has not passed its soak time.
+    pub(super) fn roll_back_node(&mut self, number: usize, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number).filter(|node| node.can_roll_back()) else { return };
         let Some(assignment) = node.assignment.clone() else { return };
         let phase = match node.phase.clone() {
-            Phase::Watching { since } => Phase::Returning { since },
-            Phase::Converged { .. } if node.group == Group::Canary && self.gate != Gate::Open => {
-                Phase::Returning { since: context.now }
+            Phase::Watching { since } => Phase::RollbackSent { since },
+            Phase::Converged { .. } if node.group == Group::Canary && self.gate != CanaryGate::Open => {
+                Phase::RollbackSent { since: context.now }
             }
             Phase::Failed { failure, seconds, rollback: Rollback::No } => {
-                Phase::Failed { failure, seconds, rollback: Rollback::Asked }
+                Phase::Failed { failure, seconds, rollback: Rollback::Requested }
             }
             _ => return,
         };
-        if let Some(needs) = node.held_by() {
-            if !node.stays && node.runs_target == Some(true) {
-                self.tell_of(number, context, |pool, node| Progress::NotRolledBack { pool, node, needs });
-                self.nodes.update(number, |node| node.stays = true);
+        if let Some(needs) = node.rollback_blocked_by() {
+            if !node.refusal_reported && node.runs_target == Some(true) {
+                self.report_node(number, context, |pool, node| Progress::NotRolledBack { pool, node, needs });
+                self.nodes.update(number, |node| node.refusal_reported = true);
             }
             return;
         }
-        context.commands.push(Command::RollBack(node.name.clone(), assignment.back()));
-        self.nodes.update(number, |node| (node.phase, node.seen_back) = (phase, false));
+        context.commands.push(Command::RollBack(node.name.clone(), assignment.reversed()));
+        self.nodes.update(number, |node| (node.phase, node.seen_rolled_back) = (phase, false));
     }
 
-    /// It points again at what it had, and has the time of any other transition to run that.
-    fn pointed_back(&mut self, number: usize, context: &mut Context<'_>) {
+    /// Marks that the node points at its previous source. It gets the time limit of any other transition.
+    fn rollback_accepted(&mut self, number: usize, context: &mut Context<'_>) {
         let now = context.now;
         self.nodes.update(number, |node| node.waiting = Waiting::NotAcknowledged);
         self.nodes.update(number, |node| match &mut node.phase {
-            Phase::Returning { since } | Phase::Watching { since } => {
-                node.phase = Phase::GoingBack { since: *since, pointed: now };
+            Phase::RollbackSent { since } | Phase::Watching { since } => {
+                node.phase = Phase::RollingBack { since: *since, pointed: now };
             }
-            Phase::Failed { rollback, .. } => *rollback = Rollback::Pointed { since: now },
+            Phase::Failed { rollback, .. } => *rollback = Rollback::Assigned { since: now },
             _ => {}
         });
         context.timers.wake(later(now, self.timeout), &self.name, Some(number));
     }
 
-    /// Since when it points again at what it had without running that.
-    fn pointed_since(&self, number: usize) -> Option<Timestamp> {
+    /// Time since which the node points at its previous source without running it.
+    fn rollback_since(&self, number: usize) -> Option<Timestamp> {
         match self.nodes.get(number)?.phase {
-            Phase::GoingBack { pointed, .. } => Some(pointed),
-            Phase::Failed { rollback: Rollback::Pointed { since }, .. } => Some(since),
+            Phase::RollingBack { pointed, .. } => Some(pointed),
+            Phase::Failed { rollback: Rollback::Assigned { since }, .. } => Some(since),
             _ => None,
         }
     }
 
-    /// What a node is still waited for that has been on its way back for as long as a node is given.
-    pub(super) fn late_back(&self, number: usize, context: &Context<'_>) -> Option<Waiting> {
-        let since = self.pointed_since(number)?;
+    /// Returns what an overdue rollback still waits for; `None` if it is within the time limit.
+    pub(super) fn overdue_rollback(&self, number: usize, context: &Context<'_>) -> Option<Waiting> {
+        let since = self.rollback_since(number)?;
         let node = self.nodes.get(number).filter(|_| elapsed(since, context.now) >= self.timeout)?;
         Some(node.waiting.clone())
     }
 
-    /// Judges a node against what it had. An event from before its assignment proves nothing, and is remembered only: where
-    /// the watch passes over the assignment, it stands at the end.
-    fn judge_back(&mut self, number: usize, seen: &Node, left_target: bool, context: &mut Context<'_>) {
+    /// Evaluates a rollback. An event from before the assignment proves nothing and is only recorded. If the watch
+    /// skips the assignment, that event decides at the end.
+    fn evaluate_rollback(&mut self, number: usize, seen: &Node, left_target: bool, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
         let from = node.from.clone().map_or(Target::Local, Target::Source);
         let was_ready = node.was_ready;
         if !from.is_named_by(seen.source.as_ref()) {
-            self.nodes.update(number, |node| node.seen_back = false);
+            self.nodes.update(number, |node| node.seen_rolled_back = false);
             return;
         }
-        let verdict = judge(&from, seen, WaitContext { was_ready, waited: Duration::ZERO, timeout: None });
-        self.nodes.update(number, |node| node.seen_back = verdict == Convergence::Converged);
+        let verdict = evaluate(&from, seen, WaitContext { was_ready, waited: Duration::ZERO, timeout: None });
+        self.nodes.update(number, |node| node.seen_rolled_back = verdict == Convergence::Converged);
         if !left_target {
             return;
         }
-        if self.pointed_since(number).is_none() {
-            self.pointed_back(number, context);
+        if self.rollback_since(number).is_none() {
+            self.rollback_accepted(number, context);
         }
         match verdict {
-            Convergence::Converged => self.returned(number, context),
+            Convergence::Converged => self.rollback_done(number, context),
             Convergence::Waiting(waiting) => self.nodes.update(number, |node| node.waiting = waiting),
-            Convergence::Failed(failure) => self.came_not_back(number, failure, context),
+            Convergence::Failed(failure) => self.rollback_failed(number, failure, context),
         }
     }
 
-    /// It points at what it had and does not run it, by all that is known.
-    pub(super) fn came_not_back(&mut self, number: usize, failure: Failure, context: &mut Context<'_>) {
+    /// Marks the rollback as failed, unless an earlier event showed its success.
+    pub(super) fn rollback_failed(&mut self, number: usize, failure: ConvergenceFailure, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
-        if node.seen_back {
-            self.returned(number, context);
+        if node.seen_rolled_back {
+            self.rollback_done(number, context);
             return;
         }
         let (now, reported) = (context.now, failure.clone());
         self.nodes.update(number, |node| match &mut node.phase {
-            Phase::Failed { rollback, .. } => *rollback = Rollback::Missed,
-            Phase::GoingBack { since, .. } => {
+            Phase::Failed { rollback, .. } => *rollback = Rollback::Failed,
+            Phase::RollingBack { since, .. } => {
                 let seconds = elapsed(*since, now).as_secs_f64();
-                node.phase = Phase::Failed { failure, seconds, rollback: Rollback::Missed };
+                node.phase = Phase::Failed { failure, seconds, rollback: Rollback::Failed };
             }
             _ => {}
         });
-        self.tell_of(number, context, |pool, node| Progress::NotBack { pool, node, failure: reported });
+        self.report_node(number, context, |pool, node| Progress::RollbackFailed { pool, node, failure: reported });
     }
 
-    /// It runs again what it had.
-    fn returned(&mut self, number: usize, context: &mut Context<'_>) {
+    /// Marks the rollback as done.
+    fn rollback_done(&mut self, number: usize, context: &mut Context<'_>) {
         let now = context.now;
         self.nodes.update(number, |node| match &mut node.phase {
             Phase::Failed { rollback, .. } => *rollback = Rollback::Done,
-            Phase::GoingBack { since, .. } => {
-                node.phase = Phase::Returned { seconds: elapsed(*since, now).as_secs_f64() };
+            Phase::RollingBack { since, .. } => {
+                node.phase = Phase::RolledBack { seconds: elapsed(*since, now).as_secs_f64() };
             }
             _ => {}
         });
         let to = self.nodes.get(number).and_then(|node| node.from.clone());
-        self.tell_of(number, context, |pool, node| Progress::RolledBack { pool, node, to });
+        self.report_node(number, context, |pool, node| Progress::RolledBack { pool, node, to });
     }
 
     fn count_failure(&mut self, number: usize, group: Group, context: &mut Context<'_>) {
         self.failures = self.failures.saturating_add(1);
         let Some(node) = self.nodes.get(number) else { return };
-        if group == Group::Canary && self.gate != Gate::Open {
+        if group == Group::Canary && self.gate != CanaryGate::Open {
             let reason = StopReason::CanaryFailed { node: node.name.clone() };
             self.stop(&reason, context);
         } else if self.failures > self.max_failures {
@@ -400,18 +406,19 @@ impl PoolRun {
         context: &mut Context<'_>,
     ) {
         let Some(phase) = self.nodes.get(number).map(|node| node.phase.clone()) else { return };
-        let is_asked = matches!(phase, Phase::Returning { .. } | Phase::Failed { rollback: Rollback::Asked, .. });
-        // Seen by the watch before, or somebody else's by now.
+        let is_asked =
+            matches!(phase, Phase::RollbackSent { .. } | Phase::Failed { rollback: Rollback::Requested, .. });
+        // The watch showed the rollback before, or another client changed the node.
         if !is_asked {
             return;
         }
         match result {
-            Ok(()) => self.pointed_back(number, context),
+            Ok(()) => self.rollback_accepted(number, context),
             Err(error) => {
-                self.tell_of(number, context, |pool, node| Progress::Refused { pool, node, error });
+                self.report_node(number, context, |pool, node| Progress::Refused { pool, node, error });
                 match phase {
-                    // Whether it arrived after all is seen by the watch.
-                    Phase::Returning { since } => self.watch_on(number, since, context),
+                    // The watch shows whether the patch was applied.
+                    Phase::RollbackSent { since } => self.resume_watching(number, since, context),
                     _ => self.nodes.update(number, |node| {
                         if let Phase::Failed { rollback, .. } = &mut node.phase {
                             *rollback = Rollback::No;
@@ -423,10 +430,10 @@ impl PoolRun {
         self.start_more(context);
     }
 
-    /// The patch that points it back was refused: it is watched as before.
-    fn watch_on(&mut self, number: usize, since: Timestamp, context: &mut Context<'_>) {
+    /// Watches the node as before, after the API server refused its rollback.
+    fn resume_watching(&mut self, number: usize, since: Timestamp, context: &mut Context<'_>) {
         self.nodes.set(number, Phase::Watching { since });
         context.timers.wake(later(since, self.timeout), &self.name, Some(number));
-        self.woken(Some(number), context);
+        self.timer_fired(Some(number), context);
     }
 }

@@ -1,11 +1,11 @@
-//! The nodes of a pool while it is rolled out: where each is on its way, and how many are where. The counts are kept with
-//! every change, so that no event costs a walk over all nodes.
+//! Nodes of a pool during its rollout: their phases and the count per phase. Every change updates the counts, so no
+//! event iterates over all nodes.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::judge::{Failure, Target, Waiting};
+use crate::convergence::{ConvergenceFailure, Target, Waiting};
 use crate::plan::{Action, LeftAlone, Step, Why};
 use crate::rollout::End;
 use crate::rollout::progress::NodeCounts;
@@ -13,50 +13,50 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{Assignment, ConfigSource};
 
-/// Where a node is on its way.
+/// Phase of a node in a rollout.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Phase {
-    /// The plan leaves it alone.
+    /// The plan leaves the node unchanged.
     LeftAlone(Why),
-    /// Its turn has not come.
+    /// The node has not started.
     Pending,
-    /// Its patch is on its way to the server.
+    /// Its patch is unanswered.
     Assigning,
-    /// It points at its target and is watched.
+    /// The node points at its target and is watched.
     Watching { since: Timestamp },
-    /// It converged.
+    /// The node converged.
     Converged { seconds: f64 },
-    /// It failed.
-    Failed { failure: Failure, seconds: f64, rollback: Rollback },
-    /// The server refused its patch.
+    /// The node failed.
+    Failed { failure: ConvergenceFailure, seconds: f64, rollback: Rollback },
+    /// The API server refused its patch.
     Refused { error: String },
-    /// Somebody else changed it.
+    /// Another client changed the node.
     Changed { to: Option<ConfigSource> },
-    /// It left the cluster.
+    /// The node left the cluster.
     Gone,
-    /// It had not converged, and the patch that points it back is on its way to the server.
-    Returning { since: Timestamp },
-    /// It points again at what it had, since `pointed`, and is watched until it runs that.
-    GoingBack { since: Timestamp, pointed: Timestamp },
-    /// It runs again what it had.
-    Returned { seconds: f64 },
+    /// The node had not converged, and the patch that rolls it back is unanswered.
+    RollbackSent { since: Timestamp },
+    /// The node points at its previous source since `pointed` and is watched until it runs that source.
+    RollingBack { since: Timestamp, pointed: Timestamp },
+    /// The node runs its previous source again.
+    RolledBack { seconds: f64 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rollback {
     No,
-    Asked,
-    /// It points again at what it had, and is watched until it runs that.
-    Pointed {
+    Requested,
+    /// The node points at its previous source and is watched until it runs that source.
+    Assigned {
         since: Timestamp,
     },
-    /// It runs again what it had.
+    /// The node runs its previous source again.
     Done,
-    /// It points at what it had, and did not come back to it.
-    Missed,
+    /// The node points at its previous source but failed to run it.
+    Failed,
 }
 
-/// Which condition a node's start depends on.
+/// Condition that the start of a node depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Group {
     Unavailable,
@@ -70,57 +70,60 @@ pub(super) struct NodeState {
     pub(super) group: Group,
     pub(super) phase: Phase,
     pub(super) from: Option<ConfigSource>,
-    /// What this rollout assigns to it, if it does.
+    /// Assignment of this rollout, if any.
     pub(super) assignment: Option<Assignment>,
-    /// The error that it reports against its target already, when the plan saw one.
+    /// Error that the node reported against its target when the plan was made.
     pub(super) known_error: Option<String>,
     pub(super) was_ready: bool,
-    /// Whether it is Ready, as last seen.
+    /// Whether the node is Ready, by its latest event.
     pub(super) ready: bool,
-    /// Whether it is available apart from what this rollout does to it, as last seen.
+    /// Whether the node is available apart from this rollout, by its latest event.
     pub(super) healthy: bool,
-    /// Whether it could be pointed back at what it had.
+    /// Whether the node can be rolled back to its previous source.
     pub(super) can_return: bool,
-    /// What pointing it back needs while it runs the target, when its pool does not allow that.
-    pub(super) back_needs: Option<Class>,
-    /// Whether it runs the target, as last seen. Unset: it was not seen since the plan was made.
+    /// Disruption that a rollback needs while the node runs the target, if the pool does not allow it.
+    pub(super) rollback_needs: Option<Class>,
+    /// Whether the node runs the target, by its latest event. `None`: no event since the plan was made.
     pub(super) runs_target: Option<bool>,
-    /// Whether the watch showed it at what it had, and running that, since it was to be pointed back.
-    pub(super) seen_back: bool,
-    /// Whether it was told that it is not pointed back.
-    pub(super) stays: bool,
-    /// Whether the watch has shown it pointing at the target: only then does another source mean somebody else's change,
+    /// Whether the watch showed the node running its previous source since its rollback was requested.
+    pub(super) seen_rolled_back: bool,
+    /// Whether the refusal to roll the node back was reported.
+    pub(super) refusal_reported: bool,
+    /// Whether the watch has reported the node on its target. Only then is another source a change by another client,
     /// and not an event from before the assignment.
     pub(super) seen_on_target: bool,
     pub(super) waiting: Waiting,
     pub(super) replans: u8,
-    /// How often it lost, as a soaking canary, what made it converged.
-    pub(super) relapses: u8,
+    /// Number of readiness losses as a soaking canary.
+    pub(super) readiness_losses: u8,
 }
 
 impl NodeState {
     pub(super) fn in_flight(&self) -> bool {
         match &self.phase {
-            Phase::Assigning | Phase::Watching { .. } | Phase::Returning { .. } | Phase::GoingBack { .. } => true,
-            Phase::Failed { rollback, .. } => matches!(rollback, Rollback::Asked | Rollback::Pointed { .. }),
+            Phase::Assigning | Phase::Watching { .. } | Phase::RollbackSent { .. } | Phase::RollingBack { .. } => true,
+            Phase::Failed { rollback, .. } => matches!(rollback, Rollback::Requested | Rollback::Assigned { .. }),
             _ => false,
         }
     }
 
-    /// Whether it was down before, and has failed by not answering: that tells nothing about the configuration.
+    /// Reports whether the node was down before and failed by not acknowledging. Such a failure proves nothing about
+    /// the configuration.
     pub(super) fn was_down(&self) -> bool {
-        let silent = |failure: &Failure| matches!(failure, Failure::TimedOut { waiting: Waiting::NotAcknowledged });
+        let silent = |failure: &ConvergenceFailure| {
+            matches!(failure, ConvergenceFailure::TimedOut { waiting: Waiting::NotAcknowledged })
+        };
         !self.was_ready && matches!(&self.phase, Phase::Failed { failure, .. } if silent(failure))
     }
 
-    /// Whether this rollout has assigned it, and what it had before can be had again.
-    pub(super) fn may_return(&self) -> bool {
+    /// Reports whether this rollout assigned the node and its previous source still exists.
+    pub(super) fn can_roll_back(&self) -> bool {
         self.assignment.is_some() && self.can_return
     }
 
-    /// What keeps it from being pointed back now: going back costs its pods nothing as long as it runs what it had.
-    pub(super) fn held_by(&self) -> Option<Class> {
-        self.back_needs.filter(|_| self.runs_target != Some(false))
+    /// Disruption that prevents a rollback now. While the node runs its previous source, a rollback disrupts nothing.
+    pub(super) fn rollback_blocked_by(&self) -> Option<Class> {
+        self.rollback_needs.filter(|_| self.runs_target != Some(false))
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -132,14 +135,14 @@ impl NodeState {
         match &self.phase {
             Phase::Gone => false,
             Phase::Assigning | Phase::Watching { .. } | Phase::Failed { .. } => true,
-            Phase::Returning { .. } | Phase::GoingBack { .. } => true,
+            Phase::RollbackSent { .. } | Phase::RollingBack { .. } => true,
             _ => !self.healthy,
         }
     }
 }
 
 impl NodeState {
-    /// A node that the plan leaves alone.
+    /// Creates the entry of a node that the plan leaves unchanged.
     pub(super) fn left_alone(left: &LeftAlone, target: &Target) -> Self {
         Self {
             name: left.node.clone(),
@@ -156,18 +159,18 @@ impl NodeState {
             ready: !left.unavailable,
             healthy: !left.unavailable,
             can_return: false,
-            back_needs: None,
+            rollback_needs: None,
             runs_target: None,
-            seen_back: false,
-            stays: false,
+            seen_rolled_back: false,
+            refusal_reported: false,
             seen_on_target: left.why == Why::Converged,
             waiting: Waiting::NotAssigned,
             replans: 0,
-            relapses: 0,
+            readiness_losses: 0,
         }
     }
 
-    /// A node that is to make its transition.
+    /// Creates the entry of a node that the plan has a step for.
     pub(super) fn planned(step: &Step, group: Group) -> Self {
         let (assignment, waiting, known_error) = match &step.action {
             Action::Assign => (Some(step.assignment.clone()), None, None),
@@ -186,28 +189,28 @@ impl NodeState {
             ready: step.was_ready,
             healthy: step.available,
             can_return: step.can_return,
-            back_needs: step.back_needs,
+            rollback_needs: step.rollback_needs,
             runs_target: None,
-            seen_back: false,
-            stays: false,
+            seen_rolled_back: false,
+            refusal_reported: false,
             seen_on_target: awaited,
             waiting: waiting.unwrap_or(before),
             replans: 0,
-            relapses: 0,
+            readiness_losses: 0,
         }
     }
 
-    /// How it ended, or stands, and after how many seconds.
+    /// Final state so far, and its duration in seconds.
     pub(super) fn end(&self) -> (End, Option<f64>) {
         match &self.phase {
             Phase::LeftAlone(why) => (End::LeftAlone { why: why.clone() }, None),
             Phase::Pending => (End::NotStarted, None),
             Phase::Assigning | Phase::Watching { .. } => (End::InFlight, None),
-            Phase::Returning { .. } | Phase::GoingBack { .. } => (End::InFlight, None),
-            Phase::Returned { seconds } => (End::RolledBack, Some(*seconds)),
+            Phase::RollbackSent { .. } | Phase::RollingBack { .. } => (End::InFlight, None),
+            Phase::RolledBack { seconds } => (End::RolledBack, Some(*seconds)),
             Phase::Converged { seconds } => (End::Converged, Some(*seconds)),
             Phase::Failed { failure, seconds, rollback } => {
-                let rolled_back = matches!(rollback, Rollback::Done | Rollback::Missed);
+                let rolled_back = matches!(rollback, Rollback::Done | Rollback::Failed);
                 (End::Failed { failure: failure.clone(), rolled_back }, Some(*seconds))
             }
             Phase::Refused { error } => (End::Refused { error: error.clone() }, None),
@@ -217,7 +220,7 @@ impl NodeState {
     }
 }
 
-/// All nodes of a pool, by number; the number of a node never changes.
+/// All nodes of a pool by number. The number of a node never changes.
 #[derive(Debug, Default)]
 pub(super) struct NodeTable {
     nodes: Vec<NodeState>,
@@ -226,14 +229,14 @@ pub(super) struct NodeTable {
     in_flight: usize,
     pending: usize,
     assigning: usize,
-    shown: NodeCounts,
+    reported: NodeCounts,
 }
 
-/// What a node adds to each count. The last four are what events show: a node that points at its target from the start
-/// is in transition, one whose patch has not been answered is pending.
+/// Contribution of a node to each count. Events show the last four: a node that points at its target from the start
+/// is in transition, and one with an unanswered patch is pending.
 fn counts(node: &NodeState) -> [usize; 8] {
     let (pending, assigning) = (node.phase == Phase::Pending, node.phase == Phase::Assigning);
-    let moves = matches!(node.phase, Phase::Watching { .. } | Phase::Returning { .. } | Phase::GoingBack { .. });
+    let moves = matches!(node.phase, Phase::Watching { .. } | Phase::RollbackSent { .. } | Phase::RollingBack { .. });
     let waits = node.assignment.is_some() && (pending || assigning);
     [
         node.unavailable(),
@@ -249,7 +252,7 @@ fn counts(node: &NodeState) -> [usize; 8] {
 }
 
 impl NodeTable {
-    /// Takes a node in, and numbers it.
+    /// Adds a node and returns its number.
     pub(super) fn add(&mut self, node: NodeState) -> usize {
         let number = self.nodes.len();
         self.count([0; 8], counts(&node));
@@ -258,7 +261,7 @@ impl NodeTable {
         number
     }
 
-    /// Changes a node, keeping the counts true.
+    /// Changes a node and updates the counts.
     pub(super) fn update(&mut self, number: usize, change: impl FnOnce(&mut NodeState)) {
         let Some(node) = self.nodes.get_mut(number) else { return };
         let before = counts(node);
@@ -268,7 +271,7 @@ impl NodeTable {
     }
 
     fn count(&mut self, before: [usize; 8], after: [usize; 8]) {
-        let NodeCounts { pending, in_flight, done, failed, .. } = &mut self.shown;
+        let NodeCounts { pending, in_flight, done, failed, .. } = &mut self.reported;
         let kept = [&mut self.unavailable, &mut self.in_flight, &mut self.pending, &mut self.assigning];
         let totals = kept.into_iter().chain([pending, in_flight, done, failed]);
         for (total, (before, after)) in totals.zip(before.into_iter().zip(after)) {
@@ -276,7 +279,7 @@ impl NodeTable {
         }
     }
 
-    /// Puts a node into a phase.
+    /// Sets the phase of a node.
     pub(super) fn set(&mut self, number: usize, phase: Phase) {
         self.update(number, |node| node.phase = phase);
     }
@@ -285,7 +288,7 @@ impl NodeTable {
         self.nodes.get(number)
     }
 
-    /// The node, if it is in just this phase.
+    /// The node, if it is in exactly this phase.
     pub(super) fn in_phase(&self, number: usize, phase: &Phase) -> Option<&NodeState> {
         self.nodes.get(number).filter(|node| node.phase == *phase)
     }
@@ -302,19 +305,19 @@ impl NodeTable {
         self.nodes.iter()
     }
 
-    /// The numbers of all nodes.
+    /// Numbers of all nodes.
     pub(super) fn numbers(&self) -> std::ops::Range<usize> {
         0..self.nodes.len()
     }
 
-    /// The nodes by name.
+    /// Nodes sorted by name.
     pub(super) fn by_name(&self) -> impl Iterator<Item = &NodeState> {
         self.index.values().filter_map(|number| self.nodes.get(*number))
     }
 
-    /// Where the nodes are that the plan has a step for; `steps` is their number.
+    /// Counts of the nodes that the plan has a step for; `steps` is their number.
     pub(super) fn counts(&self, steps: usize) -> NodeCounts {
-        NodeCounts { left: steps.saturating_sub(self.shown.total()), ..self.shown }
+        NodeCounts { left: steps.saturating_sub(self.reported.total()), ..self.reported }
     }
 
     pub(super) fn unavailable(&self) -> usize {

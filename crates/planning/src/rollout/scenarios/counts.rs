@@ -1,36 +1,36 @@
-//! The state of a pool that each event carries.
+//! Scenario tests of the pool state in events.
 
 use jiff::SignedDuration;
 
-use super::{ASSIGN, Story, three};
+use super::{ASSIGN, Scenario, three};
 use crate::desired::RolloutPolicy;
 use crate::plan::fixtures::{canary, node, node_name, on, policy};
 use crate::rollout::machine::Input;
-use crate::rollout::progress::{Gate, NodeCounts};
+use crate::rollout::progress::{CanaryGate, NodeCounts};
 use nodecfg_contract::observed::Node;
 
 #[test]
-fn events_carry_the_counts_of_their_pool() {
+fn events_carry_counts_of_their_pool() {
     let deleted = Node { deleting: true, ..node("n0", "a") };
     let policy = RolloutPolicy { canary: canary(1, 60), ..policy(2) };
-    let mut story = Story::new(three().into_iter().chain([deleted]), policy, ASSIGN);
-    let counts = |story: &Story| {
-        let state = story.state.clone().unwrap();
+    let mut scenario = Scenario::new(three().into_iter().chain([deleted]), policy, ASSIGN);
+    let counts = |scenario: &Scenario| {
+        let state = scenario.state.clone().unwrap();
         let NodeCounts { pending, in_flight, done, failed, left } = state.counts;
         ((pending, in_flight, done, failed, left), state.gate, state.canaries)
     };
-    story.tell(Input::Start);
-    story.assigned("n1");
-    assert_eq!(counts(&story), ((2, 1, 0, 0, 0), Gate::Canaries, 1));
-    story.tell(Input::Observed(Box::new(on(node("n1", "a"), &Story::target()))));
-    let until = story.now.checked_add(SignedDuration::from_secs(60)).unwrap();
-    assert_eq!(counts(&story), ((2, 0, 1, 0, 0), Gate::Soaking { until }, 0));
-    story.wait(60);
-    story.tell(Input::Gone(node_name("n0")));
-    assert_eq!(counts(&story), ((2, 0, 1, 0, 0), Gate::Open, 0), "the plan leaves n0 alone");
-    story.refuse("n2");
-    assert_eq!(counts(&story), ((1, 0, 1, 1, 0), Gate::Open, 0));
-    assert_eq!(story.state.as_ref().unwrap().last_failed, Some(node_name("n2")));
-    story.tell(Input::Gone(node_name("n3")));
-    assert_eq!(counts(&story), ((0, 0, 1, 1, 1), Gate::Open, 0));
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    assert_eq!(counts(&scenario), ((2, 1, 0, 0, 0), CanaryGate::Canaries, 1));
+    scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
+    let until = scenario.now.checked_add(SignedDuration::from_secs(60)).unwrap();
+    assert_eq!(counts(&scenario), ((2, 0, 1, 0, 0), CanaryGate::Soaking { until }, 0));
+    scenario.wait(60);
+    scenario.send(Input::Gone(node_name("n0")));
+    assert_eq!(counts(&scenario), ((2, 0, 1, 0, 0), CanaryGate::Open, 0), "the plan leaves n0 unchanged");
+    scenario.refuse("n2");
+    assert_eq!(counts(&scenario), ((1, 0, 1, 1, 0), CanaryGate::Open, 0));
+    assert_eq!(scenario.state.as_ref().unwrap().last_failed, Some(node_name("n2")));
+    scenario.send(Input::Gone(node_name("n3")));
+    assert_eq!(counts(&scenario), ((0, 0, 1, 1, 1), CanaryGate::Open, 0));
 }

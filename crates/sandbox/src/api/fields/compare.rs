@@ -1,4 +1,4 @@
-//! What changed between two states of an object, field by field.
+//! Comparison of two states of an object, field by field.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,18 @@ use serde_json::{Map, Value};
 use super::set::{FieldSet, field, item};
 use crate::api::shape::{ListKind, Shape};
 
-/// The fields in which two states differ.
+/// Fields that differ between two states.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
-    /// Only in the new state.
+    /// Fields only in the new state.
     pub(crate) added: FieldSet,
-    /// In both, with other values.
+    /// Fields in both states, with different values.
     pub(crate) modified: FieldSet,
-    /// Only in the old state.
+    /// Fields only in the old state.
     pub(crate) removed: FieldSet,
 }
 
-/// Compares two states. Fields, keys and items that appear or vanish are counted themselves and with all below them.
+/// Compares two states. An added or removed field, key or item counts with everything below it.
 pub(crate) fn compare(shape: &Shape, old: &Value, new: &Value) -> Comparison {
     let mut comparison = Comparison::default();
     walk(shape, Some(old), Some(new), &mut Vec::new(), &mut comparison);
@@ -41,7 +41,7 @@ fn as_list(value: Option<&Value>) -> Option<Option<&Vec<Value>>> {
     }
 }
 
-fn note(old: Option<&Value>, new: Option<&Value>, path: &[String], comparison: &mut Comparison) {
+fn record_value(old: Option<&Value>, new: Option<&Value>, path: &[String], comparison: &mut Comparison) {
     match (old, new) {
         (None, None) => {}
         (None, Some(_)) => comparison.added.insert(path),
@@ -51,14 +51,14 @@ fn note(old: Option<&Value>, new: Option<&Value>, path: &[String], comparison: &
     }
 }
 
-fn walk(shape: &Shape, old: Option<&Value>, new: Option<&Value>, path: &mut Vec<String>, into: &mut Comparison) {
+fn walk(shape: &Shape, old: Option<&Value>, new: Option<&Value>, path: &mut Vec<String>, comparison: &mut Comparison) {
     if let (Some(a), Some(b)) = (old, new)
         && a == b
     {
         return;
     }
     match shape {
-        Shape::Struct(_) | Shape::Map(_) | Shape::Free => {
+        Shape::Struct(_) | Shape::Map(_) | Shape::Untyped => {
             if let (Some(a), Some(b)) = (as_map(old), as_map(new))
                 && (a.is_some_and(|map| !map.is_empty()) || b.is_some_and(|map| !map.is_empty()))
             {
@@ -66,12 +66,12 @@ fn walk(shape: &Shape, old: Option<&Value>, new: Option<&Value>, path: &mut Vec<
                 for key in keys {
                     path.push(field(key));
                     let (x, y) = (a.and_then(|map| map.get(key)), b.and_then(|map| map.get(key)));
-                    walk(shape.child(key), x, y, path, into);
+                    walk(shape.child(key), x, y, path, comparison);
                     path.pop();
                 }
-                return ends(old, new, path, into);
+                return record_container(old, new, path, comparison);
             }
-            note(old, new, path, into);
+            record_value(old, new, path, comparison);
         }
         Shape::List(items, kind) if *kind != ListKind::Atomic => {
             if let (Some(a), Some(b)) = (as_list(old), as_list(new))
@@ -87,23 +87,23 @@ fn walk(shape: &Shape, old: Option<&Value>, new: Option<&Value>, path: &mut Vec<
                     let x = find(a, &element).and_then(|index| a.get(index));
                     let y = find(b, &element).and_then(|index| b.get(index));
                     path.push(element);
-                    walk(items, x, y, path, into);
-                    ends(x, y, path, into);
+                    walk(items, x, y, path, comparison);
+                    record_container(x, y, path, comparison);
                     path.pop();
                 }
-                return ends(old, new, path, into);
+                return record_container(old, new, path, comparison);
             }
-            note(old, new, path, into);
+            record_value(old, new, path, comparison);
         }
-        _ => note(old, new, path, into),
+        _ => record_value(old, new, path, comparison),
     }
 }
 
-/// A container that appears or vanishes is itself a change.
-fn ends(old: Option<&Value>, new: Option<&Value>, path: &[String], into: &mut Comparison) {
+/// Records a container that was added or removed.
+fn record_container(old: Option<&Value>, new: Option<&Value>, path: &[String], comparison: &mut Comparison) {
     match (old, new) {
-        (None, Some(_)) => into.added.insert(path),
-        (Some(_), None) => into.removed.insert(path),
+        (None, Some(_)) => comparison.added.insert(path),
+        (Some(_), None) => comparison.removed.insert(path),
         _ => {}
     }
 }
@@ -116,7 +116,7 @@ mod tests {
     use crate::api::builtin;
 
     #[test]
-    fn a_new_container_counts_with_all_below_it() {
+    fn records_new_container_with_everything_below_it() {
         let old = json!({"spec": {}});
         let new = json!({"spec": {"configSource": {"configMap": {"name": "a"}}}, "metadata": {"labels": {"x": "y"}}});
         let comparison = compare(&builtin::node(), &old, &new);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn keyed_items_are_compared_by_key() {
+    fn compares_keyed_items_by_key() {
         let old = json!({"status": {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]}});
         let new =
             json!({"status": {"conditions": [{"type": "B", "status": "True"}, {"type": "A", "status": "False"}]}});

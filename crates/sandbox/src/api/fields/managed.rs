@@ -4,27 +4,27 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::compare::{Comparison, compare};
-use super::set::{FieldSet, fields_of, show};
-use crate::api::character::ServerProfile;
+use super::set::{FieldSet, fields_of, format_path};
 use crate::api::object::time_text;
+use crate::api::server_profile::ServerProfile;
 use crate::api::shape::Shape;
 use crate::api::status::{ApiError, ApiResult};
 
-/// Who writes, and where.
+/// Field manager and context of a write.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer<'a> {
-    /// The field manager's name.
+    /// Name of the field manager.
     pub(crate) manager: &'a str,
-    /// The `apiVersion` of the request.
+    /// `apiVersion` of the request.
     pub(crate) version: &'a str,
-    /// The subresource, empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub(crate) subresource: &'a str,
-    /// When.
+    /// Time of the write.
     pub(crate) now: Timestamp,
-    /// Which server.
-    pub(crate) character: ServerProfile,
-    /// Top-level fields that a write here does not change, such as `status`.
-    pub(crate) reset: &'a [&'static str],
+    /// Server version.
+    pub(crate) profile: ServerProfile,
+    /// Top-level fields that this write does not change, such as `status`.
+    pub(crate) reset_fields: &'a [&'static str],
 }
 
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ impl Record {
             && self.subresource == subresource(writer)
     }
 
-    fn show(&self) -> String {
+    fn describe(&self) -> String {
         let mut text = format!("{:?}", self.manager);
         if !self.subresource.is_empty() {
             text.push_str(&format!(" with subresource {:?}", self.subresource));
@@ -58,7 +58,7 @@ impl Record {
 }
 
 fn subresource<'a>(writer: &Writer<'a>) -> &'a str {
-    if writer.character.tracks_subresources() { writer.subresource } else { "" }
+    if writer.profile.tracks_subresources() { writer.subresource } else { "" }
 }
 
 fn read(object: &Value) -> Vec<Record> {
@@ -110,8 +110,8 @@ fn write(object: &mut Value, mut records: Vec<Record>) {
     }
 }
 
-/// Leaves out what nobody owns: identity, and what this write does not change.
-fn strip(set: &mut FieldSet, reset: &[&'static str]) {
+/// Removes fields that have no owner: identity fields, and fields that this write does not change.
+fn strip(set: &mut FieldSet, reset_fields: &[&'static str]) {
     set.remove(&["f:apiVersion"]);
     set.remove(&["f:kind"]);
     set.remove(&["f:metadata"]);
@@ -121,7 +121,7 @@ fn strip(set: &mut FieldSet, reset: &[&'static str]) {
         set.remove_tree(&["f:metadata", &format!("f:{name}")]);
     }
     set.remove_tree(&["f:metadata", "f:managedFields"]);
-    for top in reset {
+    for top in reset_fields {
         if let Some(only) = top.strip_prefix("only:") {
             set.retain_top(&[&format!("f:{only}")]);
         } else {
@@ -130,14 +130,14 @@ fn strip(set: &mut FieldSet, reset: &[&'static str]) {
     }
 }
 
-fn stripped(mut comparison: Comparison, reset: &[&'static str]) -> Comparison {
+fn stripped(mut comparison: Comparison, reset_fields: &[&'static str]) -> Comparison {
     for set in [&mut comparison.added, &mut comparison.modified, &mut comparison.removed] {
-        strip(set, reset);
+        strip(set, reset_fields);
     }
     comparison
 }
 
-/// The records that a full write starts from: those it brings along, else those of the live object.
+/// Returns the records before a write: those of the new object, or else those of the live object.
 fn inherited(live: &Value, new: &Value) -> Vec<Record> {
     match new.pointer("/metadata/managedFields").and_then(Value::as_array) {
         None => read(live),
@@ -145,12 +145,12 @@ fn inherited(live: &Value, new: &Value) -> Vec<Record> {
     }
 }
 
-/// Records a create, update or patch: the writer owns what it changed, others lose it.
+/// Records a create, update or patch: the writer owns the fields that it changes, and other managers lose them.
 pub(crate) fn update(shape: &Shape, live: &Value, new: &mut Value, writer: &Writer<'_>) {
-    let comparison = stripped(compare(shape, live, new), writer.reset);
+    let comparison = stripped(compare(shape, live, new), writer.reset_fields);
     let mut records = inherited(live, new);
     let changed = comparison.added.clone().union(&comparison.modified);
-    let gone = changed.clone().union(&comparison.removed);
+    let lost = changed.clone().union(&comparison.removed);
     let mut own = FieldSet::default();
     let mut since = None;
     records.retain_mut(|record| {
@@ -159,7 +159,7 @@ pub(crate) fn update(shape: &Shape, live: &Value, new: &mut Value, writer: &Writ
             since = Some(record.time.clone());
             return false;
         }
-        record.fields = record.fields.difference(&gone);
+        record.fields = record.fields.difference(&lost);
         true
     });
     let fields = own.clone().difference(&comparison.removed).union(&changed);
@@ -175,33 +175,28 @@ pub(crate) fn update(shape: &Shape, live: &Value, new: &mut Value, writer: &Writ
     write(new, records);
 }
 
-/// What an apply wants, and what it took from the last one.
-pub(crate) struct Applied {
-    /// Fields that this manager applied before and no longer does, and that nobody else owns.
-    pub(crate) dropped: FieldSet,
-}
-
-/// Before an apply: finds the fields that have to go.
-pub(crate) fn dropped_by_apply(shape: &Shape, live: &Value, config: &Value, writer: &Writer<'_>) -> Applied {
+/// Returns the fields that an apply removes: this manager applied them before, no longer does, and no other manager
+/// owns them.
+pub(crate) fn dropped_by_apply(shape: &Shape, live: &Value, config: &Value, writer: &Writer<'_>) -> FieldSet {
     let mut wanted = fields_of(shape, config);
-    strip(&mut wanted, writer.reset);
+    strip(&mut wanted, writer.reset_fields);
     let records = read(live);
     let last = records.iter().find(|record| record.is_of(writer, true));
     let mut dropped = last.map(|record| record.fields.difference(&wanted)).unwrap_or_default();
     let others = records.iter().filter(|record| !record.is_of(writer, true));
     let kept = others.fold(wanted, |kept, record| kept.union(&record.fields));
     dropped = dropped.difference(&kept);
-    // A struct that an update of old owned as a whole stays as long as one of its fields does.
-    for path in dropped.paths().iter().filter(|path| kept.reaches_below(path)) {
+    // A struct that an earlier update owned as a whole stays while one of its fields stays.
+    for path in dropped.paths().iter().filter(|path| kept.contains_below(path)) {
         dropped.remove(&path.iter().map(String::as_str).collect::<Vec<_>>());
     }
-    Applied { dropped }
+    dropped
 }
 
 /// Records an apply.
 ///
 /// # Errors
-/// 409 when fields that it changes are owned by others and `force` is not set.
+/// 409 if it changes fields of other managers and `force` is not set.
 pub(crate) fn apply(
     shape: &Shape,
     live: &Value,
@@ -211,8 +206,8 @@ pub(crate) fn apply(
     force: bool,
 ) -> ApiResult<()> {
     let mut wanted = fields_of(shape, config);
-    strip(&mut wanted, writer.reset);
-    let comparison = stripped(compare(shape, live, new), writer.reset);
+    strip(&mut wanted, writer.reset_fields);
+    let comparison = stripped(compare(shape, live, new), writer.reset_fields);
     let changed = comparison.added.union(&comparison.modified);
     let mut records = read(live);
     let mut conflicts: Vec<(String, FieldSet)> = Vec::new();
@@ -224,7 +219,7 @@ pub(crate) fn apply(
         }
         let meets = record.fields.intersection(&changed);
         if !meets.is_empty() {
-            conflicts.push((record.show(), meets.clone()));
+            conflicts.push((record.describe(), meets.clone()));
         }
         record.fields = record.fields.difference(&meets).difference(&comparison.removed);
         true
@@ -253,7 +248,7 @@ fn conflict(mut conflicts: Vec<(String, FieldSet)>) -> ApiError {
     let mut texts = Vec::new();
     let mut single = String::new();
     for (manager, set) in &conflicts {
-        let paths: Vec<String> = set.paths().iter().map(|path| show(path)).collect();
+        let paths: Vec<String> = set.paths().iter().map(|path| format_path(path)).collect();
         for path in &paths {
             let mut cause = Map::new();
             cause.insert("reason".to_owned(), "FieldManagerConflict".into());
@@ -278,8 +273,8 @@ mod tests {
     use crate::api::builtin;
 
     #[test]
-    fn an_apply_drops_no_struct_that_it_still_wants_a_field_of() {
-        // As kubectl leaves it when it takes over what it applied from the client side: the struct itself is owned.
+    fn apply_keeps_struct_while_a_field_is_applied() {
+        // kubectl leaves this record when it migrates from client-side apply: the struct itself is owned.
         let owned = json!({"f:spec": {".": {}, "f:podCIDR": {}, "f:providerID": {}}});
         let live = json!({"metadata": {"managedFields": [{
             "manager": "kubectl", "operation": "Apply", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsV1": owned
@@ -289,10 +284,10 @@ mod tests {
             version: "v1",
             subresource: "",
             now: Timestamp::UNIX_EPOCH,
-            character: ServerProfile::V1_36,
-            reset: &[],
+            profile: ServerProfile::V1_36,
+            reset_fields: &[],
         };
-        let dropped = |config: Value| dropped_by_apply(&builtin::node(), &live, &config, &writer).dropped.to_value();
+        let dropped = |config: Value| dropped_by_apply(&builtin::node(), &live, &config, &writer).to_value();
         assert_eq!(dropped(json!({"spec": {"podCIDR": "a"}})), json!({"f:spec": {"f:providerID": {}}}));
         assert_eq!(dropped(json!({})), owned);
     }

@@ -1,4 +1,4 @@
-//! Who owns which field: the sets, comparisons and records behind `metadata.managedFields`, after
+//! Field ownership: the sets, comparisons and records behind `metadata.managedFields`, after
 //! `sigs.k8s.io/structured-merge-diff`.
 
 pub(crate) mod compare;

@@ -1,4 +1,5 @@
-//! Sets of field paths, in the form of `FieldsV1`: `f:name` for fields, `k:{…}` for keyed items, `v:…` for set members.
+//! Sets of field paths, in the format of `FieldsV1`: `f:name` for fields, `k:{…}` for keyed items, `v:…` for set
+//! members.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +17,12 @@ struct Entry {
     children: FieldSet,
 }
 
-/// The path element of a field or key.
+/// Returns the path element of a field or key.
 pub(crate) fn field(name: &str) -> String {
     format!("f:{name}")
 }
 
-/// The path element of a list item: its key values, or itself.
+/// Returns the path element of a list item: its key values, or its value.
 pub(crate) fn item(kind: &ListKind, value: &Value) -> Option<String> {
     match kind {
         ListKind::Atomic => None,
@@ -39,12 +40,12 @@ pub(crate) fn item(kind: &ListKind, value: &Value) -> Option<String> {
 }
 
 impl FieldSet {
-    /// Whether no path is in the set.
+    /// Reports whether the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds a path. The empty path is no member of any set.
+    /// Adds a path. The empty path is ignored.
     pub(crate) fn insert(&mut self, path: &[String]) {
         match path {
             [] => {}
@@ -53,7 +54,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether exactly this path is in the set.
+    /// Reports whether the set contains exactly this path.
     pub(crate) fn contains(&self, path: &[String]) -> bool {
         match path {
             [] => false,
@@ -62,20 +63,20 @@ impl FieldSet {
         }
     }
 
-    /// What lies below one path element, that element excluded.
+    /// Returns the paths below one path element.
     pub(crate) fn below(&self, element: &str) -> Option<&Self> {
         self.0.get(element).map(|entry| &entry.children)
     }
 
-    /// Whether any path below this one is in the set.
-    pub(crate) fn reaches_below(&self, path: &[String]) -> bool {
+    /// Reports whether the set contains any path below this one.
+    pub(crate) fn contains_below(&self, path: &[String]) -> bool {
         match path {
             [] => !self.is_empty(),
-            [first, rest @ ..] => self.below(first).is_some_and(|below| below.reaches_below(rest)),
+            [first, rest @ ..] => self.below(first).is_some_and(|below| below.contains_below(rest)),
         }
     }
 
-    /// Removes one element and all below it.
+    /// Removes one path and all paths below it.
     pub(crate) fn remove_tree(&mut self, path: &[&str]) {
         match path {
             [] => {}
@@ -93,7 +94,7 @@ impl FieldSet {
         }
     }
 
-    /// Removes one path, leaving what lies below it.
+    /// Removes one path and keeps the paths below it.
     pub(crate) fn remove(&mut self, path: &[&str]) {
         if let [first, rest @ ..] = path
             && let Some(entry) = self.0.get_mut(*first)
@@ -109,12 +110,12 @@ impl FieldSet {
         }
     }
 
-    /// Keeps only what lies below these top-level elements, those included.
+    /// Keeps only these top-level elements and the paths below them.
     pub(crate) fn retain_top(&mut self, keep: &[&str]) {
         self.0.retain(|element, _| keep.contains(&element.as_str()));
     }
 
-    /// What is in either set.
+    /// Returns the paths in either set.
     pub(crate) fn union(mut self, other: &Self) -> Self {
         for (element, theirs) in &other.0 {
             let ours = self.0.entry(element.clone()).or_default();
@@ -124,12 +125,12 @@ impl FieldSet {
         self
     }
 
-    /// What is in both sets.
+    /// Returns the paths in both sets.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         self.combine(other, |a, b| a && b, true)
     }
 
-    /// What is in this set and not in the other.
+    /// Returns the paths that only this set contains.
     pub(crate) fn difference(&self, other: &Self) -> Self {
         self.combine(other, |a, b| a && !b, false)
     }
@@ -152,7 +153,7 @@ impl FieldSet {
         Self(result)
     }
 
-    /// All paths, in order.
+    /// Returns all paths, in order.
     pub(crate) fn paths(&self) -> Vec<Vec<String>> {
         let mut all = Vec::new();
         self.collect(&mut Vec::new(), &mut all);
@@ -170,7 +171,7 @@ impl FieldSet {
         }
     }
 
-    /// The set as `FieldsV1`.
+    /// Returns the set as `FieldsV1`.
     pub(crate) fn to_value(&self) -> Value {
         let mut map = Map::new();
         for (element, entry) in &self.0 {
@@ -186,7 +187,7 @@ impl FieldSet {
         Value::Object(map)
     }
 
-    /// Reads `FieldsV1`; what is not of its form is skipped.
+    /// Parses `FieldsV1` and skips invalid parts.
     pub(crate) fn from_value(value: &Value) -> Self {
         let mut entries = BTreeMap::new();
         for (element, below) in value.as_object().into_iter().flatten().filter(|(element, _)| *element != ".") {
@@ -198,8 +199,8 @@ impl FieldSet {
     }
 }
 
-/// A path as conflicts show it: `.spec.taints[key="a"].effect`.
-pub(crate) fn show(path: &[String]) -> String {
+/// Formats a path as in conflict messages: `.spec.taints[key="a"].effect`.
+pub(crate) fn format_path(path: &[String]) -> String {
     let mut text = String::new();
     for element in path {
         match element.split_once(':') {
@@ -217,20 +218,19 @@ pub(crate) fn show(path: &[String]) -> String {
     text
 }
 
-/// The fields that an applied configuration speaks of. Structs are not members themselves, keys of maps and items of
-/// lists are.
+/// Returns the fields of an applied configuration. Keys of maps and items of lists are members; structs are not.
 pub(crate) fn fields_of(shape: &Shape, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
-    gather(shape, value, &mut Vec::new(), &mut set);
+    collect_fields(shape, value, &mut Vec::new(), &mut set);
     set
 }
 
-fn gather(shape: &Shape, value: &Value, path: &mut Vec<String>, set: &mut FieldSet) {
+fn collect_fields(shape: &Shape, value: &Value, path: &mut Vec<String>, set: &mut FieldSet) {
     match (shape, value) {
         (_, Value::Object(map)) if shape.is_granular_map() => {
             for (key, child) in map {
                 path.push(field(key));
-                gather(shape.child(key), child, path, set);
+                collect_fields(shape.child(key), child, path, set);
                 let empty = child.is_null() || child.as_object().is_some_and(Map::is_empty);
                 if empty || !shape.has_field(key) {
                     set.insert(path);
@@ -242,7 +242,7 @@ fn gather(shape: &Shape, value: &Value, path: &mut Vec<String>, set: &mut FieldS
             for child in list {
                 if let Some(element) = item(kind, child) {
                     path.push(element);
-                    gather(items, child, path, set);
+                    collect_fields(items, child, path, set);
                     set.insert(path);
                     path.pop();
                 }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn set_algebra() {
+    fn computes_intersection_difference_and_union() {
         let a = FieldSet::from_value(&json!({"f:a": {".": {}, "f:b": {}}, "f:c": {}}));
         let b = FieldSet::from_value(&json!({"f:a": {"f:b": {}}, "f:d": {}}));
         assert_eq!(a.intersection(&b).to_value(), json!({"f:a": {"f:b": {}}}));
@@ -274,9 +274,9 @@ mod tests {
     }
 
     #[test]
-    fn paths_read_as_in_conflicts() {
+    fn formats_paths_as_in_conflict_messages() {
         let set = FieldSet::from_value(&json!({"f:s": {"k:{\"key\":\"a\"}": {"f:e": {}}, "v:\"x\"": {}}}));
-        let shown: Vec<String> = set.paths().iter().map(|path| show(path)).collect();
+        let shown: Vec<String> = set.paths().iter().map(|path| format_path(path)).collect();
         assert_eq!(shown, [r#".s[key="a"].e"#, r#".s[="x"]"#]);
     }
 }

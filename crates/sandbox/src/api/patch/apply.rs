@@ -1,4 +1,4 @@
-//! Server-side apply: merges a configuration into a live object and removes what it no longer speaks of.
+//! Server-side apply: merges a configuration into a live object, and removes fields that it no longer contains.
 
 use serde_json::{Map, Value};
 
@@ -36,15 +36,15 @@ pub(crate) fn merge(shape: &Shape, target: &mut Value, config: &Value) {
     }
 }
 
-/// Removes fields, and the containers that are empty for it. True when nothing is left of the value.
-pub(crate) fn remove(shape: &Shape, target: &mut Value, gone: &FieldSet) -> bool {
+/// Removes fields, and containers that become empty. Returns true if the value became empty.
+pub(crate) fn remove(shape: &Shape, target: &mut Value, removed: &FieldSet) -> bool {
     match (shape, &mut *target) {
         (_, Value::Object(map)) if shape.is_granular_map() => {
             let before = map.len();
             map.retain(|key, value| {
                 let element = field(key);
-                !gone.contains(std::slice::from_ref(&element))
-                    && !gone
+                !removed.contains(std::slice::from_ref(&element))
+                    && !removed
                         .below(&element)
                         .is_some_and(|below| !below.is_empty() && remove(shape.child(key), value, below))
             });
@@ -54,10 +54,10 @@ pub(crate) fn remove(shape: &Shape, target: &mut Value, gone: &FieldSet) -> bool
             let before = list.len();
             list.retain_mut(|value| {
                 let Some(element) = item(kind, value) else { return true };
-                if gone.contains(std::slice::from_ref(&element)) {
+                if removed.contains(std::slice::from_ref(&element)) {
                     return false;
                 }
-                if let Some(below) = gone.below(&element).filter(|below| !below.is_empty()) {
+                if let Some(below) = removed.below(&element).filter(|below| !below.is_empty()) {
                     remove(items, value, below);
                 }
                 true
@@ -76,13 +76,14 @@ mod tests {
     use crate::api::builtin;
 
     #[test]
-    fn whole_fields_are_replaced_and_dropped() {
+    fn replaces_and_removes_atomic_fields() {
         let shape = builtin::node();
         let mut node = json!({"metadata": {"labels": {"a": "1"}}, "spec": {"taints": [{"key": "x"}]}});
         merge(&shape, &mut node, &json!({"metadata": {"labels": {"b": "2"}}, "spec": {"taints": [{"key": "y"}]}}));
         assert_eq!(node, json!({"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {"taints": [{"key": "y"}]}}));
-        let gone = FieldSet::from_value(&json!({"f:metadata": {"f:labels": {"f:b": {}}}, "f:spec": {"f:taints": {}}}));
-        remove(&shape, &mut node, &gone);
+        let removed =
+            FieldSet::from_value(&json!({"f:metadata": {"f:labels": {"f:b": {}}}, "f:spec": {"f:taints": {}}}));
+        remove(&shape, &mut node, &removed);
         assert_eq!(node, json!({"metadata": {"labels": {"a": "1"}}}));
     }
 }

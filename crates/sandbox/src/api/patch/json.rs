@@ -1,6 +1,6 @@
 //! JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7386).
 //!
-//! One deviation from RFC 6902, as the servers have it: `test` of null passes where the path is absent.
+//! One deviation from RFC 6902, as in the servers: `test` of null passes if the path is missing.
 
 use json_patch::PatchOperation;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::api::status::{ApiError, ApiResult};
 /// Applies a JSON Patch.
 ///
 /// # Errors
-/// 400 when the body is none, 422 when it does not apply.
+/// 400 for a malformed body, 422 for a patch that does not apply.
 pub(crate) fn patch(target: &mut Value, body: &[u8]) -> ApiResult<()> {
     let patch: json_patch::Patch = serde_json::from_slice(body)
         .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
@@ -21,7 +21,7 @@ pub(crate) fn patch(target: &mut Value, body: &[u8]) -> ApiResult<()> {
         {
             continue;
         }
-        // `target` is a working copy that is thrown away on an error: nothing need be undone.
+        // `target` is a working copy, discarded on errors. Changes therefore need no rollback.
         json_patch::patch_unsafe(target, &[operation]).map_err(|_| ApiError::unpatchable())?;
     }
     Ok(())
@@ -30,16 +30,16 @@ pub(crate) fn patch(target: &mut Value, body: &[u8]) -> ApiResult<()> {
 /// Applies a merge patch.
 ///
 /// # Errors
-/// 400 when the body is not a JSON object.
+/// 400 for a body that is not a JSON object.
 pub(crate) fn merge(target: &mut Value, body: &[u8]) -> ApiResult<()> {
     json_patch::merge(target, &object(body)?);
     Ok(())
 }
 
-/// Reads the body of a patch that is an object.
+/// Parses the body of a patch that is an object.
 ///
 /// # Errors
-/// 400 when it is none.
+/// 400 for a body that is not a JSON object.
 pub(crate) fn object(body: &[u8]) -> ApiResult<Value> {
     match serde_json::from_slice::<Value>(body) {
         Ok(value) if value.is_object() => Ok(value),
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn null_tests_pass_on_absent_paths_only() {
+    fn test_of_null_passes_only_if_the_path_is_missing() {
         let test = json!([{"op": "test", "path": "/spec/configSource", "value": null}]);
         assert!(patched(json!({"spec": {}}), &test).is_ok());
         assert!(patched(json!({}), &test).is_ok());
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_is_422_and_what_is_none_is_400() {
+    fn returns_422_for_inapplicable_and_400_for_malformed_patches() {
         assert_eq!(patched(json!({}), &json!([{"op": "remove", "path": "/a"}])), Err(422));
         assert_eq!(patched(json!({}), &json!([{"op": "test", "path": "/a", "value": 1}])), Err(422));
         assert_eq!(patched(json!({}), &json!({"a": 1})), Err(400));

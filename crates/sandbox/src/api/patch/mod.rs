@@ -1,4 +1,4 @@
-//! The four patch types.
+//! Patch types, and their selection by content type.
 
 pub(crate) mod apply;
 pub(crate) mod json;
@@ -6,24 +6,24 @@ pub(crate) mod strategic;
 
 use super::status::{ApiError, ApiResult};
 
-/// The type of a patch.
+/// Type of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatchKind {
     /// RFC 6902.
     Json,
     /// RFC 7386.
     Merge,
-    /// Kubernetes' own merge, which knows the keys of lists.
+    /// Kubernetes strategic merge, which uses the keys of lists.
     Strategic,
     /// Server-side apply.
     Apply,
 }
 
 impl PatchKind {
-    /// The type that a content type names.
+    /// Returns the patch type of a content type.
     ///
     /// # Errors
-    /// 415 for any other, and for strategic merge on custom resources.
+    /// 415 for an unknown content type, and for strategic merge on custom resources.
     pub(crate) fn of(content_type: &str, typed: bool) -> ApiResult<Self> {
         match content_type {
             "application/json-patch+json" => Ok(Self::Json),

@@ -1,5 +1,5 @@
-//! Strategic merge patch, after apimachinery `pkg/util/strategicpatch`: maps merge, keyed lists merge by key, sets are
-//! united, and `$` directives say what a merge cannot.
+//! Strategic merge patch, after apimachinery `pkg/util/strategicpatch`. Maps merge, keyed lists merge by key, and
+//! sets unite. `$` directives express all other changes.
 
 use serde_json::{Map, Value};
 
@@ -66,7 +66,7 @@ pub(crate) fn merge(shape: &Shape, target: &mut Value, patch: &Value) {
     }
 }
 
-fn same(kind: &ListKind, a: &Value, b: &Value) -> bool {
+fn is_same_item(kind: &ListKind, a: &Value, b: &Value) -> bool {
     match kind {
         ListKind::Map(keys) => keys.iter().all(|key| a.get(key).is_some() && a.get(key) == b.get(key)),
         _ => a == b,
@@ -79,9 +79,9 @@ fn merge_list(items: &Shape, kind: &ListKind, current: &mut Vec<Value>, changes:
         return;
     }
     for change in changes {
-        let found = current.iter().position(|item| same(kind, item, change));
+        let found = current.iter().position(|item| is_same_item(kind, item, change));
         match (found, directive(change)) {
-            (_, Some("delete")) => current.retain(|item| !same(kind, item, change)),
+            (_, Some("delete")) => current.retain(|item| !is_same_item(kind, item, change)),
             (Some(index), _) => {
                 if let (Some(item), ListKind::Map(_)) = (current.get_mut(index), kind) {
                     merge(items, item, change);
@@ -100,9 +100,9 @@ fn merge_list(items: &Shape, kind: &ListKind, current: &mut Vec<Value>, changes:
     }
 }
 
-/// Puts the named items into the named order, in the places that they have; others stay where they are.
+/// Sorts the named items into the given order, within their positions. Other items keep their positions.
 fn reorder(kind: &ListKind, list: &mut [Value], order: &[Value]) {
-    let rank = |item: &Value| order.iter().position(|named| same(kind, item, named));
+    let rank = |item: &Value| order.iter().position(|named| is_same_item(kind, item, named));
     let places: Vec<usize> = list.iter().enumerate().filter(|(_, item)| rank(item).is_some()).map(|(i, _)| i).collect();
     let mut named: Vec<Value> = places.iter().filter_map(|place| list.get(*place).cloned()).collect();
     named.sort_by_key(rank);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_merge_by_type_and_taints_replace() {
+    fn merges_conditions_by_type_and_replaces_taints() {
         let node = json!({
             "spec": {"taints": [{"key": "a"}]},
             "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "x"}, {"type": "Disk"}]}
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn directives() {
+    fn applies_directives() {
         let node = json!({
             "metadata": {"labels": {"a": "1", "b": "2"}, "finalizers": ["x/y", "z/w"]},
             "status": {"conditions": [{"type": "A"}, {"type": "B"}]}

@@ -1,9 +1,9 @@
-//! Rules of ConfigMaps, after `pkg/apis/core/validation`.
+//! Validation of ConfigMaps, after `pkg/apis/core/validation`.
 
 use serde_json::Value;
 
 use super::names;
-use crate::api::character::ServerProfile;
+use crate::api::server_profile::ServerProfile;
 use crate::api::status::FieldError;
 
 const LIMIT: usize = 1024 * 1024;
@@ -12,8 +12,8 @@ fn pairs<'a>(map: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a
     map.get(key).and_then(Value::as_object).into_iter().flatten()
 }
 
-/// What is wrong with a ConfigMap.
-pub(crate) fn check(map: &Value, character: ServerProfile, errors: &mut Vec<FieldError>) {
+/// Validates a ConfigMap.
+pub(crate) fn check(map: &Value, profile: ServerProfile, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for part in ["data", "binaryData"] {
         for (key, value) in pairs(map, part) {
@@ -27,7 +27,7 @@ pub(crate) fn check(map: &Value, character: ServerProfile, errors: &mut Vec<Fiel
         }
     }
     if size > LIMIT {
-        let why = match character {
+        let why = match profile {
             ServerProfile::V1_21 => format!("must have at most {LIMIT} bytes"),
             ServerProfile::V1_36 => format!("may not be more than {LIMIT} bytes"),
         };
@@ -35,7 +35,7 @@ pub(crate) fn check(map: &Value, character: ServerProfile, errors: &mut Vec<Fiel
     }
 }
 
-/// What may not change in an immutable ConfigMap.
+/// Validates an update of an immutable ConfigMap.
 pub(crate) fn check_update(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
     const WHY: &str = "field is immutable when `immutable` is set";
     if old.get("immutable") != Some(&Value::Bool(true)) {

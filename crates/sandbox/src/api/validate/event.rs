@@ -1,11 +1,11 @@
-//! Rules of Events, after `pkg/apis/core/validation/events.go`.
+//! Validation of Events, after `pkg/apis/core/validation/events.go`.
 
 use serde_json::Value;
 
 use super::text;
 use crate::api::status::FieldError;
 
-/// What is wrong with an Event.
+/// Validates an Event.
 pub(crate) fn check(event: &Value, errors: &mut Vec<FieldError>) {
     let own = text(event, "/metadata/namespace");
     let involved = text(event, "/involvedObject/namespace");

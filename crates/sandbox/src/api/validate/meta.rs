@@ -1,4 +1,4 @@
-//! Rules of `ObjectMeta`, after apimachinery `pkg/api/validation/objectmeta.go`.
+//! Validation of `ObjectMeta`, after apimachinery `pkg/api/validation/objectmeta.go`.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::names;
 use super::text;
 use crate::api::status::FieldError;
 
-/// How an object may be called.
+/// Syntax of an object's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Naming {
     /// A DNS subdomain.
@@ -17,17 +17,17 @@ pub(crate) enum Naming {
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// What is wrong with an object's metadata.
+/// Validates the metadata of an object.
 pub(crate) fn check(object: &Value, naming: Naming, errors: &mut Vec<FieldError>) {
     let name = text(object, "/metadata/name");
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
-        let whys = match naming {
+        let reasons = match naming {
             Naming::Subdomain => names::subdomain(name),
             Naming::Label => names::label(name),
         };
-        errors.extend(whys.iter().map(|why| FieldError::invalid("metadata.name", name, why)));
+        errors.extend(reasons.iter().map(|why| FieldError::invalid("metadata.name", name, why)));
     }
     let pairs = |pointer: &str| object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
     for (key, value) in pairs("/metadata/labels") {
@@ -62,9 +62,9 @@ pub(crate) fn check(object: &Value, naming: Naming, errors: &mut Vec<FieldError>
         }
     }
     for finalizer in list("/metadata/finalizers").filter_map(Value::as_str) {
-        let whys = names::qualified_name(finalizer);
-        errors.extend(whys.iter().map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)));
-        if whys.is_empty()
+        let reasons = names::qualified_name(finalizer);
+        errors.extend(reasons.iter().map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)));
+        if reasons.is_empty()
             && !finalizer.contains('/')
             && !matches!(finalizer, "orphan" | "foregroundDeletion" | "kubernetes")
         {
@@ -74,7 +74,7 @@ pub(crate) fn check(object: &Value, naming: Naming, errors: &mut Vec<FieldError>
     }
 }
 
-/// What may not change in an object's metadata.
+/// Validates an update of the metadata of an object.
 pub(crate) fn check_update(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
     for key in ["name", "namespace", "uid"] {
         let pointer = format!("/metadata/{key}");
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_all_reported() {
+    fn reports_all_violations() {
         let object = json!({"metadata": {"name": "Rec_A", "labels": {"a/b/c": "-x"}, "finalizers": ["plain"]}});
         let mut errors = Vec::new();
         check(&object, Naming::Subdomain, &mut errors);

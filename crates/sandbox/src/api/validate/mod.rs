@@ -1,4 +1,4 @@
-//! What makes an object invalid, kind by kind, with the texts of the recorded servers.
+//! Validation of objects by kind, with the messages of the recorded servers.
 
 pub(crate) mod config_map;
 pub(crate) mod event;
@@ -8,7 +8,7 @@ pub(crate) mod node;
 
 use serde_json::Value;
 
-/// A text at a JSON pointer; empty when there is none.
+/// Returns the string at a JSON pointer; empty if missing.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

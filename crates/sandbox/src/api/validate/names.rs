@@ -1,4 +1,4 @@
-//! The syntax of names, labels and keys, with the texts of apimachinery `pkg/util/validation`.
+//! Syntax of names, labels and keys, with the messages of apimachinery `pkg/util/validation`.
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
      must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
@@ -31,27 +31,27 @@ fn too_long(text: &str, limit: usize) -> Option<String> {
     (text.len() > limit).then(|| format!("must be no more than {limit} characters"))
 }
 
-/// What is wrong with a DNS subdomain.
+/// Validates a DNS subdomain.
 pub(crate) fn subdomain(text: &str) -> Vec<String> {
-    let mut whys: Vec<String> = too_long(text, 253).into_iter().collect();
+    let mut reasons: Vec<String> = too_long(text, 253).into_iter().collect();
     if !text.split('.').all(is_label) {
-        whys.push(SUBDOMAIN.to_owned());
+        reasons.push(SUBDOMAIN.to_owned());
     }
-    whys
+    reasons
 }
 
-/// What is wrong with a DNS label.
+/// Validates a DNS label.
 pub(crate) fn label(text: &str) -> Vec<String> {
-    let mut whys: Vec<String> = too_long(text, 63).into_iter().collect();
+    let mut reasons: Vec<String> = too_long(text, 63).into_iter().collect();
     if !is_label(text) {
-        whys.push(LABEL.to_owned());
+        reasons.push(LABEL.to_owned());
     }
-    whys
+    reasons
 }
 
-/// What is wrong with a key of labels or annotations.
+/// Validates a key of labels or annotations.
 pub(crate) fn qualified_name(text: &str) -> Vec<String> {
-    let mut whys = Vec::new();
+    let mut reasons = Vec::new();
     let name = match text.split_once('/') {
         None => text,
         Some((_, name)) if name.contains('/') => {
@@ -64,45 +64,45 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
         }
         Some((prefix, name)) => {
             if prefix.is_empty() {
-                whys.push("prefix part must be non-empty".to_owned());
+                reasons.push("prefix part must be non-empty".to_owned());
             } else {
-                whys.extend(subdomain(prefix).into_iter().map(|why| format!("prefix part {why}")));
+                reasons.extend(subdomain(prefix).into_iter().map(|why| format!("prefix part {why}")));
             }
             name
         }
     };
     if name.is_empty() {
-        whys.push("name part must be non-empty".to_owned());
+        reasons.push("name part must be non-empty".to_owned());
     }
-    whys.extend(too_long(name, 63).map(|why| format!("name part {why}")));
+    reasons.extend(too_long(name, 63).map(|why| format!("name part {why}")));
     if !is_name_part(name) {
-        whys.push(NAME_PART.to_owned());
+        reasons.push(NAME_PART.to_owned());
     }
-    whys
+    reasons
 }
 
-/// What is wrong with a label's value.
+/// Validates the value of a label.
 pub(crate) fn label_value(text: &str) -> Vec<String> {
-    let mut whys: Vec<String> = too_long(text, 63).into_iter().collect();
+    let mut reasons: Vec<String> = too_long(text, 63).into_iter().collect();
     if !text.is_empty() && !is_name_part(text) {
-        whys.push(LABEL_VALUE.to_owned());
+        reasons.push(LABEL_VALUE.to_owned());
     }
-    whys
+    reasons
 }
 
-/// What is wrong with a key of a ConfigMap.
+/// Validates a key of a ConfigMap.
 pub(crate) fn config_key(text: &str) -> Vec<String> {
-    let mut whys: Vec<String> = too_long(text, 253).into_iter().collect();
+    let mut reasons: Vec<String> = too_long(text, 253).into_iter().collect();
     if text.is_empty() || !text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
-        whys.push(CONFIG_KEY.to_owned());
+        reasons.push(CONFIG_KEY.to_owned());
     }
     match text {
-        "." => whys.push("must not be '.'".to_owned()),
-        ".." => whys.push("must not be '..'".to_owned()),
-        _ if text.starts_with("..") => whys.push("must not start with '..'".to_owned()),
+        "." => reasons.push("must not be '.'".to_owned()),
+        ".." => reasons.push("must not be '..'".to_owned()),
+        _ if text.starts_with("..") => reasons.push("must not start with '..'".to_owned()),
         _ => {}
     }
-    whys
+    reasons
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_names_have_no_faults() {
+    fn accepts_valid_names() {
         assert!(subdomain("ip-10-0-0-1.eu-west-1.compute.internal").is_empty());
         assert!(label("kube-system").is_empty());
         assert!(qualified_name("nodecfg.dev/content-hash").is_empty());
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_names_have() {
+    fn rejects_invalid_names() {
         assert_eq!(subdomain("Rec_A").len(), 1);
         assert_eq!(label("a.b").len(), 1);
         assert_eq!(qualified_name("a/b/c").len(), 1);

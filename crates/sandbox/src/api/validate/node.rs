@@ -1,4 +1,4 @@
-//! Rules of Node `spec.configSource` and `status.config`, after 1.21 `pkg/apis/core/validation`.
+//! Validation of Node `spec.configSource` and `status.config`, after 1.21 `pkg/apis/core/validation`.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::api::status::FieldError;
 
 const EMPTY_SOURCE: &str = "core.NodeConfigSource{ConfigMap:(*core.ConfigMapNodeConfigSource)(nil)}";
 
-/// What is wrong with the wanted source.
+/// Validates the desired source.
 pub(crate) fn check_spec(node: &Value, errors: &mut Vec<FieldError>) {
     let Some(source) = node.pointer("/spec/configSource") else { return };
     let Some(map) = reference(source, "spec.configSource", errors) else { return };
@@ -21,7 +21,7 @@ pub(crate) fn check_spec(node: &Value, errors: &mut Vec<FieldError>) {
     check_names(map, at, errors);
 }
 
-/// What is wrong with the reported sources.
+/// Validates the reported sources.
 pub(crate) fn check_status(node: &Value, errors: &mut Vec<FieldError>) {
     for which in ["assigned", "active", "lastKnownGood"] {
         let Some(source) = node.pointer(&format!("/status/config/{which}")) else { continue };

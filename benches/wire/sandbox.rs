@@ -1,0 +1,121 @@
+//! Sandbox served over HTTPS that reports the arrival and response times of every request.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use nodecfg_contract::names::PoolName;
+use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
+use nodecfg_sandbox::server::serve::{Options, Serving, serve};
+use nodecfg_sandbox::server::wire::ApiRequest;
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, nodes};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+use super::fleet;
+
+/// Times of one request at the server.
+#[derive(Debug, Clone)]
+pub struct Stamp {
+    pub verb: &'static str,
+    pub resource: String,
+    pub name: String,
+    pub dry_run: bool,
+    pub arrived: Instant,
+    /// Missing in the report on arrival.
+    pub answered: Option<Instant>,
+}
+
+/// Channel that receives each request on arrival and after its response.
+#[derive(Clone)]
+struct Stamps(mpsc::UnboundedSender<Stamp>);
+
+/// A served sandbox with its clients' files.
+pub struct ServedSandbox {
+    pub embedded: Embedded,
+    serving: Serving,
+    folder: TempDir,
+    stamps: Mutex<Option<mpsc::UnboundedReceiver<Stamp>>>,
+}
+
+/// Size and speed of a sandbox.
+#[derive(Debug, Clone, Copy)]
+pub struct SandboxSize {
+    pub nodes: usize,
+    pub pools: usize,
+    pub images: usize,
+    /// Speed of the kubelets, where 1 is real time; `None` makes them idle.
+    pub kubelets: Option<f64>,
+}
+
+impl ServedSandbox {
+    pub async fn start(size: SandboxSize) -> Self {
+        let pools: Vec<PoolName> = (0..size.pools).map(|pool| PoolName::new(fleet::pool_name(pool)).unwrap()).collect();
+        let idle = FaultSpec { node: None, fault: Fault::NeverAcknowledges };
+        let options = EmbeddedOptions {
+            images: size.images,
+            speed: size.kubelets.unwrap_or(1.0),
+            faults: size.kubelets.is_none().then_some(idle).into_iter().collect(),
+            ..EmbeddedOptions::default()
+        };
+        let specs = nodes::generic(size.nodes, &pools, "v1.21.14").unwrap();
+        let embedded = Embedded::start(options, specs).await.expect("a sandbox");
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let router = Router::new()
+            .fallback_service(embedded.wire().wrap(embedded.api().router()))
+            .layer(from_fn_with_state(Stamps(sender), stamp));
+        let serving = serve(router, Options::default()).await.expect("a free port");
+        let folder = TempDir::new().expect("a temporary folder");
+        embedded.save_kubeconfig(&serving, &folder.path().join("kubeconfig")).expect("a kubeconfig");
+        Self { embedded, serving, folder, stamps: Mutex::new(Some(receiver)) }
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// Writes a repository and returns its path.
+    pub fn repository(&self, files: &BTreeMap<String, String>) -> PathBuf {
+        let root = self.folder.path().join("repository");
+        for (path, text) in files {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).expect("a folder");
+            std::fs::write(path, text).expect("a file");
+        }
+        root
+    }
+
+    /// Returns the channel of request times; callable once.
+    pub fn stamps(&self) -> mpsc::UnboundedReceiver<Stamp> {
+        self.stamps.lock().unwrap().take().expect("taken once")
+    }
+
+    pub async fn stop(self) {
+        self.embedded.stop(Some(self.serving)).await;
+    }
+}
+
+async fn stamp(State(stamps): State<Stamps>, request: Request, next: Next) -> axum::response::Response {
+    let arrived = Instant::now();
+    let api = ApiRequest::of(request.method(), request.uri(), request.headers());
+    let mut stamp =
+        Stamp { verb: api.verb, resource: api.resource, name: api.name, dry_run: api.dry_run, arrived, answered: None };
+    // Most measurements have no receiver.
+    let _ = stamps.0.send(stamp.clone());
+    let response = next.run(request).await;
+    stamp.answered = Some(Instant::now());
+    let _ = stamps.0.send(stamp);
+    response
+}
+
+/// Creates an HTTPS client of the sandbox from its kubeconfig.
+pub async fn client(kubeconfig: &Path) -> (kube::Client, Arc<str>) {
+    use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
+    let options = ConnectOptions { kubeconfig: Some(kubeconfig.to_owned()), context: None };
+    let connection = connect(&options, &Environment::default()).await.expect("a client");
+    (connection.client, connection.server.into())
+}

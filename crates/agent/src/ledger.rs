@@ -1,0 +1,136 @@
+//! Persistent state of the agent: the ledger and its parts.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::events::NodeHealth;
+use nodecfg_contract::ConfigSource;
+
+/// The agent's persistent state. The runtime saves it before it carries out effects that depend on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// ConfigMap accepted as the assignment, with uid and resourceVersion. `None` is the local configuration. On disk
+    /// in the kubelet's format (`meta/assigned`).
+    pub assigned: Option<ConfigSource>,
+    /// Configuration that the kubelet returns to when the assignment fails. `None` is the local configuration
+    /// (`meta/last-known-good`).
+    pub last_known_good: Option<ConfigSource>,
+    /// State that the documented layout of Dynamic Kubelet Configuration lacks.
+    pub agent_state: AgentState,
+}
+
+impl Ledger {
+    /// Content hash of a source, from the annotation of its ConfigMap. `None` if the ledger does not name the source.
+    #[must_use]
+    pub fn content_hash_of(&self, source: &ConfigSource) -> Option<&String> {
+        if self.assigned.as_ref() == Some(source) {
+            self.agent_state.content_hash.as_ref()
+        } else if self.last_known_good.as_ref() == Some(source) {
+            self.agent_state.last_known_good_hash.as_ref()
+        } else {
+            None
+        }
+    }
+}
+
+/// State that the documented layout of Dynamic Kubelet Configuration lacks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Beyond")]
+pub struct AgentState {
+    /// Activation or trial in progress.
+    #[serde(default)]
+    pub phase: Phase,
+    /// Reason why the kubelet does not run the assignment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<AssignmentFailure>,
+    /// Configuration at the last restart of the kubelet. `None` is the local configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<ConfigSource>,
+    /// Content hash of the assignment, from the annotation of its ConfigMap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<String>,
+    /// Content hash of the last known good, from the annotation of its ConfigMap at the time of its assignment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_known_good_hash: Option<String>,
+    /// Pool of the assignment, from the label of its ConfigMap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Whether the assigned ConfigMap is immutable. The agent polls a mutable one for changes.
+    #[serde(default)]
+    pub immutable: bool,
+    /// Number of restarts of the kubelet by the agent.
+    #[serde(default)]
+    pub restarts: u64,
+    /// Number of rollbacks to the last known good.
+    #[serde(default)]
+    pub rollbacks: u64,
+}
+
+/// Activation or trial in progress.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Phase {
+    /// Neither activation nor trial.
+    #[default]
+    Settled,
+    /// The agent replaces the kubelet's configuration and restarts the kubelet. A restarted agent repeats both.
+    #[serde(rename_all = "camelCase")]
+    Activating {
+        /// Health of the node before the activation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<NodeHealth>,
+    },
+    /// The kubelet was restarted; the agent checks its health.
+    Trying(Trial),
+}
+
+/// Health checks of a restarted kubelet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Trial {
+    /// Time of the restart.
+    pub started: Timestamp,
+    /// Health of the node before the restart: only conditions that held before must hold afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<NodeHealth>,
+    /// Start of the current healthy period; unset until the kubelet is healthy for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthy_since: Option<Timestamp>,
+    /// Start of the current unhealthy period, after a healthy one.
+    #[serde(default, rename = "ailingSince", skip_serializing_if = "Option::is_none")]
+    pub unhealthy_since: Option<Timestamp>,
+    /// Number of times that the kubelet stopped answering after it had answered.
+    #[serde(default, rename = "lapses")]
+    pub interruptions: u32,
+}
+
+/// Reason why the kubelet does not run the assignment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Failure")]
+pub struct AssignmentFailure {
+    /// Kind of failure.
+    pub kind: FailureKind,
+    /// Value of `status.config.error`: the kubelet's own text where it had one.
+    pub error: String,
+    /// Reason in full, for people.
+    pub message: String,
+    /// Kubelet version that the failure applies to, as `v1.36.2`. Other versions may accept the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<String>,
+}
+
+/// Kind of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum FailureKind {
+    /// The content is missing or cannot be decoded.
+    Load,
+    /// The content was decoded and the kubelet would refuse it.
+    Validate,
+    /// The kubelet could not be restarted.
+    Restart,
+    /// The kubelet did not stay healthy.
+    Trial,
+}

@@ -1,0 +1,102 @@
+//! Texts about the kubelet: Event messages, error texts and condition reasons. Where the kubelet had a text, it is
+//! copied from the kubelet (`pkg/kubelet/kubeletconfig/configsync.go`, 1.21). The kubelet's error texts are in
+//! [`nodecfg_contract::error_text`].
+
+use std::time::Duration;
+
+use super::trial::HealthProblem;
+use crate::events::Announcement;
+use crate::ledger::{AssignmentFailure, FailureKind};
+use nodecfg_contract::error_text::TRIAL_PREFIX;
+use nodecfg_contract::{ConfigMapSource, ConfigSource};
+
+/// Condition reason for disk errors.
+pub(super) const STORAGE_FAILED: &str = "StorageFailed";
+
+/// Error text after the prefix `failed to sync: `.
+pub(super) const HASH_DIFFERS: &str = "content differs from its annotation nodecfg.dev/content-hash";
+
+/// Event before the kubelet uses another configuration; copied from the kubelet.
+pub(super) fn changed(source: Option<&ConfigSource>) -> Announcement {
+    let message = format!("Kubelet restarting to use {}", kubelet_path(source));
+    Announcement { reason: "KubeletConfigChanged", message, warning: false }
+}
+
+/// Event before a rollback.
+pub(super) fn rolled_back(
+    from: Option<&ConfigSource>,
+    to: Option<&ConfigSource>,
+    why: &AssignmentFailure,
+) -> Announcement {
+    let (from, to) = (named(from), named(to));
+    let message = format!("Kubelet restarting to roll back from {from} to {to}: {}", why.message);
+    Announcement { reason: "KubeletConfigRolledBack", message, warning: true }
+}
+
+/// Path of a source, as the kubelet's events show it.
+fn kubelet_path(source: Option<&ConfigSource>) -> String {
+    let map = source.and_then(|source| source.config_map.as_ref());
+    map.map_or_else(|| "local config".to_owned(), ConfigMapSource::described)
+}
+
+/// Name of a source within a sentence.
+pub(super) fn named(source: Option<&ConfigSource>) -> String {
+    source.map_or_else(|| "the local configuration".to_owned(), ConfigSource::to_string)
+}
+
+/// Condition reason for a failure.
+pub(super) fn reason(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Load => "LoadFailed",
+        FailureKind::Validate => "ValidationFailed",
+        FailureKind::Restart => "RestartFailed",
+        FailureKind::Trial => "TrialFailed",
+    }
+}
+
+/// Health problem without details that change from probe to probe.
+pub(super) fn health_problem(problem: &HealthProblem) -> &'static str {
+    match problem {
+        HealthProblem::Healthz(_) => "its /healthz does not answer",
+        HealthProblem::NotReady => "its Node is not Ready",
+        HealthProblem::NoLease => "its Lease is not renewed",
+    }
+}
+
+fn with_reason(what: &HealthProblem) -> String {
+    match what {
+        HealthProblem::Healthz(reason) => format!("{}: {reason}", health_problem(what)),
+        _ => health_problem(what).to_owned(),
+    }
+}
+
+fn trial_error(what: &HealthProblem) -> String {
+    let what = match what {
+        HealthProblem::Healthz(_) => "kubelet /healthz did not answer",
+        HealthProblem::NotReady => "Node was not Ready",
+        HealthProblem::NoLease => "Lease was not renewed",
+    };
+    format!("{TRIAL_PREFIX}{what}")
+}
+
+/// Error text and reason of a trial in which the kubelet repeatedly stopped answering.
+pub(super) fn crash_loop(interruptions: u32, what: &HealthProblem) -> (String, String) {
+    let error = format!("{TRIAL_PREFIX}kubelet stopped answering /healthz {interruptions} times");
+    let message =
+        format!("the kubelet stopped answering {interruptions} times during its trial; now {}", with_reason(what));
+    (error, message)
+}
+
+/// Error text and reason of a trial in which the kubelet never became healthy.
+pub(super) fn never_healthy(limit: Duration, what: &HealthProblem) -> (String, String) {
+    let limit = limit.as_secs_f64();
+    let error = format!("{} within {limit} s", trial_error(what));
+    (error, format!("the kubelet was not healthy within {limit} s of its restart: {}", with_reason(what)))
+}
+
+/// Error text and reason of a trial in which the kubelet became unhealthy.
+pub(super) fn no_longer_healthy(limit: Duration, what: &HealthProblem) -> (String, String) {
+    let limit = limit.as_secs_f64();
+    let error = format!("{} for {limit} s", trial_error(what));
+    (error, format!("the kubelet was unhealthy for more than {limit} s during its trial: {}", with_reason(what)))
+}

@@ -1,0 +1,386 @@
+//! Test harness of the runtime in virtual time: a disk with injected faults, a simulated kubelet and an API server
+//! with ConfigMaps. Checks the invariants after every step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::*;
+use crate::disk::memory::MemoryDisk;
+use crate::events::Health;
+use crate::ledger::FailureKind;
+use nodecfg_contract::error_text::TRIAL_PREFIX;
+use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
+
+pub(super) const FOLDER: &str = "/var/lib/nodecfg";
+const CONFIG: &str = "/var/lib/kubelet/config.yaml";
+const CONFIG_DIR: &str = "/etc/kubelet.d";
+const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+/// Behaviour of the simulated kubelet; the last line of its configuration names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Behaviour {
+    Good,
+    /// Never answers.
+    Silent,
+    /// Answers for 4 seconds.
+    Dies,
+    /// Cannot be restarted.
+    NoRestart,
+    /// Refuses its configuration.
+    Refuses,
+}
+
+/// Name of the only mutable ConfigMap.
+pub(super) const MUTABLE: &str = "m";
+
+/// Configuration with this name and version for a kubelet of this behaviour.
+pub(super) fn text(name: &str, version: u64, behaviour: Behaviour) -> String {
+    let pods = if behaviour == Behaviour::Refuses { -1 } else { 100 };
+    format!("{HEAD}maxPods: {pods}\n# {name} {version} {behaviour:?}.\n")
+}
+
+pub(super) fn provisioned() -> String {
+    text("local", 1, Behaviour::Good)
+}
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        health_timeout: Duration::from_secs(5),
+        trial_period: Duration::from_secs(20),
+        follow_interval: Duration::from_secs(30),
+        ..Settings::default()
+    }
+}
+
+/// Action of a user or another program.
+#[derive(Debug, Clone)]
+pub(super) enum Action {
+    /// Sets spec.configSource to this ConfigMap.
+    Assign(&'static str),
+    /// Removes spec.configSource.
+    Reset,
+    /// Writes the content of a ConfigMap.
+    Write(&'static str, Behaviour),
+}
+
+/// State at the end of a scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FinalState {
+    assigned: Option<ConfigSource>,
+    last_known_good: Option<ConfigSource>,
+    active: Option<ConfigSource>,
+    failure: Option<FailureKind>,
+    settled: bool,
+    placed: Option<String>,
+    running: String,
+    status: Option<nodecfg_contract::ConfigStatus>,
+}
+
+enum Pending {
+    Event(Box<Event>),
+    Fetched(Result<Download, FetchError>),
+    Action(Action),
+}
+
+pub(super) struct RuntimeHarness {
+    pub(super) disk: MemoryDisk,
+    paths: Paths,
+    runtime: Option<AgentRuntime<MemoryDisk>>,
+    /// Operation at which to kill the agent, and the seed of a power failure.
+    kill: Option<(u64, Option<u64>)>,
+    now: Timestamp,
+    wake: Option<Timestamp>,
+    queue: BTreeMap<(Timestamp, u64), Pending>,
+    sequence: u64,
+    config_maps: BTreeMap<&'static str, (u64, Behaviour)>,
+    node_config: NodeConfig,
+    /// Configuration of the kubelet process and the time of its start.
+    running: String,
+    started: Timestamp,
+    /// Every content that may be in place.
+    accepted: BTreeSet<String>,
+}
+
+impl RuntimeHarness {
+    pub(super) fn new(drop_in: bool, actions: &[(u64, Action)]) -> Self {
+        let disk = MemoryDisk::new();
+        disk.put(Path::new(CONFIG), provisioned().as_bytes(), 0o644);
+        disk.put(&Path::new(CONFIG_DIR).join("10-image.conf"), HEAD.as_bytes(), 0o644);
+        let config = PathBuf::from(CONFIG);
+        let placement = if drop_in {
+            Placement::DropIn { config_dir: PathBuf::from(CONFIG_DIR), config: Some(config) }
+        } else {
+            Placement::File { config }
+        };
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let mut sim = Self {
+            disk,
+            paths: Paths { folder: PathBuf::from(FOLDER), placement },
+            runtime: None,
+            kill: None,
+            now,
+            wake: None,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            config_maps: BTreeMap::new(),
+            node_config: NodeConfig::default(),
+            running: provisioned(),
+            started: now,
+            accepted: BTreeSet::new(),
+        };
+        for (seconds, action) in actions {
+            sim.schedule(*seconds, Pending::Action(action.clone()));
+        }
+        sim
+    }
+
+    /// Kills the agent at this operation, once. With a seed, power fails too.
+    pub(super) fn kill_at(&mut self, operation: u64, power: Option<u64>) {
+        self.disk.kill_at(operation);
+        self.kill = Some((operation, power));
+    }
+
+    /// Ends the agent, clears all faults and starts another agent.
+    pub(super) fn restart_agent(&mut self, power: Option<u64>) {
+        self.kill = None;
+        self.runtime = None;
+        self.wake = None;
+        self.queue.retain(|_, answer| matches!(answer, Pending::Action(_)));
+        match power {
+            None => self.disk.clear_faults(),
+            Some(seed) => {
+                self.disk.crash(seed);
+                // The kubelet starts before the agent.
+                self.start_kubelet();
+            }
+        }
+        self.start_agent();
+    }
+
+    /// Another agent on the same disk, not started.
+    pub(super) fn open_agent(&self) -> AgentRuntime<MemoryDisk> {
+        AgentRuntime::open(&self.paths, settings(), self.disk.clone(), 1).expect("the store can be read")
+    }
+
+    fn start_agent(&mut self) {
+        let opened = AgentRuntime::open(&self.paths, settings(), self.disk.clone(), 7);
+        if self.is_killed() {
+            let power = self.kill.and_then(|(_, power)| power);
+            return self.restart_agent(power);
+        }
+        self.runtime = Some(opened.expect("the store can be read"));
+        self.wake = None;
+        let now = self.now;
+        self.step(|runtime| runtime.start(None, now));
+        let wanted = self.node_config.clone();
+        self.schedule(0, Pending::Event(Box::new(Event::NodeConfigRead(Some(Box::new(wanted))))));
+    }
+
+    fn is_killed(&self) -> bool {
+        self.kill.is_some_and(|(operation, _)| self.disk.operations() > operation)
+    }
+
+    fn schedule(&mut self, seconds: u64, answer: Pending) {
+        let at = self.now + SignedDuration::from_secs(i64::try_from(seconds).unwrap());
+        self.sequence += 1;
+        self.queue.insert((at, self.sequence), answer);
+    }
+
+    /// Runs for this time.
+    pub(super) fn run(&mut self, seconds: u64) {
+        if self.runtime.is_none() {
+            self.start_agent();
+        }
+        let end = self.now + SignedDuration::from_secs(i64::try_from(seconds).unwrap());
+        for _ in 0..200_000 {
+            let next = self.queue.first_key_value().map(|((at, _), _)| *at);
+            let wake = self.wake.filter(|wake| next.is_none_or(|next| *wake < next));
+            let Some(at) = wake.or(next).filter(|at| *at <= end) else { break };
+            self.now = self.now.max(at);
+            let now = self.now;
+            if wake.is_some() {
+                self.wake = None;
+                self.step(|runtime| runtime.handle(Event::Tick, now));
+                continue;
+            }
+            match self.queue.pop_first() {
+                Some((_, Pending::Event(event))) => self.step(|runtime| runtime.handle(*event, now)),
+                Some((_, Pending::Fetched(result))) => {
+                    self.step(|runtime| runtime.handle_fetch(result, None, None, now))
+                }
+                Some((_, Pending::Action(action))) => self.perform(action),
+                None => {}
+            }
+        }
+        self.now = end;
+    }
+
+    fn perform(&mut self, action: Action) {
+        let source = match action {
+            Action::Write(name, behaviour) => {
+                let version = self.config_maps.get(name).map_or(1, |(version, _)| version + 1);
+                self.config_maps.insert(name, (version, behaviour));
+                if behaviour != Behaviour::Refuses {
+                    self.accepted.insert(text(name, version, behaviour));
+                }
+                return;
+            }
+            Action::Assign(name) => Some(ConfigSource::config_map("kube-system", name, "kubelet")),
+            Action::Reset => None,
+        };
+        self.node_config.metadata.generation += 1;
+        self.node_config.spec.config_source = source;
+        let wanted = self.node_config.clone();
+        self.schedule(0, Pending::Event(Box::new(Event::NodeConfigRead(Some(Box::new(wanted))))));
+    }
+
+    /// Steps the agent and carries out the effects, unless it was killed.
+    fn step(&mut self, event: impl FnOnce(&mut AgentRuntime<MemoryDisk>) -> Step) {
+        let Some(runtime) = &mut self.runtime else { return };
+        let step = event(runtime);
+        self.check_invariants();
+        if self.is_killed() {
+            let power = self.kill.and_then(|(_, power)| power);
+            return self.restart_agent(power);
+        }
+        self.wake = step.wake;
+        for effect in step.effects {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Fetch(map) => {
+                let found = self.config_maps.get_key_value(map.name.as_str()).map(|(name, (version, behaviour))| {
+                    let mut source = ConfigSource::config_map(&map.namespace, name, &map.kubelet_config_key);
+                    if let Some(map) = &mut source.config_map {
+                        map.uid = Some(format!("uid-of-{name}"));
+                        map.resource_version = Some(version.to_string());
+                    }
+                    let payload = BTreeMap::from([("kubelet".to_owned(), text(name, *version, *behaviour))]);
+                    Download { source, payload, immutable: *name != MUTABLE, ..Download::default() }
+                });
+                self.schedule(
+                    0,
+                    Pending::Fetched(found.ok_or_else(|| FetchError::Missing("no such ConfigMap".to_owned()))),
+                );
+            }
+            Effect::Activate { .. } => {
+                self.start_kubelet();
+                let result = match self.behaviour() {
+                    Behaviour::NoRestart => Err(ActivationError::NotRestarted("exit status 1".to_owned())),
+                    _ => Ok(()),
+                };
+                self.schedule(1, Pending::Event(Box::new(Event::Activated(result))));
+            }
+            Effect::Probe { node } => {
+                let up = self.now.duration_since(self.started).as_secs();
+                let healthy = match self.behaviour() {
+                    Behaviour::Good => true,
+                    Behaviour::Dies => up < 4,
+                    _ => false,
+                };
+                let kubelet = if healthy { Ok(()) } else { Err("connection refused".to_owned()) };
+                let node = node.then_some(NodeHealth { ready: healthy, lease_renewed: Some(self.now) });
+                self.schedule(0, Pending::Event(Box::new(Event::Probed(Health { kubelet, node }))));
+            }
+            Effect::Report(status) => {
+                self.node_config.status = *status;
+                self.schedule(0, Pending::Event(Box::new(Event::Reported(Ok(())))));
+            }
+            Effect::Announce(_) => {}
+        }
+    }
+
+    /// Content placed by the agent. In drop-in mode, `None` is the local configuration.
+    fn placed(&self) -> Option<String> {
+        let path = match &self.paths.placement {
+            Placement::File { config } => config.clone(),
+            Placement::DropIn { config_dir, .. } => config_dir.join(crate::placement::DROP_IN_NAME),
+        };
+        self.disk.content(&path).map(|content| String::from_utf8(content.to_vec()).expect("never partial"))
+    }
+
+    fn start_kubelet(&mut self) {
+        self.check_invariants();
+        self.running = self.placed().unwrap_or_else(provisioned);
+        self.started = self.now;
+    }
+
+    fn behaviour(&self) -> Behaviour {
+        let behaviours =
+            [Behaviour::Good, Behaviour::Silent, Behaviour::Dies, Behaviour::NoRestart, Behaviour::Refuses];
+        let ends = |behaviour: &Behaviour| self.running.ends_with(&format!(" {behaviour:?}.\n"));
+        behaviours.into_iter().find(ends).expect("the configuration is complete")
+    }
+
+    /// Checks the invariants.
+    fn check_invariants(&self) {
+        let placed = self.placed();
+        let local = match self.paths.placement {
+            Placement::File { .. } => Some(provisioned()),
+            Placement::DropIn { .. } => None,
+        };
+        let known = placed == local || placed.as_ref().is_some_and(|text| self.accepted.contains(text));
+        assert!(known, "the placed content was never accepted: {placed:?}");
+        assert!(self.disk.content(Path::new(CONFIG)).is_some(), "the kubelet has no configuration");
+        if let Some(runtime) = &self.runtime
+            && !self.is_killed()
+        {
+            let ledger = runtime.ledger();
+            let settled = !matches!(ledger.agent_state.phase, Phase::Activating { .. });
+            if let (Some(_), Some(assigned), true) = (&ledger.agent_state.failure, &ledger.assigned, settled) {
+                assert_ne!(placed, Some(self.text_of(assigned)), "the placed content has failed: {ledger:?}");
+            }
+        }
+    }
+
+    fn text_of(&self, source: &ConfigSource) -> String {
+        let map = source.config_map.as_ref().expect("a ConfigMap");
+        let version = map.resource_version.as_ref().expect("a version");
+        let begin = format!("# {} {version} ", map.name);
+        self.accepted.iter().find(|text| text.contains(&begin)).cloned().unwrap_or_default()
+    }
+
+    /// Allows a content of another program.
+    pub(super) fn accept(&mut self, text: &str) {
+        self.accepted.insert(text.to_owned());
+    }
+
+    pub(super) fn runtime(&self) -> &AgentRuntime<MemoryDisk> {
+        self.runtime.as_ref().expect("an agent")
+    }
+
+    pub(super) fn status(&self) -> &NodeConfigStatus {
+        &self.node_config.status
+    }
+
+    pub(super) fn running(&self) -> &str {
+        &self.running
+    }
+
+    pub(super) fn final_state(&self) -> FinalState {
+        let ledger = self.runtime().ledger();
+        let failure = ledger.agent_state.failure.as_ref().map(|failure| failure.kind);
+        let mut status = self.node_config.status.config.clone();
+        if let (Some(FailureKind::Trial), Some(error)) = (failure, status.as_mut().and_then(|it| it.error.as_mut())) {
+            // The rest describes the probes, which depend on the restart times of agent and kubelet.
+            assert!(error.starts_with(TRIAL_PREFIX), "{error}");
+            error.truncate(TRIAL_PREFIX.len());
+        }
+        FinalState {
+            assigned: ledger.assigned.clone(),
+            last_known_good: ledger.last_known_good.clone(),
+            active: ledger.agent_state.active.clone(),
+            failure,
+            settled: ledger.agent_state.phase == Phase::Settled,
+            placed: self.placed(),
+            running: self.running.clone(),
+            status,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Settings of the agent's state machine: timeouts and intervals.
+
+use std::time::Duration;
+
+/// Timeouts and intervals of the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Time that a kubelet may take to become healthy after a restart, and may be unhealthy during a trial.
+    pub health_timeout: Duration,
+    /// Time that a configuration must run before it becomes the last known good. The kubelet used 10 minutes.
+    pub trial_period: Duration,
+    /// Interval of health checks during a trial.
+    pub probe_interval: Duration,
+    /// Interval of reading a mutable ConfigMap again, plus up to a fifth.
+    pub follow_interval: Duration,
+    /// Interval of reading an immutable ConfigMap again, plus up to a fifth. Its only possible change is deletion.
+    pub resync_interval: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            health_timeout: Duration::from_secs(60),
+            trial_period: Duration::from_secs(10 * 60),
+            probe_interval: Duration::from_secs(1),
+            follow_interval: Duration::from_secs(60),
+            resync_interval: Duration::from_secs(60 * 60),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Tests of failures: refused or broken configurations, failed restarts, an unreachable API server, and reboots.
+
+use std::collections::BTreeMap;
+
+use crate::kubelet::KubeletFaults;
+use crate::scenarios;
+use crate::test_env::TestEnv;
+use crate::until;
+
+scenarios! {
+    never_places_refused_configuration,
+    rolls_back_crashed_kubelet_without_api_server,
+    rolls_back_unhealthy_kubelet,
+    reports_failed_restart,
+    keeps_configuration_during_api_outage,
+    restores_configuration_after_reboot_without_api_server,
+    continues_trial_after_kill,
+    retries_missing_config_map,
+}
+
+async fn never_places_refused_configuration(env: TestEnv) {
+    let _agent = env.start_agent();
+    for (name, text, error) in [
+        ("invalid", env.host.configuration(-1), "failed to validate config"),
+        ("garbled", "maxPods: [".to_owned(), "failed to load config"),
+    ] {
+        env.create_immutable_config_map(name, &text);
+        env.assign(Some(name)).await;
+        env.wait_for_status(&format!("{name}/-/- {error}, see Kubelet log for details")).await;
+    }
+    assert_eq!(env.condition("Active"), "False LoadFailed");
+    assert_eq!(env.host.journal(), ["started 110"]);
+    // The fix is another assignment.
+    env.create_immutable_config_map("a", &env.host.configuration(50));
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
+    // From here on, the fallback of a refused assignment is the running configuration.
+    env.assign(Some("invalid")).await;
+    env.wait_for_status("invalid/a/a failed to validate config, see Kubelet log for details").await;
+    assert_eq!(env.host.journal(), ["started 110", "started 50"]);
+}
+
+async fn rolls_back_crashed_kubelet_without_api_server(mut env: TestEnv) {
+    env.host.set_faults(&KubeletFaults { die: BTreeMap::from([(13, 1500)]), ..KubeletFaults::default() });
+    let agent = env.start_agent();
+    env.create_immutable_config_map("good", &env.host.configuration(50));
+    env.assign(Some("good")).await;
+    env.wait_for_status("good/good/good").await;
+    agent.kill();
+
+    let _agent = env.start_agent_with(&format!("--trial-period 1h --health-timeout 3s {}", env.restart_args()));
+    env.create_immutable_config_map("fatal", &env.host.configuration(13));
+    env.assign(Some("fatal")).await;
+    until("the kubelet was started", async || env.host.journal().contains(&"started 13".to_owned())).await;
+    env.stop_api().await;
+    env.wait_for_kubelet("started 50").await;
+    assert_eq!(env.host.journal(), ["started 110", "started 50", "started 13", "died 13", "started 50"]);
+    env.restart_api().await;
+    until("the status reports the failed trial", async || env.summary().starts_with("fatal/good/good failed trial: "))
+        .await;
+    assert_eq!(env.condition("Active"), "False TrialFailed");
+}
+
+async fn rolls_back_unhealthy_kubelet(env: TestEnv) {
+    env.host.set_faults(&KubeletFaults { unhealthy: vec![50], refuse: vec![60], ..KubeletFaults::default() });
+    let _agent = env.start_agent_with(&format!("--trial-period 1s --health-timeout 2s {}", env.restart_args()));
+    for (name, pods) in [("unhealthy", 50), ("refused", 60)] {
+        env.create_immutable_config_map(name, &env.host.configuration(pods));
+        env.assign(Some(name)).await;
+        env.wait_for_status(&format!("{name}/-/- failed trial: kubelet /healthz did not answer within 2 s")).await;
+        env.wait_for_kubelet("started 110").await;
+    }
+    assert_eq!(
+        env.host.journal(),
+        ["started 110", "started 50", "started 110", "refused 60", "started 110"],
+        "each tried once and rolled back"
+    );
+    let events = env.events().await;
+    assert!(events[1].starts_with("KubeletConfigRolledBack: Kubelet restarting to roll back from "), "{events:?}");
+}
+
+async fn reports_failed_restart(env: TestEnv) {
+    let mut agent = env.start_agent();
+    env.host.remove_service(true);
+    env.create_immutable_config_map("a", &env.host.configuration(50));
+    env.assign(Some("a")).await;
+    agent.until_stderr_contains("failed (exit status: 5): Unit kubelet.service not found.").await;
+    until("the status reports the failed restart", async || {
+        env.summary() == "a/a/- failed to restart the kubelet, see condition Active for details"
+            || env.summary() == "a/-/- failed to restart the kubelet, see condition Active for details"
+    })
+    .await;
+    assert_eq!(env.condition("Active"), "False RestartFailed");
+    // The fallback is in place even if the restart fails.
+    assert_eq!(std::fs::read_to_string(env.host.config()).unwrap(), env.host.configuration(110));
+    env.host.remove_service(false);
+    env.wait_for_status("a/-/- failed to restart the kubelet, see condition Active for details").await;
+    until("the kubelet is restarted on its local configuration", async || {
+        env.host.journal() == ["started 110", "started 110"]
+    })
+    .await;
+}
+
+async fn keeps_configuration_during_api_outage(mut env: TestEnv) {
+    let _agent = env.start_agent();
+    env.create_immutable_config_map("a", &env.host.configuration(50));
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
+    for (name, pods) in [("b", 60), ("c", 70)] {
+        env.stop_api().await;
+        env.pause().await;
+        env.create_immutable_config_map(name, &env.host.configuration(pods));
+        env.assign(Some(name)).await;
+        env.pause().await;
+        assert_eq!(env.summary(), if name == "b" { "a/a/a" } else { "b/b/b" });
+        env.restart_api().await;
+        env.wait_for_status(&format!("{name}/{name}/{name}")).await;
+    }
+    assert_eq!(env.host.journal(), ["started 110", "started 50", "started 60", "started 70"]);
+}
+
+async fn restores_configuration_after_reboot_without_api_server(mut env: TestEnv) {
+    let agent = env.start_agent();
+    env.create_immutable_config_map("a", &env.host.configuration(50));
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/a").await;
+    env.stop_api().await;
+    agent.kill();
+    env.host.run("stop");
+    // After the reboot the kubelet reads the placed file, and the agent has nothing to do.
+    env.host.run("restart");
+    env.wait_for_kubelet("started 50").await;
+    let mut agent = env.start_agent();
+    agent.until_stderr_contains("cannot list nodeconfigs").await;
+    // Another program restored the provisioned file. The agent replaces it without the API server.
+    agent.kill();
+    std::fs::write(env.host.config(), env.host.configuration(110)).unwrap();
+    env.host.run("restart");
+    env.wait_for_kubelet("started 110").await;
+    let _agent = env.start_agent();
+    env.wait_for_kubelet("started 50").await;
+    env.restart_api().await;
+    env.wait_for_status("a/a/a").await;
+}
+
+async fn continues_trial_after_kill(env: TestEnv) {
+    let agent = env.start_agent_with(&format!("--trial-period 1h {}", env.restart_args()));
+    env.create_immutable_config_map("a", &env.host.configuration(50));
+    env.assign(Some("a")).await;
+    env.wait_for_status("a/a/-").await;
+    agent.kill();
+    let _agent = env.start_agent();
+    env.wait_for_status("a/a/a").await;
+    assert_eq!(env.host.journal(), ["started 110", "started 50"], "not restarted again");
+}
+
+async fn retries_missing_config_map(env: TestEnv) {
+    let _agent = env.start_agent();
+    env.assign(Some("late")).await;
+    env.wait_for_status("-/-/- failed to sync: failed to download config, see Kubelet log for details").await;
+    env.create_immutable_config_map("late", &env.host.configuration(50));
+    env.wait_for_status("late/late/late").await;
+}

@@ -1,0 +1,110 @@
+//! Wait until another client no longer holds a lock: it released the lock, or the lock expired because the client died.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Acquire, LeaseView, TakeoverReason, decide, read};
+use crate::error::ClusterError;
+use crate::reader::ClusterReader;
+use nodecfg_contract::names::FleetName;
+
+/// Interval of reading the lock.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// State of a previous holder of a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HoldState {
+    /// The holder released the lock.
+    Released,
+    /// The holder no longer renews the lock.
+    Expired(ExpiredHolder),
+    /// The holder still holds the lock.
+    StillHeld,
+}
+
+/// Holder that did not release an expired lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpiredHolder {
+    /// Identity of the holder.
+    pub holder: String,
+    /// Time of the acquisition, if the Lease contains it.
+    pub since: Option<Timestamp>,
+    /// Time of the expiry, if the Lease contains it.
+    pub expired: Option<Timestamp>,
+}
+
+/// Holder of an expired lock that was not released.
+#[must_use]
+pub fn expired_holder(view: Option<&LeaseView>, now: Timestamp) -> Option<ExpiredHolder> {
+    let view = view?;
+    let Acquire::TakeOver(TakeoverReason::Expired(holder)) = decide(Some(view), "", now) else { return None };
+    let expired = view.renewed.zip(view.duration).and_then(|(renewed, held)| renewed.checked_add(held).ok());
+    Some(ExpiredHolder { holder, since: view.acquired, expired })
+}
+
+/// State of this holder.
+fn hold(view: Option<&LeaseView>, holder: &str, now: Timestamp) -> HoldState {
+    if let Some(expired) = expired_holder(view, now).filter(|expired| expired.holder == holder) {
+        return HoldState::Expired(expired);
+    }
+    match decide(view, "", now) {
+        Acquire::HeldBy { holder: found, .. } if found == holder => HoldState::StillHeld,
+        _ => HoldState::Released,
+    }
+}
+
+/// Waits, at most `timeout`, until this holder no longer holds the lock of a fleet. Ignores the orders, which may be
+/// unreadable.
+pub async fn wait_for_release(
+    reader: &ClusterReader,
+    namespace: &str,
+    fleet: &FleetName,
+    holder: &str,
+    timeout: Duration,
+) -> Result<HoldState, ClusterError> {
+    let deadline = nodecfg_clock::instant() + timeout;
+    loop {
+        let view = read(reader, namespace, fleet).await?;
+        let end = hold(view.as_ref(), holder, reader.server_time());
+        let left = deadline.saturating_duration_since(nodecfg_clock::instant());
+        if end != HoldState::StillHeld || left.is_zero() {
+            return Ok(end);
+        }
+        tokio::time::sleep(POLL_INTERVAL.min(left)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).expect("in range")
+    }
+
+    #[test]
+    fn hold_ends_by_release_or_expiry() {
+        let held = LeaseView {
+            holder: Some("other".to_owned()),
+            duration: Some(SignedDuration::from_secs(30)),
+            acquired: Some(at(0)),
+            renewed: Some(at(10)),
+            ..LeaseView::default()
+        };
+        let died = ExpiredHolder { holder: "other".to_owned(), since: Some(at(0)), expired: Some(at(40)) };
+        assert_eq!(hold(Some(&held), "other", at(40)), HoldState::StillHeld);
+        assert_eq!(hold(Some(&held), "other", at(41)), HoldState::Expired(died.clone()));
+        assert_eq!(expired_holder(Some(&held), at(41)), Some(died));
+        // Another client holds the lock now, or held it before it expired.
+        for now in [40, 41] {
+            assert_eq!(hold(Some(&held), "before", at(now)), HoldState::Released, "{now}");
+        }
+        let released = LeaseView { holder: None, ..held };
+        assert_eq!(hold(Some(&released), "other", at(20)), HoldState::Released);
+        assert_eq!(hold(None, "other", at(20)), HoldState::Released);
+        assert_eq!(expired_holder(Some(&released), at(99)), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! Tests of joining Nodes with NodeConfigs. Property: two watches in any order yield the same Nodes as two lists.
+
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
+use serde_json::{Value, json};
+
+use super::*;
+use nodecfg_contract::{ConfigSource, ConfigStatus};
+
+fn now() -> Timestamp {
+    "2026-11-21T12:00:00Z".parse().expect("a time")
+}
+
+fn node(name: &str, uid: &str) -> Node {
+    Node { uid: uid.to_owned(), ..Node::named(NodeName::new(name).expect("a name")) }
+}
+
+/// A NodeConfig of n1, created an hour ago.
+fn node_config(metadata: &Value, status: Value) -> NodeConfig {
+    let source = ConfigSource::config_map("nodecfg-system", "a", "kubelet");
+    let mut object = json!({
+        "metadata": {"name": "n1", "uid": "c", "creationTimestamp": "2026-11-21T11:00:00Z"},
+        "spec": {"configSource": source},
+        "status": status,
+    });
+    json_patch::merge(&mut object, &json!({"metadata": metadata}));
+    serde_json::from_value(object).expect("a NodeConfig")
+}
+
+fn owned_by(uid: &str) -> Value {
+    json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}]})
+}
+
+#[test]
+fn accepts_only_the_nodes_own_node_config() {
+    let support = |config: Option<&NodeConfig>| {
+        let node = join(node("n1", "u"), config, now());
+        (node.support, node.source.is_some())
+    };
+    let reported = json!({"config": {}});
+    assert_eq!(support(None), (NodeSupport::Follows, false), "created with the first assignment");
+    assert_eq!(support(Some(&node_config(&owned_by("u"), reported.clone()))), (NodeSupport::Follows, true));
+    assert_eq!(support(Some(&node_config(&owned_by("old"), reported.clone()))), (NodeSupport::Outlived, false));
+    assert_eq!(
+        support(Some(&node_config(&json!({}), reported.clone()))),
+        (NodeSupport::Follows, true),
+        "created by hand"
+    );
+    let mut deleted = owned_by("u");
+    deleted["deletionTimestamp"] = json!("2026-11-21T11:59:00Z");
+    assert_eq!(support(Some(&node_config(&deleted, reported))), (NodeSupport::Outlived, false));
+    let both = json!({"ownerReferences": [{"kind": "Fleet", "uid": "f"}, {"kind": "Node", "uid": "u"}]});
+    assert!(node_config(&both, json!({})).represents("u"));
+    assert!(!node_config(&both, json!({})).represents("f"));
+}
+
+#[test]
+fn new_node_config_gives_the_agent_time_to_report() {
+    let support = |created: &str| {
+        let mut metadata = owned_by("u");
+        metadata["creationTimestamp"] = json!(created);
+        join(node("n1", "u"), Some(&node_config(&metadata, json!({}))), now()).support
+    };
+    assert_eq!(support("2026-11-21T11:58:01Z"), NodeSupport::Follows);
+    assert_eq!(support("2026-11-21T11:57:59Z"), NodeSupport::AgentSilent);
+    assert_eq!(support("2026-11-21T12:00:09Z"), NodeSupport::Follows, "the clocks differ");
+}
+
+#[test]
+fn ignores_the_nodes_own_configuration() {
+    let old = ConfigSource::config_map("kube-system", "old", "kubelet");
+    let status = ConfigStatus { active: Some(old.clone()), ..ConfigStatus::default() };
+    let alone = Node { source: Some(old), status, ..node("n1", "u") };
+    let joined = join(alone, None, now());
+    assert_eq!((joined.source, joined.status), (None, ConfigStatus::default()));
+}
+
+/// Change from either watch, of two possible Nodes.
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "there are few")]
+enum WatchChange {
+    Node(Change<Node>),
+    Config(Change<(NodeName, Arc<NodeConfig>)>),
+}
+
+fn nodes() -> impl Strategy<Value = Node> {
+    (0..2_u8, 0..2_u8).prop_map(|(name, uid)| node(&format!("n{name}"), &format!("u{uid}")))
+}
+
+fn node_configs() -> impl Strategy<Value = (NodeName, Arc<NodeConfig>)> {
+    (0..2_u8, 0..3_u8, any::<bool>(), any::<bool>()).prop_map(|(name, owner, reported, assigned)| {
+        let metadata = if owner < 2 { owned_by(&format!("u{owner}")) } else { json!({}) };
+        let mut config = node_config(&metadata, if reported { json!({"config": {"error": "e"}}) } else { json!({}) });
+        config.metadata.name = format!("n{name}");
+        config.spec.config_source = config.spec.config_source.filter(|_| assigned);
+        named(config).expect("a name")
+    })
+}
+
+fn change<T: std::fmt::Debug + Clone + 'static>(
+    of: impl Strategy<Value = T> + Clone + 'static,
+) -> impl Strategy<Value = Change<T>> {
+    prop_oneof![
+        6 => of.clone().prop_map(Change::Upsert),
+        2 => of.clone().prop_map(Change::Deleted),
+        1 => vec(of, 0..2).prop_map(Change::Relisted),
+    ]
+}
+
+fn watch_changes() -> impl Strategy<Value = Vec<WatchChange>> {
+    let nodes = Arc::new(nodes());
+    let configs = Arc::new(node_configs());
+    let either = prop_oneof![change(nodes).prop_map(WatchChange::Node), change(configs).prop_map(WatchChange::Config)];
+    vec(either, 0..20)
+}
+
+/// Applies an event as the reader of a watch does.
+fn apply(known: &mut BTreeMap<NodeName, Node>, event: NodeEvent) {
+    match event {
+        NodeEvent::Upsert(node) => {
+            known.insert(node.name.clone(), *node);
+        }
+        NodeEvent::Deleted(name) => {
+            known.remove(&name);
+        }
+        NodeEvent::Relisted(nodes) => *known = nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn two_watches_yield_the_same_as_two_lists(changes in watch_changes()) {
+        let mut watch = JoinedWatch::default();
+        let mut known = BTreeMap::new();
+        for change in changes {
+            let event = match change {
+                WatchChange::Node(change) => watch.node(change, now()),
+                WatchChange::Config(change) => watch.config(change, now()),
+            };
+            if let Some(event) = event {
+                apply(&mut known, event);
+            }
+            let listed = |node: &Node| join(node.clone(), watch.configs.get(&node.name).map(Arc::as_ref), now());
+            let all: BTreeMap<_, _> = watch.nodes.iter().map(|(name, node)| (name.clone(), listed(node))).collect();
+            prop_assert_eq!(&known, &all);
+        }
+    }
+
+    #[test]
+    fn watch_continues_from_a_list(node in nodes(), config in proptest::option::of(node_configs()), repeats in Just(0..3)) {
+        let config = config.map(|(_, config)| (node.name.clone(), config));
+        let list = NodeConfigList { items: config.clone().into_iter().collect(), ..NodeConfigList::default() };
+        let listed = join_listed(node.clone(), Some(&list), now());
+        let mut watch = JoinedWatch::of(&BTreeMap::from([(node.name.clone(), listed.clone())]), Some(&list));
+        // An unchanged Node, as with every heartbeat, changes nothing.
+        for _ in repeats {
+            let event = watch.node(Change::Upsert(node.clone()), now());
+            prop_assert_eq!(event, Some(NodeEvent::Upsert(Box::new(listed.clone()))));
+        }
+        // Without its NodeConfig the Node has no assignment.
+        if let Some(config) = config {
+            let event = watch.config(Change::Deleted(config), now());
+            prop_assert_eq!(event, Some(NodeEvent::Upsert(Box::new(join(node, None, now())))));
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Scanning of directives, anchors, aliases and tags.
+
+use super::cursor::{is_blank, is_blank_or_end, is_break_or_end, is_name_character};
+use super::scanner::{Kind, Scanner};
+use super::{Malformed, Mark};
+
+impl Scanner<'_> {
+    /// Reads `%YAML 1.1` or `%TAG ! tag:example.org,2000:`, to the end of the line.
+    pub(super) fn directive(&mut self) -> Result<(), Malformed> {
+        let start = self.cursor.mark;
+        self.cursor.skip();
+        let name = self.name();
+        if name.is_empty() {
+            return Err(self.malformed("could not find expected directive name"));
+        }
+        if !is_blank_or_end(self.cursor.here()) {
+            return Err(self.malformed("found unexpected non-alphabetical character"));
+        }
+        let (kind, text, suffix) = match name.as_str() {
+            "YAML" => {
+                self.blanks();
+                let major = self.version_number()?;
+                if self.cursor.here() != '.' {
+                    return Err(self.malformed("did not find expected digit or '.' character"));
+                }
+                self.cursor.skip();
+                (Kind::VersionDirective, format!("{major}.{}", self.version_number()?), String::new())
+            }
+            "TAG" => {
+                self.blanks();
+                let handle = self.tag_handle(true)?;
+                if !is_blank(self.cursor.here()) {
+                    return Err(self.malformed("did not find expected whitespace"));
+                }
+                self.blanks();
+                let prefix = self.tag_uri("")?;
+                if !is_blank_or_end(self.cursor.here()) {
+                    return Err(self.malformed("did not find expected whitespace or line break"));
+                }
+                (Kind::TagDirective, handle, prefix)
+            }
+            _ => return Err(self.malformed("found unknown directive name")),
+        };
+        self.push_text(kind, start, self.cursor.mark, text, suffix);
+        self.cursor.skip_comment();
+        if !is_break_or_end(self.cursor.here()) {
+            return Err(self.malformed("did not find expected comment or line break"));
+        }
+        self.cursor.skip_line();
+        Ok(())
+    }
+
+    fn blanks(&mut self) {
+        while is_blank(self.cursor.here()) {
+            self.cursor.skip();
+        }
+    }
+
+    fn name(&mut self) -> String {
+        let mut name = String::new();
+        while is_name_character(self.cursor.here()) {
+            self.cursor.read(&mut name);
+        }
+        name
+    }
+
+    fn version_number(&mut self) -> Result<u32, Malformed> {
+        let mut number = None;
+        for length in 0.. {
+            let Some(digit) = self.cursor.here().to_digit(10) else { break };
+            if length == 2 {
+                return Err(self.malformed("found extremely long version number"));
+            }
+            number = Some(number.unwrap_or(0) * 10 + digit);
+            self.cursor.skip();
+        }
+        number.ok_or_else(|| self.malformed("did not find expected version number"))
+    }
+
+    /// Reads `&name` or `*name`.
+    pub(super) fn anchor(&mut self, kind: Kind) -> Result<(), Malformed> {
+        let start = self.cursor.mark;
+        self.cursor.skip();
+        let name = self.name();
+        let next = self.cursor.here();
+        if name.is_empty() || !(is_blank_or_end(next) || "?:,]}%@`".contains(next)) {
+            return Err(self.malformed("did not find expected alphabetic or numeric character"));
+        }
+        self.push_text(kind, start, self.cursor.mark, name, String::new());
+        Ok(())
+    }
+
+    /// Reads `!<tag>`, `!handle!suffix`, `!suffix` or `!`.
+    pub(super) fn tag(&mut self) -> Result<(), Malformed> {
+        let start = self.cursor.mark;
+        let (handle, suffix) = if self.cursor.at(1) == '<' {
+            self.cursor.skip();
+            self.cursor.skip();
+            let tag = self.tag_uri("")?;
+            if self.cursor.here() != '>' {
+                return Err(self.malformed("did not find the expected '>'"));
+            }
+            self.cursor.skip();
+            (String::new(), tag)
+        } else {
+            let handle = self.tag_handle(false)?;
+            if handle.len() > 1 && handle.ends_with('!') {
+                let suffix = self.tag_uri("")?;
+                (handle, suffix)
+            } else {
+                // The handle is the beginning of the suffix.
+                let suffix = self.tag_uri(&handle)?;
+                if suffix.is_empty() { (String::new(), "!".to_owned()) } else { ("!".to_owned(), suffix) }
+            }
+        };
+        if !is_blank_or_end(self.cursor.here()) {
+            return Err(self.malformed("did not find expected whitespace or line break"));
+        }
+        self.push_text(Kind::Tag, start, self.cursor.mark, handle, suffix);
+        Ok(())
+    }
+
+    fn tag_handle(&mut self, directive: bool) -> Result<String, Malformed> {
+        if self.cursor.here() != '!' {
+            return Err(self.malformed("did not find expected '!'"));
+        }
+        self.cursor.skip();
+        let mut handle = format!("!{}", self.name());
+        if self.cursor.here() == '!' {
+            self.cursor.read(&mut handle);
+        } else if directive && handle != "!" {
+            return Err(self.malformed("did not find expected '!'"));
+        }
+        Ok(handle)
+    }
+
+    /// Reads the rest of a tag. `head` is its beginning, read as a handle.
+    fn tag_uri(&mut self, head: &str) -> Result<String, Malformed> {
+        let mut bytes: Vec<u8> = head.bytes().skip(1).collect();
+        let start = self.cursor.mark;
+        let mut text = String::new();
+        loop {
+            let c = self.cursor.here();
+            if c == '%' {
+                bytes.append(&mut std::mem::take(&mut text).into_bytes());
+                self.escaped_character(&mut bytes)?;
+            } else if is_name_character(c) || ";/?:@&=+$,.!~*'()[]".contains(c) {
+                self.cursor.read(&mut text);
+            } else {
+                break;
+            }
+        }
+        bytes.append(&mut text.into_bytes());
+        if head.is_empty() && start == self.cursor.mark {
+            return Err(self.malformed("did not find expected tag URI"));
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Reads one percent-encoded character of a tag, such as `%C3%A9`.
+    fn escaped_character(&mut self, bytes: &mut Vec<u8>) -> Result<(), Malformed> {
+        let mut left = 1;
+        let mut first = true;
+        while left > 0 {
+            let digits = (self.cursor.at(1).to_digit(16), self.cursor.at(2).to_digit(16));
+            let ('%', (Some(high), Some(low))) = (self.cursor.here(), digits) else {
+                return Err(self.malformed("did not find URI escaped octet"));
+            };
+            let byte = u8::try_from(high * 16 + low).unwrap_or_default();
+            if first {
+                left = match byte {
+                    0..0x80 => 1,
+                    0xc0..0xe0 => 2,
+                    0xe0..0xf0 => 3,
+                    0xf0..0xf8 => 4,
+                    _ => return Err(self.malformed("found an incorrect leading UTF-8 octet")),
+                };
+            } else if byte & 0xc0 != 0x80 {
+                return Err(self.malformed("found an incorrect trailing UTF-8 octet"));
+            }
+            bytes.push(byte);
+            (0..3).for_each(|_| self.cursor.skip());
+            left -= 1;
+            first = false;
+        }
+        Ok(())
+    }
+}
+
+/// The tag handles of a document.
+pub(super) struct Handles {
+    handles: Vec<(String, String)>,
+}
+
+impl Handles {
+    pub(super) fn none() -> Self {
+        Self { handles: Vec::new() }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.handles.clear();
+    }
+
+    /// Adds the default handles that the document does not redefine.
+    pub(super) fn add_default(&mut self) {
+        for (handle, prefix) in [("!", "!"), ("!!", "tag:yaml.org,2002:")] {
+            if !self.handles.iter().any(|(known, _)| known == handle) {
+                self.handles.push((handle.to_owned(), prefix.to_owned()));
+            }
+        }
+    }
+
+    pub(super) fn add(&mut self, handle: String, prefix: String, mark: Mark) -> Result<(), Malformed> {
+        if self.handles.iter().any(|(known, _)| *known == handle) {
+            return Err(Malformed::new("found duplicate %TAG directive", mark));
+        }
+        self.handles.push((handle, prefix));
+        Ok(())
+    }
+
+    /// Expands a tag.
+    pub(super) fn resolve(&self, handle: &str, suffix: &str, mark: Mark) -> Result<String, Malformed> {
+        if handle.is_empty() {
+            return Ok(suffix.to_owned());
+        }
+        let prefix = self.handles.iter().find(|(known, _)| known == handle).map(|(_, prefix)| prefix);
+        match prefix.map(|prefix| format!("{prefix}{suffix}")).filter(|tag| !tag.is_empty()) {
+            Some(tag) => Ok(tag),
+            None => Err(Malformed::new("found undefined tag handle", mark)),
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The only definition of *converged* in nodecfg.
+//!
+//! [`evaluate`] compares what a node reports with what it should run. `sync`, `verify`, `status`, planning and the
+//! sandbox's tests use it. It is a pure function: the caller passes the elapsed wait time.
+//!
+//! Behavior of a kubelet 1.21, from recordings:
+//! - Status lags the assignment by 5 to 15 s. Until then it shows the *old* assignment and its error. An error counts
+//!   against an assignment only once `status.config.assigned` names that assignment.
+//! - `failed to sync: …` is reported while `assigned` still names the previous configuration. The kubelet retries, so
+//!   this error counts as waiting.
+//! - After a reset, `status.config` becomes empty.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use nodecfg_contract::observed::{Node, Readiness};
+use nodecfg_contract::{ConfigSource, error_text};
+
+/// The configuration that a node should run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Target {
+    /// The local configuration: no `configSource`.
+    Local,
+    /// The configuration that this source names.
+    Source(ConfigSource),
+}
+
+impl Target {
+    /// The `spec.configSource` of this target.
+    #[must_use]
+    pub fn source(&self) -> Option<&ConfigSource> {
+        match self {
+            Self::Local => None,
+            Self::Source(source) => Some(source),
+        }
+    }
+
+    /// Reports whether `spec` names this target.
+    #[must_use]
+    pub fn is_named_by(&self, spec: Option<&ConfigSource>) -> bool {
+        match (self, spec) {
+            (Self::Local, None) => true,
+            (Self::Source(target), Some(source)) => target.names_same(source),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("local configuration"),
+            Self::Source(source) => source.fmt(f),
+        }
+    }
+}
+
+/// Progress of a node towards its target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "state", content = "reason")]
+#[schemars(rename = "Verdict")]
+pub enum Convergence {
+    /// The node runs its target and reports no error.
+    Converged,
+    /// The node may converge without intervention.
+    Waiting(Waiting),
+    /// The node does not converge without intervention.
+    Failed(ConvergenceFailure),
+}
+
+/// Why a node has not converged yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Waiting {
+    /// `spec.configSource` names another source.
+    NotAssigned,
+    /// `status.config` still shows the previous assignment.
+    NotAcknowledged,
+    /// The node cannot fetch its assignment and retries.
+    Syncing {
+        /// Error text of the kubelet, without its prefix.
+        error: String,
+    },
+    /// The kubelet accepted the assignment but does not run it yet.
+    Activating,
+    /// The kubelet runs the assignment. The Node was Ready before and is not Ready yet.
+    NotReady,
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAssigned => f.write_str("not assigned"),
+            Self::NotAcknowledged => f.write_str("not acknowledged yet"),
+            Self::Syncing { error } => write!(f, "failed to sync, retrying: {error}"),
+            Self::Activating => f.write_str("assigned, not active yet"),
+            Self::NotReady => f.write_str("active, Node not Ready yet"),
+        }
+    }
+}
+
+/// Reason why a node does not converge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+#[schemars(rename = "Failure")]
+pub enum ConvergenceFailure {
+    /// The node accepted the assignment and reports this error against it.
+    Refused {
+        /// Error text of the kubelet.
+        error: String,
+    },
+    /// The time limit of the pool passed.
+    TimedOut {
+        /// The state that the node was still waiting in.
+        waiting: Waiting,
+    },
+}
+
+impl fmt::Display for ConvergenceFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { error } => f.write_str(error),
+            Self::TimedOut { waiting } => write!(f, "timed out: {waiting}"),
+        }
+    }
+}
+
+/// Conditions of the wait for a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitContext {
+    /// Whether the Node was Ready before the assignment. Only then must it become Ready again.
+    pub was_ready: bool,
+    /// Time since the assignment.
+    pub waited: Duration,
+    /// Time limit. Without one, the result is never [`ConvergenceFailure::TimedOut`].
+    pub timeout: Option<Duration>,
+}
+
+impl WaitContext {
+    /// Evaluates the present state only: no time limit, readiness ignored.
+    pub const STATE_ONLY: Self = Self { was_ready: false, waited: Duration::ZERO, timeout: None };
+}
+
+/// Returns the progress of `node` towards `target`.
+#[must_use]
+pub fn evaluate(target: &Target, node: &Node, wait: WaitContext) -> Convergence {
+    let waiting = match config_state(target, node) {
+        Convergence::Converged if wait.was_ready && node.ready != Readiness::Ready => Waiting::NotReady,
+        Convergence::Waiting(waiting) => waiting,
+        settled => return settled,
+    };
+    match wait.timeout {
+        Some(timeout) if wait.waited >= timeout => Convergence::Failed(ConvergenceFailure::TimedOut { waiting }),
+        _ => Convergence::Waiting(waiting),
+    }
+}
+
+/// Progress of the configuration alone, without readiness and time.
+fn config_state(target: &Target, node: &Node) -> Convergence {
+    if !target.is_named_by(node.source.as_ref()) {
+        return Convergence::Waiting(Waiting::NotAssigned);
+    }
+    let status = &node.status;
+    if let Some(error) = status.error().and_then(|error| error.strip_prefix(error_text::SYNC_PREFIX)) {
+        return Convergence::Waiting(Waiting::Syncing { error: error.to_owned() });
+    }
+    if !target.is_named_by(status.assigned.as_ref()) {
+        // The error shown belongs to the previous assignment.
+        return Convergence::Waiting(Waiting::NotAcknowledged);
+    }
+    if let Some(error) = status.error() {
+        return match target {
+            Target::Source(_) => Convergence::Failed(ConvergenceFailure::Refused { error: error.to_owned() }),
+            // Without an assignment, the error belongs to the previous one.
+            Target::Local => Convergence::Waiting(Waiting::NotAcknowledged),
+        };
+    }
+    // Uid and resourceVersion are compared too: the active content must be the assigned content.
+    if status.active == status.assigned { Convergence::Converged } else { Convergence::Waiting(Waiting::Activating) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodecfg_contract::ConfigStatus;
+    use nodecfg_contract::names::NodeName;
+
+    fn spec(name: &str) -> ConfigSource {
+        ConfigSource::config_map("kube-system", name, "kubelet")
+    }
+
+    /// A source as status names it, with uid and version.
+    fn accepted(name: &str, version: &str) -> ConfigSource {
+        let mut source = spec(name);
+        if let Some(map) = &mut source.config_map {
+            map.uid = Some(format!("uid-of-{name}"));
+            map.resource_version = Some(version.to_owned());
+        }
+        source
+    }
+
+    fn node(source: Option<ConfigSource>, status: ConfigStatus) -> Node {
+        Node { source, status, ..Node::named(NodeName::new("n1").unwrap()) }
+    }
+
+    fn status(assigned: Option<&str>, active: Option<&str>, error: Option<&str>) -> ConfigStatus {
+        ConfigStatus {
+            assigned: assigned.map(|name| accepted(name, "1")),
+            active: active.map(|name| accepted(name, "1")),
+            last_known_good: None,
+            error: error.map(str::to_owned),
+        }
+    }
+
+    fn verdict(target: &str, status: ConfigStatus) -> Convergence {
+        evaluate(&Target::Source(spec(target)), &node(Some(spec(target)), status), WaitContext::STATE_ONLY)
+    }
+
+    const REFUSED: &str = error_text::VALIDATE;
+
+    #[test]
+    fn requires_assigned_active_and_no_error() {
+        assert_eq!(verdict("b", status(Some("b"), Some("b"), None)), Convergence::Converged);
+        assert_eq!(verdict("b", status(Some("b"), Some("b"), Some(""))), Convergence::Converged);
+        assert_eq!(verdict("b", status(Some("b"), Some("a"), None)), Convergence::Waiting(Waiting::Activating));
+        assert_eq!(verdict("b", status(Some("b"), None, None)), Convergence::Waiting(Waiting::Activating));
+    }
+
+    #[test]
+    fn rejects_older_version_of_the_config_map() {
+        let mut observed = status(Some("b"), Some("b"), None);
+        observed.active = Some(accepted("b", "0"));
+        assert_eq!(verdict("b", observed), Convergence::Waiting(Waiting::Activating));
+    }
+
+    #[test]
+    fn ignores_error_of_previous_assignment() {
+        assert_eq!(
+            verdict("b", status(Some("a"), None, Some(REFUSED))),
+            Convergence::Waiting(Waiting::NotAcknowledged)
+        );
+        assert_eq!(verdict("b", status(None, None, None)), Convergence::Waiting(Waiting::NotAcknowledged));
+    }
+
+    #[test]
+    fn fails_once_assigned_names_the_target() {
+        assert_eq!(
+            verdict("b", status(Some("b"), Some("a"), Some(REFUSED))),
+            Convergence::Failed(ConvergenceFailure::Refused { error: REFUSED.to_owned() })
+        );
+    }
+
+    #[test]
+    fn waits_on_sync_errors() {
+        let error = format!("{}{}", error_text::SYNC_PREFIX, error_text::DOWNLOAD);
+        for assigned in [None, Some("a"), Some("b")] {
+            assert_eq!(
+                verdict("b", status(assigned, assigned, Some(&error))),
+                Convergence::Waiting(Waiting::Syncing { error: error_text::DOWNLOAD.to_owned() })
+            );
+        }
+    }
+
+    #[test]
+    fn times_out_with_waiting_reason() {
+        let target = Target::Source(spec("b"));
+        let observed = node(Some(spec("b")), ConfigStatus::default());
+        let wait = |seconds| WaitContext {
+            was_ready: true,
+            waited: Duration::from_secs(seconds),
+            timeout: Some(Duration::from_secs(10)),
+        };
+        assert_eq!(evaluate(&target, &observed, wait(9)), Convergence::Waiting(Waiting::NotAcknowledged));
+        assert_eq!(
+            evaluate(&target, &observed, wait(10)),
+            Convergence::Failed(ConvergenceFailure::TimedOut { waiting: Waiting::NotAcknowledged })
+        );
+    }
+
+    #[test]
+    fn requires_readiness_if_node_was_ready() {
+        let target = Target::Source(spec("b"));
+        let mut observed = node(Some(spec("b")), status(Some("b"), Some("b"), None));
+        observed.ready = Readiness::NotReady;
+        let wait = |was_ready| WaitContext { was_ready, ..WaitContext::STATE_ONLY };
+        assert_eq!(evaluate(&target, &observed, wait(true)), Convergence::Waiting(Waiting::NotReady));
+        assert_eq!(evaluate(&target, &observed, wait(false)), Convergence::Converged);
+        observed.ready = Readiness::Ready;
+        assert_eq!(evaluate(&target, &observed, wait(true)), Convergence::Converged);
+    }
+
+    #[test]
+    fn local_target_requires_empty_status() {
+        let local = |observed: ConfigStatus| evaluate(&Target::Local, &node(None, observed), WaitContext::STATE_ONLY);
+        assert_eq!(local(ConfigStatus::default()), Convergence::Converged);
+        assert_eq!(local(status(Some("a"), Some("a"), None)), Convergence::Waiting(Waiting::NotAcknowledged));
+        assert_eq!(local(status(None, Some("a"), None)), Convergence::Waiting(Waiting::Activating));
+        assert_eq!(local(status(None, None, Some(REFUSED))), Convergence::Waiting(Waiting::NotAcknowledged));
+    }
+
+    #[test]
+    fn reports_other_spec_as_not_assigned() {
+        let observed = node(Some(spec("a")), status(Some("b"), Some("b"), None));
+        assert_eq!(
+            evaluate(&Target::Source(spec("b")), &observed, WaitContext::STATE_ONLY),
+            Convergence::Waiting(Waiting::NotAssigned)
+        );
+        assert_eq!(
+            evaluate(&Target::Local, &observed, WaitContext::STATE_ONLY),
+            Convergence::Waiting(Waiting::NotAssigned)
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! ConfigMaps whose content planning needs.
+//!
+//! Planning lists ConfigMaps by metadata only. Their content is needed for nodes that leave a ConfigMap, to show the
+//! changes and to adopt equal content. It is also needed to verify the ConfigMaps that nodes are assigned to. A
+//! cluster without changes needs no content.
+
+use std::collections::BTreeSet;
+
+use super::membership::membership;
+use crate::convergence::Target;
+use crate::desired::{Desired, Pool, PoolTarget};
+use nodecfg_contract::names::{NamespaceName, NodeName};
+use nodecfg_contract::observed::{ConfigMapKey, Observed};
+
+/// Keys of the ConfigMaps to read.
+#[must_use]
+pub fn required_config_maps(
+    desired: &Desired,
+    observed: &Observed,
+    namespace: &NamespaceName,
+) -> BTreeSet<ConfigMapKey> {
+    let mut wanted = BTreeSet::new();
+    for (name, nodes) in membership(desired, &observed.nodes).pools {
+        let Some(pool) = desired.pools.get(name) else { continue };
+        let target = pool_target(pool, namespace);
+        let leaving = nodes
+            .iter()
+            .filter_map(|node| observed.nodes.get(*node))
+            .filter(|node| !target.is_named_by(node.source.as_ref()));
+        let mut any = false;
+        for node in leaving {
+            any = true;
+            wanted.extend([&node.source, &node.status.active].into_iter().flatten().filter_map(ConfigMapKey::of));
+        }
+        let target_map = target.source().and_then(ConfigMapKey::of);
+        if any || (!nodes.is_empty() && target_map.as_ref().is_some_and(|key| is_doubtful(key, pool, &nodes, observed)))
+        {
+            wanted.extend(target_map);
+        }
+    }
+    wanted
+}
+
+/// Reports whether the metadata cannot prove the pool's ConfigMap: it is missing, being deleted, labeled with another
+/// hash, or has another uid than the one that nodes accepted.
+fn is_doubtful(key: &ConfigMapKey, pool: &Pool, nodes: &[&NodeName], observed: &Observed) -> bool {
+    let (Some(map), PoolTarget::Config(rendered)) = (observed.config_maps.get(key), &pool.target) else { return true };
+    let accepted_uid = |node: &&NodeName| {
+        let assigned = observed.nodes.get(*node)?.status.assigned.as_ref()?;
+        let uid = assigned.config_map.as_ref()?.uid.clone()?;
+        (ConfigMapKey::of(assigned).as_ref() == Some(key)).then_some(uid)
+    };
+    map.deleting
+        || map.content_hash.as_deref() != Some(rendered.hash.to_string().as_str())
+        || nodes.iter().filter_map(accepted_uid).any(|uid| uid != map.uid)
+}
+
+/// Target of the nodes of a pool when ConfigMaps are in `namespace`.
+#[must_use]
+pub fn pool_target(pool: &Pool, namespace: &NamespaceName) -> Target {
+    match &pool.target {
+        PoolTarget::Local => Target::Local,
+        PoolTarget::Config(rendered) => Target::Source(rendered.source(namespace)),
+    }
+}

@@ -1,0 +1,132 @@
+//! API client of a simulated host: the agent's user and permissions, and the effects of faults on its requests.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use futures::StreamExt as _;
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use super::host::SimHost;
+use crate::api::{Api, Rule, User};
+use crate::kubelets::{Fault, requests};
+
+/// ServiceAccount of the agents.
+const AGENT: &str = "system:serviceaccount:nodecfg-system:nodecfg-agent";
+/// A configuration that every kubelet decodes and refuses.
+const INVALID: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: -1\n";
+
+/// User of the agents with their minimal permissions.
+pub(super) fn user() -> User {
+    let rule = |verbs: &[&str], group: &str, resource: &str, namespace: Option<&str>| Rule {
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        groups: vec![group.to_owned()],
+        resources: vec![resource.to_owned()],
+        namespace: namespace.map(str::to_owned),
+        names: Vec::new(),
+    };
+    let rules = vec![
+        rule(&["get", "list", "watch"], "nodecfg.dev", "nodeconfigs", None),
+        rule(&["patch"], "nodecfg.dev", "nodeconfigs/status", None),
+        // Real agents may read ConfigMaps of one namespace only. The sandbox supports repositories that use another
+        // one.
+        rule(&["get"], "", "configmaps", None),
+        rule(&["get"], "", "nodes", None),
+        rule(&["get"], "coordination.k8s.io", "leases", Some("kube-node-lease")),
+        rule(&["create"], "", "events", None),
+    ];
+    User::with_rules(AGENT, rules)
+}
+
+/// Client of the API server for this host.
+pub(super) fn client(api: &Api, user: User, host: Arc<SimHost>) -> kube::Client {
+    let router = api.router();
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let (router, host, user) = (router.clone(), Arc::clone(&host), user.clone());
+        async move {
+            if !host.reaches_server() {
+                return Err(unavailable());
+            }
+            let (mut parts, body) = request.into_parts();
+            parts.extensions.insert(user);
+            let downloads = parts.method == Method::GET && parts.uri.path().contains("/configmaps/");
+            let lease = parts.method == Method::GET && parts.uri.path().contains("/leases/");
+            let watches = parts.uri.query().is_some_and(|query| query.contains("watch="));
+            let fault = host.fault().filter(|_| downloads);
+            if fault == Some(Fault::SyncError) {
+                // The fault removes the permissions of this host only.
+                parts.extensions.insert(User::with_rules(AGENT, Vec::new()));
+            }
+            let Ok(response) = router.oneshot(Request::from_parts(parts, Body::new(body))).await;
+            match fault {
+                Some(Fault::LoadError) => with_replaced_content(response, None).await,
+                Some(Fault::ValidateError) => with_replaced_content(response, Some(INVALID)).await,
+                _ if lease => with_renewed_lease(response, host.renewed()).await,
+                _ if watches => Ok(response.map(|body| until_outage(body, host))),
+                _ => Ok(response),
+            }
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+fn unavailable() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "the API server is unreachable (--fault api-outage)")
+}
+
+/// Ends a response stream when an outage begins.
+fn until_outage(body: Body, host: Arc<SimHost>) -> Body {
+    let mut changes = host.changes();
+    let cut = async move {
+        while host.reaches_server() {
+            if changes.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    };
+    Body::from_stream(body.into_data_stream().take_until(cut))
+}
+
+/// Sets the renewal time of a Lease in a response to that of its kubelet.
+///
+/// Writing the Leases of thousands of nodes every 10 s would overload the machine. Without this update, a delayed
+/// agent would never see a renewal after its kubelet's start.
+async fn with_renewed_lease(response: Response, at: Option<Timestamp>) -> Result<Response, std::io::Error> {
+    let (mut parts, body) = response.into_parts();
+    let bytes = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+    let written = serde_json::from_slice::<Value>(&bytes);
+    let (Ok(mut lease), Some(at)) = (written, at.map(requests::micro_time)) else {
+        return Ok(Response::from_parts(parts, Body::from(bytes)));
+    };
+    if let Some(Value::String(time)) = lease.pointer_mut("/spec/renewTime")
+        && *time < at
+    {
+        *time = at;
+    }
+    parts.headers.remove(http::header::CONTENT_LENGTH);
+    Ok(Response::from_parts(parts, Body::from(lease.to_string())))
+}
+
+/// Replaces the content of a ConfigMap in a response, or removes it.
+async fn with_replaced_content(response: Response, content: Option<&str>) -> Result<Response, std::io::Error> {
+    let (mut parts, body) = response.into_parts();
+    let bytes = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+    let Ok(mut object) = serde_json::from_slice::<Value>(&bytes) else {
+        return Ok(Response::from_parts(parts, Body::from(bytes)));
+    };
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.shift_remove(nodecfg_contract::observed::CONTENT_HASH_ANNOTATION);
+    }
+    if let Some(data) = object.get_mut("data").and_then(Value::as_object_mut) {
+        match content {
+            Some(content) => data.values_mut().for_each(|value| *value = json!(content)),
+            None => data.clear(),
+        }
+    }
+    parts.headers.remove(http::header::CONTENT_LENGTH);
+    Ok(Response::from_parts(parts, Body::from(object.to_string())))
+}

@@ -1,0 +1,87 @@
+//! API server versions that the sandbox reproduces, and their differences.
+
+use serde_json::{Value, json};
+
+/// Recorded API server that the sandbox reproduces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ServerProfile {
+    /// Kubernetes 1.21: keeps and validates Node `spec.configSource` and `status.config`. Its kubelets implement
+    /// both.
+    V1_21,
+    /// Kubernetes 1.36: drops both fields on every write, but still claims them in managedFields.
+    V1_36,
+}
+
+impl ServerProfile {
+    /// Reports whether Node `spec.configSource` and `status.config` survive a write.
+    #[must_use]
+    pub fn keeps_config_source(self) -> bool {
+        matches!(self, Self::V1_21)
+    }
+
+    /// Reports whether the server validates unknown fields (`fieldValidation`, since 1.25).
+    #[must_use]
+    pub fn validates_fields(self) -> bool {
+        matches!(self, Self::V1_36)
+    }
+
+    /// Reports whether the server evaluates CEL rules of custom resources (GA in 1.29). Older servers drop the rules.
+    #[must_use]
+    pub fn evaluates_rules(self) -> bool {
+        matches!(self, Self::V1_36)
+    }
+
+    /// Reports whether managedFields distinguish subresources (since 1.22).
+    #[must_use]
+    pub fn tracks_subresources(self) -> bool {
+        matches!(self, Self::V1_36)
+    }
+
+    /// Reports whether the server writes `metadata.creationTimestamp: null` for a missing time.
+    #[must_use]
+    pub fn writes_null_times(self) -> bool {
+        matches!(self, Self::V1_21)
+    }
+
+    /// Reports whether a cache serves lists and watches of compacted revisions (consistent lists from cache, 1.34).
+    #[must_use]
+    pub fn serves_compacted(self) -> bool {
+        matches!(self, Self::V1_36)
+    }
+
+    /// Returns the release, such as `v1.21.14`.
+    #[must_use]
+    pub fn git_version(self) -> &'static str {
+        match self {
+            Self::V1_21 => "v1.21.14",
+            Self::V1_36 => "v1.36.2",
+        }
+    }
+
+    /// Returns the response to `GET /version`.
+    #[must_use]
+    pub fn version(self) -> Value {
+        let mut version = json!({
+            "major": "1",
+            "minor": if self == Self::V1_21 { "21" } else { "36" },
+            "gitVersion": self.git_version(),
+            "gitCommit": "",
+            "gitTreeState": "clean",
+            "buildDate": "1970-01-01T00:00:00Z",
+            "goVersion": if self == Self::V1_21 { "go1.19.8" } else { "go1.26.6" },
+            "compiler": "gc",
+            "platform": "linux/amd64",
+        });
+        if let (Self::V1_36, Some(map)) = (self, version.as_object_mut()) {
+            for (key, value) in [
+                ("emulationMajor", "1"),
+                ("emulationMinor", "36"),
+                ("minCompatibilityMajor", "1"),
+                ("minCompatibilityMinor", "35"),
+            ] {
+                map.insert(key.to_owned(), value.into());
+            }
+        }
+        version
+    }
+}

@@ -1,0 +1,375 @@
+//! Tests of the state machine: faults, and edge cases that the recording does not contain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::fault::Fault;
+use super::machine::{ObservedNode, SimKubelet, supports_dynamic_config};
+use super::signals::{Download, Input, Moment, Output, Ready, SpecSource};
+use super::verdict::ConfigProblem;
+use nodecfg_contract::{ConfigMapSource, ConfigSource, ConfigStatus, error_text};
+
+/// A kubelet on a Node with `status.config: {}`, in a cluster where every ConfigMap exists.
+struct SimHarness {
+    kubelet: SimKubelet,
+    now: Moment,
+    wake: Option<Moment>,
+    status: Map<String, Value>,
+    /// Response to every download, with the ConfigMap's version.
+    answer: Result<(&'static str, Result<(), ConfigProblem>), Download>,
+    fetches: usize,
+    patches: usize,
+    ready: Vec<(f64, Ready)>,
+    events: Vec<(f64, String)>,
+}
+
+impl SimHarness {
+    fn new(fault: Option<Fault>) -> Self {
+        Self::with(fault, true, Some(ConfigStatus::default()), None)
+    }
+
+    fn with(fault: Option<Fault>, dynamic: bool, seen: Option<ConfigStatus>, heartbeat: Option<Duration>) -> Self {
+        let rng = fastrand::Rng::with_seed(11);
+        let kubelet = SimKubelet::new(
+            ObservedNode { dynamic, wanted: SpecSource::Local, status: seen.as_ref() },
+            fault,
+            heartbeat,
+            rng,
+            Moment::default(),
+        );
+        let status = seen.and_then(|seen| serde_json::to_value(seen).unwrap().as_object().cloned()).unwrap_or_default();
+        let mut sim = Self {
+            kubelet,
+            now: Moment::default(),
+            wake: None,
+            status,
+            answer: Ok(("1", Ok(()))),
+            fetches: 0,
+            patches: 0,
+            ready: Vec::new(),
+            events: Vec::new(),
+        };
+        sim.input(Input::Node(SpecSource::Local));
+        sim
+    }
+
+    fn input(&mut self, input: Input) {
+        let t = self.now.0.as_secs_f64();
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            self.wake = None;
+            for output in self.kubelet.step(input, self.now) {
+                match output {
+                    Output::WakeAt(at) => {
+                        assert!(at > self.now, "the kubelet wakes itself in an endless loop");
+                        self.wake = Some(at);
+                    }
+                    Output::Fetch(source) => {
+                        self.fetches += 1;
+                        inputs.push(Input::Fetched(self.download(&source)));
+                    }
+                    Output::PatchConfig(patch) => {
+                        self.patches += 1;
+                        for (field, value) in patch {
+                            if value.is_null() {
+                                self.status.remove(&field)
+                            } else {
+                                self.status.insert(field, value)
+                            };
+                        }
+                    }
+                    Output::Event { reason, message } => self.events.push((t, format!("{reason}: {message}"))),
+                    Output::Ready { ready, .. } => self.ready.push((t, ready)),
+                }
+            }
+        }
+    }
+
+    fn download(&self, source: &ConfigMapSource) -> Download {
+        let (version, verdict) = match &self.answer {
+            Ok(answer) => *answer,
+            Err(download) => return download.clone(),
+        };
+        let mut found = source.clone();
+        found.uid = Some(format!("uid-{}", source.name));
+        found.resource_version = Some(version.to_owned());
+        Download::Found(Arc::new(found), verdict)
+    }
+
+    fn run(&mut self, seconds: u64) {
+        let end = self.now + Duration::from_secs(seconds);
+        while let Some(at) = self.wake.filter(|at| *at <= end) {
+            self.now = at;
+            self.input(Input::Timer);
+        }
+        self.now = end;
+    }
+
+    fn assign(&mut self, name: &str) {
+        let source = ConfigSource::config_map("ns", name, "kubelet").config_map.unwrap();
+        self.input(Input::Node(SpecSource::ConfigMap(Arc::new(source))));
+    }
+
+    fn named(&self, field: &str) -> Option<&str> {
+        self.status.get(field).and_then(|source| source["configMap"]["name"].as_str())
+    }
+
+    /// Names of the assigned, active and last known good ConfigMaps.
+    fn names(&self) -> [Option<&str>; 3] {
+        ["assigned", "active", "lastKnownGood"].map(|field| self.named(field))
+    }
+
+    fn error(&self) -> Option<&str> {
+        self.status.get("error").and_then(Value::as_str)
+    }
+}
+
+#[test]
+fn healthy_kubelet_converges_and_becomes_idle() {
+    let mut sim = SimHarness::new(None);
+    assert_eq!(sim.wake, None, "no work is pending");
+    sim.assign("a");
+    sim.run(18);
+    assert_eq!(sim.names(), [Some("a"), Some("a"), None]);
+    sim.run(700);
+    assert_eq!(sim.names(), [Some("a"), Some("a"), Some("a")]);
+    assert_eq!((sim.wake, sim.patches, sim.ready.len()), (None, 2, 0));
+}
+
+#[test]
+fn crash_keeps_status_and_sets_readiness_unknown() {
+    let mut sim = SimHarness::new(None);
+    sim.assign("a");
+    sim.run(30);
+    sim.input(Input::Fault(Some(Fault::Crash)));
+    sim.run(300);
+    assert!(sim.ready.is_empty(), "only a new configuration crashes it");
+    sim.assign("b");
+    sim.run(40);
+    assert!(sim.ready.is_empty(), "readiness becomes Unknown after 40 s");
+    sim.run(30);
+    assert_eq!(sim.ready.last().unwrap().1, Ready::Unknown);
+    sim.assign("c");
+    sim.run(300);
+    assert_eq!(sim.named("assigned"), Some("a"));
+    sim.input(Input::Fault(None));
+    sim.run(30);
+    assert_eq!(sim.ready.last().unwrap().1, Ready::Yes);
+    sim.run(30);
+    assert_eq!(sim.names()[..2], [Some("c"), Some("c")]);
+}
+
+#[test]
+fn slow_fault_multiplies_durations() {
+    let mut sim = SimHarness::new(Some(Fault::Slow(10.0)));
+    sim.assign("a");
+    sim.run(55);
+    assert_eq!(sim.names(), [None; 3]);
+    sim.run(130);
+    assert_eq!(sim.names()[..2], [Some("a"), Some("a")]);
+}
+
+#[test]
+fn not_ready_fault_ends_with_local_configuration() {
+    let mut sim = SimHarness::new(Some(Fault::NotReady));
+    sim.run(100);
+    assert!(sim.ready.is_empty());
+    sim.assign("a");
+    sim.run(20);
+    assert_eq!(sim.names()[..2], [Some("a"), Some("a")]);
+    assert_eq!(sim.ready.last().unwrap().1, Ready::No);
+    sim.run(1000);
+    assert_eq!(sim.ready.len(), 1);
+    sim.input(Input::Node(SpecSource::Local));
+    sim.run(20);
+    assert_eq!((sim.names(), sim.ready.last().unwrap().1), ([None; 3], Ready::Yes));
+}
+
+#[test]
+fn never_acknowledges_and_deaf_keep_status() {
+    for (fault, ready) in [(Fault::NeverAcknowledges, None), (Fault::Deaf, Some(Ready::Unknown))] {
+        let mut sim = SimHarness::new(Some(fault));
+        assert_eq!(sim.ready.last().map(|(_, ready)| *ready), ready);
+        sim.assign("a");
+        sim.run(1000);
+        assert_eq!((sim.names(), sim.fetches, sim.patches, sim.events.len()), ([None; 3], 0, 0, 0));
+        sim.input(Input::Fault(None));
+        sim.run(30);
+        assert_eq!(sim.names()[..2], [Some("a"), Some("a")]);
+        assert_eq!(sim.ready.last().map(|(_, ready)| *ready), ready.map(|_| Ready::Yes));
+    }
+}
+
+#[test]
+fn deaf_fault_takes_effect_during_restart() {
+    let mut sim = SimHarness::new(None);
+    sim.assign("a");
+    while sim.events.is_empty() {
+        sim.run(1);
+    }
+    sim.input(Input::Fault(Some(Fault::Deaf)));
+    assert_eq!(sim.ready.last().unwrap().1, Ready::Unknown);
+    sim.run(100);
+    assert_eq!(sim.names(), [None; 3]);
+    sim.input(Input::Fault(None));
+    assert_eq!(sim.names()[..2], [Some("a"), Some("a")]);
+    assert_eq!(sim.ready.last().unwrap().1, Ready::Yes);
+}
+
+#[test]
+fn sync_error_keeps_old_assignment_and_retries() {
+    let mut sim = SimHarness::new(None);
+    sim.assign("a");
+    sim.run(30);
+    sim.input(Input::Fault(Some(Fault::SyncError)));
+    sim.assign("b");
+    sim.run(30);
+    assert_eq!(sim.names()[..2], [Some("a"), Some("a")]);
+    assert_eq!(sim.error(), Some("failed to sync: failed to download config, see Kubelet log for details"));
+    sim.input(Input::Fault(None));
+    sim.run(40);
+    assert_eq!((sim.named("assigned"), sim.error()), (Some("b"), None));
+}
+
+#[test]
+fn sync_error_ends_without_restart_when_spec_reverts() {
+    let mut sim = SimHarness::new(None);
+    sim.assign("a");
+    sim.run(30);
+    sim.answer = Err(Download::Missing);
+    sim.assign("b");
+    sim.run(30);
+    assert!(sim.error().is_some());
+    sim.answer = Ok(("1", Ok(())));
+    sim.assign("a");
+    let events = sim.events.len();
+    sim.run(30);
+    assert_eq!((sim.error(), sim.events.len()), (None, events));
+}
+
+#[test]
+fn refused_configuration_falls_back() {
+    for (fault, text) in [(Fault::LoadError, error_text::LOAD), (Fault::ValidateError, error_text::VALIDATE)] {
+        let mut sim = SimHarness::new(Some(fault));
+        sim.assign("a");
+        sim.run(20);
+        assert_eq!((sim.names(), sim.error()), ([Some("a"), None, None], Some(text)));
+        sim.input(Input::Fault(None));
+        sim.assign("b");
+        sim.run(700);
+        assert_eq!((sim.names(), sim.error()), ([Some("b"); 3], None));
+        sim.input(Input::Fault(Some(fault)));
+        sim.assign("c");
+        sim.run(30);
+        assert_eq!((sim.names(), sim.error()), ([Some("c"), Some("b"), Some("b")], Some(text)));
+        sim.run(1000);
+        assert_eq!(sim.named("lastKnownGood"), Some("b"), "a refused configuration has no trial");
+    }
+}
+
+#[test]
+fn flapping_node_converges_first() {
+    let mut sim = SimHarness::new(Some(Fault::Flap));
+    sim.run(100);
+    assert!(sim.ready.is_empty(), "no assignment exists");
+    sim.assign("a");
+    sim.run(100);
+    let up = sim.events.last().unwrap().0;
+    let turns: Vec<_> = sim.ready.iter().map(|(t, ready)| ((t - up).round(), *ready)).collect();
+    assert_eq!(turns[..3], [(20.0, Ready::No), (40.0, Ready::Yes), (60.0, Ready::No)]);
+    sim.input(Input::Fault(None));
+    assert_eq!(sim.ready.last().unwrap().1, Ready::Yes);
+    let turns = sim.ready.len();
+    sim.run(100);
+    assert_eq!(sim.ready.len(), turns);
+}
+
+#[test]
+fn lost_status_is_written_again_in_full() {
+    let mut sim = SimHarness::new(None);
+    sim.assign("a");
+    sim.run(20);
+    sim.status = json!({"error": "left over"}).as_object().cloned().unwrap();
+    sim.input(Input::StatusLost);
+    sim.run(13);
+    assert_eq!((sim.names(), sim.error()), ([Some("a"), Some("a"), None], None));
+}
+
+#[test]
+fn kubelet_continues_from_status_of_node() {
+    let mut sim = SimHarness::new(None);
+    sim.assign("a");
+    sim.run(700);
+    let left: ConfigStatus = serde_json::from_value(Value::Object(sim.status.clone())).unwrap();
+    let mut next = SimHarness::with(None, true, Some(left), None);
+    next.assign("a");
+    next.run(100);
+    assert_eq!((next.names(), next.patches, next.events.len()), ([Some("a"); 3], 0, 0));
+    next.answer = Ok(("1", Err(ConfigProblem::Validate)));
+    next.assign("b");
+    next.run(30);
+    assert_eq!(next.names(), [Some("b"), Some("a"), Some("a")]);
+}
+
+#[test]
+fn kubelet_applies_changes_made_while_stopped() {
+    let left = json!({"error": "failed to sync: failed to download config, see Kubelet log for details"});
+    let mut sim = SimHarness::with(None, true, Some(serde_json::from_value(left).unwrap()), None);
+    sim.run(30);
+    assert_eq!((sim.error(), sim.events.len()), (None, 0));
+
+    let mut sim = SimHarness::new(None);
+    sim.assign("a");
+    sim.run(700);
+    let left: ConfigStatus = serde_json::from_value(Value::Object(sim.status.clone())).unwrap();
+    let mut reset = SimHarness::with(None, true, Some(left), None);
+    reset.run(30);
+    assert_eq!(reset.names(), [None; 3]);
+}
+
+#[test]
+fn only_kubelet_with_dynamic_config_writes_status() {
+    assert_eq!(SimHarness::with(None, true, None, None).patches, 1);
+    let mut sim = SimHarness::with(None, false, None, None);
+    sim.assign("a");
+    sim.run(1000);
+    assert_eq!((sim.fetches, sim.patches, sim.wake), (0, 0, None));
+}
+
+#[test]
+fn heartbeats_are_regular_and_end_with_kubelet() {
+    let mut sim = SimHarness::with(None, true, Some(ConfigStatus::default()), Some(Duration::from_secs(300)));
+    sim.run(3000);
+    assert_eq!(sim.ready.len(), 10);
+    sim.input(Input::Fault(Some(Fault::Deaf)));
+    sim.run(3000);
+    assert_eq!(sim.ready.len(), 11);
+}
+
+#[test]
+fn parses_versions_with_dynamic_config() {
+    for (version, has) in [
+        ("v1.21.1", true),
+        ("v1.11.0", true),
+        ("v1.23.17-eks-a5565ad", true),
+        ("v1.21.14+k3s1", true),
+        ("v1.10.13", false),
+        ("v1.24.0", false),
+        ("v1.36.2", false),
+        ("v2.21.0", false),
+        ("", false),
+        ("unknown", false),
+        // Servers write their minor version in this form, kubelets do not.
+        ("v1.21+", false),
+    ] {
+        assert_eq!(supports_dynamic_config(version), has, "{version}");
+    }
+}
+
+#[test]
+fn kubelet_is_small() {
+    // A sandbox can have 15,000 kubelets.
+    assert!(size_of::<SimKubelet>() <= 512, "{}", size_of::<SimKubelet>());
+}

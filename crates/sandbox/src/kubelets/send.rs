@@ -1,0 +1,94 @@
+//! Sends the requests of simulated kubelets, with retries for requests that the kubelet does not repeat.
+
+use std::time::Duration;
+
+use kube::Client;
+
+use super::config_maps::Key;
+use super::requests::{self, ConfigMap};
+use super::signals::Ready;
+use nodecfg_contract::names::NodeName;
+
+/// Attempts for a request that must succeed.
+pub(crate) const ATTEMPTS: u32 = 8;
+
+/// A write request of a kubelet.
+pub(super) enum Effect {
+    Config(serde_json::Map<String, serde_json::Value>),
+    Ready { ready: Ready, changed: bool },
+    Event { reason: &'static str, message: String },
+}
+
+/// Result of a finished task.
+pub(super) enum TaskResult {
+    Sent { slot: usize, config_lost: bool },
+    Loaded { key: Key, outcome: Option<Option<ConfigMap>> },
+}
+
+pub(super) async fn load(client: Client, key: Key) -> TaskResult {
+    let outcome = match requests::get_config_map(&key.0, &key.1) {
+        // A name that is invalid in a path matches no ConfigMap.
+        Err(_) => Some(None),
+        Ok(request) => match client.request::<ConfigMap>(request).await {
+            Ok(config_map) => Some(Some(config_map)),
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Some(None),
+            Err(error) => {
+                tracing::debug!(namespace = key.0, name = key.1, %error, "a simulated kubelet's download failed");
+                None
+            }
+        },
+    };
+    TaskResult::Loaded { key, outcome }
+}
+
+/// Sends the writes of one kubelet in order.
+pub(super) async fn send(client: Client, name: NodeName, slot: usize, effects: Vec<Effect>) -> TaskResult {
+    let mut config_lost = false;
+    for effect in effects {
+        let node = name.as_str();
+        let now = nodecfg_clock::now();
+        let (what, request, attempts) = match &effect {
+            // The status loop repeats a failed write.
+            Effect::Config(config) => ("status.config", requests::patch_config(node, config), 1),
+            Effect::Ready { ready, changed } => ("Ready", requests::patch_ready(node, *ready, *changed, now), ATTEMPTS),
+            Effect::Event { reason, message } => ("an Event", requests::post_event(node, reason, message, now), 2),
+        };
+        let sent = match request {
+            Ok(request) => attempt(&client, request, attempts).await,
+            Err(error) => Err(kube::Error::BuildRequest(error)),
+        };
+        let lost = match sent {
+            Ok(()) => false,
+            // The Node was deleted, and its kubelet follows.
+            Err(kube::Error::Api(status)) if status.code == 404 => false,
+            Err(error) => {
+                tracing::debug!(node, what, %error, "a simulated kubelet could not write");
+                true
+            }
+        };
+        if matches!(effect, Effect::Config(_)) {
+            config_lost = lost;
+        }
+    }
+    TaskResult::Sent { slot, config_lost }
+}
+
+/// Sends a request until it succeeds or fails permanently, at most `attempts` times.
+pub(crate) async fn attempt(
+    client: &Client,
+    request: http::Request<Vec<u8>>,
+    attempts: u32,
+) -> Result<(), kube::Error> {
+    let mut pause = Duration::from_millis(50);
+    for _ in 1..attempts {
+        match client.request_text(request.clone()).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
+                return Err(kube::Error::Api(status));
+            }
+            Err(_) => tokio::time::sleep(pause).await,
+        }
+        pause *= 2;
+    }
+    client.request_text(request).await.map(|_| ())
+}

@@ -1,0 +1,129 @@
+//! Request log and injected faults between clients and the API server.
+//!
+//! Wraps any router, in-process and over TLS. Does not read objects, and responds in place of the server only for an
+//! injected fault.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use tower::ServiceExt;
+
+use crate::api::{Api, User};
+
+mod fault;
+mod log;
+mod refusal;
+mod request;
+mod stream;
+
+pub use fault::{Fault, FaultKind, Faults, InjectedFault, Matcher};
+pub use log::{Entry, RequestLog};
+pub use request::{ApiRequest, Form};
+
+#[cfg(test)]
+mod tests;
+
+/// Response extension that makes the connection's owner reset the connection instead of sending the response.
+/// [`serve`](super::serve::serve) applies it; for in-process clients, see [`Wire::service`].
+#[derive(Debug, Clone, Copy)]
+pub struct ResetConnection;
+
+/// Error of an in-process client in place of a connection reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("connection reset by peer")]
+pub struct ConnectionReset;
+
+/// Request log and faults of one server; clones share both.
+#[derive(Debug, Clone, Default)]
+pub struct Wire {
+    /// Log of the requests.
+    pub log: RequestLog,
+    /// InjectedFault faults.
+    pub faults: Faults,
+}
+
+impl Wire {
+    /// Creates an empty log without faults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Wraps a router with the log and the faults.
+    pub fn wrap(&self, router: Router) -> Router {
+        // A layer of the router itself would see only paths with routes.
+        Router::new().fallback_service(router).layer(middleware::from_fn_with_state(self.clone(), pass))
+    }
+
+    /// Wraps a router for in-process clients, which receive an error in place of a reset.
+    pub fn service(
+        &self,
+        router: Router,
+    ) -> impl tower::Service<Request<Body>, Response = Response, Error = ConnectionReset, Future: Send>
+    + Clone
+    + Send
+    + 'static {
+        let router = self.wrap(router);
+        tower::service_fn(move |request: Request<Body>| {
+            let router = router.clone();
+            async move {
+                let Ok(response) = router.oneshot(request).await;
+                match response.extensions().get::<ResetConnection>() {
+                    Some(_) => Err(ConnectionReset),
+                    None => Ok(response),
+                }
+            }
+        })
+    }
+
+    /// Creates an in-process client of `user` behind this log and these faults. Needs a Tokio runtime.
+    #[must_use]
+    pub fn client(&self, api: &Api, user: User) -> kube::Client {
+        let service = self.service(api.router()).map_request(move |request: http::Request<kube::client::Body>| {
+            let (mut parts, body) = request.into_parts();
+            parts.extensions.insert(user.clone());
+            Request::from_parts(parts, Body::new(body))
+        });
+        kube::Client::new(service, "default")
+    }
+}
+
+/// Logs a request and applies its faults.
+async fn pass(State(wire): State<Wire>, request: Request, next: Next) -> Response {
+    let api = ApiRequest::of(request.method(), request.uri(), request.headers());
+    let seen = wire.log.begin(&api);
+    let mut answer: Option<FaultKind> = None;
+    for kind in wire.faults.effects_on(&api) {
+        match kind {
+            FaultKind::Latency(delay) => tokio::time::sleep(delay).await,
+            other => answer = Some(other),
+        }
+    }
+    let response = match answer {
+        None | Some(FaultKind::Latency(_)) => next.run(request).await,
+        Some(FaultKind::Hang) => std::future::pending().await,
+        Some(FaultKind::Reset) => reset(),
+        Some(FaultKind::LoseAnswer) => {
+            next.run(request).await;
+            reset()
+        }
+        Some(FaultKind::Status { code, retry_after }) => refusal::of(code, retry_after),
+        Some(FaultKind::ContinueExpired) => refusal::continue_expired(request.uri()),
+        Some(FaultKind::CutBody { after_bytes }) => stream::cut(next.run(request).await, after_bytes),
+        Some(FaultKind::CloseWatch { after_events }) => stream::close(next.run(request).await, after_events),
+        Some(FaultKind::ExpireWatch { after_events }) => stream::expire(next.run(request).await, after_events),
+    };
+    let status = response.extensions().get::<ResetConnection>().is_none().then(|| response.status());
+    wire.log.end(seen, status);
+    response
+}
+
+fn reset() -> Response {
+    // The body fails too, for connection owners that do not check the extension.
+    let broken = futures::stream::once(async { Err::<bytes::Bytes, _>(ConnectionReset) });
+    let mut response = Response::new(Body::from_stream(broken));
+    response.extensions_mut().insert(ResetConnection);
+    response
+}

@@ -1,0 +1,263 @@
+//! The texts of a review, shared by all formats. They contain names and values unescaped; renderers escape them.
+
+use std::collections::BTreeMap;
+
+use crate::report::count;
+use crate::review::{Changes, FileChangeKind, Origin, PoolChange, PoolReview, Review, Side};
+use kubelet_config::risk::{Class, Risk};
+use nodecfg_contract::printable::at_most;
+use nodecfg_planning::plan::ChangedField;
+
+/// The first line on standard error: the revision and the base of a command.
+#[must_use]
+pub fn header_line(review: &Review) -> String {
+    let signed = match &review.to {
+        Side::Revision { signer: Some(signer), .. } => format!(" signed by {signer}"),
+        _ => String::new(),
+    };
+    format!("fleet {} {}{signed}, compared with {}", review.fleet, at(&review.to), side(&review.from))
+}
+
+/// A side with a preposition: `at commit 8f7f378c28`, `in the working tree`.
+pub(super) fn at(side: &Side) -> String {
+    match side {
+        Side::Revision { .. } => format!("at {}", self::side(side)),
+        Side::WorkingTree => "in the working tree".to_owned(),
+        Side::Local => "in the local configuration".to_owned(),
+        Side::Cluster => "in the cluster".to_owned(),
+    }
+}
+
+/// A side with its requested name and its commit.
+pub(in crate::report) fn side(side: &Side) -> String {
+    match side {
+        Side::Revision { name: Some(name), commit, .. } if !commit.as_str().starts_with(name.as_str()) => {
+            format!("{} ({})", clipped(name, 60), commit.short())
+        }
+        Side::Revision { commit, .. } => format!("commit {}", commit.short()),
+        Side::WorkingTree => "the working tree".to_owned(),
+        Side::Local => "the local configuration".to_owned(),
+        Side::Cluster => "the cluster".to_owned(),
+    }
+}
+
+/// Cuts a text to `most` characters, with an ellipsis.
+pub(in crate::report) fn clipped(text: &str, most: usize) -> String {
+    if text.chars().count() <= most { text.to_owned() } else { at_most(text, most.saturating_sub(1)) }
+}
+
+/// The effect of the whole change, after "this": `changes 2 of 5 pools and 37 nodes; worst risk: drain (…)`.
+pub(in crate::report) fn verdict(review: &Review) -> String {
+    let counts = review.counts();
+    let cluster = review.cluster.as_ref();
+    if !review.is_changed() {
+        return no_change(review);
+    }
+    let touching = counts.changed - counts.settings_only;
+    let nodes = cluster.map_or_else(String::new, |cluster| format!(", {}", count(cluster.counts.assign, "node")));
+    let pools = count(counts.pools, "pool");
+    let mut text = match (touching, counts.settings_only) {
+        (0, 0) => "changes settings of the fleet".to_owned(),
+        (0, only) => format!("changes settings of {only} of {pools}, without effect on nodes"),
+        (some, 0) => format!("changes {some} of {pools}{nodes}"),
+        (some, only) => format!("changes {some} of {pools}{nodes}, and only settings of {only} more"),
+    };
+    let unknown = review.pools.iter().filter(|pool| pool.risk.unknown).count();
+    match review.worst() {
+        Some(class) if unknown > 0 => {
+            let means = class.means();
+            text.push_str(&format!("; worst known risk: {class} ({means}); unknown for {unknown} of {pools}"));
+        }
+        Some(class) => text.push_str(&format!("; worst risk: {class} ({})", class.means())),
+        None if unknown > 0 => text.push_str("; risk unknown"),
+        None => {}
+    }
+    text.push_str(&blocked(review));
+    if counts.refused > 0 {
+        text.push_str(&format!(". nodecfg sync will refuse it: {}", not_allowing(counts.refused)));
+    }
+    text
+}
+
+/// The number of blocked nodes, as a continuation of the sentence.
+fn blocked(review: &Review) -> String {
+    match review.cluster.as_ref().map_or(0, |cluster| cluster.counts.blocked) {
+        0 => String::new(),
+        1 => "; 1 node is blocked".to_owned(),
+        nodes => format!("; {nodes} nodes are blocked"),
+    }
+}
+
+fn not_allowing(pools: usize) -> String {
+    match pools {
+        1 => "1 pool does not allow this risk".to_owned(),
+        pools => format!("{pools} pools do not allow this risk"),
+    }
+}
+
+/// The text of a review without changes, with file differences that have no effect.
+fn no_change(review: &Review) -> String {
+    let nodes = match &review.cluster {
+        Some(cluster) if cluster.counts.settled > 0 => {
+            format!("changes nothing on {}{}", count(cluster.counts.settled, "node"), blocked(review))
+        }
+        _ => format!("changes nothing on any node{}", blocked(review)),
+    };
+    let files = review.files();
+    match files.len() {
+        0 => nodes,
+        number if files.values().all(|kind| *kind == FileChangeKind::Formatting) => {
+            format!("{nodes}: {} only in formatting", differ(number))
+        }
+        number => format!("{nodes}: {} without effect", differ(number)),
+    }
+}
+
+fn differ(files: usize) -> String {
+    if files == 1 { "1 file differs".to_owned() } else { format!("{files} files differ") }
+}
+
+/// The change of a pool in a few words.
+pub(in crate::report) fn headline(pool: &PoolReview) -> String {
+    match pool.change {
+        PoolChange::Added => "new pool".to_owned(),
+        PoolChange::Removed => "removed".to_owned(),
+        PoolChange::Changed => match pool.changes.iter().map(|set| set.fields.len()).max().unwrap_or(0) {
+            0 => "reassigned".to_owned(),
+            1 => "1 field changes".to_owned(),
+            fields => format!("{fields} fields change"),
+        },
+        PoolChange::ToLocal => "returns to local configuration".to_owned(),
+        PoolChange::FromLocal => "leaves local configuration".to_owned(),
+        PoolChange::Selection => "other nodes".to_owned(),
+        PoolChange::PolicyOnly => "policy only".to_owned(),
+        PoolChange::Unknown => "cannot be compared".to_owned(),
+        PoolChange::Drift => "unchanged, nodes differ".to_owned(),
+        PoolChange::Unchanged => "unchanged".to_owned(),
+    }
+}
+
+/// Explains a pool change that is not self-explanatory.
+pub(in crate::report) fn explanation(pool: &PoolReview, cluster: bool) -> Option<&'static str> {
+    Some(match pool.change {
+        PoolChange::Added => "the current configuration of the nodes is only known when comparing with a cluster",
+        PoolChange::Removed => {
+            "the repository no longer has this pool. Its nodes keep their configuration and get no more changes, \
+             unless another pool selects them"
+        }
+        PoolChange::ToLocal => "the nodes return to their local configuration, which nodecfg does not know",
+        PoolChange::FromLocal => "the nodes leave their local configuration, which nodecfg does not know",
+        PoolChange::Selection if cluster => "the configuration stays the same; the set of nodes changes",
+        PoolChange::Selection => {
+            "the configuration stays the same. Nodes may move between pools and get the configuration of their new \
+             pool. To see which nodes, compare with a cluster"
+        }
+        PoolChange::PolicyOnly => "no node changes: only the rollout or the checks of later changes",
+        PoolChange::Unknown => "the base revision of this pool is invalid, so every field is listed as set",
+        PoolChange::Drift => {
+            "the revisions are equal, but these nodes do not run the configuration yet; a sync would \
+                              assign it"
+        }
+        PoolChange::Changed | PoolChange::Unchanged => return None,
+    })
+}
+
+/// The worst risk of a pool's changes, and the number of nodes with unknown risk. `None` without changes.
+pub(in crate::report) fn risk(pool: &PoolReview) -> Option<String> {
+    let risk = &pool.risk;
+    let nodes = risk.unknown_nodes.filter(|nodes| *nodes > 0);
+    let Some(class) = risk.worst else {
+        let unknown = match pool.change {
+            PoolChange::ToLocal => "unknown (the local configuration is unknown)",
+            _ => "unknown (the current configuration is unknown)",
+        };
+        return risk.unknown.then(|| unknown.to_owned());
+    };
+    let mut line = format!("{class}: {}", class.means());
+    if !risk.state_files.is_empty() {
+        let files: Vec<&str> = risk.state_files.iter().map(|file| file.as_str()).collect();
+        line.push_str(&format!(", and {} removed", files.join(" and ")));
+    }
+    match nodes {
+        Some(nodes) => line.push_str(&format!("; unknown for {}", count(nodes, "node"))),
+        None if risk.unknown => line.push_str("; partly unknown"),
+        None => {}
+    }
+    Some(line)
+}
+
+/// Why a sync refuses the changes of a pool, if it does.
+pub(in crate::report) fn refused(pool: &PoolReview) -> Option<String> {
+    let refusal = pool.risk.refused.as_ref()?;
+    let allowed = refusal.allowed;
+    Some(format!("the pool allows no more than {allowed} (spec.rollout.allowDisruption)"))
+}
+
+/// A suffix of the risk if it is known for some changes only.
+pub(super) fn unknown_suffix(pool: &PoolReview) -> &'static str {
+    if pool.risk.worst.is_some() && pool.risk.unknown { ", partly unknown" } else { "" }
+}
+
+/// The risk of a field for a column. Empty if unknown.
+pub(super) fn class(risk: Option<&Risk>) -> &'static str {
+    risk.map_or("", |risk| risk.class.as_str())
+}
+
+/// The reason of a risk and its source.
+pub(in crate::report) fn reason_and_source(risk: &Risk) -> String {
+    if risk.source.is_empty() { risk.why.clone() } else { format!("{} [{}]", risk.why, risk.source) }
+}
+
+/// Each field with its worst risk of the `wanted` classes, by path.
+pub(super) fn risks(pool: &PoolReview, wanted: impl Fn(Class) -> bool) -> BTreeMap<&str, &Risk> {
+    let mut worst: BTreeMap<&str, &Risk> = BTreeMap::new();
+    for field in pool.changes.iter().flat_map(|set| &set.fields) {
+        if let Some(risk) = field.risk.as_ref().filter(|risk| wanted(risk.class)) {
+            let known = worst.entry(&field.change.path).or_insert(risk);
+            if risk.class > known.class {
+                *known = risk;
+            }
+        }
+    }
+    worst
+}
+
+/// The nodes and the origin of a set of changes, if not obvious.
+pub(in crate::report) fn origin(review: &Review, pool: &PoolReview, set: &Changes) -> Option<String> {
+    let nodes = set.nodes.map_or_else(|| "nodes".to_owned(), |nodes| count(nodes, "node"));
+    let back = if pool.change == PoolChange::ToLocal { " to the local configuration" } else { "" };
+    match &set.from {
+        Origin::Base if pool.changes.len() > 1 || set.nodes == Some(0) => {
+            Some(format!("{nodes} from {}{back}", side(&review.from)))
+        }
+        Origin::Base | Origin::Nothing | Origin::Unreadable => None,
+        Origin::Local => Some(format!("{nodes} from the local configuration (content unknown)")),
+        Origin::ConfigMap { source } if !set.from_known => {
+            Some(format!("{nodes} from {source} (content not readable)"))
+        }
+        Origin::ConfigMap { source } if pool.changes.len() > 1 || !back.is_empty() => {
+            Some(format!("{nodes} from {source}{back}"))
+        }
+        Origin::ConfigMap { .. } => None,
+    }
+}
+
+/// The change of a file in a few words.
+pub(in crate::report) fn file_change(kind: FileChangeKind) -> &'static str {
+    match kind {
+        FileChangeKind::Added => "added",
+        FileChangeKind::Modified => "modified",
+        FileChangeKind::Formatting => "formatting only, no effect on nodes",
+        FileChangeKind::Removed => "removed",
+    }
+}
+
+/// The number of fields that each file sets.
+pub(super) fn field_counts(fields: &[ChangedField]) -> String {
+    let mut files: BTreeMap<&str, usize> = BTreeMap::new();
+    for place in fields.iter().filter_map(|field| field.change.place.as_ref()) {
+        *files.entry(&place.file).or_default() += 1;
+    }
+    let files: Vec<String> = files.into_iter().map(|(file, number)| format!("{number} set by {file}")).collect();
+    format!("{}: {}", count(fields.len(), "field"), files.join(", "))
+}

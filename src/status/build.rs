@@ -1,0 +1,340 @@
+//! Construction of a status from one observation of a cluster: assigns nodes to pools, determines their state, and
+//! counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, State};
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Readiness};
+use nodecfg_planning::convergence::{Convergence, Target, Waiting};
+use nodecfg_planning::desired::{Desired, Pool};
+use nodecfg_planning::plan::{
+    ConfigMapIndex, Owner, PoolPause, SourceOwner, is_adopted, membership, pool_target, present_state,
+    unsupported_reason,
+};
+
+/// Desired state to compare nodes with.
+#[derive(Debug, Clone, Copy)]
+pub struct DesiredFleet<'a> {
+    /// Desired state of the repository.
+    pub desired: &'a Desired,
+    /// Namespace of the ConfigMaps.
+    pub namespace: &'a NamespaceName,
+}
+
+/// Status of an observed cluster. Without a repository, the ConfigMap of a node determines its pool, and the node is
+/// compared with that ConfigMap.
+#[must_use]
+pub fn build(
+    observed: &Observed,
+    wanted: Option<&DesiredFleet<'_>>,
+    mut fleets: Vec<FleetOrders>,
+    at: Timestamp,
+) -> FleetStatus {
+    fleets.sort_by(|a, b| (&a.fleet, &a.namespace).cmp(&(&b.fleet, &b.namespace)));
+    let mut nodes: Vec<NodeStatus> = match wanted {
+        Some(wanted) => compare_with_repository(observed, wanted, &fleets),
+        None => observed.nodes.values().map(|node| compare_with_assignment(node, observed)).collect(),
+    };
+    nodes.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    let pools = pools(&nodes, wanted, &fleets);
+    FleetStatus {
+        at,
+        compared: wanted
+            .map(|wanted| Compared { fleet: wanted.desired.fleet.clone(), commit: wanted.desired.commit.clone() }),
+        fleets,
+        pools,
+        states: counted(nodes.iter()),
+        nodes,
+    }
+}
+
+/// Sort key: worst state first, then by pool, nodes without a pool last.
+fn sort_key(node: &NodeStatus) -> impl Ord + '_ {
+    (node.state, node.pool.is_none(), &node.fleet, &node.pool, &node.node)
+}
+
+fn counted<'a>(nodes: impl Iterator<Item = &'a NodeStatus>) -> BTreeMap<State, usize> {
+    let mut states = BTreeMap::new();
+    for node in nodes {
+        *states.entry(node.state).or_default() += 1;
+    }
+    states
+}
+
+/// ConfigMap of a source, if nodecfg manages it.
+fn managed<'a>(source: Option<&ConfigSource>, observed: &'a Observed) -> Option<&'a ManagedConfigMap> {
+    observed.config_maps.get(&ConfigMapKey::of(source?)?)
+}
+
+/// Status of a node without its comparison.
+fn without_comparison(node: &Node, pool: Option<PoolName>, fleet: Option<FleetName>) -> NodeStatus {
+    NodeStatus {
+        node: node.name.clone(),
+        pool,
+        fleet,
+        ready: node.ready,
+        kubelet: node.kubelet_version,
+        desired: None,
+        wanted: node.source.clone(),
+        assigned: node.status.assigned.clone(),
+        active: node.status.active.clone(),
+        last_known_good: node.status.last_known_good.clone(),
+        error: node.status.error().map(str::to_owned),
+        verdict: present_state(node),
+        state: State::Converged,
+        since: None,
+        drift: None,
+        blocked: None,
+    }
+}
+
+/// Node compared with its own assignment.
+fn compare_with_assignment(node: &Node, observed: &Observed) -> NodeStatus {
+    let map = managed(node.source.as_ref(), observed);
+    let mut status =
+        without_comparison(node, map.and_then(|map| map.pool.clone()), map.and_then(|map| map.fleet.clone()));
+    status.drift = other_content(node, observed);
+    if status.verdict != Convergence::Converged {
+        status.blocked = unsupported_reason(node);
+    }
+    with_state(status, node, State::Converged)
+}
+
+/// Node that no pool of the repository selects.
+fn unpooled(node: &Node, observed: &Observed, wanted: &DesiredFleet<'_>) -> NodeStatus {
+    let ours =
+        managed(node.source.as_ref(), observed).is_some_and(|map| map.fleet == Some(wanted.desired.fleet.clone()));
+    let mut status = without_comparison(node, None, None);
+    status.drift = node.source.clone().filter(|_| ours).map(|source| Drift::Unselected { source });
+    with_state(status, node, State::Unpooled)
+}
+
+/// All nodes compared with a repository.
+fn compare_with_repository(observed: &Observed, wanted: &DesiredFleet<'_>, fleets: &[FleetOrders]) -> Vec<NodeStatus> {
+    let members = membership(wanted.desired, &observed.nodes);
+    let index = ConfigMapIndex::new(wanted.desired, observed);
+    let named = |name: &&NodeName| observed.nodes.get(*name);
+    let mut nodes = Vec::with_capacity(observed.nodes.len());
+    for (name, of_pool) in &members.pools {
+        let Some(pool) = wanted.desired.pools.get(*name) else { continue };
+        let is_paused = paused(&pool.name, Some(pool), &wanted.desired.fleet, fleets).is_some();
+        let target = pool_target(pool, wanted.namespace);
+        let of_pool = of_pool.iter().filter_map(named);
+        nodes.extend(
+            of_pool.map(|node| {
+                compare_with_pool(node, observed, &index, PoolContext { pool, target: &target, is_paused })
+            }),
+        );
+    }
+    nodes.extend(members.unpooled.iter().filter_map(named).map(|node| unpooled(node, observed, wanted)));
+    for (name, pools) in &members.contested {
+        let Some(node) = observed.nodes.get(*name) else { continue };
+        let mut status = without_comparison(node, None, None);
+        status.drift = Some(Drift::Contested { pools: pools.iter().map(|pool| (*pool).clone()).collect() });
+        nodes.push(with_state(status, node, State::Unpooled));
+    }
+    for node in &mut nodes {
+        if node.pool.is_some() {
+            node.fleet = Some(wanted.desired.fleet.clone());
+        }
+    }
+    nodes
+}
+
+/// Pool of a node.
+#[derive(Clone, Copy)]
+struct PoolContext<'a> {
+    pool: &'a Pool,
+    target: &'a Target,
+    is_paused: bool,
+}
+
+/// Node compared with the target of its pool.
+fn compare_with_pool(
+    node: &Node,
+    observed: &Observed,
+    index: &ConfigMapIndex<'_>,
+    context: PoolContext<'_>,
+) -> NodeStatus {
+    let PoolContext { pool, target, is_paused } = context;
+    let mut status = without_comparison(node, Some(pool.name.clone()), None);
+    status.desired = Some(target.clone());
+    let mut aim = State::Converged;
+    if !target.is_named_by(node.source.as_ref()) {
+        let current = node.source.as_ref().map(|source| index.current_source(source, pool));
+        // A node with the desired content under another name needs no restart, so no sync changes it.
+        let adopted = node.source.as_ref().zip(current.as_ref());
+        let adopted = adopted.is_some_and(|(source, current)| is_adopted(node, source, current));
+        if !adopted {
+            status.verdict = Convergence::Waiting(Waiting::NotAssigned);
+            status.drift = node.source.as_ref().zip(current).and_then(|(source, current)| {
+                foreign_assignment(source, &current.owner, managed(Some(source), observed), &pool.name)
+            });
+            aim = if is_paused { State::Paused } else { State::Behind };
+        }
+    }
+    status.drift = status.drift.take().or_else(|| other_content(node, observed));
+    if status.verdict != Convergence::Converged {
+        status.blocked = unsupported_reason(node);
+    }
+    with_state(status, node, aim)
+}
+
+/// Drift of a node whose assignment does not belong to its pool.
+fn foreign_assignment(
+    source: &ConfigSource,
+    holder: &SourceOwner,
+    map: Option<&ManagedConfigMap>,
+    pool: &PoolName,
+) -> Option<Drift> {
+    let source = source.clone();
+    match holder {
+        SourceOwner::Fleet(fleet) => Some(Drift::Elsewhere { source, owner: Owner::Fleet { fleet: fleet.clone() } }),
+        SourceOwner::Unknown => Some(Drift::Elsewhere { source, owner: Owner::Unknown }),
+        SourceOwner::Us => {
+            let other = map.and_then(|map| map.pool.as_ref()).filter(|other| *other != pool)?;
+            Some(Drift::OtherPool { source, pool: other.clone() })
+        }
+    }
+}
+
+/// Drift of a node that runs an earlier ConfigMap of the same name. ConfigMaps are immutable, so it was deleted and
+/// recreated.
+fn other_content(node: &Node, observed: &Observed) -> Option<Drift> {
+    let source = node.source.as_ref()?;
+    let active = node.status.active.as_ref().filter(|active| active.names_same(source))?;
+    let ran = active.config_map.as_ref()?.uid.as_ref()?;
+    let existing = managed(Some(source), observed)?;
+    (*ran != existing.uid).then(|| Drift::OtherContent { source: source.clone() })
+}
+
+/// Determines the state of a node and its start. `aim` is the state without other findings.
+fn with_state(mut status: NodeStatus, node: &Node, aim: State) -> NodeStatus {
+    let convergence = match present_state(node) {
+        Convergence::Failed(_) => State::Failed,
+        Convergence::Waiting(Waiting::Syncing { .. }) => State::CannotFetch,
+        Convergence::Waiting(_) => State::InTransition,
+        Convergence::Converged => State::Converged,
+    };
+    let several = [
+        (node.ready != Readiness::Ready).then_some(State::NotReady),
+        status.blocked.is_some().then_some(State::Blocked),
+        status.drift.is_some().then_some(State::Drifted),
+        (convergence != State::Converged).then_some(convergence),
+        (aim != State::Converged).then_some(aim),
+    ];
+    let worst = several.into_iter().flatten().min().unwrap_or(State::Converged);
+    // A node that is being deleted need not converge.
+    status.state = if node.deleting && worst != State::Converged { State::Deleting } else { worst };
+    status.since = match status.state {
+        State::NotReady => node.ready_since,
+        // For other states the time would be that of the previous state.
+        State::Failed | State::CannotFetch | State::Converged => node.status_since,
+        State::InTransition if convergence == State::InTransition && node.status.assigned.is_some() => {
+            node.status_since.filter(|_| present_state(node) == Convergence::Waiting(Waiting::Activating))
+        }
+        _ => None,
+    };
+    status
+}
+
+/// Pause of a pool, by the repository or by an order.
+fn paused(name: &PoolName, pool: Option<&Pool>, fleet: &FleetName, fleets: &[FleetOrders]) -> Option<Paused> {
+    let order = fleets.iter().filter(|orders| orders.fleet == *fleet).find_map(|orders| orders.pauses.get(name));
+    let pause = PoolPause::of(pool, order);
+    pause.is_paused().then(|| Paused { in_repository: pause.by_policy, order: order.cloned() })
+}
+
+/// Pools of all nodes, and pools of the repository without nodes.
+fn pools(nodes: &[NodeStatus], wanted: Option<&DesiredFleet<'_>>, fleets: &[FleetOrders]) -> Vec<PoolStatus> {
+    let mut grouped: BTreeMap<(Option<&FleetName>, Option<&PoolName>), Vec<&NodeStatus>> = BTreeMap::new();
+    if let Some(wanted) = wanted {
+        let known = wanted.desired.pools.keys();
+        grouped.extend(known.map(|pool| ((Some(&wanted.desired.fleet), Some(pool)), Vec::new())));
+    }
+    // A paused pool without nodes: never rolled out, or its ConfigMaps were pruned.
+    for orders in fleets {
+        grouped.extend(orders.pauses.keys().map(|pool| ((Some(&orders.fleet), Some(pool)), Vec::new())));
+    }
+    for node in nodes {
+        grouped.entry((node.fleet.as_ref(), node.pool.as_ref())).or_default().push(node);
+    }
+    let mut pools: Vec<PoolStatus> = grouped
+        .into_iter()
+        .map(|((fleet, name), nodes)| {
+            let pool = wanted.zip(name).and_then(|(wanted, name)| wanted.desired.pools.get(name));
+            let states = counted(nodes.iter().copied());
+            PoolStatus {
+                pool: name.cloned(),
+                fleet: fleet.cloned(),
+                desired: wanted.zip(pool).map(|(wanted, pool)| pool_target(pool, wanted.namespace)),
+                nodes: nodes.len(),
+                converged: states.get(&State::Converged).copied().unwrap_or_default(),
+                worst: states.keys().next().copied().unwrap_or(State::Converged),
+                configurations: configurations(&nodes),
+                paused: name.zip(fleet).and_then(|(name, fleet)| paused(name, pool, fleet, fleets)),
+                states,
+            }
+        })
+        .collect();
+    // Stable sort: by name otherwise.
+    pools.sort_by_key(|pool| (pool.worst, pool.pool.is_none()));
+    pools
+}
+
+/// Number of different configurations that nodes run.
+fn configurations(nodes: &[&NodeStatus]) -> usize {
+    let active = nodes.iter().map(|node| node.active.as_ref().and_then(|source| source.config_map.as_ref()));
+    let named = active.map(|map| map.map(|map| (&map.namespace, &map.name, &map.kubelet_config_key)));
+    named.collect::<BTreeSet<_>>().len()
+}
+
+/// Requested pools and nodes; an empty selection requests all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Pools, each with all its nodes.
+    pub pools: BTreeSet<PoolName>,
+    /// Single nodes.
+    pub nodes: BTreeSet<NodeName>,
+}
+
+impl Selection {
+    /// Reports whether all pools and nodes are requested.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.pools.is_empty() && self.nodes.is_empty()
+    }
+
+    /// First unknown name: its kind, the name, and the known names.
+    #[must_use]
+    pub fn unknown<'s>(&'s self, status: &'s FleetStatus) -> Option<(&'static str, &'s str, BTreeSet<&'s str>)> {
+        let pools: BTreeSet<&str> = status.pools.iter().filter_map(|pool| Some(pool.pool.as_ref()?.as_str())).collect();
+        let nodes: BTreeSet<&str> = status.nodes.iter().map(|node| node.node.as_str()).collect();
+        let missing = |kind, name: &'s str, known: &BTreeSet<&'s str>| {
+            (!known.contains(name)).then(|| (kind, name, known.clone()))
+        };
+        let pool = self.pools.iter().find_map(|name| missing("pool", name.as_str(), &pools));
+        pool.or_else(|| self.nodes.iter().find_map(|name| missing("node", name.as_str(), &nodes)))
+    }
+
+    /// Status of the requested nodes, with the complete status of their pools.
+    #[must_use]
+    pub fn of(&self, mut status: FleetStatus) -> FleetStatus {
+        if self.is_all() {
+            return status;
+        }
+        let asked = |pool: Option<&PoolName>| pool.is_some_and(|pool| self.pools.contains(pool));
+        status.nodes.retain(|node| self.nodes.contains(&node.node) || asked(node.pool.as_ref()));
+        let of_nodes: BTreeSet<(Option<FleetName>, Option<PoolName>)> =
+            status.nodes.iter().map(|node| (node.fleet.clone(), node.pool.clone())).collect();
+        status
+            .pools
+            .retain(|pool| asked(pool.pool.as_ref()) || of_nodes.contains(&(pool.fleet.clone(), pool.pool.clone())));
+        status.states = counted(status.nodes.iter());
+        status
+    }
+}
