@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# Requests to GitHub's REST API. Sourced, with `token` set and FOLDER in the environment.
+# Functions for requests to GitHub's REST API, with retries. Sourced; needs `token`, and FOLDER in the environment.
 
-# request METHOD URL [BODY-FILE]: sets `status`, 000 when there was no answer, and leaves the answer in $FOLDER/answer and
-# $FOLDER/headers. The token goes in by standard input: arguments can be read by every process of the machine.
+# request METHOD URL [BODY-FILE]: sends a request. Sets `status` (000 without an answer) and writes the answer to
+# $FOLDER/answer and $FOLDER/headers. The token goes through standard input, because every process of the machine can
+# read arguments.
 request() {
   local body=()
   if [[ -n ${3:-} ]]; then
@@ -18,13 +19,13 @@ request() {
       --write-out '%{http_code}' "$2" 2>"$FOLDER/curl-error") || status=000
 }
 
-# The value of a header of the last answer.
+# Prints the value of header $1 of the last answer.
 header() {
   tr -d '\r' <"$FOLDER/headers" |
     awk -v name="$1:" 'tolower($1) == name { value = $2 } END { print value }'
 }
 
-# What the last answer said of itself.
+# Prints the reason that the last answer gives.
 explanation() {
   local text
   if [[ $status == 000 ]]; then
@@ -35,13 +36,12 @@ explanation() {
   printf '%s' "${text:-no reason given}"
 }
 
-# Sets `pause` to the seconds after which the last request may be tried again; fails when trying again changes nothing.
-# $1: how many tries there were.
+# Sets `pause` to the seconds to wait before the next try. Fails if a retry is useless. $1: number of tries so far.
 may_retry() {
   local after reset
   case $status in
     429 | 403)
-      # A refusal for good and one for a while have the same number; these headers tell them apart.
+      # Permanent refusals and rate limits share a status code; these headers distinguish them.
       after=$(header retry-after)
       if [[ $after =~ ^[0-9]+$ ]]; then
         pause=$after

@@ -1,9 +1,9 @@
-# From a report, or the lines of one, to the outputs that it has: a name, a tab and a value on each line.
+# Outputs of the action, from a report or the lines of one: per line a name, a tab and a value.
 
-# How a node ended, or why it was left alone.
+# Result of a node, or the reason why it is unchanged.
 def how: if .end.state == "leftAlone" then .end.why.kind else .end.state end;
 
-# How many nodes ended in which way.
+# Number of nodes per result.
 def ends: [.pools[].nodes[] | how] | group_by(.) | map({key: .[0], value: length}) | from_entries;
 
 (map(select(.event == "planned")) | first) as $planned

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Downloads the release for this runner and compares its checksum before anything of it runs.
+# Downloads the release for this runner and checks its SHA-256 before anything runs.
 set -euo pipefail
 # shellcheck source=action/commands.sh
 source "$GITHUB_ACTION_PATH/action/commands.sh"
@@ -10,69 +10,70 @@ case $system in
   "Linux aarch64" | "Linux arm64") target=aarch64-unknown-linux-musl ;;
   "Darwin x86_64") target=x86_64-apple-darwin ;;
   "Darwin arm64") target=aarch64-apple-darwin ;;
-  *) fail "no release of nodecfg runs on $system; \`build: true\` builds it from source" ;;
+  *) fail "no release of nodecfg for $system; set \`build: true\` to build from source" ;;
 esac
 
 version=$INPUT_VERSION
 if [[ -z $version ]]; then
-  # The action and its program are one release. The action's commit so pins which version is downloaded, and not what that is:
-  # the files of a release can be replaced. Input sha256 pins those.
+  # The action and its program are one release. The commit of the action pins the version to download. Only input
+  # sha256 pins the archive, because the files of a release can be replaced.
   version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$GITHUB_ACTION_PATH/Cargo.toml" | head -n 1)
 fi
 
 base=${INPUT_RELEASE_URL%/}
 if [[ -z $base ]]; then
-  # The runner keeps actions under _actions/OWNER/REPOSITORY/REF. GITHUB_ACTION_REPOSITORY names that of the outermost action.
+  # The runner keeps actions in _actions/OWNER/REPOSITORY/REF. GITHUB_ACTION_REPOSITORY names only the outermost
+  # action.
   case $GITHUB_ACTION_PATH in
     */_actions/*/*/*)
-      place=${GITHUB_ACTION_PATH##*/_actions/}
-      owner=${place%%/*}
-      place=${place#*/}
-      base="$GITHUB_SERVER_URL/$owner/${place%%/*}/releases/download"
+      rest=${GITHUB_ACTION_PATH##*/_actions/}
+      owner=${rest%%/*}
+      rest=${rest#*/}
+      base="$GITHUB_SERVER_URL/$owner/${rest%%/*}/releases/download"
       ;;
-    *) fail "an action of a local path has no releases: set release-url, or \`build: true\`" ;;
+    *) fail "an action from a local path has no releases; set release-url, or \`build: true\`" ;;
   esac
 fi
 case $base in
   https://*) protocol='=https' ;;
-  # A stand-in on this machine.
+  # A local server, for tests.
   http://127.0.0.1:* | http://localhost:*) protocol='=http' ;;
-  *) fail "input release-url: $base is no https:// URL" ;;
+  *) fail "input release-url: $base is not an https:// URL" ;;
 esac
 
-# download NAME FILE
+# download NAME FILE: downloads a file of the release.
 download() {
   local url="$base/v$version/$1"
   if ! curl --proto "$protocol" --silent --show-error --fail --location --retry 3 --max-time 300 --output "$2" "$url"; then
-    fail "cannot download $url: is $version a release, and can this runner reach it? release-url names a mirror, and \
-\`build: true\` builds nodecfg from source"
+    fail "cannot download $url: check that release $version exists and this runner can reach it. release-url sets \
+a mirror, and \`build: true\` builds nodecfg from source"
   fi
 }
 
 archive="nodecfg-$target.tar.gz"
 download "$archive" "$FOLDER/$archive"
-wanted=$INPUT_SHA256
+expected=$INPUT_SHA256
 source="input sha256"
-if [[ -z $wanted ]]; then
+if [[ -z $expected ]]; then
   source="SHA256SUMS of the release"
   download SHA256SUMS "$FOLDER/SHA256SUMS"
-  wanted=$(awk -v name="$archive" '$2 == name || $2 == "*" name { print $1; exit }' "$FOLDER/SHA256SUMS")
-  [[ -n $wanted ]] || fail "SHA256SUMS of $base/v$version does not have $archive"
+  expected=$(awk -v name="$archive" '$2 == name || $2 == "*" name { print $1; exit }' "$FOLDER/SHA256SUMS")
+  [[ -n $expected ]] || fail "SHA256SUMS of $base/v$version does not list $archive"
 fi
 if command -v sha256sum >/dev/null; then
-  found=$(sha256sum <"$FOLDER/$archive")
+  actual=$(sha256sum <"$FOLDER/$archive")
 else
-  found=$(shasum -a 256 <"$FOLDER/$archive")
+  actual=$(shasum -a 256 <"$FOLDER/$archive")
 fi
-found=${found%% *}
-if [[ $found != "$wanted" ]]; then
+actual=${actual%% *}
+if [[ $actual != "$expected" ]]; then
   rm -f "$FOLDER/$archive"
-  fail "$archive of $version has SHA-256 $found, and $source says $wanted: nothing of it was run"
+  fail "$archive of $version has SHA-256 $actual, expected $expected from $source; nothing of it was run"
 fi
 
 mkdir "$FOLDER/bin"
-# The program alone: nothing else of an archive may land anywhere.
+# Only the program: other files of the archive are not extracted.
 tar -xzf "$FOLDER/$archive" -C "$FOLDER/bin" nodecfg
 rm -f "$FOLDER/$archive"
-printf 'nodecfg %s for %s, SHA-256 %s as %s says\n' "$version" "$target" "$found" "$source"
+printf 'nodecfg %s for %s, SHA-256 %s matches %s\n' "$version" "$target" "$actual" "$source"
 output binary "$FOLDER/bin/nodecfg"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Refuses inputs that make no sense before anything is downloaded, and makes the folder that the other steps share.
+# Checks the inputs before anything is downloaded, and creates the folder that the steps share.
 set -euo pipefail
 # shellcheck source=action/commands.sh
 source "$GITHUB_ACTION_PATH/action/commands.sh"
 
-# one_of INPUT VALUE CHOICES...
+# one_of INPUT VALUE CHOICES...: refuses any other value.
 one_of() {
   local input=$1 value=$2 choice
   shift 2
@@ -13,10 +13,10 @@ one_of() {
       return
     fi
   done
-  fail "input $input: \"$value\" is none of: $*"
+  fail "input $input: \"$value\" is invalid; use one of: $*"
 }
 
-# only_for INPUT VALUE COMMANDS...: an input that other commands would ignore without a word.
+# only_for INPUT VALUE COMMANDS...: refuses an input that this command would ignore.
 only_for() {
   local input=$1 value=$2 command
   shift 2
@@ -28,7 +28,7 @@ only_for() {
       return
     fi
   done
-  fail "input $input is for command: $*, and this is command: $INPUT_COMMAND"
+  fail "input $input is for command: $*, but command is $INPUT_COMMAND; omit it"
 }
 
 one_of command "$INPUT_COMMAND" validate diff sync verify
@@ -40,14 +40,14 @@ if [[ $INPUT_FAIL_ON != error ]]; then
 fi
 only_for against "$INPUT_AGAINST" diff
 if [[ $INPUT_COMMAND == diff && -z $INPUT_AGAINST && $GITHUB_EVENT_NAME == pull_request ]]; then
-  # What to compare with is the first parent of what is checked out, and that is not what is read then.
-  unknown="so what the pull request changes is not known: say what to compare with (input against), or \`against: none\` to \
-compare with the cluster alone"
+  # The default is the first parent of the checked-out commit, which nodecfg does not read in these cases.
+  unknown="so the changes of the pull request are unknown: set the revision to compare with (input against), or \
+\`against: none\` to compare only with the cluster"
   if [[ $INPUT_PATH == *:* && ! -d $INPUT_PATH ]]; then
-    fail "input path is a git URL and not what is checked out, $unknown"
+    fail "input path is a git URL instead of the checkout, $unknown"
   fi
   if [[ -n $INPUT_REVISION ]]; then
-    fail "input revision is read and not what is checked out, $unknown"
+    fail "input revision is set and replaces the checkout, $unknown"
   fi
 fi
 only_for plan-out "$INPUT_PLAN_OUT" diff
@@ -57,23 +57,23 @@ if [[ $KUBECONFIG_GIVEN == true ]]; then
 fi
 only_for kubeconfig-path "$INPUT_KUBECONFIG_PATH" diff sync verify
 only_for context "$INPUT_CONTEXT" diff sync verify
-[[ -n $INPUT_PATH ]] || fail "input path is empty: name the folder of the configuration, or leave it out for the workspace"
+[[ -n $INPUT_PATH ]] || fail "input path is empty: set the folder of the configuration, or omit it for the workspace"
 if [[ -n $INPUT_SHA256 && ! $INPUT_SHA256 =~ ^[0-9a-f]{64}$ ]]; then
-  fail "input sha256: \"$INPUT_SHA256\" is no SHA-256, which is 64 digits 0-9 and a-f"
+  fail "input sha256: \"$INPUT_SHA256\" is not a SHA-256, which has 64 digits 0-9 and a-f"
 fi
 if [[ -n $INPUT_VERSION && ! $INPUT_VERSION =~ ^[0-9]+\.[0-9]+\.[0-9]+([-+.0-9A-Za-z]*)$ ]]; then
-  fail "input version: \"$INPUT_VERSION\" is no version such as 0.1.0"
+  fail "input version: \"$INPUT_VERSION\" is not a version such as 0.1.0"
 fi
 
 if [[ $KUBECONFIG_EMPTY == true ]]; then
-  fail "input kubeconfig is empty: is the secret set for this repository and environment? Workflows of pull requests from \
-forks and of Dependabot get no secrets; they go without: \`kubeconfig: none\`, and diff compares revisions alone"
+  fail "input kubeconfig is empty: set its secret for this repository and environment. Workflows of pull requests \
+from forks and of Dependabot get no secrets: set \`kubeconfig: none\`, and diff compares only revisions"
 fi
 if [[ $KUBECONFIG_GIVEN == true && -n $INPUT_KUBECONFIG_PATH ]]; then
-  fail "both kubeconfig and kubeconfig-path are given: leave one of them out"
+  fail "both kubeconfig and kubeconfig-path are set: omit one of them"
 fi
 if [[ -n $INPUT_KUBECONFIG_PATH && ! -f $INPUT_KUBECONFIG_PATH ]]; then
-  fail "input kubeconfig-path: there is no file $INPUT_KUBECONFIG_PATH"
+  fail "input kubeconfig-path: file $INPUT_KUBECONFIG_PATH does not exist"
 fi
 need jq
 need curl

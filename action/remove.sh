@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Removes the credentials. Runs whatever came before, so also when there is no folder yet.
+# Removes the kubeconfig. Always runs, even if the first step created no folder.
 set -euo pipefail
 
 if [[ -n ${FOLDER:-} ]]; then

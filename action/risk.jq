@@ -1,4 +1,4 @@
-# The pools whose worst change is as bad as $limit or worse, or not known, or refused. Needs the report of diff.
+# Pools whose worst change is at least $limit, unknown or refused. Reads the report of diff.
 
 def rank: {none: 0, restart: 1, drain: 2, replace: 3, never: 4}[.] // 5;
 
@@ -6,6 +6,6 @@ def rank: {none: 0, restart: 1, drain: 2, replace: 3, never: 4}[.] // 5;
   (.pools // [])[]
   | select(.change != "unchanged")
   | select(.risk.unknown or .risk.refused or (.risk.worst != null and (.risk.worst | rank) >= ($limit | rank)))
-  | "\(.name) (\(.risk.worst // "risk not known"))"
+  | "\(.name) (\(.risk.worst // "unknown risk"))"
 ]
 | join(", ")

@@ -1,33 +1,33 @@
 #!/usr/bin/env bash
-# Runs nodecfg once, and writes down what it found. Whether that passes is decided in result.sh, after everybody was told.
+# Runs nodecfg once and records its results. result.sh decides later whether the step passes.
 #
-# One run makes all reports, so that they cannot disagree when the cluster moves between two.
+# One run makes all reports, so that they describe the same state of the cluster.
 set -euo pipefail
 # shellcheck source=action/commands.sh
 source "$GITHUB_ACTION_PATH/action/commands.sh"
 
-# The comment's limit is 65,536 characters; the rest is for what comment.sh lays around the report.
+# The comment's limit is 65,536 characters. The rest is for the text that comment.sh adds to the report.
 MAX_CHARS=64000
 
-# Sets `against` to the commit that the pull request would be merged into, where the merge commit is checked out.
+# Sets `against` to the commit that the pull request would be merged into, if the merge commit is checked out.
 #
-# Two parents alone do not make it that commit: a branch that had main merged into it ends in a commit with two parents as
-# well, and the first is its author's own, so that nothing of the branch before that would be shown.
+# Two parents do not identify the merge commit. A branch that merged main also ends in a commit with two parents.
+# There, a diff with the first parent would hide all earlier commits of the branch.
 against_base() {
   local commit parents first second more merged
   if ! commit=$(git -C "$INPUT_PATH" cat-file commit HEAD 2>&1); then
-    fail "cannot read what is checked out at $INPUT_PATH: $commit"
+    fail "cannot read the checked-out commit at $INPUT_PATH: $commit"
   fi
   parents=$(printf '%s\n' "$commit" | awk '/^$/ { body = 1 } !body && /^parent / { printf "%s ", $2 }')
   read -r first second more <<<"$parents" || true
   merged=$(jq --raw-output '.pull_request.head.sha // ""' "$GITHUB_EVENT_PATH")
   if [[ -z $second || -n $more ]] ||
     [[ $second != "$merged" && $(git -C "$INPUT_PATH" rev-parse HEAD) != "${GITHUB_SHA:-}" ]]; then
-    fail "what is checked out is not the merge commit of the pull request, so what it changes is not known: leave \`ref\` out of \
-actions/checkout, or say what to compare with (input against)"
+    fail "the checked-out commit is not the merge commit of the pull request, so its changes are unknown: omit \
+\`ref\` of actions/checkout, or set the revision to compare with (input against)"
   fi
   if ! against=$(git -C "$INPUT_PATH" rev-parse --verify --quiet "$first^{commit}"); then
-    fail "the commit before the merge was not fetched: give actions/checkout \`fetch-depth: 2\`"
+    fail "the first parent of the merge commit was not fetched: set \`fetch-depth: 2\` for actions/checkout"
   fi
 }
 
@@ -51,7 +51,7 @@ case $INPUT_COMMAND in
     if [[ -n $against && $against != none ]]; then
       arguments+=("--against=$against")
     fi
-    # Limited for the comment; the job summary has room for all of it.
+    # Limited for the comment; the job summary shows the whole report.
     arguments+=(-o markdown "--max-chars=$MAX_CHARS")
     arguments+=("--report=text=$FOLDER/report.txt")
     exec 3>"$FOLDER/comment.md"
@@ -65,23 +65,23 @@ case $INPUT_COMMAND in
     fi
     ;;
 esac
-# Words, and nothing that a shell would make of them.
+# Splits at spaces, without other expansions of the shell.
 IFS=$' \t\n' read -r -d '' -a more <<<"$INPUT_ARGS" || true
 arguments+=(${more[@]+"${more[@]}"} -- "$INPUT_PATH")
 
-# Annotations come as workflow commands, each on a line of standard error.
+# Separates annotations from messages. Annotations are workflow commands, each on a line of standard error.
 separate() {
   awk -v annotations="$FOLDER/annotations" -v messages="$FOLDER/messages" '
     /^::(error|warning|notice)[ :]/ { print >annotations; next }
     { print; print >messages; fflush() }'
 }
 
-# A pull request's text must not become a command to the runner, which looks for them anywhere in a line.
+# The runner accepts commands anywhere in a line. Text of a pull request must not become one.
 resume=$(random)
 printf '::stop-commands::%s\n' "$resume"
-# A runner that cancels sends SIGINT to this process alone, and SIGTERM 7.5 s later. While bash waits for a program in the
-# foreground it does not act on signals, so nodecfg runs in the background, where SIGINT is ignored from the start: it is sent
-# SIGTERM, which asks for the same gentle stop. What is sent a second time ends it at once.
+# On cancellation the runner sends SIGINT to this process only, and SIGTERM 7.5 s later. bash delays signals while a
+# foreground program runs, so nodecfg runs in the background. Background programs ignore SIGINT, so nodecfg gets
+# SIGTERM, which requests the same graceful stop. A second signal stops nodecfg at once.
 pid=""
 signals=0
 stop() {
@@ -97,7 +97,7 @@ pid=$!
 if ((signals > 0)); then
   kill -TERM "$pid" 2>/dev/null || true
 fi
-# A signal ends `wait`, not what is waited for.
+# wait_for PID: waits for a process. A signal ends `wait` before the process ends.
 wait_for() {
   local seen
   while :; do

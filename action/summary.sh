@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Puts the report on the page of the workflow run. A step's part of it may have 1 MiB; a longer one is dropped by the runner.
+# Adds the report to the job summary. The runner drops summaries of a step over 1 MiB.
 set -euo pipefail
 # shellcheck source=action/commands.sh
 source "$GITHUB_ACTION_PATH/action/commands.sh"
 
 LIMIT=1000000
 
-# The end of what nodecfg said on standard error, as text that no markup can get out of.
+# Prints the end of nodecfg's standard error, with escaped markup.
 messages() {
   if [[ -s $FOLDER/messages ]]; then
     printf '<pre>\n'
@@ -32,6 +32,6 @@ if (($(wc -c <"$report") <= LIMIT)); then
 elif [[ -s $FOLDER/comment.md ]]; then
   cat "$FOLDER/comment.md" >>"$GITHUB_STEP_SUMMARY"
 else
-  printf '### nodecfg %s ended with exit code %s\n\nThe report is too long for this page; the log has it.\n' \
+  printf '### nodecfg %s ended with exit code %s\n\nThe report is too long for this page; see the log.\n' \
     "$INPUT_COMMAND" "$EXIT_CODE" >>"$GITHUB_STEP_SUMMARY"
 fi

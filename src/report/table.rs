@@ -201,7 +201,7 @@ mod tests {
             Column::new("NODE", ["a-very-long-name-of-a-node-in-some-cloud", "short"]).cut(),
             Column::new("POOL", ["general-purpose", "x"]).cut(),
             Column::new("N", [1, 20]).right(),
-            Column::new("STATES", ["1 failed, 20 converged, 3 in transition", "x"]),
+            Column::new("STATES", ["1 failed, 20 converged, 3 behind", "x"]),
         ]);
         for columns in [60, 80, 200] {
             let lines = table.lines(columns);
@@ -220,7 +220,7 @@ mod tests {
             Column::new("NODES", [15_000]).right(),
             Column::new("CONVERGED", ["100%"]).right(),
             Column::new("CONFIGS", [12]).right(),
-            Column::new("STATES", ["1 failed, 20 converged, 3 in transition"]),
+            Column::new("STATES", ["1 failed, 20 converged, 3 behind"]),
         ]);
         assert!(table.can_fit(60));
         let lines = table.lines(60);

@@ -204,7 +204,7 @@ fn hint(repository: &Repository, error: &git2::Error) -> String {
         return "several objects start with these digits; use more digits".to_owned();
     }
     if repository.is_shallow() {
-        return "the clone is shallow and lacks older commits; run: git fetch --unshallow".to_owned();
+        return "run `git fetch --unshallow`: the clone is shallow".to_owned();
     }
     let mut names: Vec<String> = Vec::new();
     if let Ok(references) = repository.references() {
@@ -215,9 +215,9 @@ fn hint(repository: &Repository, error: &git2::Error) -> String {
     let more = if names.len() > NAMES { format!(" and {} more", names.len() - NAMES) } else { String::new() };
     names.truncate(NAMES);
     if names.is_empty() {
-        return "the repository has no branches or tags; create a commit first".to_owned();
+        return "create a commit: the repository has no branches or tags".to_owned();
     }
-    format!("known revisions: {}{more}, and any other that git rev-parse accepts", names.join(", "))
+    format!("use {}{more} or another revision that git rev-parse accepts", names.join(", "))
 }
 
 /// The path of `root` within the repository.

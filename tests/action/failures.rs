@@ -16,9 +16,9 @@ fn invalid_inputs_are_refused_before_download() {
     let github = Github::start();
     let workspace = Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]);
     for (command, input, value, saying) in [
-        ("apply", "comment", "auto", "none of: validate diff sync verify"),
-        ("diff", "comment", "maybe", "none of: auto true false"),
-        ("diff", "fail-on", "whatever", "none of: error changes"),
+        ("apply", "comment", "auto", "one of: validate diff sync verify"),
+        ("diff", "comment", "maybe", "one of: auto true false"),
+        ("diff", "fail-on", "whatever", "one of: error changes"),
         ("sync", "fail-on", "changes", "input fail-on is for command: diff"),
         ("sync", "against", "main", "input against is for command: diff"),
         ("diff", "plan", "plan.json", "input plan is for command: sync"),
@@ -28,9 +28,9 @@ fn invalid_inputs_are_refused_before_download() {
         ("validate", "kubeconfig-path", "kubeconfig", "input kubeconfig-path is for command: diff sync verify"),
         ("validate", "context", "prod", "input context is for command: diff sync verify"),
         ("diff", "path", "", "input path is empty"),
-        ("diff", "sha256", "abc", "is no SHA-256"),
+        ("diff", "sha256", "abc", "is not a SHA-256"),
         ("sync", "kubeconfig", "", "input kubeconfig is empty"),
-        ("sync", "kubeconfig-path", "nowhere", "there is no file nowhere"),
+        ("sync", "kubeconfig-path", "nowhere", "file nowhere does not exist"),
     ] {
         let outcome = Job::push(&workspace, &github).with("command", command).with(input, value).run();
         outcome.failed_in("Check the inputs", saying);
@@ -38,7 +38,7 @@ fn invalid_inputs_are_refused_before_download() {
         assert!(outcome.steps.len() <= 2, "{}", outcome.log());
     }
     let spaces = Job::push(&workspace, &github).with("command", "sync").with("kubeconfig", " \n").run();
-    spaces.failed_in("Write the kubeconfig", "nothing but spaces");
+    spaces.failed_in("Write the kubeconfig", "only spaces");
     assert!(spaces.left("kubeconfig").is_empty());
 }
 
@@ -80,8 +80,8 @@ fn refusals_are_reported_once_with_required_permission() {
         (Answer::of(404, "Not Found"), 1, "404"),
         (Answer::of(422, "Validation Failed"), 1, "422"),
         (Answer::of(301, "Moved Permanently"), 1, "301"),
-        (later, 1, "asks to wait for"),
-        (Answer::of(429, "Too many").header("retry-after", 4000), 1, "asks to wait for 4000 s"),
+        (later, 1, "requests a pause of"),
+        (Answer::of(429, "Too many").header("retry-after", 4000), 1, "requests a pause of 4000 s"),
         (Answer::of(500, "Server Error"), 5, "each of 5 tries"),
     ] {
         github.state().requests.clear();
@@ -154,7 +154,7 @@ fn cancelled_job_interrupts_nodecfg_and_waits() {
     // Stops like sync: with a delay, its own exit code, and output.
     let program = format!(
         "trap stopping=true TERM INT\necho started >&2\n: >'{}'\nn=0\nwhile [ -z \"$stopping\" ]; do sleep 0.05; \
-         n=$((n+1)); [ $n -lt 1200 ] || exit 9; done\nsleep 0.3\necho 'the nodes in flight are done' >&2\necho $$ >'{}'\nexit 5",
+         n=$((n+1)); [ $n -lt 1200 ] || exit 9; done\nsleep 0.3\necho 'the nodes in transition are done' >&2\necho $$ >'{}'\nexit 5",
         started.display(),
         ended.display()
     );
@@ -162,7 +162,7 @@ fn cancelled_job_interrupts_nodecfg_and_waits() {
     let outcome = with_program(job, &program).cancelled_at(started).run();
     assert!(ended.exists(), "nodecfg was not stopped: {}", outcome.log());
     assert_eq!(outcome.output("exit-code"), "5");
-    assert!(outcome.log().contains("the nodes in flight are done"), "{}", outcome.log());
+    assert!(outcome.log().contains("the nodes in transition are done"), "{}", outcome.log());
     // Of the later steps, only the cleanup runs.
     let last = outcome.steps.last().unwrap();
     assert_eq!(last.name, "Remove the kubeconfig", "{}", outcome.log());

@@ -17,16 +17,16 @@ fn archive_with_wrong_checksum_is_not_run() {
     Job::push(&workspace, &github).with("sha256", github.sha256()).run().passed();
     let other = sha256(b"something else");
     let refused = Job::push(&workspace, &github).with("sha256", &other).run();
-    refused.failed_in("Download nodecfg", "input sha256 says");
+    refused.failed_in("Download nodecfg", "from input sha256");
     assert!(refused.left("bin").is_empty());
 
     github.state().sums = Some(format!("{other}  {}\n", archive_name()));
     let refused = Job::push(&workspace, &github).run();
-    refused.failed_in("Download nodecfg", "SHA256SUMS of the release says");
+    refused.failed_in("Download nodecfg", "from SHA256SUMS of the release");
     assert!(refused.left("bin").is_empty());
 
     github.state().sums = Some(format!("{other}  another.tar.gz\n"));
-    Job::push(&workspace, &github).run().failed_in("Download nodecfg", "does not have");
+    Job::push(&workspace, &github).run().failed_in("Download nodecfg", "does not list");
 }
 
 #[test]
@@ -37,8 +37,8 @@ fn missing_release_is_named() {
     let (github, workspace) = (Github::start(), workspace());
     let job = || Job::push(&workspace, &github);
     job().with("version", "9.9.9").run().failed_in("Download nodecfg", "/releases/download/v9.9.9/nodecfg-");
-    job().with("version", "latest; rm").run().failed_in("Check the inputs", "is no version");
-    job().with("release-url", "http://mirror.example/x").run().failed_in("Download nodecfg", "no https:// URL");
+    job().with("version", "latest; rm").run().failed_in("Check the inputs", "is not a version");
+    job().with("release-url", "http://mirror.example/x").run().failed_in("Download nodecfg", "not an https:// URL");
     job().local().run().failed_in("Download nodecfg", "local path has no releases");
     let mirror = format!("{}/example/nodecfg/releases/download", github.url());
     job().local().with("release-url", mirror).run().passed();
@@ -62,5 +62,5 @@ fn builds_from_the_actions_source() {
     outcome.passed();
     let asked = format!("--manifest-path {}/Cargo.toml", root().display());
     assert!(outcome.log().contains("cargo build --release --locked --bin nodecfg") && outcome.log().contains(&asked));
-    job().program("cargo", "#!/bin/sh\nexit 101\n").run().failed_in("Build nodecfg", "does not build here");
+    job().program("cargo", "#!/bin/sh\nexit 101\n").run().failed_in("Build nodecfg", "cannot build nodecfg");
 }

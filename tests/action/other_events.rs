@@ -17,7 +17,7 @@ fn push_has_summary_and_no_comment() {
     assert!(outcome.summary.contains("maxPods"), "{}", outcome.summary);
     assert_eq!(outcome.output("comment-url"), "");
     assert!(github.state().requests.is_empty());
-    job().with("comment", "true").run().failed_in("Comment on the pull request", "of no pull request");
+    job().with("comment", "true").run().failed_in("Comment on the pull request", "has no pull request");
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn input_selects_which_results_fail_the_job() {
         Job::push(&workspace, &github).with("command", "diff").with("against", "HEAD^1").with("fail-on", limit).run()
     };
     let changes = job("changes");
-    changes.failed_in("Pass or fail", "there are changes");
+    changes.failed_in("Pass or fail", "diff found changes");
     // The result is reported nevertheless.
     assert!(changes.summary.contains("maxPods"), "{}", changes.summary);
     job("restart").failed_in("Pass or fail", "gpu (");

@@ -228,7 +228,7 @@ fn path_outside_checkout_has_no_default_base() {
         ("path", "https://git.example/fleet", "input path is a git URL"),
         ("path", "git@git.example:fleet", "input path is a git URL"),
         ("path", url.as_str(), "input path is a git URL"),
-        ("revision", "main", "input revision is read"),
+        ("revision", "main", "input revision is set"),
     ] {
         let outcome = diff().with(input, value).run();
         outcome.failed_in("Check the inputs", saying).failed_in("Check the inputs", "(input against)");
@@ -290,7 +290,7 @@ fn failed_diff_marks_older_comment_as_outdated() {
         github.state().comments[0]["body"] = format!("{MARKER}\nchanges of an earlier commit").into();
         let outcome = run.run();
         assert_eq!(outcome.failed(), Some(step), "{}", outcome.log());
-        assert!(body().starts_with(MARKER) && body().contains("the diff could not be made"), "{step}: {}", body());
+        assert!(body().starts_with(MARKER) && body().contains("the diff failed"), "{step}: {}", body());
         assert!(body().contains("/acme/fleet/actions/runs/4711") && !body().contains("changes of"), "{}", body());
     }
     job().run().passed();

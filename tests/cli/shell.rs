@@ -104,7 +104,7 @@ fn explains_codes() {
         ("ambiguous-scalar", "--lenient"),
         ("node-acknowledge", "does not follow"),
         ("lock", "Two syncs of one fleet"),
-        ("config-map-gone", "restart all of these kubelets"),
+        ("config-map-gone", "all of these kubelets would restart"),
     ] {
         let explained = run(folder.path(), &format!("explain {code}"));
         let flat = explained.out.split_whitespace().collect::<Vec<_>>().join(" ");

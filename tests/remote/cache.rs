@@ -76,7 +76,7 @@ fn unwritable_cache_is_reported() {
     let file = env.path("file");
     std::fs::write(&file, "").unwrap();
     let run = env.run(&["validate", &server.url, "--git-cache", file.to_str().unwrap()]);
-    run.refuses(&["cannot make the git cache", "--git-cache"]);
+    run.refuses(&["cannot create the git cache", "--git-cache"]);
     let mut command = env.command(&["validate", &server.url]);
     command.env_remove("NODECFG_CACHE_DIR").env_remove("HOME");
     Run::of(command).refuses(&["the folder for the git cache is unknown", "NODECFG_CACHE_DIR"]);

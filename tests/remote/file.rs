@@ -40,7 +40,7 @@ fn repository_without_commits_is_refused() {
     git2::Repository::init_bare(env.path("empty.git")).unwrap();
     let url = format!("file://{}", env.path("empty.git").display());
     env.read(&url, None).refuses(&["no commit on HEAD", "push a commit"]);
-    env.read(&url, Some("main")).refuses(&["no commits"]);
+    env.read(&url, Some("main")).refuses(&["has no commit on HEAD"]);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn token_without_permission_gives_one_message() {
         let (mut env, server) = start_server(ServerBehavior::Status(status));
         env.set("NODECFG_GIT_TOKEN", TOKEN);
         let run = env.read(&server.url, None);
-        run.refuses(&[says, "NODECFG_GIT_TOKEN", "may read"]);
+        run.refuses(&[says, "NODECFG_GIT_TOKEN", "has read access"]);
         assert!(!format!("{run:?}").contains(TOKEN), "{run:?}");
     }
     let (env, server) = start_server(ServerBehavior::Public);
@@ -160,7 +160,7 @@ fn redirect_to_another_host_sends_no_token() {
     std::fs::write(env.path("both.pem"), both).unwrap();
     env.set("SSL_CERT_FILE", env.path("both.pem"));
     env.set("NODECFG_GIT_TOKEN", TOKEN);
-    env.read(&server.url, None).refuses(&["the server redirects"]);
+    env.read(&server.url, None).refuses(&["nodecfg follows no redirects"]);
     assert!(elsewhere.requests().is_empty(), "{:?}", elsewhere.requests());
 }
 
@@ -168,7 +168,7 @@ fn redirect_to_another_host_sends_no_token() {
 fn redirect_within_host_is_reported() {
     let (env, server) = start_server(ServerBehavior::Redirect("/elsewhere".to_owned()));
     let run = env.read(&server.url, None);
-    run.refuses(&["the server redirects", ".git at the end", "renamed"]);
+    run.refuses(&["use the new address", "nodecfg follows no redirects"]);
     assert!(!run.err.contains("another host"), "{run:?}");
 }
 
@@ -210,7 +210,7 @@ fn every_kind_of_revision_is_fetched_without_history() {
     }
     assert!(server.downloads() > downloads);
     let unknown = env.read(&server.url, Some("nope"));
-    unknown.refuses(&["the server has no revision \"nope\"", "it has main, side, v1, v2"]);
+    unknown.refuses(&["the server has no revision \"nope\"", "use main, side, v1, v2 or a full commit ID"]);
     env.read(&server.url, Some("main~7")).refuses(&["has no revision \"main~7\""]);
 }
 
@@ -279,7 +279,7 @@ fn wrong_commit_from_server_is_refused() {
         env.read(&honest.url, Some(&tag.to_string())).has_pool("first");
         let sent = format!("the server sent {first} instead of");
         for (server, revision) in [(&wrong_commit, "v1"), (&wrong_commit, &"7".repeat(40)), (&wrong_tag, "v1")] {
-            env.read(&server.url, Some(revision)).refuses(&[&sent, "another commit"]);
+            env.read(&server.url, Some(revision)).refuses(&[&sent, "contact the operator of the server"]);
         }
     }
 }

@@ -60,7 +60,7 @@ async fn next_sync_completes_after_killed_one(start: ClusterSetup) {
     cluster.fault("a-3", None).await;
 
     let run = cluster.sync(&repository, &[]).await.exits(6);
-    run.prints(&killed).prints("The lock of a killed sync expires by itself");
+    run.prints(&killed).prints("unless it is renewed");
     // The node in transition converges without nodecfg, and no other transition begins.
     cluster.until_node("a-3", "converges", NodeRecord::converged).await;
     for (node, state) in cluster.states().await {
@@ -125,7 +125,7 @@ async fn concurrent_sync_fails_and_names_lock_holder(start: ClusterSetup) {
     let second = cluster.sync(&repository, &[]).await.exits(6).prints("another sync of this fleet runs:");
     let second =
         second.prints(&format!("_{}_", first.id())).prints(&format!("holds the lock {} since", lock(&cluster)));
-    second.prints("pass --lock-timeout to let nodecfg wait");
+    second.prints("pass --lock-timeout to wait for the other sync");
     assert_eq!(cluster.written().await, before);
 
     // Another fleet has its own lock, and read-only commands need none.
@@ -150,7 +150,7 @@ async fn concurrent_sync_waits_on_request(start: ClusterSetup) {
     second.until_stderr_contains(&format!("waiting for the lock {}", lock(&cluster))).await;
     cluster.fault("a-1", None).await;
     first.end().await.exits(0).prints("3 converged");
-    second.end().await.exits(0).prints("No changes:").prints("3 up to date");
+    second.end().await.exits(0).prints("No changes:").prints("3 already up to date");
     cluster.down().await;
 }
 

@@ -145,7 +145,7 @@ async fn credential_errors_are_distinguished(start: ClusterSetup) {
         let (head, rest) = text.split_once("token: ").unwrap();
         format!("{head}token: \"expired\"\n{}", rest.split_once('\n').unwrap().1)
     });
-    let words = ["does not accept the credentials", "the credentials are wrong or expired"];
+    let words = ["does not accept the credentials", "does not accept the credentials"];
     let run = fails(&cluster, &repository, &["--kubeconfig", &wrong], 4, &words).await;
     let run = run.does_not_print("\"expired\"");
     assert!(run.err.contains("https://127.0.0.1:"), "{run}");
@@ -184,7 +184,7 @@ async fn config_map_with_other_content_is_never_overwritten(start: ClusterSetup)
     cluster.create_config_map(&name, &format!("{KUBELET}maxPods: 3\n"), true, None).await;
     let words = [
         &format!("ConfigMap {}/{name} does not have the content that its name states", cluster.namespace()),
-        "delete it when no node needs it",
+        "delete it once no node refers to it",
     ];
     fails(&cluster, &repository, &[], 4, &words).await;
     cluster.down().await;

@@ -55,7 +55,7 @@ async fn first_sync_converges_and_second_changes_nothing(start: ClusterSetup) {
     }
 
     let before = cluster.written().await;
-    cluster.sync(&repository, &[]).await.exits(0).prints("No changes:").prints("5 up to date");
+    cluster.sync(&repository, &[]).await.exits(0).prints("No changes:").prints("5 already up to date");
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
 }
@@ -311,7 +311,7 @@ async fn local_target_resets_nodes(start: ClusterSetup) {
     repository.remove("pools/a/kubelet.yaml");
     repository.pool_spec("a", "{kubelet: {local: true}}");
     repository.commit();
-    cluster.sync(&repository, &[]).await.exits(0).prints("returns to local configuration").prints("2 converged");
+    cluster.sync(&repository, &[]).await.exits(0).prints("to the local configuration").prints("2 converged");
     for node in ["a-1", "a-2"] {
         let object = cluster.assignment_object(node).await;
         assert_eq!(object["spec"].get("configSource"), None, "{node}");
@@ -345,7 +345,7 @@ async fn change_that_needs_drain_is_refused_until_allowed(start: ClusterSetup) {
     repository.change("a", "kubeReserved: {cpu: 500m}\ncpuManagerPolicy: static");
     let diff = cluster.run("diff", &repository, &[]).await.exits(1);
     diff.prints("~ cpuManagerPolicy: none → static drain pools/a/kubelet.yaml:4:19")
-        .prints("The kubelet does not start on the state of another policy")
+        .prints("The kubelet does not start with the state of another policy")
         .prints("risk: drain: requires draining the node first, and cpu_manager_state removed")
         .prints("refused by sync: the pool allows no more than restart (spec.rollout.allowDisruption)");
     let json = cluster.run("diff", &repository, &["-o", "json"]).await.exits(1).json();

@@ -150,7 +150,7 @@ async fn moved_branch_makes_a_plan_stale(start: ClusterSetup) {
     let plan: Value = serde_json::from_str(&fs::read_to_string(file(&cluster)).unwrap()).unwrap();
     let reviewed = plan["commit"].as_str().unwrap().to_owned();
     repository.change("a", "maxPods: 120");
-    let words = format!("commit {reviewed} was reviewed");
+    let words = format!("the commit changed: reviewed {reviewed}, now ");
     stale(&cluster, &repository, &[("commit", &words), ("pool-configuration", "the target of pool a is")]).await;
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/nodecfg-test", cluster.namespace());
     assert_eq!(cluster.get(&lease).await, Value::Null, "a stale plan takes no lock");
@@ -192,7 +192,7 @@ async fn damaged_plan_file_is_refused_without_requests(start: ClusterSetup) {
     let before = cluster.written().await;
     for (damaged, words) in [
         (text[..text.len() / 2].to_owned(), "is truncated: it ends in line"),
-        (text.replace("\"takeOver\": false", "\"takeOver\": true"), "was edited after it was made"),
+        (text.replace("\"takeOver\": false", "\"takeOver\": true"), "was edited: its digest does not match"),
         (text.replace("\"formatVersion\": 1", "\"formatVersion\": 9"), "has format version 9"),
         (String::new(), "is empty"),
         ("{\"kind\": \"Plan\"}".to_owned(), "is not a saved plan: its kind is \"Plan\""),

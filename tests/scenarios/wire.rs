@@ -114,7 +114,7 @@ async fn patch_with_lost_response_is_recognized_as_own(start: ClusterSetup) {
         faults.push(once("create", "nodeconfigs", FaultKind::LoseAnswer).times(2));
     }
     let run = survives(start, faults).await;
-    run.does_not_print("changed by somebody else").does_not_print("conflict");
+    run.does_not_print("changed by another client").does_not_print("conflict");
 }
 
 async fn created_config_map_with_lost_response_is_recognized(start: ClusterSetup) {
@@ -192,7 +192,7 @@ async fn unreachable_server_at_start_fails_immediately(start: ClusterSetup) {
     cluster.sandbox_mut().crash().await;
     let began = Instant::now();
     let run = cluster.sync(&repository(), &[]).await.exits(4);
-    run.prints("cannot be reached: connection refused").prints("check that the API server runs");
+    run.prints("cannot be reached: connection refused").prints("check that an API server listens on");
     // An outage of a running server is waited out for five minutes.
     assert!(began.elapsed() < Duration::from_secs(120));
     cluster.down().await;

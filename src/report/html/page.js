@@ -1,3 +1,4 @@
+// Interaction of the HTML report: details of nodes, keyboard navigation and filters.
 "use strict";
 (() => {
   const all = (selector, within) => Array.from((within || document).querySelectorAll(selector));
@@ -5,7 +6,7 @@
   const grids = all(".grid");
   if (grids.length === 0) return;
 
-  // Details of a node at the bottom of the window.
+  // Details of the current node, at the bottom of the window.
   const detail = document.createElement("div");
   detail.id = "detail";
   detail.hidden = true;
@@ -73,7 +74,7 @@
     if (event.key === "Escape") detail.hidden = true;
   });
 
-  // Filters: states, and a part of a name.
+  // Filters by state and by part of a node or pool name.
   const chosen = new Set();
   const found = document.querySelector(".found");
   const input = document.querySelector(".search input");

@@ -97,7 +97,7 @@ impl RemoteError {
     pub fn help(&self) -> String {
         match self {
             Self::Program(error) => error.help(),
-            Self::Stalled { .. } => "check the network, the proxy (HTTPS_PROXY) and the server".to_owned(),
+            Self::Stalled { .. } => "check the network, the proxy (HTTPS_PROXY) and the server, or raise --git-timeout".to_owned(),
             Self::TooSlow { .. } => "raise --git-timeout: the limit of a fetch is ten times its value".to_owned(),
             Self::TooLarge { .. } => "move the configuration to a separate repository".to_owned(),
             Self::UnknownRevision { hint, .. } => hint.clone(),
@@ -122,7 +122,7 @@ fn fix(message: &str, host: &str, port: u16) -> String {
     if has(&["Host key verification failed"]) {
         let place = if port == 22 { host.to_owned() } else { format!("-p {port} {host}") };
         return format!(
-            "run `ssh-keyscan {place} >> ~/.ssh/known_hosts` after a comparison of the fingerprint with the published one"
+            "compare the fingerprint with the published one, then run `ssh-keyscan {place} >> ~/.ssh/known_hosts`"
         );
     }
     let fixes: [(&[&str], &str); 7] = [

@@ -113,9 +113,9 @@ pub fn hint(revision: &str, listed: &[ListedReference]) -> String {
     let more = if names.len() > NAMES { format!(" and {} more", names.len() - NAMES) } else { String::new() };
     names.truncate(NAMES);
     if names.is_empty() {
-        return "the repository has no branches or tags; push a commit first".to_owned();
+        return "push a commit: the repository has no branches or tags".to_owned();
     }
-    format!("known revisions: {}{more}, and full commit IDs", names.join(", "))
+    format!("use {}{more} or a full commit ID", names.join(", "))
 }
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(
             hint("nope", &listed()),
             format!(
-                "known revisions: {}, {}, {}, both, main, v1, and full commit IDs",
+                "use {}, {}, {}, both, main, v1 or a full commit ID",
                 "5".repeat(64),
                 full('7'),
                 full('8')

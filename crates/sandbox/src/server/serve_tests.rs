@@ -15,12 +15,12 @@ pub(crate) type Fetched = Result<(StatusCode, http::HeaderMap, bytes::Bytes), Bo
 
 /// Address of a server and its trusted authority.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ServerAddress {
     address: SocketAddr,
     ca: CertificateDer<'static>,
 }
 
-impl Place {
+impl ServerAddress {
     pub(crate) fn of(serving: &Serving) -> Self {
         let ca = CertificateDer::from_pem_slice(serving.ca_pem().as_bytes()).expect("is PEM");
         Self { address: serving.address(), ca }
@@ -28,7 +28,7 @@ impl Place {
 }
 
 /// Sends a request over a new TLS connection that trusts the server's authority and offers one protocol.
-pub(crate) async fn fetch(at: Place, host: &'static str, alpn: &'static [u8], path: &'static str) -> Fetched {
+pub(crate) async fn fetch(at: ServerAddress, host: &'static str, alpn: &'static [u8], path: &'static str) -> Fetched {
     let mut roots = RootCertStore::empty();
     roots.add(at.ca)?;
     let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -76,7 +76,7 @@ async fn serves_both_protocols_under_every_name() {
     assert!(serving.address().ip().is_loopback());
     for alpn in [&b"h2"[..], b"http/1.1"] {
         for host in ["127.0.0.1", "localhost"] {
-            let (status, _, body) = fetch(Place::of(&serving), host, alpn, "/hello").await.expect(host);
+            let (status, _, body) = fetch(ServerAddress::of(&serving), host, alpn, "/hello").await.expect(host);
             assert_eq!((status, &body[..]), (StatusCode::OK, &b"hello"[..]), "{host}");
         }
     }
@@ -108,7 +108,7 @@ async fn stopped_server_frees_port_and_restarts() {
             serve(router(), Options { port: Some(address.port()), identity: None }).await,
             Err(ServeError::Listen { address: refused, .. }) if refused == address
         ));
-        fetch(Place::of(&serving), "localhost", b"http/1.1", "/hello").await.expect("answers");
+        fetch(ServerAddress::of(&serving), "localhost", b"http/1.1", "/hello").await.expect("answers");
         if abrupt {
             serving.abort().await
         } else {
@@ -118,14 +118,14 @@ async fn stopped_server_frees_port_and_restarts() {
         let again = serve(router(), Options { port: Some(address.port()), identity: Some(identity.clone()) }).await;
         let again = again.expect("serves again");
         assert_eq!(again.ca_pem(), identity.ca_pem());
-        fetch(Place::of(&again), "localhost", b"h2", "/hello").await.expect("answers again");
+        fetch(ServerAddress::of(&again), "localhost", b"h2", "/hello").await.expect("answers again");
     }
 }
 
 #[tokio::test]
 async fn stop_waits_for_open_requests_within_grace() {
     let serving = serve(router(), Options::default()).await.expect("serves");
-    let at = Place::of(&serving);
+    let at = ServerAddress::of(&serving);
     let slow = tokio::spawn(fetch(at.clone(), "localhost", b"http/1.1", "/slow"));
     let never = tokio::spawn(fetch(at, "localhost", b"h2", "/never"));
     tokio::time::sleep(Duration::from_millis(150)).await;

@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
-use super::super::serve::tests::{Place, fetch};
+use super::super::serve::tests::{ServerAddress, fetch};
 use super::super::serve::{Options, serve};
 use super::*;
 
@@ -174,7 +174,7 @@ async fn bodies_fail_in_the_middle_and_requests_hang() {
 async fn faults_apply_over_tls() {
     let wire = Wire::new();
     let serving = serve(wire.wrap(router()), Options::default()).await.expect("serves");
-    let at = Place::of(&serving);
+    let at = ServerAddress::of(&serving);
     for alpn in [&b"http/1.1"[..], b"h2"] {
         for kind in [FaultKind::Reset, FaultKind::LoseAnswer, FaultKind::CutBody { after_bytes: 4 }] {
             wire.faults.inject(Fault::once(Matcher::any(), kind.clone()));
