@@ -1,5 +1,5 @@
-//! Adoption of existing nodes: turns a draft into a repository whose plan changes nothing. Omits invalid
-//! configurations and pauses pools until then.
+//! Adoption of existing nodes: turns a draft into a repository whose plan changes nothing. To get there, omits
+//! invalid configurations and pauses pools.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,8 @@ enum NodeSource {
     Unreadable(String),
 }
 
-/// Configuration of most nodes of a pool, and the reasons to pause the pool when the nodes differ.
+/// Configuration of most nodes of a pool, and the reasons to pause the pool: the nodes differ, a configuration is
+/// unreadable, or it may contain a secret.
 #[must_use]
 pub fn common_config(nodes: &[&Node], observed: &Observed) -> (CurrentConfig, Vec<String>) {
     let mut counted: BTreeMap<NodeSource, (usize, String)> = BTreeMap::new();
@@ -116,7 +117,8 @@ pub enum AdoptionError {
 /// the ConfigMaps when the fleet names none.
 ///
 /// # Errors
-/// No configuration is left to omit, and no pool to pause.
+/// When the repository is invalid and no configuration is left to omit, or the plan still changes nodes after every
+/// pool was paused.
 pub fn adopt(draft: &mut Draft, observed: &Observed, namespace: &NamespaceName) -> Result<Repository, AdoptionError> {
     // Each round omits a configuration or pauses a pool.
     for _ in 0..=draft.pools.len().saturating_mul(2) {
@@ -163,7 +165,8 @@ fn omit_invalid_configurations(draft: &mut Draft, errors: &[Finding]) -> bool {
     changed
 }
 
-/// Pauses the pools whose nodes would change, and reports whether none would.
+/// Pauses the pools whose nodes would change, and reports whether no further pool was paused. Without a possible
+/// plan, adds its problems as remarks and reports true.
 fn pause_changing_pools(draft: &mut Draft, desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> bool {
     let namespace = desired.namespace.clone().unwrap_or_else(|| namespace.clone());
     let options = plan::Options {

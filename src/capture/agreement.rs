@@ -49,36 +49,36 @@ pub struct Share {
 
 /// Compares nodes. Of equally common values, uses the value of the first node by name.
 #[must_use]
-pub fn common(taken: &[NodeConfiguration]) -> Common {
-    let mut taken: Vec<&NodeConfiguration> = taken.iter().collect();
-    taken.sort_by(|a, b| a.node.cmp(&b.node));
-    let mut left_out: BTreeSet<OmittedField> = taken.iter().flat_map(|one| one.left_out.iter().cloned()).collect();
+pub fn common(captured: &[NodeConfiguration]) -> Common {
+    let mut captured: Vec<&NodeConfiguration> = captured.iter().collect();
+    captured.sort_by(|a, b| a.node.cmp(&b.node));
+    let mut left_out: BTreeSet<OmittedField> = captured.iter().flat_map(|one| one.left_out.iter().cloned()).collect();
     let mut configuration = Map::new();
     let mut differences = Vec::new();
-    for names in leaves(&taken) {
-        let shares = shares(&taken, &names);
+    for names in leaves(&captured) {
+        let shares = shares(&captured, &names);
         let Some(most) = shares.first() else { continue };
         let field = path(&names);
         if shares.len() > 1 && NEVER_SHARED.contains(&field.as_str()) {
             left_out.insert(OmittedField { field: field.clone(), why: OmissionReason::Differs });
         } else if let Some(value) = &most.value {
-            put(&mut configuration, &names, value.clone());
+            insert_at(&mut configuration, &names, value.clone());
         }
         if shares.len() > 1 {
             differences.push(Difference { field, shares });
         }
     }
-    let nodes = taken.iter().map(|one| one.node.clone()).collect();
+    let nodes = captured.iter().map(|one| one.node.clone()).collect();
     Common { nodes, configuration, differences, left_out: left_out.into_iter().collect() }
 }
 
 /// Paths of the compared values: values other than maps, and maps that are empty or not a map on some node.
-fn leaves(taken: &[&NodeConfiguration]) -> BTreeSet<Vec<String>> {
+fn leaves(captured: &[&NodeConfiguration]) -> BTreeSet<Vec<String>> {
     let mut leaves = BTreeSet::new();
     let mut todo = vec![Vec::new()];
     while let Some(prefix) = todo.pop() {
         let maps: Vec<&Map<String, Json>> =
-            taken.iter().filter_map(|one| map_at(&one.configuration, &prefix)).collect();
+            captured.iter().filter_map(|one| map_at(&one.configuration, &prefix)).collect();
         let keys: BTreeSet<&String> = maps.iter().flat_map(|map| map.keys()).collect();
         for key in keys {
             let names: Vec<String> = prefix.iter().chain([key]).cloned().collect();
@@ -98,16 +98,16 @@ fn map_at<'m>(map: &'m Map<String, Json>, names: &[String]) -> Option<&'m Map<St
     names.iter().try_fold(map, |map, name| map.get(name)?.as_object())
 }
 
-fn at<'m>(map: &'m Map<String, Json>, names: &[String]) -> Option<&'m Json> {
+fn value_at<'m>(map: &'m Map<String, Json>, names: &[String]) -> Option<&'m Json> {
     let (last, parents) = names.split_last()?;
     map_at(map, parents)?.get(last)
 }
 
-fn shares(taken: &[&NodeConfiguration], names: &[String]) -> Vec<Share> {
+fn shares(captured: &[&NodeConfiguration], names: &[String]) -> Vec<Share> {
     // By the text of the value, with the index of its first node.
     let mut shares: BTreeMap<Option<String>, (usize, Share)> = BTreeMap::new();
-    for (number, one) in taken.iter().enumerate() {
-        let value = at(&one.configuration, names);
+    for (number, one) in captured.iter().enumerate() {
+        let value = value_at(&one.configuration, names);
         let (_, share) = shares
             .entry(value.map(Json::to_string))
             .or_insert_with(|| (number, Share { value: value.cloned(), nodes: Vec::new() }));
@@ -118,7 +118,7 @@ fn shares(taken: &[&NodeConfiguration], names: &[String]) -> Vec<Share> {
     shares.into_iter().map(|(_, share)| share).collect()
 }
 
-fn put(map: &mut Map<String, Json>, names: &[String], value: Json) {
+fn insert_at(map: &mut Map<String, Json>, names: &[String], value: Json) {
     match names {
         [] => {}
         [name] => {
@@ -127,7 +127,7 @@ fn put(map: &mut Map<String, Json>, names: &[String], value: Json) {
         [name, rest @ ..] => {
             let inner = map.entry(name.clone()).or_insert_with(|| Json::Object(Map::new()));
             if let Json::Object(inner) = inner {
-                put(inner, rest, value);
+                insert_at(inner, rest, value);
             }
         }
     }

@@ -108,13 +108,14 @@ pub(super) fn secret_fields(text: &str) -> Vec<&'static str> {
     let fields = content.as_ref().and_then(Json::as_object);
     let in_text = !secrets::lines(text).is_empty();
     let lower = text.to_ascii_lowercase();
-    let held = |name: &str| {
+    let has_secret = |name: &str| {
         let same = |(field, value): (&String, &Json)| field.eq_ignore_ascii_case(name) && is_secret(field, value);
         fields.is_some_and(|fields| fields.iter().any(same)) || (in_text && lower.contains(&name.to_ascii_lowercase()))
     };
-    // The name of one field contains the name of the other.
-    let mut found: Vec<&'static str> = secrets::SECRET.into_iter().filter(|name| held(name)).collect();
-    if found.is_empty() && held(secrets::URL) {
+    // `staticPodURLHeader` contains the name `staticPodURL`, so the shorter one counts only if the longer one was not
+    // found.
+    let mut found: Vec<&'static str> = secrets::SECRET.into_iter().filter(|name| has_secret(name)).collect();
+    if found.is_empty() && has_secret(secrets::URL) {
         found.push(secrets::URL);
     }
     found
@@ -163,13 +164,13 @@ mod tests {
 
     use super::*;
 
-    fn taken(kubeletconfig: Json) -> NodeConfiguration {
+    fn converted(kubeletconfig: Json) -> NodeConfiguration {
         NodeConfiguration::of(NodeName::new("n1").unwrap(), Some(Minor(36)), kubeletconfig.as_object().unwrap().clone())
     }
 
     #[test]
     fn converts_configz_output() {
-        let taken = taken(json!({
+        let converted = converted(json!({
             "maxPods": 250, "memorySwap": {}, "authentication": {"x509": {}, "anonymous": {"enabled": false}},
             "evictionHard": {"memory.available": "1Gi"}, "enforceNodeAllocatable": ["pods"], "tracing": {},
         }));
@@ -177,16 +178,16 @@ mod tests {
             "apiVersion": API_VERSION, "kind": KIND, "maxPods": 250, "authentication": {"anonymous": {"enabled": false}},
             "evictionHard": {"memory.available": "1Gi"}, "enforceNodeAllocatable": ["pods"], "tracing": {},
         });
-        assert_eq!(Json::Object(taken.configuration), expected);
-        assert_eq!(taken.left_out, []);
+        assert_eq!(Json::Object(converted.configuration), expected);
+        assert_eq!(converted.left_out, []);
     }
 
     #[test]
     fn keeps_fields_that_were_emptied_on_purpose() {
-        let taken = taken(json!({"maxPods": 1}));
-        assert_eq!(taken.configuration["evictionHard"], json!({}));
-        assert_eq!(taken.configuration["enforceNodeAllocatable"], json!([]));
-        assert_eq!(taken.configuration.get("clusterDNS"), None);
+        let converted = converted(json!({"maxPods": 1}));
+        assert_eq!(converted.configuration["evictionHard"], json!({}));
+        assert_eq!(converted.configuration["enforceNodeAllocatable"], json!([]));
+        assert_eq!(converted.configuration.get("clusterDNS"), None);
     }
 
     #[test]
@@ -211,11 +212,11 @@ mod tests {
 
     #[test]
     fn omits_secrets_and_fields_of_one_node() {
-        let taken = taken(json!({
+        let converted = converted(json!({
             "staticPodURLHeader": {"X-Token": ["s3cr3t"]}, "staticPodURL": "https://u:p@host/pods",
             "providerID": "aws:///a/i-1", "podCIDR": "",
         }));
-        let fields: Vec<_> = taken.left_out.iter().map(|out| (out.field.as_str(), out.why)).collect();
+        let fields: Vec<_> = converted.left_out.iter().map(|out| (out.field.as_str(), out.why)).collect();
         assert_eq!(
             fields,
             [
@@ -224,7 +225,7 @@ mod tests {
                 ("staticPodURLHeader", OmissionReason::Secret)
             ]
         );
-        let text = to_yaml(&taken.configuration).unwrap();
+        let text = to_yaml(&converted.configuration).unwrap();
         assert!(!text.contains("s3cr3t") && !text.contains("u:p") && text.starts_with("apiVersion:"), "{text}");
     }
 }

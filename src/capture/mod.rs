@@ -24,9 +24,8 @@ pub use remarks::{comments, is_same_yaml, names, remarks};
 pub use starter::{CurrentConfig, Repository, StarterPool, captured_pool, empty_repository, starter_repository};
 pub use strip_defaults::without_defaults;
 
-/// A `kubelet.yaml` with the common configuration and remarks as comments. `None` for a configuration beyond the
-/// limits of a document. Omits the remarks when they would change the parsed content.
-#[must_use]
+/// A `kubelet.yaml` with the common configuration, and with `from` and remarks as comments. `None` for a
+/// configuration beyond the limits of a document. Omits the comments when they would change the parsed content.
 pub fn kubelet_file(common: &Common, from: &str) -> Option<String> {
     let mut lines = wrapped(from, 78, "");
     lines.extend(remarks(common, 78));

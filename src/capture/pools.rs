@@ -9,7 +9,7 @@ use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
 use nodecfg_contract::observed::POOL_LABEL;
 
-/// Labels of pools in common platforms, in order of preference. The label that most nodes have is used.
+/// Labels of pools in common platforms. The label that most nodes have is used, the first one of several.
 const KNOWN: [&str; 9] = [
     POOL_LABEL,
     "eks.amazonaws.com/nodegroup",
@@ -75,7 +75,9 @@ pub fn group_nodes(nodes: &BTreeMap<NodeName, Node>, label: Option<&str>) -> (St
     let (mut taken, alone) = (BTreeSet::new(), sorted.len() == 1);
     let mut groups: Vec<Group> = sorted
         .into_iter()
-        .filter_map(|(selection, nodes)| Some(Group { name: named(&selection, alone, &mut taken)?, selection, nodes }))
+        .filter_map(|(selection, nodes)| {
+            Some(Group { name: unique_name(&selection, alone, &mut taken)?, selection, nodes })
+        })
         .collect();
     groups.sort_by(|a, b| a.name.cmp(&b.name));
     (key, groups)
@@ -117,9 +119,9 @@ fn by_role(nodes: &BTreeMap<NodeName, Node>) -> (String, Vec<(Selection, &NodeNa
     (format!("{ROLE}<role>"), nodes.values().map(|node| (pick(node), &node.name)).collect())
 }
 
-/// A name that no other pool has.
-fn named(selection: &Selection, alone: bool, taken: &mut BTreeSet<PoolName>) -> Option<PoolName> {
-    let wish = match selection {
+/// A valid name from the selector that no other pool has.
+fn unique_name(selection: &Selection, alone: bool, taken: &mut BTreeSet<PoolName>) -> Option<PoolName> {
+    let base_name = match selection {
         Selection::ByName(name) => {
             taken.insert(name.clone());
             return Some(name.clone());
@@ -132,7 +134,7 @@ fn named(selection: &Selection, alone: bool, taken: &mut BTreeSet<PoolName>) -> 
         Selection::Without(_) => "others".to_owned(),
     };
     let valid: String =
-        wish.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
+        base_name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
     let valid = valid.trim_matches('-');
     let valid = if valid.is_empty() { "pool" } else { valid };
     let mut names = std::iter::once(valid.to_owned()).chain((2..).map(|number| format!("{valid}-{number}")));

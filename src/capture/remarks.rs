@@ -162,11 +162,11 @@ mod tests {
             let value: String = value.into_iter().collect();
             let of = |number: u32, shown: serde_json::Value| NodeConfiguration::of(
                 NodeName::new(format!("n{number}")).unwrap(), None, shown.as_object().unwrap().clone());
-            let taken = [
+            let captured = [
                 of(1, json!({"maxPods": 7, "evictionHard": {key.clone(): value.clone()}, "clusterDomain": value})),
                 of(2, json!({"maxPods": 8, key: "\u{2028}readOnlyPort: 10255"})),
             ];
-            let common = common(&taken);
+            let common = common(&captured);
             let bare = to_yaml(&common.configuration);
             let whole = comments(&remarks(&common, 78)) + bare.as_deref().unwrap_or_default();
             proptest::prop_assert!(bare.is_none() || is_same_yaml(&whole, &bare.unwrap_or_default()), "{:?}", whole);

@@ -81,14 +81,14 @@ pub fn starter_repository(fleet: &FleetName, namespace: Option<&NamespaceName>, 
     for pool in pools {
         let folder = format!("pools/{}", pool.group.name);
         files.insert(format!("{folder}/pool.yaml"), pool_file(pool));
-        if let Some(text) = configuration(pool) {
+        if let Some(text) = kubelet_yaml(pool) {
             files.insert(format!("{folder}/kubelet.yaml"), text);
         }
     }
     Repository { files }
 }
 
-fn configuration(pool: &StarterPool) -> Option<String> {
+fn kubelet_yaml(pool: &StarterPool) -> Option<String> {
     match (&pool.runs, &pool.captured) {
         (CurrentConfig::Content(text), _) => Some(text.clone()),
         (CurrentConfig::Local, Some(common)) => {
@@ -140,7 +140,7 @@ fn paused(reasons: &[String]) -> String {
     )
 }
 
-/// Comment with this indentation.
+/// Comment of at most 78 columns with this indentation.
 fn indented(text: &str, depth: usize) -> String {
     let room = 78_usize.saturating_sub(depth);
     let lines = comments(&wrapped(text, room, ""));

@@ -139,6 +139,22 @@ impl ClusterArgs {
     }
 }
 
+/// Arguments that select the cluster and its binding.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct BoundClusterArgs {
+    #[command(flatten)]
+    pub(super) cluster: ClusterArgs,
+    #[command(flatten)]
+    pub(super) binding: BindingArgs,
+}
+
+impl BoundClusterArgs {
+    /// Creates a reader that keeps the labels in `keys` and knows the binding.
+    pub(super) async fn reader(&self, keys: LabelKeys) -> Result<ClusterReader, CommandError> {
+        self.binding.bind(self.cluster.reader(keys).await?).await
+    }
+}
+
 /// Error for an invalid built-in name, which is a bug.
 pub(super) fn invalid_default_name(error: &dyn std::fmt::Display) -> CommandError {
     CommandError::usage(error.to_string(), "report this bug with the text of this message")

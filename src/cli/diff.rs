@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
+use super::cluster_args::{BoundClusterArgs, label_keys_of};
 use super::comparison::{ComparisonBase, declared, side};
 use super::planning::{Allowances, plan, warn, warn_of};
 use super::reports::ReportArgs;
@@ -42,9 +42,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path)]
     out: Option<PathBuf>,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
-    binding: BindingArgs,
+    bound: BoundClusterArgs,
     #[command(flatten)]
     pub(super) metrics: MetricsArgs,
 }
@@ -70,19 +68,19 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         None => None,
     };
     let (review, saved) = match &base {
-        Some(_) if !args.cluster.is_named() && args.out.is_some() => {
+        Some(_) if !args.bound.cluster.is_named() && args.out.is_some() => {
             return Err(CommandError::usage(
                 "--out saves a plan for a cluster, and --against alone reads none",
                 "name the cluster with --kubeconfig or --context",
             ));
         }
-        Some(_) if !args.cluster.is_named() && (args.allowances.take_over || args.allowances.allow_empty) => {
+        Some(_) if !args.bound.cluster.is_named() && (args.allowances.take_over || args.allowances.allow_empty) => {
             return Err(CommandError::usage(
                 "--take-over and --allow-empty depend on a cluster, and --against alone reads none",
                 "name the cluster with --kubeconfig or --context",
             ));
         }
-        Some(base) if !args.cluster.is_named() => (args.offline(base, &loaded, format, verbose, terminal)?, None),
+        Some(base) if !args.bound.cluster.is_named() => (args.offline(base, &loaded, format, verbose, terminal)?, None),
         base => args.online(base.as_ref(), &loaded, format, verbose, terminal).await?,
     };
     write(&review, format, args.max_chars, &args.reports, verbose, terminal)?;
@@ -126,13 +124,13 @@ impl Args {
     ) -> Result<(Review, Option<SavedPlan>), CommandError> {
         loaded.record(terminal);
         let old = base.and_then(|base| base.desired());
-        let reader = self.cluster.reader(label_keys_of(old.into_iter().chain([&loaded.desired]))).await?;
+        let reader = self.bound.cluster.reader(label_keys_of(old.into_iter().chain([&loaded.desired]))).await?;
         let cluster = match &self.out {
             Some(_) => Some(plan_file::identify(&reader).await?),
             None => None,
         };
-        let reader = self.binding.bind(reader).await?;
-        let namespace = self.cluster.namespace(&loaded.desired, &reader)?;
+        let reader = self.bound.binding.bind(reader).await?;
+        let namespace = self.bound.cluster.namespace(&loaded.desired, &reader)?;
         run::print_header(&run::header(loaded, &namespace, reader.server()), format, None, terminal)?;
         let options = self.allowances.options(namespace, self.repository.gate());
         let planned = plan(loaded, &reader, None, options).await?;
@@ -148,7 +146,7 @@ impl Args {
             }
         };
         let saved = cluster.map(|cluster| {
-            let named = self.cluster.named_namespace().cloned();
+            let named = self.bound.cluster.named_namespace().cloned();
             SavedPlan::of(plan, &plan_file::context(cluster, &reader, &planned, named))
         });
         Ok((review, saved))

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use futures::stream;
 use serde_json::Value;
 
-use super::cluster_args::{BindingArgs, ClusterArgs, invalid_default_name, label_keys};
+use super::cluster_args::{BoundClusterArgs, invalid_default_name, label_keys};
 use super::git_args::GitArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
@@ -59,9 +59,7 @@ pub(super) struct Args {
     #[command(flatten)]
     signers: SignersArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
-    binding: BindingArgs,
+    bound: BoundClusterArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -116,7 +114,7 @@ impl Args {
     async fn facts(&self, terminal: &mut Terminal) -> Result<Facts, CommandError> {
         let loaded = self.loaded(terminal).await?;
         let valid = loaded.as_ref().and_then(|loaded| loaded.as_ref().ok());
-        let (given, default) = (self.cluster.named_namespace().cloned(), Binding::default().default_namespace());
+        let (given, default) = (self.bound.cluster.named_namespace().cloned(), Binding::default().default_namespace());
         let namespace = given.or_else(|| valid.and_then(|loaded| loaded.desired.namespace.clone()));
         let mut facts = Facts {
             program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -132,11 +130,11 @@ impl Args {
             locks: BTreeMap::new(),
             repository: None,
         };
-        match self.cluster.connection().await {
+        match self.bound.cluster.connection().await {
             Err(failure) => facts.server = Err(Unavailable::of(&failure)),
             Ok(connection) => {
                 let keys = valid.map_or(LabelKeys::Only(BTreeSet::new()), |loaded| label_keys(&loaded.desired));
-                let reader = self.cluster.reader_over(connection.client, &connection.server, keys);
+                let reader = self.bound.cluster.reader_over(connection.client, &connection.server, keys);
                 let version = reader.server_version().await;
                 let (now, ahead) = reader.server_clock();
                 let by_version = version.as_ref().ok().map(|version| by_version(version).binding);
@@ -186,13 +184,13 @@ impl Args {
         loaded: Option<&Loaded>,
         facts: &mut Facts,
     ) -> Result<(), CommandError> {
-        let named_binding = self.binding.named();
+        let named_binding = self.bound.binding.named();
         let evidence = match named_binding {
             Some(_) => Ok("selected by --binding".to_owned()),
             None => reader.evidence().await.map(|check| check.evidence.to_string()),
         };
         let bound = match evidence {
-            Ok(evidence) => self.binding.bind(reader.clone()).await.map(|reader| (reader, evidence)),
+            Ok(evidence) => self.bound.binding.bind(reader.clone()).await.map(|reader| (reader, evidence)),
             Err(error) => Err(error.into()),
         };
         let (binding, reader) = match bound {

@@ -1,6 +1,6 @@
 //! `nodecfg history`: lists the revisions of a pool, and the nodes on each.
 
-use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
+use super::cluster_args::{BoundClusterArgs, label_keys_of};
 use super::pool_history::PoolHistory;
 use super::repository_args::RepositoryArgs;
 use super::{CommandError, CommandResult, Exit, Terminal};
@@ -30,9 +30,7 @@ pub(super) struct Args {
     #[arg(long)]
     no_cluster: bool,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
-    binding: BindingArgs,
+    bound: BoundClusterArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -52,10 +50,9 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let whereabouts: Option<Whereabouts> = if args.no_cluster {
         None
     } else {
-        let reader = args.cluster.reader(label_keys_of(desired)).await?;
-        let reader = args.binding.bind(reader).await?;
+        let reader = args.bound.reader(label_keys_of(desired)).await?;
         let namespace = match &draft.desired {
-            Some(desired) => args.cluster.namespace(desired, &reader)?,
+            Some(desired) => args.bound.cluster.namespace(desired, &reader)?,
             None => return Err(CommandError::Invalid { findings: draft.errors, snapshot: Box::new(snapshot) }),
         };
         let observed = list(&reader, Some(namespace.as_str())).await?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::capture::capture_nodes;
-use super::cluster_args::{BindingArgs, ClusterArgs, invalid_default_name};
+use super::cluster_args::{BoundClusterArgs, invalid_default_name};
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::capture::{
     AdoptionError, CurrentConfig, Draft, Group, Repository, StarterPool, adopt, common, common_config,
@@ -48,9 +48,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "no_cluster")]
     keep_defaults: bool,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
-    binding: BindingArgs,
+    bound: BoundClusterArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -96,8 +94,8 @@ impl Args {
         if self.no_cluster {
             return Ok(None);
         }
-        match self.cluster.reader(LabelKeys::All).await {
-            Err(CommandError::Connect(ConnectError::NoCluster { .. })) if !self.cluster.is_named() => Ok(None),
+        match self.bound.cluster.reader(LabelKeys::All).await {
+            Err(CommandError::Connect(ConnectError::NoCluster { .. })) if !self.bound.cluster.is_named() => Ok(None),
             other => other.map(Some),
         }
     }
@@ -109,7 +107,7 @@ impl Args {
 
     async fn draft_from_cluster(&self, reader: ClusterReader) -> Result<(Draft, Repository), CommandError> {
         let mut remarks = Vec::new();
-        let reader = match self.binding.bind(reader.clone()).await {
+        let reader = match self.bound.binding.bind(reader.clone()).await {
             Err(CommandError::Cluster(ClusterError::DefinitionMissing { .. })) => {
                 remarks.push(
                     "nodecfg is not installed on this cluster: run `nodecfg install` before `nodecfg diff`.".to_owned(),
@@ -120,7 +118,7 @@ impl Args {
         };
         let namespace = reader.binding().default_namespace();
         let default = NamespaceName::new(namespace).map_err(|error| invalid_default_name(&error))?;
-        let requested = self.cluster.named_namespace().cloned();
+        let requested = self.bound.cluster.named_namespace().cloned();
         let place = requested.clone().unwrap_or_else(|| default.clone());
         let observed = observe(&reader, place.as_str(), contents_of_nodes).await?;
         if observed.nodes.is_empty() {

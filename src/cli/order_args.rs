@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::CommandError;
-use super::cluster_args::{BindingArgs, ClusterArgs};
+use super::cluster_args::BoundClusterArgs;
 use super::fleet_args::FleetArgs;
 use super::unknown_name::unknown_name;
 use crate::report::orders::Holder;
@@ -22,9 +22,7 @@ pub(super) struct OrderArgs {
     #[command(flatten)]
     fleet: FleetArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
-    binding: BindingArgs,
+    bound: BoundClusterArgs,
 }
 
 /// The namespace of a fleet, where its Lease holds the orders.
@@ -38,19 +36,19 @@ impl OrderArgs {
     /// The arguments --fleet and --namespace as given, to repeat in a suggested command.
     pub(super) fn scope_args(&self) -> String {
         let fleet = self.fleet.named().map(|fleet| format!(" --fleet {fleet}"));
-        let namespace = self.cluster.named_namespace().map(|namespace| format!(" --namespace {namespace}"));
+        let namespace = self.bound.cluster.named_namespace().map(|namespace| format!(" --namespace {namespace}"));
         [fleet, namespace].into_iter().flatten().collect()
     }
 
     /// Connects to the cluster and finds the fleet and its namespace. `first` accepts a fleet without any objects, if
     /// the namespace is named.
     pub(super) async fn locate(&self, first: bool) -> Result<FleetLocation, CommandError> {
-        let reader = self.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
+        let reader = self.bound.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
         // Only the default namespace depends on the binding, and detecting the binding requires more rights than
         // writing an order.
-        let named = self.cluster.named_namespace().is_some();
-        let reader = if named { reader } else { self.binding.bind(reader).await? };
-        let (fleet, namespace) = self.fleet.find(&self.cluster, &reader).await?;
+        let named = self.bound.cluster.named_namespace().is_some();
+        let reader = if named { reader } else { self.bound.binding.bind(reader).await? };
+        let (fleet, namespace) = self.fleet.find(&self.bound.cluster, &reader).await?;
         let location = FleetLocation { reader, fleet, namespace };
         if (first && named) || location.exists().await? { Ok(location) } else { location.find_namespace(named).await }
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::watch;
 
-use super::cluster_args::{BindingArgs, ClusterArgs};
+use super::cluster_args::BoundClusterArgs;
 use super::confirm::ConfirmArgs;
 use super::fleet_args::FleetArgs;
 use super::reconcile::LockArgs;
@@ -52,9 +52,7 @@ pub(super) struct Args {
     #[command(flatten)]
     fleet: FleetArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
-    binding: BindingArgs,
+    bound: BoundClusterArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -76,9 +74,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         }
         None => None,
     };
-    let reader = args.cluster.reader(LabelKeys::Only(BTreeSet::new())).await?;
-    let reader = args.binding.bind(reader).await?;
-    let (fleet, namespace) = args.fleet.find(&args.cluster, &reader).await?;
+    let reader = args.bound.reader(LabelKeys::Only(BTreeSet::new())).await?;
+    let (fleet, namespace) = args.fleet.find(&args.bound.cluster, &reader).await?;
     let wanted = desired.map(|desired| wanted(&desired, &fleet)).transpose()?.unwrap_or_default();
     if matches!(format, Format::Text | Format::Markdown) {
         writeln!(terminal.info(), "fleet {fleet} {}\n", progress::place(Some(&namespace), reader.server()))?;

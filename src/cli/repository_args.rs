@@ -124,11 +124,13 @@ impl RepositoryArgs {
         words.extend(revision.chain(folder));
         let flags = [(self.worktree, "--worktree"), (self.lenient, "--lenient")];
         words.extend(flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_owned()));
-        if !minors.is_empty() {
-            let minors: Vec<String> = minors.iter().map(ToString::to_string).collect();
-            words.extend(["--kubernetes-version".to_owned(), minors.join(",")]);
+        let command =
+            shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| "nodecfg validate".to_owned());
+        if minors.is_empty() {
+            return command;
         }
-        shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| "nodecfg validate".to_owned())
+        let minors: Vec<String> = minors.iter().map(ToString::to_string).collect();
+        format!("{command} --kubernetes-version {}", minors.join(","))
     }
 
     /// Reads the revision and builds its desired state. Any error finding fails, with all findings.

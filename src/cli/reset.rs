@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::cluster_args::{BindingArgs, ClusterArgs, label_keys_of};
+use super::cluster_args::{BoundClusterArgs, label_keys_of};
 use super::confirm::ConfirmArgs;
 use super::fleet_args::FleetArgs;
 use super::planning::Allowances;
@@ -68,9 +68,7 @@ pub(super) struct Args {
     #[command(flatten)]
     fleet: FleetArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
-    binding: BindingArgs,
+    bound: BoundClusterArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -93,8 +91,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         }
         None => None,
     };
-    let reader = args.cluster.reader(args.label_keys(repository.as_ref())).await?;
-    let reader = args.binding.bind(reader).await?;
+    let reader = args.bound.reader(args.label_keys(repository.as_ref())).await?;
     let (loaded, namespace, observed) = args.pools(repository, &reader).await?;
     let text = matches!(format, Format::Text | Format::Markdown);
     let header = run::header(&loaded, &namespace, reader.server());
@@ -192,7 +189,7 @@ impl Args {
         reader: &ClusterReader,
     ) -> Result<(Loaded, NamespaceName, Observed), CommandError> {
         if let Some(mut loaded) = repository {
-            let namespace = self.cluster.namespace(&loaded.desired, reader)?;
+            let namespace = self.bound.cluster.namespace(&loaded.desired, reader)?;
             let observed = list(reader, Some(namespace.as_str())).await?;
             for pool in loaded.desired.pools.values_mut() {
                 pool.target = PoolTarget::Local;
@@ -204,7 +201,7 @@ impl Args {
             }
             return Ok((loaded, namespace, observed));
         }
-        let (fleet, namespace) = self.fleet.find(&self.cluster, reader).await?;
+        let (fleet, namespace) = self.fleet.find(&self.bound.cluster, reader).await?;
         let observed = list(reader, Some(namespace.as_str())).await?;
         let budget = self.max_unavailable.unwrap_or(1);
         let mut desired = pools_of_nodes(&observed, &fleet, budget, self.take_over);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
+use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side_of;
 use super::order_args::{FleetLocation, parse_reason};
 use super::planning::Allowances;
@@ -58,9 +58,7 @@ pub(super) struct Args {
     #[command(flatten)]
     pub(super) reports: ReportArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
-    binding: BindingArgs,
+    bound: BoundClusterArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -81,9 +79,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         Some(revision) => Some(args.target(&head, revision, terminal).await?),
         None => None,
     };
-    let reader = args.cluster.reader(head.label_keys()).await?;
-    let reader = args.binding.bind(reader).await?;
-    let namespace = args.cluster.namespace(&head.desired, &reader)?;
+    let reader = args.bound.reader(head.label_keys()).await?;
+    let namespace = args.bound.cluster.namespace(&head.desired, &reader)?;
     let (mut target, revision) = match (named, &args.to) {
         (Some(target), Some(revision)) => (target, revision.clone()),
         _ => {

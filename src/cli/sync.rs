@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
+use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side;
 use super::plan_file::{self, LoadedPlan, PlanArgs};
 use super::planning::Allowances;
@@ -39,9 +39,7 @@ pub(super) struct Args {
     #[command(flatten)]
     rollout_args: RolloutArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
-    binding: BindingArgs,
+    bound: BoundClusterArgs,
     #[command(flatten)]
     pub(super) metrics: MetricsArgs,
     #[command(flatten)]
@@ -125,8 +123,8 @@ impl Args {
         PlanArgs {
             repository: self.repository.clone(),
             allowances: self.allowances,
-            cluster: self.cluster.clone(),
-            binding: self.binding,
+            cluster: self.bound.cluster.clone(),
+            binding: self.bound.binding,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::cluster_args::{BindingArgs, ClusterArgs, label_keys, parse_duration};
+use super::cluster_args::{BoundClusterArgs, label_keys, parse_duration};
 use super::comparison::side;
 use super::planning::{Allowances, Planned, plan, warn};
 use super::reports::ReportArgs;
@@ -30,9 +30,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
-    binding: BindingArgs,
+    bound: BoundClusterArgs,
     #[command(flatten)]
     pub(super) metrics: MetricsArgs,
 }
@@ -42,9 +40,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     run::create_reports(&args.reports)?;
     let loaded = args.repository.load(terminal).await?;
     loaded.record(terminal);
-    let reader = args.cluster.reader(label_keys(&loaded.desired)).await?;
-    let reader = args.binding.bind(reader).await?;
-    let namespace = args.cluster.namespace(&loaded.desired, &reader)?;
+    let reader = args.bound.reader(label_keys(&loaded.desired)).await?;
+    let namespace = args.bound.cluster.namespace(&loaded.desired, &reader)?;
     let header = run::header(&loaded, &namespace, reader.server());
     run::print_header(&header, format, Some(&args.reports), terminal)?;
     let mut stop = run::stop_on_signals(terminal.status_area.clone());

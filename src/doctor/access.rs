@@ -48,8 +48,8 @@ fn server(server: &Fact<Server>, checks: &mut Vec<Check>) {
     checks.push(if ahead.abs() <= TOLERANCE {
         Check::ok("clock", "this machine's clock agrees with the API server's")
     } else {
-        let way = if ahead.is_negative() { "ahead of" } else { "behind" };
-        Check::warning("clock", format!("this machine's clock is {seconds} {way} the API server's"))
+        let relation = if ahead.is_negative() { "ahead of" } else { "behind" };
+        Check::warning("clock", format!("this machine's clock is {seconds} {relation} the API server's"))
             .fix("set it by NTP, here or there: timedatectl timesync-status shows whether it is kept")
     });
 }

@@ -1,4 +1,4 @@
-//! Codes of all checks, in output order. docs/reference/doctor.md has the same table.
+//! Codes of all checks, in the order of output among equal results. docs/reference/doctor.md has the same table.
 
 /// Code of a check with its description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,12 +12,12 @@ use nodecfg_contract::observed::{
     CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, ConfigMapKey, FLEET_LABEL, FetchedConfigMap, Observed,
 };
 
-/// Number of ConfigMaps that get their own check.
+/// Number of ConfigMaps that get their own check, per code.
 const MAX_CHECKS: usize = 5;
 
 pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     if let Some(cause) = &facts.unlisted {
-        // The missing right has its own check.
+        // A missing right has its own check; do not report it twice.
         if !checks.iter().any(|check| check.failure == Some(SyncFailure::Cluster)) {
             checks.push(unavailable("permission", cause).about("ConfigMaps"));
         }
@@ -30,19 +30,19 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     foreign(facts, observed, checks);
 }
 
-/// Severity of a faulty ConfigMap. The fault blocks a sync only when a pool still needs the ConfigMap. A plan
-/// determines that and reports it.
-fn severity(facts: &Facts, code: &'static str, seen: String) -> Check {
+/// Check of a faulty ConfigMap. The fault blocks a sync only when a pool still needs the ConfigMap. A plan determines
+/// that and reports it, so with a plan the check is only a warning.
+fn faulty(facts: &Facts, code: &'static str, seen: String) -> Check {
     match facts.plan() {
         Some(_) => Check::warning(code, seen),
         None => Check::problem(code, SyncFailure::InTheWay, seen),
     }
 }
 
-/// Adds the checks of the first few objects, and the number of the others.
-fn each(found: Vec<Check>, fine: Check, checks: &mut Vec<Check>) {
+/// Adds the checks of the first few faulty objects and the number of the others, or `passed` without any.
+fn add_checks(found: Vec<Check>, passed: Check, checks: &mut Vec<Check>) {
     if found.is_empty() {
-        return checks.push(fine);
+        return checks.push(passed);
     }
     let more = found.len().saturating_sub(MAX_CHECKS);
     let rest = found.get(MAX_CHECKS).map(|check| Check {
@@ -73,23 +73,23 @@ fn missing(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
             _ => continue,
         };
         let seen = format!("{key} {state}; referenced by {}", nodes.counted("node"));
-        found.push(severity(facts, "config-map-gone", seen).about(key.to_string()).fix(
+        found.push(faulty(facts, "config-map-gone", seen).about(key.to_string()).fix(
             "do not recreate it under its name: that would restart all its nodes at once. They keep their configuration; \
              change the pool's configuration, which results in another name, and sync",
         ));
     }
-    let fine = match facts.unread {
+    let passed = match facts.unread {
         0 => Check::ok("config-map-gone", "every ConfigMap that nodes refer to exists"),
         unread => Check::unknown(
             "config-map-gone",
             format!("{} that nodes refer to not checked: too many", count(unread, "ConfigMap")),
         ),
     };
-    each(found, fine, checks);
+    add_checks(found, passed, checks);
 }
 
-/// Difference of a ConfigMap's content from its name or annotation, for ConfigMaps of nodecfg.
-fn difference(map: &FetchedConfigMap) -> Option<String> {
+/// Fault in the content of a ConfigMap of nodecfg: it is missing, unreadable, or differs from its name or annotation.
+fn content_fault(map: &FetchedConfigMap) -> Option<String> {
     let Some(text) = map.text(KUBELET_KEY) else { return Some(format!("has no key {KUBELET_KEY}")) };
     let Some(document) = Document::parse(&map.name, text).document else {
         return Some("holds no readable configuration".to_owned());
@@ -117,9 +117,9 @@ fn content(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
         let nodes =
             users.get(key).map(|nodes| format!("; referenced by {}", nodes.counted("node"))).unwrap_or_default();
         let ConfigMapKey { namespace, name } = key;
-        if let Some(difference) = difference(map) {
+        if let Some(difference) = content_fault(map) {
             differing.push(
-                severity(facts, "config-map-content", format!("{key} {difference}{nodes}")).about(key.to_string()).fix(format!(
+                faulty(facts, "config-map-content", format!("{key} {difference}{nodes}")).about(key.to_string()).fix(format!(
                     "it was created or replaced by hand. Inspect it: kubectl -n {namespace} get configmap {name} -o yaml. \
                      Change the pool's configuration, which results in another name, and sync; delete this one when no node \
                      refers to it"
@@ -128,7 +128,7 @@ fn content(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
         }
         if !map.immutable {
             mutable.push(
-                severity(
+                faulty(
                     facts,
                     "config-map-mutable",
                     format!("{key} is not immutable: a change would restart every kubelet that uses it{nodes}"),
@@ -138,12 +138,12 @@ fn content(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
             );
         }
     }
-    let fine = |code| match checked {
+    let passed = |code| match checked {
         0 => Check::ok(code, "nodes refer to no ConfigMap of nodecfg"),
         _ => Check::ok(code, format!("{} checked", count(checked, "ConfigMap"))),
     };
-    each(differing, fine("config-map-content"), checks);
-    each(mutable, fine("config-map-mutable"), checks);
+    add_checks(differing, passed("config-map-content"), checks);
+    add_checks(mutable, passed("config-map-mutable"), checks);
 }
 
 fn labels(observed: &Observed, checks: &mut Vec<Check>) {
@@ -164,8 +164,9 @@ fn labels(observed: &Observed, checks: &mut Vec<Check>) {
             found.push(Check::warning("config-map-labels", seen).about(key.to_string()).fix(fix));
         }
     }
-    let fine = Check::ok("config-map-labels", format!("{} of nodecfg", count(observed.config_maps.len(), "ConfigMap")));
-    each(found, fine, checks);
+    let passed =
+        Check::ok("config-map-labels", format!("{} of nodecfg", count(observed.config_maps.len(), "ConfigMap")));
+    add_checks(found, passed, checks);
 }
 
 fn foreign(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {

@@ -46,6 +46,7 @@ pub fn is_established(found: &Value) -> bool {
     established.next().is_none_or(|condition| condition.get("status").and_then(Value::as_str) == Some("True"))
 }
 
+/// The served version v1alpha1.
 fn version(definition: &Value) -> Option<&Value> {
     let versions = definition.pointer("/spec/versions")?.as_array()?;
     versions.iter().find(|version| {
@@ -65,7 +66,7 @@ fn compare_schema(ours: &Value, found: &Value, path: &str, differences: &mut Dif
             None => differences.missing.push(below(name)),
         }
     }
-    // One definition may describe the common fields of all objects, the other omits them.
+    // The common fields of all objects are not unknown: only one of the definitions may describe them.
     let common = ["apiVersion", "kind", "metadata"];
     let unknown = properties.keys().filter(|name| !our_properties.contains_key(*name));
     differences

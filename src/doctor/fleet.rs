@@ -20,7 +20,7 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
         Some(Ok(repository)) => of_repository(repository, checks),
     }
     if let Some(Err(cause)) = &facts.observed {
-        // A missing right has its own check.
+        // A missing right has its own check; do not report it twice.
         if !checks.iter().any(|check| check.failure == Some(SyncFailure::Cluster)) {
             checks.push(unavailable("api-server", cause).about("nodes"));
         }
@@ -127,9 +127,9 @@ fn lock(facts: &Facts, fleet: &FleetName, answer: &Fact<Option<Lock>>, checks: &
             return;
         }
     };
-    checks.push(state(facts, lock).about(fleet.as_str()));
+    checks.push(lock_state(facts, lock).about(fleet.as_str()));
     checks.extend(match &lock.orders {
-        Ok(orders) => ordered(orders, lock),
+        Ok(orders) => order_checks(orders, lock),
         Err(message) => {
             vec![
                 Check::warning("orders", format!("Lease {}: {message}", lock.lease))
@@ -147,7 +147,7 @@ fn annotate(lease: &str) -> String {
     format!("kubectl -n {namespace} annotate lease {name} ANNOTATION-")
 }
 
-fn state(facts: &Facts, lock: &Lock) -> Check {
+fn lock_state(facts: &Facts, lock: &Lock) -> Check {
     let Lock { lease, holder, since, expires, .. } = lock;
     let Some(holder) = holder else { return Check::ok("lock", format!("free: {lease} has no holder")) };
     let since = since.map(|since| format!(" since {since:.0}")).unwrap_or_default();
@@ -167,7 +167,7 @@ fn state(facts: &Facts, lock: &Lock) -> Check {
     }
 }
 
-fn ordered(orders: &Orders, lock: &Lock) -> Vec<Check> {
+fn order_checks(orders: &Orders, lock: &Lock) -> Vec<Check> {
     let pauses = orders.pauses.iter().map(|(pool, pause)| {
         let seen = format!("pool {pool} is paused by {} since {:.0}: {}", pause.by, pause.at, pause.reason);
         Check::note("orders", seen).about(pool.as_str()).fix(format!("to end the pause: nodecfg resume {pool}"))

@@ -40,7 +40,7 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     }
 }
 
-/// Check of a fact that no sync needs and that this user may not read.
+/// Check of a missing fact that no sync needs.
 fn not_checked(code: &'static str, cause: &Unavailable) -> Check {
     Check::unknown(code, format!("not checked: {}; no sync needs it", cause.message))
 }

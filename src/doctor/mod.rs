@@ -20,6 +20,8 @@ mod access;
 pub mod codes;
 mod config_maps;
 pub mod definition;
+#[cfg(test)]
+mod fixtures;
 mod fleet;
 mod installation;
 mod nodes;
@@ -152,7 +154,7 @@ pub struct Server {
     pub found: String,
     /// Version.
     pub version: Fact<ServerVersion>,
-    /// Offset of its clock from the clock of this machine.
+    /// How far its clock is ahead of the clock of this machine. Negative: behind.
     pub ahead: SignedDuration,
     /// Time of the checks by its clock.
     pub now: Timestamp,
@@ -293,7 +295,8 @@ impl Facts {
     }
 }
 
-/// Runs every check. Returns the worst results first, and equal results in the order of [`codes::CODES`].
+/// Runs every check. Returns the worst results first, and equal results in the order of [`codes::CODES`]. Drops
+/// warnings about errors of nodes that a problem from the plan repeats.
 #[must_use]
 pub fn examine(facts: &Facts) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -302,7 +305,7 @@ pub fn examine(facts: &Facts) -> Vec<Check> {
     nodes::examine(facts, &mut checks);
     fleet::examine(facts, &mut checks);
     config_maps::examine(facts, &mut checks);
-    // A problem from the plan replaces the warning from the node's report.
+    // A problem from the plan replaces the warning from the nodes' reports of the same error.
     let known: BTreeSet<Option<String>> = checks
         .iter()
         .filter(|check| check.code == "node-failed" && check.verdict == CheckResult::Problem)

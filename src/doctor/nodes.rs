@@ -83,7 +83,8 @@ fn support(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     }
 }
 
-/// Checks of the last heartbeat and the version of agents. An agent reports only on a NodeConfig.
+/// Checks of the last heartbeat and the version of agents. An agent reports only on a NodeConfig, so nodes without
+/// assignment and report are skipped.
 fn agents(facts: &Facts, observed: &Observed, now: Timestamp, checks: &mut Vec<Check>) {
     let (mut silent, mut versions, mut active, mut unreported) =
         (NameSample::default(), BTreeMap::<&str, NameSample>::new(), 0_usize, 0_usize);

@@ -5,106 +5,17 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
+use super::fixtures::{ago, cause, free, gpu, healthy, now, with_pools};
 use super::*;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::nodeconfig;
 use nodecfg_contract::observed::{
-    Abort, AgentActivity, CONTENT_HASH_ANNOTATION, ConfigMapKey, FLEET_LABEL, KubeletVersion, MANAGED_BY_LABEL,
-    MANAGER, Node, NodeSupport, Pause, Readiness,
+    Abort, CONTENT_HASH_ANNOTATION, ConfigMapKey, KubeletVersion, Node, NodeSupport, Pause, Readiness,
 };
 use nodecfg_install::rights;
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan;
-use nodecfg_planning::plan::fixtures::{
-    desired, fetched, fleet, namespace, node, node_name, observed, on, options, pool, refusing, rendered,
-    with_config_map,
-};
-
-fn now() -> Timestamp {
-    Timestamp::from_second(1_800_000_000).unwrap()
-}
-
-fn ago(minutes: i64) -> Timestamp {
-    now() - SignedDuration::from_mins(minutes)
-}
-
-fn cause(code: &str) -> Unavailable {
-    Unavailable { code: code.to_owned(), message: format!("it failed: {code}"), help: "try again".to_owned() }
-}
-
-/// A healthy cluster: three nodes on the ConfigMap of their pool.
-fn healthy(agents: bool) -> Facts {
-    let rendered = rendered("gpu", 110);
-    let source = rendered.source(&namespace());
-    let version = if agents { "v1.36.2" } else { "v1.21.14" };
-    let kubelet_version = KubeletVersion::parse(version);
-    let nodes = ["n1", "n2", "n3"].map(|name| Node { kubelet_version, ..on(node(name, "gpu"), &source) });
-    let mut observed = observed(nodes);
-    with_config_map(&mut observed, "gpu", &rendered);
-    let (key, map) = fetched(&source, &rendered.canonical, true);
-    let mut map = map.unwrap();
-    map.labels =
-        [(MANAGED_BY_LABEL, MANAGER), (FLEET_LABEL, "fleet")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-    map.annotations = [(CONTENT_HASH_ANNOTATION.to_owned(), rendered.hash.to_string())].into();
-    observed.contents.insert(key, Some(map));
-    let agent = agents.then(|| AgentActivity { version: "0.1.0".to_owned(), last_seen: Some(ago(50)) });
-    let signs = NodeActivity { heartbeat: Some(ago(2)), agent };
-    let allowed = |rights: Vec<Right>, purpose| {
-        rights.into_iter().map(move |right| CheckedRight { right, purpose, allowed: Ok(Some(true)) })
-    };
-    let pods = Pods { desired: 3, ready: 3 };
-    Facts {
-        program: "0.1.0".to_owned(),
-        namespace: namespace(),
-        server: Ok(Server {
-            address: "https://api".to_owned(),
-            found: "context prod".to_owned(),
-            version: Ok(ServerVersion::read(version, "", "")),
-            ahead: SignedDuration::ZERO,
-            now: now(),
-        }),
-        rights: allowed(rights::for_sync(agents, "kube-system"), Purpose::Sync)
-            .chain(allowed(rights::for_capture("kube-system"), Purpose::Only("capture")))
-            .collect(),
-        bound: Some(Ok(DetectedBinding { agents, evidence: "shown".to_owned() })),
-        installed: match agents {
-            true => Installed {
-                definition: Some(Ok(Some(nodeconfig::definition()))),
-                policy: Some(Ok(true)),
-                pods: Some(Ok(Some(pods))),
-            },
-            false => Installed::default(),
-        },
-        signs: observed.nodes.keys().map(|name| (name.clone(), signs.clone())).collect(),
-        observed: Some(Ok(observed)),
-        unlisted: None,
-        unread: 0,
-        locks: [(fleet(), Ok(Some(free())))].into(),
-        repository: None,
-    }
-}
-
-fn free() -> Lock {
-    Lock {
-        lease: "kube-system/nodecfg-fleet".to_owned(),
-        holder: None,
-        since: None,
-        expires: None,
-        orders: Ok(Orders::default()),
-    }
-}
-
-/// Facts with a repository that has these pools.
-fn with_pools(mut facts: Facts, pools: impl IntoIterator<Item = nodecfg_planning::desired::Pool>) -> Facts {
-    let desired = desired(pools);
-    let plan = facts.observed().map(|observed| plan::make(&desired, observed, &options()));
-    facts.repository = Some(Ok(Repository { shown: ".".to_owned(), desired, warnings: 0, plan }));
-    facts
-}
-
-fn gpu() -> nodecfg_planning::desired::Pool {
-    pool("gpu", 110, RolloutPolicy::default())
-}
+use nodecfg_planning::plan::fixtures::{fleet, namespace, node, node_name, pool, refusing, rendered};
 
 /// Checks with one code that result from the facts.
 #[track_caller]
@@ -445,7 +356,7 @@ fn checks_existence_and_content_of_config_maps() {
         "other content than its annotation records; referenced by 3 nodes",
         &tampered,
     );
-    // A plan that does not need the ConfigMap reports nothing.
+    // The plan does not need the ConfigMap, so its content is only a warning.
     let unwanted = with_pools(tampered, [pool("gpu", 50, RolloutPolicy::default())]);
     assert_check("config-map-content", CheckResult::Warning, "other content", &unwanted);
     let unmarked = with(|map| {

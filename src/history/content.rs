@@ -48,11 +48,12 @@ impl Content {
     }
 }
 
-/// Content of one pool in a snapshot. Errors of other pools do not matter.
+/// Content of one pool in a snapshot. Errors in files of other pools do not matter.
 #[must_use]
 pub fn content_of(snapshot: &Snapshot, pool: &PoolName, gate: Strictness) -> Content {
-    // First try with few files: the pool's own and the shared ones.
-    let alone = of_draft(&draft(&without_others(snapshot, pool), gate), snapshot, pool);
+    // Reads only the pool's own and the shared files first, which is faster. The pool may use files of other pools,
+    // so an invalid content is checked again with all files.
+    let alone = of_draft(&draft(&without_other_pools(snapshot, pool), gate), snapshot, pool);
     match alone {
         Content::Invalid { .. } => of_draft(&draft(snapshot, gate), snapshot, pool),
         content => content,
@@ -83,7 +84,7 @@ fn is_about(error: &Finding, pool: Option<&Pool>, folder: &str) -> bool {
     place.file.starts_with(folder) || pool.is_some_and(|pool| pool.files.contains(&*place.file))
 }
 
-fn without_others(snapshot: &Snapshot, pool: &PoolName) -> Snapshot {
+fn without_other_pools(snapshot: &Snapshot, pool: &PoolName) -> Snapshot {
     let own = |path: &str| path.strip_prefix("pools/").is_none_or(|rest| rest.split('/').next() == Some(pool.as_str()));
     let files = snapshot.files.iter().filter(|(path, _)| own(path));
     Snapshot {

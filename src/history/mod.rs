@@ -64,38 +64,38 @@ pub struct Log {
     limit: usize,
     revisions: Vec<Revision>,
     /// Oldest commit so far with the current content.
-    run: Option<(Logged, Content)>,
+    current_run: Option<(Logged, Content)>,
 }
 
 impl Log {
     /// Empty log that keeps at most `limit` revisions.
     #[must_use]
     pub fn new(pool: PoolName, gate: Strictness, limit: usize) -> Self {
-        Self { pool, gate, limit, revisions: Vec::new(), run: None }
+        Self { pool, gate, limit, revisions: Vec::new(), current_run: None }
     }
 
-    /// Adds the next older commit. Breaks when the limit is reached.
+    /// Adds the next older commit. Breaks when the commit would exceed the limit.
     pub fn push(&mut self, logged: Logged, snapshot: Result<Snapshot, RepositoryError>) -> ControlFlow<()> {
         let content = match snapshot {
             Ok(snapshot) => content_of(&snapshot, &self.pool, self.gate),
             Err(RepositoryError::NoSuchFolder { .. }) => Content::Absent,
             Err(error) => Content::Invalid { problem: remark(&error.to_string()) },
         };
-        match &mut self.run {
+        match &mut self.current_run {
             Some((oldest, known)) if known.is_same(&content) => *oldest = logged,
             _ => {
                 self.close(false);
                 if self.revisions.len() >= self.limit {
                     return ControlFlow::Break(());
                 }
-                self.run = Some((logged, content));
+                self.current_run = Some((logged, content));
             }
         }
         ControlFlow::Continue(())
     }
 
     fn close(&mut self, or_before: bool) {
-        let Some((Logged { commit, time, author, subject }, content)) = self.run.take() else { return };
+        let Some((Logged { commit, time, author, subject }, content)) = self.current_run.take() else { return };
         let same = |earlier: &&Revision| content.hash().is_some() && earlier.content.hash() == content.hash();
         let same_as = self.revisions.iter().find(same).map(|earlier| earlier.commit.clone());
         self.revisions.push(Revision {
@@ -125,11 +125,11 @@ impl Log {
     }
 }
 
-/// Newest earlier revision for a rollback: valid, with other content, and run by nodes. Requires [`Subject::find`]
-/// before.
+/// Newest earlier revision for a rollback: a configuration with other content that nodes have run. Requires
+/// [`Subject::find`] before.
 ///
 /// # Errors
-/// The newest valid revision with other content that no node is known to have run, or `None`.
+/// The newest configuration with other content, which no node is known to have run, or `None`.
 pub fn previous(revisions: &[Revision]) -> Result<&Revision, Option<&Revision>> {
     let Some(now) = revisions.first() else { return Err(None) };
     let other = |revision: &&Revision| {
@@ -140,7 +140,8 @@ pub fn previous(revisions: &[Revision]) -> Result<&Revision, Option<&Revision>> 
 }
 
 impl Revision {
-    /// Reports whether nodes are known to have run the revision. Every node has run its local configuration.
+    /// Reports whether nodes have run the revision: nodes report so, or its ConfigMap exists. Every node has run its
+    /// local configuration.
     fn was_run(&self) -> bool {
         let on = |nodes: &Nodes| nodes.active > 0 || nodes.last_known_good > 0;
         self.content == Content::Local || self.exists == Some(true) || self.nodes.as_ref().is_some_and(on)

@@ -88,14 +88,20 @@ impl Subject<'_> {
         map.is_some_and(|map| map.namespace == self.namespace.as_str() && map.name == name)
     }
 
-    fn name(&self, revision: &Revision) -> Option<String> {
+    fn config_map_name(&self, revision: &Revision) -> Option<String> {
         // The fleet may have been renamed since: uses the name that a sync would use today.
         Some(format!("{}-{}-{}", self.fleet, self.pool, revision.content.hash()?.short()))
     }
 
-    /// Finds each revision's ConfigMap and counts the nodes. `is_known` contains the commits that the repository has.
+    /// Finds each revision's ConfigMap by its present name, which replaces the name in the revision, and counts the
+    /// nodes. `known_commits` are the commits that the repository has.
     #[must_use]
-    pub fn find(&self, revisions: &mut [Revision], observed: &Observed, is_known: &BTreeSet<CommitId>) -> Whereabouts {
+    pub fn find(
+        &self,
+        revisions: &mut [Revision],
+        observed: &Observed,
+        known_commits: &BTreeSet<CommitId>,
+    ) -> Whereabouts {
         let of_pool: BTreeMap<&ConfigMapKey, &ManagedConfigMap> = observed
             .config_maps
             .iter()
@@ -104,7 +110,7 @@ impl Subject<'_> {
         let mut listed: BTreeSet<String> = BTreeSet::new();
         for revision in revisions.iter_mut() {
             let name = match &revision.content {
-                Content::Config { .. } => self.name(revision),
+                Content::Config { .. } => self.config_map_name(revision),
                 _ => continue,
             };
             let Some(name) = name else { continue };
@@ -127,7 +133,7 @@ impl Subject<'_> {
             let known = map
                 .commit
                 .as_ref()
-                .map(|commit| CommitId::new(commit.clone()).is_ok_and(|commit| is_known.contains(&commit)));
+                .map(|commit| CommitId::new(commit.clone()).is_ok_and(|commit| known_commits.contains(&commit)));
             let commit = map.commit.as_deref().map(remark);
             found.others.push(OtherConfigMap { name: map.name.clone(), commit, known, nodes });
         }

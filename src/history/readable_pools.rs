@@ -1,4 +1,5 @@
-//! Readable pools of an invalid revision, for a rollback while HEAD is invalid.
+//! Readable pools of an invalid revision, for a rollback while HEAD is invalid, and the nodes that certainly belong
+//! to one of them.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +20,13 @@ pub struct ReadablePools {
     pub errors: usize,
 }
 
-/// Readable pools of a snapshot. `None` when an error concerns all pools: it is in the fleet file or in no file.
+/// Readable pools of a snapshot. `None` when an error concerns all pools: it is in the fleet file, in no file, or in
+/// the folder `pools`.
 #[must_use]
 pub fn readable_pools(snapshot: &Snapshot, gate: Strictness) -> Option<ReadablePools> {
     let draft = draft(snapshot, gate);
-    let of_all = |place: Option<&str>| place.is_none_or(|file| file == FLEET_FILE);
-    if draft.errors.iter().any(|error| of_all(error.place.as_ref().map(|place| &*place.file))) {
+    let concerns_all_pools = |place: Option<&str>| place.is_none_or(|file| file == FLEET_FILE);
+    if draft.errors.iter().any(|error| concerns_all_pools(error.place.as_ref().map(|place| &*place.file))) {
         return None;
     }
     if matches!(snapshot.files.get("pools"), Some(SnapshotFile::Unusable(_))) {

@@ -19,7 +19,9 @@ use kubelet_config::rules::{self, RuleStage};
 use kubelet_config::spelling::nearest;
 use kubelet_config::table;
 
+/// Table of error codes: code, description, cause and fix.
 static TEXT: &str = include_str!("../../data/errors.csv");
+/// Description, cause and fix by error code.
 static ERRORS: LazyLock<BTreeMap<String, [String; 3]>> = LazyLock::new(|| {
     table::rows(TEXT)
         .filter_map(|cells| <[String; 4]>::try_from(cells).ok())
@@ -171,7 +173,7 @@ pub fn markdown(out: &mut dyn Write, explanation: &CodeExplanation) -> io::Resul
 mod tests {
     use super::*;
 
-    /// The files that define the codes of errors.
+    /// Files that define error codes. A regular expression finds the codes.
     const SOURCES: [&str; 5] = [
         include_str!("../../crates/cluster/src/error.rs"),
         include_str!("../../crates/planning/src/plan/problem.rs"),

@@ -13,8 +13,10 @@ use kubelet_config::finding::Severity;
 use kubelet_config::rules::{self, Rule, RuleStage};
 use kubelet_config::table;
 
+/// Table of the codes of findings about files and repositories: code, severity and description.
 static TEXT: &str = include_str!("../../data/findings.csv");
-static OWN: LazyLock<BTreeMap<String, (String, String)>> = LazyLock::new(|| {
+/// Severity and description by code of [`TEXT`].
+static FILE_FINDINGS: LazyLock<BTreeMap<String, (String, String)>> = LazyLock::new(|| {
     table::rows(TEXT)
         .filter_map(|cells| <[String; 3]>::try_from(cells).ok())
         .map(|[code, severity, says]| (code, (severity, says)))
@@ -49,7 +51,7 @@ pub fn lookup(code: &str) -> Option<Code> {
         let (says, source) = (&advice.description, Some(advice.source.as_str()));
         return Some(Code { says, source, is_rule: false, severity: advice.severity });
     }
-    let (severity, says) = OWN.get(code)?;
+    let (severity, says) = FILE_FINDINGS.get(code)?;
     let severity = match severity.as_str() {
         "warning" => Severity::Warning,
         "note" => Severity::Note,
@@ -61,7 +63,7 @@ pub fn lookup(code: &str) -> Option<Code> {
 /// All codes of findings.
 pub fn all() -> impl Iterator<Item = &'static str> {
     let rules = rules::all().map(|rule| rule.id.as_str());
-    rules.chain(advice::all().map(|advice| advice.code.as_str())).chain(OWN.keys().map(String::as_str))
+    rules.chain(advice::all().map(|advice| advice.code.as_str())).chain(FILE_FINDINGS.keys().map(String::as_str))
 }
 
 const HEAD: &str = "\
@@ -105,7 +107,7 @@ pub fn page() -> String {
         "\n## Files and repositories\n\nFindings about the syntax of files and about the repository. With \
          `--lenient`, errors marked with a star are\nwarnings.\n\n| code | severity | meaning |\n|---|---|---|\n",
     );
-    for (code, (severity, says)) in OWN.iter() {
+    for (code, (severity, says)) in FILE_FINDINGS.iter() {
         let star = if kubelet_config::finding::LENIENT_CODES.contains(&code.as_str()) { "\\*" } else { "" };
         let _ = writeln!(page, "| `{code}` | {severity}{star} | {} |", prose(says));
     }
@@ -129,9 +131,9 @@ mod tests {
     #[test]
     fn table_is_well_formed() {
         assert_eq!(TEXT.lines().next(), Some("code,severity,description"));
-        assert_eq!(OWN.len(), TEXT.lines().count() - 1, "every line parses, and every code appears once");
+        assert_eq!(FILE_FINDINGS.len(), TEXT.lines().count() - 1, "every line parses, and every code appears once");
         assert!(TEXT.lines().skip(1).is_sorted());
-        for (code, (severity, says)) in OWN.iter() {
+        for (code, (severity, says)) in FILE_FINDINGS.iter() {
             assert!(["error", "warning", "note"].contains(&severity.as_str()), "{code}");
             assert!(says.ends_with('.'), "{code}");
             assert!(rules::lookup(code).is_none() && advice::lookup(code).is_none(), "{code} is in another table");

@@ -1,4 +1,5 @@
-//! Report of `doctor`: problems with their fixes, warnings, notes, and passed checks in one line.
+//! Report of `doctor`: problems, warnings and notes with their fixes, the codes of unknown and passed checks, and a
+//! summary line.
 
 use nodecfg_contract::json_document::{Document, Kind};
 use std::io::{self, Write};
@@ -14,9 +15,9 @@ use crate::doctor::{Check, CheckResult, SyncFailure};
 use crate::layout::within;
 use nodecfg_contract::printable;
 
-/// The maximum width of the text.
+/// The maximum width of the text, in columns.
 const WIDTH: usize = 80;
-/// The width of a label and the following space.
+/// The width of a label and the following space, in columns.
 const INDENT: usize = 9;
 
 /// A check and its result.
@@ -64,19 +65,20 @@ pub struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    fn of(&self, verdict: CheckResult) -> impl Iterator<Item = &Check> {
+    fn with_result(&self, verdict: CheckResult) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(move |check| check.verdict == verdict)
     }
 
     fn number(&self, verdict: CheckResult) -> usize {
-        self.of(verdict).count()
+        self.with_result(verdict).count()
     }
 }
 
-/// Writes problems, warnings and notes with their fixes, and the codes of the other checks. With `verbose`, writes
-/// all checks in full.
+/// Writes problems, warnings and notes with their fixes, the codes of the other checks, and a summary line. With
+/// `verbose`, writes all checks in full.
 ///
 /// # Errors
+/// When `out` cannot be written.
 /// When `out` cannot be written.
 pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: usize) -> io::Result<()> {
     let width = width.min(WIDTH);
@@ -85,10 +87,10 @@ pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: 
     {
         let short = !verbose && matches!(verdict, CheckResult::Unknown | CheckResult::Ok);
         if short {
-            codes(out, findings, verdict, width)?;
+            write_codes(out, findings, verdict, width)?;
             continue;
         }
-        for check in findings.of(verdict) {
+        for check in findings.with_result(verdict) {
             write_check(out, check, verbose, width)?;
         }
         if findings.number(verdict) > 0 {
@@ -98,7 +100,7 @@ pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: 
     if !verbose && findings.number(CheckResult::Unknown) + findings.number(CheckResult::Ok) > 0 {
         writeln!(out)?;
     }
-    writeln!(out, "{}", totals(findings, width))
+    writeln!(out, "{}", summary_line(findings, width))
 }
 
 fn write_check(out: &mut dyn Write, check: &Check, verbose: bool, width: usize) -> io::Result<()> {
@@ -109,17 +111,17 @@ fn write_check(out: &mut dyn Write, check: &Check, verbose: bool, width: usize) 
         CheckResult::Unknown => quiet("unknown:"),
         CheckResult::Ok => format!("{}{}", " ".repeat(5), good("ok:")),
     };
-    paragraph(out, &label, &format!("{} ({})", check.seen, check.code), width)?;
+    write_paragraph(out, &label, &format!("{} ({})", check.seen, check.code), width)?;
     let with_fix = verbose || check.verdict <= CheckResult::Note;
     match &check.fix {
-        Some(fix) if with_fix => paragraph(out, &format!("   {}", quiet("help:")), fix, width),
+        Some(fix) if with_fix => write_paragraph(out, &format!("   {}", quiet("help:")), fix, width),
         _ => Ok(()),
     }
 }
 
 /// Writes a label and text, with continuation lines indented. Lines that begin with a space, a dash or a hash are
 /// file content: they are not wrapped.
-fn paragraph(out: &mut dyn Write, label: &str, text: &str, width: usize) -> io::Result<()> {
+fn write_paragraph(out: &mut dyn Write, label: &str, text: &str, width: usize) -> io::Result<()> {
     let mut first = format!("{label} ");
     let rest = " ".repeat(INDENT);
     for line in printable::lines(text).lines() {
@@ -130,10 +132,10 @@ fn paragraph(out: &mut dyn Write, label: &str, text: &str, width: usize) -> io::
     Ok(())
 }
 
-/// Writes the codes of the checks with a verdict, each code once. Skips codes that also have a worse verdict.
-fn codes(out: &mut dyn Write, findings: &Findings<'_>, verdict: CheckResult, width: usize) -> io::Result<()> {
+/// Writes the codes of the checks with a result, each code once. Skips codes that also have a worse result.
+fn write_codes(out: &mut dyn Write, findings: &Findings<'_>, verdict: CheckResult, width: usize) -> io::Result<()> {
     let mut codes: Vec<&str> = Vec::new();
-    for check in findings.of(verdict) {
+    for check in findings.with_result(verdict) {
         let worse = findings.checks.iter().any(|other| other.code == check.code && other.verdict < verdict);
         if !worse && !codes.contains(&check.code) {
             codes.push(check.code);
@@ -143,10 +145,10 @@ fn codes(out: &mut dyn Write, findings: &Findings<'_>, verdict: CheckResult, wid
         return Ok(());
     }
     let label = if verdict == CheckResult::Ok { format!("     {}", good("ok:")) } else { quiet("unknown:") };
-    paragraph(out, &label, &codes.join(", "), width)
+    write_paragraph(out, &label, &codes.join(", "), width)
 }
 
-fn totals(findings: &Findings<'_>, width: usize) -> String {
+fn summary_line(findings: &Findings<'_>, width: usize) -> String {
     let warnings = findings.number(CheckResult::Warning);
     let warned = if warnings > 0 { format!(", with {}", count(warnings, "warning")) } else { String::new() };
     let (head, rest) = match findings.failure {
@@ -177,8 +179,8 @@ pub fn markdown(out: &mut dyn Write, findings: &Findings<'_>) -> io::Result<()> 
         let fix = check.fix.as_deref().map(prose).unwrap_or_default();
         writeln!(out, "| {verdict} | {} | {} | {fix} |", code(check.code), prose(&check.seen))?;
     }
-    let totals = anstream::adapter::strip_str(&totals(findings, usize::MAX)).to_string();
-    writeln!(out, "\n{}", prose(&totals))
+    let summary = anstream::adapter::strip_str(&summary_line(findings, usize::MAX)).to_string();
+    writeln!(out, "\n{}", prose(&summary))
 }
 
 fn verdict_cell(verdict: CheckResult) -> &'static str {
@@ -213,7 +215,7 @@ mod tests {
 
     fn shown(text: &str, width: usize) -> Vec<String> {
         let mut out = Vec::new();
-        paragraph(&mut out, "   help:", text, width).unwrap();
+        write_paragraph(&mut out, "   help:", text, width).unwrap();
         String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
     }
 

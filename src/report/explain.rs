@@ -1,7 +1,9 @@
-//! Explanations of node failures: meaning, likely causes, and where to look next.
+//! Explanations of nodes that failed or are blocked: meaning, likely causes, and where to look next. Also the next
+//! step after a rollout that stopped.
 //!
-//! The error texts are those of kubelets 1.11 to 1.23 (`pkg/kubelet/kubeletconfig/status/status.go`). The causes come
-//! from recorded behaviour of a real kubelet and from how the kubelet loads a configuration.
+//! The error texts are those of kubelets 1.11 to 1.23 (`pkg/kubelet/kubeletconfig/status/status.go`), and those that
+//! only node agents report. The causes come from recorded behaviour of a real kubelet and from how the kubelet loads
+//! a configuration.
 
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -167,10 +169,10 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
     }
 }
 
-/// The next step after a rollout that stopped. `None` if the error of the run already names the fix.
+/// The next step after a rollout that stopped. `None` if the cluster failed: the error of the run names the fix.
 #[must_use]
 pub fn next_step(pools: &[&PoolName], reason: &StopReason) -> Option<String> {
-    let way = match reason {
+    let step = match reason {
         StopReason::CanaryFailed { .. } | StopReason::TooManyFailures { .. } => {
             let back = match pools {
                 [pool] => format!("`nodecfg rollback {pool}`"),
@@ -200,7 +202,7 @@ pub fn next_step(pools: &[&PoolName], reason: &StopReason) -> Option<String> {
         }
         StopReason::ClusterFailed { .. } => None,
     };
-    way.map(str::to_owned)
+    step.map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -229,9 +231,9 @@ mod tests {
     fn next_step_names_the_pools() {
         let (gpu, web) = (PoolName::new("gpu").unwrap(), PoolName::new("web").unwrap());
         let reason = StopReason::CanaryFailed { node: node() };
-        let way = |pools: &[&PoolName]| next_step(pools, &reason).unwrap();
-        assert!(way(&[&gpu]).contains("`nodecfg rollback gpu`"));
-        assert!(way(&[&gpu, &web]).contains("for each of gpu, web"));
+        let step = |pools: &[&PoolName]| next_step(pools, &reason).unwrap();
+        assert!(step(&[&gpu]).contains("`nodecfg rollback gpu`"));
+        assert!(step(&[&gpu, &web]).contains("for each of gpu, web"));
     }
 
     #[test]

@@ -31,7 +31,8 @@ impl SourceTexts for Snapshot {
     }
 }
 
-/// The longest line shown, in bytes. A one-line file would fill the screen otherwise.
+/// The longest line shown, in bytes. A finding near a longer line is shown without source lines, because a one-line
+/// file would fill the screen.
 const MAX_LINE: usize = 400;
 
 /// The default width of reports, in columns.
@@ -50,8 +51,8 @@ impl<'a> FindingDiagnostic<'a> {
     fn new(finding: &'a Finding, texts: &dyn SourceTexts) -> Self {
         let source = finding.place.as_ref().and_then(|place| {
             let text = texts.text_of(&place.file)?;
-            // Empty files and whole-file findings have nothing to underline.
-            let shown = !text.is_empty() && shows(text, finding) && !shows_secrets(text, finding);
+            // An empty file has no line to show.
+            let shown = !text.is_empty() && has_short_lines(text, finding) && !is_near_secrets(text, finding);
             (place.offset.saturating_add(place.len) <= text.len() && shown)
                 .then(|| NamedSource::new(&place.file, text.to_string()).with_language("yaml"))
         });
@@ -72,8 +73,9 @@ impl<'a> FindingDiagnostic<'a> {
     }
 }
 
-/// Reports whether the lines around all places of a finding are short enough to show.
-fn shows(text: &str, finding: &Finding) -> bool {
+/// Reports whether the first line of each place in the finding's file, and the lines around it, are short enough to
+/// show.
+fn has_short_lines(text: &str, finding: &Finding) -> bool {
     let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
     places.filter(|place| finding.place.as_ref().is_some_and(|at| at.file == place.file)).all(|place| {
         let lines = text.lines().skip(place.line.saturating_sub(2));
@@ -81,8 +83,8 @@ fn shows(text: &str, finding: &Finding) -> bool {
     })
 }
 
-/// Reports whether a potential secret stands in or next to the lines of a finding.
-fn shows_secrets(text: &str, finding: &Finding) -> bool {
+/// Reports whether a potential secret is in the lines of a place in the finding's file, or in the lines around it.
+fn is_near_secrets(text: &str, finding: &Finding) -> bool {
     let secret = secrets::lines(text);
     let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
     places.filter(|place| finding.place.as_ref().is_some_and(|at| at.file == place.file)).any(|place| {
@@ -92,7 +94,8 @@ fn shows_secrets(text: &str, finding: &Finding) -> bool {
     })
 }
 
-/// The affected kubelets and their reaction: `kubelets 1.21 and 1.36 do not start on it`.
+/// The affected kubelets, with their reaction if the code is a kubelet rule: `kubelets 1.21 and 1.36 do not start on
+/// it`. `None` without affected kubelets.
 #[must_use]
 pub fn affected_kubelets(finding: &Finding) -> Option<String> {
     let minors = finding.kubelets.as_slice();
@@ -112,7 +115,8 @@ pub fn affected_kubelets(finding: &Finding) -> Option<String> {
     Some(format!("{}{does}", kubelets(minors)))
 }
 
-/// `kubelet 1.36`, `kubelets 1.21 and 1.36`, `kubelets 1.16 to 1.23 and 1.36`.
+/// Kubelet versions, with ranges of three or more: `kubelet 1.36`, `kubelets 1.21 and 1.36`, `kubelets 1.16 to 1.23
+/// and 1.36`.
 #[must_use]
 pub fn kubelets(minors: &[Minor]) -> String {
     let mut runs: Vec<(Minor, Minor)> = Vec::new();
@@ -196,7 +200,8 @@ fn handler(width: usize) -> GraphicalReportHandler {
     GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(width).with_links(false)
 }
 
-/// Writes errors, warnings and a last line with all counts. `pools` is the number of valid pools.
+/// Writes errors and warnings, a line with all counts, and a hint to `nodecfg explain`. `pools` is the number of
+/// valid pools.
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -208,7 +213,7 @@ pub fn text(
     width: usize,
 ) -> io::Result<()> {
     write_each(out, snapshot, findings.iter().filter(|finding| finding.severity != Severity::Note), width)?;
-    writeln!(out, "{}", verdict(findings, pools))?;
+    writeln!(out, "{}", summary_line(findings, pools))?;
     match worst(findings.iter().map(|finding| (finding.severity, finding.code))) {
         Some((_, code)) => writeln!(out, "  {}", explain_hint(code)),
         None => Ok(()),
@@ -251,10 +256,11 @@ pub fn write_each<'f>(
     Ok(())
 }
 
-/// Writes one line that counts the warnings about a configuration and names the command that shows them; nothing for 0.
+/// Writes one line that counts the warnings about a configuration and names the command that shows them; nothing for
+/// 0.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn summary(out: &mut dyn Write, warnings: usize, validate: &str) -> io::Result<()> {
     if warnings == 0 {
         return Ok(());
@@ -269,7 +275,7 @@ pub fn them(number: usize) -> &'static str {
     if number == 1 { "it" } else { "them" }
 }
 
-fn verdict(findings: &[Finding], pools: usize) -> String {
+fn summary_line(findings: &[Finding], pools: usize) -> String {
     let number = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings, notes) = (number(Severity::Error), number(Severity::Warning), number(Severity::Note));
     let mut parts = Vec::new();
@@ -289,11 +295,11 @@ fn verdict(findings: &[Finding], pools: usize) -> String {
     format!("{} {}", good("Valid:"), parts.join(", "))
 }
 
-/// Writes an error that points into no file: the message, then one `help:` line. Control characters in either are printed as
-/// text, so that quoted input cannot steer a terminal.
+/// Writes an error that refers to no file: the message, then one `help:` line unless `help` is empty. Replaces or
+/// removes control characters, so that quoted input cannot control a terminal.
 ///
 /// # Errors
-/// When the writer does.
+/// When `out` cannot be written.
 pub fn message(out: &mut dyn Write, text: &str, help: &str) -> io::Result<()> {
     writeln!(out, "{} {}", bad("error:"), printable::lines(text))?;
     if help.is_empty() { Ok(()) } else { writeln!(out, "{} {}", warning(" help:"), printable::one_line(help)) }
@@ -356,19 +362,19 @@ mod tests {
     #[test]
     fn removes_control_characters_from_errors() {
         let mut out = Vec::new();
-        let said = "the kubelet says\u{1b}]52;c;eA==\u{7}\u{9b}2J\u{202e}no\n  - and more";
-        message(&mut out, said, "ask\u{1b}[8m it\nor not").unwrap();
+        let message_text = "the kubelet says\u{1b}]52;c;eA==\u{7}\u{9b}2J\u{202e}no\n  - and more";
+        message(&mut out, message_text, "ask\u{1b}[8m it\nor not").unwrap();
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         assert_eq!(text, "error: the kubelet says ]52;c;eA==  2Jno\n  - and more\n help: ask [8m it or not\n");
     }
 
     #[test]
     fn groups_versions_into_ranges() {
-        let said = |minors: &[u32]| kubelets(&minors.iter().copied().map(Minor).collect::<Vec<_>>());
-        assert_eq!(said(&[36]), "kubelet 1.36");
-        assert_eq!(said(&[21, 36]), "kubelets 1.21 and 1.36");
-        assert_eq!(said(&[35, 36]), "kubelets 1.35 and 1.36");
-        assert_eq!(said(&[16, 17, 18, 30, 35, 36, 37]), "kubelets 1.16 to 1.18, 1.30 and 1.35 to 1.37");
+        let text = |minors: &[u32]| kubelets(&minors.iter().copied().map(Minor).collect::<Vec<_>>());
+        assert_eq!(text(&[36]), "kubelet 1.36");
+        assert_eq!(text(&[21, 36]), "kubelets 1.21 and 1.36");
+        assert_eq!(text(&[35, 36]), "kubelets 1.35 and 1.36");
+        assert_eq!(text(&[16, 17, 18, 30, 35, 36, 37]), "kubelets 1.16 to 1.18, 1.30 and 1.35 to 1.37");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Report of `history`: the revisions of a pool and the nodes on each.
+//! Report of `history`: the revisions of a pool, other ConfigMaps, and the nodes on each.
 
 use std::io::{self, Write};
 
@@ -58,7 +58,7 @@ fn date(revision: &Revision) -> String {
 }
 
 /// The number of nodes per relation to a revision. Empty without nodes.
-fn on_it(nodes: &Nodes) -> String {
+fn node_counts(nodes: &Nodes) -> String {
     let parts = [
         (nodes.wanted, "pointed at it"),
         (nodes.assigned, "assigned"),
@@ -70,7 +70,7 @@ fn on_it(nodes: &Nodes) -> String {
     parts.join(", ")
 }
 
-fn what(revision: &Revision) -> String {
+fn configuration(revision: &Revision) -> String {
     match (&revision.content, revision.exists) {
         (Content::Config { config_map, .. }, Some(false)) => format!("ConfigMap {config_map}, not in the cluster"),
         (Content::Config { config_map, .. }, _) => format!("ConfigMap {config_map}"),
@@ -84,12 +84,13 @@ fn nodes_of(revision: &Revision) -> Option<String> {
     match (&revision.same_as, &revision.nodes) {
         (Some(same), _) => Some(format!("same as {}", same.short())),
         (None, Some(nodes)) if nodes.is_none() => Some("no nodes".to_owned()),
-        (None, Some(nodes)) => Some(on_it(nodes)),
+        (None, Some(nodes)) => Some(node_counts(nodes)),
         (None, None) => None,
     }
 }
 
-/// Writes the revisions as text, three or four lines each.
+/// Writes the revisions as text, three or four lines each, then other ConfigMaps, the totals, and why the list is
+/// incomplete.
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -101,7 +102,7 @@ pub fn text(out: &mut dyn Write, history: &History, width: usize) -> io::Result<
         let commit = heading(revision.commit.short());
         writeln!(out, "{mark} {commit}  {}{or_before}  {author}", date(revision))?;
         writeln!(out, "    {}", shorten(&revision.subject, width.saturating_sub(4)))?;
-        let line = shorten(&what(revision), width.saturating_sub(4));
+        let line = shorten(&configuration(revision), width.saturating_sub(4));
         let line = if matches!(revision.content, Content::Invalid { .. }) { bad(line) } else { quiet(line) };
         writeln!(out, "    {line}")?;
         if let Some(nodes) = nodes_of(revision) {
@@ -112,9 +113,9 @@ pub fn text(out: &mut dyn Write, history: &History, width: usize) -> io::Result<
     if let Some(rest) = &history.whereabouts {
         for other in &rest.others {
             writeln!(out, "  {} {}", warning("other:"), other.name)?;
-            writeln!(out, "    {}", origin(other))?;
+            writeln!(out, "    {}", source_text(other))?;
             if !other.nodes.is_none() {
-                writeln!(out, "    {}", on_it(&other.nodes))?;
+                writeln!(out, "    {}", node_counts(&other.nodes))?;
             }
             writeln!(out)?;
         }
@@ -126,7 +127,7 @@ pub fn text(out: &mut dyn Write, history: &History, width: usize) -> io::Result<
     Ok(())
 }
 
-fn origin(other: &OtherConfigMap) -> String {
+fn source_text(other: &OtherConfigMap) -> String {
     match (&other.commit, other.known) {
         (Some(commit), Some(true)) => format!("made from {}, which is not in this list", short(commit)),
         (Some(commit), _) => format!("made from {}, which is missing in this repository", short(commit)),
@@ -134,7 +135,7 @@ fn origin(other: &OtherConfigMap) -> String {
     }
 }
 
-/// The beginning of a ConfigMap's commit annotation, which may hold any text.
+/// The first ten characters of a ConfigMap's commit annotation, which may hold any text.
 fn short(commit: &str) -> String {
     commit.chars().take(10).collect()
 }
@@ -151,7 +152,7 @@ fn totals(history: &History) -> String {
     format!("{revisions}, {}.", parts.join(", "))
 }
 
-/// Writes the revisions as a markdown table.
+/// Writes the revisions and other ConfigMaps as a markdown table, and why the list is incomplete.
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -166,12 +167,18 @@ pub fn markdown(out: &mut dyn Write, history: &History) -> io::Result<()> {
             date(revision),
             prose(&revision.author),
             prose(&revision.subject),
-            prose(&what(revision)),
+            prose(&configuration(revision)),
             prose(&nodes_of(revision).unwrap_or_else(|| "–".to_owned())),
         )?;
     }
     for other in history.whereabouts.iter().flat_map(|rest| &rest.others) {
-        writeln!(out, "| – | – | – | {} | {} | {} |", prose(&origin(other)), code(&other.name), on_it(&other.nodes))?;
+        writeln!(
+            out,
+            "| – | – | – | {} | {} | {} |",
+            prose(&source_text(other)),
+            code(&other.name),
+            node_counts(&other.nodes)
+        )?;
     }
     if let Some(note) = &history.note {
         writeln!(out, "\n{}", prose(note))?;

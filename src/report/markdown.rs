@@ -1,10 +1,11 @@
 //! Escaping of text for GitHub-flavoured markdown, so that text never becomes markup.
 
-/// Zero-width space. It breaks `@name` (notifies a user) and `#1` (links an issue). GitHub resolves entities and
-/// backslashes before it looks for both.
+/// Zero-width space. Breaks up text that GitHub would turn into a notification or a link: `@name`, `#1`, `GH-1` and
+/// URLs. An entity or a backslash does not, because GitHub resolves both first.
 const ZERO_WIDTH_SPACE: char = '\u{200b}';
 
-/// Text as a code span within a table cell: a fence longer than any backtick run, no cell border, no line end.
+/// Text as a code span in a table cell. The fence is longer than any run of backticks; cell borders are escaped, and
+/// controls such as line ends become spaces.
 pub(super) fn code(text: &str) -> String {
     if text.is_empty() {
         // Two backticks alone would open a code span.
@@ -21,7 +22,8 @@ pub(super) fn code(text: &str) -> String {
 /// stays code. Other text creates no tag, link, emphasis or notification.
 pub(super) fn prose(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    // Entities and backslashes would show within code. An unpaired backtick opens no code.
+    // Code is not escaped, because it would show entities and backslashes. If backticks are unpaired or adjacent, the
+    // text counts as without code.
     let paired = text.matches('`').count().is_multiple_of(2) && !text.contains("``");
     let mut in_code = false;
     let mut characters = text.chars().peekable();
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_notifies_no_user() {
+    fn prose_creates_no_notification_or_link() {
         let apart = |text: &str| text.replace('^', "\u{200b}");
         assert_eq!(prose("ask @octocat, see o/r#12 or GH-3"), apart("ask @^octocat, see o/r#^12 or GH^-3"));
         assert_eq!(prose("https://github.com/o/r/issues/1"), apart("https:^//github.com/o/r/issues/1"));

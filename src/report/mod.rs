@@ -78,11 +78,11 @@ pub fn duration(seconds: f64) -> String {
     if seconds < 9.95 {
         return format!("{seconds:.1}s");
     }
-    // Saturating: a negative or unrepresentable duration becomes the nearest bound.
+    // The cast saturates: a duration that is too long becomes the maximum, and NaN becomes 0.
     whole_duration(seconds.round() as u64)
 }
 
-/// A configured duration in whole seconds: `3s`, `10m`, `1h30m`.
+/// A duration in whole seconds: `3s`, `10m`, `1h30m`. Omits the seconds of an hour or longer.
 #[must_use]
 pub fn whole_duration(whole: u64) -> String {
     match (whole / 3600, whole / 60 % 60, whole % 60) {

@@ -112,20 +112,19 @@ pub enum AbortResult {
     StillRunning,
 }
 
-/// Writes orders for pools as text, `width` columns wide. `place` holds the arguments that select the fleet, for the
-/// suggested command.
+/// Writes orders for pools as text, `width` columns wide. `fleet_arguments` are the arguments that select the fleet,
+/// for the suggested command.
 ///
 /// # Errors
 /// When `out` cannot be written.
-/// When the writer does.
-pub fn pools(out: &mut dyn Write, orders: &PoolOrders, place: &str, width: usize) -> io::Result<()> {
+pub fn pools(out: &mut dyn Write, orders: &PoolOrders, fleet_arguments: &str, width: usize) -> io::Result<()> {
     for order in &orders.pools {
         write_pool(out, &orders.fleet, order, width)?;
     }
     let [paused, resumed] = paused_and_resumed(orders);
     if !paused.is_empty() {
         writeln!(out, "\nThe next sync does not change their nodes.")?;
-        hanging(out, 0, &format!("To continue: {}", resume(&paused, place)), width)?;
+        hanging(out, 0, &format!("To continue: {}", resume(&paused, fleet_arguments)), width)?;
     }
     if !resumed.is_empty() {
         writeln!(out, "\n{}", fill(&after_resume(&resumed), within(width)))?;
@@ -164,15 +163,15 @@ fn hanging(out: &mut dyn Write, indent: usize, text: &str, width: usize) -> io::
 }
 
 /// The command that resumes pools.
-fn resume(pools: &[&str], place: &str) -> String {
-    format!("nodecfg resume {}{place}", pools.join(" "))
+fn resume(pools: &[&str], fleet_arguments: &str) -> String {
+    format!("nodecfg resume {}{fleet_arguments}", pools.join(" "))
 }
 
 /// Writes orders for pools as markdown.
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn pools_markdown(out: &mut dyn Write, orders: &PoolOrders, place: &str) -> io::Result<()> {
+pub fn pools_markdown(out: &mut dyn Write, orders: &PoolOrders, fleet_arguments: &str) -> io::Result<()> {
     writeln!(out, "| pool | result | by | since | why |\n|---|---|---|---|---|")?;
     for order in &orders.pools {
         let pool = code(order.pool.as_str());
@@ -192,7 +191,11 @@ pub fn pools_markdown(out: &mut dyn Write, orders: &PoolOrders, place: &str) -> 
     }
     let [paused, resumed] = paused_and_resumed(orders);
     if !paused.is_empty() {
-        writeln!(out, "\nThe next sync does not change their nodes. To continue: `{}`.", resume(&paused, place))?;
+        writeln!(
+            out,
+            "\nThe next sync does not change their nodes. To continue: `{}`.",
+            resume(&paused, fleet_arguments)
+        )?;
     }
     if !resumed.is_empty() {
         writeln!(out, "\n{}", after_resume(&resumed))?;

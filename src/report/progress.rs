@@ -124,11 +124,11 @@ fn line(now: Timestamp, progress: &Progress) -> String {
 
 /// The seconds from `now` to `until`, rounded up.
 pub(super) fn seconds_until(now: Timestamp, until: Timestamp) -> u64 {
-    // Saturating: a past time gives 0.
+    // The maximum with 0.0 makes a past time 0.
     until.duration_since(now).as_secs_f64().ceil().max(0.0) as u64
 }
 
-/// The name of the ConfigMap without its namespace, which is the same for all.
+/// The name of the ConfigMap without its namespace, which is the same for all, or `local configuration`.
 fn short(target: &Target) -> String {
     match target.source().and_then(|source| source.config_map.as_ref()) {
         Some(map) => map.name.clone(),
@@ -200,7 +200,7 @@ pub fn header_line(header: &RunHeader) -> String {
     format!("{} {} {}", heading("fleet"), heading(&header.fleet), quiet(rest))
 }
 
-/// The cluster in one line.
+/// The cluster, and its namespace if given, in one line.
 #[must_use]
 pub fn place(namespace: Option<&NamespaceName>, server: &str) -> String {
     let within = namespace.map(|namespace| format!(", namespace {namespace}")).unwrap_or_default();

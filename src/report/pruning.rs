@@ -115,7 +115,7 @@ impl Pruning {
     }
 }
 
-fn line(map: &PrunedConfigMap) -> String {
+fn created_and_commit(map: &PrunedConfigMap) -> String {
     let created = map.created.map(|at| at.strftime("%Y-%m-%d %H:%M UTC").to_string());
     let commit = map.commit.as_deref().map(|commit| format!("commit {}", commit.chars().take(10).collect::<String>()));
     let created = created.map(|at| format!("created {at}"));
@@ -123,7 +123,8 @@ fn line(map: &PrunedConfigMap) -> String {
     nodecfg_contract::printable::remark(&parts.join(", "))
 }
 
-/// Writes deleted ConfigMaps one by one and the kept ones as counts. With `all`, lists the kept ones too.
+/// Writes deleted ConfigMaps, those to delete and those changed since the plan one by one, and the other kept ones as
+/// counts per reason. With `all`, lists the kept ones too.
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -150,7 +151,7 @@ pub fn text(out: &mut dyn Write, pruning: &Pruning, all: bool) -> io::Result<()>
             }
         };
         any_listed = true;
-        writeln!(out, "{} {}\n    {}", warning(format!("{word}:")), map.name, quiet(line(map)))?;
+        writeln!(out, "{} {}\n    {}", warning(format!("{word}:")), map.name, quiet(created_and_commit(map)))?;
     }
     if any_listed {
         writeln!(out)?;

@@ -1,7 +1,9 @@
-//! Markdown summary of a `sync` or `verify` run for a CI job page: result, stop reasons, next steps, nodes with
-//! problems, explanations, and the plan (collapsed).
+//! Markdown summary of a `sync` or `verify` run for a CI job page: result, error, stop reasons, next steps, pauses,
+//! nodes with problems, explanations, counts per pool, and the plan (collapsed). Also the summary of a command that
+//! failed.
 //!
-//! Facts and texts come from [`summary`]. Every list has a maximum length, because job pages have one.
+//! Facts and texts come from [`summary`]. Tables, lists of names, messages and the plan have a maximum length,
+//! because job pages have one.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,14 +20,14 @@ use crate::review::Review;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome};
 
-/// The maximum rows of a table.
-const ROWS: usize = 50;
-/// The maximum names in a list.
-const NAMES: usize = 8;
-/// The maximum length of a message from a node or the API server, in characters.
-const WORDS: usize = 400;
-/// The maximum length of the plan, in UTF-16 units. The summary page of a GitHub Actions step holds 1 MiB.
-const PLAN: usize = 60_000;
+/// Maximum number of rows of a table, and of items of a list.
+const MAX_ROWS: usize = 50;
+/// Maximum number of names in a list.
+const MAX_NAMES: usize = 8;
+/// Maximum length of a message from a node or the API server, in characters.
+const MAX_MESSAGE: usize = 400;
+/// Maximum length of the plan, in UTF-16 units. The summary page of a GitHub Actions step holds 1 MiB.
+const MAX_PLAN: usize = 60_000;
 
 /// A run before its start: its header and its plan.
 #[derive(Debug, Clone)]
@@ -46,7 +48,7 @@ impl PlannedRun {
     pub fn of(command: &'static str, header: &RunHeader, review: &Review) -> io::Result<Self> {
         let mut planned = Vec::new();
         if review.is_changed() {
-            review::markdown(&mut planned, review, Some(PLAN))?;
+            review::markdown(&mut planned, review, Some(MAX_PLAN))?;
         }
         Ok(Self {
             command,
@@ -91,26 +93,26 @@ pub fn write(
 /// When `out` cannot be written.
 pub fn failed(out: &mut dyn Write, command: &str, exit_code: u8, errors: &[ErrorMessage]) -> io::Result<()> {
     writeln!(out, "### nodecfg {command}: failed, exit code {exit_code}\n")?;
-    for error in errors.iter().take(ROWS) {
+    for error in errors.iter().take(MAX_ROWS) {
         writeln!(out, "- **error:** {}", quoted(&error.message))?;
         if !error.help.is_empty() {
             writeln!(out, "- **help:** {}", quoted(&error.help))?;
         }
     }
-    if errors.len() > ROWS {
-        writeln!(out, "- {} more; see the JSON report", count(errors.len() - ROWS, "error"))?;
+    if errors.len() > MAX_ROWS {
+        writeln!(out, "- {} more; see the JSON report", count(errors.len() - MAX_ROWS, "error"))?;
     }
     writeln!(out)
 }
 
 /// Escapes and shortens a quoted message.
 fn quoted(text: &str) -> String {
-    prose(&clipped(text, WORDS))
+    prose(&clipped(text, MAX_MESSAGE))
 }
 
-fn listed<'a>(all: impl IntoIterator<Item = &'a str>) -> String {
+fn code_list<'a>(all: impl IntoIterator<Item = &'a str>) -> String {
     let all: Vec<String> = all.into_iter().map(code).collect();
-    names(all.iter().map(String::as_str), NAMES)
+    names(all.iter().map(String::as_str), MAX_NAMES)
 }
 
 fn write_verdict(
@@ -137,22 +139,22 @@ fn write_verdict(
     )
 }
 
-/// Writes why pools stopped, and the next steps.
+/// Writes why pools stopped, the next steps, and the paused pools.
 fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let stops = summary::stops(outcome);
-    for (pools, reason) in stops.iter().take(ROWS) {
+    for (pools, reason) in stops.iter().take(MAX_ROWS) {
         let label = if pools.len() == 1 { "pool" } else { "pools" };
-        let pools = listed(pools.iter().map(|pool| pool.as_str()));
+        let pools = code_list(pools.iter().map(|pool| pool.as_str()));
         writeln!(out, "- **stopped:** {label} {pools}: {}", quoted(&reason.to_string()))?;
     }
-    if stops.len() > ROWS {
-        writeln!(out, "- **stopped:** other pools for {} more reasons", stops.len() - ROWS)?;
+    if stops.len() > MAX_ROWS {
+        writeln!(out, "- **stopped:** other pools for {} more reasons", stops.len() - MAX_ROWS)?;
     }
-    for way in summary::next_steps(&stops) {
-        writeln!(out, "- **next:** {}", prose(&way))?;
+    for step in summary::next_steps(&stops) {
+        writeln!(out, "- **next:** {}", prose(&step))?;
     }
     let pauses = summary::pauses(outcome);
-    for (pool, nodes, pause) in pauses.iter().take(ROWS) {
+    for (pool, nodes, pause) in pauses.iter().take(MAX_ROWS) {
         let (pool, nodes) = (code(pool.as_str()), count(*nodes, "node"));
         writeln!(out, "- **paused:** pool {pool}, {nodes} unchanged: {}", quoted(&pause.to_string()))?;
     }
@@ -161,24 +163,24 @@ fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 
 /// Writes the nodes with problems and their messages, failed ones first.
 fn write_nodes(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
-    let mut amiss: Vec<(&PoolName, &NodeOutcome)> = outcome
+    let mut problems: Vec<(&PoolName, &NodeOutcome)> = outcome
         .pools
         .iter()
         .flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| (pool, node)))
         .filter(|(_, node)| !node.end.is_good())
         .collect();
-    if amiss.is_empty() {
+    if problems.is_empty() {
         return Ok(());
     }
     // The sort is stable: pools and nodes keep their order.
-    amiss.sort_by_key(|(_, node)| summary::priority(&node.end));
-    let rest = amiss.split_off(amiss.len().min(ROWS));
+    problems.sort_by_key(|(_, node)| summary::priority(&node.end));
+    let rest = problems.split_off(problems.len().min(MAX_ROWS));
     writeln!(out, "| node | pool | from | to | state | why |\n|---|---|---|---|---|---|")?;
-    for (pool, node) in amiss {
-        let said = summary::problem(&node.end).map(|(_, text)| quoted(&text)).unwrap_or_default();
+    for (pool, node) in problems {
+        let message = summary::problem(&node.end).map(|(_, text)| quoted(&text)).unwrap_or_default();
         writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {said} |",
+            "| {} | {} | {} | {} | {} | {message} |",
             code(node.node.as_str()),
             code(pool.as_str()),
             code(&source::short(node.from.as_ref())),
@@ -205,7 +207,7 @@ fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> 
         kinds.entry(kind).or_insert_with(|| (explanation, Vec::new())).1.push(node.node.as_str());
     }
     for ((_, label, _), (explanation, nodes)) in kinds {
-        writeln!(out, "**{label}:** {}\n", listed(nodes))?;
+        writeln!(out, "**{label}:** {}\n", code_list(nodes))?;
         writeln!(out, "- meaning: {}", prose(explanation.meaning))?;
         for cause in explanation.causes {
             writeln!(out, "- likely: {}", prose(cause))?;
@@ -223,12 +225,12 @@ fn write_pools(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     }
     pools.sort_by_key(|(_, ended)| ended.stopped.is_none() && ended.nodes.iter().all(|node| node.end.is_good()));
     writeln!(out, "| pool | nodes | result |\n|---|--:|---|")?;
-    for (pool, ended) in pools.iter().take(ROWS) {
+    for (pool, ended) in pools.iter().take(MAX_ROWS) {
         let ends: Vec<&End> = ended.nodes.iter().map(|node| &node.end).collect();
         writeln!(out, "| {} | {} | {} |", code(pool.as_str()), ends.len(), summary::state_counts(ends.into_iter()))?;
     }
-    if pools.len() > ROWS {
-        writeln!(out, "\n{} more; see the JSON report", count(pools.len() - ROWS, "pool"))?;
+    if pools.len() > MAX_ROWS {
+        writeln!(out, "\n{} more; see the JSON report", count(pools.len() - MAX_ROWS, "pool"))?;
     }
     writeln!(out)
 }

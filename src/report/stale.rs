@@ -19,7 +19,7 @@ pub fn summary(path: &Path, differences: &[Difference]) -> String {
     )
 }
 
-/// The fix.
+/// How to fix the error.
 #[must_use]
 pub fn help(path: &Path, differences: &[Difference]) -> String {
     let path = path.display();

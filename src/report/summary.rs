@@ -1,4 +1,5 @@
-//! Text summary of a finished rollout: a table of nodes, failures with explanations, and next steps.
+//! Text summary of a finished rollout: a table of nodes, problems with explanations, stops, pauses, and next steps.
+//! Also the facts for [`run_summary`](super::run_summary).
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,13 +16,11 @@ use nodecfg_planning::plan::Why;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 use nodecfg_planning::state::State;
 
-/// The maximum rows of the table. Longer tables omit converged nodes.
-const ROWS: usize = 50;
+/// The maximum rows of the table. A longer table omits converged nodes, and the least urgent of the others.
+const MAX_ROWS: usize = 50;
 
-/// Writes the table of nodes, the explanations, the next steps and the totals. `seconds` is the duration.
-///
-/// # Errors
-/// When `out` cannot be written.
+/// Writes the table of nodes, the explanations, stops and pauses with next steps, and the totals. `seconds` is the
+/// duration.
 pub fn write(out: &mut dyn Write, outcome: &Outcome, seconds: f64) -> io::Result<()> {
     write_table(out, outcome)?;
     write_explanations(out, outcome)?;
@@ -47,11 +46,12 @@ fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         return Ok(());
     }
     let mut rest = Vec::new();
-    if rows.len() > ROWS {
-        // Nodes with problems must not be cut. The sort is stable: pools and nodes keep their order.
+    if rows.len() > MAX_ROWS {
+        // Nodes with problems come first, so that the limit omits them last. The sort is stable: pools and nodes keep
+        // their order.
         rows.sort_by_key(|row| priority(&row.node.end));
-        let amiss = rows.iter().take_while(|row| row.node.end != End::Converged).count();
-        rest = rows.split_off(amiss.min(ROWS));
+        let problems = rows.iter().take_while(|row| row.node.end != End::Converged).count();
+        rest = rows.split_off(problems.min(MAX_ROWS));
     }
     let shown = rows.len();
     let cells = rows.into_iter().map(|row| {
@@ -85,7 +85,7 @@ pub(super) fn state_counts<'a>(ends: impl Iterator<Item = &'a End>) -> String {
     states.join(", ")
 }
 
-/// The display priority of a result, most urgent first. Coarser than the order of states: groups results by the
+/// The display priority of a result; 0 is the most urgent. Coarser than the order of states: groups results by the
 /// action that they need.
 pub(super) fn priority(end: &End) -> u8 {
     match end {
@@ -117,7 +117,7 @@ pub fn state(end: &End) -> &'static str {
     }
 }
 
-/// Writes each kind of failure once, with its nodes and its explanation.
+/// Writes each problem once, with its nodes and its explanation.
 fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let mut groups: BTreeMap<(u8, &str, String), Vec<&NodeOutcome>> = BTreeMap::new();
     for node in outcome.pools.values().flat_map(|pool| &pool.nodes) {
@@ -141,7 +141,7 @@ fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> 
     Ok(())
 }
 
-/// The kind of problem and its message, from the node or the API server. `None` for results without a problem.
+/// The kind of problem of a node and its message. `None` for results without a problem.
 pub(super) fn problem(end: &End) -> Option<(&'static str, String)> {
     Some(match end {
         End::Failed { failure: ConvergenceFailure::TimedOut { waiting }, .. } => ("timed out", waiting.to_string()),
@@ -162,8 +162,8 @@ fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         let label = if pools.len() == 1 { "pool" } else { "pools" };
         writeln!(out, "{} {label} {}: {reason}", bad("stopped:"), names(pools.iter().map(|pool| pool.as_str()), 8))?;
     }
-    for way in next_steps(&stops) {
-        writeln!(out, "{} {way}", warning("next:"))?;
+    for step in next_steps(&stops) {
+        writeln!(out, "{} {step}", warning("next:"))?;
     }
     if stops.is_empty() { Ok(()) } else { writeln!(out) }
 }
@@ -181,7 +181,7 @@ pub(super) fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
     stops
 }
 
-/// Writes the paused pools with their unchanged nodes, and the next step.
+/// Writes the pools paused by `nodecfg pause` with the number of their unchanged nodes, and the next step.
 fn write_pauses(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let pauses = pauses(outcome);
     for (pool, nodes, pause) in &pauses {
@@ -194,7 +194,7 @@ fn write_pauses(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     writeln!(out, "{} {}\n", warning("next:"), next_step_after_pauses(&pauses))
 }
 
-/// The paused pools, the number of their unchanged nodes, and the pause.
+/// The pools paused by `nodecfg pause`, the number of their unchanged nodes, and the pause.
 pub(super) fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
     fn of_pool<'a>((pool, ended): (&'a PoolName, &'a PoolOutcome)) -> Option<(&'a PoolName, usize, &'a Pause)> {
         let mut paused = ended.nodes.iter().filter_map(|node| match &node.end {
@@ -214,13 +214,13 @@ pub(super) fn next_step_after_pauses(pauses: &[(&PoolName, usize, &Pause)]) -> S
 
 /// The next steps after stops, each once.
 pub(super) fn next_steps(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
-    let mut ways = Vec::new();
-    for way in stops.iter().filter_map(|(pools, reason)| explain::next_step(pools, reason)) {
-        if !ways.contains(&way) {
-            ways.push(way);
+    let mut steps = Vec::new();
+    for step in stops.iter().filter_map(|(pools, reason)| explain::next_step(pools, reason)) {
+        if !steps.contains(&step) {
+            steps.push(step);
         }
     }
-    ways
+    steps
 }
 
 /// The last line: the result, the duration and the node counts.
@@ -307,7 +307,7 @@ mod tests {
         let waiting = std::iter::repeat_n(End::NotStarted, 99);
         let text = text(&outcome(converged.chain(waiting).chain([failed("no")])));
         let rows: Vec<&str> = text.lines().skip(1).map_while(|line| line.split_whitespace().next()).collect();
-        assert_eq!((rows[0], rows[1], rows.len()), ("n999", "n900", ROWS + 1), "{text}");
+        assert_eq!((rows[0], rows[1], rows.len()), ("n999", "n900", MAX_ROWS + 1), "{text}");
         assert!(text.contains("950 more nodes: 50 not started, 900 converged; -o json lists them\n"), "{text}");
     }
 

@@ -9,9 +9,9 @@ use crate::layout::{pad, shorten_middle, width, within};
 use crate::status::Grade;
 use nodecfg_contract::printable::one_line;
 
-/// The minimum width of a shortened column.
+/// The minimum width of a shortened column, in terminal columns.
 const NARROWEST: usize = 8;
-/// The preferred width of a wrapped column.
+/// The preferred width of a wrapped column, in terminal columns.
 const WRAPPED: usize = 28;
 
 /// A table: its columns, and the space between them.
@@ -33,6 +33,7 @@ pub(super) struct Column {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     Never,
+    /// Before all columns with [`Cut::Last`].
     First,
     /// After all other columns.
     Last,
@@ -82,7 +83,7 @@ impl Column {
         !self.right && self.cut == Cut::Never
     }
 
-    fn natural(&self) -> usize {
+    fn natural_width(&self) -> usize {
         self.cells.iter().map(|cell| width(&cell.text)).fold(self.title.len(), usize::max)
     }
 }
@@ -107,8 +108,8 @@ impl Table {
     }
 
     /// The full width without shortening.
-    pub(super) fn natural(&self) -> usize {
-        self.sum(&self.columns.iter().map(Column::natural).collect::<Vec<_>>())
+    pub(super) fn natural_width(&self) -> usize {
+        self.sum(&self.columns.iter().map(Column::natural_width).collect::<Vec<_>>())
     }
 
     /// Reports whether the table fits into `width` columns.
@@ -145,11 +146,11 @@ impl Table {
         lines
     }
 
-    /// The width of each column. The widest one that may be shortened shrinks first. A wrapped last column takes the
-    /// rest.
+    /// The width of each column. The widest one that may be shortened shrinks first. A last column that wraps takes
+    /// the rest.
     fn widths(&self, width: usize) -> Vec<usize> {
         let columns = &self.columns;
-        let mut widths: Vec<usize> = columns.iter().map(Column::natural).collect();
+        let mut widths: Vec<usize> = columns.iter().map(Column::natural_width).collect();
         let wraps = columns.last().is_some_and(Column::wraps);
         let natural = widths.last().copied().unwrap_or_default();
         if let Some(last) = widths.last_mut().filter(|_| wraps) {
@@ -164,7 +165,7 @@ impl Table {
                 *widest -= 1;
             }
         }
-        // The wrapped column shrinks only if no other column can.
+        // The wrapped column shrinks below [`WRAPPED`] only if no other column can shrink further.
         let sum = self.sum(&widths);
         if let Some(last) = widths.last_mut().filter(|_| wraps) {
             *last = match sum.checked_sub(width) {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn wrapped_column_shrinks_last() {
+    fn fits_by_wrapping_the_last_column() {
         let table = Table::new(vec![
             Column::new("POOL", ["general-purpose"]).cut(),
             Column::new("FLEET", ["production"]).cut(),

@@ -100,7 +100,7 @@ impl Address {
         {
             return url(&scheme.to_ascii_lowercase(), rest).map(Self::Remote);
         }
-        let Some((host, path)) = short(text) else { return local() };
+        let Some((host, path)) = host_and_path(text) else { return local() };
         if exists(Path::new(text)) || (cfg!(windows) && host.len() == 1) {
             return local();
         }
@@ -126,7 +126,7 @@ impl Address {
 }
 
 /// Splits `host:path`. `None` if a slash precedes the colon.
-fn short(text: &str) -> Option<(&str, &str)> {
+fn host_and_path(text: &str) -> Option<(&str, &str)> {
     let from = match text.find('[') {
         Some(open) if !text.get(..open)?.contains(['/', ':']) => text.find(']')?,
         _ => 0,
@@ -191,8 +191,8 @@ fn remote(
     path: &str,
 ) -> Result<RemoteAddress, AddressError> {
     let malformed = |why| Err(AddressError::Malformed { why });
-    let odd = |text: &str| text.chars().any(|c| c.is_control() || c.is_whitespace());
-    if odd(host) || user.is_some_and(odd) || path.chars().any(char::is_control) {
+    let has_control_or_space = |text: &str| text.chars().any(|c| c.is_control() || c.is_whitespace());
+    if has_control_or_space(host) || user.is_some_and(has_control_or_space) || path.chars().any(char::is_control) {
         return malformed("it contains control characters or spaces");
     }
     if scheme != Scheme::File && host.is_empty() {
@@ -271,8 +271,8 @@ impl RemoteAddress {
                 let user = user.replace('@', "%40");
                 format!("https://{user}@{}{}", self.host_and_port(), self.path)
             }
-            (Scheme::Ssh, None) => self.written(Some("git")),
-            (_, user) => self.written(user),
+            (Scheme::Ssh, None) => self.with_user(Some("git")),
+            (_, user) => self.with_user(user),
         }
     }
 
@@ -281,7 +281,7 @@ impl RemoteAddress {
     pub fn url(&self) -> String {
         match self.scheme {
             Scheme::Https => self.to_string(),
-            _ => self.written(self.user()),
+            _ => self.with_user(self.user()),
         }
     }
 
@@ -291,7 +291,7 @@ impl RemoteAddress {
         self.url()
     }
 
-    fn written(&self, user: Option<&str>) -> String {
+    fn with_user(&self, user: Option<&str>) -> String {
         let user = user.map(|user| format!("{user}@")).unwrap_or_default();
         let (place, path) = (self.host_and_port(), &self.path);
         match self.scheme {
@@ -307,7 +307,7 @@ impl RemoteAddress {
 /// The address in messages: without the user of an HTTPS address.
 impl fmt::Display for RemoteAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written(self.user()))
+        f.write_str(&self.with_user(self.user()))
     }
 }
 

@@ -13,8 +13,8 @@ use super::{MAX_ENTRIES, MAX_FILE, MAX_FILES, MAX_TOTAL, RepositoryError, Snapsh
 /// The maximum depth of folders.
 const MAX_DEPTH: usize = 32;
 
-/// Reads the folder `root`, which must be absolute and contain no links. Skips hidden files, and in a repository the
-/// files that git ignores.
+/// Reads the folder `root`, which must be absolute and contain no links. Skips hidden files. In a repository, also
+/// skips the files that git ignores, unless git ignores `root` itself.
 pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>) -> Result<Snapshot, RepositoryError> {
     // An ignored folder is readable if the user names it explicitly.
     let repository = repository.filter(|repository| !repository.is_path_ignored(root).unwrap_or(false));
@@ -78,7 +78,7 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
     let mut files: BTreeMap<String, SnapshotFile> = refused.into_iter().collect();
     let mut total = 0;
     for (path, on_disk) in found {
-        let file = file(&path, &on_disk, &mut total);
+        let file = read_on_disk(&path, &on_disk, &mut total);
         if total > MAX_TOTAL {
             return Err(too_much(root));
         }
@@ -87,7 +87,7 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
     Ok(Snapshot { files, commit: None, signer: None, source, findings })
 }
 
-fn file(path: &str, on_disk: &PathBuf, total: &mut u64) -> SnapshotFile {
+fn read_on_disk(path: &str, on_disk: &PathBuf, total: &mut u64) -> SnapshotFile {
     let cannot = |error: std::io::Error| {
         let message = format!("{path} cannot be read: {error}");
         unusable(path, "unreadable-file", message, "check the permissions of the file")

@@ -19,10 +19,10 @@ use nodecfg_planning::snapshot::Signer;
 
 /// The maximum depth of folders.
 const MAX_DEPTH: usize = 32;
-/// The mode of a symbolic link.
-const LINK: i32 = 0o120_000;
-/// The maximum names in an error.
-const NAMES: usize = 8;
+/// The file mode of a symbolic link.
+const LINK_MODE: i32 = 0o120_000;
+/// Maximum number of names in an error.
+const MAX_NAMES: usize = 8;
 
 /// The folder to read, with links resolved.
 pub(super) fn root_of(options: &OpenOptions) -> Result<PathBuf, RepositoryError> {
@@ -47,7 +47,7 @@ pub(super) fn discover(root: &Path) -> Result<Option<Repository>, RepositoryErro
     }
 }
 
-/// Reads `folder` below `root` from a commit, by default HEAD.
+/// Reads `folder` below `root` from a commit, by default HEAD. For HEAD, warns about uncommitted changes.
 pub(super) fn read(
     repository: &Repository,
     root: &Path,
@@ -140,6 +140,7 @@ pub(super) enum FolderLookup<'r> {
     Missing,
 }
 
+/// The tree of a folder in a commit.
 pub(super) fn folder_of<'r>(
     repository: &'r Repository,
     root: &Tree<'r>,
@@ -164,6 +165,7 @@ pub(super) fn folder_of<'r>(
     Ok(FolderLookup::Folder(tree))
 }
 
+/// The commit of a revision, by default HEAD.
 pub(super) fn commit<'r>(
     repository: &'r Repository,
     root: &Path,
@@ -198,7 +200,7 @@ fn signer(
     })
 }
 
-/// The hint of an unknown revision.
+/// How to fix an unknown revision.
 fn hint(repository: &Repository, error: &git2::Error) -> String {
     if error.code() == ErrorCode::Ambiguous {
         return "several objects start with these digits; use more digits".to_owned();
@@ -212,8 +214,8 @@ fn hint(repository: &Repository, error: &git2::Error) -> String {
     }
     names.retain(|name| name != "HEAD");
     names.sort();
-    let more = if names.len() > NAMES { format!(" and {} more", names.len() - NAMES) } else { String::new() };
-    names.truncate(NAMES);
+    let more = if names.len() > MAX_NAMES { format!(" and {} more", names.len() - MAX_NAMES) } else { String::new() };
+    names.truncate(MAX_NAMES);
     if names.is_empty() {
         return "create a commit: the repository has no branches or tags".to_owned();
     }
@@ -230,8 +232,10 @@ fn prefix(repository: &Repository, root: &Path) -> String {
 struct Walk<'r> {
     repository: &'r Repository,
     entries: BTreeMap<String, Entry<Oid>>,
+    /// The number of configuration files.
     candidates: usize,
-    /// The number of entries. A few nested trees that repeat each other can form an enormous folder.
+    /// The number of visited entries. A few nested trees that repeat each other can form an enormous folder, so it is
+    /// limited.
     seen: usize,
     findings: Vec<Finding>,
 }
@@ -261,7 +265,7 @@ impl Walk<'_> {
                     continue;
                 }
                 Some(ObjectType::Commit) => Entry::Submodule,
-                Some(ObjectType::Blob) if entry.filemode() == LINK => {
+                Some(ObjectType::Blob) if entry.filemode() == LINK_MODE => {
                     let blob = self.repository.find_blob(entry.id())?;
                     std::str::from_utf8(blob.content()).map_or(Entry::Other, |target| Entry::Link(target.to_owned()))
                 }

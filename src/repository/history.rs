@@ -1,5 +1,5 @@
-//! Walks the commits of a folder, newest first, along first parents. Skips commits that do not change the folder.
-//! Reads objects only.
+//! Walks the commits of a folder, newest first, along first parents. Skips commits that do not change the folder,
+//! except the oldest one. Reads objects only.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -38,12 +38,12 @@ pub enum WalkEnd {
     Enough,
     /// Older commits are missing in a shallow clone.
     Shallow,
-    /// The maximum number of commits was reached.
+    /// The maximum number of visited commits, or of commits whose content is read, was reached.
     TooMany,
 }
 
-/// Calls `visit` for each commit that changed the folder, with the folder's content or the error of reading it. A
-/// missing folder is an error.
+/// Calls `visit` for each commit that changed the folder and for the oldest one, with the folder's content or the
+/// error of reading it. A missing folder is such an error. Verifies no signatures.
 ///
 /// # Errors
 /// When the repository or revision is missing, or git cannot read a commit.
@@ -83,7 +83,7 @@ pub fn walk(
     Ok(WalkEnd::TooMany)
 }
 
-/// The subset of commits that exist in the repository, reachable or not.
+/// The subset of commits that exist in the repository, reachable or not. Empty outside of git.
 ///
 /// # Errors
 /// When the repository is unreadable.

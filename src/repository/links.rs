@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::SnapshotFile;
 use super::text::{is_candidate, unusable};
 
-/// The maximum number of links in one resolution.
+/// Maximum number of links in one resolution. More count as a cycle.
 const MAX_HOPS: usize = 32;
 
 /// An entry before link resolution.
@@ -36,7 +36,7 @@ enum LinkError {
     Missing,
 }
 
-/// Resolves all links among the entries.
+/// Resolves all links. Returns configuration files and unusable entries, and drops other files.
 pub(super) fn resolve_links<T: Clone>(entries: &BTreeMap<String, Entry<T>>) -> Resolved<T> {
     let (mut files, mut refused) = (Vec::new(), Vec::new());
     for (path, entry) in entries {
@@ -59,15 +59,15 @@ pub(super) fn resolve_links<T: Clone>(entries: &BTreeMap<String, Entry<T>>) -> R
                 refused.push((path.clone(), unusable(path, "not-a-file", message, "replace it with a file")));
             }
             Entry::Link(target) => match resolve(entries, path) {
-                Ok(real) => link(entries, path, &real, &mut files, &mut refused),
-                Err(problem) => refused.push((path.clone(), broken(path, target, &problem))),
+                Ok(real) => add_link(entries, path, &real, &mut files, &mut refused),
+                Err(problem) => refused.push((path.clone(), bad_link(path, target, &problem))),
             },
         }
     }
     Resolved { files, refused }
 }
 
-fn link<T: Clone>(
+fn add_link<T: Clone>(
     entries: &BTreeMap<String, Entry<T>>,
     path: &str,
     real: &str,
@@ -82,7 +82,7 @@ fn link<T: Clone>(
     }
     let within = if real.is_empty() { String::new() } else { format!("{real}/") };
     if path.starts_with(&within) {
-        refused.push((path.to_owned(), broken(path, real, &LinkError::Cycle)));
+        refused.push((path.to_owned(), bad_link(path, real, &LinkError::Cycle)));
         return;
     }
     let mut found = false;
@@ -105,11 +105,11 @@ fn link<T: Clone>(
         }
     }
     if !found {
-        refused.push((path.to_owned(), broken(path, real, &LinkError::Missing)));
+        refused.push((path.to_owned(), bad_link(path, real, &LinkError::Missing)));
     }
 }
 
-fn broken(path: &str, target: &str, problem: &LinkError) -> SnapshotFile {
+fn bad_link(path: &str, target: &str, problem: &LinkError) -> SnapshotFile {
     let (what, help) = match problem {
         LinkError::Outside => {
             ("which is outside of the configuration; nodecfg does not read it", "copy the file into the configuration")

@@ -55,7 +55,8 @@ pub struct OpenOptions {
 /// Reads a repository.
 ///
 /// # Errors
-/// When the folder or revision is missing, or the content is too large.
+/// When the options contradict each other, the folder or revision is missing or unreadable, the content is too large,
+/// or the signature is not by an allowed signer.
 pub fn open(options: &OpenOptions) -> Result<Snapshot, RepositoryError> {
     let root = git::root_of(options)?;
     let repository = git::discover(&root)?;

@@ -95,11 +95,11 @@ impl ProgramError {
 /// Result of a program.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its exit status.
+    /// The exit status.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// The standard output.
     pub out: Vec<u8>,
-    /// The end of its standard error.
+    /// The end of the standard error.
     pub err: Vec<u8>,
     /// Whether the beginning of standard error was dropped.
     pub cut: bool,
@@ -176,11 +176,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a program to its end. Calls `on_stderr` repeatedly with the standard error so far; an error from `on_stderr` stops
-/// the program.
+/// Runs a program to its end. Calls `on_stderr` repeatedly with the standard error so far; an error from `on_stderr`
+/// stops the program.
 ///
 /// # Errors
-/// When the program cannot run or was stopped.
+/// When the program cannot run, reached a limit or was stopped, or the error of `on_stderr`.
 pub fn run<E: From<ProgramError>>(
     name: &'static str,
     command: &mut Command,
@@ -230,8 +230,8 @@ pub fn run<E: From<ProgramError>>(
         waited += POLL_INTERVALS[0];
     }
     let cut = locked(&err).cut;
-    let taken = |output: &Mutex<Output>| std::mem::take(&mut locked(output).bytes);
-    let (out, err) = (taken(&out), taken(&err));
+    let take_bytes = |output: &Mutex<Output>| std::mem::take(&mut locked(output).bytes);
+    let (out, err) = (take_bytes(&out), take_bytes(&err));
     if out.len() > limits.bytes {
         return Err(ProgramError::TooMuch { name, bytes: limits.bytes }.into());
     }
@@ -243,6 +243,7 @@ pub fn run<E: From<ProgramError>>(
 struct Output {
     bytes: Vec<u8>,
     complete: bool,
+    /// Whether the beginning was dropped.
     cut: bool,
 }
 
@@ -273,10 +274,7 @@ impl Output {
     }
 }
 
-/// Searches for a program in `PATH`, as a shell does.
-///
-/// # Errors
-/// When the program is missing.
+/// Searches for a program in `PATH`. Skips empty folders, which a shell takes for the current folder.
 pub fn find(name: &'static str, programs: &Programs) -> Result<PathBuf, ProgramError> {
     use std::os::unix::fs::PermissionsExt as _;
     let runs = |file: &Path| file.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
@@ -322,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn returns_what_a_program_writes_and_how_it_ends() {
+    fn returns_output_and_exit_status() {
         let answer = ran("echo out; echo err >&2; exit 3", LIMITS).unwrap();
         assert_eq!((answer.out.as_slice(), answer.err.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
         assert_eq!(answer.status.code(), Some(3));

@@ -10,14 +10,16 @@ use super::{MAX_FILE, SnapshotFile};
 /// The byte order mark of UTF-8.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads a file, or standard input for `-`, at most [`MAX_FILE`] bytes of it. Messages name it `name`.
+/// Reads a file, or standard input for `-`. A file of more than [`MAX_FILE`] bytes is unusable. Messages name it
+/// `name`.
 #[must_use]
 pub fn read_file(path: &Path, name: &str) -> SnapshotFile {
     let read =
         if path == Path::new("-") { read_limited(io::stdin().lock()) } else { File::open(path).and_then(read_limited) };
     match read {
         Ok(bytes) => match normalized(name, &bytes) {
-            // The kubelet reads a text that begins with `{` as JSON, and after a byte order mark as YAML.
+            // The kubelet reads a text that begins with `{` as JSON, but after a byte order mark as YAML. Keeps the
+            // mark, which `normalized` removes, so that checks read the text in the same way.
             SnapshotFile::Text(text) if bytes.starts_with(BOM) && text.trim_start().starts_with('{') => {
                 SnapshotFile::Text(format!("\u{feff}{text}").into())
             }
@@ -42,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_unreadable_files() {
+    fn reads_texts_and_reports_unreadable_files() {
         let code = |path: &str| match read_file(Path::new(path), "x") {
             SnapshotFile::Text(text) => text.len().to_string(),
             SnapshotFile::Unusable(finding) => finding.code.to_owned(),

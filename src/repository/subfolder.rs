@@ -26,7 +26,7 @@ impl Folder {
     /// Parses a path. Drops `.` and doubled slashes. Rejects `..`, even if the path would stay inside.
     ///
     /// # Errors
-    /// When the path is absolute or contains `..`.
+    /// When the path is absolute, contains `..` or contains a control character.
     pub fn parse(text: &str) -> Result<Self, FolderError> {
         if text.starts_with('/') || Path::new(text).is_absolute() {
             return Err(FolderError::Absolute(text.to_owned()));

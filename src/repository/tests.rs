@@ -180,9 +180,7 @@ fn reads_bare_and_empty_repositories() {
     assert_eq!(names(&read(bare.path(), None, false).expect("reads")), ["nodecfg.yaml"]);
     let (empty, _) = repository(&[]);
     assert!(error(empty.path(), None).contains("has no commits on its current branch"));
-    assert!(
-        error(empty.path(), Some("main")).contains("the repository has no branches or tags; create a commit first")
-    );
+    assert!(error(empty.path(), Some("main")).contains("create a commit: the repository has no branches or tags"));
 }
 
 #[test]

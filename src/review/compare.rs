@@ -19,7 +19,7 @@ pub struct Base<'a> {
     pub side: &'a Side,
     /// The readable configuration. Unset if unreadable.
     pub desired: Option<&'a Desired>,
-    /// Its files.
+    /// The files of the revision.
     pub snapshot: &'a Snapshot,
     /// The errors of the revision.
     pub errors: &'a [Finding],
@@ -32,7 +32,7 @@ pub struct Head<'a> {
     pub side: &'a Side,
     /// The configuration.
     pub desired: &'a Desired,
-    /// Its files.
+    /// The files of the revision.
     pub snapshot: &'a Snapshot,
 }
 
@@ -65,7 +65,7 @@ pub fn compare(base: &Base<'_>, head: &Head<'_>) -> Review {
     review
 }
 
-/// Reports whether the base has a folder for the pool without readable content.
+/// Reports whether the base has files of a pool, but has errors. For pools that are missing in `base.desired`.
 fn is_unreadable(base: &Base<'_>, name: &PoolName) -> bool {
     let folder = format!("pools/{name}/");
     !base.errors.is_empty() && base.snapshot.files.keys().any(|path| path.starts_with(&folder))
@@ -128,8 +128,8 @@ fn rendered(pool: &Pool) -> Option<&Rendered> {
     }
 }
 
-/// The changed fields. Empty if nodes run the same configuration, or if the pool is removed and its nodes keep
-/// theirs.
+/// The changed fields. Empty if the configuration does not change, for a removed pool, because its nodes keep their
+/// configuration, and for a new pool with the local configuration.
 fn change_set(from: Origin, change: PoolChange, old: Option<&Document>, new: Option<&Document>) -> Vec<Changes> {
     let same =
         matches!(change, PoolChange::Unchanged | PoolChange::PolicyOnly | PoolChange::Selection | PoolChange::Removed);

@@ -1,4 +1,4 @@
-//! Comparison of the files of a pool in two revisions.
+//! Comparison of the files that a pool uses in two revisions.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,14 @@ use super::{FileChange, FileChangeKind};
 use kubelet_config::document::Document;
 use nodecfg_planning::snapshot::Snapshot;
 
-/// The changes of files. Omits unchanged ones.
+/// Compares the files at `paths` in two revisions. Omits files without change.
 pub(super) fn changes(paths: &BTreeSet<&str>, old: &Snapshot, new: &Snapshot) -> Vec<FileChange> {
-    let change = |path: &&str| Some(FileChange { path: (*path).to_owned(), change: change(path, old, new)? });
-    paths.iter().filter_map(change).collect()
+    let file_change = |path: &&str| Some(FileChange { path: (*path).to_owned(), change: change_kind(path, old, new)? });
+    paths.iter().filter_map(file_change).collect()
 }
 
-fn change(path: &str, old: &Snapshot, new: &Snapshot) -> Option<FileChangeKind> {
+/// The kind of change of one file. `None` for an unchanged file, and for one missing in both revisions.
+fn change_kind(path: &str, old: &Snapshot, new: &Snapshot) -> Option<FileChangeKind> {
     match (old.files.contains_key(path), new.files.contains_key(path)) {
         (false, false) => None,
         (false, true) => Some(FileChangeKind::Added),
@@ -20,7 +21,7 @@ fn change(path: &str, old: &Snapshot, new: &Snapshot) -> Option<FileChangeKind> 
         (true, true) => match (old.text(path), new.text(path)) {
             (Some(old), Some(new)) if old == new => None,
             (Some(old), Some(new)) if has_same_content(path, old, new) => Some(FileChangeKind::Formatting),
-            // Unusable files have no text to compare.
+            // A file without usable text in both revisions counts as unchanged.
             (None, None) => None,
             _ => Some(FileChangeKind::Modified),
         },

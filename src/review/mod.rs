@@ -211,7 +211,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Reports whether both configurations are known, and so is the risk.
+    /// Reports whether the current configuration and the risk of every changed field are known.
     #[must_use]
     pub fn has_risk(&self) -> bool {
         self.from_known && self.fields.iter().all(|field| field.risk.is_some())
@@ -372,14 +372,16 @@ impl PoolReview {
         self.change != PoolChange::Unchanged
     }
 
-    /// Reports whether the configuration of nodes changes.
+    /// Reports whether the configuration of nodes may change. Also true for a removed pool, whose nodes may move to
+    /// another pool.
     #[must_use]
     pub fn changes_nodes(&self) -> bool {
         !matches!(self.change, PoolChange::Unchanged | PoolChange::PolicyOnly | PoolChange::Selection)
             || self.rollout.as_ref().is_some_and(|rollout| rollout.assign > 0)
     }
 
-    /// The sort order by risk. Unknown risks rank between restart and drain.
+    /// The sort order by risk; higher is worse. Unknown risks rank between restart and drain, changes without risk
+    /// just above no change.
     #[must_use]
     pub fn rank(&self) -> u8 {
         let class = match self.risk.worst {

@@ -1,4 +1,5 @@
-//! Adds the plan of a sync to a review.
+//! Reviews with the plan of a sync: a review of the plan alone, a plan added to a review of two revisions, and the
+//! nodes that move between pools.
 
 use std::collections::BTreeMap;
 
@@ -56,20 +57,21 @@ impl Review {
     }
 }
 
-/// The nodes that move to another pool, by name. A node that several pools select without precedence belongs to none.
+/// The nodes whose pool changes, by name. Includes nodes that join their first pool or leave their last one. A node
+/// that several pools select without precedence belongs to none.
 #[must_use]
 pub fn moves(old: &Desired, new: &Desired, nodes: &BTreeMap<NodeName, Node>) -> Vec<Move> {
-    let homes = |desired| {
+    let pool_by_node = |desired| {
         let members = membership(desired, nodes);
-        let homes = members.pools.into_iter().flat_map(|(pool, nodes)| nodes.into_iter().map(move |node| (node, pool)));
-        homes.map(|(node, pool)| (node.clone(), pool.clone())).collect::<BTreeMap<NodeName, PoolName>>()
+        let pairs = members.pools.into_iter().flat_map(|(pool, nodes)| nodes.into_iter().map(move |node| (node, pool)));
+        pairs.map(|(node, pool)| (node.clone(), pool.clone())).collect::<BTreeMap<NodeName, PoolName>>()
     };
-    let (was, becomes) = (homes(old), homes(new));
-    let one = |node: &NodeName| {
-        let (from, to) = (was.get(node).cloned(), becomes.get(node).cloned());
+    let (before, after) = (pool_by_node(old), pool_by_node(new));
+    let move_of = |node: &NodeName| {
+        let (from, to) = (before.get(node).cloned(), after.get(node).cloned());
         (from != to).then(|| Move { node: node.clone(), from, to })
     };
-    nodes.keys().filter_map(one).collect()
+    nodes.keys().filter_map(move_of).collect()
 }
 
 /// The review of a pool from its plan alone.
@@ -107,7 +109,8 @@ impl PoolReview {
         self.rollout = Some(rollout(planned));
     }
 
-    /// Counts nodes whose change equals the one between the revisions, and adds other changes separately.
+    /// Counts nodes whose change equals the one between the revisions, and adds other changes separately. Removes
+    /// assumed changes that apply to no node.
     fn add_changes(&mut self, planned: &PoolPlan) {
         for set in &mut self.changes {
             set.nodes = Some(0);
@@ -122,15 +125,16 @@ impl PoolReview {
             let (fields, from_known) = (set.fields.clone(), set.from_known);
             self.changes.push(Changes { from, nodes: Some(set.nodes), from_known, fields });
         }
-        // The plan replaces guesses: it knows what the nodes of a new pool run.
-        let is_guess = |set: &Changes| matches!(set.from, Origin::Nothing | Origin::Unreadable | Origin::Local);
+        // The plan reads the current configuration of nodes from the cluster, so it replaces assumptions about it.
+        let is_assumed = |set: &Changes| matches!(set.from, Origin::Nothing | Origin::Unreadable | Origin::Local);
         if !planned.changes.is_empty() {
-            self.changes.retain(|set| !(is_guess(set) && set.nodes == Some(0)));
+            self.changes.retain(|set| !(is_assumed(set) && set.nodes == Some(0)));
         }
     }
 }
 
-/// The risk in the plan. Where unknown for some nodes, includes the risk between the revisions.
+/// The risk in the plan. At least the risk between the revisions, if the pool has no nodes or the risk of some is
+/// unknown.
 fn risk(between: &PoolRisk, planned: &PoolPlan) -> PoolRisk {
     let disruption = &planned.disruption;
     let is_complete = planned.nodes > 0 && disruption.unknown == 0;

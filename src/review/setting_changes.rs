@@ -1,4 +1,4 @@
-//! Compares the settings of a pool and of the fleet between two versions, apart from the kubelet configuration.
+//! Compares the settings of a pool and of the fleet between two revisions, apart from the kubelet configuration.
 
 use super::{Scope, Setting};
 use kubelet_config::duration;
@@ -69,7 +69,7 @@ const SETTINGS: [PoolSetting; 9] = [
     },
 ];
 
-/// The changed settings. For a new or removed pool: the selector and all settings with other than default values.
+/// The changed settings. For a new or removed pool: the selector and all settings with other values than the default.
 pub(super) fn changes(old: Option<&Pool>, new: Option<&Pool>) -> Vec<Setting> {
     let change = |setting: &PoolSetting| {
         let value = |pool: Option<&Pool>| pool.map(setting.read).filter(|value| !value.is_empty());
@@ -95,7 +95,7 @@ pub(super) fn scope(pool: &Pool) -> Scope {
     }
 }
 
-/// Reports whether any of these settings selects nodes.
+/// Reports whether any of the settings determines to which pool nodes belong.
 pub(super) fn any_affects_membership(settings: &[Setting]) -> bool {
     let affects =
         |change: &Setting| SETTINGS.iter().any(|setting| setting.affects_membership && setting.path == change.path);

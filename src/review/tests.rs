@@ -47,7 +47,7 @@ fn review(old: &Files, new: &Files) -> Review {
     compare(&base, &Head { side: &Side::WorkingTree, desired: &desired(&new), snapshot: &new })
 }
 
-fn of<'a>(review: &'a Review, name: &str) -> &'a PoolReview {
+fn pool_named<'a>(review: &'a Review, name: &str) -> &'a PoolReview {
     review.pools.iter().find(|pool| pool.name.as_str() == name).expect("the pool exists")
 }
 
@@ -56,11 +56,11 @@ fn changed_paths(pool: &PoolReview) -> Vec<&str> {
 }
 
 #[test]
-fn field_change_has_risk_place_and_files() {
+fn field_change_has_risk_refusal_and_files() {
     let old = files([("pools/a/kubelet.yaml", &kubelet("cpuManagerPolicy: none\nkubeReserved: {cpu: 500m}"))]);
     let new = files([("pools/a/kubelet.yaml", &kubelet("cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}"))]);
     let review = review(&old, &new);
-    let pool = of(&review, "a");
+    let pool = pool_named(&review, "a");
     assert_eq!((pool.change, changed_paths(pool)), (PoolChange::Changed, vec!["cpuManagerPolicy"]));
     assert_eq!((pool.risk.worst, &pool.risk.state_files[..]), (Some(Class::Drain), &[StateFile::CpuManagerState][..]));
     let refused = pool.risk.refused.as_ref().expect("beyond the default");
@@ -75,21 +75,21 @@ fn field_change_has_risk_place_and_files() {
 #[test]
 fn base_file_belongs_to_exactly_the_pools_that_use_it() {
     let spec = "{kubelet: {base: ../../base/kubelet.yaml}}";
-    let mut old = files([
+    let mut after = files([
         ("base/kubelet.yaml", &kubelet("maxPods: 100")),
         ("pools/a/pool.yaml", &pool_yaml("a", spec)),
         ("pools/b/pool.yaml", &pool_yaml("b", spec)),
         ("pools/b/kubelet.yaml", &kubelet("maxPods: 50")),
         ("pools/c/kubelet.yaml", &kubelet("maxPods: 50")),
     ]);
-    let before = old.clone();
-    old.insert("base/kubelet.yaml".to_owned(), kubelet("maxPods: 120"));
-    let review = review(&before, &old);
-    assert_eq!(of(&review, "a").change, PoolChange::Changed);
+    let before = after.clone();
+    after.insert("base/kubelet.yaml".to_owned(), kubelet("maxPods: 120"));
+    let review = review(&before, &after);
+    assert_eq!(pool_named(&review, "a").change, PoolChange::Changed);
     // This pool overrides the value of the base.
-    let overlaid = of(&review, "b");
+    let overlaid = pool_named(&review, "b");
     assert_eq!((overlaid.change, overlaid.files.len()), (PoolChange::Unchanged, 1));
-    assert_eq!((of(&review, "c").change, of(&review, "c").files.len()), (PoolChange::Unchanged, 0));
+    assert_eq!((pool_named(&review, "c").change, pool_named(&review, "c").files.len()), (PoolChange::Unchanged, 0));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn classifies_settings_by_effect() {
     };
     let changed = |spec: &str| {
         let review = review(&with("{}"), &with(spec));
-        let pool = of(&review, "a");
+        let pool = pool_named(&review, "a");
         let settings: Vec<(&str, Option<String>, Option<String>)> =
             pool.settings.iter().map(|one| (one.path, one.old.clone(), one.new.clone())).collect();
         (pool.change, review.nodes_may_move, settings)
@@ -149,12 +149,12 @@ fn pools_are_added_removed_and_made_local() {
         ])
     );
     // The current configuration of a new pool's nodes and the local configuration are unknown.
-    assert!(of(&there, "fresh").risk.unknown && of(&there, "local").risk.unknown);
-    assert_eq!(of(&there, "gone").risk, PoolRisk::default());
-    assert!(of(&there, "gone").changes.is_empty(), "its nodes keep their configuration");
+    assert!(pool_named(&there, "fresh").risk.unknown && pool_named(&there, "local").risk.unknown);
+    assert_eq!(pool_named(&there, "gone").risk, PoolRisk::default());
+    assert!(pool_named(&there, "gone").changes.is_empty(), "its nodes keep their configuration");
     assert!(there.nodes_may_move);
     let back = review(&new, &old);
-    assert_eq!(of(&back, "local").change, PoolChange::FromLocal);
+    assert_eq!(pool_named(&back, "local").change, PoolChange::FromLocal);
 }
 
 #[test]
@@ -168,10 +168,10 @@ fn compares_readable_parts_of_an_invalid_base() {
     ]);
     let review = review(&old, &new);
     assert!(review.base_findings.len() >= 2, "{:?}", review.base_findings);
-    assert_eq!(of(&review, "a").change, PoolChange::Unknown);
-    assert_eq!(of(&review, "a").changes[0].from, Origin::Unreadable);
-    assert_eq!(changed_paths(of(&review, "b")), ["maxPod", "maxPods"]);
-    assert_eq!(of(&review, "c").change, PoolChange::Added);
+    assert_eq!(pool_named(&review, "a").change, PoolChange::Unknown);
+    assert_eq!(pool_named(&review, "a").changes[0].from, Origin::Unreadable);
+    assert_eq!(changed_paths(pool_named(&review, "b")), ["maxPod", "maxPods"]);
+    assert_eq!(pool_named(&review, "c").change, PoolChange::Added);
 }
 
 #[test]
@@ -207,10 +207,10 @@ fn plan_adds_nodes_per_current_configuration() {
     let old = files([("pools/a/kubelet.yaml", &kubelet("maxPods: 50"))]);
     let new = files([("pools/a/kubelet.yaml", &kubelet("maxPods: 60"))]);
     let review = planned(&old, &new);
-    let pool = of(&review, "a");
-    let told: Vec<(&Origin, Option<usize>, usize)> =
+    let pool = pool_named(&review, "a");
+    let listed: Vec<(&Origin, Option<usize>, usize)> =
         pool.changes.iter().map(|set| (&set.from, set.nodes, set.fields.len())).collect();
-    assert_eq!(told, [(&Origin::Base, Some(2), 1), (&Origin::Local, Some(1), 1)]);
+    assert_eq!(listed, [(&Origin::Base, Some(2), 1), (&Origin::Local, Some(1), 1)]);
     assert_eq!((pool.risk.worst, pool.risk.unknown_nodes), (Some(Class::Restart), Some(1)));
     let rollout = pool.rollout.as_ref().expect("nodes");
     assert_eq!((rollout.nodes, rollout.assign), (3, 3));
@@ -221,7 +221,7 @@ fn plan_adds_nodes_per_current_configuration() {
 fn nodes_that_differ_from_equal_revisions_are_drift() {
     let old = files([("pools/a/kubelet.yaml", &kubelet("maxPods: 50"))]);
     let review = planned(&old, &old);
-    let pool = of(&review, "a");
+    let pool = pool_named(&review, "a");
     assert_eq!((pool.change, pool.rollout.as_ref().map(|rollout| rollout.assign)), (PoolChange::Drift, Some(1)));
     assert!(review.is_changed());
 }
@@ -238,8 +238,8 @@ fn lists_nodes_that_move_to_another_pool() {
     };
     let (before, after) = (desired(&snapshot(&with("-1"))), desired(&snapshot(&with("1"))));
     let moved = moves(&before, &after, &observed([node("n1", "a"), node("n2", "other")]).nodes);
-    let told: Vec<String> = moved.iter().map(|one| format!("{} {:?} {:?}", one.node, one.from, one.to)).collect();
-    assert_eq!(told, ["n1 Some(PoolName(\"a\")) Some(PoolName(\"b\"))"]);
+    let listed: Vec<String> = moved.iter().map(|one| format!("{} {:?} {:?}", one.node, one.from, one.to)).collect();
+    assert_eq!(listed, ["n1 Some(PoolName(\"a\")) Some(PoolName(\"b\"))"]);
 }
 
 /// A pool of a generated repository.
@@ -252,7 +252,7 @@ struct GeneratedPool {
     paused: bool,
 }
 
-fn made() -> impl Strategy<Value = GeneratedPool> {
+fn generated_pool() -> impl Strategy<Value = GeneratedPool> {
     (1..4u32, any::<bool>(), prop::bool::weighted(0.2), 0..3i64, any::<bool>()).prop_map(
         |(max_pods, static_cpus, local, priority, paused)| GeneratedPool {
             max_pods,
@@ -265,11 +265,11 @@ fn made() -> impl Strategy<Value = GeneratedPool> {
 }
 
 fn repository() -> impl Strategy<Value = BTreeMap<char, GeneratedPool>> {
-    prop::collection::btree_map(prop::char::range('a', 'e'), made(), 0..5)
+    prop::collection::btree_map(prop::char::range('a', 'e'), generated_pool(), 0..5)
 }
 
 /// The files of a generated repository, in one of two equivalent notations.
-fn written(pools: &BTreeMap<char, GeneratedPool>, other_way: bool) -> Files {
+fn files_of(pools: &BTreeMap<char, GeneratedPool>, other_way: bool) -> Files {
     let mut files = Files::new();
     for (name, made) in pools {
         let (local, paused, priority) = (made.local, made.paused, made.priority);
@@ -307,7 +307,7 @@ fn mirrored(change: PoolChange) -> PoolChange {
 proptest! {
     #[test]
     fn revision_equals_itself(pools in repository()) {
-        let files = written(&pools, false);
+        let files = files_of(&pools, false);
         let review = review(&files, &files);
         prop_assert!(!review.is_changed() && !review.nodes_may_move);
         prop_assert!(review.files().is_empty());
@@ -316,7 +316,7 @@ proptest! {
 
     #[test]
     fn formatting_changes_nothing(pools in repository()) {
-        let review = review(&written(&pools, false), &written(&pools, true));
+        let review = review(&files_of(&pools, false), &files_of(&pools, true));
         prop_assert!(!review.is_changed());
         prop_assert!(review.files().values().all(|kind| *kind == FileChangeKind::Formatting));
         let local = pools.values().filter(|made| made.local).count();
@@ -326,12 +326,12 @@ proptest! {
 
     #[test]
     fn opposite_comparison_is_mirrored(old in repository(), new in repository()) {
-        let (old, new) = (written(&old, false), written(&new, false));
+        let (old, new) = (files_of(&old, false), files_of(&new, false));
         let (there, back) = (review(&old, &new), review(&new, &old));
         prop_assert_eq!(there.pools.len(), back.pools.len());
         prop_assert_eq!(there.is_changed(), back.is_changed());
         for pool in &there.pools {
-            let other = of(&back, pool.name.as_str());
+            let other = pool_named(&back, pool.name.as_str());
             prop_assert_eq!(mirrored(pool.change), other.change);
             let settings = |pool: &PoolReview, swap: bool| pool.settings.iter().map(|one| {
                 let (old, new) = (one.old.clone(), one.new.clone());
@@ -352,7 +352,7 @@ proptest! {
 
     #[test]
     fn sorts_the_worst_risk_first(old in repository(), new in repository()) {
-        let review = review(&written(&old, false), &written(&new, false));
+        let review = review(&files_of(&old, false), &files_of(&new, false));
         let order: Vec<_> = review.pools.iter().map(|pool| (std::cmp::Reverse(pool.rank()), pool.name.clone())).collect();
         prop_assert!(order.is_sorted());
         let worst = review.pools.first().and_then(|pool| pool.risk.worst);

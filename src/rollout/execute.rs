@@ -47,7 +47,7 @@ pub enum Stop {
     /// No stop.
     #[default]
     No,
-    /// Start nothing new, finish requests in flight.
+    /// Start no further nodes, and finish nodes in transition.
     Gently,
     /// End at once.
     Now,
@@ -58,7 +58,7 @@ pub enum Stop {
 pub struct Execution {
     /// Outcome of each node.
     pub outcome: Outcome,
-    /// Error of the cluster that ended the rollout early.
+    /// The error that ended the rollout early, or the first error of an assignment that was refused.
     pub error: Option<ClusterError>,
     /// True if the loss of the fleet's lock ended the rollout.
     pub lock_lost: bool,
@@ -178,7 +178,7 @@ async fn create_config_maps(
 struct StopSignals<'a> {
     /// Ends when the lock is lost. `None`: no lock is held.
     lock_lost: Option<Pin<&'a mut (dyn Future<Output = String> + 'a)>>,
-    /// Orders given during the rollout. `None`: orders are impossible.
+    /// Orders given during the rollout. `None`: the run takes no orders.
     orders: Option<watch::Receiver<Orders>>,
     /// Stop requested by the user.
     stop: watch::Receiver<Stop>,
@@ -283,7 +283,7 @@ impl Runner<'_> {
             }
             let tick = sleep_until(self.machine.next_tick());
             tokio::select! {
-                Some(response) = in_flight.next() => self.handle(response),
+                Some(response) = in_flight.next() => self.handle_response(response),
                 event = nodes.next() => match event {
                     Some(Ok(event)) => self.apply_event(event),
                     Some(Err(error)) => return self.cut_short(StopReason::ClusterFailed { error: error.to_string() }, Some(error)),
@@ -335,7 +335,7 @@ impl Runner<'_> {
         self.error = error;
     }
 
-    fn handle(&mut self, response: Response) {
+    fn handle_response(&mut self, response: Response) {
         match response {
             Response::Assigned(node) => self.step(Input::Assigned(node)),
             Response::Changed(node) => self.queue.push_front(Request::Reread(node)),
@@ -386,7 +386,8 @@ impl Runner<'_> {
         }
     }
 
-    /// An assignment does not test labels. Checks here whether the node still belongs to its pool.
+    /// Passes an observed node to the machine. Checks first whether the node still belongs to its pool, because an
+    /// assignment does not test labels.
     fn observed(&mut self, node: Box<Node>) {
         if self.pool_of.get(&node.name).is_none_or(|pool| belongs(self.rollout.desired, pool, &node)) {
             return self.step(Input::Observed(node));
@@ -428,7 +429,7 @@ async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterW
     }
 }
 
-/// Every later change of the orders; none without orders.
+/// Every later change of the orders. Never yields without a receiver.
 fn new_orders(orders: Option<watch::Receiver<Orders>>) -> impl Stream<Item = Orders> {
     stream::unfold(orders, |orders| async {
         let mut orders = orders?;

@@ -1,7 +1,4 @@
-//! Kubernetes Events of a rollout on its Nodes: assignments, failures and the reason of a stop.
-//!
-//! Events never delay a rollout. They are sent one at a time; the end of the rollout waits a few seconds for the
-//! rest.
+//! Kubernetes Events of a rollout on its Nodes: assignments, failures, rollbacks and the reason of a stop.
 
 use std::time::Duration;
 
@@ -78,7 +75,8 @@ fn to_notice(origin: &str, at: Timestamp, event: &Event) -> Option<NodeNotice> {
     }
 }
 
-/// Node that gets the Event of a stopped pool: the last failed node, or an example of the nodes that left no budget.
+/// Node that gets the Event of a stopped pool: the failed canary, an example of the unavailable nodes that left no
+/// budget, or the last failed node.
 fn responsible_node<'a>(last_failed: Option<&'a NodeName>, reason: &'a StopReason) -> Option<&'a NodeName> {
     match reason {
         StopReason::CanaryFailed { node } => Some(node),

@@ -47,7 +47,7 @@ pub fn build(
             .map(|wanted| Compared { fleet: wanted.desired.fleet.clone(), commit: wanted.desired.commit.clone() }),
         fleets,
         pools,
-        states: counted(nodes.iter()),
+        states: state_counts(nodes.iter()),
         nodes,
     }
 }
@@ -57,7 +57,7 @@ fn sort_key(node: &NodeStatus) -> impl Ord + '_ {
     (node.state, node.pool.is_none(), &node.fleet, &node.pool, &node.node)
 }
 
-fn counted<'a>(nodes: impl Iterator<Item = &'a NodeStatus>) -> BTreeMap<State, usize> {
+fn state_counts<'a>(nodes: impl Iterator<Item = &'a NodeStatus>) -> BTreeMap<State, usize> {
     let mut states = BTreeMap::new();
     for node in nodes {
         *states.entry(node.state).or_default() += 1;
@@ -163,7 +163,7 @@ fn compare_with_pool(
     let PoolContext { pool, target, is_paused } = context;
     let mut status = without_comparison(node, Some(pool.name.clone()), None);
     status.desired = Some(target.clone());
-    let mut aim = State::Converged;
+    let mut target_state = State::Converged;
     if !target.is_named_by(node.source.as_ref()) {
         let current = node.source.as_ref().map(|source| index.current_source(source, pool));
         // A node with the desired content under another name needs no restart, so no sync changes it.
@@ -174,14 +174,14 @@ fn compare_with_pool(
             status.drift = node.source.as_ref().zip(current).and_then(|(source, current)| {
                 foreign_assignment(source, &current.owner, managed(Some(source), observed), &pool.name)
             });
-            aim = if is_paused { State::Paused } else { State::Behind };
+            target_state = if is_paused { State::Paused } else { State::Behind };
         }
     }
     status.drift = status.drift.take().or_else(|| other_content(node, observed));
     if status.verdict != Convergence::Converged {
         status.blocked = unsupported_reason(node);
     }
-    with_state(status, node, aim)
+    with_state(status, node, target_state)
 }
 
 /// Drift of a node whose assignment does not belong to its pool.
@@ -212,27 +212,27 @@ fn other_content(node: &Node, observed: &Observed) -> Option<Drift> {
     (*ran != existing.uid).then(|| Drift::OtherContent { source: source.clone() })
 }
 
-/// Determines the state of a node and its start. `aim` is the state without other findings.
-fn with_state(mut status: NodeStatus, node: &Node, aim: State) -> NodeStatus {
+/// Determines the state of a node and its start. `target_state` is the state if no other state is worse.
+fn with_state(mut status: NodeStatus, node: &Node, target_state: State) -> NodeStatus {
     let convergence = match present_state(node) {
         Convergence::Failed(_) => State::Failed,
         Convergence::Waiting(Waiting::Syncing { .. }) => State::CannotFetch,
         Convergence::Waiting(_) => State::InTransition,
         Convergence::Converged => State::Converged,
     };
-    let several = [
+    let candidates = [
         (node.ready != Readiness::Ready).then_some(State::NotReady),
         status.blocked.is_some().then_some(State::Blocked),
         status.drift.is_some().then_some(State::Drifted),
         (convergence != State::Converged).then_some(convergence),
-        (aim != State::Converged).then_some(aim),
+        (target_state != State::Converged).then_some(target_state),
     ];
-    let worst = several.into_iter().flatten().min().unwrap_or(State::Converged);
+    let worst = candidates.into_iter().flatten().min().unwrap_or(State::Converged);
     // A node that is being deleted need not converge.
     status.state = if node.deleting && worst != State::Converged { State::Deleting } else { worst };
     status.since = match status.state {
         State::NotReady => node.ready_since,
-        // For other states the time would be that of the previous state.
+        // The status time is the start of these states. For other states it is the start of the previous state.
         State::Failed | State::CannotFetch | State::Converged => node.status_since,
         State::InTransition if convergence == State::InTransition && node.status.assigned.is_some() => {
             node.status_since.filter(|_| present_state(node) == Convergence::Waiting(Waiting::Activating))
@@ -249,7 +249,7 @@ fn paused(name: &PoolName, pool: Option<&Pool>, fleet: &FleetName, fleets: &[Fle
     pause.is_paused().then(|| Paused { in_repository: pause.by_policy, order: order.cloned() })
 }
 
-/// Pools of all nodes, and pools of the repository without nodes.
+/// Pools of all nodes, pools of the repository without nodes, and paused pools.
 fn pools(nodes: &[NodeStatus], wanted: Option<&DesiredFleet<'_>>, fleets: &[FleetOrders]) -> Vec<PoolStatus> {
     let mut grouped: BTreeMap<(Option<&FleetName>, Option<&PoolName>), Vec<&NodeStatus>> = BTreeMap::new();
     if let Some(wanted) = wanted {
@@ -267,7 +267,7 @@ fn pools(nodes: &[NodeStatus], wanted: Option<&DesiredFleet<'_>>, fleets: &[Flee
         .into_iter()
         .map(|((fleet, name), nodes)| {
             let pool = wanted.zip(name).and_then(|(wanted, name)| wanted.desired.pools.get(name));
-            let states = counted(nodes.iter().copied());
+            let states = state_counts(nodes.iter().copied());
             PoolStatus {
                 pool: name.cloned(),
                 fleet: fleet.cloned(),
@@ -327,14 +327,14 @@ impl Selection {
         if self.is_all() {
             return status;
         }
-        let asked = |pool: Option<&PoolName>| pool.is_some_and(|pool| self.pools.contains(pool));
-        status.nodes.retain(|node| self.nodes.contains(&node.node) || asked(node.pool.as_ref()));
+        let is_requested = |pool: Option<&PoolName>| pool.is_some_and(|pool| self.pools.contains(pool));
+        status.nodes.retain(|node| self.nodes.contains(&node.node) || is_requested(node.pool.as_ref()));
         let of_nodes: BTreeSet<(Option<FleetName>, Option<PoolName>)> =
             status.nodes.iter().map(|node| (node.fleet.clone(), node.pool.clone())).collect();
-        status
-            .pools
-            .retain(|pool| asked(pool.pool.as_ref()) || of_nodes.contains(&(pool.fleet.clone(), pool.pool.clone())));
-        status.states = counted(status.nodes.iter());
+        status.pools.retain(|pool| {
+            is_requested(pool.pool.as_ref()) || of_nodes.contains(&(pool.fleet.clone(), pool.pool.clone()))
+        });
+        status.states = state_counts(status.nodes.iter());
         status
     }
 }

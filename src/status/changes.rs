@@ -1,4 +1,4 @@
-//! Changes between two statuses of a fleet, by node.
+//! Changes between two statuses of a cluster: orders of fleets, and nodes.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub enum Change<'a> {
     },
 }
 
-/// Changes between two statuses: orders first, then nodes by name.
+/// Changes between two statuses: new or changed orders first, then nodes by name.
 #[must_use]
 pub fn changes<'a>(before: &'a FleetStatus, after: &'a FleetStatus) -> Vec<Change<'a>> {
     let orders = after.fleets.iter().filter(|fleet| !before.fleets.contains(fleet));

@@ -11,7 +11,8 @@ use nodecfg_planning::plan::{Action, Plan};
 use nodecfg_planning::rollout::{End, Outcome};
 use nodecfg_planning::state::State;
 
-/// Values of the label `state`, each with the states that it covers. Coarser than [`State`]: alerts depend on these names.
+/// Values of the label `state`, each with the states that it covers. Coarser than [`State`]: alerts depend on these
+/// names.
 pub const LABELS: [(&str, &[State]); 6] = [
     ("converged", &[State::Converged, State::Settled]),
     ("to_assign", &[State::NotStarted, State::RolledBack]),

@@ -39,10 +39,10 @@ use super::spans::TARGET;
 /// Receiver of the result of sending one kind of data.
 type SendResult = mpsc::Receiver<Result<(), String>>;
 
-/// Limit of buffered spans. A rollout has one per node, and Kubernetes supports 5,000 nodes.
-const SPANS: usize = 100_000;
+/// Limit of buffered spans, far above a rollout's: it has one per node, and Kubernetes supports 5,000 nodes.
+const MAX_SPANS: usize = 100_000;
 /// Number of spans per request.
-const BATCH: usize = 512;
+const SPANS_PER_REQUEST: usize = 512;
 /// Limit of the bytes read from a response.
 const RESPONSE_LIMIT: usize = 4 << 20;
 /// Name of the instrumentation.
@@ -75,7 +75,7 @@ impl Export {
                 Box::new(opentelemetry_sdk::resource::TelemetryResourceDetector),
                 Box::new(opentelemetry_sdk::resource::EnvResourceDetector::new()),
             ])
-            .with_attributes(named(settings.service.as_deref()))
+            .with_attributes(service_attribute(settings.service.as_deref()))
             .build();
         let spans = SpanBuffer::default();
         let tracer = settings.traces.is_some().then(|| {
@@ -146,7 +146,7 @@ impl Export {
     }
 }
 
-fn named(service: Option<&str>) -> Option<KeyValue> {
+fn service_attribute(service: Option<&str>) -> Option<KeyValue> {
     service.map(|name| KeyValue::new("service.name", name.to_owned()))
 }
 
@@ -182,10 +182,10 @@ fn send_spans(spans: (Vec<SpanData>, usize), resource: &Resource, to: &Signal, h
     let mut exporter = exporter.build().map_err(|error| error.to_string())?;
     exporter.set_resource(resource);
     while !spans.is_empty() {
-        let batch: Vec<SpanData> = spans.drain(..spans.len().min(BATCH)).collect();
+        let batch: Vec<SpanData> = spans.drain(..spans.len().min(SPANS_PER_REQUEST)).collect();
         handle.block_on(exporter.export(batch)).map_err(|error| last_error.message(&error))?;
     }
-    if dropped > 0 { Err(format!("{dropped} spans exceeded the limit of {SPANS} spans")) } else { Ok(()) }
+    if dropped > 0 { Err(format!("{dropped} spans exceeded the limit of {MAX_SPANS} spans")) } else { Ok(()) }
 }
 
 fn send_metrics(samples: Vec<Sample>, resource: Resource, to: &Signal, handle: &Handle) -> Result<(), String> {
@@ -229,7 +229,7 @@ impl SpanProcessor for SpanBuffer {
 
     fn on_end(&self, span: SpanData) {
         let (spans, dropped) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if spans.len() < SPANS {
+        if spans.len() < MAX_SPANS {
             spans.push(span);
         } else {
             *dropped += 1;

@@ -52,7 +52,7 @@ pub fn stage(stage: &'static str) -> Span {
     tracing::info_span!(target: TARGET, "stage", otel.name = stage)
 }
 
-/// Spans of a rollout: one for each pool with steps, which contains one for each node, from its assignment to its
+/// Spans of a rollout: one for each pool with steps, which contains one for each node, from its first event to its
 /// end.
 #[derive(Default)]
 pub struct RolloutSpans {
@@ -122,7 +122,7 @@ impl RolloutSpans {
             }
         }
         let Some((name, state)) = event.progress.pool().zip(event.pool.as_ref()) else { return };
-        // The span of a pool ends with its last node, unless that node is a canary in its soak time.
+        // The span of a pool ends with its last node, unless its canaries still soak.
         if state.counts.pending + state.counts.in_flight == 0 && !matches!(state.gate, CanaryGate::Soaking { .. }) {
             self.pools.remove(name);
         }

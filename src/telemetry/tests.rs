@@ -280,7 +280,7 @@ fn settings(variables: &[(&str, &str)]) -> Settings {
 }
 
 #[test]
-fn exports_nothing_without_variables() {
+fn exports_nothing_unless_requested() {
     assert_eq!(settings(&[]), Settings::default());
     for quiet in [
         &[("OTEL_SERVICE_NAME", "x"), ("TRACEPARENT", "y"), ("OTEL_EXPORTER_OTLP_HEADERS", "a=b")][..],

@@ -18,7 +18,7 @@ use super::metrics::{ALL, LAST_SUCCESS, RUN_INFO, Sample};
 use crate::atomic_file::{Readers, replace};
 
 /// Largest file that is read, in bytes. Files of nodecfg have a few KiB.
-const LIMIT: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Samples in the text format of Prometheus and node_exporter.
 #[must_use]
@@ -92,14 +92,15 @@ fn parse_line(line: &str) -> Option<Line> {
     Some((name.to_owned(), labels, rest.strip_prefix(' ')?.parse().ok()?))
 }
 
-/// Values of the previous run of this command. `None` when the file is missing or unreadable.
+/// Values of the previous run of this command. `None` when the file is missing, unreadable or too large, or has no
+/// run of this command.
 #[must_use]
 pub fn before(path: &Path, command: &str) -> Option<PreviousRun> {
-    let sensible = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= LIMIT);
-    carried_over(&sensible.then(|| fs::read_to_string(path).ok())??, command)
+    let is_readable = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MAX_FILE_BYTES);
+    carried_over(&is_readable.then(|| fs::read_to_string(path).ok())??, command)
 }
 
-/// Values to carry over from this text.
+/// Values to carry over from this text. `None` when the text is not a metrics file with a run of this command.
 #[must_use]
 pub fn carried_over(text: &str, command: &str) -> Option<PreviousRun> {
     let lines = parse(text)?;

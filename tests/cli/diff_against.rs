@@ -64,6 +64,37 @@ fn after() -> Folder {
     folder
 }
 
+/// The command in the summary of warnings shows these warnings, also for another revision.
+#[test]
+fn named_command_shows_summarized_warnings() {
+    let folder = Folder::committed(&[
+        ("nodecfg.yaml", FLEET),
+        ("pools/gpu/kubelet.yaml", &kubelet("evictionHard: {memory.available: 1Gi}")),
+    ]);
+    folder.write("pools/gpu/kubelet.yaml", &kubelet("evictionHard: {memory.available: 2Gi}\nclusterDNS: [10.96.0.10]"));
+    folder.commit();
+    for (arguments, warnings, codes) in [
+        ("diff --against HEAD~1", "2 warnings", &["eviction-defaults-lost", "cluster-domain-missing"][..]),
+        ("diff --against HEAD --rev HEAD~1", "1 warning", &["eviction-defaults-lost"]),
+    ] {
+        let diff = run(folder.path(), arguments);
+        assert!(
+            diff.err.contains(&format!("warning: the configuration has {warnings}; run `nodecfg ")),
+            "{}",
+            diff.shown()
+        );
+        let command = diff.err.split('`').nth(1).expect("a command");
+        let words = shlex::split(command).expect("words");
+        let validate = run(folder.path(), &words[1..].join(" "));
+        assert_eq!(validate.exit, 0, "{}", validate.shown());
+        for code in codes {
+            assert!(validate.out.contains(code) && !diff.err.contains(code), "{command}\n{}", validate.shown());
+        }
+        let verbose = run(folder.path(), &format!("{arguments} -v"));
+        assert!(codes.iter().all(|code| verbose.err.contains(code)), "{}", verbose.shown());
+    }
+}
+
 #[test]
 fn prints_two_revisions_in_every_format() {
     let folder = after();

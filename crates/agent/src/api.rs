@@ -99,11 +99,12 @@ impl AgentClient {
         self.transport.server()
     }
 
-    /// Follows the node's NodeConfig: its current value, then every change. `None` if it is missing. The stream never
-    /// ends.
+    /// Follows the node's NodeConfig: its current value, then every change. `None` if it is missing or does not apply
+    /// to this node. The stream never ends.
     ///
-    /// New errors are logged, and every error is retried, including a missing CustomResourceDefinition. Only
-    /// persistent `Unauthorized` is returned: a client reads its certificate once, and kubelets renew theirs on disk.
+    /// Every error is retried, including a missing CustomResourceDefinition; repeated ones are logged once. Only
+    /// persistent `Unauthorized` is also returned: a client reads its certificate once, and kubelets renew theirs on
+    /// disk.
     pub fn follow(&self) -> impl Stream<Item = Result<Option<NodeConfig>, ClusterError>> + Send + use<> {
         let client = self.clone();
         let start_watch = move |client: &Self| {
@@ -180,7 +181,7 @@ impl AgentClient {
     /// Downloads a ConfigMap.
     ///
     /// # Errors
-    /// `Missing`, `Forbidden` or `Unreachable`. The content hash is verified elsewhere.
+    /// `Missing`, `Forbidden` or `Unreachable`. The content hash is not verified here.
     pub async fn config_map(&self, source: &ConfigMapSource) -> Result<Download, FetchError> {
         let operation = Operation::on(Verb::Get, Resource::ConfigMaps, Some(&source.namespace), &source.name);
         let map = self.get(&operation, RETRY_LIMIT).await.map_err(|error| {
@@ -194,21 +195,22 @@ impl AgentClient {
         Ok(download(map, source))
     }
 
-    /// Reads the Node, without its labels. `None` if the API server does not answer.
+    /// Reads the Node, without its labels. `None` if that fails for any reason.
     pub async fn node(&self) -> Option<Node> {
         let operation = Operation::on(Verb::Get, Resource::Nodes, None, self.node.as_str());
         let wire: Result<WireNode, _> = self.get(&operation, HEALTH_LIMIT).await;
         wire.inspect_err(|error| tracing::debug!("{error}")).ok()?.into_node(&LabelKeys::Only(BTreeSet::new()))
     }
 
-    /// Reads the health of the node. `None` if the API server does not answer.
+    /// Reads the health of the node. `None` if its Node or Lease cannot be read. A Lease that is missing or forbidden
+    /// counts as no Lease.
     pub async fn node_health(&self) -> Option<NodeHealth> {
         let (node, lease) = tokio::join!(self.node(), self.lease());
         Some(NodeHealth { ready: node?.ready == Readiness::Ready, lease_renewed: lease.ok()? })
     }
 
-    /// Last renewal of the node's Lease. `None` if the Lease is missing or the agent may not read it. Neither is a
-    /// temporary error.
+    /// Last renewal of the node's Lease. `None` if the Lease is missing or the agent may not read it: unlike a
+    /// temporary error, these do not make the node's health unknown.
     async fn lease(&self) -> Result<Option<Timestamp>, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Leases, Some(LEASE_NAMESPACE), self.node.as_str());
         match found(self.get::<WireLease>(&operation, HEALTH_LIMIT).await) {
@@ -224,7 +226,7 @@ impl AgentClient {
     /// Writes the status of the node's NodeConfig. No precondition, since the agent is its only writer.
     ///
     /// # Errors
-    /// The reason in full.
+    /// The error after the last retry.
     pub async fn report(&self, status: &NodeConfigStatus) -> Result<(), ClusterError> {
         let operation = self.own(Verb::Patch);
         let patch = json!([{"op": "add", "path": "/status", "value": status}]);
@@ -267,7 +269,7 @@ struct Ownership {
     foreign: bool,
 }
 
-/// Errors of the watch, to log each one once.
+/// Errors of the watch, to log repeated ones once and to detect refused credentials.
 #[derive(Debug, Default)]
 struct WatchErrors {
     attempts: u32,

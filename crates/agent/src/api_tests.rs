@@ -60,7 +60,7 @@ async fn follows_node_config_before_definition_exists() {
     let error = client.node_config(Duration::from_millis(50)).await.expect_err("the resource is missing");
     assert!(matches!(error, ClusterError::DefinitionMissing { .. }), "{error}");
     let mut seen = pin!(client.follow());
-    // A missing resource is not an answer.
+    // A missing CustomResourceDefinition must not look like a missing NodeConfig.
     assert!(tokio::time::timeout(Duration::from_millis(100), seen.next()).await.is_err());
     with_resource(&api);
     create(&api, "nodecfg.dev", "nodeconfigs", "", node_config("other", "b"));
@@ -134,7 +134,7 @@ async fn reports_failed_downloads() {
     let (client, _) = replying(vec![]);
     let error = client_of(client).config_map(&asked).await;
     assert!(matches!(error, Err(FetchError::Unreachable(_))), "{error:?}");
-    // One broken connection is not an outage.
+    // One closed connection is retried.
     let map = json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}});
     let (client, _) = replying(vec![Reply::Json(200, map.clone()), Reply::Reset, Reply::Json(200, map)]);
     let client = client_of(client);
@@ -244,7 +244,7 @@ async fn ignores_node_config_of_earlier_node() {
         (owners(&[owner("Fleet", "old")]), node("new"), true, 0),
         (owners(&[]), node("new"), true, 0),
         (going, node("new"), false, 0),
-        // If the Node cannot be read, the NodeConfig applies and the agent asks again.
+        // If the Node cannot be read, the NodeConfig applies, and the agent reads the Node again each time.
         (owners(&[owner("Node", "old")]), no_node, true, 3),
     ] {
         let (client, log) = owned(&metadata, node.clone());

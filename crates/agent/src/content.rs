@@ -1,5 +1,5 @@
-//! Checks of a downloaded configuration: whether this host's kubelet accepts it, whether its hash matches, where the
-//! kubelet serves `/healthz`, and which state files must go. Pure.
+//! Checks of a downloaded configuration: whether this host's kubelet accepts the content, and whether its hash
+//! matches. Also reads the address of `/healthz`, and lists the state files to remove before a change. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,14 +18,14 @@ const MAX_REASONS: usize = 3;
 /// long.
 const MAX_MESSAGE: usize = 1024;
 
-/// Checks one key of a ConfigMap for the kubelet of this host. `underneath` holds the texts that this one is laid
-/// over, its `--config` first, as for the kubelet's `--config-dir` (`mergeKubeletConfigurations`, 1.28 on).
+/// Checks one key of a ConfigMap for the kubelet of this host. `underneath`: texts that a kubelet merges this key's
+/// text over, in order (`mergeKubeletConfigurations`, 1.28 on). The first is the file of `--config`.
 ///
 /// A kubelet version outside the tables is checked as the nearest version in them, and the message names that
-/// version. The feature gates of a newer kubelet are accepted. If the version is unknown, only configurations that
-/// every version refuses are refused.
+/// version. Feature gates that a newer kubelet may have are accepted. If the version is unknown, only configurations
+/// that every version refuses are refused.
 ///
-/// A configuration without `/healthz` is refused too, because the agent could not check the kubelet's health.
+/// A configuration that disables `/healthz` is refused too, because the agent could not check the kubelet's health.
 #[must_use]
 pub fn check_config(
     payload: &BTreeMap<String, String>,
@@ -51,7 +51,7 @@ pub fn check_config(
     };
     let whole = merge_over(underneath, &own);
     let mut answer = verdict::assess(&own, minor);
-    // A file of the folder must load by itself. Its values are checked after merging.
+    // A drop-in must load by itself. Its values are checked after merging.
     if !underneath.is_empty() && answer.stage != Stage::Load {
         match &whole {
             Ok(whole) => answer = verdict::assess(whole, minor),
@@ -85,7 +85,7 @@ fn some_version_runs(document: &Document) -> bool {
     (OLDEST.0..=NEWEST.0).map(Minor).any(|minor| verdict::assess(document, minor).runs())
 }
 
-/// Merges a text over others, as a kubelet does, and returns the canonical form. `None` if a text is unreadable.
+/// Merges a text over others, as a kubelet does, and returns the canonical form. `None` if any text is unreadable.
 #[must_use]
 pub fn merged_text(underneath: &[String], text: &str) -> Option<String> {
     merge_over(underneath, &read(text).ok()?).ok().map(|document| document.canonical())
@@ -99,7 +99,7 @@ fn merge_over(underneath: &[String], own: &Document) -> Result<Document, String>
     Ok(Document { root: apply_merge_patch(whole, &own.root), ..own.clone() })
 }
 
-/// Version to check as, and the note for messages if the kubelet has another version.
+/// Version to check as, and a note for messages unless that is the kubelet's version.
 fn nearest(kubelet: Option<KubeletVersion>) -> (Minor, String) {
     match kubelet {
         None => (NEWEST_RELEASED, format!(" (the kubelet's version is unknown; checked as {NEWEST_RELEASED})")),
@@ -115,7 +115,7 @@ fn nearest(kubelet: Option<KubeletVersion>) -> (Minor, String) {
     }
 }
 
-/// Cuts a message to the size of a status field.
+/// Cuts a message to 1,024 characters, so that it fits into the status.
 #[must_use]
 pub fn truncate(message: &str) -> String {
     match message.char_indices().nth(MAX_MESSAGE) {
@@ -160,7 +160,7 @@ pub fn check_hash(payload: &BTreeMap<String, String>, key: &str, annotation: Opt
     if of_bytes == expected {
         return Ok(());
     }
-    // The hash covers the canonical form, so formatting does not matter.
+    // The annotation holds the hash of the canonical form, so formatting does not matter.
     let found = read(text).map_or(of_bytes, |document| ContentHash::of(document.canonical().as_bytes()));
     if found == expected {
         return Ok(());
@@ -168,7 +168,7 @@ pub fn check_hash(payload: &BTreeMap<String, String>, key: &str, annotation: Opt
     Err(FetchError::HashMismatch(format!("the content has the hash {found}; the annotation has {expected}")))
 }
 
-/// Health endpoint of a kubelet with this configuration, with defaults for missing fields.
+/// Health endpoint of a kubelet with this configuration, with defaults for missing and unreadable values.
 #[must_use]
 pub fn healthz(text: &str) -> Healthz {
     healthz_of(read(text).ok().as_ref())
@@ -182,7 +182,7 @@ fn healthz_of(document: Option<&Document>) -> Healthz {
     Healthz { address: address.unwrap_or("127.0.0.1").to_owned(), port: port.unwrap_or(10248) }
 }
 
-/// State files with which a kubelet does not start after a change from one configuration to another.
+/// State files to remove for a change between these configurations: the kubelet would not start with them.
 #[must_use]
 pub fn state_files(from: &str, to: &str) -> Vec<StateFile> {
     let (from, to) = (read(from).ok(), read(to).ok());
@@ -195,7 +195,7 @@ pub fn state_files(from: &str, to: &str) -> Vec<StateFile> {
     files.into_iter().collect()
 }
 
-/// Reports whether a configuration uses a state file.
+/// Reports whether a configuration has the policy for which the kubelet writes this state file.
 fn uses_state_file(document: &Document, file: StateFile) -> bool {
     let (field, value) = file.policy();
     document.root.get(field).and_then(Node::text) == Some(value)
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_gates_of_unknown_kubelet_version() {
+    fn checks_gates_for_newer_and_unknown_kubelets() {
         let gate = |name: &str, kubelet| {
             check_config(&payload(&format!("featureGates: {{{name}: true}}\n")), "kubelet", &[], kubelet)
         };

@@ -1,5 +1,5 @@
-//! Driver of the agent: carries out the runtime's effects and returns the results. One task, one watch, and a timer
-//! on request; the agent of a settled node sleeps.
+//! Driver of the agent: carries out the runtime's effects and returns the results. One task, one watch, and one timer
+//! while the runtime requests it; the agent of a settled node mostly waits.
 //!
 //! Must not make decisions. A started restart of the kubelet is always awaited, because the ledger depends on its
 //! result.
@@ -46,9 +46,9 @@ impl Default for Options {
 pub enum Pass {
     /// The kubelet runs the assignment, which passed its trial or needed none.
     Settled,
-    /// No NodeConfig exists for this node; it keeps its configuration.
+    /// The node has no NodeConfig that applies; it keeps its configuration.
     NoNodeConfig,
-    /// The assignment was not accepted, or failed.
+    /// The assignment was not accepted, failed, or cannot be activated.
     Failed {
         /// Value of `status.config.error`.
         error: String,
@@ -62,8 +62,8 @@ pub enum Pass {
 /// Runs the agent until `stop` completes. A started restart is always finished.
 ///
 /// # Errors
-/// `Unauthorized`: the API server has refused the agent's credentials for so long that only new ones help. An agent
-/// reads them at start.
+/// `Unauthorized`: the API server has refused the agent's credentials for so long that only new ones help. A new
+/// agent process reads them.
 pub async fn run<D: Disk, H: Host>(
     runtime: AgentRuntime<D>,
     client: AgentClient,
@@ -98,7 +98,8 @@ pub async fn run<D: Disk, H: Host>(
 }
 
 /// Applies the current assignment, waits for the end of its trial, and returns. For nodes that run the agent
-/// periodically. After `limit` the next run continues the work.
+/// periodically. `timeout` limits reading the NodeConfig, `limit` the whole pass; the next pass continues unfinished
+/// work.
 ///
 /// # Errors
 /// The node's NodeConfig could not be read within `timeout`. Work in progress was continued.
@@ -167,7 +168,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
     }
 
     async fn start(&mut self) {
-        let kubelet = version(self.host, &self.client).await;
+        let kubelet = kubelet_version(self.host, &self.client).await;
         tracing::info!(
             node = %self.client.node_name(),
             kubelet = kubelet.map(|version| version.to_string()),
@@ -215,7 +216,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         }
     }
 
-    /// Future that carries out an effect.
+    /// Returns a future that carries out an effect.
     fn run_effect(&mut self, effect: Effect) -> BoxFuture<'a, EffectResult> {
         let (host, client) = (self.host, self.client.clone());
         match effect {
@@ -294,7 +295,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         }
     }
 
-    /// Reports whether no work is left. A failed report counts as work only if the API server is reachable.
+    /// Reports whether no work is left. A failed report counts as work only if the API server answered before.
     fn is_idle(&self, api_reachable: bool) -> bool {
         let settled = self.runtime.ledger().agent_state.phase == Phase::Settled;
         self.under_way.is_empty() && settled && !(self.report_failed && api_reachable)
@@ -327,7 +328,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
 }
 
 /// Version of the kubelet, from its binary or else from its Node.
-async fn version<H: Host>(host: &H, client: &AgentClient) -> Option<KubeletVersion> {
+async fn kubelet_version<H: Host>(host: &H, client: &AgentClient) -> Option<KubeletVersion> {
     match host.version().await {
         Some(version) => Some(version),
         None => client.node().await?.kubelet_version,
@@ -336,16 +337,16 @@ async fn version<H: Host>(host: &H, client: &AgentClient) -> Option<KubeletVersi
 
 async fn fetch<H: Host>(host: &H, client: AgentClient, source: ConfigMapSource) -> EffectResult {
     let (result, node, kubelet) =
-        tokio::join!(client.config_map(&source), client.node_health(), version(host, &client));
+        tokio::join!(client.config_map(&source), client.node_health(), kubelet_version(host, &client));
     let name = format!("{}/{}", source.namespace, source.name);
     match &result {
         Ok(_) => tracing::debug!(configmap = name, "downloaded"),
-        Err(error) => tracing::warn!(configmap = name, "not downloaded: {}", reason(error)),
+        Err(error) => tracing::warn!(configmap = name, "not downloaded: {}", fetch_error_text(error)),
     }
     EffectResult::Fetched(result, node, kubelet)
 }
 
-fn reason(error: &FetchError) -> &str {
+fn fetch_error_text(error: &FetchError) -> &str {
     match error {
         FetchError::Missing(text)
         | FetchError::Forbidden(text)

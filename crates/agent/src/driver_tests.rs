@@ -124,7 +124,7 @@ async fn finishes_started_restart_before_exit() {
 async fn ignores_restart_failure_during_exit() {
     let (_api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "50"));
     let host = BlockingKubelet { fails: true, ..BlockingKubelet::default() };
-    // Both end at once, as when a service manager ends a process group.
+    // The restart command fails and the agent is stopped at once, as when a service manager ends a process group.
     let stopped = async {
         host.restart_requested.notified().await;
         host.release.notify_one();
@@ -156,7 +156,7 @@ async fn exits_on_refused_credentials_after_restart() {
     let (_api, client, disk) = cluster_and_disk(&LOCAL.replace("110", "50"));
     let host = BlockingKubelet::default();
     let (limit, timeout) = (Duration::from_secs(60), Duration::from_millis(50));
-    // An agent that ended during an activation.
+    // An earlier agent ended during an activation.
     let stopped = host.restart_requested.notified();
     let first = once(runtime(&disk), client, &host, Options::default(), limit, limit);
     tokio::select! {

@@ -14,9 +14,10 @@ use nodecfg_contract::{ConfigMapSource, ConfigSource};
 pub enum Event {
     /// The agent has started and loaded its ledger.
     Started {
-        /// Check of the assigned checkpoint for the kubelet of this host. `None` for the local configuration.
+        /// Check of the assigned checkpoint for the kubelet of this host. `None` for the local configuration, or if
+        /// the checkpoint loads and the kubelet's version is unknown.
         config_check: Option<ConfigCheck>,
-        /// Whether the kubelet's configuration on disk matches the ledger.
+        /// Whether the kubelet's configuration on disk is the active one of the ledger.
         in_place: bool,
     },
     /// NodeConfig of the node, as last read. `None` if it is missing, which changes nothing.
@@ -42,7 +43,7 @@ pub struct Download {
     pub source: ConfigSource,
     /// All of `data`, by key. A checkpoint holds every key, as the kubelet's did.
     pub payload: BTreeMap<String, String>,
-    /// Whether the API server refuses changes of the ConfigMap.
+    /// Whether the ConfigMap is immutable: the API server refuses changes of its data.
     pub immutable: bool,
     /// Value of the annotation `nodecfg.dev/content-hash`.
     pub content_hash: Option<String>,
@@ -66,18 +67,18 @@ pub struct Fetched {
 pub enum ConfigCheck {
     /// The kubelet accepts the configuration.
     Accepted,
-    /// The key is missing, or the content cannot be decoded.
+    /// The checkpoint cannot be read, the key is missing, or the content cannot be decoded.
     NotLoaded {
         /// Reason in full.
         message: String,
-        /// The kubelet's version.
+        /// The kubelet's version, if known.
         kubelet: Option<String>,
     },
-    /// The kubelet decodes the configuration and refuses it.
+    /// The kubelet decodes the configuration and refuses it, or the configuration disables `/healthz`.
     NotValid {
         /// Reason in full.
         message: String,
-        /// The kubelet's version.
+        /// The kubelet's version, if known.
         kubelet: Option<String>,
     },
 }
@@ -85,11 +86,11 @@ pub enum ConfigCheck {
 /// Reason why a download failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FetchError {
-    /// No ConfigMap has this name.
+    /// The ConfigMap or its namespace is missing.
     Missing(String),
     /// The agent may not read the ConfigMap.
     Forbidden(String),
-    /// The server is unreachable or answered with an error.
+    /// The server is unreachable or answered with another error.
     Unreachable(String),
     /// The content does not match the annotation `nodecfg.dev/content-hash`.
     HashMismatch(String),
@@ -98,7 +99,7 @@ pub enum FetchError {
 /// Reason why an activation failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ActivationError {
-    /// The configuration could not be written. The kubelet was not touched.
+    /// The configuration cannot be read, would be refused, or could not be written. The kubelet was not restarted.
     NotPlaced(String),
     /// The configuration is in place. The restart could not be requested, so the configuration is not at fault.
     NotRequested(String),
@@ -109,7 +110,7 @@ pub enum ActivationError {
 /// Health of the kubelet of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// Whether `/healthz` answers; the error is the reason.
+    /// Whether `/healthz` answers with success; the error is the reason.
     pub kubelet: Result<(), String>,
     /// Health of the node. `None` if the API server was not queried or did not answer.
     pub node: Option<NodeHealth>,
@@ -126,7 +127,7 @@ pub struct NodeHealth {
     pub lease_renewed: Option<Timestamp>,
 }
 
-/// Action outside of the agent's own folder. Every effect can be repeated without harm.
+/// Action outside of the agent's folder. Every effect can be repeated without harm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Download this ConfigMap.
@@ -161,18 +162,18 @@ pub struct Announcement {
     pub warning: bool,
 }
 
-/// The result of one event. The runtime saves the ledger before it carries out any of it.
+/// Result of one event. The runtime saves the ledger before it carries out any of it, except for an urgent step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Download to save before any effect.
+    /// Download to save as a checkpoint.
     pub checkpoint: Option<Box<Download>>,
     /// Effects, in order.
     pub effects: Vec<Effect>,
     /// Whether to remove the checkpoints that the ledger does not name.
     pub prune: bool,
-    /// Whether to carry out the effects even if the ledger cannot be saved; a later step then saves it. Set for
+    /// Whether to carry out the step even if the ledger cannot be saved; a later step then saves it. Set for
     /// rollbacks, since a kubelet on a failed configuration costs the node, and for what has already happened.
     pub urgent: bool,
-    /// The latest time of the next [`Event::Tick`].
+    /// Latest time of the next [`Event::Tick`]. `None`: no tick is needed.
     pub wake: Option<Timestamp>,
 }

@@ -20,7 +20,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Content hash of a source, from the annotation of its ConfigMap. `None` if the ledger does not name the source.
+    /// Content hash of a source, from the annotation of its ConfigMap. `None` if the source is neither assigned nor
+    /// last known good, or if its ConfigMap had no annotation.
     #[must_use]
     pub fn content_hash_of(&self, source: &ConfigSource) -> Option<&String> {
         if self.assigned.as_ref() == Some(source) {

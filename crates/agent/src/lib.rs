@@ -2,10 +2,11 @@
 //! known good, and reports.
 //!
 //! Layers, from the inside out:
-//! - `machine`: the pure `step(state, event)` over [`ledger`] and [`events`];
+//! - `machine`: the pure state machine `step(state, event)` over [`ledger`] and [`events`];
 //! - `content`: checks of a downloaded configuration;
-//! - `runtime`: steps the machine and saves its ledger before any effect. It uses [`disk`], `store` and `placement`;
-//! - `driver`: carries out effects through the API server (`api`) and the kubelet of this [`host`].
+//! - `runtime`: steps the machine and saves its ledger before the effects. It uses [`disk`], `store` and `placement`;
+//! - `driver`: carries out effects through the API server (`api`) and the kubelet of this [`host`];
+//! - `cli`: the command line, with `serve` and `metrics` for the HTTP endpoint.
 //!
 //! A kill at any instant, followed by a restart, leads to the same state as no kill. The kubelet never stays on a
 //! configuration that failed its trial, with or without the API server.

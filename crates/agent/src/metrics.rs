@@ -1,5 +1,5 @@
-//! Metrics for Prometheus. The kubelet's metrics for Dynamic Kubelet Configuration (`pkg/kubelet/metrics`, 1.11 to 1.23)
-//! keep their names and labels, so that existing dashboards work. Other metrics start with `nodecfg_agent_`.
+//! Metrics for Prometheus. The kubelet's metrics for Dynamic Kubelet Configuration (`pkg/kubelet/metrics`, 1.11 to
+//! 1.23) keep their names and labels, so that existing dashboards work. Other metrics start with `nodecfg_agent_`.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

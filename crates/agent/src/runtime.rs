@@ -1,8 +1,8 @@
-//! Runtime of the agent: steps the machine, saves its ledger before any effect, and writes checkpoints and the
-//! kubelet's file.
+//! Runtime of the agent (not the container runtime). Steps the state machine, saves the ledger before the effects of
+//! a step, checks configurations, and writes checkpoints and the kubelet's file.
 //!
-//! Returns the remaining effects, which need the kubelet or the API server. The caller carries them out in order and
-//! passes the results back. Must not use a clock, a client or a process.
+//! Returns the effects that need the kubelet or the API server. The caller carries them out in order and passes the
+//! results back. Must not use a clock, a client or a process.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -38,22 +38,22 @@ const MAX_STEPS: usize = 64;
 /// Delay before retrying disk work that no effect waits for: saving a ledger and pruning.
 const CLEAN_UP_RETRY: Duration = Duration::from_secs(60);
 
-/// Paths of the agent.
+/// Locations that the agent reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
-    /// The agent's folder; `--dynamic-config-dir` of a kubelet 1.21.
+    /// The agent's folder (`--store-dir`). A kubelet 1.21 can use it as its `--dynamic-config-dir`.
     pub folder: PathBuf,
-    /// Where the kubelet reads its configuration.
+    /// Mode and path by which the kubelet gets its configuration.
     pub placement: Placement,
 }
 
 /// Reason why an agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The saved state cannot be read.
+    /// The saved state is unreadable or has an unsupported format.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The placement does not work on this host.
+    /// The placement cannot be used on this host, or its record is invalid.
     #[error(transparent)]
     Placement(#[from] PlacementError),
 }
@@ -65,21 +65,21 @@ pub struct AgentRuntime<D> {
     store: Store,
     placer: Placer,
     state: MachineState,
-    /// Ledger on disk. `None` if unknown: nothing was saved yet, or saving failed.
+    /// Ledger on disk. `None` if unknown: this process has not saved yet, or the last save failed.
     saved: Option<Ledger>,
-    /// Whether unnamed checkpoints may exist.
+    /// Whether pruning was requested and has not succeeded yet.
     prune_pending: bool,
     /// Last known version of the kubelet of this host.
     kubelet: Option<KubeletVersion>,
-    /// Cached health endpoint of the kubelet for a source.
+    /// Cached health endpoint of the kubelet, with the active source that it was read for.
     healthz: Option<(Option<ConfigSource>, Healthz)>,
 }
 
 impl<D: Disk> AgentRuntime<D> {
-    /// Opens an agent that continues from the state on disk. Only reads; the first write comes with the first event.
+    /// Opens an agent that continues from the state on disk. Only reads; the first write comes with [`Self::start`].
     ///
     /// # Errors
-    /// The store or the record of placements is invalid, or the file to replace is not a regular file.
+    /// The saved state is unreadable or has an unsupported format, or the placement cannot be used.
     pub fn open(paths: &Paths, settings: Settings, disk: D, seed: u64) -> Result<Self, OpenError> {
         let store = Store::new(&paths.folder);
         let ledger = store.load(&disk)?;
@@ -91,18 +91,20 @@ impl<D: Disk> AgentRuntime<D> {
         Ok(Self { disk, store, placer, state, saved: None, prune_pending: false, kubelet: None, healthz: None })
     }
 
-    /// Handles the start of the agent; must be the first event. `kubelet`: version installed on this host.
+    /// Handles the start of the agent; must be called before any other event. `kubelet`: version installed on this
+    /// host, if known.
     pub fn start(&mut self, kubelet: Option<KubeletVersion>, now: Timestamp) -> Step {
         self.kubelet = kubelet;
         let ledger = &self.state.ledger;
-        // A check made for a known kubelet version is not overridden by a check for an unknown version.
+        // If the version is unknown, only `NotLoaded` counts. Any other result must not replace one for a known
+        // version.
         let trusted =
             |config_check: &ConfigCheck| kubelet.is_some() || matches!(config_check, ConfigCheck::NotLoaded { .. });
         let config_check = ledger.assigned.as_ref().map(|assigned| self.check_checkpoint(assigned)).filter(trusted);
-        let in_place = match self.content(ledger.agent_state.active.as_ref()) {
+        let in_place = match self.source_text(ledger.agent_state.active.as_ref()) {
             Ok(active) => self.placer.is_in_place(&self.disk, active.as_deref()).unwrap_or_else(|error| {
                 tracing::warn!(%error, "cannot check whether the kubelet's configuration is in place");
-                // A local configuration is then left alone. For any other, placing it reports the error.
+                // The local configuration then stays untouched. Any other is placed again, which reports the error.
                 active.is_none()
             }),
             Err(_) => false,
@@ -110,7 +112,8 @@ impl<D: Disk> AgentRuntime<D> {
         self.handle(Event::Started { config_check, in_place }, now)
     }
 
-    /// Handles the result of [`Effect::Fetch`]. `node`: health of the node, if the API server answered.
+    /// Handles the result of [`Effect::Fetch`]. `node`: health of the node, if the API server answered. `kubelet`:
+    /// version installed now, if known.
     pub fn handle_fetch(
         &mut self,
         result: Result<Download, FetchError>,
@@ -120,7 +123,7 @@ impl<D: Disk> AgentRuntime<D> {
     ) -> Step {
         self.kubelet = kubelet.or(self.kubelet);
         let fetched = result.and_then(|download| {
-            let key = key(&download.source);
+            let key = config_key(&download.source);
             content::check_hash(&download.payload, key, download.content_hash.as_deref())?;
             let config_check = self.check_payload(&download.payload, key);
             Ok(Box::new(Fetched { download, config_check, node }))
@@ -128,7 +131,7 @@ impl<D: Disk> AgentRuntime<D> {
         self.handle(Event::Fetched(fetched), now)
     }
 
-    /// Handles any other event. Returns the effects still to be carried out, in order, and the wake time.
+    /// Handles any event except the result of a download. Returns the remaining effects, in order, and the wake time.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Step {
         let mut remaining = Step::default();
         let mut events = VecDeque::from([event]);
@@ -181,7 +184,7 @@ impl<D: Disk> AgentRuntime<D> {
         &self.disk
     }
 
-    /// Updates the ledger on disk.
+    /// Saves the ledger, unless the disk already holds it.
     fn save(&mut self, ledger: &Ledger) -> Result<(), StoreError> {
         if self.saved.as_ref() == Some(ledger) {
             return Ok(());
@@ -192,14 +195,15 @@ impl<D: Disk> AgentRuntime<D> {
         Ok(())
     }
 
-    /// Carries out the disk part of an effect. Returns the rest of the effect, or its result.
+    /// Carries out the disk part of an effect. Returns the effect for the caller, or the event that answers it.
     fn prepare(&mut self, effect: Effect) -> Result<Effect, Event> {
         match effect {
             Effect::Activate { target, .. } => match self.place(target.as_ref()) {
                 Ok(remove) => Ok(Effect::Activate { target, remove }),
                 Err(reason) => Err(Event::Activated(Err(ActivationError::NotPlaced(reason)))),
             },
-            // A local configuration may disable `/healthz`. Then no probe is possible and no rollback exists.
+            // A local configuration may disable `/healthz`. Such a kubelet cannot be probed and counts as healthy: no
+            // other configuration is left to roll back to.
             Effect::Probe { .. } if self.healthz().port == 0 => {
                 Err(Event::Probed(Health { kubelet: Ok(()), node: None }))
             }
@@ -207,8 +211,8 @@ impl<D: Disk> AgentRuntime<D> {
         }
     }
 
-    /// Prunes if due. Returns false if disk work is left; it must be retried soon, since a power failure could lose
-    /// what was acted upon.
+    /// Prunes if due. Returns false if the ledger is unsaved or pruning failed. Both must be retried soon, since a
+    /// power failure could lose a ledger that the agent has already acted on.
     fn clean_up(&mut self) -> bool {
         // Checkpoints that an unsaved ledger may still name are kept.
         if self.saved.is_some() && self.prune_pending {
@@ -220,7 +224,8 @@ impl<D: Disk> AgentRuntime<D> {
         self.saved.is_some() && !self.prune_pending
     }
 
-    /// Puts a target in place. Returns the state files with which the kubelet would not start.
+    /// Places the target for the kubelet, and prepares the last known good for a rollback. Returns the state files to
+    /// remove: the kubelet would not start with them.
     fn place(&mut self, target: Option<&ConfigSource>) -> Result<Vec<StateFile>, String> {
         self.healthz = None;
         let ledger = &self.state.ledger;
@@ -236,17 +241,17 @@ impl<D: Disk> AgentRuntime<D> {
             }
             Some((_, ConfigCheck::Accepted)) | None => {}
         }
-        let content = self.content(target)?;
+        let content = self.source_text(target)?;
         let good = ledger.last_known_good.as_ref();
-        // The rollback is prepared before a trial begins.
+        // A trial must not begin without a prepared rollback.
         let fallback = if rollback || target == good {
             None
         } else {
             let not_prepared = |error| format!("the last known good cannot be prepared for a rollback: {error}");
-            Some(self.content(good).map_err(not_prepared)?)
+            Some(self.source_text(good).map_err(not_prepared)?)
         };
         let from = self.effective(ledger.agent_state.active.as_ref());
-        // The kubelet may have started on the failed configuration before a probe.
+        // The kubelet may have started on the failed configuration and written state files before the failure.
         let failed = rollback.then(|| self.effective(ledger.assigned.as_ref()).ok()).flatten();
         let text = |error: PlacementError| error.to_string();
         let fallback = fallback.as_ref().map(Option::as_deref);
@@ -266,31 +271,32 @@ impl<D: Disk> AgentRuntime<D> {
         }
     }
 
-    /// Text of a source from its checkpoint. `None` is the local configuration.
-    fn content(&self, source: Option<&ConfigSource>) -> Result<Option<String>, String> {
+    /// Configuration text of a source, from its checkpoint. `None` is the local configuration.
+    fn source_text(&self, source: Option<&ConfigSource>) -> Result<Option<String>, String> {
         let Some(source) = source else { return Ok(None) };
-        let mut payload = self.load(source)?;
-        let key = key(source);
+        let mut payload = self.load_verified(source)?;
+        let key = config_key(source);
         payload.remove(key).map(Some).ok_or_else(|| format!("{source} has no key {key:?}"))
     }
 
     /// Loads a checkpoint and verifies its content hash.
-    fn load(&self, source: &ConfigSource) -> Result<Payload, String> {
+    fn load_verified(&self, source: &ConfigSource) -> Result<Payload, String> {
         let payload = self.store.load_checkpoint(&self.disk, source).map_err(|error| error.to_string())?;
-        match content::check_hash(&payload, key(source), self.state.ledger.content_hash_of(source).map(String::as_str))
-        {
+        let expected = self.state.ledger.content_hash_of(source).map(String::as_str);
+        match content::check_hash(&payload, config_key(source), expected) {
             Err(FetchError::HashMismatch(why)) => Err(format!("the checkpoint of {source} was changed: {why}")),
             _ => Ok(payload),
         }
     }
 
-    /// Configuration of a kubelet that runs this source.
+    /// Configuration that the kubelet loads for this source; in drop-in mode, merged with the files below.
     fn effective(&self, source: Option<&ConfigSource>) -> Result<String, String> {
-        let content = self.content(source)?;
+        let content = self.source_text(source)?;
         self.placer.effective(&self.disk, content.as_deref()).map_err(|error| error.to_string())
     }
 
-    /// Health endpoint of the kubelet. Cached, since a trial probes every second.
+    /// Health endpoint of the kubelet; the default one if the configuration is unreadable. Cached, since every probe
+    /// needs the endpoint, and reading it takes several file reads.
     pub fn healthz(&mut self) -> Healthz {
         let active = &self.state.ledger.agent_state.active;
         if let Some((source, healthz)) = &self.healthz
@@ -307,8 +313,8 @@ impl<D: Disk> AgentRuntime<D> {
     }
 
     fn check_checkpoint(&self, source: &ConfigSource) -> ConfigCheck {
-        match self.load(source) {
-            Ok(payload) => self.check_payload(&payload, key(source)),
+        match self.load_verified(source) {
+            Ok(payload) => self.check_payload(&payload, config_key(source)),
             Err(message) => {
                 ConfigCheck::NotLoaded { message, kubelet: self.kubelet.map(|version| version.to_string()) }
             }
@@ -324,6 +330,6 @@ impl<D: Disk> AgentRuntime<D> {
     }
 }
 
-fn key(source: &ConfigSource) -> &str {
+fn config_key(source: &ConfigSource) -> &str {
     source.config_map.as_ref().map(|map| map.kubelet_config_key.as_str()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! HTTP server of the agent for `/metrics` and `/healthz`, read-only.
+//! HTTP server of the agent: `/metrics`, and `/healthz` with its alias `/livez`. Read-only.
 //!
 //! `/healthz` reports only that the process is alive. It covers neither the kubelet nor the API server, because a
 //! restart of the agent would fix neither.
@@ -24,7 +24,7 @@ use super::metrics::{MEDIA_TYPE, Metrics};
 
 /// Maximum number of connections: scrapers and a probe.
 const MAX_CONNECTIONS: usize = 8;
-/// Time limit for receiving a request.
+/// Time limit for receiving the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -40,8 +40,8 @@ impl Endpoint {
     /// Listens on this address.
     ///
     /// # Errors
-    /// The system's: the port is in use, or the address does not belong to this host.
-    pub async fn on(address: SocketAddr) -> io::Result<Self> {
+    /// The address cannot be bound: for example, the port is in use, or the address does not belong to this host.
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
@@ -55,18 +55,18 @@ impl Endpoint {
 
     /// Serves until the future is dropped, which also ends every connection.
     pub async fn serve(self, metrics: Metrics) {
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut connections = JoinSet::new();
         loop {
             while connections.try_join_next().is_some() {}
             // The semaphore is never closed.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let metrics = metrics.clone();
                     connections.spawn(async move {
-                        let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection(stream, metrics)).await;
-                        drop(place);
+                        let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serve_connection(stream, metrics)).await;
+                        drop(permit);
                     });
                 }
                 // Usually out of file descriptors; retrying at once would not help.
@@ -79,10 +79,10 @@ impl Endpoint {
     }
 }
 
-async fn connection(stream: TcpStream, metrics: Metrics) {
+async fn serve_connection(stream: TcpStream, metrics: Metrics) {
     let service = service_fn(|request: Request<Incoming>| {
-        let answer = answer(&request, &metrics);
-        async move { Ok::<_, Infallible>(answer) }
+        let response = respond(&request, &metrics);
+        async move { Ok::<_, Infallible>(response) }
     });
     let mut server = hyper::server::conn::http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -91,10 +91,10 @@ async fn connection(stream: TcpStream, metrics: Metrics) {
     }
 }
 
-fn answer<B>(request: &Request<B>, metrics: &Metrics) -> Response<Full<Bytes>> {
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+fn respond<B>(request: &Request<B>, metrics: &Metrics) -> Response<Full<Bytes>> {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let (status, media_type, body) = match request.uri().path() {
-        "/healthz" | "/livez" | "/metrics" if !reads => {
+        "/healthz" | "/livez" | "/metrics" if !is_read => {
             (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET and HEAD\n".to_owned())
         }
         "/healthz" | "/livez" => (StatusCode::OK, "text/plain", "ok".to_owned()),
@@ -114,7 +114,8 @@ mod tests {
     use super::*;
     use crate::ledger::Ledger;
 
-    async fn get(address: SocketAddr, request: &str) -> String {
+    /// Sends a request, given as method and path, and returns the response.
+    async fn send(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).await.expect("connects");
         stream
             .write_all(format!("{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
@@ -127,30 +128,30 @@ mod tests {
 
     #[tokio::test]
     async fn serves_metrics_and_healthz() {
-        let endpoint = Endpoint::on(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
+        let endpoint = Endpoint::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
         let (address, metrics) = (endpoint.address(), Metrics::default());
         metrics.update(&Ledger::default(), true);
-        let asking = async {
-            let text = get(address, "GET /metrics").await;
+        let requests = async {
+            let text = send(address, "GET /metrics").await;
             assert!(text.starts_with("HTTP/1.1 200 OK\r\ncontent-type: application/openmetrics-text"), "{text}");
             assert!(text.contains("kubelet_node_config_error 1\n"), "{text}");
-            assert!(get(address, "GET /healthz").await.ends_with("\r\n\r\nok"));
-            assert!(get(address, "POST /healthz").await.starts_with("HTTP/1.1 405"));
-            assert!(get(address, "GET /").await.starts_with("HTTP/1.1 404"));
+            assert!(send(address, "GET /healthz").await.ends_with("\r\n\r\nok"));
+            assert!(send(address, "POST /healthz").await.starts_with("HTTP/1.1 405"));
+            assert!(send(address, "GET /").await.starts_with("HTTP/1.1 404"));
             // An idle connection does not block others.
             let idle = TcpStream::connect(address).await.expect("connects");
-            assert!(get(address, "HEAD /healthz").await.starts_with("HTTP/1.1 200"));
+            assert!(send(address, "HEAD /healthz").await.starts_with("HTTP/1.1 200"));
             drop(idle);
         };
         tokio::select! {
             () = endpoint.serve(metrics) => panic!("ended"),
-            () = asking => {}
+            () = requests => {}
         }
     }
 
     #[tokio::test]
     async fn rejects_port_in_use() {
-        let first = Endpoint::on(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
-        Endpoint::on(first.address()).await.expect_err("port is in use");
+        let first = Endpoint::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
+        Endpoint::bind(first.address()).await.expect_err("port is in use");
     }
 }

@@ -7,13 +7,15 @@ use std::time::Duration;
 pub struct Settings {
     /// Time that a kubelet may take to become healthy after a restart, and may be unhealthy during a trial.
     pub health_timeout: Duration,
-    /// Time that a configuration must run before it becomes the last known good. The kubelet used 10 minutes.
+    /// Time that a kubelet must stay healthy before its configuration becomes the last known good. The kubelet used
+    /// 10 minutes.
     pub trial_period: Duration,
     /// Interval of health checks during a trial.
     pub probe_interval: Duration,
     /// Interval of reading a mutable ConfigMap again, plus up to a fifth.
     pub follow_interval: Duration,
-    /// Interval of reading an immutable ConfigMap again, plus up to a fifth. Its only possible change is deletion.
+    /// Interval of reading an immutable ConfigMap again, plus up to a fifth. Its data cannot change, but it can be
+    /// deleted and created again.
     pub resync_interval: Duration,
 }
 

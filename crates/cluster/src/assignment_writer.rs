@@ -1,6 +1,6 @@
 //! Writes of assignments: converts an [`Assignment`] to a JSON Patch of the Node or of its NodeConfig. Serves
-//! assigning, rolling back and resetting. Every request tests the uid of the Node that the assignment was decided
-//! for.
+//! assigning, rolling back and resetting. Every patch tests a uid: that of the Node that the assignment was decided
+//! for, or that of a NodeConfig which was read and represents this Node.
 
 use http::Method;
 use serde_json::{Value, json};

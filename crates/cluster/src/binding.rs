@@ -1,8 +1,8 @@
 //! Binding of a cluster: the resource that holds its assignments, either its Nodes or its NodeConfigs. A cluster has
 //! one binding.
 //!
-//! A patch with `dryRun=All` determines the binding: it passes all admission and stores nothing. Code outside this
-//! crate must not depend on the binding.
+//! A patch with `dryRun=All` determines the binding: it passes all admission and stores nothing. Without a Node, or
+//! if the patch is refused, the server version determines it. Code outside this crate must not depend on the binding.
 
 use std::fmt;
 
@@ -86,7 +86,8 @@ impl ClusterReader {
     ///
     /// # Errors
     /// `FeatureDropped` when Nodes are requested and the server drops the field; `DefinitionMissing` when NodeConfigs
-    /// are requested and the server does not serve them; `BindingUnclear`; every [`ClusterError`] of a request.
+    /// are requested or detected and the server does not serve them; `BindingUnclear`; every [`ClusterError`] of a
+    /// request.
     pub async fn with_binding(self, wanted: Option<Binding>) -> Result<Self, ClusterError> {
         let binding = match wanted {
             Some(Binding::NodeConfig) => Binding::NodeConfig,
@@ -95,7 +96,7 @@ impl ClusterReader {
                     let operation = Operation::on(Verb::Patch, Resource::Nodes, None, node.as_str());
                     return Err(ClusterError::FeatureDropped { operation: Box::new(operation) });
                 }
-                // No Node to drop the field from.
+                // The server keeps the field, or no Node exists that could prove its loss.
                 _ => Binding::Node,
             },
             None => self.check().await?.0.binding,
@@ -125,8 +126,8 @@ impl ClusterReader {
         Ok(any(&self.transport, collection, |wire: WireMetadata| Some(wire)).await?.is_some())
     }
 
-    /// Reports whether the server serves NodeConfigs. Reads discovery, which every user may read, so that clusters
-    /// without NodeConfigs need no permission for them.
+    /// Reports whether the server serves NodeConfigs. A refused request counts as no. Reads discovery, which every
+    /// user may read, so that clusters without NodeConfigs need no permission for them.
     pub(super) async fn serves_node_configs(&self, operation: &Operation) -> Result<bool, ClusterError> {
         let call = Call::new(Method::GET, NODE_CONFIGS_API.to_owned());
         match self.transport.call(operation, &call, Whole::<IgnoredContent>::new).await {

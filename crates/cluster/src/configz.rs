@@ -20,10 +20,10 @@ use nodecfg_contract::names::NodeName;
 
 /// Limit of the bytes read from a response. A KubeletConfiguration has a few kilobytes.
 const LIMIT: usize = 1 << 20;
-/// Time limit of retries for an unreachable kubelet: a dead kubelet must not delay the others.
+/// Time limit of one kubelet's request with all its retries: a dead kubelet must not delay the others.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Number of concurrent requests.
-const AT_A_TIME: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 /// Message of API servers for an unreachable kubelet (apimachinery, `pkg/util/proxy/transport.go`).
 const UNREACHED: &str = "error trying to reach service";
 
@@ -67,7 +67,7 @@ impl ClusterReader {
             let answer = self.configz(&node).await;
             (node, answer)
         });
-        stream::iter(requests).buffered(AT_A_TIME).collect().await
+        stream::iter(requests).buffered(MAX_CONCURRENT).collect().await
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Environment {
     pub kubeconfig: Option<OsString>,
     /// The home directory.
     pub home: Option<PathBuf>,
-    /// Reports whether `$KUBERNETES_SERVICE_HOST` is set, as in every pod.
+    /// Whether `$KUBERNETES_SERVICE_HOST` is set, as in every pod.
     pub in_pod: bool,
     /// `$NO_PROXY`: hosts to reach without the proxy of `$HTTPS_PROXY`.
     pub no_proxy: Option<String>,
@@ -106,7 +106,7 @@ pub enum ConnectError {
         origin: &'static str,
     },
     /// The context does not exist.
-    #[error("the kubeconfig has no context {context:?}; it has {}", list(known))]
+    #[error("the kubeconfig has no context {context:?}; it has {}", names_or_none(known))]
     UnknownContext {
         /// The requested context.
         context: String,
@@ -114,7 +114,7 @@ pub enum ConnectError {
         known: Vec<String>,
     },
     /// No context is requested, and the kubeconfig has no current context.
-    #[error("the kubeconfig names no current context; it has {}", list(known))]
+    #[error("the kubeconfig names no current context; it has {}", names_or_none(known))]
     NoCurrentContext {
         /// Existing contexts, sorted.
         known: Vec<String>,
@@ -141,12 +141,12 @@ pub enum ConnectError {
     },
 }
 
-fn list(names: &[String]) -> String {
+fn names_or_none(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 impl ConnectError {
-    /// Fix for the user, in whole sentences.
+    /// Fix for the user.
     #[must_use]
     pub fn help(&self) -> &'static str {
         match self {
@@ -198,7 +198,7 @@ fn choose(
     if let Some(variable) = &environment.kubeconfig {
         let named: Vec<PathBuf> = std::env::split_paths(variable).filter(|path| path != Path::new("")).collect();
         let present: Vec<PathBuf> = named.iter().filter(|path| is_file(path)).cloned().collect();
-        // kubectl skips missing files. When all are missing, the paths are a mistake of the user.
+        // kubectl skips missing files. If all are missing, they are returned, so that reading reports the mistake.
         if !named.is_empty() {
             return Ok(Origin::Files(if present.is_empty() { named } else { present }, "$KUBECONFIG"));
         }
@@ -225,7 +225,9 @@ pub async fn connect(options: &ConnectOptions, environment: &Environment) -> Res
     let origin = choose(options, environment, Path::is_file)?;
     let found = origin.to_string();
     let (mut config, context) = match origin {
-        Origin::Files(paths, origin) => from_files(&paths, origin, options.context.as_deref(), environment).await?,
+        Origin::Files(paths, origin) => {
+            config_from_files(&paths, origin, options.context.as_deref(), environment).await?
+        }
         Origin::Pod => {
             let config =
                 Config::incluster().map_err(|error| ConnectError::ServiceAccount { message: error.to_string() })?;
@@ -246,7 +248,7 @@ pub async fn connect(options: &ConnectOptions, environment: &Environment) -> Res
     let named = context.clone().unwrap_or_default();
     let client = match built {
         Ok(Ok(client)) => client,
-        Ok(Err(error)) => return Err(ConnectError::Broken { context: named, message: describe(error) }),
+        Ok(Err(error)) => return Err(ConnectError::Broken { context: named, message: describe_client_error(error) }),
         Err(_) => {
             let message = "the creation of the client was interrupted".to_owned();
             return Err(ConnectError::Broken { context: named, message });
@@ -256,7 +258,7 @@ pub async fn connect(options: &ConnectOptions, environment: &Environment) -> Res
     Ok(Connection { client, server, context, found })
 }
 
-async fn from_files(
+async fn config_from_files(
     paths: &[PathBuf],
     origin: &'static str,
     context: Option<&str>,
@@ -265,7 +267,7 @@ async fn from_files(
     let mut merged = Kubeconfig::default();
     for path in paths {
         let malformed = || ConnectError::Malformed { path: path.clone(), place: None };
-        let read = Kubeconfig::read_from(path).map_err(|error| unreadable(error, path, origin))?;
+        let read = Kubeconfig::read_from(path).map_err(|error| read_error(error, path, origin))?;
         merged = merged.merge(read).map_err(|_| malformed())?;
     }
     if merged.contexts.is_empty() && merged.clusters.is_empty() && merged.auth_infos.is_empty() {
@@ -291,7 +293,7 @@ async fn from_files(
     let mut config = Config::from_custom_kubeconfig(merged, &options)
         .await
         .map_err(|error| ConnectError::Broken { context: context.clone(), message: describe_kubeconfig(&error) })?;
-    // kube applies $HTTPS_PROXY to every server address.
+    // kube applies $HTTPS_PROXY to every server address, so $NO_PROXY is applied here.
     let host = config.cluster_url.host().unwrap_or_default();
     if !own_proxy && proxy::bypasses(host, environment.no_proxy.as_deref()) {
         config.proxy_url = None;
@@ -299,7 +301,7 @@ async fn from_files(
     Ok((config, Some(context)))
 }
 
-fn unreadable(error: KubeconfigError, path: &Path, origin: &'static str) -> ConnectError {
+fn read_error(error: KubeconfigError, path: &Path, origin: &'static str) -> ConnectError {
     let path = path.to_path_buf();
     match error {
         KubeconfigError::ReadConfig(cause, _) => ConnectError::Unreadable { path, origin, cause: cause.to_string() },
@@ -326,7 +328,7 @@ fn describe_kubeconfig(error: &KubeconfigError) -> String {
     }
 }
 
-fn describe(error: kube::Error) -> String {
+fn describe_client_error(error: kube::Error) -> String {
     match error {
         kube::Error::Auth(error) => describe_auth(&error),
         kube::Error::InferKubeconfig(error) => describe_kubeconfig(&error),

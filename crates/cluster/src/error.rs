@@ -155,7 +155,7 @@ pub enum ClusterError {
         /// Failed operation.
         operation: Box<Operation>,
     },
-    /// A ConfigMap of the expected name has other content.
+    /// A ConfigMap of the expected name has other content, is mutable or is being deleted.
     #[error("cannot {operation}: a ConfigMap of that name exists and {difference}")]
     ContentMismatch {
         /// Failed operation.
@@ -300,7 +300,7 @@ impl ClusterError {
         }
     }
 
-    /// Fix for the user, in whole sentences.
+    /// Fix for the user.
     #[must_use]
     pub fn help(&self) -> String {
         match self {

@@ -60,7 +60,7 @@ impl Status {
     /// here too, so messages are truncated and control characters removed.
     pub fn read(body: &[u8]) -> Self {
         match serde_json::from_slice::<Self>(body) {
-            Ok(status) if status.message.is_some() || status.reason.is_some() => status.cleaned(),
+            Ok(status) if status.message.is_some() || status.reason.is_some() => status.sanitized(),
             _ => {
                 let text: String = printable::lines(String::from_utf8_lossy(body).trim()).chars().take(200).collect();
                 Self { message: Some(text), ..Self::default() }
@@ -68,7 +68,7 @@ impl Status {
         }
     }
 
-    fn cleaned(self) -> Self {
+    fn sanitized(self) -> Self {
         let short = |text: String| printable::at_most(&printable::one_line(&text), LONGEST_NAME);
         let clean = |details: Details| Details { kind: details.kind.map(short), name: details.name.map(short) };
         Self {
@@ -90,13 +90,13 @@ impl AttemptError {
         let connecting =
             chain().filter_map(|e| e.downcast_ref::<hyper_util::client::legacy::Error>()).any(|e| e.is_connect());
         if !connecting {
-            return Self::Lost(innermost(&error));
+            return Self::Lost(root_cause(&error));
         }
         if let Some(tls) = chain().find_map(tls_error) {
             return Self::NoConnection(Unreachable::Tls(tls));
         }
         let io = chain().filter_map(|e| e.downcast_ref::<std::io::Error>()).last().map(std::io::Error::kind);
-        let text = innermost(&error);
+        let text = root_cause(&error);
         Self::NoConnection(match io {
             Some(ErrorKind::ConnectionRefused) => Unreachable::Refused,
             Some(ErrorKind::TimedOut) => Unreachable::Slow,
@@ -224,7 +224,7 @@ fn tls_error(error: &(dyn StdError + 'static)) -> Option<String> {
 
 /// Text at the end of the chain: the cause. The outer texts only repeat the layers of the client. Removes the link to
 /// its manual that rustls appends.
-fn innermost(error: &(dyn StdError + 'static)) -> String {
+fn root_cause(error: &(dyn StdError + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;

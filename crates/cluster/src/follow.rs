@@ -119,8 +119,8 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
     async fn next(&mut self) -> Result<Change<T>, ClusterError> {
         loop {
             let Some(version) = self.version.clone() else { return self.relist().await };
-            match self.line(&version).await {
-                Ok(Some(line)) => match read(&line, &self.keep) {
+            match self.next_line(&version).await {
+                Ok(Some(line)) => match read_line(&line, &self.keep) {
                     Ok(WatchLine { change, version }) => {
                         self.note_event();
                         if version.is_some() {
@@ -131,18 +131,18 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
                         }
                     }
                     Err(AttemptError::Status { code: 410, .. }) => return self.relist().await,
-                    Err(failure) => self.fail(failure).await?,
+                    Err(failure) => self.wait_after_failure(failure).await?,
                 },
                 // Closed in order, as requested: continue from here.
                 Ok(None) => {}
                 Err(AttemptError::Status { code: 410, .. }) => return self.relist().await,
-                Err(failure) => self.fail(failure).await?,
+                Err(failure) => self.wait_after_failure(failure).await?,
             }
         }
     }
 
     /// Next line of the watch; opens the watch when necessary. `None`: the server closed it in order.
-    async fn line(&mut self, version: &str) -> Result<Option<Vec<u8>>, AttemptError> {
+    async fn next_line(&mut self, version: &str) -> Result<Option<Vec<u8>>, AttemptError> {
         let open = match &mut self.open {
             Some(open) => open,
             closed => {
@@ -178,7 +178,7 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
     }
 
     /// Records a failure, then waits as the retry policy demands.
-    async fn fail(&mut self, failure: AttemptError) -> Result<(), ClusterError> {
+    async fn wait_after_failure(&mut self, failure: AttemptError) -> Result<(), ClusterError> {
         // A watch that stood for a while, even without events, ended the previous outage.
         if self.open.take().is_some_and(|open| open.opened.elapsed() >= TOO_SHORT) {
             self.retry = None;
@@ -254,9 +254,9 @@ struct WatchLine<T> {
     version: Option<String>,
 }
 
-/// Reads one line. The kind comes first: the object of an error is a Status, which shares field names with other
-/// objects, and the object of a bookmark has only a version.
-fn read<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>) -> Result<WatchLine<T>, AttemptError> {
+/// Reads one line of a watch. Reads the type of the event first: the object of an error is a Status, which shares
+/// field names with other objects, and the object of a bookmark has only a version.
+fn read_line<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>) -> Result<WatchLine<T>, AttemptError> {
     #[derive(Deserialize)]
     struct Head<'a> {
         #[serde(rename = "type", borrow)]
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn reads_recorded_watch_lines() {
-        let read = |text: &str| read(text.as_bytes(), |node: WireNode| node.into_node(&LabelKeys::All));
+        let read = |text: &str| read_line(text.as_bytes(), |node: WireNode| node.into_node(&LabelKeys::All));
         let line = read(
             r#"{"type":"MODIFIED","object":{"kind":"Node","metadata":{"name":"n1","resourceVersion":"7"},"status":{}}}"#,
         )

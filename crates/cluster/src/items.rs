@@ -22,7 +22,7 @@ pub(super) struct ItemSplitter {
     escaped: bool,
     /// Start in `envelope` of the last string of the first level. The string is a key when a colon follows.
     last_string: Option<usize>,
-    /// `last_string` is a key: a colon followed.
+    /// Whether the value of the key `items` follows.
     after_items_key: bool,
     envelope: Vec<u8>,
     item: Vec<u8>,
@@ -66,7 +66,7 @@ impl ItemSplitter {
                     }
                 }
                 b':' if self.part == Part::Envelope && self.depth == 1 => {
-                    self.keep(chunk.get(start..at));
+                    self.store(chunk.get(start..at));
                     start = at;
                     let key = self.last_string.and_then(|from| self.envelope.get(from..));
                     self.after_items_key = key.is_some_and(|key| key.trim_ascii_end() == b"\"items\"");
@@ -75,7 +75,7 @@ impl ItemSplitter {
                 b'{' | b'[' => {
                     self.depth += 1;
                     if self.part == Part::Envelope && self.depth == 2 && byte == b'[' && self.after_items_key {
-                        self.keep(chunk.get(start..=at));
+                        self.store(chunk.get(start..=at));
                         start = at + 1;
                         self.part = Part::Between;
                     } else if self.part == Part::Between {
@@ -106,11 +106,11 @@ impl ItemSplitter {
                 _ => {}
             }
         }
-        self.keep(chunk.get(start..));
+        self.store(chunk.get(start..));
         Ok(())
     }
 
-    fn keep(&mut self, bytes: Option<&[u8]>) {
+    fn store(&mut self, bytes: Option<&[u8]>) {
         let bytes = bytes.unwrap_or_default();
         match self.part {
             Part::Envelope => self.envelope.extend_from_slice(bytes),

@@ -290,8 +290,7 @@ pub async fn read(
 /// Takes the lock of a fleet. The returned lock is renewed until its release.
 ///
 /// # Errors
-/// [`LockError::Held`] when another client still holds the lock after the timeout; otherwise the refusal of the
-/// server.
+/// [`LockError::Held`] when another client still holds the lock after the timeout; every [`ClusterError`] of a request.
 pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<HeldLock, LockError> {
     let requests = LeaseRequests { transport: reader.transport.clone(), options };
     let me = requests.options.identity.as_str();
@@ -303,7 +302,7 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
         let mut annotations = existing.as_ref().map(|lease| lease.annotations.clone()).unwrap_or_default();
         // An abort of an earlier holder must not stop this one.
         remove_other_aborts(&mut annotations, me);
-        let taken = |transitions| LeaseContent {
+        let content = |transitions| LeaseContent {
             holder: Some(me),
             seconds: Some(requests.options.duration.as_secs()),
             acquired: Some(now),
@@ -317,7 +316,7 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
                     tracing::warn!("taking over the lock {}, which {holder} no longer renews", requests.display());
                 }
                 let transitions = lease.transitions + i64::from(reason != TakeoverReason::Mine);
-                requests.write(taken(transitions), Some(&lease.resource_version)).await
+                requests.write(content(transitions), Some(&lease.resource_version)).await
             }
             (Acquire::HeldBy { holder, since, expires }, _) => {
                 let lease = requests.display();
@@ -334,7 +333,7 @@ pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<Hel
                 waited += pause;
                 continue;
             }
-            (Acquire::Create | Acquire::TakeOver(_), _) => requests.write(taken(0), None).await,
+            (Acquire::Create | Acquire::TakeOver(_), _) => requests.write(content(0), None).await,
         };
         match attempt {
             Ok(lease) => return Ok(HeldLock::start(requests, lease, now)),

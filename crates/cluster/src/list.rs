@@ -49,7 +49,7 @@ impl Collection {
     }
 }
 
-/// First object of a collection, or `None` when the collection is empty.
+/// What `keep` returns for the first object of a collection; `None` for an empty collection.
 pub async fn any<W: DeserializeOwned, T>(
     transport: &Transport,
     collection: Collection,

@@ -12,8 +12,8 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{ACTIVE, NodeConfig, NodeConfigStatus, SYNCED};
 use nodecfg_contract::observed::{Node, NodeConfigList, NodeSupport};
 
-/// Time limit for an agent's first report on a new NodeConfig. A running agent reports within a second. An agent that is
-/// being installed, or that reopens its watch, needs a little longer.
+/// Time limit for an agent's first report on a new NodeConfig. A running agent reports within a second. An agent that
+/// is being installed, or that reopens its watch, needs a little longer.
 const AGENT_START: Duration = Duration::from_secs(120);
 
 /// NodeConfig by its name, without the long messages of its conditions. `None` when the name is not a valid Node
@@ -23,9 +23,9 @@ pub(super) fn named(mut config: NodeConfig) -> Option<(NodeName, Arc<NodeConfig>
     Some((NodeName::new(config.metadata.name.as_str()).ok()?, Arc::new(config)))
 }
 
-/// Time of the last change of what runs: `Synced` reports that the agent took the assignment, `Active` that the
-/// kubelet runs it. Becoming the last known good does not change what runs.
-fn since(status: &NodeConfigStatus) -> Option<Timestamp> {
+/// Time of the last change of what runs: `Synced` reports that the agent accepted the assignment, `Active` that the
+/// kubelet runs it. `None` without these conditions. Becoming the last known good does not change what runs.
+fn last_change(status: &NodeConfigStatus) -> Option<Timestamp> {
     let relevant = status.conditions.iter().filter(|condition| matches!(condition.kind.as_str(), SYNCED | ACTIVE));
     relevant.filter_map(|condition| condition.last_transition_time.parse().ok()).max()
 }
@@ -46,7 +46,7 @@ pub(super) fn join(node: Node, config: Option<&NodeConfig>, now: Timestamp) -> N
     };
     let source = own.and_then(|own| own.spec.config_source.clone());
     let status = own.and_then(|own| own.status.config.clone()).unwrap_or_default();
-    let status_since = own.and_then(|own| since(&own.status));
+    let status_since = own.and_then(|own| last_change(&own.status));
     Node { source, status, support, status_since, ..node }
 }
 

@@ -10,22 +10,22 @@ use super::{ClusterError, ClusterReader};
 use nodecfg_contract::observed::{ConfigMapKey, Observed};
 
 /// Number of concurrent reads of ConfigMaps.
-const AT_A_TIME: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 
-/// Observes the cluster. `questions` returns, from the lists, the ConfigMaps to fetch with their content.
+/// Observes the cluster. `to_fetch` returns, from the lists, the ConfigMaps to fetch with their content.
 pub async fn observe(
     reader: &ClusterReader,
     namespace: &str,
-    questions: impl FnOnce(&Observed) -> BTreeSet<ConfigMapKey>,
+    to_fetch: impl FnOnce(&Observed) -> BTreeSet<ConfigMapKey>,
 ) -> Result<Observed, ClusterError> {
     let mut observed = list(reader, Some(namespace)).await?;
-    let wanted = questions(&observed);
+    let wanted = to_fetch(&observed);
     let mut fetched = stream::iter(wanted)
         .map(|key| async move {
             let map = reader.config_map(&key.namespace, &key.name).await;
             (key, map)
         })
-        .buffer_unordered(AT_A_TIME);
+        .buffer_unordered(MAX_CONCURRENT);
     while let Some((key, map)) = fetched.next().await {
         observed.contents.insert(key, map?);
     }
@@ -33,7 +33,7 @@ pub async fn observe(
 }
 
 /// Lists Nodes and the metadata of managed ConfigMaps, for `status`. Without a namespace, lists the ConfigMaps of all
-/// namespaces that Nodes refer to.
+/// namespaces that the desired sources of Nodes name.
 pub async fn list(reader: &ClusterReader, namespace: Option<&str>) -> Result<Observed, ClusterError> {
     let (nodes, versions, references) = reader.list_nodes_with_references().await?;
     let named = nodes.iter().filter_map(|node| node.source.as_ref()?.config_map.as_ref());

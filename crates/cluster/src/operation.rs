@@ -181,8 +181,8 @@ impl Operation {
         path
     }
 
-    /// The right that allows the operation. Only a right on Namespaces names its object, to keep other namespaces private: for
-    /// other resources the next object has another name.
+    /// The right that allows the operation. Only a right on Namespaces names its object, so that other namespaces
+    /// stay private. Operations on other resources concern many objects in turn.
     pub(super) fn right(&self) -> Right {
         Right {
             group: self.resource.group().to_owned(),

@@ -45,8 +45,8 @@ impl ClusterReader {
     /// # Errors
     /// As [`check_allowed`](Self::check_allowed): returns the first refusal and logs the others with their fix.
     pub async fn check_all_allowed(&self, needs: Needs<'_>) -> Result<(), ClusterError> {
-        let answers = join_all(self.operations(needs).into_iter().map(|operation| self.check_allowed(operation))).await;
-        let mut refusals = answers.into_iter().filter_map(Result::err);
+        let results = join_all(self.operations(needs).into_iter().map(|operation| self.check_allowed(operation))).await;
+        let mut refusals = results.into_iter().filter_map(Result::err);
         let Some(first) = refusals.next() else { return Ok(()) };
         // The command returns the first refusal; the log lists the others, so that all can be granted at once.
         for other in refusals {
@@ -83,8 +83,8 @@ impl ClusterReader {
         operations
     }
 
-    /// Checks whether this user may do an operation. Without an answer of the server the operation counts as allowed
-    /// and may fail later.
+    /// Checks whether this user may do an operation. If the server refuses the review, the operation counts as
+    /// allowed and may fail later.
     ///
     /// # Errors
     /// [`ClusterError::Forbidden`] when the user may not; every [`ClusterError`] of a request, except a refused
@@ -106,7 +106,7 @@ impl ClusterReader {
         }
     }
 
-    /// Reports whether this user has a right. `None`: the server does not answer the review.
+    /// Reports whether this user has a right. `None`: the server refused the review.
     ///
     /// # Errors
     /// Every [`ClusterError`] of a request, except a refused review.

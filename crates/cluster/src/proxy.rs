@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 /// Reports whether `host` is reached directly: always for loopback, otherwise when `$NO_PROXY` matches. `$NO_PROXY`
-/// contains names, `.suffixes`, addresses, networks in CIDR notation, or `*`. Ports are ignored.
+/// contains names, `.suffixes`, addresses, networks in CIDR notation, or `*`. A port after a name is ignored.
 pub(super) fn bypasses(host: &str, no_proxy: Option<&str>) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
     let address: Option<IpAddr> = host.parse().ok();

@@ -1,4 +1,5 @@
-//! Reader of a cluster. Must not change the cluster: it sends only GET requests and the dry-run patch of
+//! Reader of a cluster. Must not change the cluster: it sends only GET requests and requests of which the server
+//! stores nothing, namely reviews of the user's name and permissions, and the dry-run patch of
 //! [`binding`](super::binding).
 
 use std::sync::Arc;
@@ -61,8 +62,9 @@ pub struct ClusterReader {
 }
 
 impl ClusterReader {
-    /// Reader over a client, for the Node binding; see [`with_binding`](Self::with_binding). The client must not retry by itself;
-    /// clients made by [`connect`](super::connect) do not. `server` is the address printed in errors.
+    /// Reader over a client, for the Node binding; see [`with_binding`](Self::with_binding). The client must not
+    /// retry by itself; clients made by [`connect`](super::connect) do not. `server` is the address printed in
+    /// errors.
     #[must_use]
     pub fn new(client: kube::Client, server: &str, options: ReaderOptions) -> Self {
         let limits = Limits { attempt: options.request_timeout, total: options.patience };
@@ -125,8 +127,8 @@ impl ClusterReader {
         Ok((nodes, versions))
     }
 
-    /// Like [`list_nodes`](Self::list_nodes), with the references to ConfigMaps that the lists contain and the
-    /// returned Nodes do not.
+    /// Like [`list_nodes`](Self::list_nodes). With NodeConfigs, also returns the references of all Nodes and
+    /// NodeConfigs, because a joined Node contains only those of its own NodeConfig.
     pub(super) async fn list_nodes_with_references(
         &self,
     ) -> Result<(Vec<Node>, ListVersions, References), ClusterError> {
@@ -135,7 +137,7 @@ impl ClusterReader {
         let keys = &*self.label_keys;
         let (nodes, version) =
             list(&self.transport, &nodes, "application/json", |wire: WireNode| wire.into_node(keys)).await?;
-        // Listed after the Nodes, so that the lists may miss a NodeConfig but no Node that it belongs to.
+        // Listed after the Nodes, so that the NodeConfigs are never older than the Nodes.
         let node_configs = self.list_node_configs().await?;
         if let Some(listed) = &node_configs {
             nodes.iter().for_each(|node| references.add(node.name.as_str(), node.sources()));
@@ -210,7 +212,7 @@ impl ClusterReader {
     }
 }
 
-/// Converts a "not found" error to `None`.
+/// Converts the error of a missing object or namespace to `None`.
 pub fn found<T>(result: Result<T, ClusterError>) -> Result<Option<T>, ClusterError> {
     match result {
         Ok(value) => Ok(Some(value)),

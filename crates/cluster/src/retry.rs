@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Waits between attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Wait after the first failure; it doubles from there.
+    /// Longest wait after the first failure. It doubles with each further failure.
     pub first_delay: Duration,
     /// Longest wait, unless the server requests a longer one.
     pub longest_delay: Duration,
@@ -69,7 +69,7 @@ impl RetryPolicy {
         let requested = match class {
             FailureClass::Status { code: 429 | 500 | 502 | 503 | 504, retry_after } => *retry_after,
             FailureClass::TooSlow => None,
-            // A server that never answered is probably at another address.
+            // A server that never answered is probably at another address, so no retry helps.
             FailureClass::NoConnection | FailureClass::Lost if context.reached_before => None,
             FailureClass::Status { .. } | FailureClass::NoConnection | FailureClass::Lost | FailureClass::Permanent => {
                 return Decision::Final;

@@ -180,7 +180,7 @@ impl Transport {
         now.checked_add(skew).unwrap_or(now)
     }
 
-    /// Sends a request until the server answers, and decodes the response.
+    /// Sends a request until it succeeds or a retry makes no sense, and decodes the response.
     ///
     /// # Errors
     /// A refusal by the server, at once; a temporary failure, when it lasts longer than the total time limit.

@@ -41,7 +41,8 @@ struct UserInfo {
 }
 
 impl ClusterReader {
-    /// Name of this user according to the API server. `None` when the server does not answer, as before 1.27.
+    /// Name of this user according to the API server. `None` when the server refuses or does not serve the review, as
+    /// before 1.27.
     ///
     /// # Errors
     /// Every [`ClusterError`] of a request, except a refused review.

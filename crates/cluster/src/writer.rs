@@ -1,5 +1,6 @@
-//! Writer of a cluster: creates ConfigMaps and Events. Each request can be sent repeatedly. Requires a held lock and
-//! refuses every write after its loss. The plan decides what to write and the precondition of every patch.
+//! Writer of a cluster. This file creates ConfigMaps and Events; `assignment_writer` and `references` add assignments
+//! and deletions. Each request except an Event can be sent repeatedly. Requires a held lock, and refuses every write
+//! except Events after the loss of the lock. The plan decides what to write and the precondition of every patch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -164,7 +164,7 @@ mod over_the_wire {
     }
 
     #[tokio::test]
-    async fn sends_nothing_without_the_lock() {
+    async fn neither_creates_nor_assigns_without_the_lock() {
         let (writer, held, log) = writer(Vec::new()).await;
         held.release().await;
         let before = log.all().len();

@@ -95,7 +95,7 @@ pub fn digest(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Golden vectors: these names exist in clusters of users. They change only with the version.
+    /// Golden vector of the full hash, which exists in clusters of users. It changes only with the version.
     #[test]
     fn golden_vectors() {
         let empty = ContentHash::of(b"");

@@ -1,4 +1,4 @@
-//! Names of the objects that an installation creates, and the type of a single right.
+//! Names and defaults of an installation, and the type of a single right.
 
 use std::fmt;
 use std::time::Duration;

@@ -5,6 +5,9 @@
 //! - [`ContentHash`]: name of a configuration by its content.
 //! - [`names`]: a checked type for each kind of name.
 //! - [`observed`]: observed state of a cluster.
+//! - [`installation`]: names and defaults of an installation.
+//! - [`json_document`]: header of JSON documents.
+//! - [`printable`]: sanitizing of external texts for display.
 //!
 //! This crate must not contact a server.
 

@@ -1,7 +1,7 @@
 //! Checked types for names, one per kind, so that a pool name cannot be passed as a node name.
 //!
-//! Every constructor checks the syntax that Kubernetes requires (RFC 1123, apimachinery `validation.go`). A value is
-//! therefore safe in paths, labels and object names.
+//! Every constructor checks the syntax that Kubernetes requires (RFC 1123, apimachinery `validation.go`), or that of
+//! a git object id. A value is therefore safe in paths and object names. DNS labels are safe as label values, too.
 
 use std::fmt;
 

@@ -28,7 +28,7 @@ pub fn one_line(text: &str) -> String {
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The text with its line breaks; other controls become spaces.
+/// The text with its line breaks. Other controls become spaces, other hidden characters are removed.
 #[must_use]
 pub fn lines(text: &str) -> String {
     let shown = |c: char| match c {
@@ -39,7 +39,7 @@ pub fn lines(text: &str) -> String {
     text.chars().filter_map(shown).collect()
 }
 
-/// The text on one line, with hidden characters escaped as `\u{2028}`.
+/// The text on one line, with hidden characters and all white space except spaces escaped, for example as `\u{2028}`.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

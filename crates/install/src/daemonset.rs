@@ -1,6 +1,6 @@
 //! DaemonSet of the agents. A pod has two containers. `agent` has credentials for the API server and no privileges.
-//! `host-step` is privileged and has no credentials; over a socket, it only restarts the kubelet and returns its
-//! version.
+//! `host-step` is privileged and has no credentials. Over a socket, it only restarts the kubelet, removes state files
+//! of the kubelet during the restart if requested, and returns the version of the kubelet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

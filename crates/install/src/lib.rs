@@ -243,7 +243,7 @@ fn namespace_object(name: &str, privileged: bool) -> Option<Value> {
     Some(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}))
 }
 
-/// Labels of all installed objects.
+/// Labels of an installed object, with its component if it has one.
 fn labels(component: Option<&str>) -> Value {
     let mut labels = serde_json::Map::new();
     if let Some(component) = component {

@@ -8,7 +8,8 @@ use super::{AGENT, AGENT_ON_HOST, CAPTURE, PRUNER, READER, RECONCILER, labels};
 /// A rule: API group, resources, verbs.
 type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
 
-/// Reads the identity of the cluster for saved plans: the uid of this namespace only.
+/// Reads the identity of the cluster for saved plans: the uid of the namespace kube-system, which
+/// `role_with_binding` adds as the only resource name.
 const IDENTITY: Rule<'_> = ("", &["namespaces"], &["get"]);
 
 /// The reconciler reads and watches Nodes and NodeConfigs, writes the spec of NodeConfigs, creates ConfigMaps, holds
@@ -153,8 +154,8 @@ fn service_account(name: &str, namespace: &str, component: &str) -> Value {
     })
 }
 
-/// A role and its binding to one subject. Each name is used once, because the ConfigMaps may be in any
-/// namespace.
+/// A role and its binding to one subject. Callers use each name once, because the ConfigMaps may be in any namespace:
+/// two Roles of one name would overwrite each other.
 fn role_with_binding(
     name: &str,
     component: &str,

@@ -5,7 +5,8 @@ use super::{GRACE, Host, STORE, agent_arguments};
 /// Unit file of the agent, `nodecfg-agent.service`. `program` is the path of the binary on the nodes.
 ///
 /// The agent runs as root, because the kubelet's files belong to root and systemd restarts units only for root. It
-/// has no Linux capabilities, and may only write to its own folder and to the kubelet's configuration.
+/// has no Linux capabilities. It may only write to its own folder, to the folder of the kubelet's configuration and
+/// to the kubelet's root directory, which contains the state files.
 #[must_use]
 pub fn unit(program: &str, kubeconfig: &str, host: &Host) -> String {
     let mut arguments = vec![format!("--kubeconfig={kubeconfig}")];

@@ -30,7 +30,8 @@ pub fn direction(old: &str, new: &str) -> Option<Direction> {
     }
 }
 
-/// Negative numbers have no order, because they often mean "no limit".
+/// Returns the amount of a text that starts with a digit. Negative numbers have no order, because they often mean "no
+/// limit".
 fn amount(text: &str) -> Option<Quantity> {
     Quantity::parse(text).ok().filter(|amount| text.starts_with(|c: char| c.is_ascii_digit()) && !amount.is_negative())
 }

@@ -1,5 +1,5 @@
-//! The table of fields: path, types and kubelet minors, from the sources of Kubernetes 1.12 to 1.37
-//! (`crates/kubelet-config/data/fields.csv`).
+//! The table of fields, from the sources of Kubernetes 1.12 to 1.37 (`crates/kubelet-config/data/fields.csv`): path,
+//! type, kubelet minors, default, allowed values, feature gate, replacement and description.
 //!
 //! A path joins names with dots. `[]` stands for the items of a list, and `{}` for the values of a map with free
 //! keys.
@@ -98,7 +98,7 @@ pub struct Field {
 pub struct Range {
     /// The minimum.
     pub minimum: Option<i64>,
-    /// Whether the minimum itself is excluded.
+    /// True if the minimum itself is excluded.
     pub exclusive: bool,
     /// The maximum.
     pub maximum: Option<i64>,

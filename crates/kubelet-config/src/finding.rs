@@ -232,7 +232,8 @@ impl Strictness {
     }
 }
 
-/// Merges findings that differ only in kubelet versions, and removes duplicates.
+/// Merges findings with the same code, severity, field, place and message, and unites their kubelet versions. The
+/// label, related places and fix of the first one remain.
 #[must_use]
 pub fn merged(findings: Vec<Finding>) -> Vec<Finding> {
     let mut index: BTreeMap<Key, usize> = BTreeMap::new();
@@ -283,7 +284,7 @@ impl Key {
     }
 }
 
-/// Sorts findings for reports: by file, position, severity and code. Findings without a place come first.
+/// Sorts findings for reports: by file, position, severity, code and message. Findings without a place come first.
 pub fn sort(findings: &mut [Finding]) {
     findings.sort_by(|a, b| {
         let key = |f: &Finding| f.place.as_ref().map(|p| (p.file.clone(), p.offset));

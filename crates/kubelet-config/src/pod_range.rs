@@ -6,7 +6,7 @@ use core::net::IpAddr;
 /// The size of a range of pod addresses, without the addresses themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodRange {
-    /// Whether the range is IPv6.
+    /// True if the range is IPv6.
     six: bool,
     /// The number of host bits.
     free: u8,
@@ -26,7 +26,7 @@ impl PodRange {
     }
 
     /// Returns the number of pod addresses, at most `u64::MAX`. The network address and, with IPv4, the broadcast
-    /// address are excluded. Network plugins reserve a few more.
+    /// address are excluded, except in a range of one or two addresses. Network plugins reserve a few more.
     #[must_use]
     pub fn pods(self) -> u64 {
         let all = 1_u64.checked_shl(u32::from(self.free)).unwrap_or(u64::MAX);

@@ -57,7 +57,8 @@ fn without_credentials(value: &str) -> String {
     in_quotes(format!("{scheme}://{user}{place}{query}"))
 }
 
-/// Redacts the quoted values in a message: `must be text, not the number (not shown)`.
+/// Redacts the values in a message: quoted texts, and a value after `the number` or `the boolean`. For example: `must
+/// be text, not the number (not shown)`.
 #[must_use]
 pub fn redacted_message(sentence: &str) -> String {
     let mut masked = String::with_capacity(sentence.len());
@@ -94,8 +95,8 @@ fn end_of_quote(text: &str) -> usize {
 /// Returns the lines of a file, from 1, that may hold secrets.
 ///
 /// The text is searched, because malformed files hold secrets too. A range starts at the field's name. It ends after
-/// the lines indented below the name, or at the closing bracket. A JSON patch counts as a whole, because the value
-/// may precede the path.
+/// the lines indented below the name, or at the closing bracket. A JSON patch with the field in a path counts as a
+/// whole, because the value may precede the path. A line with the URL field is included if it may hold credentials.
 #[must_use]
 pub fn lines(text: &str) -> Vec<RangeInclusive<usize>> {
     let lower = text.to_ascii_lowercase();

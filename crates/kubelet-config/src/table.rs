@@ -78,7 +78,7 @@ impl<T> Spans<T> {
     }
 }
 
-/// Parses `1.36`. `None` for an empty cell.
+/// Parses `1.36`. `None` for an empty cell or any other text.
 pub(super) fn minor(text: &str) -> Option<Minor> {
     text.strip_prefix("1.")?.parse().ok().map(Minor)
 }

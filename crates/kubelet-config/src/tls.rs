@@ -31,7 +31,7 @@ pub struct TlsName {
     pub since: Minor,
     /// The last minor that supports the name. 1.37 means that it is still supported.
     pub until: Minor,
-    /// Whether Go lists the cipher suite as insecure.
+    /// True if Go lists the cipher suite as insecure.
     pub insecure: bool,
     /// The common name, if the value is a number.
     pub common_name: String,

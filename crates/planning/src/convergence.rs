@@ -150,7 +150,7 @@ pub fn evaluate(target: &Target, node: &Node, wait: WaitContext) -> Convergence 
     let waiting = match config_state(target, node) {
         Convergence::Converged if wait.was_ready && node.ready != Readiness::Ready => Waiting::NotReady,
         Convergence::Waiting(waiting) => waiting,
-        settled => return settled,
+        state => return state,
     };
     match wait.timeout {
         Some(timeout) if wait.waited >= timeout => Convergence::Failed(ConvergenceFailure::TimedOut { waiting }),

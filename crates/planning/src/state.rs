@@ -15,6 +15,7 @@ pub enum State {
     /// The node is not Ready.
     NotReady,
     /// No kubelet or agent on the node follows assignments, so a sync cannot change it.
+    // In a run, also: the node is on a ConfigMap of another owner, or its kubelet would refuse the configuration.
     Blocked,
     /// The node cannot fetch its assigned configuration and retries.
     CannotFetch,

@@ -14,7 +14,7 @@ use kubelet_config::fields::{FieldType, child};
 use kubelet_config::minor::{NEWEST, OLDEST};
 
 /// Local configuration of every node; a short form of kubeadm's defaults.
-pub(super) const PROVISIONED: &str = "\
+pub(super) const LOCAL_CONFIG: &str = "\
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication:
@@ -109,9 +109,9 @@ pub(super) fn minor_of(version: &str) -> Minor {
 /// Configuration that a kubelet with Dynamic Kubelet Configuration runs, according to its Node's status: the active
 /// ConfigMap or the local configuration.
 ///
-/// `None` if the active ConfigMap is missing. A real kubelet would have a copy on its disk.
+/// `None` if the active ConfigMap or its key is missing. A real kubelet would have a copy on its disk.
 pub(super) fn active(api: &Api, node: &Json) -> Option<String> {
-    let Some(active) = node.pointer("/status/config/active/configMap") else { return Some(PROVISIONED.to_owned()) };
+    let Some(active) = node.pointer("/status/config/active/configMap") else { return Some(LOCAL_CONFIG.to_owned()) };
     let text = |key: &str| active.get(key).and_then(Json::as_str).unwrap_or_default();
     let map = api.get("", "configmaps", text("namespace"), text("name"))?;
     map.get("data")?.get(text("kubeletConfigKey"))?.as_str().map(str::to_owned)
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn configz_contains_defaults_and_omits_empty_fields() {
-        let shown = configz(PROVISIONED, 36);
+        let shown = configz(LOCAL_CONFIG, 36);
         assert_eq!((&shown["cgroupDriver"], &shown["clusterDNS"][0]), (&json!("systemd"), &json!("10.96.0.10")));
         assert_eq!((&shown["syncFrequency"], &shown["imageMaximumGCAge"]), (&json!("1m0s"), &json!("0s")));
         assert_eq!((&shown["authentication"]["x509"], &shown["memorySwap"]), (&json!({}), &json!({})));

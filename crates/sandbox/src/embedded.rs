@@ -42,7 +42,7 @@ pub struct EmbeddedOptions {
     pub speed: f64,
     /// Faults of the nodes.
     pub faults: Faults,
-    /// Whether kubelets emit Events.
+    /// True if kubelets emit Events.
     pub events: bool,
     /// Container images that each Node lists. They account for most of a real Node's size.
     pub images: usize,
@@ -133,7 +133,8 @@ impl Embedded {
     /// Starts a cluster with these nodes.
     ///
     /// # Errors
-    /// Fails if a fault names an unknown node, or if nodes or kubelets do not start.
+    /// Fails if a fault names an unknown node or needs a missing agent, or if the installation, the nodes or the
+    /// kubelets fail.
     pub async fn start(options: EmbeddedOptions, specs: Vec<NodeSpec>) -> Result<Self, SandboxError> {
         if let Some(unknown) = options.faults.nodes().find(|node| specs.iter().all(|spec| spec.name != **node)) {
             return Err(SandboxError::UnknownNode(unknown.to_string()));
@@ -186,7 +187,7 @@ impl Embedded {
         &self.api
     }
 
-    /// Request log and injected faults of all clients except the kubelets.
+    /// Request log and injected faults of all clients except the simulated kubelets and agents.
     #[must_use]
     pub fn wire(&self) -> &Wire {
         &self.wire

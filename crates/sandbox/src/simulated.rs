@@ -1,4 +1,5 @@
-//! Simulated nodes of a sandbox: kubelets that follow `configSource`, or agents.
+//! Simulated nodes of a sandbox: kubelets without agents, which follow `configSource` if their version supports it,
+//! or nodes with agents.
 
 use super::agents::Agents;
 use super::api::NodeProxy;
@@ -8,7 +9,7 @@ use nodecfg_contract::names::NodeName;
 /// Running simulated nodes, which stop immediately when dropped.
 #[derive(Debug)]
 pub enum SimulatedNodes {
-    /// Kubelets 1.21 with Dynamic Kubelet Configuration.
+    /// Kubelets without agents. Versions 1.11 to 1.23 follow `configSource`.
     Kubelets(Kubelets),
     /// Recent kubelets, each with an agent.
     Agents(Agents),

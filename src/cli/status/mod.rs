@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::cluster_args::{BindingArgs, ClusterArgs, label_keys};
+use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side;
 use super::git_args::GitArgs;
 use super::output::Output;
@@ -51,9 +51,7 @@ pub(super) struct Args {
     #[command(flatten)]
     pub(super) reports: ReportArgs,
     #[command(flatten)]
-    cluster: ClusterArgs,
-    #[command(flatten)]
-    binding: BindingArgs,
+    bound: BoundClusterArgs,
 }
 
 /// Arguments that select an optional repository.
@@ -107,15 +105,15 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         loaded.record(terminal);
     }
     let keys = loaded.as_ref().map_or(LabelKeys::Only(BTreeSet::new()), |loaded| label_keys(&loaded.desired));
-    let reader = args.cluster.reader(keys).await?;
+    let reader = args.bound.cluster.reader(keys).await?;
     // Printed before the first request, because the server may not answer.
     if loaded.is_none() && format != Format::Json && format != Format::Yaml {
-        writeln!(terminal.info(), "{}\n", progress::place(args.cluster.named_namespace(), reader.server()))?;
+        writeln!(terminal.info(), "{}\n", progress::place(args.bound.cluster.named_namespace(), reader.server()))?;
     }
-    let reader = args.binding.bind(reader).await?;
+    let reader = args.bound.binding.bind(reader).await?;
     let namespace = match &loaded {
-        Some(Loaded { desired, .. }) => Some(args.cluster.namespace(desired, &reader)?),
-        None => args.cluster.named_namespace().cloned(),
+        Some(Loaded { desired, .. }) => Some(args.bound.cluster.namespace(desired, &reader)?),
+        None => args.bound.cluster.named_namespace().cloned(),
     };
     if let Some((loaded, namespace)) = loaded.as_ref().zip(namespace.as_ref()) {
         runs::print_header(&runs::header(loaded, namespace, reader.server()), format, None, terminal)?;

@@ -126,7 +126,7 @@ impl GateHistory {
         self.at(minor).map(|state| state.default)
     }
 
-    pub(super) fn known(&self) -> (Minor, Option<Minor>) {
+    pub(super) fn version_range(&self) -> (Minor, Option<Minor>) {
         let until = self.history.last().map(|state| state.until).filter(|until| *until != NEWEST);
         (self.history.first().map_or(OLDEST, |state| state.since), until)
     }

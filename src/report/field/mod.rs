@@ -178,13 +178,13 @@ pub fn document(explanation: &Explanation, minor: Minor) -> Result<Json, serde_j
     Document::value(Explained { kubernetes_version: minor, explanation })
 }
 
-/// Explains a field or a feature gate.
+/// Explains a field, a feature gate or a key of a map.
 ///
 /// # Errors
-/// When this or any kubelet version does not know `text`.
+/// When kubelet `minor` has no field, gate or key `text`.
 pub fn explain(text: &str, minor: Minor, recursive: bool) -> Result<Explanation, UnknownField> {
     match field_path::find(text) {
-        Ok(Target::Root) => Ok(whole(minor, recursive)),
+        Ok(Target::Root) => Ok(root_explanation(minor, recursive)),
         Ok(Target::Field(field)) => of_field(field, minor, recursive),
         Ok(Target::Key(values, key)) => of_key(values, &key, minor),
         Err(missing) => {
@@ -203,7 +203,7 @@ pub fn explain(text: &str, minor: Minor, recursive: bool) -> Result<Explanation,
     }
 }
 
-fn whole(minor: Minor, recursive: bool) -> Explanation {
+fn root_explanation(minor: Minor, recursive: bool) -> Explanation {
     Explanation {
         field: String::new(),
         kind: KIND.to_owned(),
@@ -220,7 +220,7 @@ fn whole(minor: Minor, recursive: bool) -> Explanation {
         rules: Vec::new(),
         risk: None,
         history: None,
-        fields: listed("", minor, recursive),
+        fields: inner_fields("", minor, recursive),
     }
 }
 
@@ -262,12 +262,12 @@ fn of_field(field: &'static Field, minor: Minor, recursive: bool) -> Result<Expl
         deprecated_since: field.deprecated_since,
         replaced_by: field.replaced_by.clone(),
         gate: field.gate.at(minor).map(|name| FeatureGate::at(name, minor)),
-        rules: checked(&field.path, minor),
-        // The fields of an unclassified object have their own risks.
+        rules: rules_for(&field.path, minor),
+        // The fields of an unclassified object have their own risks, so the object has none.
         risk: Some(risk::of(&field.path))
             .filter(|risk| risk.is_classified() || fields::children(&field.path).is_empty()),
         history: None,
-        fields: listed(&field.path, minor, recursive),
+        fields: inner_fields(&field.path, minor, recursive),
     })
 }
 
@@ -281,8 +281,8 @@ fn of_key(values: &'static Field, key: &str, minor: Minor) -> Result<Explanation
         explanation.field = format!("{GATES}.{key}");
         explanation.default = history.default(minor).map(Json::Bool);
         explanation.risk = Some(risk::of(&explanation.field));
-        explanation.rules = checked(GATES, minor);
-        (explanation.since, explanation.until) = history.known();
+        explanation.rules = rules_for(GATES, minor);
+        (explanation.since, explanation.until) = history.version_range();
         explanation.history = Some(history);
         return Ok(explanation);
     }
@@ -359,7 +359,7 @@ fn allowed(field: &Field, minor: Minor) -> Allowed {
         }
         _ => field.allowed.at(minor).cloned().unwrap_or_default(),
     };
-    // The values show these formats already.
+    // A list of values replaces the format; the type implies these two formats.
     let shown = |format: &Format| values.is_empty() && !matches!(format, Format::Int64 | Format::Uint32);
     Allowed {
         format: field.format.filter(shown).map(Format::phrase),
@@ -373,7 +373,7 @@ fn allowed(field: &Field, minor: Minor) -> Allowed {
 }
 
 /// The rules for a field, its items and its values.
-fn checked(path: &str, minor: Minor) -> Vec<FieldRule> {
+fn rules_for(path: &str, minor: Minor) -> Vec<FieldRule> {
     let about = |rule: &&Rule| {
         rule.applies_to(minor)
             && rule.fields.iter().any(|one| {
@@ -390,7 +390,7 @@ fn checked(path: &str, minor: Minor) -> Vec<FieldRule> {
 }
 
 /// The fields of an object, or of the objects in a list, in one version.
-fn listed(path: &str, minor: Minor, recursive: bool) -> Vec<InnerField> {
+fn inner_fields(path: &str, minor: Minor, recursive: bool) -> Vec<InnerField> {
     let object = if path.is_empty() { path } else { fields::items(path).map_or(path, |items| items.path.as_str()) };
     fields::children(object)
         .iter()
@@ -402,7 +402,7 @@ fn listed(path: &str, minor: Minor, recursive: bool) -> Vec<InnerField> {
             description: field.description.clone(),
             deprecated: field.is_deprecated_in(minor),
             risk: risk::of(&field.path).class,
-            fields: if recursive { listed(&field.path, minor, true) } else { Vec::new() },
+            fields: if recursive { inner_fields(&field.path, minor, true) } else { Vec::new() },
         })
         .collect()
 }

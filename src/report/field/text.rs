@@ -15,7 +15,7 @@ use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::rules::RuleStage;
 use kubelet_config::{API_VERSION, KIND, Minor};
 
-/// The width of the text.
+/// The width of the text, in columns.
 const WIDTH: usize = 80;
 
 /// A heading with its paragraphs.
@@ -33,7 +33,7 @@ pub fn text(out: &mut dyn Write, explanation: &Explanation, minor: Minor) -> io:
     writeln!(out, "{}    {API_VERSION}", heading("VERSION:"))?;
     writeln!(out, "{}    {minor}", heading("KUBELET:"))?;
     if !explanation.field.is_empty() {
-        writeln!(out, "\n{} {} {}", heading("FIELD:"), explanation.field, angled(&explanation.kind))?;
+        writeln!(out, "\n{} {} {}", heading("FIELD:"), explanation.field, in_angle_brackets(&explanation.kind))?;
     }
     for Section { title, paragraphs } in sections(explanation, minor) {
         writeln!(out, "\n{}", heading(format!("{}:", title.to_uppercase())))?;
@@ -45,23 +45,23 @@ pub fn text(out: &mut dyn Write, explanation: &Explanation, minor: Minor) -> io:
     }
     if !explanation.fields.is_empty() {
         writeln!(out, "\n{}", heading("FIELDS:"))?;
-        list(out, &explanation.fields, 1)?;
+        write_fields(out, &explanation.fields, 1)?;
     }
     Ok(())
 }
 
-fn list(out: &mut dyn Write, fields: &[InnerField], depth: usize) -> io::Result<()> {
+fn write_fields(out: &mut dyn Write, fields: &[InnerField], depth: usize) -> io::Result<()> {
     let tree = fields.iter().any(|field| !field.fields.is_empty()) || depth > 1;
-    list_in(out, fields, depth, tree)
+    write_field_list(out, fields, depth, tree)
 }
 
-fn list_in(out: &mut dyn Write, fields: &[InnerField], depth: usize, tree: bool) -> io::Result<()> {
+fn write_field_list(out: &mut dyn Write, fields: &[InnerField], depth: usize, tree: bool) -> io::Result<()> {
     let indent = "  ".repeat(depth);
     for field in fields {
         let deprecated = if field.deprecated { format!(" {}", warning("deprecated")) } else { String::new() };
-        writeln!(out, "{indent}{} {}{deprecated}", field.name, angled(&field.kind))?;
+        writeln!(out, "{indent}{} {}{deprecated}", field.name, in_angle_brackets(&field.kind))?;
         if tree {
-            list_in(out, &field.fields, depth + 1, true)?;
+            write_field_list(out, &field.fields, depth + 1, true)?;
         } else {
             let indent = "  ".repeat(depth + 1);
             let columns = within(WIDTH).initial_indent(&indent).subsequent_indent(&indent);
@@ -89,18 +89,18 @@ pub fn markdown(out: &mut dyn Write, explanation: &Explanation, minor: Minor) ->
     }
     if !explanation.fields.is_empty() {
         writeln!(out, "\n## Fields\n")?;
-        items(out, &explanation.fields, 0)?;
+        write_markdown_fields(out, &explanation.fields, 0)?;
     }
     Ok(())
 }
 
-fn items(out: &mut dyn Write, fields: &[InnerField], depth: usize) -> io::Result<()> {
+fn write_markdown_fields(out: &mut dyn Write, fields: &[InnerField], depth: usize) -> io::Result<()> {
     for field in fields {
         let indent = "  ".repeat(depth);
         let deprecated = if field.deprecated { ", deprecated" } else { "" };
         let (name, kind, says) = (code(&field.name), code(&field.kind), prose(first_sentence(&field.description)));
         writeln!(out, "{indent}- {name} {kind}{deprecated}: {says}")?;
-        items(out, &field.fields, depth + 1)?;
+        write_markdown_fields(out, &field.fields, depth + 1)?;
     }
     Ok(())
 }
@@ -113,10 +113,10 @@ fn sections(of: &Explanation, minor: Minor) -> Vec<Section> {
         }
     };
     add("Description", vec![of.description.clone()]);
-    add("Default", default(of, minor));
-    add("Allowed", allowed(of));
+    add("Default", default_lines(of, minor));
+    add("Allowed", allowed_lines(of));
     if let Some(history) = &of.history {
-        add("History", history.history.iter().map(state).collect());
+        add("History", history.history.iter().map(state_line).collect());
         let named = |gates: &[&str]| gates.iter().map(|gate| format!("- {gate}")).collect();
         add("Needs", named(&history.needs));
         add("Needed by", named(&history.needed_by));
@@ -132,7 +132,10 @@ fn sections(of: &Explanation, minor: Minor) -> Vec<Section> {
         let state = gate.state.as_ref().map(|state| format!(": {} in {minor}", state.summary())).unwrap_or_default();
         add("Feature gate", vec![format!("{}{state}", gate.name)]);
     }
-    add("Rules", of.rules.iter().map(|rule| format!("- {} ({}{})", rule.says, rule.id, when(rule.stage))).collect());
+    add(
+        "Rules",
+        of.rules.iter().map(|rule| format!("- {} ({}{})", rule.says, rule.id, stage_suffix(rule.stage))).collect(),
+    );
     if let Some(risk) = &of.risk {
         let mut class = format!("{}: a change {}", risk.class, risk.class.means());
         if !risk.state_files.is_empty() {
@@ -148,7 +151,7 @@ fn sections(of: &Explanation, minor: Minor) -> Vec<Section> {
     sections
 }
 
-fn default(of: &Explanation, minor: Minor) -> Vec<String> {
+fn default_lines(of: &Explanation, minor: Minor) -> Vec<String> {
     let mut lines: Vec<String> = of.default.iter().map(plain).collect();
     let other = |was: &&PastDefault| !(was.since..=was.until).contains(&minor);
     lines.extend(of.defaults.iter().filter(other).map(|was| {
@@ -175,7 +178,7 @@ fn plain(value: &Json) -> String {
     }
 }
 
-fn allowed(of: &Explanation) -> Vec<String> {
+fn allowed_lines(of: &Explanation) -> Vec<String> {
     let mut lines = bounds(&of.allowed);
     if !of.allowed.keys.is_empty() {
         lines.push(format!("Keys: {}", of.allowed.keys.join(", ")));
@@ -212,7 +215,7 @@ fn versions(since: Minor, until: Option<Minor>) -> String {
     }
 }
 
-fn state(state: &GateState) -> String {
+fn state_line(state: &GateState) -> String {
     let versions = match state.until {
         NEWEST => format!("since {}", state.since),
         until if until == state.since => until.to_string(),
@@ -221,14 +224,14 @@ fn state(state: &GateState) -> String {
     format!("{versions:<14}{}", state.summary())
 }
 
-fn when(stage: RuleStage) -> &'static str {
+fn stage_suffix(stage: RuleStage) -> &'static str {
     match stage {
         RuleStage::Startup => ", during startup",
         RuleStage::Load | RuleStage::Gates | RuleStage::Validate => "",
     }
 }
 
-fn angled(kind: &str) -> String {
+fn in_angle_brackets(kind: &str) -> String {
     quiet(format!("<{kind}>"))
 }
 

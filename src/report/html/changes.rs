@@ -1,10 +1,8 @@
-//! The "Plan" section: the changed fields of each pool with old and new value, place and risk.
-//!
-//! Facts and texts come from the review, which has secret values removed already.
+//! Facts and texts come from the review, in which secret values are redacted.
 
 use maud::{Markup, html};
 
-use super::document::{MOST, capital, more, table};
+use super::document::{MAX_ITEMS, capital, more, table};
 use super::page::Page;
 use super::text::{Prose, Text};
 use crate::report::count;
@@ -12,17 +10,17 @@ use crate::report::review::{clipped, sentences};
 use crate::review::{Changes, PoolReview, Review, Setting, Side};
 use nodecfg_planning::plan::ChangedField;
 
-/// The maximum fields of a pool.
-const FIELDS: usize = 200;
+/// Maximum number of fields per current configuration of a pool.
+const MAX_FIELDS: usize = 200;
 /// The maximum length of a value, in characters.
-const VALUE: usize = 500;
-/// The maximum changed pools that are initially expanded.
-const OPEN: usize = 3;
+const MAX_VALUE: usize = 500;
+/// Maximum number of changed pools for which all are initially expanded.
+const MAX_EXPANDED: usize = 3;
 
 /// The section. Empty without changes.
 pub(super) fn section(page: &Page, review: &Review) -> Markup {
     let changed: Vec<&PoolReview> = review.pools.iter().filter(|pool| pool.is_changed()).collect();
-    let settled = review.pools.len() - changed.len();
+    let unchanged = review.pools.len() - changed.len();
     let compared = format!("Compared with {}, this {}.", sentences::side(&review.from), sentences::verdict(review));
     html! {
         @if review.is_changed() {
@@ -30,19 +28,19 @@ pub(super) fn section(page: &Page, review: &Review) -> Markup {
                 h2 { @if page.command == "sync" { "Plan" } @else { "What a sync would do" } }
                 p { (Prose(&compared)) }
                 (settings("fleet", &review.settings))
-                @for pool in changed.iter().take(MOST) {
-                    details open[changed.len() <= OPEN] { (one(review, pool)) }
+                @for pool in changed.iter().take(MAX_ITEMS) {
+                    details open[changed.len() <= MAX_EXPANDED] { (pool_details(review, pool)) }
                     "\n"
                 }
                 (more(changed.len(), "changed pools"))
-                @if settled > 0 { p.quiet { (count(settled, "other pool")) " unchanged." } }
+                @if unchanged > 0 { p.quiet { (count(unchanged, "other pool")) " unchanged." } }
             }
             "\n"
         }
     }
 }
 
-fn one(review: &Review, pool: &PoolReview) -> Markup {
+fn pool_details(review: &Review, pool: &PoolReview) -> Markup {
     let meaning = sentences::explanation(pool, review.cluster.is_some()).filter(|_| review.from != Side::Cluster);
     html! {
         summary {
@@ -69,7 +67,7 @@ fn one(review: &Review, pool: &PoolReview) -> Markup {
                 }
             }
         }
-        @for file in pool.files.iter().take(MOST) {
+        @for file in pool.files.iter().take(MAX_ITEMS) {
             p.quiet { code { (Text(&file.path)) } " " (sentences::file_change(file.change)) }
         }
     }
@@ -77,9 +75,9 @@ fn one(review: &Review, pool: &PoolReview) -> Markup {
 
 fn fields(pool: &PoolReview, set: &Changes) -> Markup {
     let rows = html! {
-        @for ChangedField { change, risk } in set.fields.iter().take(FIELDS) {
+        @for ChangedField { change, risk } in set.fields.iter().take(MAX_FIELDS) {
             tr {
-                th scope="row" { code { (Text(&clipped(&change.path, VALUE))) } }
+                th scope="row" { code { (Text(&clipped(&change.path, MAX_VALUE))) } }
                 (values(change.old.as_deref(), change.new.as_deref()))
                 td {
                     @if let Some(risk) = risk {
@@ -87,7 +85,7 @@ fn fields(pool: &PoolReview, set: &Changes) -> Markup {
                     } @else { "unknown" }
                 }
                 td {
-                    @if let Some(place) = &change.place { code { (Text(&clipped(&place.to_string(), VALUE))) } } @else { "–" }
+                    @if let Some(place) = &change.place { code { (Text(&clipped(&place.to_string(), MAX_VALUE))) } } @else { "–" }
                 }
             }
             "\n"
@@ -95,15 +93,15 @@ fn fields(pool: &PoolReview, set: &Changes) -> Markup {
     };
     html! {
         @if !set.fields.is_empty() { (changes(pool.name.as_str(), &["field", "now", "new", "risk", "set by"], &rows)) }
-        @if set.fields.len() > FIELDS {
-            p.quiet { (count(set.fields.len() - FIELDS, "field")) " more; see `nodecfg diff`." }
+        @if set.fields.len() > MAX_FIELDS {
+            p.quiet { (count(set.fields.len() - MAX_FIELDS, "field")) " more; see `nodecfg diff`." }
         }
     }
 }
 
 /// The cells of the old and the new value.
 fn values(old: Option<&str>, new: Option<&str>) -> Markup {
-    let code = |value: &str| html! { code { (Text(&clipped(value, VALUE))) } };
+    let code = |value: &str| html! { code { (Text(&clipped(value, MAX_VALUE))) } };
     html! {
         td { @if let Some(old) = old { del { (code(old)) } } @else { "–" } }
         td { @if let Some(new) = new { ins { (code(new)) } } @else { "–" } }

@@ -1,4 +1,5 @@
-//! The HTML document: head, header, notices, and the order of the sections.
+//! The HTML document: head, header, notices, the order of the sections, and the footer. Also elements that sections
+//! share.
 
 use std::io::{self, Write};
 
@@ -88,12 +89,12 @@ fn header(page: &Page) -> Markup {
     }
 }
 
-/// Errors, stop reasons and next steps.
+/// Errors, and notices such as stop reasons and next steps.
 fn notices(page: &Page) -> Markup {
     html! {
         @if !page.errors.is_empty() || !page.notices.is_empty() {
             section.notices aria-label="Notices" {
-                @for error in page.errors.iter().take(MOST) {
+                @for error in page.errors.iter().take(MAX_ITEMS) {
                     div.notice.error {
                         p.words { strong { "error" } " " (Prose(&error.message)) }
                         @if !error.help.is_empty() {
@@ -103,7 +104,7 @@ fn notices(page: &Page) -> Markup {
                 }
                 (more(page.errors.len(), "errors"))
                 ul.plain {
-                    @for notice in page.notices.iter().take(MOST) {
+                    @for notice in page.notices.iter().take(MAX_ITEMS) {
                         li.notice { strong { (notice.label) } " " (Prose(&notice.text)) }
                     }
                 }
@@ -115,13 +116,13 @@ fn notices(page: &Page) -> Markup {
 }
 
 /// The maximum items of a list.
-pub(super) const MOST: usize = 50;
+pub(super) const MAX_ITEMS: usize = 50;
 
 /// A note about omitted items.
 pub(super) fn more(number: usize, what: &str) -> Markup {
     html! {
-        @if number > MOST {
-            p.quiet { (number - MOST) " more " (what) "; see the JSON output." }
+        @if number > MAX_ITEMS {
+            p.quiet { (number - MAX_ITEMS) " more " (what) "; see the JSON output." }
         }
     }
 }

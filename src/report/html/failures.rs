@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::document::{MOST, capital, more};
+use super::document::{MAX_ITEMS, capital, more};
 use super::nodes::Anchors;
 use super::page::{FailureGroup, NodeMessage, Page};
 use super::text::{Prose, Text};
@@ -12,8 +12,8 @@ use crate::report::count;
 use crate::report::explain::Explanation;
 use nodecfg_contract::names::{NodeName, PoolName};
 
-/// The maximum named nodes.
-const NODES: usize = 12;
+/// Maximum number of named nodes per message.
+const MAX_NODES: usize = 12;
 
 /// A failed node.
 pub(super) struct FailedNode<'a> {
@@ -36,12 +36,12 @@ pub(super) fn grouped<'a>(cases: impl Iterator<Item = FailedNode<'a>>) -> Vec<Fa
     for FailedNode { priority, label, message, explanation, pool, node } in cases {
         let key = (priority, label, explanation.as_ref().map(|explanation| explanation.meaning));
         let new = || (FailureGroup { label, explanation, messages: Vec::new() }, BTreeMap::new());
-        let (failure, places) = kinds.entry(key).or_insert_with(new);
-        let place = *places.entry(message.clone()).or_insert_with(|| {
+        let (failure, indexes) = kinds.entry(key).or_insert_with(new);
+        let index = *indexes.entry(message.clone()).or_insert_with(|| {
             failure.messages.push(NodeMessage { text: message, nodes: Vec::new() });
             failure.messages.len() - 1
         });
-        if let Some(message) = failure.messages.get_mut(place) {
+        if let Some(message) = failure.messages.get_mut(index) {
             message.nodes.push((pool.cloned(), node.clone()));
         }
     }
@@ -60,8 +60,8 @@ pub(super) fn section(page: &Page) -> Markup {
             @let anchors = Anchors::of(page);
             section #failures {
                 h2 { "What went wrong" }
-                @for failure in page.failures.iter().take(MOST) {
-                    article.failure { (one(failure, &anchors)) }
+                @for failure in page.failures.iter().take(MAX_ITEMS) {
+                    article.failure { (failure_article(failure, &anchors)) }
                 }
                 (more(page.failures.len(), "kinds of failure"))
             }
@@ -70,14 +70,14 @@ pub(super) fn section(page: &Page) -> Markup {
     }
 }
 
-fn one(failure: &FailureGroup, anchors: &Anchors<'_>) -> Markup {
+fn failure_article(failure: &FailureGroup, anchors: &Anchors<'_>) -> Markup {
     let nodes: usize = failure.messages.iter().map(|message| message.nodes.len()).sum();
     html! {
         h3 { (capital(failure.label)) ": " (count(nodes, "node")) }
-        @for message in failure.messages.iter().take(MOST) {
+        @for message in failure.messages.iter().take(MAX_ITEMS) {
             blockquote.words { (Text(&message.text)) }
             p.names {
-                @for (number, (pool, node)) in message.nodes.iter().take(NODES).enumerate() {
+                @for (number, (pool, node)) in message.nodes.iter().take(MAX_NODES).enumerate() {
                     @if number > 0 { ", " }
                     @if let Some(number) = anchors.node(pool.as_ref(), node) {
                         a href={ "#n" (number) } { (node.as_str()) }
@@ -85,7 +85,7 @@ fn one(failure: &FailureGroup, anchors: &Anchors<'_>) -> Markup {
                         (node.as_str())
                     }
                 }
-                @if message.nodes.len() > NODES { " and " (message.nodes.len() - NODES) " more" }
+                @if message.nodes.len() > MAX_NODES { " and " (message.nodes.len() - MAX_NODES) " more" }
             }
         }
         (more(failure.messages.len(), "messages"))

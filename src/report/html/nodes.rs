@@ -13,12 +13,12 @@ use crate::report::count;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::state::State;
 
-/// The maximum nodes for which tables are initially expanded.
-const OPEN: usize = 30;
+/// Maximum number of nodes for which the tables are initially expanded.
+const MAX_EXPANDED: usize = 30;
 /// The width of a bar in SVG units.
 const WIDTH: usize = 1000;
 
-/// The link targets of nodes.
+/// The number of each node on the page. The table row of node 3 has the ID `n3`.
 pub(super) struct Anchors<'a>(BTreeMap<(Option<&'a PoolName>, &'a NodeName), usize>);
 
 impl<'a> Anchors<'a> {
@@ -49,7 +49,7 @@ fn state_counts(counts: &[(State, usize)]) -> String {
 }
 
 /// The displayed name of a pool.
-fn name(pool: &Pool) -> String {
+fn display_name(pool: &Pool) -> String {
     match (&pool.name, &pool.fleet) {
         (Some(name), Some(fleet)) => format!("{name} of fleet {fleet}"),
         (Some(name), None) => name.to_string(),
@@ -68,7 +68,7 @@ pub(super) fn sections(page: &Page) -> Markup {
                 h2 { "Nodes (" (total) ")" }
                 (legend(page))
                 @for (index, pool) in page.pools.iter().enumerate() {
-                    section.pool id={ "p" (index) } { (one(page, pool, first, total <= OPEN)) }
+                    section.pool id={ "p" (index) } { (pool_section(page, pool, first, total <= MAX_EXPANDED)) }
                     @let () = first += pool.nodes.len();
                 }
             }
@@ -83,7 +83,7 @@ fn pools(page: &Page) -> Markup {
         @for (index, pool) in page.pools.iter().enumerate() {
             @let counts = counts(&pool.nodes);
             tr {
-                th scope="row" { a href={ "#p" (index) } { (name(pool)) } }
+                th scope="row" { a href={ "#p" (index) } { (display_name(pool)) } }
                 td.number { (pool.nodes.len()) }
                 td.bar { (bar(&counts)) }
                 td {
@@ -110,7 +110,7 @@ fn bar(counts: &[(State, usize)]) -> Markup {
             @for (state, number) in counts {
                 @let from = (before * WIDTH).checked_div(total).unwrap_or(0);
                 @let () = before += number;
-                // States with few nodes stay visible.
+                // A state with few nodes gets a minimum width, so that it stays visible.
                 @let to = (before * WIDTH).checked_div(total).unwrap_or(0).max(from + 8).min(WIDTH);
                 @let from = from.min(WIDTH - 8);
                 path class=(class(*state)) d={ "M" (from) " 0L" (to) " 0L" (to) " 10L" (from) " 10Z" } {}
@@ -140,8 +140,8 @@ fn legend(page: &Page) -> Markup {
     }
 }
 
-fn one(page: &Page, pool: &Pool, first: usize, open: bool) -> Markup {
-    let (name, counts) = (name(pool), counts(&pool.nodes));
+fn pool_section(page: &Page, pool: &Pool, first: usize, open: bool) -> Markup {
+    let (name, counts) = (display_name(pool), counts(&pool.nodes));
     let title = format!("Nodes: {name}");
     let with_message = pool.nodes.iter().any(|node| !node.message.is_empty());
     let columns = ["node", "state"].into_iter().chain(page.columns.iter().copied());
@@ -156,7 +156,7 @@ fn one(page: &Page, pool: &Pool, first: usize, open: bool) -> Markup {
         @if !pool.nodes.is_empty() {
             ul.grid aria-label=(title) {
                 @for (index, node) in pool.nodes.iter().enumerate() {
-                    // The Tab key stops once per grid; the script moves the stop. Tables need none.
+                    // The Tab key stops once per grid: at the first cell, until the script moves the stop.
                     @let tabindex = (index > 0).then_some("-1");
                     @let label = format!("{}, {}", node.name, node.state_text);
                     li { a class=(class(node.state)) href={ "#n" (first + index) } aria-label=(Text(&label)) tabindex=[tabindex] {} }

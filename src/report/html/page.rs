@@ -68,7 +68,7 @@ pub struct Node {
     pub state: State,
     /// The state in the terms of the command.
     pub state_text: String,
-    /// The values of the page's columns. Empty if unknown.
+    /// The values of the page's columns. An unknown value is empty.
     pub cells: Vec<String>,
     /// The message of or about the node.
     pub message: String,
@@ -102,11 +102,11 @@ pub struct FailureGroup {
     pub label: &'static str,
     /// Meaning, likely causes and where to look next.
     pub explanation: Option<Explanation>,
-    /// The messages of nodes or of the API server, with their nodes.
+    /// The messages with their nodes.
     pub messages: Vec<NodeMessage>,
 }
 
-/// A message that one or more nodes reported.
+/// A message about one or more nodes, from the nodes, the API server or nodecfg.
 #[derive(Debug, Clone)]
 pub struct NodeMessage {
     /// The message.
@@ -122,7 +122,7 @@ pub struct Timeline {
     pub start: Timestamp,
     /// The duration of the observation, in seconds.
     pub seconds: f64,
-    /// The pools with changed nodes, by name.
+    /// The pools with events, by name.
     pub tracks: Vec<Track>,
 }
 
@@ -146,7 +146,7 @@ pub struct Span {
     pub node: NodeName,
     /// The assignment, in seconds since the start. 0 if earlier.
     pub from: f64,
-    /// The time of convergence or failure, or the end of the observation.
+    /// The time of the final state, or the end of the observation, in seconds since the start.
     pub to: f64,
     /// The final state.
     pub end: State,

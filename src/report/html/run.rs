@@ -100,8 +100,8 @@ fn notices(outcome: &Outcome) -> Vec<Notice> {
         let listed = names(pools.iter().map(|pool| pool.as_str()), 8);
         Notice { label: "stopped", text: format!("{label} {listed}: {reason}") }
     });
-    let ways = summary::next_steps(&stops);
-    stopped.chain(ways.into_iter().map(|way| Notice { label: "next", text: way.to_owned() })).collect()
+    let steps = summary::next_steps(&stops);
+    stopped.chain(steps.into_iter().map(|step| Notice { label: "next", text: step.to_owned() })).collect()
 }
 
 /// The pools: those with problems first, then by name.

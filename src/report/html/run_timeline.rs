@@ -1,6 +1,4 @@
-//! Recorder of a rollout's timeline: the start and end of each node, and the events of each pool.
-//!
-//! Its size depends on the number of nodes in the plan only, not on the number of events.
+//! The size of the record depends on the number of nodes in the plan, not on the number of events.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +11,7 @@ use nodecfg_planning::rollout::progress::Progress;
 use nodecfg_planning::state::State;
 
 /// The maximum events per pool. A pool soaks once and stops once.
-const MARKS: usize = 8;
+const MAX_MARKS: usize = 8;
 
 /// The recorded timeline of a rollout.
 #[derive(Debug, Clone)]
@@ -50,7 +48,7 @@ impl RunTimeline {
             Progress::Assigned { node, .. } => {
                 record.nodes.insert(node.clone(), NodeSpan { from: at, end: None });
             }
-            // A node that was assigned earlier is observed from the start.
+            // A node without `Assigned` event was assigned by an earlier run, so its span begins at 0.
             Progress::Waiting { node, .. } => {
                 record.nodes.entry(node.clone()).or_insert(NodeSpan { from: 0.0, end: None });
             }
@@ -67,7 +65,7 @@ impl RunTimeline {
             Progress::Gone { node, .. } => record.end(node, at, State::Gone),
             Progress::Soaking { until, .. } => {
                 let seconds = until.duration_since(now).as_secs_f64().ceil().max(0.0);
-                // Saturating: a past time gives 0.
+                // The maximum with 0.0 makes a past time 0.
                 record.mark(at, format!("canaries converged, soaking for {}", whole_duration(seconds as u64)));
             }
             Progress::Soaked { .. } => record.mark(at, "canaries passed, continuing with the other nodes".to_owned()),
@@ -106,7 +104,7 @@ impl PoolRecord {
     }
 
     fn mark(&mut self, at: f64, text: String) {
-        if self.marks.len() < MARKS {
+        if self.marks.len() < MAX_MARKS {
             self.marks.push(Mark { at, text });
         }
     }

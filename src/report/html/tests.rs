@@ -104,13 +104,13 @@ fn page_of_an_early_failure_has_the_error() {
 }
 
 #[test]
-fn page_of_an_empty_cluster() {
+fn page_of_an_empty_cluster_has_zero_nodes() {
     let status = crate::status::build(&Observed::default(), None, Vec::new(), at(0));
     let page = text(&of_status(&status, "https://cluster.example", None));
     assert!(page.contains("0 nodes"), "{page}");
 }
 
-/// About a megabyte per few thousand nodes, for messages of any length.
+/// At most 600 bytes per node, for messages of any length.
 #[test]
 fn pages_of_large_clusters_are_bounded() {
     for (nodes, most) in [(5_000, 3_000_000), (15_000, 9_000_000)] {
@@ -133,7 +133,7 @@ fn pages_of_large_clusters_are_bounded() {
     }
 }
 
-fn anything() -> impl Strategy<Value = String> {
+fn hostile_text() -> impl Strategy<Value = String> {
     let hostile = [
         "<script>",
         "\"onmouseover=\"",
@@ -171,7 +171,7 @@ fn skeleton(page: &str) -> BTreeMap<String, usize> {
 proptest! {
     /// Texts do not change elements or attributes, and leave no hidden character.
     #[test]
-    fn no_text_adds_an_element_or_an_attribute(texts in prop::collection::vec(anything(), 5)) {
+    fn no_text_adds_an_element_or_an_attribute(texts in prop::collection::vec(hostile_text(), 5)) {
         let page = |texts: &[String]| {
             let [server, error, word, cell, help] = texts else { panic!("five") };
             let ends = [refused(error), End::Changed { to: Some(ConfigSource::config_map("ns", cell, cell)) }];

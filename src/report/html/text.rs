@@ -1,7 +1,7 @@
 //! Untrusted text in HTML pages: escaped, with visible hidden characters, and cut at a maximum length.
 //!
-//! maud escapes all texts. Templates insert texts from a cluster, a repository or a command line through [`Text`] or
-//! [`Prose`] for the other two.
+//! maud escapes all texts. [`Text`] and [`Prose`] also show hidden characters and cut long texts. Templates must use
+//! them for texts from a cluster, a repository or a command line.
 
 use std::fmt::Write as _;
 
@@ -10,9 +10,9 @@ use maud::{Escaper, Render, html};
 use nodecfg_contract::printable::is_hidden;
 
 /// The maximum length of a text, in characters.
-const MOST: usize = 2000;
+const MAX_LENGTH: usize = 2000;
 
-/// A text.
+/// A text to insert into a page.
 pub(super) struct Text<'a>(pub(super) &'a str);
 
 impl Render for Text<'_> {
@@ -21,7 +21,7 @@ impl Render for Text<'_> {
         for (number, character) in self.0.chars().enumerate() {
             // Writing to a string does not fail.
             let _ = match character {
-                _ if number == MOST => return out.write_char('…').unwrap_or_default(),
+                _ if number == MAX_LENGTH => return out.write_char('…').unwrap_or_default(),
                 '\n' => out.write_char('\n'),
                 '\t' => out.write_char(' '),
                 hidden if is_hidden(hidden) => write!(out, "⟨U+{:04X}⟩", u32::from(hidden)),
@@ -37,7 +37,7 @@ pub(super) struct Prose<'a>(pub(super) &'a str);
 impl Render for Prose<'_> {
     fn render_to(&self, out: &mut String) {
         // An unpaired backtick opens no code, and cutting could remove its pair.
-        if self.0.chars().count() > MOST || !self.0.matches('`').count().is_multiple_of(2) {
+        if self.0.chars().count() > MAX_LENGTH || !self.0.matches('`').count().is_multiple_of(2) {
             return Text(self.0).render_to(out);
         }
         for (number, part) in self.0.split('`').enumerate() {
@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn cuts_long_texts() {
         let long = text(&"x".repeat(1_000_000));
-        assert_eq!(long.chars().count(), MOST + 1);
+        assert_eq!(long.chars().count(), MAX_LENGTH + 1);
         assert!(long.ends_with('…'));
         let prose = Prose(&"`x` ".repeat(1_000_000)).render().into_string();
-        assert_eq!(prose.chars().count(), MOST + 1);
+        assert_eq!(prose.chars().count(), MAX_LENGTH + 1);
     }
 
     proptest! {

@@ -3,14 +3,14 @@
 
 use maud::{Markup, html};
 
-use super::document::{MOST, more, time};
+use super::document::{MAX_ITEMS, more, time};
 use super::page::{Timeline, Track, class};
 use super::text::Prose;
 use crate::report::{count, duration};
 use nodecfg_planning::state::State;
 
-/// The maximum nodes with a bar each.
-const BARS: usize = 60;
+/// Maximum number of nodes in all pools for which each node has a bar.
+const MAX_BARS: usize = 60;
 /// The number of time steps of an area chart.
 const STEPS: u32 = 150;
 /// The width of a drawing in SVG units.
@@ -25,11 +25,11 @@ pub(super) fn section(timeline: &Timeline) -> Markup {
         section #timeline {
             h2 { "Timeline" }
             p.quiet { "Started " (time(timeline.start)) ", watched for " (duration(timeline.seconds)) "." }
-            @for track in timeline.tracks.iter().take(MOST) {
+            @for track in timeline.tracks.iter().take(MAX_ITEMS) {
                 section.track {
                     h3 { (track.pool.as_str()) }
                     p.quiet { (text_summary(track)) }
-                    @if nodes <= BARS { (bars(timeline, track)) } @else if !track.spans.is_empty() { (numbers(timeline, track)) }
+                    @if nodes <= MAX_BARS { (bars(timeline, track)) } @else if !track.spans.is_empty() { (area_chart(timeline, track)) }
                     @if !track.marks.is_empty() {
                         ul.plain.marks {
                             @for mark in &track.marks {
@@ -101,11 +101,11 @@ fn bars(timeline: &Timeline, track: &Track) -> Markup {
     }
 }
 
-/// An area chart: at each time step, the stacked numbers of nodes converged, failed and in transition. The full height is
-/// the number of nodes to change.
-fn numbers(timeline: &Timeline, track: &Track) -> Markup {
+/// An area chart: at each time step, the stacked numbers of nodes converged, failed and in transition. The full height
+/// is the number of nodes to change.
+fn area_chart(timeline: &Timeline, track: &Track) -> Markup {
     let layers = [State::Converged, State::Failed, State::InFlight];
-    let moments: Vec<[usize; 3]> = (0..=STEPS).map(|step| moment(timeline, track, step)).collect();
+    let moments: Vec<[usize; 3]> = (0..=STEPS).map(|step| counts_at(timeline, track, step)).collect();
     let mut below: Vec<usize> = vec![0; moments.len()];
     html! {
         figure aria-hidden="true" {
@@ -131,8 +131,8 @@ fn numbers(timeline: &Timeline, track: &Track) -> Markup {
     }
 }
 
-/// The number of nodes converged, failed and in transition at a time step.
-fn moment(timeline: &Timeline, track: &Track, step: u32) -> [usize; 3] {
+/// The numbers of nodes converged, failed and in transition at a time step.
+fn counts_at(timeline: &Timeline, track: &Track, step: u32) -> [usize; 3] {
     let at = timeline.seconds * f64::from(step) / f64::from(STEPS);
     let mut counts = [0; 3];
     for span in track.spans.iter().take_while(|span| span.from <= at) {
@@ -159,9 +159,9 @@ fn area(below: &[usize], above: &[usize], total: usize) -> String {
         let y = HEIGHT.saturating_sub(u32::try_from(high).unwrap_or(HEIGHT));
         format!("{} {y}", WIDTH * step / STEPS)
     };
-    let there = above.iter().enumerate().map(place);
-    let back = below.iter().enumerate().rev().map(place);
-    format!("M{}Z", there.chain(back).collect::<Vec<_>>().join("L"))
+    let upper = above.iter().enumerate().map(place);
+    let lower = below.iter().enumerate().rev().map(place);
+    format!("M{}Z", upper.chain(lower).collect::<Vec<_>>().join("L"))
 }
 
 /// The x coordinate of a time.

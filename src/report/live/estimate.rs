@@ -5,10 +5,10 @@ use jiff::Timestamp;
 use nodecfg_planning::rollout::progress::CanaryGate;
 
 /// The number of converged nodes after which the measured pace replaces the budget, in multiples of the budget. The
-/// first round of nodes ends all at once.
-const ROUNDS: usize = 2;
+/// first round of nodes ends all at once, so its pace is not representative.
+const MEASURED_ROUNDS: usize = 2;
 /// The same limit for nodes that another client assigns, in nodes.
-const WATCHED: usize = 5;
+const MEASURED_NODES: usize = 5;
 /// A node counts as hanging after this multiple of the mean duration.
 const OVERDUE: f64 = 2.0;
 
@@ -59,7 +59,7 @@ impl Pace {
     }
 
     /// The maximum remaining time in seconds, while [`remaining`](Self::remaining) is unknown: hanging nodes time
-    /// out.
+    /// out. `None` while nodes have not started.
     pub(super) fn at_most(&self) -> Option<f64> {
         (self.pending == 0 && self.gate == CanaryGate::Open).then_some(self.timeout)
     }
@@ -73,7 +73,8 @@ impl Pace {
         Some(nodes.div_ceil(parallel) as f64 * self.mean?)
     }
 
-    /// The time that the oldest node has already spent.
+    /// The time in seconds that the oldest node has already spent, at most the mean duration. `None` if the mean is
+    /// unknown.
     fn under_way(&self) -> Option<f64> {
         match self.in_flight {
             0 => Some(0.0),
@@ -81,16 +82,17 @@ impl Pace {
         }
     }
 
+    /// The time for `left` nodes by the measured pace, or by the budget while too few nodes have finished.
     fn of_rest(&self, left: usize) -> Option<f64> {
         let measured = || left as f64 * self.open / self.finished as f64;
         let Some(parallel) = self.parallel else {
-            return (self.finished >= WATCHED && self.open > 0.0).then(measured);
+            return (self.finished >= MEASURED_NODES && self.open > 0.0).then(measured);
         };
         // While all nodes in transition hang, the start of the next node is unknown.
         if self.in_flight > 0 && self.mean.is_none_or(|mean| self.youngest > mean * OVERDUE) {
             return None;
         }
-        if self.pending > 0 && self.open > 0.0 && self.finished >= parallel.max(1).saturating_mul(ROUNDS) {
+        if self.pending > 0 && self.open > 0.0 && self.finished >= parallel.max(1).saturating_mul(MEASURED_ROUNDS) {
             return Some(measured());
         }
         if self.pending == 0 && self.mean.is_none_or(|mean| self.oldest > mean * OVERDUE) {

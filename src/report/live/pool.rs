@@ -114,7 +114,8 @@ impl Pool {
         self.done = if over { self.done.or(Some(now)) } else { None };
     }
 
-    /// The progress of the pool. `mean` is the mean duration of other pools, for a pool without finished nodes.
+    /// The progress of the pool. `mean` is the mean duration of a node in all pools, for a pool without finished
+    /// nodes.
     pub(super) fn pace(&self, now: Timestamp, mean: Option<f64>) -> Pace {
         let stopped = self.stopped.is_some();
         let ages = || self.in_flight.values().map(|flight| seconds(flight.since, now));

@@ -16,7 +16,7 @@ use nodecfg_planning::rollout::progress::{CanaryGate, NodeCounts};
 /// Terminals below this width show numbers without bars.
 const NARROW: usize = 50;
 /// The maximum lines of the last failure's message.
-const WORDS: usize = 3;
+const MAX_MESSAGE_LINES: usize = 3;
 /// The minimum and maximum width of a bar, in columns.
 const BAR: (usize, usize) = (10, 40);
 
@@ -33,7 +33,7 @@ impl LiveProgress {
             lines.push(self.times(now));
         }
         if let Some(left) = room.checked_sub(lines.len() + 1).filter(|left| *left > 0) {
-            lines.extend(self.failure(columns, (left / 2).clamp(1, WORDS), now));
+            lines.extend(self.failure(columns, (left / 2).clamp(1, MAX_MESSAGE_LINES), now));
         }
         lines.extend(self.transitions(columns, room.saturating_sub(lines.len()), now));
         lines.into_iter().map(|line| shorten(&line, columns)).collect()
@@ -210,8 +210,8 @@ impl Row {
             nodes => (nodes * columns / total.max(1)).max(1),
         };
         let failed = share(self.counts.failed);
-        let settled = self.counts.done + self.counts.left;
-        let done = if settled == total { columns } else { share(settled).min(columns - 1) }
+        let finished = self.counts.done + self.counts.left;
+        let done = if finished == total { columns } else { share(finished).min(columns - 1) }
             .min(columns.saturating_sub(failed));
         let left = columns.saturating_sub(failed + done);
         // Shares are rounded down; the last one fills the rest.

@@ -55,7 +55,7 @@ fn failed(name: &str, number: usize, error: &str) -> Progress {
 }
 
 /// Applies an event, with the counts that the rollout would report.
-fn tell(state: &mut LiveProgress, now: Timestamp, progress: Progress) {
+fn apply_event(state: &mut LiveProgress, now: Timestamp, progress: Progress) {
     let pool = &state.pools[state.index_of[progress.pool().unwrap()]];
     let (mut counts, mut gate, mut canaries) = (pool.counts, pool.gate, pool.canaries);
     let mut shift = |from: fn(&mut NodeCounts) -> &mut usize, to: fn(&mut NodeCounts) -> &mut usize| {
@@ -91,14 +91,14 @@ fn shown(state: &LiveProgress, width: usize, height: usize, now: i64) -> String 
 /// Three nodes: one done, one in transition, one failed.
 fn three() -> LiveProgress {
     let mut state = LiveProgress::new(&plan(&[("general", 3)]), true, at(0));
-    tell(&mut state, at(0), assigned("general", 0));
-    tell(&mut state, at(12), converged("general", 0, 12.0));
-    tell(&mut state, at(12), assigned("general", 1));
+    apply_event(&mut state, at(0), assigned("general", 0));
+    apply_event(&mut state, at(12), converged("general", 0, 12.0));
+    apply_event(&mut state, at(12), assigned("general", 1));
     let error = "failed to validate config: invalid configuration: evictionHard[memory.available]: invalid quantity \
                  \"lots\", see KubeletConfiguration reference";
-    tell(&mut state, at(20), failed("general", 1, error));
-    tell(&mut state, at(20), assigned("general", 2));
-    tell(&mut state, at(21), waiting("general", 2, Waiting::NotAcknowledged));
+    apply_event(&mut state, at(20), failed("general", 1, error));
+    apply_event(&mut state, at(20), assigned("general", 2));
+    apply_event(&mut state, at(21), waiting("general", 2, Waiting::NotAcknowledged));
     state
 }
 
@@ -107,33 +107,33 @@ fn many() -> LiveProgress {
     let mut state =
         LiveProgress::new(&plan(&[("batch", 1900), ("general", 3000), ("gpu", 97), ("system", 3)]), true, at(0));
     for number in 0..5 {
-        tell(&mut state, at(0), assigned("batch", number));
-        tell(&mut state, at(20), converged("batch", number, 20.0));
-        tell(&mut state, at(0), assigned("general", number));
-        tell(&mut state, at(10), converged("general", number, 10.0));
-        tell(&mut state, at(0), assigned("gpu", number));
+        apply_event(&mut state, at(0), assigned("batch", number));
+        apply_event(&mut state, at(20), converged("batch", number, 20.0));
+        apply_event(&mut state, at(0), assigned("general", number));
+        apply_event(&mut state, at(10), converged("general", number, 10.0));
+        apply_event(&mut state, at(0), assigned("gpu", number));
     }
     for number in 0..3 {
-        tell(&mut state, at(30), assigned("system", number));
-        tell(&mut state, at(40), converged("system", number, 10.0));
+        apply_event(&mut state, at(30), assigned("system", number));
+        apply_event(&mut state, at(40), converged("system", number, 10.0));
     }
-    tell(&mut state, at(50), failed("gpu", 2, "failed to load config, see Kubelet log for details"));
+    apply_event(&mut state, at(50), failed("gpu", 2, "failed to load config, see Kubelet log for details"));
     let reason = StopReason::CanaryFailed { node: node_name("gpu-0002") };
-    tell(&mut state, at(50), Progress::Stopped { pool: pool_name("gpu"), reason });
-    tell(&mut state, at(20), Progress::Soaking { pool: pool_name("batch"), until: at(920) });
-    tell(&mut state, at(10), Progress::Soaking { pool: pool_name("general"), until: at(310) });
-    tell(&mut state, at(310), Progress::Soaked { pool: pool_name("general") });
+    apply_event(&mut state, at(50), Progress::Stopped { pool: pool_name("gpu"), reason });
+    apply_event(&mut state, at(20), Progress::Soaking { pool: pool_name("batch"), until: at(920) });
+    apply_event(&mut state, at(10), Progress::Soaking { pool: pool_name("general"), until: at(310) });
+    apply_event(&mut state, at(310), Progress::Soaked { pool: pool_name("general") });
     for number in 5..1355 {
         let start = at(310 + i64::try_from(number).unwrap() / 10);
-        tell(&mut state, start, assigned("general", number));
+        apply_event(&mut state, start, assigned("general", number));
     }
     for number in 5..1205 {
-        tell(&mut state, at(430), converged("general", number, 12.0));
+        apply_event(&mut state, at(430), converged("general", number, 12.0));
     }
     let error = "failed to sync: failed to download: configmaps \"fleet-general-0123456789\" is forbidden".to_owned();
-    tell(&mut state, at(440), waiting("general", 1210, Waiting::Syncing { error }));
+    apply_event(&mut state, at(440), waiting("general", 1210, Waiting::Syncing { error }));
     for number in 1211..1300 {
-        tell(&mut state, at(440), waiting("general", number, Waiting::Activating));
+        apply_event(&mut state, at(440), waiting("general", number, Waiting::Activating));
     }
     state
 }
@@ -174,12 +174,12 @@ fn many_pools_show_problems_first_and_sum_up_the_rest() {
     let pools: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 10)).collect();
     let mut state = LiveProgress::new(&plan(&pools), true, at(0));
     for name in &names[20..30] {
-        tell(&mut state, at(1), assigned(name, 0));
+        apply_event(&mut state, at(1), assigned(name, 0));
     }
-    tell(&mut state, at(2), failed("pool-25", 0, "no"));
+    apply_event(&mut state, at(2), failed("pool-25", 0, "no"));
     for number in 0..10 {
-        tell(&mut state, at(3), assigned("pool-31", number));
-        tell(&mut state, at(4), converged("pool-31", number, 1.0));
+        apply_event(&mut state, at(3), assigned("pool-31", number));
+        apply_event(&mut state, at(4), converged("pool-31", number, 1.0));
     }
     insta::assert_snapshot!(shown(&state, 80, 24, 5));
     insta::assert_snapshot!("one_line_for_many_pools", shown(&state, 80, 3, 5));
@@ -195,14 +195,14 @@ fn final_display_has_only_bars() {
 fn unready_canary_is_in_transition_again_and_counts_once() {
     let mut state = LiveProgress::new(&plan(&[("gpu", 20)]), true, at(0));
     for number in 0..5 {
-        tell(&mut state, at(0), assigned("gpu", number));
-        tell(&mut state, at(5), converged("gpu", number, 5.0));
+        apply_event(&mut state, at(0), assigned("gpu", number));
+        apply_event(&mut state, at(5), converged("gpu", number, 5.0));
     }
-    tell(&mut state, at(5), Progress::Soaking { pool: pool_name("gpu"), until: at(305) });
+    apply_event(&mut state, at(5), Progress::Soaking { pool: pool_name("gpu"), until: at(305) });
     assert_eq!(state.remaining(at(5)), Some((300.0 + 15.0 * 5.0, false)));
-    tell(&mut state, at(10), waiting("gpu", 0, Waiting::NotReady));
+    apply_event(&mut state, at(10), waiting("gpu", 0, Waiting::NotReady));
     assert_eq!(state.remaining(at(10)), Some((5.0 + 300.0 + 15.0 * 5.0, false)));
-    tell(&mut state, at(12), converged("gpu", 0, 2.0));
+    apply_event(&mut state, at(12), converged("gpu", 0, 2.0));
     assert!(shown(&state, 80, 24, 12).contains(" 5/20|"), "{}", shown(&state, 80, 24, 12));
 }
 
@@ -211,7 +211,7 @@ fn deleted_nodes_fill_the_bar() {
     let mut state = LiveProgress::new(&plan(&[("gpu", 3)]), true, at(0));
     assert!(shown(&state, 80, 24, 2).contains(" 0/3|"));
     let (pool, node) = named("gpu", 0);
-    tell(&mut state, at(1), Progress::Gone { pool, node });
+    apply_event(&mut state, at(1), Progress::Gone { pool, node });
     assert!(shown(&state, 80, 24, 2).contains(" 1/3  1 deleted or changed|"));
 }
 
@@ -237,11 +237,11 @@ fn wraps_and_cuts_messages() {
 fn removes_control_characters() {
     const HOSTILE: &str = "a\u{1b}[2Jb\nc\u{202e}d\u{9b}2J";
     let mut state = LiveProgress::new(&plan(&[("gpu", 5)]), true, at(0));
-    (0..3).for_each(|number| tell(&mut state, at(0), assigned("gpu", number)));
-    tell(&mut state, at(1), failed("gpu", 0, HOSTILE));
-    tell(&mut state, at(1), waiting("gpu", 1, Waiting::Syncing { error: HOSTILE.to_owned() }));
+    (0..3).for_each(|number| apply_event(&mut state, at(0), assigned("gpu", number)));
+    apply_event(&mut state, at(1), failed("gpu", 0, HOSTILE));
+    apply_event(&mut state, at(1), waiting("gpu", 1, Waiting::Syncing { error: HOSTILE.to_owned() }));
     let reason = StopReason::Aborted { by: HOSTILE.to_owned(), reason: Some(HOSTILE.to_owned()) };
-    tell(&mut state, at(1), Progress::Stopped { pool: pool_name("gpu"), reason });
+    apply_event(&mut state, at(1), Progress::Stopped { pool: pool_name("gpu"), reason });
     let view = [state.view(200, 50, at(2)), state.rest(200, 50, at(2))].concat().concat();
     // Only the styles of nodecfg may remain.
     let text = regex::Regex::new("\u{1b}\\[[0-9]+m").unwrap().replace_all(&view, "").into_owned();

@@ -1,4 +1,5 @@
-//! The nodes of a review as text: their order, awaited nodes, and nodes left unchanged with the reason.
+//! The cluster part of a review as text: ConfigMaps, pauses, the nodes in order, awaited and unchanged nodes, moves
+//! between pools, and nodes without a pool.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,13 +11,13 @@ use crate::review::{LeftAlone, PoolReview, Review, Rollout};
 use nodecfg_planning::plan::{Action, Step, Wave, WaveKind, Why};
 
 /// The maximum node names per line.
-const NAMES: usize = 8;
+const MAX_NAMES: usize = 8;
 
 /// The label of a pause.
 const PAUSED: &str = "paused:";
 
 /// Highlights the label of a pause.
-fn pausing(line: &str) -> String {
+fn highlight_pause(line: &str) -> String {
     line.strip_prefix(PAUSED).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(PAUSED)))
 }
 
@@ -24,8 +25,9 @@ fn plain(text: &str) -> String {
     text.to_owned()
 }
 
-/// Reports whether all nodes are up to date.
-pub(super) fn is_settled(rollout: &Rollout) -> bool {
+/// Reports whether a pool needs no details: all nodes are up to date and the pool is not paused, or the plan excludes
+/// all nodes.
+pub(super) fn needs_no_details(rollout: &Rollout) -> bool {
     rollout.waves.iter().all(|wave| wave.steps.is_empty())
         && (rollout.left_alone.iter().all(|left| left.why == Why::Converged) || is_out_of_scope(rollout))
         && (rollout.pause.is_none() || is_out_of_scope(rollout))
@@ -38,8 +40,8 @@ pub(super) fn is_out_of_scope(rollout: &Rollout) -> bool {
         && rollout.left_alone.iter().all(|left| left.why == Why::OutOfScope)
 }
 
-/// The number of nodes and of changes, for the heading of the pool.
-pub(super) fn header(rollout: &Rollout) -> Vec<String> {
+/// The number of nodes, of changes and a pause, for the heading of the pool.
+pub(super) fn header_parts(rollout: &Rollout) -> Vec<String> {
     let mut parts = vec![count(rollout.nodes, "node")];
     if rollout.assign > 0 {
         parts.push(format!("{} to assign, at most {} unavailable at a time", rollout.assign, rollout.budget));
@@ -50,7 +52,7 @@ pub(super) fn header(rollout: &Rollout) -> Vec<String> {
     parts
 }
 
-/// Writes the pool's ConfigMap, its nodes in order, and the unchanged nodes.
+/// Writes the pool's ConfigMap, its pause, its nodes in order, and the unchanged nodes.
 pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolReview) -> io::Result<()> {
     match (&review.cluster, &pool.config_map.after, pool.config_map.create) {
         (Some(cluster), Some(name), Some(create)) => {
@@ -66,7 +68,7 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
     let Some(rollout) = &pool.rollout else { return Ok(()) };
     if let Some(pause) = &rollout.pause {
         let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
-        page.prose(2, &format!("{PAUSED} {pause}{despite}"), pausing)?;
+        page.prose(2, &format!("{PAUSED} {pause}{despite}"), highlight_pause)?;
     }
     for wave in &rollout.waves {
         write_wave(page, wave)?;
@@ -86,7 +88,7 @@ fn write_wave(page: &mut Page<'_>, wave: &Wave) -> io::Result<()> {
         let listed = if wave.steps.is_empty() {
             "already converged".to_owned()
         } else {
-            names(wave.steps.iter().map(|step| step.node.as_str()), NAMES)
+            names(wave.steps.iter().map(|step| step.node.as_str()), MAX_NAMES)
         };
         page.prose(2, &format!("{label} {listed}"), plain)?;
     }
@@ -102,15 +104,15 @@ fn write_wave(page: &mut Page<'_>, wave: &Wave) -> io::Result<()> {
         }
     }
     for (state, nodes) in groups {
-        writeln!(page.out, "  assigned earlier: {}: {state}", names(nodes, NAMES))?;
+        writeln!(page.out, "  assigned earlier: {}: {state}", names(nodes, MAX_NAMES))?;
     }
     Ok(())
 }
 
 fn write_left_alone(page: &mut Page<'_>, rollout: &Rollout) -> io::Result<()> {
-    let settled = rollout.left_alone.iter().filter(|left| left.why == Why::Converged).count();
-    if settled > 0 {
-        writeln!(page.out, "  {}", quiet(format!("{} already converged", count(settled, "node"))))?;
+    let converged = rollout.left_alone.iter().filter(|left| left.why == Why::Converged).count();
+    if converged > 0 {
+        writeln!(page.out, "  {}", quiet(format!("{} already converged", count(converged, "node"))))?;
     }
     let mut groups: BTreeMap<&str, Vec<&LeftAlone>> = BTreeMap::new();
     for left in rollout.left_alone.iter().filter(|left| left.why != Why::Converged) {
@@ -120,7 +122,7 @@ fn write_left_alone(page: &mut Page<'_>, rollout: &Rollout) -> io::Result<()> {
     }
     for (reason, group) in groups {
         let blocked = group.iter().any(|left| left.blocked);
-        let listed = names(group.iter().map(|left| left.node.as_str()), NAMES);
+        let listed = names(group.iter().map(|left| left.node.as_str()), MAX_NAMES);
         let line = format!("{listed}: {reason}");
         let line = if blocked { format!("{} {line}", warning("blocked:")) } else { format!("unchanged: {line}") };
         writeln!(page.out, "  {line}")?;
@@ -128,7 +130,7 @@ fn write_left_alone(page: &mut Page<'_>, rollout: &Rollout) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the nodes and ConfigMaps without a pool.
+/// Writes nodes that move between pools, nodes without a pool, and unused ConfigMaps.
 pub(super) fn write_cluster(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     let Some(cluster) = &review.cluster else { return Ok(()) };
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -136,22 +138,22 @@ pub(super) fn write_cluster(page: &mut Page<'_>, review: &Review) -> io::Result<
         let pool = |pool: &Option<nodecfg_contract::names::PoolName>| {
             pool.as_ref().map_or_else(|| "no pool".to_owned(), |pool| format!("pool {pool}"))
         };
-        let way = format!("from {} to {}", pool(&one.from), pool(&one.to));
-        groups.entry(way).or_default().push(one.node.as_str());
+        let direction = format!("from {} to {}", pool(&one.from), pool(&one.to));
+        groups.entry(direction).or_default().push(one.node.as_str());
     }
-    for (way, nodes) in &groups {
-        page.prose(0, &format!("nodes moving {way}: {}", names(nodes.iter().copied(), NAMES)), plain)?;
+    for (direction, nodes) in &groups {
+        page.prose(0, &format!("nodes moving {direction}: {}", names(nodes.iter().copied(), MAX_NAMES)), plain)?;
     }
     if !groups.is_empty() {
         writeln!(page.out)?;
     }
     let (orphans, others): (Vec<_>, Vec<_>) = cluster.unpooled.iter().partition(|node| node.still_on.is_some());
     if !orphans.is_empty() {
-        let listed = names(orphans.iter().map(|node| node.node.as_str()), NAMES);
+        let listed = names(orphans.iter().map(|node| node.node.as_str()), MAX_NAMES);
         writeln!(page.out, "{} {listed}: no longer in any pool; configuration unchanged", warning("note:"))?;
     }
     if !others.is_empty() {
-        let listed = names(others.iter().map(|node| node.node.as_str()), NAMES);
+        let listed = names(others.iter().map(|node| node.node.as_str()), MAX_NAMES);
         writeln!(page.out, "{}", quiet(format!("in no pool: {listed}")))?;
     }
     if !cluster.unpooled.is_empty() {

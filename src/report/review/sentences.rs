@@ -15,11 +15,11 @@ pub fn header_line(review: &Review) -> String {
         Side::Revision { signer: Some(signer), .. } => format!(" signed by {signer}"),
         _ => String::new(),
     };
-    format!("fleet {} {}{signed}, compared with {}", review.fleet, at(&review.to), side(&review.from))
+    format!("fleet {} {}{signed}, compared with {}", review.fleet, with_preposition(&review.to), side(&review.from))
 }
 
 /// A side with a preposition: `at commit 8f7f378c28`, `in the working tree`.
-pub(super) fn at(side: &Side) -> String {
+pub(super) fn with_preposition(side: &Side) -> String {
     match side {
         Side::Revision { .. } => format!("at {}", self::side(side)),
         Side::WorkingTree => "in the working tree".to_owned(),
@@ -162,7 +162,7 @@ pub(in crate::report) fn explanation(pool: &PoolReview, cluster: bool) -> Option
     })
 }
 
-/// The worst risk of a pool's changes, and the number of nodes with unknown risk. `None` without changes.
+/// The worst risk of a pool's changes, and the number of nodes with unknown risk. `None` if no change has a risk.
 pub(in crate::report) fn risk(pool: &PoolReview) -> Option<String> {
     let risk = &pool.risk;
     let nodes = risk.unknown_nodes.filter(|nodes| *nodes > 0);
@@ -252,7 +252,7 @@ pub(in crate::report) fn file_change(kind: FileChangeKind) -> &'static str {
     }
 }
 
-/// The number of fields that each file sets.
+/// The number of fields, in total and per file that sets them.
 pub(super) fn field_counts(fields: &[ChangedField]) -> String {
     let mut files: BTreeMap<&str, usize> = BTreeMap::new();
     for place in fields.iter().filter_map(|field| field.change.place.as_ref()) {

@@ -13,11 +13,11 @@ use kubelet_config::document::FieldChange;
 use kubelet_config::risk::Class;
 use nodecfg_planning::plan::{ChangedField, Plan};
 
-/// The minimum width of the field column.
+/// The field column may be this wide on any terminal, in columns.
 const FIELD_WIDTH: usize = 36;
-/// The maximum listed fields of a configuration without a known predecessor.
-const FRESH_FIELDS: usize = 25;
-/// The width of the risk column.
+/// Maximum number of listed fields of a configuration without a known predecessor.
+const MAX_NEW_FIELDS: usize = 25;
+/// The width of the risk column, in columns.
 const CLASS_WIDTH: usize = 7;
 
 /// An output with its width.
@@ -42,7 +42,7 @@ impl Page<'_> {
 const REFUSED: &str = "refused by sync:";
 
 /// Highlights the label of a refusal.
-fn refusing(line: &str) -> String {
+fn highlight_refusal(line: &str) -> String {
     line.strip_prefix(REFUSED).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(REFUSED)))
 }
 
@@ -58,7 +58,6 @@ fn dim(text: &str) -> String {
 ///
 /// # Errors
 /// When `out` cannot be written.
-/// When the writer does.
 pub fn write(out: &mut dyn Write, review: &Review, all: bool, width: usize) -> io::Result<()> {
     let mut page = Page { out, width };
     write_base(&mut page, review)?;
@@ -69,17 +68,17 @@ pub fn write(out: &mut dyn Write, review: &Review, all: bool, width: usize) -> i
     if !review.settings.is_empty() {
         writeln!(page.out)?;
     }
-    let (settled, others): (Vec<&PoolReview>, Vec<&PoolReview>) =
-        review.pools.iter().partition(|pool| is_settled(pool));
+    let (unchanged, others): (Vec<&PoolReview>, Vec<&PoolReview>) =
+        review.pools.iter().partition(|pool| is_unchanged(pool));
     for pool in others {
         write_pool(&mut page, review, pool, all)?;
     }
-    write_settled(&mut page, &settled)?;
+    write_unchanged(&mut page, &unchanged)?;
     nodes::write_cluster(&mut page, review)?;
     write_totals(&mut page, review)
 }
 
-/// Writes the awaited nodes, for a run that changes nothing.
+/// Writes per pool the number of nodes and of awaited nodes, for a run that changes nothing.
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -116,12 +115,14 @@ fn write_base(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     writeln!(page.out)
 }
 
-/// Reports whether a pool has no changes and all its nodes are up to date.
-fn is_settled(pool: &PoolReview) -> bool {
-    pool.change == PoolChange::Unchanged && pool.files.is_empty() && pool.rollout.as_ref().is_none_or(nodes::is_settled)
+/// Reports whether a pool has no changes, also not to its files, and needs no details of its nodes.
+fn is_unchanged(pool: &PoolReview) -> bool {
+    pool.change == PoolChange::Unchanged
+        && pool.files.is_empty()
+        && pool.rollout.as_ref().is_none_or(nodes::needs_no_details)
 }
 
-fn write_settled(page: &mut Page<'_>, pools: &[&PoolReview]) -> io::Result<()> {
+fn write_unchanged(page: &mut Page<'_>, pools: &[&PoolReview]) -> io::Result<()> {
     let width = pools.iter().map(|pool| pool.name.as_str().len()).max().unwrap_or(0);
     for pool in pools {
         let target = pool.config_map.after.as_deref().unwrap_or("the local configuration");
@@ -139,7 +140,7 @@ fn write_settled(page: &mut Page<'_>, pools: &[&PoolReview]) -> io::Result<()> {
     if pools.is_empty() { Ok(()) } else { writeln!(page.out) }
 }
 
-/// Writes the last line: all changes in numbers.
+/// Writes the last line: the changes in numbers with a cluster, otherwise the verdict.
 fn write_totals(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     let Some(cluster) = &review.cluster else {
         if review.nodes_may_move {
@@ -192,7 +193,7 @@ fn write_pool(page: &mut Page<'_>, review: &Review, pool: &PoolReview, all: bool
         parts.push(sentences::headline(pool));
     }
     if let Some(rollout) = &pool.rollout {
-        parts.extend(nodes::header(rollout));
+        parts.extend(nodes::header_parts(rollout));
     }
     writeln!(page.out, "{}  {}", heading(&pool.name), parts.join(", "))?;
     if let Some(meaning) = sentences::explanation(pool, review.cluster.is_some()).filter(|_| compared) {
@@ -205,7 +206,7 @@ fn write_pool(page: &mut Page<'_>, review: &Review, pool: &PoolReview, all: bool
         page.prose(2, &format!("risk: {risk}"), plain)?;
     }
     if let (Some(refused), Some(refusal)) = (sentences::refused(pool), &pool.risk.refused) {
-        page.prose(2, &format!("{REFUSED} {refused}"), refusing)?;
+        page.prose(2, &format!("{REFUSED} {refused}"), highlight_refusal)?;
         page.prose(4, &format!("fix: {}", refusal.help), plain)?;
     }
     if pool.rollout.is_none() && pool.changes_nodes() && pool.change != PoolChange::Removed {
@@ -224,7 +225,7 @@ fn write_changes(page: &mut Page<'_>, review: &Review, pool: &PoolReview, set: &
     if let Some(line) = sentences::origin(review, pool, set) {
         page.prose(2, &line, dim)?;
     }
-    if !all && !set.from_known && set.fields.len() > FRESH_FIELDS {
+    if !all && !set.from_known && set.fields.len() > MAX_NEW_FIELDS {
         page.prose(4, &format!("+ {}; -v lists them", sentences::field_counts(&set.fields)), |line| added(line))?;
     } else {
         write_fields(page, pool, &set.fields, all)?;

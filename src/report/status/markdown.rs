@@ -11,14 +11,12 @@ use super::{explanation, fleet_notes, pause, problem};
 use crate::status::FleetStatus;
 
 /// The maximum nodes of a cluster whose nodes are all listed.
-const SMALL: usize = 20;
+const SMALL_CLUSTER: usize = 20;
 /// The maximum listed nodes of a larger cluster.
-const NODES: usize = 50;
+const MAX_NODES: usize = 50;
 
-/// Writes the pools, the nodes that have not converged, and the totals. Lists all nodes of a small cluster.
-///
-/// # Errors
-/// When `out` cannot be written.
+/// Writes notes about fleets, the pools, the nodes that have not converged, and the totals. With `all` and for a
+/// small cluster, lists all nodes.
 pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Result<()> {
     let shown = |name: Option<String>| name.map_or_else(|| "–".to_owned(), |name| code(&name));
     for FleetNote { label, text, .. } in status.fleets.iter().flat_map(fleet_notes) {
@@ -40,8 +38,9 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
         )?;
     }
     writeln!(out)?;
-    let amiss = status.nodes.iter().filter(|node| !node.state.is_settled()).count();
-    let most = if all || status.nodes.len() <= SMALL { status.nodes.len() } else { amiss.min(NODES) };
+    let not_converged = status.nodes.iter().filter(|node| !node.state.is_settled()).count();
+    let most =
+        if all || status.nodes.len() <= SMALL_CLUSTER { status.nodes.len() } else { not_converged.min(MAX_NODES) };
     if most > 0 {
         writeln!(
             out,
@@ -51,7 +50,7 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
     }
     for node in status.nodes.iter().take(most) {
         let meaning = explanation(node).map(|explanation| format!("; {}", explanation.meaning)).unwrap_or_default();
-        let said = problem(node).map(|words| format!(": {words}{meaning}")).unwrap_or_default();
+        let problem_text = problem(node).map(|words| format!(": {words}{meaning}")).unwrap_or_default();
         writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
@@ -64,14 +63,14 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
             code(&short(node.active.as_ref())),
             code(&short(node.last_known_good.as_ref())),
             node.since.map_or_else(|| "–".to_owned(), |since| format!("{since:.0}")),
-            prose(&format!("{}{said}", node.state)),
+            prose(&format!("{}{problem_text}", node.state)),
         )?;
     }
     if most > 0 {
         writeln!(out)?;
     }
-    if amiss > most {
-        writeln!(out, "And {} more not converged.\n", count(amiss - most, "node"))?;
+    if not_converged > most {
+        writeln!(out, "And {} more not converged.\n", count(not_converged - most, "node"))?;
     }
     let (label, text) = totals(status);
     writeln!(out, "**{label}** {text}")

@@ -41,17 +41,17 @@ fn desired(node: &NodeStatus) -> String {
 
 /// The progress of a node. An assignment that differs from the desired one comes first, because it takes effect next.
 fn progress(node: &NodeStatus) -> String {
-    let aim = node.wanted.as_ref();
-    let is_aim = |source: Option<&ConfigSource>| match (aim, source) {
-        (Some(aim), Some(source)) => source.names_same(aim),
-        (aim, source) => aim.is_none() && source.is_none(),
+    let wanted = node.wanted.as_ref();
+    let is_wanted = |source: Option<&ConfigSource>| match (wanted, source) {
+        (Some(wanted), Some(source)) => source.names_same(wanted),
+        (wanted, source) => wanted.is_none() && source.is_none(),
     };
     match &node.verdict {
-        Convergence::Waiting(Waiting::NotAssigned) if !is_aim(node.assigned.as_ref()) => {
-            format!("assigned to {}, not yet acknowledged", short(aim))
+        Convergence::Waiting(Waiting::NotAssigned) if !is_wanted(node.assigned.as_ref()) => {
+            format!("assigned to {}, not yet acknowledged", short(wanted))
         }
-        Convergence::Waiting(Waiting::NotAssigned) if !is_aim(node.active.as_ref()) => {
-            format!("assigned to {}, not yet running it", short(aim))
+        Convergence::Waiting(Waiting::NotAssigned) if !is_wanted(node.active.as_ref()) => {
+            format!("assigned to {}, not yet running it", short(wanted))
         }
         Convergence::Waiting(Waiting::NotAssigned) => format!("desired: {}", desired(node)),
         Convergence::Converged => "converged".to_owned(),

@@ -20,13 +20,13 @@ use nodecfg_contract::printable::one_line;
 use nodecfg_planning::convergence::Target;
 
 /// The maximum nodes of a cluster whose nodes are all listed.
-const SMALL: usize = 20;
+const SMALL_CLUSTER: usize = 20;
 /// The maximum listed nodes of a larger cluster.
-const NODES: usize = 20;
+const MAX_NODES: usize = 20;
 /// The maximum listed pools.
-const POOLS: usize = 20;
-/// The maximum length of a ConfigMap name in a narrow table.
-const NAME: usize = 22;
+const MAX_POOLS: usize = 20;
+/// The maximum width of a ConfigMap name in a narrow table, in columns.
+const MAX_NAME_WIDTH: usize = 22;
 
 /// Options of the status text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,10 +44,8 @@ impl TextOptions {
     }
 }
 
-/// Writes rollouts, pools, nodes that have not converged, and the totals. Lists all nodes of a small cluster.
-///
-/// # Errors
-/// When `out` cannot be written.
+/// Writes notes about fleets, the pools, the nodes that have not converged, and the totals. Lists all nodes of a
+/// small cluster.
 pub fn text(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) -> io::Result<()> {
     if status.nodes.is_empty() && status.pools.is_empty() {
         return writeln!(out, "The cluster has no nodes.");
@@ -80,7 +78,7 @@ pub(super) fn state_counts(states: &BTreeMap<State, usize>) -> String {
 }
 
 fn write_pools(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) -> io::Result<()> {
-    let shown = if options.all || status.pools.len() <= POOLS { status.pools.len() } else { POOLS };
+    let shown = if options.all || status.pools.len() <= MAX_POOLS { status.pools.len() } else { MAX_POOLS };
     let (pools, rest) = status.pools.split_at_checked(shown).unwrap_or((&status.pools, &[]));
     let each = |cell: fn(&PoolStatus) -> Cell| pools.iter().map(cell).collect::<Vec<Cell>>();
     let mut columns = vec![Column::new("POOL", each(|pool| name_or_dash(pool.pool.as_ref()))).cut()];
@@ -116,7 +114,7 @@ fn write_pools(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) 
     if !paused.is_empty() {
         writeln!(out)?;
     }
-    let most = if options.all { paused.len() } else { POOLS };
+    let most = if options.all { paused.len() } else { MAX_POOLS };
     for (pool, why) in paused.iter().take(most) {
         let text = one_line(&format!("{pool} {}", pause(why)));
         writeln!(out, "{}", options.fill(&format!("{} {text}", warning("Paused:"))))?;
@@ -132,9 +130,9 @@ fn name_or_dash<T: ToString>(name: Option<&T>) -> Cell {
 }
 
 fn write_nodes(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) -> io::Result<()> {
-    let everything = options.all || status.nodes.len() <= SMALL;
-    let amiss = status.nodes.iter().take_while(|node| !node.state.is_settled()).count();
-    let shown = if everything { status.nodes.len() } else { amiss.min(NODES) };
+    let everything = options.all || status.nodes.len() <= SMALL_CLUSTER;
+    let not_converged = status.nodes.iter().take_while(|node| !node.state.is_settled()).count();
+    let shown = if everything { status.nodes.len() } else { not_converged.min(MAX_NODES) };
     let (shown, rest) = status.nodes.split_at_checked(shown).unwrap_or((&status.nodes, &[]));
     if shown.is_empty() {
         return Ok(());
@@ -147,12 +145,12 @@ fn write_nodes(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) 
         writeln!(out, "{line}")?;
         // Equal reasons of consecutive nodes appear once, below the last node.
         let next = shown.get(index + 1);
-        let said = reason(node);
-        if said.is_some() && next.and_then(reason) != said {
+        let node_reason = reason(node);
+        if node_reason.is_some() && next.and_then(reason) != node_reason {
             write_reason(out, node, options.width)?;
         }
     }
-    let more = amiss.saturating_sub(shown.len());
+    let more = not_converged.saturating_sub(shown.len());
     if more > 0 {
         let mut states: BTreeMap<State, usize> = BTreeMap::new();
         for node in rest.iter().take(more) {
@@ -165,13 +163,13 @@ fn write_nodes(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) 
     writeln!(out)
 }
 
-/// The state, the reason and the fallback of a node, to compare nodes.
+/// The state, the problem and the last known good configuration of a node, to compare nodes.
 fn reason(node: &NodeStatus) -> Option<(State, String, Option<String>)> {
-    Some((node.state, problem(node)?, fallback(node)))
+    Some((node.state, problem(node)?, other_last_known_good(node)))
 }
 
 /// The last known good configuration of a failed node, if it differs from the active one.
-fn fallback(node: &NodeStatus) -> Option<String> {
+fn other_last_known_good(node: &NodeStatus) -> Option<String> {
     let (good, active) = (short(node.last_known_good.as_ref()), short(node.active.as_ref()));
     (matches!(node.state, State::Failed | State::CannotFetch) && good != active).then_some(good)
 }
@@ -185,7 +183,7 @@ fn write_reason(out: &mut dyn Write, node: &NodeStatus, width: usize) -> io::Res
     if let Some(words) = problem(node) {
         indented(out, "", &words)?;
     }
-    if let Some(good) = fallback(node) {
+    if let Some(good) = other_last_known_good(node) {
         indented(out, "last known good: ", &good)?;
     }
     if let Some(explanation) = explanation(node) {
@@ -195,14 +193,14 @@ fn write_reason(out: &mut dyn Write, node: &NodeStatus, width: usize) -> io::Res
     Ok(())
 }
 
-/// The widest table that fits.
+/// The widest table that fits, or the narrowest one.
 fn columns(nodes: &[NodeStatus], at: Timestamp, width: usize) -> Table {
     let whole = wide(nodes, at, |_, source| short(source));
-    if whole.natural() <= width {
+    if whole.natural_width() <= width {
         return whole;
     }
     let hashes = wide(nodes, at, brief);
-    if hashes.natural() <= width {
+    if hashes.natural_width() <= width {
         return hashes;
     }
     let assigned = narrow(nodes, at, true);
@@ -253,7 +251,7 @@ fn narrow(nodes: &[NodeStatus], at: Timestamp, with_assigned: bool) -> Table {
         Column::new("STATE", each(nodes, |node| Cell::graded(node.state, node.state.grade()))),
         Column::new("SINCE", each(nodes, |node| age(node.since, at).into())),
     ];
-    let brief = |node: &NodeStatus, source: Option<&ConfigSource>| shorten_middle(&brief(node, source), NAME);
+    let brief = |node: &NodeStatus, source: Option<&ConfigSource>| shorten_middle(&brief(node, source), MAX_NAME_WIDTH);
     if are_compared(nodes) {
         let wants = each(nodes, |node| desired(node, |source| brief(node, source)).into());
         columns.push(Column::new("DESIRED", wants).cut());
@@ -323,14 +321,14 @@ pub(super) fn totals(status: &FleetStatus) -> (&'static str, String) {
         State::Converged => ("Converged:", format!("{total}, each runs {of}.")),
         _ if worst.is_settled() => ("Converged:", format!("{total}: {}.", state_counts(&status.states))),
         _ => {
-            let (rest, amiss): (BTreeMap<_, _>, BTreeMap<_, _>) = status
+            let (rest, not_converged): (BTreeMap<_, _>, BTreeMap<_, _>) = status
                 .states
                 .iter()
                 .map(|(state, number)| (*state, *number))
                 .partition(|(state, _)| state.is_settled());
             let rest_in_numbers = if rest.is_empty() { String::new() } else { format!("; {}", state_counts(&rest)) };
-            let number: usize = amiss.values().sum();
-            ("Not converged:", format!("{number} of {total}: {}{rest_in_numbers}.", state_counts(&amiss)))
+            let number: usize = not_converged.values().sum();
+            ("Not converged:", format!("{number} of {total}: {}{rest_in_numbers}.", state_counts(&not_converged)))
         }
     }
 }

@@ -6,19 +6,19 @@ use super::{Batch, Location};
 use crate::report::findings::affected_kubelets;
 use kubelet_config::finding::{Finding, Severity};
 
-/// Writes a command per error and warning, and per note if `verbose`. GitHub shows only ten annotations of each kind
-/// per step.
+/// Writes a command per error and warning, and per note if `verbose`. Notes are optional, because GitHub shows only
+/// ten annotations of each kind per step.
 ///
 /// # Errors
 /// When `out` cannot be written.
 pub fn write(out: &mut dyn Write, batch: &Batch<'_>, location: &Location, verbose: bool) -> io::Result<()> {
     for finding in batch.all().filter(|finding| verbose || finding.severity != Severity::Note) {
-        writeln!(out, "{}", command(finding, batch.root, location))?;
+        writeln!(out, "{}", workflow_command(finding, batch.root, location))?;
     }
     Ok(())
 }
 
-fn command(finding: &Finding, root: &str, location: &Location) -> String {
+fn workflow_command(finding: &Finding, root: &str, location: &Location) -> String {
     let name = match finding.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -26,7 +26,7 @@ fn command(finding: &Finding, root: &str, location: &Location) -> String {
     };
     let mut properties = Vec::new();
     if let Some(place) = &finding.place {
-        properties.push(format!("file={}", property(&location.of(root, &place.file))));
+        properties.push(format!("file={}", escape_property(&location.of(root, &place.file))));
         properties.push(format!("line={}", place.line));
         properties.push(format!("col={}", place.column));
     }
@@ -34,22 +34,22 @@ fn command(finding: &Finding, root: &str, location: &Location) -> String {
         Some(kubelets) => format!("{} ({kubelets})", finding.code),
         None => finding.code.to_owned(),
     };
-    properties.push(format!("title={}", property(&title)));
+    properties.push(format!("title={}", escape_property(&title)));
     let text = match &finding.help {
         Some(help) => format!("{}\n{help}", finding.message),
         None => finding.message.clone(),
     };
-    format!("::{name} {}::{}", properties.join(","), data(&text))
+    format!("::{name} {}::{}", properties.join(","), escape_data(&text))
 }
 
 /// Escapes the text after the second `::`.
-fn data(text: &str) -> String {
+fn escape_data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
 /// Escapes a property before the second `::`.
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
+fn escape_property(text: &str) -> String {
+    escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
 #[cfg(test)]
@@ -68,12 +68,12 @@ mod tests {
             .help("write: 5");
         let location = Location { current: "/w/sub".to_owned(), root: "/w".to_owned() };
         assert_eq!(
-            command(&finding, "", &location),
+            workflow_command(&finding, "", &location),
             "::error file=sub/pools/a%2Cb/kubelet.yaml,line=3,col=7,title=max-pods (kubelets 1.21 and 1.36 refuse \
              it)::100%25: no%0A::error::x%0Awrite: 5"
         );
         let note = Finding::note("not-in-git", "x");
-        assert_eq!(command(&note, "", &location), "::notice title=not-in-git::x");
+        assert_eq!(workflow_command(&note, "", &location), "::notice title=not-in-git::x");
     }
 
     #[test]

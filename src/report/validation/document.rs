@@ -1,15 +1,18 @@
 //! Report of `validate` as JSON or YAML: `{formatVersion, kind, files: [{file, kubelet, findings, unknown}],
 //! findings, valid, summary}`.
 //!
-//! `kubelet` maps each checked version to `{accepted, stage, startupErrors}`. The map is empty for a file that is not
-//! a complete configuration, and for one that nodecfg could not read.
+//! `kubelet` maps each checked version to `{accepted, stage, startupErrors}`. The map is empty for a file that is
+//! neither a complete configuration nor the file of a pool, and for one that nodecfg could not read. `unknown` holds
+//! the host conditions; the field is omitted if empty.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::{Batch, FileReport, HostQuestion, Renderer, Totals, VersionTotals, stage_name, unknown};
+use super::{
+    Batch, FileReport, MergedHostCondition, Renderer, Totals, VersionTotals, merged_host_conditions, stage_name,
+};
 use crate::report::{json, yaml};
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
@@ -19,24 +22,24 @@ pub(super) struct DocumentReport {
     yaml: bool,
     files: Vec<Entry>,
     /// Findings that refer to no file.
-    others: Vec<Finding>,
+    without_file: Vec<Finding>,
 }
 
 impl DocumentReport {
     pub(super) fn new(yaml: bool) -> Self {
-        Self { yaml, files: Vec::new(), others: Vec::new() }
+        Self { yaml, files: Vec::new(), without_file: Vec::new() }
     }
 }
 
 impl Renderer for DocumentReport {
     fn batch(&mut self, _: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()> {
-        self.others.extend_from_slice(batch.findings);
+        self.without_file.extend_from_slice(batch.findings);
         self.files.extend(batch.files.iter().map(entry));
         Ok(())
     }
 
     fn finish(&mut self, out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
-        let (files, findings) = (std::mem::take(&mut self.files), std::mem::take(&mut self.others));
+        let (files, findings) = (std::mem::take(&mut self.files), std::mem::take(&mut self.without_file));
         let body = Validation { files, findings, valid: totals.is_valid(), summary: summary(totals) };
         let document = Document::value(body)?;
         if self.yaml { yaml(out, &document) } else { json(out, &document) }
@@ -74,7 +77,7 @@ struct Entry {
     findings: Vec<Finding>,
     /// Checks that need the node's host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    unknown: Vec<HostQuestion>,
+    unknown: Vec<MergedHostCondition>,
 }
 
 /// The result of one kubelet version for a configuration.
@@ -123,21 +126,21 @@ struct AnswerCounts {
 }
 
 fn entry(file: &FileReport) -> Entry {
-    let answers = file.verdicts.iter().map(|verdict| {
+    let results = file.verdicts.iter().map(|verdict| {
         let startup_errors = verdict.startup.iter().map(|refusal| refusal.message.clone()).collect();
         (verdict.minor, Answer { accepted: verdict.accepted(), stage: stage_name(verdict.stage), startup_errors })
     });
     Entry {
         file: file.file.clone(),
-        kubelet: answers.collect(),
+        kubelet: results.collect(),
         findings: file.findings.clone(),
-        unknown: unknown(&file.verdicts),
+        unknown: merged_host_conditions(&file.verdicts),
     }
 }
 
 fn summary(totals: &Totals) -> Summary {
-    let answers = totals.kubelets.iter().map(|(minor, answers)| {
-        let VersionTotals { accepted, refused, not_starting, .. } = answers;
+    let results = totals.kubelets.iter().map(|(minor, results)| {
+        let VersionTotals { accepted, refused, not_starting, .. } = results;
         (*minor, AnswerCounts { accepted: *accepted, refused: *refused, not_starting: *not_starting })
     });
     Summary {
@@ -146,7 +149,7 @@ fn summary(totals: &Totals) -> Summary {
         errors: totals.errors,
         warnings: totals.warnings,
         notes: totals.notes,
-        kubelet: answers.collect(),
+        kubelet: results.collect(),
         assumed_kubernetes_version: totals.assumed,
     }
 }

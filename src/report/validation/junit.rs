@@ -1,5 +1,7 @@
-//! Report of `validate` as JUnit XML: a suite per file, with a case for nodecfg's own checks and one per kubelet
-//! version.
+//! Report of `validate` as JUnit XML: a suite per file, and one per batch for findings without a file.
+//!
+//! A suite has a case `nodecfg` for errors that concern no kubelet version, and one case per checked kubelet version.
+//! Warnings and notes are its `system-out`.
 
 use std::io::{self, Write};
 
@@ -17,7 +19,7 @@ pub(super) struct Junit {
 struct Suite {
     name: String,
     cases: Vec<Case>,
-    /// Warnings and notes.
+    /// Texts of warnings and notes.
     remarks: Vec<String>,
 }
 
@@ -38,7 +40,7 @@ impl Renderer for Junit {
     }
 
     fn finish(&mut self, out: &mut dyn Write, _: &Totals) -> io::Result<()> {
-        let [tests, failures] = counts(self.suites.iter().flat_map(|suite| &suite.cases));
+        let [tests, failures] = case_counts(self.suites.iter().flat_map(|suite| &suite.cases));
         let report = html! {
             (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>")) "\n"
             testsuites name="nodecfg validate" tests=(tests) failures=(failures) errors="0" {
@@ -55,35 +57,35 @@ fn suite(name: &str, verdicts: &[Verdict], findings: &[Finding]) -> Suite {
     let errors = || findings.iter().filter(|finding| finding.severity == Severity::Error);
     let mut cases = vec![Case {
         name: "nodecfg".to_owned(),
-        failures: errors().filter(|finding| finding.kubelets.is_empty()).map(line).collect(),
+        failures: errors().filter(|finding| finding.kubelets.is_empty()).map(finding_text).collect(),
     }];
     for verdict in verdicts {
-        let of_it = errors().filter(|finding| finding.kubelets.contains(&verdict.minor));
-        let mut failures: Vec<String> = of_it.map(line).collect();
+        let version_errors = errors().filter(|finding| finding.kubelets.contains(&verdict.minor));
+        let mut failures: Vec<String> = version_errors.map(finding_text).collect();
         if !verdict.accepted() && failures.is_empty() {
             failures.push(format!("refused at the stage {}", stage_name(verdict.stage)));
         }
         cases.push(Case { name: format!("kubelet {}", verdict.minor), failures });
     }
     let remarks = findings.iter().filter(|finding| finding.severity != Severity::Error);
-    let remarks = remarks.map(|finding| format!("{}: {}", finding.severity, line(finding))).collect();
+    let remarks = remarks.map(|finding| format!("{}: {}", finding.severity, finding_text(finding))).collect();
     Suite { name: name.to_owned(), cases, remarks }
 }
 
-fn line(finding: &Finding) -> String {
+fn finding_text(finding: &Finding) -> String {
     let place = finding.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
     let help = finding.help.as_ref().map_or_else(String::new, |help| format!("\n  {}", help.replace('\n', "\n  ")));
     format!("{place}{} [{}]{help}", finding.message, finding.code)
 }
 
 /// The number of cases and of failed cases.
-fn counts<'c>(cases: impl Iterator<Item = &'c Case>) -> [usize; 2] {
+fn case_counts<'c>(cases: impl Iterator<Item = &'c Case>) -> [usize; 2] {
     cases.fold([0, 0], |[tests, failures], case| [tests + 1, failures + usize::from(!case.failures.is_empty())])
 }
 
 impl Render for Suite {
     fn render(&self) -> Markup {
-        let (name, [tests, failures]) = (allowed(&self.name), counts(self.cases.iter()));
+        let (name, [tests, failures]) = (as_xml(&self.name), case_counts(self.cases.iter()));
         html! {
             testsuite name=(name) tests=(tests) failures=(failures) errors="0" {
                 @for case in &self.cases {
@@ -92,11 +94,11 @@ impl Render for Suite {
                         @if let Some(first) = case.failures.first().map(|text| text.lines().next().unwrap_or_default()) {
                             @let more = case.failures.len() - 1;
                             @let message = if more == 0 { first.to_owned() } else { format!("{first} (and {more} more)") };
-                            "\n      " failure message=(allowed(&message)) { (allowed(&case.failures.join("\n"))) } "\n    "
+                            "\n      " failure message=(as_xml(&message)) { (as_xml(&case.failures.join("\n"))) } "\n    "
                         }
                     }
                 }
-                @if !self.remarks.is_empty() { "\n    " system-out { (allowed(&self.remarks.join("\n"))) } }
+                @if !self.remarks.is_empty() { "\n    " system-out { (as_xml(&self.remarks.join("\n"))) } }
                 "\n  "
             }
         }
@@ -104,7 +106,7 @@ impl Render for Suite {
 }
 
 /// Replaces characters that XML 1.0 cannot represent, even escaped.
-fn allowed(text: &str) -> String {
+fn as_xml(text: &str) -> String {
     let cannot =
         |c: char| matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
     text.replace(cannot, "\u{fffd}")
@@ -120,11 +122,11 @@ mod tests {
     use kubelet_config::verdict::Stage;
     use nodecfg_planning::snapshot::Snapshot;
 
-    fn xml(files: &[FileReport], others: &[Finding]) -> String {
+    fn xml(files: &[FileReport], without_file: &[Finding]) -> String {
         let snapshot = Snapshot::of_texts([]);
         let mut junit = Junit::default();
         let mut out = Vec::new();
-        junit.batch(&mut out, &Batch { root: "", files, findings: others, texts: &snapshot }).unwrap();
+        junit.batch(&mut out, &Batch { root: "", files, findings: without_file, texts: &snapshot }).unwrap();
         junit.finish(&mut out, &Totals::default()).unwrap();
         String::from_utf8(out).unwrap()
     }

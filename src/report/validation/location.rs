@@ -2,7 +2,7 @@
 
 use kubelet_config::filepath;
 
-/// Converts paths from the command line to paths from the checkout root.
+/// Converts paths of files in a batch to paths from the checkout root.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Location {
     /// The current folder, absolute, with `/`.

@@ -47,9 +47,9 @@ impl Renderer for MarkdownReport {
         for row in &self.rows {
             writeln!(out, "{row}")?;
         }
-        for (minor, answers) in &totals.kubelets {
+        for (minor, results) in &totals.kubelets {
             let assumed = if totals.assumed == Some(*minor) { " (assumed)" } else { "" };
-            let parts: Vec<String> = answers.parts().into_iter().map(|(_, text)| prose(&text)).collect();
+            let parts: Vec<String> = results.parts().into_iter().map(|(_, text)| prose(&text)).collect();
             writeln!(out, "\n{}{assumed}: {}.", kubelets(&[*minor]), parts.join(", "))?;
         }
         if totals.notes > 0 && !self.verbose {

@@ -1,7 +1,7 @@
 //! Report of `validate`: a stream of batches, then totals. One renderer per format.
 //!
-//! A batch holds the files of one repository, or one single file. Renderers keep no file contents, so the number of
-//! files is unlimited.
+//! A batch holds the files of one repository, or one single file. Renderers keep findings but no file contents, so
+//! memory does not grow with the size of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -63,12 +63,13 @@ pub struct VersionTotals {
     pub refused: usize,
     /// Accepted configurations with which the kubelet exits during startup.
     pub not_starting: usize,
-    /// The first refused files, and the first files with which the kubelet exits during startup.
+    /// The first refused files, and the first files with which the kubelet exits during startup. At most
+    /// [`MAX_NAMED_FILES`] each.
     named: (Vec<String>, Vec<String>),
 }
 
-/// The maximum file names in a summary.
-const NAMED: usize = 3;
+/// Maximum number of file names per result in a summary.
+const MAX_NAMED_FILES: usize = 3;
 
 impl VersionTotals {
     fn add(&mut self, file: &str, verdict: &Verdict) {
@@ -83,12 +84,13 @@ impl VersionTotals {
             self.not_starting += 1;
             &mut self.named.1
         };
-        if list.len() < NAMED {
+        if list.len() < MAX_NAMED_FILES {
             list.push(file.to_owned());
         }
     }
 
-    /// The result in parts, each with whether it is good: `accepts 2`, `refuses 1: pools/gpu/kubelet.yaml`.
+    /// The result as phrases for a summary, each with whether it is good: `accepts 2`, `refuses 1:
+    /// pools/gpu/kubelet.yaml`.
     fn parts(&self) -> Vec<(bool, String)> {
         let one = self.accepted + self.refused == 1;
         let of = |names: &[String], number: usize| match number - names.len() {
@@ -128,8 +130,8 @@ pub struct Totals {
     pub kubelets: BTreeMap<Minor, VersionTotals>,
     /// The assumed version, if no version is configured.
     pub assumed: Option<Minor>,
-    /// The number of checks that need the node's host.
-    pub unknown: usize,
+    /// Number of host conditions. Conditions with the same message and place count once per batch.
+    pub host_conditions: usize,
 }
 
 impl Totals {
@@ -142,14 +144,14 @@ impl Totals {
                 Severity::Note => self.notes += 1,
             }
         }
-        // Pools that share a base share its open checks.
-        let questions: BTreeSet<(String, Place)> = batch
+        // Pools with the same base have the same host conditions; count each once.
+        let conditions: BTreeSet<(String, Place)> = batch
             .files
             .iter()
-            .flat_map(|file| unknown(&file.verdicts))
-            .map(|question| (question.message, question.place))
+            .flat_map(|file| merged_host_conditions(&file.verdicts))
+            .map(|condition| (condition.message, condition.place))
             .collect();
-        self.unknown += questions.len();
+        self.host_conditions += conditions.len();
         for file in batch.files {
             for verdict in &file.verdicts {
                 self.kubelets.entry(verdict.minor).or_default().add(&file.file, verdict);
@@ -166,7 +168,8 @@ impl Totals {
 
 /// A check that needs the node's host, with the versions that perform it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
-pub struct HostQuestion {
+#[schemars(rename = "HostQuestion")]
+pub struct MergedHostCondition {
     /// The field.
     pub field: String,
     /// The requirement for the host.
@@ -177,16 +180,16 @@ pub struct HostQuestion {
     pub kubelets: Vec<Minor>,
 }
 
-/// The open checks of all versions, each once.
+/// The host conditions of all versions. Merges conditions with the same field and message.
 #[must_use]
-pub fn unknown(verdicts: &[Verdict]) -> Vec<HostQuestion> {
-    let mut questions: Vec<HostQuestion> = Vec::new();
+pub fn merged_host_conditions(verdicts: &[Verdict]) -> Vec<MergedHostCondition> {
+    let mut conditions: Vec<MergedHostCondition> = Vec::new();
     for verdict in verdicts {
         for open in &verdict.host_conditions {
-            let same = |other: &&mut HostQuestion| other.field == open.field && other.message == open.message;
-            match questions.iter_mut().find(same) {
-                Some(question) => question.kubelets.push(verdict.minor),
-                None => questions.push(HostQuestion {
+            let same = |other: &&mut MergedHostCondition| other.field == open.field && other.message == open.message;
+            match conditions.iter_mut().find(same) {
+                Some(condition) => condition.kubelets.push(verdict.minor),
+                None => conditions.push(MergedHostCondition {
                     field: open.field.clone(),
                     message: open.message.clone(),
                     place: open.place.clone(),
@@ -195,7 +198,7 @@ pub fn unknown(verdicts: &[Verdict]) -> Vec<HostQuestion> {
             }
         }
     }
-    questions
+    conditions
 }
 
 /// Writes a report in one format.
@@ -209,7 +212,7 @@ pub trait Renderer {
     /// Writes the rest.
     ///
     /// # Errors
-    /// When `out` cannot be written.
+    /// When `out` cannot be written, or a document cannot be serialized, which is a bug.
     fn finish(&mut self, out: &mut dyn Write, totals: &Totals) -> io::Result<()>;
 }
 
@@ -224,13 +227,13 @@ pub enum ReportFormat {
     Junit,
 }
 
-/// Creates the renderer of a format. With `verbose`, text and markdown include notes and open host checks; other
-/// formats always do. `width` is the maximum line width of text. `location` makes paths relative to the checkout for
-/// services such as code scanning.
+/// Creates the renderer of a format. With `verbose`, text and markdown include notes, and text includes host
+/// conditions. Other formats always include notes; of them, JSON and YAML include host conditions. `width` is the
+/// maximum line width of text, in columns. `location` makes paths in SARIF relative to the checkout.
 #[must_use]
-pub fn renderer(shape: ReportFormat, verbose: bool, width: usize, location: Location) -> Box<dyn Renderer> {
-    match shape {
-        ReportFormat::Format(Format::Text) => Box::new(text::TextReport { verbose, width, example: None }),
+pub fn renderer(format: ReportFormat, verbose: bool, width: usize, location: Location) -> Box<dyn Renderer> {
+    match format {
+        ReportFormat::Format(Format::Text) => Box::new(text::TextReport { verbose, width, worst_finding: None }),
         ReportFormat::Format(Format::Json) => Box::new(document::DocumentReport::new(false)),
         ReportFormat::Format(Format::Yaml) => Box::new(document::DocumentReport::new(true)),
         ReportFormat::Format(Format::Markdown) => Box::new(markdown::MarkdownReport::new(verbose)),
@@ -239,7 +242,7 @@ pub fn renderer(shape: ReportFormat, verbose: bool, width: usize, location: Loca
     }
 }
 
-/// The name of a stage in outputs.
+/// The name of a stage in reports.
 fn stage_name(stage: Stage) -> &'static str {
     match stage {
         Stage::Load => "load",
@@ -264,9 +267,9 @@ mod tests {
             host_conditions: Vec::new(),
         };
         let parts = |files: &[(&str, Stage)]| {
-            let mut answers = VersionTotals::default();
-            files.iter().for_each(|(file, stage)| answers.add(file, &verdict(*stage)));
-            answers.parts().into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(", ")
+            let mut results = VersionTotals::default();
+            files.iter().for_each(|(file, stage)| results.add(file, &verdict(*stage)));
+            results.parts().into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(", ")
         };
         assert_eq!(parts(&[("a", Stage::Ok)]), "accepts it");
         assert_eq!(parts(&[("a", Stage::Load)]), "refuses it");

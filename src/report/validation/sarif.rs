@@ -1,6 +1,4 @@
-//! Report of `validate` as SARIF 2.1.0 (OASIS) for GitHub code scanning.
-//!
-//! GitHub requires a place for every result, paths relative to the checkout root, and a maximum number of results.
+//! GitHub requires a place for every result and paths relative to the checkout root, and rejects too many results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -12,13 +10,14 @@ use crate::report::findings::{SourceTexts, affected_kubelets};
 use crate::report::{code_explanation, codes};
 use kubelet_config::finding::{Finding, Place, Severity};
 
-/// The maximum results per run. GitHub rejects larger files ("SARIF support for code scanning").
+/// Maximum number of results per run. GitHub rejects larger files ("SARIF support for code scanning").
 const MAX_RESULTS: usize = 25_000;
 
 pub(super) struct Sarif {
     location: Location,
-    /// Results by severity, so that errors take precedence over the limit.
+    /// Results by severity, so that the limit cuts notes first and errors last.
     results: BTreeMap<Severity, Vec<Value>>,
+    /// Number of findings over the limit.
     dropped: usize,
     codes: BTreeSet<&'static str>,
     /// The number of uses of each fingerprint.
@@ -32,7 +31,7 @@ impl Sarif {
 
     fn result(&mut self, finding: &Finding, batch: &Batch<'_>) -> Value {
         self.codes.insert(finding.code);
-        // GitHub requires a place. Findings about the whole repository refer to its first file.
+        // GitHub requires a place, so findings without one refer to the file of the fleet.
         let place = finding.place.clone().unwrap_or_else(|| Place::whole_file(nodecfg_planning::desired::FLEET_FILE));
         let mut message = finding.message.clone();
         if let Some(kubelets) = affected_kubelets(finding) {
@@ -45,7 +44,7 @@ impl Sarif {
             "ruleId": finding.code,
             "level": level(finding.severity),
             "message": {"text": message},
-            "locations": [{"physicalLocation": self.place(&place, batch)}],
+            "locations": [{"physicalLocation": self.physical_location(&place, batch)}],
             "partialFingerprints": {"primaryLocationLineHash": self.fingerprint(finding, &place, batch)},
         });
         if !finding.related.is_empty()
@@ -56,7 +55,7 @@ impl Sarif {
                 .iter()
                 .enumerate()
                 .map(|(id, (place, words))| {
-                    let physical = self.place(place, batch);
+                    let physical = self.physical_location(place, batch);
                     json!({"id": id, "message": {"text": words}, "physicalLocation": physical})
                 })
                 .collect();
@@ -65,7 +64,7 @@ impl Sarif {
         result
     }
 
-    fn place(&self, place: &Place, batch: &Batch<'_>) -> Value {
+    fn physical_location(&self, place: &Place, batch: &Batch<'_>) -> Value {
         let path = self.location.of(batch.root, &place.file);
         let artifact = if path.starts_with('/') {
             json!({"uri": format!("file://{}", encoded(&path))})
@@ -163,16 +162,16 @@ fn level(severity: Severity) -> &'static str {
 }
 
 /// The region of a place. Lines and columns count from 1, columns in characters. The end column is the first one
-/// after the region.
+/// after the region. Without length or file content, the region has only a start.
 fn region(place: &Place, texts: &dyn SourceTexts) -> Value {
-    let stretch =
+    let covered =
         texts.text_of(&place.file).and_then(|text| text.get(place.offset..place.offset.checked_add(place.len)?));
     let (line, column) = (place.line.max(1), place.column.max(1));
-    let Some(stretch) = stretch.filter(|stretch| !stretch.is_empty()) else {
+    let Some(covered) = covered.filter(|covered| !covered.is_empty()) else {
         return json!({"startLine": line, "startColumn": column});
     };
-    let breaks = stretch.matches('\n').count();
-    let last = stretch.rsplit('\n').next().unwrap_or_default().chars().count();
+    let breaks = covered.matches('\n').count();
+    let last = covered.rsplit('\n').next().unwrap_or_default().chars().count();
     let end = if breaks == 0 { column + last } else { last + 1 };
     json!({"startLine": line, "startColumn": column, "endLine": line + breaks, "endColumn": end})
 }
@@ -198,9 +197,9 @@ mod tests {
 
     const TEXT: &str = "kind: KubeletConfiguration\nclusterDomain: ä\nmaxPods: -5\nevictionHard:\n  a: 1\n  b: 2\n";
 
-    fn at(line: usize, column: usize, stretch: &str) -> Place {
-        let offset = TEXT.find(stretch).expect("in the text");
-        Place { offset, len: stretch.len(), line, column, ..Place::whole_file("pools/a b/kubelet.yaml") }
+    fn at(line: usize, column: usize, covered: &str) -> Place {
+        let offset = TEXT.find(covered).expect("in the text");
+        Place { offset, len: covered.len(), line, column, ..Place::whole_file("pools/a b/kubelet.yaml") }
     }
 
     fn document(findings: Vec<Finding>, others: &[Finding]) -> Value {
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprint_ignores_the_line_number() {
+    fn fingerprint_depends_on_line_text_but_not_number() {
         let hash = |line| {
             let document = document(vec![Finding::error("max-pods", "no").at(at(line, 10, "-5"))], &[]);
             document["runs"][0]["results"][0]["partialFingerprints"]["primaryLocationLineHash"].clone()
@@ -278,7 +277,7 @@ mod tests {
         let run = &document["runs"][0];
         let results = run["results"].as_array().unwrap();
         assert_eq!((results.len(), results[0]["level"].as_str()), (MAX_RESULTS, Some("error")));
-        let told = run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"].as_str().unwrap();
-        assert!(told.starts_with("1 more finding"), "{told}");
+        let notification = run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"].as_str().unwrap();
+        assert!(notification.starts_with("1 more finding"), "{notification}");
     }
 }

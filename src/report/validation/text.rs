@@ -3,25 +3,24 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use super::{Batch, HostQuestion, Renderer, Totals, unknown};
+use super::{Batch, MergedHostCondition, Renderer, Totals, merged_host_conditions};
 use crate::report::style::{bad, good, quiet, warning};
 use crate::report::{count, findings};
 use kubelet_config::finding::Severity;
 
 pub(super) struct TextReport {
-    /// Whether notes and open host checks are shown.
+    /// Whether notes and host conditions are shown.
     pub verbose: bool,
     /// The maximum line width, in columns.
     pub width: usize,
-    /// The code of the worst finding shown, for the hint to `nodecfg explain`.
-    pub example: Option<(Severity, &'static str)>,
+    /// Severity and code of the worst finding so far, for the hint to `nodecfg explain`. Notes do not count.
+    pub worst_finding: Option<(Severity, &'static str)>,
 }
 
 impl Renderer for TextReport {
     fn batch(&mut self, out: &mut dyn Write, batch: &Batch<'_>) -> io::Result<()> {
-        let shown = batch.all().map(|finding| (finding.severity, finding.code));
-        let worst = findings::worst(self.example.into_iter().chain(shown));
-        self.example = worst;
+        let codes = batch.all().map(|finding| (finding.severity, finding.code));
+        self.worst_finding = findings::worst(self.worst_finding.into_iter().chain(codes));
         findings::write_each(
             out,
             batch.texts,
@@ -29,12 +28,12 @@ impl Renderer for TextReport {
             self.width,
         )?;
         if self.verbose {
-            // Pools that share a base share its open checks.
-            let mut asked = BTreeSet::new();
-            for question in batch.files.iter().flat_map(|file| unknown(&file.verdicts)) {
-                let sentence = sentence(&question);
-                if asked.insert(sentence.clone()) {
-                    writeln!(out, "{} {sentence}", quiet("host:"))?;
+            // Pools with the same base have the same host conditions; print each once.
+            let mut printed = BTreeSet::new();
+            for condition in batch.files.iter().flat_map(|file| merged_host_conditions(&file.verdicts)) {
+                let line = host_condition_line(&condition);
+                if printed.insert(line.clone()) {
+                    writeln!(out, "{} {line}", quiet("host:"))?;
                 }
             }
         }
@@ -42,17 +41,17 @@ impl Renderer for TextReport {
     }
 
     fn finish(&mut self, out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
-        if self.verbose && totals.unknown > 0 {
+        if self.verbose && totals.host_conditions > 0 {
             writeln!(out)?;
         }
-        writeln!(out, "{}", verdict(totals))?;
-        for (minor, answers) in &totals.kubelets {
+        writeln!(out, "{}", summary_line(totals))?;
+        for (minor, result) in &totals.kubelets {
             let parts: Vec<String> =
-                answers.parts().into_iter().map(|(fine, text)| if fine { text } else { bad(text) }).collect();
+                result.parts().into_iter().map(|(is_good, text)| if is_good { text } else { bad(text) }).collect();
             let assumed = if totals.assumed == Some(*minor) { " (assumed: see --kubernetes-version)" } else { "" };
             writeln!(out, "  kubelet {minor}{}: {}", quiet(assumed), parts.join(", "))?;
         }
-        if let Some((_, code)) = self.example {
+        if let Some((_, code)) = self.worst_finding {
             writeln!(out, "  {}", findings::explain_hint(code))?;
         }
         if self.verbose {
@@ -62,8 +61,8 @@ impl Renderer for TextReport {
         if totals.notes > 0 {
             more.push(count(totals.notes, "note"));
         }
-        if totals.unknown > 0 {
-            more.push(format!("{} that need the node's host", count(totals.unknown, "check")));
+        if totals.host_conditions > 0 {
+            more.push(format!("{} that need the node's host", count(totals.host_conditions, "check")));
         }
         if !more.is_empty() {
             writeln!(out, "  {}", quiet(format!("{}; show with -v", more.join(", "))))?;
@@ -72,11 +71,11 @@ impl Renderer for TextReport {
     }
 }
 
-fn sentence(question: &HostQuestion) -> String {
-    format!("{} {}", question.message, quiet(format!("({})", question.place)))
+fn host_condition_line(condition: &MergedHostCondition) -> String {
+    format!("{} {}", condition.message, quiet(format!("({})", condition.place)))
 }
 
-fn verdict(totals: &Totals) -> String {
+fn summary_line(totals: &Totals) -> String {
     let mut parts = Vec::new();
     if totals.pools > 0 || (totals.files == 0 && totals.is_valid()) {
         parts.push(count(totals.pools, "pool"));

@@ -3,7 +3,7 @@
 //!
 //! An entry is built under a temporary name and renamed when complete, so that a killed run leaves no broken entry.
 //! Every run holds a shared lock while it uses the cache. Only a run with an exclusive lock removes leftovers and old
-//! entries.
+//! entries; any run removes a damaged entry that it needs.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
@@ -20,7 +20,7 @@ pub const MAX_CACHE: u64 = 1 << 30;
 /// The marker file of an entry. Its modification time is the time of last use.
 const USED: &str = "nodecfg-used";
 /// The prefix of unfinished entries.
-const MAKING: &str = "tmp-";
+const DRAFT_PREFIX: &str = "tmp-";
 
 /// The locked cache.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Cache {
 }
 
 impl RepositoryCache {
-    /// The path of a commit without history, if cached.
+    /// The path of a commit without history, if cached. Marks the entry as used now.
     #[must_use]
     pub fn commit(&self, id: Oid) -> Option<PathBuf> {
         let path = self.folder.join(id.to_string());
@@ -115,7 +115,7 @@ impl RepositoryCache {
     /// # Errors
     /// When the folder cannot be created.
     pub fn draft(&self) -> Result<PathBuf, RemoteError> {
-        let name = format!("{MAKING}{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+        let name = format!("{DRAFT_PREFIX}{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
         let path = self.folder.join(name);
         private_folder(&path).map_err(failed("create a folder in", &path))?;
         Ok(path)
@@ -184,13 +184,14 @@ fn private_folder(path: &Path) -> io::Result<()> {
 
 /// An entry with its size and last use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Kept {
+struct CacheEntry {
     path: PathBuf,
     bytes: u64,
     used: SystemTime,
 }
 
-/// Removes unfinished entries, then the least recently used ones until the rest fits into `bound` bytes.
+/// Removes entries that are unfinished or without marker, then the least recently used ones until the rest fits into
+/// `bound` bytes.
 fn clean(root: &Path, bound: u64) {
     let folders = |path: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -199,10 +200,10 @@ fn clean(root: &Path, bound: u64) {
     let mut kept = Vec::new();
     for path in folders(root).iter().flat_map(|entries| folders(entries)) {
         match fs::metadata(path.join(USED)).and_then(|mark| mark.modified()) {
-            Ok(used) if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(MAKING)) => {
+            Ok(used) if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(DRAFT_PREFIX)) => {
                 let files = WalkDir::new(&path).into_iter().flatten();
                 let bytes = files.filter_map(|file| file.metadata().ok()).filter(|file| file.is_file());
-                kept.push(Kept { bytes: bytes.map(|file| file.len()).sum(), path, used });
+                kept.push(CacheEntry { bytes: bytes.map(|file| file.len()).sum(), path, used });
             }
             _ => discard(&path),
         }
@@ -214,18 +215,18 @@ fn clean(root: &Path, bound: u64) {
 }
 
 /// The entries to remove, least recently used first.
-fn excess(mut kept: Vec<Kept>, bound: u64) -> Vec<PathBuf> {
+fn excess(mut kept: Vec<CacheEntry>, bound: u64) -> Vec<PathBuf> {
     kept.sort_by(|a, b| (b.used, &a.path).cmp(&(a.used, &b.path)));
     let mut total = 0_u64;
-    let mut going: Vec<PathBuf> = kept
+    let mut to_remove: Vec<PathBuf> = kept
         .into_iter()
         .filter_map(|entry| {
             total = total.saturating_add(entry.bytes);
             (total > bound).then_some(entry.path)
         })
         .collect();
-    going.reverse();
-    going
+    to_remove.reverse();
+    to_remove
 }
 
 #[cfg(test)]
@@ -307,13 +308,13 @@ mod tests {
             sizes in proptest::collection::vec((0_u64..100, 0_u64..50), 0..12),
             bound in 0_u64..400,
         ) {
-            let kept: Vec<Kept> = sizes.iter().enumerate().map(|(index, (bytes, age))| Kept {
+            let kept: Vec<CacheEntry> = sizes.iter().enumerate().map(|(index, (bytes, age))| CacheEntry {
                 path: PathBuf::from(format!("{index:02}")),
                 bytes: *bytes,
                 used: SystemTime::UNIX_EPOCH + Duration::from_secs(*age),
             }).collect();
-            let going = excess(kept.clone(), bound);
-            let (gone, stay): (Vec<_>, Vec<_>) = kept.into_iter().partition(|entry| going.contains(&entry.path));
+            let to_remove = excess(kept.clone(), bound);
+            let (gone, stay): (Vec<_>, Vec<_>) = kept.into_iter().partition(|entry| to_remove.contains(&entry.path));
             prop_assert!(stay.iter().map(|entry| entry.bytes).sum::<u64>() <= bound);
             for entry in &stay {
                 prop_assert!(gone.iter().all(|other| other.used <= entry.used));

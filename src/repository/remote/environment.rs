@@ -103,7 +103,7 @@ impl Environment {
             set(TOKEN, OsStr::new(token));
             set("NODECFG_GIT_USERNAME", OsStr::new(user));
         }
-        // A background process that reads from the terminal would be suspended.
+        // ssh must use a program: a background process that reads from the terminal would be suspended.
         set("SSH_ASKPASS_REQUIRE", OsStr::new("force"));
         match self.get(PASSPHRASE) {
             Some(passphrase) => {
@@ -153,7 +153,7 @@ impl Environment {
         Some(command)
     }
 
-    /// A message of git on one line, without secrets.
+    /// A message of git on one line, without secrets and without users in URLs.
     #[must_use]
     pub fn redacted(&self, message: &str) -> String {
         let mut text = nodecfg_contract::printable::one_line(message);

@@ -86,7 +86,7 @@ pub enum RemoteError {
         message: String,
         /// The host of the address.
         host: String,
-        /// Its port.
+        /// The port of the host.
         port: u16,
     },
 }
@@ -97,7 +97,9 @@ impl RemoteError {
     pub fn help(&self) -> String {
         match self {
             Self::Program(error) => error.help(),
-            Self::Stalled { .. } => "check the network, the proxy (HTTPS_PROXY) and the server, or raise --git-timeout".to_owned(),
+            Self::Stalled { .. } => {
+                "check the network, the proxy (HTTPS_PROXY) and the server, or raise --git-timeout".to_owned()
+            }
             Self::TooSlow { .. } => "raise --git-timeout: the limit of a fetch is ten times its value".to_owned(),
             Self::TooLarge { .. } => "move the configuration to a separate repository".to_owned(),
             Self::UnknownRevision { hint, .. } => hint.clone(),

@@ -2,13 +2,13 @@
 
 use git2::Oid;
 
-/// The maximum names in a hint.
-const NAMES: usize = 8;
+/// Maximum number of names in a hint.
+const MAX_NAMES: usize = 8;
 
 /// The number of hexadecimal digits of a SHA-1 ID.
-const SHA1: usize = 40;
+const SHA1_DIGITS: usize = 40;
 /// The number of hexadecimal digits of a SHA-256 ID, which nodecfg does not support.
-const SHA256: usize = 64;
+const SHA256_DIGITS: usize = 64;
 
 /// A reference listed by the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,13 +37,13 @@ pub enum FetchTarget {
     History,
     /// An unknown revision.
     Unknown,
-    /// An empty repository.
+    /// A repository that is empty or has no commit on HEAD.
     Empty,
 }
 
 /// The ID of a revision that is a full SHA-1 ID.
 fn full_id(revision: &str) -> Option<Oid> {
-    let hexadecimal = revision.len() == SHA1 && revision.chars().all(|c| c.is_ascii_hexdigit());
+    let hexadecimal = revision.len() == SHA1_DIGITS && revision.chars().all(|c| c.is_ascii_hexdigit());
     hexadecimal.then(|| Oid::from_str(revision).ok()).flatten()
 }
 
@@ -67,7 +67,7 @@ pub fn select(revision: Option<&str>, listed: &[ListedReference]) -> FetchTarget
             None => FetchTarget::Commit(id),
         };
     }
-    if hexadecimal && revision.len() == SHA256 {
+    if hexadecimal && revision.len() == SHA256_DIGITS {
         return FetchTarget::Unknown;
     }
     let names = [
@@ -110,8 +110,8 @@ pub fn hint(revision: &str, listed: &[ListedReference]) -> String {
         .collect();
     names.sort_unstable();
     names.dedup();
-    let more = if names.len() > NAMES { format!(" and {} more", names.len() - NAMES) } else { String::new() };
-    names.truncate(NAMES);
+    let more = if names.len() > MAX_NAMES { format!(" and {} more", names.len() - MAX_NAMES) } else { String::new() };
+    names.truncate(MAX_NAMES);
     if names.is_empty() {
         return "push a commit: the repository has no branches or tags".to_owned();
     }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn selects_listed_references() {
+    fn selects_targets_and_explains_unknown_revisions() {
         let reference = |name: &str, digit| FetchTarget::Reference { name: name.to_owned(), commit: id(digit) };
         let full = |digit: char| digit.to_string().repeat(40);
         for (revision, expected) in [
@@ -175,12 +175,7 @@ mod tests {
         assert_eq!(select(None, &listed()[1..]), FetchTarget::Empty);
         assert_eq!(
             hint("nope", &listed()),
-            format!(
-                "use {}, {}, {}, both, main, v1 or a full commit ID",
-                "5".repeat(64),
-                full('7'),
-                full('8')
-            )
+            format!("use {}, {}, {}, both, main, v1 or a full commit ID", "5".repeat(64), full('7'), full('8'))
         );
         assert!(hint(&full('9'), &listed()).contains("force-push"));
     }

@@ -245,7 +245,7 @@ fn broken(error: &git2::Error) -> RemoteError {
     RemoteError::Broken { operation: "read the git cache", message: error.message().to_owned() }
 }
 
-/// Checks that a commit is the listed or requested one. A tag must refer to it.
+/// Checks that a commit is the listed or requested one, or the target of the listed tag.
 fn check_commit(repository: &Repository, expected: Oid, commit: Oid) -> Result<(), RemoteError> {
     let leads_to = repository.find_object(expected, None).and_then(|object| object.peel_to_commit());
     if leads_to.is_ok_and(|there| there.id() == commit) {
@@ -258,7 +258,7 @@ fn is_inconsistent(error: &RepositoryError) -> bool {
     matches!(error, RepositoryError::Remote { source, .. } if matches!(**source, RemoteError::Inconsistent { .. }))
 }
 
-/// Reports whether all files of the commit have their content.
+/// Reports whether all files of the snapshot have their content.
 fn is_whole(snapshot: &Snapshot) -> bool {
     let missing =
         |file: &SnapshotFile| matches!(file, SnapshotFile::Unusable(finding) if finding.code == "missing-object");
@@ -278,7 +278,7 @@ fn is_damage(error: &RepositoryError) -> bool {
     }
 }
 
-/// Deletes references that the server no longer lists, and updates HEAD.
+/// Deletes references that the server no longer lists, except [`FETCHED`], and updates HEAD.
 fn sync_references(repository: &Repository, listed: &[ListedReference]) -> Result<(), git2::Error> {
     for reference in repository.references()? {
         let mut reference = reference?;
@@ -301,7 +301,8 @@ fn sync_references(repository: &Repository, listed: &[ListedReference]) -> Resul
     Ok(())
 }
 
-/// Reports whether a branch or tag of the server reaches a commit. Walks the whole history for `None`.
+/// Reports whether a listed reference reaches a commit. With `None`, walks the whole history to detect missing
+/// commits and returns false.
 fn is_reachable(repository: &Repository, commit: Option<Oid>, listed: &[ListedReference]) -> Result<bool, git2::Error> {
     let mut walk = repository.revwalk()?;
     for reference in listed {

@@ -18,9 +18,9 @@ use super::{MAX_DOWNLOAD, MAX_OBJECTS, Progress, RemoteError};
 /// The maximum size of a reference list, in bytes.
 const MAX_LIST: usize = 64 << 20;
 /// The maximum run time of git. A backstop: the waiting thread stops git much earlier.
-const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// The maximum lines of git output in an error. The last ones name the cause.
-const LINES: usize = 8;
+const MAX_RUN_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// Maximum number of lines of git output in an error. The last lines name the cause.
+const MAX_LINES: usize = 8;
 /// The lines that git adds to every ssh failure.
 const ADVICE: [&str; 3] = [
     "fatal: Could not read from remote repository.",
@@ -82,7 +82,7 @@ impl<'a> Session<'a> {
     /// Lists the references of the server.
     ///
     /// # Errors
-    /// When the server is unreachable, untrusted or denies access.
+    /// When the server is unreachable, untrusted or denies access, or the repository uses SHA-256.
     pub fn list(&self) -> Result<Vec<ListedReference>, RemoteError> {
         self.progress.start("connecting");
         let mut command = self.git("ls-remote");
@@ -90,15 +90,12 @@ impl<'a> Session<'a> {
         let answer = self.run(&mut command, |_| Ok(()))?;
         self.progress.tick();
         if !answer.status.success() {
-            return Err(self.explain("connect to the server", &answer));
+            return Err(self.git_error("connect to the server", &answer));
         }
-        listed(&String::from_utf8_lossy(&answer.out))
+        parse_references(&String::from_utf8_lossy(&answer.out))
     }
 
-    /// Downloads refspecs, as a single commit or with the whole history.
-    ///
-    /// # Errors
-    /// When the server refuses, the connection fails, or the download is too large.
+    /// Downloads refspecs, if `shallow` without history.
     pub fn fetch(&self, refspecs: &[String], shallow: bool) -> Result<(), RemoteError> {
         self.progress.start("downloading");
         let mut command = self.git("fetch");
@@ -110,17 +107,17 @@ impl<'a> Session<'a> {
         let before = bytes_of_packs(self.folder);
         let seen = Cell::new((0, 0));
         let answer = self.run(&mut command, |written| {
-            let (received, total) = objects(written).unwrap_or(seen.get());
+            let (received, total) = received_objects(written).unwrap_or(seen.get());
             seen.set((received, total));
             let bytes = bytes_of_packs(self.folder).saturating_sub(before);
             self.progress.transferred(received, total, bytes);
-            self.progress.indexed(deltas(written));
+            self.progress.indexed(resolved_deltas(written));
             if bytes > MAX_DOWNLOAD || total > MAX_OBJECTS {
                 return Err(RemoteError::TooLarge { bytes: MAX_DOWNLOAD, objects: MAX_OBJECTS });
             }
             Ok(())
         })?;
-        if answer.status.success() { Ok(()) } else { Err(self.explain("download the revision", &answer)) }
+        if answer.status.success() { Ok(()) } else { Err(self.git_error("download the revision", &answer)) }
     }
 
     fn git(&self, subcommand: &str) -> Command {
@@ -141,21 +138,21 @@ impl<'a> Session<'a> {
         command: &mut Command,
         on_stderr: impl FnMut(&[u8]) -> Result<(), RemoteError>,
     ) -> Result<Answer, RemoteError> {
-        let limits = Limits { time: LIMIT, bytes: MAX_LIST };
+        let limits = Limits { time: MAX_RUN_TIME, bytes: MAX_LIST };
         let answer = run("git", command, limits, self.progress.stopper(), on_stderr)?;
         tracing::debug!("git ended with {}: {}", answer.status, self.environment.redacted(&tail(&answer.err)));
         Ok(answer)
     }
 
     /// The error of a failed git command.
-    fn explain(&self, operation: &'static str, answer: &Answer) -> RemoteError {
+    fn git_error(&self, operation: &'static str, answer: &Answer) -> RemoteError {
         let message = self.environment.redacted(&tail(&answer.err));
         let message = if message.is_empty() { format!("git ended with {}", answer.status) } else { message };
         RemoteError::Git { operation, message, host: self.address.host().to_owned(), port: self.address.port() }
     }
 }
 
-/// The last lines that are not progress.
+/// The last lines without progress and without git's advice, joined by semicolons.
 fn tail(err: &[u8]) -> String {
     let text = String::from_utf8_lossy(err);
     let mut lines: Vec<&str> = text
@@ -163,7 +160,7 @@ fn tail(err: &[u8]) -> String {
         .filter_map(|line| line.rsplit('\r').find(|part| !part.trim().is_empty()))
         .filter(|line| !is_progress(line) && !ADVICE.contains(line) && !line.trim().is_empty())
         .collect();
-    lines.drain(..lines.len().saturating_sub(LINES));
+    lines.drain(..lines.len().saturating_sub(MAX_LINES));
     lines.join("; ")
 }
 
@@ -174,16 +171,17 @@ fn is_progress(line: &str) -> bool {
 }
 
 /// Parses the received and total objects: `Receiving objects:  45% (9/20), 1.20 MiB | 3.00 MiB/s`.
-fn objects(err: &[u8]) -> Option<(u64, u64)> {
-    counted(err, b"Receiving objects: ")
+fn received_objects(err: &[u8]) -> Option<(u64, u64)> {
+    last_counts(err, b"Receiving objects: ")
 }
 
-fn deltas(err: &[u8]) -> u64 {
-    counted(err, b"Resolving deltas: ").map_or(0, |(done, _)| done)
+/// Parses the number of resolved deltas: `Resolving deltas:  50% (1/2)`.
+fn resolved_deltas(err: &[u8]) -> u64 {
+    last_counts(err, b"Resolving deltas: ").map_or(0, |(done, _)| done)
 }
 
 /// The numbers of the last line with this prefix.
-fn counted(err: &[u8], begin: &[u8]) -> Option<(u64, u64)> {
+fn last_counts(err: &[u8], begin: &[u8]) -> Option<(u64, u64)> {
     let at = err.windows(begin.len()).rposition(|window| window == begin)?;
     let line = err.get(at..)?.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
     let (_, counts) = std::str::from_utf8(line).ok()?.split_once('(')?;
@@ -198,7 +196,7 @@ fn bytes_of_packs(folder: &Path) -> u64 {
 }
 
 /// Parses `git ls-remote --symref`: `ref: refs/heads/main\tHEAD`, and `<id>\t<name>`.
-fn listed(text: &str) -> Result<Vec<ListedReference>, RemoteError> {
+fn parse_references(text: &str) -> Result<Vec<ListedReference>, RemoteError> {
     let mut targets: Vec<(&str, &str)> = Vec::new();
     let mut listed = Vec::new();
     for (first, name) in text.lines().filter_map(|line| line.split_once('\t')) {
@@ -221,13 +219,13 @@ mod tests {
     fn parses_reference_lists() {
         let (a, b) = ("a".repeat(40), "b".repeat(40));
         let text = format!("ref: refs/heads/main\tHEAD\n{a}\tHEAD\n{a}\trefs/heads/main\n{b}\trefs/tags/v1^{{}}\n");
-        let listed = listed(&text).unwrap();
+        let listed = parse_references(&text).unwrap();
         let names: Vec<&str> = listed.iter().map(|reference| reference.name.as_str()).collect();
         assert_eq!(names, ["HEAD", "refs/heads/main", "refs/tags/v1^{}"]);
         assert_eq!(listed[0].target.as_deref(), Some("refs/heads/main"));
         assert_eq!((listed[1].target.as_deref(), listed[2].id.to_string()), (None, b));
-        assert!(super::listed("").unwrap().is_empty());
-        assert!(matches!(super::listed(&format!("{}\tHEAD\n", "a".repeat(64))), Err(RemoteError::Sha256)));
+        assert!(parse_references("").unwrap().is_empty());
+        assert!(matches!(parse_references(&format!("{}\tHEAD\n", "a".repeat(64))), Err(RemoteError::Sha256)));
     }
 
     #[test]
@@ -235,8 +233,8 @@ mod tests {
         let err = b"remote: Enumerating objects: 5, done.\nremote: Counting objects: 100% (5/5), done.\r\n\
             Receiving objects:  20% (1/5)\rReceiving objects: 100% (5/5), 1.20 MiB | 3.00 MiB/s, done.\n\
             Resolving deltas:  50% (1/2)\rfatal: early EOF\nfatal: fetch-pack: invalid index-pack output\n";
-        assert_eq!((objects(err), deltas(err)), (Some((5, 5)), 1));
-        assert_eq!(objects(b"Receiving objects:  20% (1"), None);
+        assert_eq!((received_objects(err), resolved_deltas(err)), (Some((5, 5)), 1));
+        assert_eq!(received_objects(b"Receiving objects:  20% (1"), None);
         assert_eq!(tail(err), "fatal: early EOF; fatal: fetch-pack: invalid index-pack output");
         assert_eq!(tail(b""), "");
     }

@@ -1,8 +1,8 @@
 //! Parser for a line of OpenSSH's allowed signers file: `principals [options] keytype base64-key [comment]`
 //! (`ssh-keygen(1)`, ALLOWED SIGNERS).
 //!
-//! Two differences from OpenSSH are reported as errors: times must be in UTC, because local times depend on the
-//! machine, and certificate authorities are not supported.
+//! Differences from OpenSSH are reported as errors: times must be in UTC, because local times depend on the machine,
+//! and certificates and certificate authorities are not supported.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -34,7 +34,7 @@ pub(super) struct AllowedKey {
 impl AllowedKey {
     /// Parses a line that is neither empty nor a comment.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let (principals, rest) = word(text)?;
+        let (principals, rest) = next_word(text)?;
         let principals = unquoted(principals).to_owned();
         if principals.is_empty() {
             return Err("the principals before the key are missing".to_owned());
@@ -47,7 +47,7 @@ impl AllowedKey {
             valid_after: None,
             valid_before: None,
         };
-        let (first, after) = word(rest)?;
+        let (first, after) = next_word(rest)?;
         let (kind, rest) = if is_key_type(first) {
             (first, after)
         } else if first.is_empty() {
@@ -56,7 +56,7 @@ impl AllowedKey {
             );
         } else {
             line.options(first)?;
-            word(after)?
+            next_word(after)?
         };
         if !is_key_type(kind) {
             return Err(format!(
@@ -66,7 +66,7 @@ impl AllowedKey {
         if kind.contains("-cert-") {
             return Err("certificates are not supported; list the plain public key".to_owned());
         }
-        let (key, _comment) = word(rest)?;
+        let (key, _comment) = next_word(rest)?;
         line.blob =
             STANDARD.decode(key).map_err(|_| format!("the {kind} key is not valid base64; is the line complete?"))?;
         let strings = strings(&line.blob)
@@ -86,22 +86,22 @@ impl AllowedKey {
                 Some(Some(value)) => Some(value),
                 Some(None) => return Err(format!("the value of {name} must be in double quotes")),
             };
-            let twice = |taken: bool| if taken { Err(format!("duplicate option {name}")) } else { Ok(()) };
+            let check_duplicate = |taken: bool| if taken { Err(format!("duplicate option {name}")) } else { Ok(()) };
             match (name.to_ascii_lowercase().as_str(), value) {
                 ("namespaces", Some(value)) => {
-                    twice(self.namespaces.is_some())?;
+                    check_duplicate(self.namespaces.is_some())?;
                     if value.contains(['"', '\\']) {
                         return Err(format!("the value of {name} contains a quote or a backslash"));
                     }
                     self.namespaces = Some(value.to_owned());
                 }
                 ("valid-after", Some(value)) => {
-                    twice(self.valid_after.is_some())?;
-                    self.valid_after = Some(time(name, value)?);
+                    check_duplicate(self.valid_after.is_some())?;
+                    self.valid_after = Some(parse_time(name, value)?);
                 }
                 ("valid-before", Some(value)) => {
-                    twice(self.valid_before.is_some())?;
-                    self.valid_before = Some(time(name, value)?);
+                    check_duplicate(self.valid_before.is_some())?;
+                    self.valid_before = Some(parse_time(name, value)?);
                 }
                 ("cert-authority", None) => {
                     return Err("cert-authority is not supported; list the signers' own public keys".to_owned());
@@ -170,7 +170,7 @@ fn is_key_type(word: &str) -> bool {
 }
 
 /// The first word and the rest. Blanks in double quotes do not separate words.
-fn word(text: &str) -> Result<(&str, &str), String> {
+fn next_word(text: &str) -> Result<(&str, &str), String> {
     let text = text.trim_start();
     let mut quoted = false;
     for (at, letter) in text.char_indices() {
@@ -198,7 +198,7 @@ fn split(text: &str, separator: char) -> Vec<&str> {
 }
 
 /// Parses `YYYYMMDDZ`, `YYYYMMDDHHMMZ` or `YYYYMMDDHHMMSSZ`.
-fn time(option: &str, text: &str) -> Result<i64, String> {
+fn parse_time(option: &str, text: &str) -> Result<i64, String> {
     let wrong = || format!("{option}={text:?} is not a time; use YYYYMMDDZ, YYYYMMDDHHMMZ or YYYYMMDDHHMMSSZ");
     let Some(digits) = text.strip_suffix('Z').or_else(|| text.strip_suffix('z')) else {
         return Err(if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {

@@ -14,7 +14,7 @@ use git2::{ObjectType, Oid, Repository};
 use super::super::program::{Answer, Limits, ProgramError, Programs, Stopper, run};
 use super::Unverified;
 
-/// A check normally takes a fraction of a second.
+/// A check normally takes a fraction of a second, so the limits end only programs that hang.
 const LIMITS: Limits = Limits { time: Duration::from_secs(60), bytes: 4 << 20 };
 
 /// The temporary folder. Removed on drop.

@@ -2,7 +2,7 @@
 //!
 //! [`Signers`] holds a file of allowed signers: OpenSSH lines (`ssh-keygen(1)`, ALLOWED SIGNERS) and armored OpenPGP
 //! public keys, mixed as needed. `git verify-commit` checks the signature in a temporary folder with only the commit
-//! and these keys. Unknown formats and results count as unsigned.
+//! and these keys. Unknown formats and results are refused.
 
 use nodecfg_planning::snapshot::{SignatureKind as Kind, Signer};
 
@@ -108,7 +108,6 @@ impl Signers {
     ///
     /// # Errors
     /// When no allowed signer signed the commit, or the signature cannot be checked.
-    /// Why none of them has, or why that cannot be checked.
     pub fn verify(&self, commit: &[u8], committed_at: i64) -> Result<Signer, Unverified> {
         let signature = commit::signature(commit)?;
         let text = std::str::from_utf8(&signature).map_err(|_| Unverified::UnknownFormat)?;

@@ -2,7 +2,8 @@
 //! module evaluates gpg's status lines (doc/DETAILS of GnuPG).
 //!
 //! A commit must have exactly one signature, by an allowed key or its subkey. The key must be a signing key, not
-//! revoked, and valid when the commit was made. All keys in the file are trusted; there is no web of trust.
+//! revoked, and valid when the commit and its signature were made. All keys in the file are trusted; there is no web
+//! of trust.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,14 +16,15 @@ use super::{Kind, Signer, Unverified};
 /// The first line of the armor.
 pub(super) const BEGIN: &str = "-----BEGIN PGP SIGNATURE-----";
 
-/// Starts no agent, contacts no server, trusts all keys in the keyring, and rejects SHA-1.
+/// Starts no agent, contacts no server, trusts all keys in the keyring, and rejects SHA-1 and RIPEMD-160.
 const CONFIGURATION: &str = "batch\nno-autostart\nno-auto-key-retrieve\nno-auto-key-locate\ndisable-dirmngr\n\
                              no-auto-check-trustdb\ntrust-model always\nrequire-cross-certification\nweak-digest SHA1\n\
                              weak-digest RIPEMD160\n";
 /// gpg's result for a missing key (`GPG_ERR_NO_PUBKEY`).
 const NO_KEY: &str = "9";
 
-/// Removes the armor of public keys. gpg requires a checksum in the armor, which newer programs omit (RFC 9580, 6.1).
+/// Removes the armor of public keys; other packets are an error. gpg requires a checksum in the armor, which newer
+/// programs omit (RFC 9580, 6.1).
 pub(super) fn without_armor(block: &str) -> Result<Vec<u8>, String> {
     // The body follows the headers and an empty line, and precedes the checksum and the last line.
     let body = block.lines().skip(1).skip_while(|line| !line.is_empty());
@@ -39,6 +41,7 @@ struct ListedKey {
     fingerprint: String,
     /// The fingerprint of the primary key.
     primary: String,
+    /// gpg's letter for the validity: `r` for a revoked key.
     validity: String,
     bits: usize,
     algorithm: String,
@@ -48,7 +51,7 @@ struct ListedKey {
 }
 
 /// Parses gpg's key listing.
-fn listed(text: &str) -> Vec<ListedKey> {
+fn parse_listing(text: &str) -> Vec<ListedKey> {
     let (mut keys, mut primary): (Vec<ListedKey>, String) = (Vec::new(), String::new());
     for line in text.lines() {
         let fields: Vec<&str> = line.split(':').collect();
@@ -105,8 +108,8 @@ struct GpgStatus {
     sound: Vec<String>,
 }
 
-/// Parses the status lines. There must be one signature and one result.
-fn status(text: &str) -> Result<GpgStatus, Unverified> {
+/// Parses the status lines. There must be one signature, one result, and at most one `VALIDSIG`.
+fn parse_status(text: &str) -> Result<GpgStatus, Unverified> {
     let mut status = GpgStatus::default();
     let (mut signatures, mut verdicts, mut sound) = (0, 0, 0);
     for line in text.lines() {
@@ -166,8 +169,8 @@ pub(super) fn verify(
     if answer.cut {
         return Err(Unverified::Malformed { why: "the output of gpg is too long".to_owned() });
     }
-    let status = status(&String::from_utf8_lossy(&answer.err))?;
-    evaluate(&status, &listed(&String::from_utf8_lossy(&listing)), answer.status.success(), committed_at)
+    let status = parse_status(&String::from_utf8_lossy(&answer.err))?;
+    evaluate(&status, &parse_listing(&String::from_utf8_lossy(&listing)), answer.status.success(), committed_at)
 }
 
 /// Decides whether the signature is accepted. `good` is the result of git.
@@ -234,8 +237,8 @@ fn evaluate(status: &GpgStatus, keys: &[ListedKey], good: bool, committed_at: i6
         return not_allowed("the key had expired");
     }
     match (verdict, good) {
-        // A key that expired after the commit is accepted. Git refuses it.
         ("GOODSIG", true) => Ok(signer),
+        // A key that expired after the commit is accepted. Git refuses it.
         ("EXPKEYSIG", _) if main.expires.or(key.expires).is_some() => Ok(signer),
         _ => Err(Unverified::Refused { key: print.to_owned(), why: format!("gpg reports {verdict}") }),
     }
@@ -279,8 +282,8 @@ mod tests {
         [GNUPG:] VALIDSIG BB2229D2007996AB6F 2024-06-01 1717200000 0 4 0 22 8 00 AA4D1C1E6DAAE937B6\n";
 
     fn evaluated(text: &str, good: bool, at: i64) -> Result<String, String> {
-        let keys = listed(LISTING);
-        let evaluated = status(text).and_then(|status| evaluate(&status, &keys, good, at));
+        let keys = parse_listing(LISTING);
+        let evaluated = parse_status(text).and_then(|status| evaluate(&status, &keys, good, at));
         evaluated.map(|signer| signer.to_string()).map_err(|why| why.to_string())
     }
 

@@ -371,7 +371,7 @@ fn removes_temporary_files() {
 }
 
 /// The valid signatures with their keys.
-fn good() -> Vec<(Signers, &'static str)> {
+fn valid_signatures() -> Vec<(Signers, &'static str)> {
     let ssh = signers(ALLOWED);
     vec![
         (ssh.clone(), data!("ssh-ed.sig")),
@@ -389,7 +389,7 @@ proptest! {
 
     #[test]
     fn refuses_changed_payloads(which in 0..7_usize, at in any::<prop::sample::Index>(), flip in 1..=255_u8) {
-        let (signers, signature) = &good()[which];
+        let (signers, signature) = &valid_signatures()[which];
         let mut payload = PAYLOAD.as_bytes().to_vec();
         let at = at.index(payload.len());
         payload[at] ^= flip;
@@ -398,7 +398,7 @@ proptest! {
 
     #[test]
     fn refuses_changed_ssh_signatures(which in 0..4_usize, at in any::<prop::sample::Index>(), flip in 1..=255_u8) {
-        let (signers, signature) = &good()[which];
+        let (signers, signature) = &valid_signatures()[which];
         let mut bytes = bytes_of(signature);
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
@@ -410,7 +410,7 @@ proptest! {
     fn changed_gpg_signature_never_has_another_signer(
         which in 4..7_usize, at in any::<prop::sample::Index>(), flip in 1..=255_u8,
     ) {
-        let (signers, signature) = &good()[which];
+        let (signers, signature) = &valid_signatures()[which];
         let signer = verify(signers, signature).expect("good");
         let mut bytes = signature.as_bytes().to_vec();
         let at = at.index(bytes.len());
@@ -423,7 +423,7 @@ proptest! {
     #[test]
     fn arbitrary_texts_do_not_panic(file in "\\PC{0,200}", signature in any::<Vec<u8>>(), payload in any::<Vec<u8>>()) {
         let _ = Signers::parse(&file, programs());
-        for (signers, _) in good() {
+        for (signers, _) in valid_signatures() {
             prop_assert!(signers.verify(&payload, JUNE).is_err());
             prop_assert!(signers.verify(&commit(&payload, &signature), JUNE).is_err());
         }
@@ -438,7 +438,7 @@ proptest! {
             let at = at.index(text.len());
             format!("{}{put}{}", &text[..at], &text[(at + length).min(text.len())..])
         };
-        let (signers, signature) = &good()[which];
+        let (signers, signature) = &valid_signatures()[which];
         let _ = verify(signers, &damaged(signature));
         for file in [ALLOWED, data!("pgp-alice.asc"), data!("pgp-sub.asc"), data!("pgp-rita.asc")] {
             let _ = Signers::parse(&damaged(file), programs());

@@ -90,7 +90,7 @@ impl ActionArgs {
         }
     }
 
-    /// Longest possible time of a restart.
+    /// Longest possible time of a restart: the stop command and the restart command.
     pub(super) fn longest_restart(&self) -> Duration {
         self.restart_timeout.saturating_mul(2)
     }

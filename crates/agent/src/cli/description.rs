@@ -33,19 +33,19 @@ pub fn text(out: &mut dyn Write, folder: &str, found: &Description) -> io::Resul
     let Description { assigned, last_known_good, agent_state, checkpoints, problems } = found;
     let mut line = |name: &str, value: String| writeln!(out, "{:<17}{value}", format!("{name}:"));
     line("folder", folder.to_owned())?;
-    line("assigned", described(assigned.as_ref()))?;
-    line("active", described(agent_state.active.as_ref()))?;
-    line("last known good", described(last_known_good.as_ref()))?;
-    line("state", state(agent_state, assigned == last_known_good))?;
+    line("assigned", source_text(assigned.as_ref()))?;
+    line("active", source_text(agent_state.active.as_ref()))?;
+    line("last known good", source_text(last_known_good.as_ref()))?;
+    line("state", phase_text(agent_state, assigned == last_known_good))?;
     if let Some(pool) = &agent_state.pool {
         line("pool", pool.clone())?;
     }
     line(
         "kubelet",
-        format!("{}, {}", times(agent_state.restarts, "restart"), times(agent_state.rollbacks, "rollback")),
+        format!("{}, {}", counted(agent_state.restarts, "restart"), counted(agent_state.rollbacks, "rollback")),
     )?;
     if let Some(failure) = &agent_state.failure {
-        writeln!(out, "\n{}", bad(&failure.error))?;
+        writeln!(out, "\n{}", red(&failure.error))?;
         writeln!(out, "  {}", failure.message)?;
     }
     if !checkpoints.is_empty() {
@@ -58,26 +58,26 @@ pub fn text(out: &mut dyn Write, folder: &str, found: &Description) -> io::Resul
         writeln!(out, "\nproblems:")?;
     }
     for problem in problems {
-        writeln!(out, "  {}", bad(problem))?;
+        writeln!(out, "  {}", red(problem))?;
     }
     Ok(())
 }
 
-fn times(number: u64, what: &str) -> String {
+fn counted(number: u64, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
-fn good(text: &str) -> String {
+fn green(text: &str) -> String {
     let style = Style::new().fg_color(Some(AnsiColor::Green.into()));
     format!("{style}{text}{style:#}")
 }
 
-fn bad(text: &str) -> String {
+fn red(text: &str) -> String {
     let style = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
     format!("{style}{text}{style:#}")
 }
 
-fn described(source: Option<&ConfigSource>) -> String {
+fn source_text(source: Option<&ConfigSource>) -> String {
     let Some(source) = source else { return "local configuration".to_owned() };
     let map = source.config_map.as_ref();
     let part = |name: &str, value: Option<&String>| value.map(|value| format!("{name} {value}"));
@@ -91,10 +91,10 @@ fn described(source: Option<&ConfigSource>) -> String {
     if parts.is_empty() { source.to_string() } else { format!("{source} ({})", parts.join(", ")) }
 }
 
-fn state(agent_state: &AgentState, known_good: bool) -> String {
+fn phase_text(agent_state: &AgentState, known_good: bool) -> String {
     match &agent_state.phase {
-        Phase::Settled if agent_state.failure.is_some() => bad("on the last known good; the assignment failed"),
-        Phase::Settled if known_good => good("settled"),
+        Phase::Settled if agent_state.failure.is_some() => red("on the last known good; the assignment failed"),
+        Phase::Settled if known_good => green("settled"),
         Phase::Settled => "settled".to_owned(),
         Phase::Activating { .. } => "restarting the kubelet".to_owned(),
         Phase::Trying(trial) => {
@@ -137,7 +137,7 @@ mod tests {
         source
     }
 
-    fn shown(found: &Description) -> String {
+    fn plain_text(found: &Description) -> String {
         let mut out = Vec::new();
         text(&mut out, "/var/lib/nodecfg", found).expect("is written");
         anstream::adapter::strip_str(&String::from_utf8(out).expect("text")).to_string()
@@ -175,15 +175,15 @@ mod tests {
             message: "the kubelet stopped answering 3 times".to_owned(),
             kubelet: None,
         };
-        let fell_back = Description {
+        let rolled_back = Description {
             assigned: Some(source("new", "u-2")),
             agent_state: AgentState { failure: Some(failure), restarts: 1, rollbacks: 1, ..AgentState::default() },
             checkpoints: vec![checkpoint("u-2", vec!["assigned"], None), checkpoint("u-9", vec![], Some(1))],
             problems: vec!["assigned: the checkpoint is missing".to_owned()],
             ..Description::default()
         };
-        let both = [on_trial, fell_back, Description::default()];
-        insta::assert_snapshot!("agent-status", both.iter().map(shown).collect::<Vec<_>>().join("\n---\n"));
+        let both = [on_trial, rolled_back, Description::default()];
+        insta::assert_snapshot!("agent-status", both.iter().map(plain_text).collect::<Vec<_>>().join("\n---\n"));
         let documents: Vec<_> =
             both.iter().map(|found| Document::value(AgentStatus { folder: "/d", found }).expect("JSON")).collect();
         insta::assert_json_snapshot!("agent-status-json", documents);

@@ -16,11 +16,11 @@ use super::Format;
 pub(super) enum Exit {
     /// Success.
     Done = 0,
-    /// Wrong usage, or the agent cannot run on this host.
+    /// Wrong usage, a problem of this host, or damaged state.
     Failed = 2,
-    /// The API server is unreachable or refused a request.
+    /// No API server is configured, or it is unreachable or refused a request.
     Cluster = 4,
-    /// The node does not run the assignment.
+    /// The node does not run the assignment, or did not finish in time.
     NotConverged = 5,
 }
 

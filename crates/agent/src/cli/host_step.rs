@@ -41,7 +41,7 @@ impl Args {
 }
 
 pub(super) async fn run(args: Args) -> Result<Exit, AgentError> {
-    let listening = StepListener::on(&args.socket).map_err(|error| {
+    let listening = StepListener::bind(&args.socket).map_err(|error| {
         AgentError::agent(
             format!("cannot listen on {}: {error}", args.socket.display()),
             "set --socket to an unused path in a writable folder",

@@ -101,13 +101,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if arguments.get(1).is_some_and(|word| word == "agent") {
         let message = "unknown command agent: nodecfg-agent itself is the agent";
         let help = "remove the word agent from the unit or manifest; `nodecfg install` writes both";
-        return refuse(&arguments, message, help);
+        return reject_arguments(&arguments, message, help);
     }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
             if error.use_stderr() && usage::asks_for_json(&arguments) {
-                return refuse(&arguments, &usage::message(&error), "see --help");
+                return reject_arguments(&arguments, &usage::message(&error), "see --help");
             }
             // Help and version are not errors; nor is a pipe closed while they are printed.
             let _ = error.print();
@@ -134,23 +134,23 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::HostStep(args)) => block_on(host_step::run(*args)),
     };
     let exit = result.unwrap_or_else(|failure| failure.report(format, &mut out));
-    end(exit, &out)
+    finish(exit, &out)
 }
 
-/// Reports invalid arguments.
-fn refuse(arguments: &[OsString], message: &str, help: &str) -> ExitCode {
+/// Reports invalid arguments and returns the exit code.
+fn reject_arguments(arguments: &[OsString], message: &str, help: &str) -> ExitCode {
     let format = if usage::asks_for_json(arguments) { Format::Json } else { Format::Text };
     let mut out = Vec::new();
     let exit = AgentError::usage(message, help).report(format, &mut out);
-    end(exit, &out)
+    finish(exit, &out)
 }
 
-/// Prints the output and returns the exit code.
-fn end(exit: Exit, out: &[u8]) -> ExitCode {
+/// Prints the output and returns the exit code: that of a failure if printing fails.
+fn finish(exit: Exit, out: &[u8]) -> ExitCode {
     ExitCode::from(if print(out).is_ok() { exit } else { Exit::Failed } as u8)
 }
 
-/// Writes a result: as text by `text`, otherwise as a document.
+/// Writes a result in a format: as text by the function `text`, otherwise as a document.
 fn write<T: Kind + Serialize>(
     out: &mut Vec<u8>,
     format: Format,

@@ -29,7 +29,7 @@ Examples:
   nodecfg-agent --once --trial-period 2m
   nodecfg-agent status";
 
-/// Time that `--once` waits for the API server.
+/// Time that `--once` waits for the node's NodeConfig from the API server.
 const ONCE_API_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, clap::Args)]
@@ -144,9 +144,9 @@ impl RunArgs {
         SystemHost { runner, version: self.kubelet_version }
     }
 
-    /// Time limit of `--once`: two restarts and two health timeouts, for the assignment and for a rollback, and one
-    /// trial.
-    fn limit(&self) -> Duration {
+    /// Time limit of `--once`: two restarts and two health timeouts, for the assignment and for a rollback, one
+    /// trial, and the wait for the API server.
+    fn once_limit(&self) -> Duration {
         let attempt = self.actions.longest_restart().saturating_add(self.trial.health_timeout);
         attempt.saturating_mul(2).saturating_add(self.trial.trial_period).saturating_add(ONCE_API_TIMEOUT)
     }
@@ -154,7 +154,7 @@ impl RunArgs {
 
 pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Result<Exit, AgentError> {
     let node = args.node()?;
-    let runtime = runtime(&args)?;
+    let runtime = open_runtime(&args)?;
     let options = ConnectOptions { kubeconfig: args.kubeconfig.clone(), context: None };
     let connection = connect(&options, &Environment::capture()).await?;
     let client_options = AgentClientOptions { seed: fastrand::u64(..), ..AgentClientOptions::default() };
@@ -162,7 +162,7 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
     let (host, metrics) = (args.host(), Metrics::default());
     let options = Options { metrics: metrics.clone(), ..Options::default() };
     if args.once {
-        let pass = driver::once(runtime, client, &host, options, ONCE_API_TIMEOUT, args.limit()).await?;
+        let pass = driver::once(runtime, client, &host, options, ONCE_API_TIMEOUT, args.once_limit()).await?;
         return write_pass(&node, &pass, format, out);
     }
     let endpoint = match args.listen {
@@ -185,7 +185,7 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
 }
 
 async fn listen(address: SocketAddr) -> Result<Endpoint, AgentError> {
-    let endpoint = Endpoint::on(address).await.map_err(|error| {
+    let endpoint = Endpoint::bind(address).await.map_err(|error| {
         let help = "set --listen to a free port on an address of this host";
         AgentError::agent(format!("cannot listen on {address}: {error}"), help)
     })?;
@@ -193,7 +193,7 @@ async fn listen(address: SocketAddr) -> Result<Endpoint, AgentError> {
     Ok(endpoint)
 }
 
-fn runtime(args: &RunArgs) -> Result<AgentRuntime<RealDisk>, AgentError> {
+fn open_runtime(args: &RunArgs) -> Result<AgentRuntime<RealDisk>, AgentError> {
     let ActivationArgs { activation, kubelet_config, kubelet_config_dir } = &args.activation;
     let placement = match activation {
         Activation::File => Placement::File { config: kubelet_config.clone() },
@@ -210,7 +210,7 @@ fn runtime(args: &RunArgs) -> Result<AgentRuntime<RealDisk>, AgentError> {
     AgentRuntime::open(&paths, args.settings(), disk, fastrand::u64(..)).map_err(|error| failure(error.to_string()))
 }
 
-/// Writes the result of `--once`.
+/// Writes the result of `--once` and returns the exit code.
 fn write_pass(node: &NodeName, pass: &Pass, format: Format, out: &mut Vec<u8>) -> Result<Exit, AgentError> {
     let (exit, state, text) = match pass {
         Pass::Settled => (Exit::Done, PassResult::Settled, "runs the assigned configuration".to_owned()),
@@ -240,7 +240,7 @@ fn write_pass(node: &NodeName, pass: &Pass, format: Format, out: &mut Vec<u8>) -
     Ok(exit)
 }
 
-/// Parses an address with port, or a port on loopback.
+/// Parses an IP address with port, or a port on loopback.
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
@@ -280,7 +280,7 @@ mod tests {
         assert!(parsed(&["--node-name", "no name"]).node().is_err());
     }
 
-    /// Units and pods get this time to end.
+    /// Units and pods get this time to finish a restart before they are killed.
     #[test]
     fn restart_limit_matches_installation() {
         assert_eq!(parsed(&[]).actions.longest_restart(), COMMAND_LIMIT * 2);

@@ -1,4 +1,4 @@
-//! `nodecfg-agent status`: prints the agent's state from its folder.
+//! `nodecfg-agent status`: prints the state in the agent's folder.
 
 use super::args::StoreArgs;
 use super::description::{self, AgentStatus};
@@ -6,9 +6,7 @@ use super::{AgentError, Exit, Format};
 use crate::disk::real::RealDisk;
 use crate::store;
 
-/// Show the agent's state on disk. Needs no API server and no running agent.
-///
-/// Exits with 2 if a file is unreadable.
+/// Exits with 2 if the state is damaged: a file is missing or unreadable.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -20,7 +20,7 @@ pub async fn signalled() -> Option<Signal> {
 async fn next_signal() -> std::io::Result<Signal> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
-    // A handler would end the inherited ignoring of SIGHUP.
+    // A handler would replace the inherited setting to ignore SIGHUP.
     let mut hang_up = if outlives_terminal() { None } else { Some(signal(SignalKind::hangup())?) };
     let hung_up = async {
         match &mut hang_up {

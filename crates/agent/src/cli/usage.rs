@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recognizes_every_way_to_ask_for_json() {
+    fn recognizes_request_for_json_output() {
         let asks = |line: &str| asks_for_json(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         for line in ["nodecfg -o json", "nodecfg x -ojson --y", "nodecfg --output json", "nodecfg --output=json"] {
             assert!(asks(line), "{line}");

@@ -1,5 +1,5 @@
-//! Durable file operations: after a crash, a file is complete or missing, and a reported success is permanent. Must
-//! not know names or formats.
+//! File operations that survive crashes: a replaced file holds its old or its new content, and a reported success is
+//! permanent. Operations that are not durable say so. Must not know names or formats.
 
 use std::ffi::OsString;
 use std::io;
@@ -45,7 +45,7 @@ fn fix(error: &io::Error) -> &'static str {
 /// Reads a file. `None` if it is missing.
 ///
 /// # Errors
-/// Every other error, and files larger than `limit` bytes.
+/// Every other I/O error. Also if the file is larger than `limit` bytes or is not a regular file.
 pub fn read(disk: &dyn Disk, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, DiskError> {
     disk.read(path, limit).map_err(DiskError::at("read", path))
 }
@@ -53,7 +53,7 @@ pub fn read(disk: &dyn Disk, path: &Path, limit: u64) -> Result<Option<Vec<u8>>,
 /// Kind and mode of the entry at a path. `None` if it is missing.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error.
 pub fn stat(disk: &dyn Disk, path: &Path) -> Result<Option<Entry>, DiskError> {
     disk.stat(path).map_err(DiskError::at("stat", path))
 }
@@ -61,7 +61,7 @@ pub fn stat(disk: &dyn Disk, path: &Path) -> Result<Option<Entry>, DiskError> {
 /// Names in a folder; empty if the folder is missing.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error.
 pub fn list(disk: &dyn Disk, path: &Path) -> Result<Vec<String>, DiskError> {
     disk.list(path).map_err(DiskError::at("list", path))
 }
@@ -69,12 +69,12 @@ pub fn list(disk: &dyn Disk, path: &Path) -> Result<Vec<String>, DiskError> {
 /// Makes the content of a file, or the entries of a folder, durable.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error.
 pub fn sync(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
     disk.sync(path).map_err(DiskError::at("sync", path))
 }
 
-/// Parent folder of a path.
+/// Parent folder of a path; `.` if the path has none.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -83,7 +83,7 @@ pub fn folder_of(path: &Path) -> &Path {
 /// Writes an unpublished file and makes its content durable. Its name may be lost in a crash.
 ///
 /// # Errors
-/// The system's. The file may exist partially.
+/// An I/O error. The file may exist partially.
 pub fn write_synced(disk: &dyn Disk, path: &Path, content: &[u8], mode: u32) -> Result<(), DiskError> {
     disk.write(path, content, mode).map_err(DiskError::at("write", path))?;
     sync(disk, path)
@@ -92,7 +92,7 @@ pub fn write_synced(disk: &dyn Disk, path: &Path, content: &[u8], mode: u32) -> 
 /// Renames a file and verifies the content under the new name, since some file systems lose renames. Not durable.
 ///
 /// # Errors
-/// The system's, or other content under the new name.
+/// An I/O error, or other content under the new name.
 pub fn rename_verified(disk: &dyn Disk, from: &Path, to: &Path, content: &[u8]) -> Result<(), DiskError> {
     disk.rename(from, to).map_err(DiskError::at("replace", to))?;
     let limit = u64::try_from(content.len()).unwrap_or(u64::MAX);
@@ -106,7 +106,8 @@ pub fn rename_verified(disk: &dyn Disk, from: &Path, to: &Path, content: &[u8]) 
 /// Replaces a file as a whole: after a crash it holds the old or the new content. Its folder must exist.
 ///
 /// # Errors
-/// The system's. The file then holds the old or the new content, and either may not be durable.
+/// An I/O error, or other content after the rename. The file then holds the old or the new content, and either may
+/// not be durable.
 pub fn replace(disk: &dyn Disk, path: &Path, content: &[u8], mode: u32) -> Result<(), DiskError> {
     let unfinished = path.with_file_name(unfinished_name(path));
     write_synced(disk, &unfinished, content, mode)?;
@@ -125,7 +126,7 @@ fn unfinished_name(path: &Path) -> OsString {
 /// not have done so. Existing parents are assumed to be durable.
 ///
 /// # Errors
-/// The system's, or another entry exists at the path.
+/// An I/O error, or another kind of entry exists at the path.
 pub fn folder(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
     match stat(disk, path)? {
         Some(Entry { kind: EntryKind::Folder, .. }) => {}
@@ -144,7 +145,7 @@ pub fn folder(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
 /// Removes a folder and its files, not durably. Fails if the folder holds another folder.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error.
 pub fn remove_flat(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
     for name in list(disk, path)? {
         let file = path.join(name);

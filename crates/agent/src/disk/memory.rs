@@ -44,7 +44,7 @@ type Id = usize;
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Inodes by number; the root is 0. Unnamed ones are dropped in a crash.
+    /// Inodes by number; the root is 0. A sync of a folder and a crash drop inodes without a name.
     inodes: BTreeMap<Id, Inode>,
     next: Id,
     operations: u64,
@@ -130,7 +130,8 @@ impl MemoryDisk {
         self.lock().operations
     }
 
-    /// Makes every operation from this number on fail. The first operation is 0.
+    /// Makes every operation from this number on fail; a write with this number stores half of its content. The first
+    /// operation is 0.
     pub fn kill_at(&self, operation: u64) {
         self.inject(Fault::Killed, operation..u64::MAX);
     }
@@ -145,8 +146,8 @@ impl MemoryDisk {
         self.lock().faults.clear();
     }
 
-    /// Simulates a power loss and ends all faults. Content that is not durable may be lost, fully or in part. The
-    /// same seed loses the same content.
+    /// Simulates a power loss and ends all faults. Content that is not durable may be lost, fully or in part. Names
+    /// that are not durable may be lost, and removed or renamed ones may return. The result depends only on the seed.
     pub fn crash(&self, seed: u64) {
         let mut inner = self.lock();
         inner.faults.clear();
@@ -187,7 +188,7 @@ impl MemoryDisk {
     fn put_inode(&self, path: &Path, inode: Inode) {
         let mut inner = self.lock();
         let mut parent = inner.root();
-        let names = names(path);
+        let names = components(path);
         let Some((last, above)) = names.split_last() else { return };
         for name in above {
             parent = match inner.child(parent, name) {
@@ -248,7 +249,7 @@ fn missing() -> io::Error {
 }
 
 /// Components of a path.
-fn names(path: &Path) -> Vec<String> {
+fn components(path: &Path) -> Vec<String> {
     let name = |part: &OsStr| part.to_string_lossy().into_owned();
     path.components()
         .filter_map(|part| match part {
@@ -281,7 +282,7 @@ impl Inner {
     /// Inode at a path. A file as parent is an error.
     fn at(&self, path: &Path) -> io::Result<Option<Id>> {
         let mut id = 0;
-        for name in names(path) {
+        for name in components(path) {
             match self.inodes.get(&id) {
                 Some(Inode::Folder { entries, .. }) => match entries.get(&name) {
                     Some(next) => id = *next,
@@ -295,8 +296,8 @@ impl Inner {
     }
 
     /// Parent folder and name of a path.
-    fn place(&self, path: &Path) -> io::Result<(Id, String)> {
-        let mut names = names(path);
+    fn parent_and_name(&self, path: &Path) -> io::Result<(Id, String)> {
+        let mut names = components(path);
         let Some(last) = names.pop() else { return Err(io::Error::from(io::ErrorKind::InvalidInput)) };
         let above: PathBuf = names.iter().collect();
         let parent = self.at(&above)?.ok_or_else(missing)?;
@@ -370,7 +371,7 @@ impl Disk for MemoryDisk {
 
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
         let (mut inner, fault) = self.begin(Operation::Write)?;
-        let (folder, name) = inner.place(path)?;
+        let (folder, name) = inner.parent_and_name(path)?;
         let content: Arc<[u8]> = match fault {
             None => content.into(),
             Some(_) => content.get(..content.len() / 2).unwrap_or_default().into(),
@@ -409,8 +410,8 @@ impl Disk for MemoryDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let (mut inner, fault) = self.begin(Operation::Rename)?;
-        let (source, old) = inner.place(from)?;
-        let (target, new) = inner.place(to)?;
+        let (source, old) = inner.parent_and_name(from)?;
+        let (target, new) = inner.parent_and_name(to)?;
         let id = inner.child(source, &old).ok_or_else(missing)?;
         let replaced = inner.child(target, &new);
         if replaced == Some(id) || fault.is_some() {
@@ -441,7 +442,7 @@ impl Disk for MemoryDisk {
         if inner.is_folder(id) {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
         }
-        let (folder, name) = inner.place(path)?;
+        let (folder, name) = inner.parent_and_name(path)?;
         inner.unlink(folder, &name);
         Ok(())
     }
@@ -454,7 +455,7 @@ impl Disk for MemoryDisk {
             Some(entries) if !entries.is_empty() => return Err(io::Error::from(io::ErrorKind::DirectoryNotEmpty)),
             Some(_) => {}
         }
-        let (folder, name) = inner.place(path)?;
+        let (folder, name) = inner.parent_and_name(path)?;
         inner.unlink(folder, &name);
         Ok(())
     }
@@ -462,7 +463,7 @@ impl Disk for MemoryDisk {
     fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()> {
         let (mut inner, _) = self.begin(Operation::Make)?;
         let mut folder = 0;
-        for name in names(path) {
+        for name in components(path) {
             folder = match inner.child(folder, &name) {
                 Some(id) if inner.is_folder(id) => id,
                 Some(_) => return Err(io::Error::from(io::ErrorKind::NotADirectory)),

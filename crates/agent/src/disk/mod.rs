@@ -10,52 +10,52 @@ pub mod memory;
 mod memory_tests;
 pub mod real;
 
-/// File system operations, each as small as a system call. Paths are used as given. Errors are the system's.
+/// File system operations, each as small as a system call. Paths are used as given.
 pub trait Disk: Send {
     /// Reads a file. `None` if it is missing.
     ///
     /// # Errors
-    /// Every other error, and files larger than `limit` bytes.
+    /// Every other I/O error. Also if the file is larger than `limit` bytes or is not a regular file.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>>;
     /// Creates or truncates a file with this mode and writes the content. Not durable.
     ///
     /// # Errors
-    /// The system's. The content may be written partially.
+    /// An I/O error, or another kind of entry exists at the path. The content may be written partially.
     fn write(&self, path: &Path, content: &[u8], mode: u32) -> io::Result<()>;
     /// Makes the content of a file, or the entries of a folder, durable.
     ///
     /// # Errors
-    /// The system's. Durability is then unknown.
+    /// An I/O error. Durability is then unknown.
     fn sync(&self, path: &Path) -> io::Result<()>;
     /// Renames a file or folder, replacing the target.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file; a missing file is no error.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Removes an empty folder; a missing folder is no error.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error.
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
     /// Creates a folder and its parents with this mode. An existing folder is no error.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error.
     fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Names in a folder, sorted; empty if the folder is missing.
     ///
     /// # Errors
-    /// The system's, or a name that is not UTF-8.
+    /// An I/O error, or a name that is not UTF-8.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
     /// Kind and mode of the entry at a path, without following a link. `None` if it is missing.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error.
     fn stat(&self, path: &Path) -> io::Result<Option<Entry>>;
 }
 
@@ -75,6 +75,6 @@ pub enum EntryKind {
     File,
     /// A folder.
     Folder,
-    /// Link or another kind that the agent does not touch.
+    /// Link or another kind of entry, which the agent never writes to.
     Other,
 }

@@ -1,4 +1,4 @@
-//! File system of this host, with the lock that prevents two agents on one store.
+//! File system of this host, with the lock that prevents two agents on one folder.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ const MAX_NAMES: usize = 10_000;
 /// File system of this host.
 #[derive(Debug)]
 pub struct RealDisk {
-    /// Holds the lock; the system releases it when the process ends.
+    /// Keeps the lock on the agent's folder, if there is one; the system releases it when the process ends.
     _lock: Option<File>,
 }
 
@@ -57,7 +57,7 @@ impl RealDisk {
         }
     }
 
-    /// Opens the file system without a lock, for reading a store.
+    /// Opens the file system without a lock, for reading the folder of a running agent.
     #[must_use]
     pub fn unlocked() -> Self {
         Self { _lock: None }

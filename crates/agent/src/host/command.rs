@@ -20,10 +20,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// Reason why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// The command could not be started and had no effect. The reason in full.
+    /// The command could not be started and had no effect. Holds the reason in full.
     #[error("{0}")]
     NotStarted(String),
-    /// The command failed or timed out: the reason in full, with the last lines of its output.
+    /// The command failed or timed out. Holds the reason in full, with the last lines of its output.
     #[error("{0}")]
     Failed(String),
 }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ignores_background_processes() {
+    async fn does_not_wait_for_background_processes() {
         assert_eq!(command("sh -c 'sleep 30 & echo started'").run(LONG).await, Ok("started\n".to_owned()));
     }
 }

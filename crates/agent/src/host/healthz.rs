@@ -21,15 +21,15 @@ const MAX_QUOTED: usize = 200;
 /// Maximum number of bytes read from an error response.
 const MAX_READ: usize = 4096;
 
-/// Probes once, over a new connection: a kept one could lead to the kubelet before the restart.
+/// Probes once, over a new connection: a reused one could still lead to the kubelet before the restart.
 ///
 /// # Errors
 /// Reason why the kubelet counts as unhealthy.
-pub async fn probe(at: &Healthz) -> Result<(), String> {
-    if at.port == 0 {
+pub async fn probe(endpoint: &Healthz) -> Result<(), String> {
+    if endpoint.port == 0 {
         return Err("its healthz port is disabled (healthzPort: 0)".to_owned());
     }
-    let uri = uri(at)?;
+    let uri = uri(endpoint)?;
     match tokio::time::timeout(TIMEOUT, get(&uri)).await {
         Ok(result) => result.map_err(|reason| format!("{uri}: {reason}")),
         Err(_) => Err(format!("{uri}: no answer within {} s", TIMEOUT.as_secs())),
@@ -37,16 +37,16 @@ pub async fn probe(at: &Healthz) -> Result<(), String> {
 }
 
 /// URL of the probe. An unspecified or empty address, the latter being the kubelet's default, is probed on loopback.
-fn uri(at: &Healthz) -> Result<Uri, String> {
-    let host = match at.address.parse::<IpAddr>() {
+fn uri(endpoint: &Healthz) -> Result<Uri, String> {
+    let host = match endpoint.address.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) if address.is_unspecified() => "127.0.0.1".to_owned(),
         Ok(IpAddr::V4(address)) => address.to_string(),
         Ok(IpAddr::V6(address)) if address.is_unspecified() => "[::1]".to_owned(),
         Ok(IpAddr::V6(address)) => format!("[{address}]"),
-        Err(_) if at.address.is_empty() => "127.0.0.1".to_owned(),
-        Err(_) => return Err(format!("healthzBindAddress {:?} is not an IP address", at.address)),
+        Err(_) if endpoint.address.is_empty() => "127.0.0.1".to_owned(),
+        Err(_) => return Err(format!("healthzBindAddress {:?} is not an IP address", endpoint.address)),
     };
-    let text = format!("http://{host}:{}/healthz", at.port);
+    let text = format!("http://{host}:{}/healthz", endpoint.port);
     text.parse().map_err(|_| format!("{text} is not a URL"))
 }
 
@@ -83,13 +83,13 @@ mod tests {
 
     use super::*;
 
-    fn at(address: &str, port: u16) -> Healthz {
+    fn endpoint(address: &str, port: u16) -> Healthz {
         Healthz { address: address.to_owned(), port }
     }
 
     #[test]
     fn resolves_bind_addresses() {
-        let uri = |address: &str| uri(&at(address, 10248)).map(|uri| uri.to_string());
+        let uri = |address: &str| uri(&endpoint(address, 10248)).map(|uri| uri.to_string());
         for (address, url) in [
             ("127.0.0.1", "http://127.0.0.1:10248/healthz"),
             ("0.0.0.0", "http://127.0.0.1:10248/healthz"),
@@ -118,17 +118,17 @@ mod tests {
     #[tokio::test]
     async fn reports_health_and_failure_reasons() {
         let port = answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
-        assert_eq!(probe(&at("127.0.0.1", port)).await, Ok(()));
+        assert_eq!(probe(&endpoint("127.0.0.1", port)).await, Ok(()));
         let port =
             answering("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 21\r\n\r\n[-]syncloop\nfailed\n\x1b\n\n")
                 .await;
-        let error = probe(&at("127.0.0.1", port)).await.expect_err("is not healthy");
+        let error = probe(&endpoint("127.0.0.1", port)).await.expect_err("is not healthy");
         assert!(error.ends_with("answers 500 Internal Server Error: [-]syncloop failed"), "{error}");
         let port = answering("").await;
-        assert!(probe(&at("127.0.0.1", port)).await.is_err());
-        assert!(probe(&at("127.0.0.1", 0)).await.expect_err("is disabled").contains("disabled"));
+        assert!(probe(&endpoint("127.0.0.1", port)).await.is_err());
+        assert!(probe(&endpoint("127.0.0.1", 0)).await.expect_err("is disabled").contains("disabled"));
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address").port();
-        let error = probe(&at("127.0.0.1", free)).await.expect_err("no server listens");
+        let error = probe(&endpoint("127.0.0.1", free)).await.expect_err("no server listens");
         assert!(error.contains("refused"), "{error}");
     }
 }

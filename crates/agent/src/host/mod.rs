@@ -20,28 +20,28 @@ pub struct Healthz {
 /// Reason why the kubelet was not restarted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestartError {
-    /// The restart could not be requested: the command did not start, or the privileged process is unreachable. The
-    /// kubelet and its configuration are not at fault. The reason in full.
+    /// The restart could not be requested: a command did not start, or the privileged process is unreachable. The
+    /// kubelet and its configuration are not at fault. Holds the reason in full.
     #[error("{0}")]
     NotRequested(String),
-    /// The restart failed: the reason in full, with the command and the end of its output.
+    /// The restart failed. Holds the reason in full, with the command and the end of its output.
     #[error("{0}")]
     Failed(String),
 }
 
 /// The kubelet process of this host.
 pub trait Host: Send + Sync {
-    /// Version of the installed kubelet. `None` if unknown; the version in the Node's status then counts.
+    /// Version of the installed kubelet. `None` if unknown; the agent then uses the version in the Node's status.
     fn version(&self) -> impl Future<Output = Option<KubeletVersion>> + Send;
     /// Restarts the kubelet and removes these files of its root directory while it is stopped. Returns when the
     /// service manager reports the start, or after a time limit.
     ///
     /// # Errors
-    /// Whether the restart was requested, and the reason in full.
+    /// `NotRequested` or `Failed`, with the reason in full.
     fn restart(&self, remove: &[StateFile]) -> impl Future<Output = Result<(), RestartError>> + Send;
-    /// Probes the kubelet's health. Waits a few seconds, since a busy node is not a broken one.
+    /// Probes the kubelet's health. Waits up to a few seconds, since a busy kubelet may answer late.
     ///
     /// # Errors
     /// Reason why the kubelet counts as unhealthy.
-    fn healthz(&self, at: &Healthz) -> impl Future<Output = Result<(), String>> + Send;
+    fn healthz(&self, endpoint: &Healthz) -> impl Future<Output = Result<(), String>> + Send;
 }

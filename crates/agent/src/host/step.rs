@@ -22,10 +22,10 @@ use nodecfg_contract::observed::KubeletVersion;
 
 /// Maximum size of a request or reply, in bytes.
 const MAX_LINE: u64 = 16 * 1024;
-/// Time limit for receiving a request and for sending the reply.
+/// Time limit for receiving a request, and the same for sending the reply.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time limit of the agent for a restart. The other side has its own, shorter limit; this one covers a hanging
-/// process.
+/// Time limit of the agent for a restart. The host step has its own limit, by default shorter; this one covers a host
+/// step that hangs.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Time limit for connecting before a restart; the other container may still be starting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -49,7 +49,7 @@ enum Request {
 /// Reply of the host step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Answer {
+enum Reply {
     /// The kubelet was restarted.
     Restarted {},
     /// Version of the kubelet, if known.
@@ -64,7 +64,7 @@ enum Answer {
 /// Restarts the kubelet through the host step behind the socket. Retries an unreachable socket for half a minute.
 ///
 /// # Errors
-/// The reason in full.
+/// `NotRequested` or `Failed`, with the reason in full.
 pub async fn restart(socket: &Path, remove: &[StateFile]) -> Result<(), RestartError> {
     restart_within(socket, remove, CONNECT_TIMEOUT).await
 }
@@ -72,20 +72,22 @@ pub async fn restart(socket: &Path, remove: &[StateFile]) -> Result<(), RestartE
 async fn restart_within(socket: &Path, remove: &[StateFile], timeout: Duration) -> Result<(), RestartError> {
     let request = Request::Restart { remove: remove.to_vec() };
     let stream = connect(socket, timeout).await?;
-    match ask(stream, socket, &request, RESTART_TIMEOUT).await? {
-        Answer::Restarted {} => Ok(()),
-        Answer::NotRequested { reason } => Err(RestartError::NotRequested(reason)),
-        Answer::Failed { reason } => Err(RestartError::Failed(reason)),
-        Answer::Version { .. } => Err(RestartError::Failed(unexpected(socket))),
+    match send_request(stream, socket, &request, RESTART_TIMEOUT).await? {
+        Reply::Restarted {} => Ok(()),
+        Reply::NotRequested { reason } => Err(RestartError::NotRequested(reason)),
+        Reply::Failed { reason } => Err(RestartError::Failed(reason)),
+        Reply::Version { .. } => Err(RestartError::Failed(unexpected(socket))),
     }
 }
 
 /// Reads the kubelet's version through the host step. `None` if unknown or if the host step does not answer.
 pub async fn version(socket: &Path) -> Option<KubeletVersion> {
-    let exchange =
-        async { ask(connect(socket, Duration::ZERO).await?, socket, &Request::Version {}, VERSION_TIMEOUT).await };
+    let exchange = async {
+        let stream = connect(socket, Duration::ZERO).await?;
+        send_request(stream, socket, &Request::Version {}, VERSION_TIMEOUT).await
+    };
     match exchange.await {
-        Ok(Answer::Version { version }) => KubeletVersion::parse(&version?),
+        Ok(Reply::Version { version }) => KubeletVersion::parse(&version?),
         Ok(_) => None,
         Err(error) => {
             tracing::warn!("the kubelet's version is unknown: {error}");
@@ -98,7 +100,7 @@ fn unexpected(socket: &Path) -> String {
     format!("the host step behind {} sent an invalid reply: run the same version of both programs", socket.display())
 }
 
-/// Connects to the socket within a time limit.
+/// Connects to the socket, and retries until a time limit.
 async fn connect(socket: &Path, timeout: Duration) -> Result<UnixStream, RestartError> {
     let begun = nodecfg_clock::instant();
     loop {
@@ -116,12 +118,12 @@ fn unreachable_message(socket: &Path, error: &io::Error) -> String {
     format!("cannot reach the host step behind {}: {error}", socket.display())
 }
 
-async fn ask(
+async fn send_request(
     mut stream: UnixStream,
     socket: &Path,
     request: &Request,
     limit: Duration,
-) -> Result<Answer, RestartError> {
+) -> Result<Reply, RestartError> {
     let exchange = async {
         let not_requested = |error: io::Error| RestartError::NotRequested(unreachable_message(socket, &error));
         let mut line = serde_json::to_vec(request).map_err(|error| not_requested(error.into()))?;
@@ -156,8 +158,8 @@ impl StepListener {
     /// Listens on this path and replaces a stale socket.
     ///
     /// # Errors
-    /// The system's, or the path exists and is not a socket.
-    pub fn on(path: &Path) -> io::Result<Self> {
+    /// An I/O error, or the path exists and is not a socket.
+    pub fn bind(path: &Path) -> io::Result<Self> {
         match std::fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
             Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists and is not a socket")),
@@ -185,7 +187,7 @@ impl StepListener {
                     }
                 },
             };
-            if let Err(error) = answer(stream, actions).await {
+            if let Err(error) = handle_request(stream, actions).await {
                 tracing::warn!("cannot answer a request: {error}");
             }
         }
@@ -199,7 +201,7 @@ impl Drop for StepListener {
     }
 }
 
-async fn answer(mut stream: UnixStream, actions: &Actions) -> io::Result<()> {
+async fn handle_request(mut stream: UnixStream, actions: &Actions) -> io::Result<()> {
     let mut line = String::new();
     let mut source = BufReader::new(&mut stream).take(MAX_LINE);
     tokio::time::timeout(CLIENT_TIMEOUT, source.read_line(&mut line)).await??;
@@ -208,19 +210,19 @@ async fn answer(mut stream: UnixStream, actions: &Actions) -> io::Result<()> {
             let files: Vec<&str> = remove.iter().map(|file| file.as_str()).collect();
             tracing::info!(remove = files.join(","), "restarting the kubelet");
             match actions.restart(&remove).await {
-                Ok(()) => Answer::Restarted {},
+                Ok(()) => Reply::Restarted {},
                 Err(error) => {
                     tracing::error!("{error}");
                     match error {
-                        RestartError::NotRequested(reason) => Answer::NotRequested { reason },
-                        RestartError::Failed(reason) => Answer::Failed { reason },
+                        RestartError::NotRequested(reason) => Reply::NotRequested { reason },
+                        RestartError::Failed(reason) => Reply::Failed { reason },
                     }
                 }
             }
         }
-        Ok(Request::Version {}) => Answer::Version { version: actions.version().await.map(|found| found.to_string()) },
+        Ok(Request::Version {}) => Reply::Version { version: actions.version().await.map(|found| found.to_string()) },
         Err(_) => {
-            Answer::Failed { reason: "the host step does not support this request: run the agent's version".to_owned() }
+            Reply::Failed { reason: "the host step does not support this request: run the agent's version".to_owned() }
         }
     };
     let mut line = serde_json::to_vec(&answer)?;
@@ -256,7 +258,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("step.sock");
         std::fs::write(folder.path().join("cpu_manager_state"), "{}").expect("written");
-        let listening = StepListener::on(&socket).expect("listens");
+        let listening = StepListener::bind(&socket).expect("listens");
         assert_eq!(std::fs::metadata(&socket).expect("exists").permissions().mode() & 0o777, SOCKET_MODE);
         let actions = actions(folder.path(), "true");
         let served = listening.serve(&actions, std::future::pending());
@@ -292,7 +294,7 @@ mod tests {
         let error = restart_within(&socket, &[], Duration::ZERO).await;
         let Err(RestartError::NotRequested(reason)) = error else { panic!("{error:?}") };
         assert!(reason.contains("step.sock: No such file"), "{reason}");
-        let listening = StepListener::on(&socket).expect("listens");
+        let listening = StepListener::bind(&socket).expect("listens");
         for (command, tried, end) in [
             ("sh -c 'echo no unit >&2; exit 5'", true, "failed (exit status: 5): no unit"),
             ("/no/such/program", false, "cannot be started: No such file or directory (os error 2)"),
@@ -319,7 +321,7 @@ mod tests {
             tokio::time::timeout(Duration::from_millis(50), &mut asked).await.is_err(),
             "the restart waits for the socket"
         );
-        let listening = StepListener::on(&socket).expect("listens");
+        let listening = StepListener::bind(&socket).expect("listens");
         tokio::select! {
             () = listening.serve(&actions, std::future::pending()) => panic!("ended"),
             answer = asked => assert_eq!(answer, Ok(())),
@@ -352,10 +354,10 @@ mod tests {
         let socket = folder.path().join("step.sock");
         drop(std::os::unix::net::UnixListener::bind(&socket).expect("binds"));
         assert!(socket.exists());
-        drop(StepListener::on(&socket).expect("replaces it"));
+        drop(StepListener::bind(&socket).expect("replaces it"));
         assert!(!socket.exists());
         std::fs::write(&socket, "precious").expect("written");
-        StepListener::on(&socket).expect_err("is not a socket");
+        StepListener::bind(&socket).expect_err("is not a socket");
         assert_eq!(std::fs::read_to_string(&socket).expect("still exists"), "precious");
     }
 }

@@ -29,12 +29,12 @@ pub struct Actions {
 }
 
 impl Actions {
-    /// Restarts the kubelet and removes these files of its root directory while it is stopped. After the stop
-    /// command, the kubelet is always started again, because a failed stop may have stopped it. Files are removed
+    /// Restarts the kubelet and removes these files of its root directory while it is stopped. Once the stop command
+    /// has run, the kubelet is always started again, because a failed stop may have stopped it. Files are removed
     /// only after a successful stop.
     ///
     /// # Errors
-    /// All problems. `NotRequested` if a command could not be started.
+    /// All problems, joined. `NotRequested` if a command could not be started, otherwise `Failed`.
     pub async fn restart(&self, remove: &[StateFile]) -> Result<(), RestartError> {
         if remove.is_empty() {
             return self.restart.run(self.limit).await.map(drop).map_err(RestartError::from);
@@ -131,8 +131,8 @@ impl Host for SystemHost {
         }
     }
 
-    async fn healthz(&self, at: &Healthz) -> Result<(), String> {
-        healthz::probe(at).await
+    async fn healthz(&self, endpoint: &Healthz) -> Result<(), String> {
+        healthz::probe(endpoint).await
     }
 }
 

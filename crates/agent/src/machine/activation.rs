@@ -1,4 +1,5 @@
-//! Activation: restarts the kubelet on its target, and rolls back when that fails.
+//! Activation: places the target, restarts the kubelet, and retries. Rolls back if the kubelet cannot be restarted on
+//! an assignment.
 
 use jiff::Timestamp;
 
@@ -11,6 +12,7 @@ use nodecfg_contract::error_text;
 /// Attempt to activate the target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Activation {
+    /// Whether the restart is in progress.
     pub(super) under_way: bool,
     pub(super) backoff: Backoff,
     /// Error of the last attempt.
@@ -22,19 +24,20 @@ pub(super) struct Activation {
 pub(super) enum ActivationCause {
     /// The assignment or its config check changed.
     Assignment,
-    /// The assignment failed.
+    /// The assignment failed its restart or its trial.
     Failure,
 }
 
 impl MachineState {
-    /// Starts the activation of the target, unless the kubelet already runs it.
+    /// Starts the activation of the target, and counts it if it is a rollback. Does nothing for a changed assignment
+    /// whose target the kubelet already runs, unless a restart is pending.
     pub(super) fn start_activation(
         &mut self,
         cause: ActivationCause,
         node: Option<NodeHealth>,
         builder: &mut StepBuilder,
     ) {
-        let before = self.before(node);
+        let before = self.health_before(node);
         let is_active = self.target() == self.ledger.agent_state.active.as_ref();
         let rolls_back = self.ledger.agent_state.failure.is_some();
         self.volatile.activation = Activation::default();
@@ -50,7 +53,7 @@ impl MachineState {
         }
     }
 
-    /// Requests the activation that the phase calls for.
+    /// Requests the activation if one is pending.
     pub(super) fn activate(&mut self, builder: &mut StepBuilder) {
         let requested = matches!(self.ledger.agent_state.phase, Phase::Activating { .. });
         let activation = &self.volatile.activation;
@@ -83,7 +86,7 @@ impl MachineState {
                 agent_state.restarts = agent_state.restarts.saturating_add(1);
                 agent_state.phase = Phase::Trying(Trial { started: builder.now, before, ..Trial::default() });
                 self.volatile.activation = Activation::default();
-                self.volatile.watch.begin();
+                self.volatile.watch.reset();
                 // The kubelet was restarted even if that cannot be saved, so the trial must start.
                 builder.step.urgent = true;
             }

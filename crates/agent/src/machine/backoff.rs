@@ -11,8 +11,8 @@ pub(super) const LONGEST: Duration = Duration::from_secs(60);
 /// Lower bound of every delay, since full jitter may return zero.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Random number generator for jitter: SplitMix64 (Steele, Lea and Flood, 2014). Part of the state, because the
-/// machine depends on no crate that could seed itself.
+/// Random number generator for jitter: SplitMix64 (Steele, Lea and Flood, 2014). Part of the state, so that a step
+/// depends on nothing but its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct JitterRng(pub(super) u64);
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_delay_up_to_one_minute() {
+    fn limits_delay_to_doubling_bound_of_at_most_one_minute() {
         let mut jitter = JitterRng(1);
         for (failures, longest) in [1_u64, 2, 4, 8, 16, 32, 60, 60, 60].into_iter().enumerate() {
             for _ in 0..50 {

@@ -25,7 +25,7 @@ fn reports_full_disk_and_keeps_kubelet_running() {
 }
 
 #[test]
-fn rolls_back_and_finishes_trial_on_full_disk() {
+fn rolls_back_on_full_disk_and_promotes_only_once_saved() {
     let mut sim = sim_with_good_assigned();
     sim.behaviours.insert("new".to_owned(), Behaviour::Silent);
     sim.assign(Some(source("new")));
@@ -68,7 +68,7 @@ fn retries_placement() {
 }
 
 #[test]
-fn retries_restart_on_fallback() {
+fn retries_restart_on_last_known_good() {
     let mut sim = sim_with_good_assigned();
     sim.behaviours.insert("local".to_owned(), Behaviour::NoRestart);
     sim.assign(None);
@@ -81,7 +81,7 @@ fn retries_restart_on_fallback() {
 }
 
 #[test]
-fn reports_unhealthy_fallback_without_restart() {
+fn reports_unhealthy_last_known_good_without_restart() {
     let mut sim = sim_with_good_assigned();
     sim.behaviours.insert("local".to_owned(), Behaviour::Silent);
     sim.assign(None);
@@ -163,7 +163,7 @@ fn reboot_restarts_health_timeout() {
     sim.reboot(180.0, 3);
     sim.run_for(20.0);
     assert_eq!((sim.reported(), sim.error().as_str()), (["new", "new", "good"].map(str::to_owned), ""));
-    // A kubelet that never starts is still rolled back.
+    // If the kubelet never becomes healthy, reboots do not prolong the trial forever.
     sim.behaviours.insert("new".to_owned(), Behaviour::Silent);
     for _ in 0..40 {
         sim.reboot(10.0, 4);
@@ -229,7 +229,7 @@ fn retries_refused_report() {
 }
 
 #[test]
-fn starts_from_checkpoint_without_api_server() {
+fn repeats_activation_without_api_server() {
     let mut sim = sim_with_good_assigned();
     sim.assign(Some(source("new")));
     sim.run_for(0.5);

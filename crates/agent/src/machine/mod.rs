@@ -1,11 +1,13 @@
-//! The agent as a pure state machine: events and the time in, effects out.
+//! State machine of the agent; "machine" never means a host here. Pure functions: events and the time in, effects
+//! out.
 //!
 //! The runtime calls [`step`] with every event and saves the ledger of the new state if it changed. It then adopts
-//! the new state and carries out the step. If saving fails, it calls [`not_saved`] instead.
+//! the new state and carries out the step. If saving fails and the step is not urgent, it calls [`not_saved`]
+//! instead.
 //!
 //! State outside the ledger is volatile; a restarted agent determines it again. Every effect except an announcement
-//! is answered by exactly one event. At most one effect of each kind is in progress. No assignment is accepted while
-//! the kubelet restarts.
+//! is answered by exactly one event. At most one such effect of each kind is in progress. No assignment is accepted
+//! while the kubelet restarts.
 //!
 //! ```text
 //! spec ──▶ Fetch ──▶ Checkpoint ──▶ accept ─▶ Activating ──▶ Trying ──▶ Settled      (sync, activation, trial)
@@ -53,8 +55,9 @@ use trial::HealthWatch;
 /// second.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// Largest gap between two steps that counts as observed time, or two probe intervals if that is longer. A larger gap
-/// means that the clock was set or the host slept. Counting part of the gap bounds a trial whose probes are slow.
+/// Maximum time between two steps that counts for a trial, or two probe intervals if that is longer. The rest of a
+/// larger gap does not count, since the clock was set or the host slept. Probes that take longer thus do not prolong
+/// a trial forever.
 const MAX_STEP_GAP: Duration = Duration::from_secs(10);
 
 /// State of the agent between two events.
@@ -79,7 +82,7 @@ struct Volatile {
     started: bool,
     /// Disk state found at start and not handled yet.
     disk_state: Option<DiskState>,
-    /// NodeConfig of the node. `None` if unknown or missing.
+    /// NodeConfig of the node, as last read. `None` if unknown or missing.
     node_config: Option<NodeConfig>,
     sync: Sync,
     activation: Activation,
@@ -89,7 +92,7 @@ struct Volatile {
     report: Report,
 }
 
-/// State of the disk when the agent started.
+/// State of the disk when the agent started; see [`Event::Started`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DiskState {
     config_check: Option<ConfigCheck>,
@@ -186,7 +189,7 @@ impl MachineState {
     }
 }
 
-/// Handles an event. The result takes effect once the ledger is saved; an urgent step takes effect in any case.
+/// Handles an event. The caller adopts the result only if the new ledger could be saved, or if the step is urgent.
 #[must_use]
 pub fn step(state: &MachineState, event: &Event, now: Timestamp) -> (MachineState, Step) {
     let mut next = state.clone();
@@ -195,7 +198,7 @@ pub fn step(state: &MachineState, event: &Event, now: Timestamp) -> (MachineStat
     let mut builder = StepBuilder { now, step: Step::default() };
     next.handle(event, checkpointed, &mut builder);
     next.plan_effects(&mut builder);
-    // The ledger is saved by then, or nothing needs saving.
+    // The caller adopts this state only if its ledger is saved, or if it has nothing new to save.
     if !builder.step.urgent && (next.ledger != state.ledger || !next.is_save_blocked(now)) {
         next.volatile.save_failure = None;
     }
@@ -203,8 +206,8 @@ pub fn step(state: &MachineState, event: &Event, now: Timestamp) -> (MachineStat
     (next, step)
 }
 
-/// Handles an event whose ledger from [`step`] could not be saved, unless that step was urgent. The state records the
-/// event and retries later.
+/// Handles an event whose ledger from [`step`] could not be saved. Must not be used for an urgent step. The new state
+/// records the event, keeps the previous ledger and retries later.
 #[must_use]
 pub fn not_saved(state: &MachineState, event: &Event, reason: &str, now: Timestamp) -> (MachineState, Step) {
     let unsaved = step(state, event, now).0.ledger;
@@ -229,7 +232,8 @@ struct StepBuilder {
 }
 
 impl MachineState {
-    /// Records the time and the event. An unexpected answer does not affect the effect in progress.
+    /// Records the time and the event. Returns the event to handle: a tick instead of an unexpected answer, which
+    /// thus does not affect the effect in progress.
     fn receive<'event>(&mut self, event: &'event Event, now: Timestamp) -> &'event Event {
         self.track_time(now);
         let event = if self.is_expected(event) { event } else { &Event::Tick };
@@ -253,7 +257,7 @@ impl MachineState {
         }
     }
 
-    /// Reports whether an event is an input from outside, or the answer to an effect in progress.
+    /// Reports whether an event is an input from outside, or answers an effect in progress.
     fn is_expected(&self, event: &Event) -> bool {
         let volatile = &self.volatile;
         match event {
@@ -277,8 +281,8 @@ impl MachineState {
         }
     }
 
-    /// Plans what is due now, independently of the event. An urgent step plans nothing that must be saved first; the
-    /// next step, which follows at once, plans the rest.
+    /// Plans what is due now, independently of the event. An urgent step plans no change of the ledger that must be
+    /// saved first. The next step, which follows at once, plans the rest.
     fn plan_effects(&mut self, builder: &mut StepBuilder) {
         if !self.volatile.started {
             return;
@@ -313,14 +317,15 @@ impl MachineState {
         }
         let held =
             volatile.save_failure.as_ref().and_then(|failure| failure.backoff.until()).filter(|until| *until > now);
-        // Work that an urgent step skipped.
+        // The next step plans what this urgent step skipped.
         let rest = urgent.then_some(now);
         let sync = if held.is_none() { self.sync_wake(now) } else { None };
         let wakes = [held, rest, sync, self.activation_wake(now), self.probe_wake(now), self.report_wake(now)];
         wakes.into_iter().flatten().min()
     }
 
-    /// Adjusts times after a clock change or a suspended host: only observed time counts.
+    /// Adjusts times after a clock change or a suspended host: only observed time counts. At the first step, resumes
+    /// a trial of the previous agent process.
     fn track_time(&mut self, now: Timestamp) {
         let Some(last) = self.volatile.last_step.replace(now) else {
             self.volatile.first_step = Some(now);

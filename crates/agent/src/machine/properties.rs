@@ -23,12 +23,12 @@ enum Action {
     Assign(Option<usize>),
     PutConfigMap(usize, u8, bool),
     Delete(usize),
-    Behave(usize, Behaviour),
+    SetBehaviour(usize, Behaviour),
     Faults(Faults),
     NoNodeConfig,
-    Again,
+    RedeliverNodeConfig,
     SetClock(i64),
-    Replaced,
+    ReplaceKubeletFile,
     Wait(f64),
 }
 
@@ -52,13 +52,13 @@ fn action() -> impl Strategy<Value = Action> {
         4 => proptest::option::weighted(0.85, 0_usize..3).prop_map(Action::Assign),
         2 => (0_usize..3, 0_u8..4, prop::bool::weighted(0.7)).prop_map(|(map, version, fine)| Action::PutConfigMap(map, version, fine)),
         1 => (0_usize..3).prop_map(Action::Delete),
-        2 => (0_usize..3, behaviour).prop_map(|(map, behaviour)| Action::Behave(map, behaviour)),
+        2 => (0_usize..3, behaviour).prop_map(|(map, behaviour)| Action::SetBehaviour(map, behaviour)),
         1 => faults.prop_map(Action::Faults),
         1 => Just(Action::Faults(Faults::default())),
         1 => Just(Action::NoNodeConfig),
-        1 => Just(Action::Again),
+        1 => Just(Action::RedeliverNodeConfig),
         1 => (-5_000_i64..5_000).prop_map(Action::SetClock),
-        1 => Just(Action::Replaced),
+        1 => Just(Action::ReplaceKubeletFile),
         6 => (0.0..60.0).prop_map(Action::Wait),
         2 => (0.0..1_200.0).prop_map(Action::Wait),
     ]
@@ -73,7 +73,7 @@ fn perform(sim: &mut SimHarness, action: &Action) {
             sim.put_config_map(NAMES[*which], &format!("{version}-{word}"), config_check);
         }
         Action::Delete(which) => drop(sim.config_maps.remove(NAMES[*which])),
-        Action::Behave(which, behaviour) => drop(sim.behaviours.insert(NAMES[*which].to_owned(), *behaviour)),
+        Action::SetBehaviour(which, behaviour) => drop(sim.behaviours.insert(NAMES[*which].to_owned(), *behaviour)),
         Action::Faults(faults) => {
             let was_away = std::mem::replace(&mut sim.faults, *faults).api_down;
             if was_away {
@@ -84,9 +84,9 @@ fn perform(sim: &mut SimHarness, action: &Action) {
             sim.config = None;
             sim.deliver_node_config();
         }
-        Action::Again => sim.deliver_node_config(),
+        Action::RedeliverNodeConfig => sim.deliver_node_config(),
         Action::SetClock(by) => sim.set_clock(SignedDuration::from_secs(*by)),
-        Action::Replaced => {
+        Action::ReplaceKubeletFile => {
             sim.file_source = None;
             sim.kill(1);
         }
@@ -94,7 +94,7 @@ fn perform(sim: &mut SimHarness, action: &Action) {
     }
 }
 
-/// Ledger without counters and times, which a kill may change.
+/// Ledger without what kills may change: the counters, and the text of a failure.
 fn final_state(sim: &SimHarness) -> (Ledger, Option<FailureKind>) {
     let mut ledger = sim.state.ledger.clone();
     ledger.agent_state.restarts = 0;
@@ -111,7 +111,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// The simulation checks its invariants at every step (`SimHarness::check_invariants`). This test checks the end.
-    /// Without faults the agent settles on the assignment, or on the last known good if the assignment failed, and
+    /// Without faults, the agent puts the assignment in place, or the last known good if the assignment failed, and
     /// reports it.
     #[test]
     fn settles_once_faults_end(seed in any::<u64>(), actions in actions(), kills in proptest::collection::vec(0_usize..25, 0..4)) {
@@ -128,11 +128,12 @@ proptest! {
         sim.run_for(5_000.0);
         let ledger = &sim.state.ledger;
         prop_assert_eq!(&sim.saved, ledger);
-        let on_fallback = sim.state.target() == ledger.last_known_good.as_ref();
-        // An unhealthy fallback is probed forever, and the behaviour may have changed after the trial.
+        let on_last_known_good = sim.state.target() == ledger.last_known_good.as_ref();
+        // A kubelet that stays unhealthy on the last known good is probed forever. The behaviour may also have
+        // changed after the trial.
         let well = matches!(sim.behaviour(), Behaviour::Good | Behaviour::Dies(_) | Behaviour::Unready);
         if well || ledger.agent_state.phase == Phase::Settled {
-            prop_assert!(on_fallback, "{:#?}", ledger);
+            prop_assert!(on_last_known_good, "{:#?}", ledger);
         }
         prop_assert_eq!(sim.state.target(), sim.file_source.as_ref());
         if let Some(config) = &sim.config {
@@ -150,7 +151,7 @@ proptest! {
         }
     }
 
-    /// A kill at any step does not change the final state.
+    /// Kills after random numbers of steps do not change the final state.
     #[test]
     fn kills_do_not_change_the_final_state(
         seed in any::<u64>(),

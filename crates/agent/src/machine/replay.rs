@@ -1,9 +1,9 @@
 //! Replay of the recorded kubelet 1.21 with Dynamic Kubelet Configuration (`tests/data/recordings`) against the
 //! machine.
 //!
-//! The same steps at the same times must lead to the same values of `status.config`. They must also lead to the same
-//! `KubeletConfigChanged` events, in the same order, with the same names, texts, uids and resourceVersions. Times of
-//! the results are not compared, since the agent is faster.
+//! The same actions must lead to the same values of `status.config`, in the same order. They must also lead to the
+//! same `KubeletConfigChanged` events, in the same order, with the same names, texts, uids and resourceVersions.
+//! Times are not compared: the agent is faster, except after a change of a ConfigMap.
 
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ fn reports_the_same_as_the_recorded_kubelet() {
     let lines = lines();
     for seed in 0..20 {
         let mut sim = SimHarness::new(seed);
-        // The recording leaves less time after a ConfigMap change than the agent may take, so later steps are
+        // After a change of a ConfigMap, the recording leaves less time than the agent may take, so later actions are
         // delayed.
         let mut late = 0.0;
         for line in &lines {

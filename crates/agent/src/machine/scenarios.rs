@@ -1,4 +1,4 @@
-//! Scenarios of assignments in the simulation: spec and kubelet behaviour in, activations and reports out.
+//! Scenarios of assignments in the simulation: activations and reports for each spec and kubelet behaviour.
 
 use super::sim_harness::{Behaviour, SimHarness, node_config, source};
 use crate::events::ConfigCheck;
@@ -13,7 +13,7 @@ pub(super) fn not_valid() -> ConfigCheck {
     ConfigCheck::NotValid { message: "maxPods must not be -5".to_owned(), kubelet: Some("v1.36.2".to_owned()) }
 }
 
-/// Node with the last known good `good`, and with ConfigMap `new` ready for assignment.
+/// Node with the last known good `good`, and with the ConfigMaps `new` and `other` ready for assignment.
 pub(super) fn sim_with_good_assigned() -> SimHarness {
     let mut sim = SimHarness::new(7);
     for name in ["good", "new", "other"] {
@@ -36,6 +36,7 @@ impl SimHarness {
     }
 }
 
+/// Names of the ConfigMaps; `local` for the local configuration.
 pub(super) fn names(list: &[Option<ConfigSource>]) -> Vec<String> {
     let name = |source: &Option<ConfigSource>| {
         source.as_ref().and_then(|source| source.config_map.clone()).map_or("local".to_owned(), |map| map.name)
@@ -70,7 +71,7 @@ fn promotes_assignment_after_trial() {
     );
     assert_eq!((sim.error().as_str(), sim.reports), ("", 4));
     assert_eq!((sim.state.ledger.agent_state.restarts, sim.state.ledger.agent_state.rollbacks), (1, 0));
-    // A settled agent only polls the ConfigMap.
+    // A settled agent only polls the ConfigMap and sends heartbeats.
     let steps = sim.steps;
     sim.run_for(3_600.0);
     assert!(sim.steps - steps < 2 * 61, "{} steps in an hour", sim.steps - steps);
@@ -134,7 +135,7 @@ fn retries_failed_source_only_after_change() {
         sim.behaviours.clear();
         sim
     };
-    // Neither a new generation nor an agent restart causes a retry.
+    // Neither a new generation nor a new agent process causes a retry.
     let mut sim = failed();
     sim.assign(Some(source("new")));
     sim.run_for(300.0);
@@ -181,7 +182,7 @@ fn rechecks_assignment_for_new_kubelet_version() {
     let mut sim = sim_with_good_assigned();
     sim.assign(Some(source("new")));
     sim.run_for(60.0);
-    // A later kubelet version would refuse it.
+    // The new kubelet version would refuse the assignment.
     sim.put_config_map("new", "1", not_valid());
     sim.kill(2);
     sim.run_for(10.0);
@@ -190,7 +191,7 @@ fn rechecks_assignment_for_new_kubelet_version() {
     sim.kill(3);
     sim.run_for(10.0);
     assert_eq!((sim.reported(), sim.error().as_str()), (["new", "new", "good"].map(str::to_owned), ""));
-    // If it refuses the last known good, no better configuration exists.
+    // If the new version refuses the last known good, no better configuration exists.
     sim.run_for(700.0);
     sim.put_config_map("new", "1", not_valid());
     sim.kill(4);
@@ -285,7 +286,7 @@ fn adopts_recreated_configmap_with_same_content() {
                 |source: Option<ConfigSource>| source.and_then(|source| source.config_map?.uid).unwrap_or_default();
             [config.assigned, config.active, config.last_known_good].map(uid)
         };
-        // During a trial, the trial continues.
+        // A trial in progress continues.
         recreate(&mut sim, "new", Some("sha256:1"));
         let started = sim.now;
         sim.assign(Some(source("new")));
@@ -298,7 +299,7 @@ fn adopts_recreated_configmap_with_same_content() {
         assert_eq!(sim.state.ledger.agent_state.phase, Phase::Settled, "{immutable}");
         sim.run_for(4_400.0);
         assert_eq!(uids(&sim), ["uid-new-again"; 3]);
-        // After the trial, it becomes the last known good at once.
+        // After the trial, the recreated ConfigMap becomes the last known good at once.
         recreate(&mut sim, "new", Some("sha256:1"));
         let announced = sim.announcements.len();
         sim.run_for(4_400.0);
@@ -309,7 +310,7 @@ fn adopts_recreated_configmap_with_same_content() {
             (vec!["good".to_owned(), "new".to_owned()], announced)
         );
         assert_eq!((&sim.saved, &sim.state.ledger.agent_state.phase), (&sim.state.ledger, &Phase::Settled));
-        // Later assignments fall back to it.
+        // A later rollback returns to the recreated ConfigMap.
         sim.behaviours.insert("other".to_owned(), Behaviour::Silent);
         sim.assign(Some(source("other")));
         sim.run_for(100.0);

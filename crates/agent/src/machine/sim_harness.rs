@@ -22,7 +22,7 @@ pub(super) enum Behaviour {
     Good,
     /// Never answers.
     Silent,
-    /// Answers for this number of seconds.
+    /// Answers until this number of seconds after its start.
     Dies(u64),
     /// Answers for 5 s, then fails for 3 s, repeatedly.
     Loops,
@@ -32,8 +32,8 @@ pub(super) enum Behaviour {
     NoRestart,
 }
 
-/// ConfigMap with the result of its config check. Applies to the key `kubelet`; any other key is missing. A version
-/// with a dash carries the result as suffix: `fine` is accepted.
+/// ConfigMap with the result of its config check. Only the key `kubelet` exists. A version with a dash carries the
+/// result instead: with the suffix `fine` it is accepted, with any other it is refused.
 #[derive(Debug, Clone)]
 pub(super) struct SimConfigMap {
     pub(super) uid: String,
@@ -43,7 +43,7 @@ pub(super) struct SimConfigMap {
     pub(super) config_check: ConfigCheck,
 }
 
-/// Faults around the agent.
+/// Faults around the agent; each lasts until it is reset.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Faults {
     pub(super) api_down: bool,
@@ -176,7 +176,7 @@ impl SimHarness {
         self.start();
     }
 
-    /// Sets the host's clock. Scheduled events keep their distance.
+    /// Changes the host's clock by this much. Scheduled events keep their distance.
     pub(super) fn set_clock(&mut self, by: jiff::SignedDuration) {
         self.clock_slack += Duration::from_secs(10);
         let queue = std::mem::take(&mut self.queue);
@@ -188,7 +188,7 @@ impl SimHarness {
         self.healthy_since = self.healthy_since.map(|moment| moment + by);
     }
 
-    /// Stops the agent for this time while the kubelet keeps running.
+    /// Ends the agent for this number of seconds while the kubelet keeps running.
     pub(super) fn pause_agent(&mut self, seconds: f64, seed: u64) {
         self.queue.clear();
         self.wake = None;
@@ -196,7 +196,7 @@ impl SimHarness {
         self.kill(seed);
     }
 
-    /// Turns the host off for this time. Then kubelet and agent start together.
+    /// Turns the host off for this number of seconds. Then kubelet and agent start together.
     pub(super) fn reboot(&mut self, seconds: f64, seed: u64) {
         self.running.clone_from(&self.file_source);
         self.started = after(self.now, Duration::from_secs_f64(seconds));
@@ -276,7 +276,7 @@ impl SimHarness {
         self.carry_out(taken);
     }
 
-    /// Checks the invariants of a step.
+    /// Checks a step: promotion only after a trial, a lasting record of failures, and the target of a settled node.
     fn check_invariants(&self, before: &Ledger, state: &MachineState) {
         let (old, new) = (before, &state.ledger);
         // A recreated ConfigMap with the same content may replace the last known good.
@@ -455,7 +455,7 @@ impl SimHarness {
         }
     }
 
-    /// Runs until this time.
+    /// Runs until this time of the host's clock.
     pub(super) fn run_until(&mut self, end: Timestamp) {
         while let Some(moment) = self.next_moment().filter(|moment| *moment <= end) {
             self.run_next(moment);
@@ -463,7 +463,7 @@ impl SimHarness {
         self.now = self.now.max(end);
     }
 
-    /// Runs until this time and kills the agent after these numbers of steps.
+    /// Runs until this time, and kills the agent after these numbers of steps from now.
     pub(super) fn run_until_killed(&mut self, end: Timestamp, kills: &[usize], seed: u64) {
         let begun = self.steps;
         let mut kills: Vec<usize> = kills.iter().map(|kill| begun + kill).collect();

@@ -1,6 +1,8 @@
-//! Status reports: `status.config`, conditions and heartbeats. `config` keeps its value while the kubelet restarts,
-//! as with the kubelet: an error counts against an assignment only once `assigned` names it. Conditions always
-//! describe the present.
+//! Status reports: `status.config`, conditions and heartbeats.
+//!
+//! `config` keeps its value while the kubelet restarts, as with the kubelet: an error counts against an assignment
+//! only once `assigned` names it. A sync error shows at once. Conditions describe the present, except that Synced
+//! keeps its value while the agent works on spec.
 
 use jiff::Timestamp;
 
@@ -20,7 +22,8 @@ const FALSE: &str = "False";
 type ConditionValue = (&'static str, String, String);
 
 impl MachineState {
-    /// Returns a report if the status differs from the server's or a heartbeat is due.
+    /// Returns a report if the status differs from the server's or a heartbeat is due, and no report is in progress
+    /// or delayed.
     pub(super) fn report_if_due(&mut self, now: Timestamp) -> Option<Effect> {
         self.volatile.node_config.as_ref()?;
         let status = self.status(now);
@@ -81,7 +84,7 @@ impl MachineState {
         let report = &self.volatile.report;
         let last_heartbeat = || {
             let agent = report.server_status.as_ref()?.agent.as_ref().filter(|agent| agent.version == VERSION)?;
-            // A time in the future comes from a wrong clock.
+            // A time in the future comes from a wrong clock and is ignored.
             agent.heard_at.parse().ok().filter(|time| self.volatile.last_step.is_some_and(|now| *time <= now))
         };
         report
@@ -134,10 +137,11 @@ impl MachineState {
         status
     }
 
-    /// Reports whether the kubelet is being put on the assignment without a failure so far.
+    /// Reports whether the kubelet is being restarted on its target and nothing has failed so far. `config` then
+    /// keeps its value.
     ///
-    /// A kubelet that stays unhealthy is reported before the agent acts. Otherwise the last known good would make the
-    /// Node Ready while the status still calls the assignment active, which looks converged.
+    /// A failed trial or restart is reported before the rollback has finished. Otherwise the last known good would
+    /// make the Node Ready while the status still calls the assignment active, which looks converged.
     fn is_under_way(&self, now: Timestamp) -> bool {
         let failed = self.ledger.agent_state.failure.as_ref();
         let ran = |failure: &AssignmentFailure| matches!(failure.kind, FailureKind::Trial | FailureKind::Restart);
@@ -146,9 +150,10 @@ impl MachineState {
             _ if failed.is_some_and(ran) => false,
             Phase::Activating { .. } => self.volatile.activation.problem.is_none(),
             Phase::Trying(trial) => {
-                // On any other target the next probe ends the trial.
-                let late = self.is_on_fallback() && since(trial.started, now) > self.volatile.settings.health_timeout;
-                !self.volatile.watch.answered && trial.healthy_since.is_none() && !late
+                // On any other target the next failed probe ends the trial at this time.
+                let late =
+                    self.targets_last_known_good() && since(trial.started, now) > self.volatile.settings.health_timeout;
+                !self.volatile.watch.answered_since_restart && trial.healthy_since.is_none() && !late
             }
         }
     }
@@ -171,15 +176,16 @@ impl MachineState {
         }
     }
 
-    /// Condition Synced: whether the agent accepted spec. `None` while it is working on spec; the previous condition
-    /// then stays.
+    /// Condition Synced: whether the agent accepted spec. `None` while the agent works on spec; the previous
+    /// condition then stays.
     fn synced_condition(&self) -> Option<ConditionValue> {
         let sync = &self.volatile.sync;
         if let Some(problem) = &sync.problem {
             return Some((FALSE, problem.reason.clone(), problem.message.clone()));
         }
         let wanted = self.volatile.node_config.as_ref()?;
-        // A NodeConfig that was deleted and created again restarts its generations.
+        // The generation alone does not suffice: a NodeConfig that was deleted and created again restarts its
+        // generations.
         let accepted = match (&self.ledger.assigned, &wanted.spec.config_source) {
             (Some(assigned), Some(wanted)) => assigned.names_same(wanted),
             (assigned, wanted) => assigned.is_none() && wanted.is_none(),
@@ -212,7 +218,7 @@ impl MachineState {
                         kubelet_messages::health_problem(health_problem)
                     ),
                 )),
-                _ if self.volatile.watch.answered || trial.healthy_since.is_some() => None,
+                _ if self.volatile.watch.answered_since_restart || trial.healthy_since.is_some() => None,
                 _ => Some(("Activating", restarting(&target))),
             },
         };
@@ -254,7 +260,8 @@ fn rfc3339(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Message until the kubelet answers. One text for all phases, so that it is reported once.
+/// Message until the kubelet answers. Activation and trial use the same text, so that the status is written only
+/// once.
 fn restarting(target: &str) -> String {
     format!("the kubelet is being restarted on {target}")
 }

@@ -1,5 +1,6 @@
-//! Synchronization with spec: download, checkpoint, accept. Follows the kubelet's `syncConfigSource`
-//! (`pkg/kubelet/kubeletconfig/configsync.go`, 1.21), except that a missing NodeConfig changes nothing.
+//! Synchronization with spec: download, checkpoint, accept, reset. Also applies the state of the disk at start.
+//! Follows the kubelet's `syncConfigSource` (`pkg/kubelet/kubeletconfig/configsync.go`, 1.21), except that a missing
+//! NodeConfig changes nothing.
 
 use jiff::Timestamp;
 
@@ -23,7 +24,7 @@ pub(super) struct SyncProblem {
 }
 
 impl SyncProblem {
-    /// Disk error.
+    /// Problem for a disk error.
     pub(super) fn storage(message: &str) -> Self {
         Self::new(kubelet_messages::STORAGE_FAILED, error_text::INTERNAL, message)
     }
@@ -43,7 +44,7 @@ impl SyncProblem {
 }
 
 impl MachineState {
-    /// Records the NodeConfig.
+    /// Records the NodeConfig. A changed spec is synchronized at once, without backoff.
     pub(super) fn record_node_config(&mut self, wanted: Option<&NodeConfig>) {
         let volatile = &mut self.volatile;
         if let Some(new) = wanted {
@@ -68,12 +69,14 @@ impl MachineState {
         self.volatile.node_config.as_ref()?.spec.config_source.as_ref()?.config_map.as_ref()
     }
 
+    /// Reports whether spec names the ConfigMap of this source.
     fn is_wanted(&self, source: &ConfigSource) -> bool {
         let wanted = self.volatile.node_config.as_ref().and_then(|wanted| wanted.spec.config_source.as_ref());
         wanted.is_some_and(|wanted| wanted.names_same(source))
     }
 
-    /// Brings the assignment closer to spec.
+    /// Starts the next step toward spec: a reset, or a download if one is due. Does nothing during a restart of the
+    /// kubelet.
     pub(super) fn synchronize(&mut self, builder: &mut StepBuilder) {
         if self.volatile.activation.under_way {
             return;
@@ -113,7 +116,8 @@ impl MachineState {
         }
     }
 
-    /// Time of the next read of the ConfigMap.
+    /// Time of the next read of the ConfigMap. `None` if spec names none, or while a read or a restart is in
+    /// progress.
     pub(super) fn sync_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let sync = &self.volatile.sync;
         self.wanted_map()?;
@@ -155,8 +159,8 @@ impl MachineState {
         }
     }
 
-    /// Reports whether a download differs from the running assignment only in uid or version. Both content hashes
-    /// were verified.
+    /// Reports whether a download has the content of the running assignment, under another uid or resourceVersion.
+    /// The content hashes are compared; both were verified.
     fn is_recreated_unchanged(&self, fetched: &Fetched) -> bool {
         let Fetched { download, config_check, .. } = fetched;
         let agent_state = &self.ledger.agent_state;
@@ -170,8 +174,8 @@ impl MachineState {
             && agent_state.content_hash == download.content_hash
     }
 
-    /// Adopts the recreated ConfigMap without a restart or a trial. Restoring ConfigMaps from a backup across a fleet
-    /// must not cause a rollout.
+    /// Adopts the recreated ConfigMap without a restart, and without a new trial. Restoring ConfigMaps from a backup
+    /// across a fleet must not cause a rollout.
     fn adopt(&mut self, fetched: &Fetched, builder: &mut StepBuilder) {
         let download = &fetched.download;
         let source = Some(download.source.clone());
@@ -189,11 +193,11 @@ impl MachineState {
         self.synced(builder.now);
     }
 
-    /// Reports whether a download is already assigned: same uid, version and key. An immutable ConfigMap keeps its
-    /// data even if its labels change.
+    /// Reports whether a download is already assigned: the same source, or the same uid if both are immutable, since
+    /// only metadata can change then.
     ///
-    /// A configuration that could not be loaded before and now can be is accepted again: its checkpoint was damaged
-    /// or the kubelet changed.
+    /// An assignment that failed its config check and passes it now is accepted again: its checkpoint was damaged, or
+    /// the kubelet changed.
     fn is_same(&self, fetched: &Fetched) -> bool {
         if self.ledger.agent_state.failure.as_ref().is_some_and(is_check_failure)
             && fetched.config_check == ConfigCheck::Accepted
@@ -208,7 +212,7 @@ impl MachineState {
             || (frozen && assigned.is_some_and(|a| a.names_same(found) && uid(a).is_some() && uid(a) == uid(found)))
     }
 
-    /// Records that spec was handled.
+    /// Records that spec is accepted, and schedules the next read of the ConfigMap.
     fn synced(&mut self, now: Timestamp) {
         let settings = self.volatile.settings;
         let interval =
@@ -231,7 +235,7 @@ impl MachineState {
         volatile.sync.generation = volatile.node_config.as_ref().map(|wanted| wanted.metadata.generation);
     }
 
-    /// Makes a checkpoint the assignment. If the kubelet would refuse it, the kubelet returns to its last known good.
+    /// Makes a checkpoint the assignment and starts its activation, or a rollback if the kubelet would refuse it.
     fn accept_assignment(&mut self, fetched: &Fetched, builder: &mut StepBuilder) {
         let Fetched { download, config_check, node } = fetched;
         self.ledger.assigned = Some(download.source.clone());
@@ -246,6 +250,7 @@ impl MachineState {
     }
 
     /// Handles a spec without configuration: the local configuration becomes the assignment and the last known good.
+    /// Does nothing if it already is both.
     fn reset_to_local(&mut self, builder: &mut StepBuilder) {
         if self.ledger.assigned.is_none() && self.ledger.last_known_good.is_none() {
             return;
@@ -264,7 +269,8 @@ impl MachineState {
         self.start_activation(ActivationCause::Assignment, None, builder);
     }
 
-    /// Continues from the state of the disk at start.
+    /// Applies the state of the disk at start. Repeats the config check of the assignment unless its trial failed,
+    /// and activates again if the kubelet's file does not match.
     pub(super) fn handle_disk_state(&mut self, builder: &mut StepBuilder) {
         if self.volatile.activation.under_way {
             return;
@@ -281,9 +287,9 @@ impl MachineState {
             }
         }
         if !in_place && !matches!(self.ledger.agent_state.phase, Phase::Activating { .. }) {
-            self.ledger.agent_state.phase = Phase::Activating { before: self.before(None) };
+            self.ledger.agent_state.phase = Phase::Activating { before: self.health_before(None) };
         }
-        // A restarted agent finds the same state again.
+        // Need not be saved first: a restarted agent finds the same disk state again.
         builder.step.urgent |= self.ledger != before;
         // While a phase is open, the previous configuration may still be needed.
         if self.ledger.agent_state.phase == Phase::Settled {
@@ -291,8 +297,9 @@ impl MachineState {
         }
     }
 
-    /// Health of the node before the first restart for the unsettled assignment.
-    pub(super) fn before(&self, now: Option<NodeHealth>) -> Option<NodeHealth> {
+    /// Health of the node before the first restart since the node was settled, combined with the health now: Ready if
+    /// it was Ready at either time.
+    pub(super) fn health_before(&self, now: Option<NodeHealth>) -> Option<NodeHealth> {
         let previous = match &self.ledger.agent_state.phase {
             Phase::Settled => None,
             Phase::Activating { before } => *before,
@@ -313,7 +320,7 @@ fn is_check_failure(failure: &AssignmentFailure) -> bool {
     matches!(failure.kind, FailureKind::Load | FailureKind::Validate)
 }
 
-/// Failure that a config check stands for.
+/// Failure of an assignment with this config check. `None` if it was accepted.
 fn check_failure(config_check: &ConfigCheck) -> Option<AssignmentFailure> {
     let (kind, error, message, kubelet) = match config_check {
         ConfigCheck::Accepted => return None,

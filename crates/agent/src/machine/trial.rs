@@ -1,8 +1,9 @@
-//! Trial of a restarted kubelet: whether it becomes healthy, stays healthy, and has done so long enough to be the
-//! last known good.
+//! Trial of a restarted kubelet: probes its health, rolls back if it stays unhealthy, and promotes an assignment that
+//! passes to the last known good.
 //!
 //! A kubelet is healthy if its `/healthz` answers, its Node is Ready, and its Lease was renewed after the restart.
-//! Node and Lease count only if they were good before the restart and the API server answers.
+//! The Node counts only if it was Ready before the restart, the Lease only if it existed. Both count only if the API
+//! server answers.
 
 use std::time::Duration;
 
@@ -13,15 +14,17 @@ use super::{MachineState, StepBuilder, kubelet_messages};
 use crate::events::{Effect, Health, NodeHealth};
 use crate::ledger::{AssignmentFailure, FailureKind, Phase, Trial};
 
-/// Number of times that `/healthz` may stop answering before the kubelet counts as crash looping.
+/// Number of times that `/healthz` stops answering at which the kubelet counts as crash looping.
 const MAX_INTERRUPTIONS: u32 = 3;
-/// Interval of querying the API server during a trial, unless a decision depends on its answer. The kubelet renews
-/// its Lease as often.
+/// Minimum interval between queries of the API server while the kubelet is healthy; the kubelet renews its Lease
+/// every 10 s too. Also the minimum probe interval for a kubelet that does not recover on the last known good.
 const NODE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Health checks of a restarted kubelet.
+/// Schedule and results of the probes of a restarted kubelet. A new agent process starts without them; [`Trial`] is
+/// the persistent part.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct HealthWatch {
+    /// Whether a probe is in progress.
     pub(super) under_way: bool,
     /// Whether the probe in progress queries the API server.
     checks_node: bool,
@@ -30,31 +33,32 @@ pub(super) struct HealthWatch {
     /// Time of the last query of the API server.
     node_checked_at: Option<Timestamp>,
     /// Whether `/healthz` answered the last probe.
-    answers: bool,
+    answered_last_probe: bool,
     /// Whether `/healthz` has answered since the restart.
-    pub(super) answered: bool,
-    /// Last answer of the API server. `None` if it did not answer.
+    pub(super) answered_since_restart: bool,
+    /// Health of the node by the last query of the API server. `None` if it did not answer.
     node: Option<NodeHealth>,
     /// Problem found by the last probe.
     pub(super) health_problem: Option<HealthProblem>,
-    /// Whether the trial has passed.
+    /// Whether the trial can end. On the last known good, the kubelet is healthy. On another target, it also was
+    /// healthy for the whole trial period, and the API server has answered since.
     trial_done: bool,
 }
 
 /// Reason why a kubelet is not healthy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HealthProblem {
-    /// `/healthz` does not answer.
+    /// `/healthz` does not answer, or answers with an error; the reason.
     Healthz(String),
-    /// The Node is not Ready.
+    /// The Node was Ready before the restart and is not Ready now.
     NotReady,
-    /// The Lease was not renewed.
+    /// The Lease existed before the restart and was not renewed since.
     NoLease,
 }
 
 impl HealthWatch {
-    /// Starts over after a restart of the kubelet.
-    pub(super) fn begin(&mut self) {
+    /// Clears everything but `under_way`: after a restart of the kubelet, and at the end of a trial.
+    pub(super) fn reset(&mut self) {
         *self = Self { under_way: self.under_way, ..Self::default() };
     }
 
@@ -80,6 +84,7 @@ impl Trial {
         self.unhealthy_since = self.unhealthy_since.map(|_| now);
     }
 
+    /// Problem that these results of a probe show, if any.
     fn health_problem(&self, health: &Result<(), String>, node: Option<NodeHealth>) -> Option<HealthProblem> {
         if let Err(reason) = health {
             return Some(HealthProblem::Healthz(reason.clone()));
@@ -94,8 +99,9 @@ impl Trial {
 }
 
 impl MachineState {
-    /// Reports whether the target is the last known good. Then there is nothing to try and no rollback.
-    pub(super) fn is_on_fallback(&self) -> bool {
+    /// Reports whether the target is the last known good. Its trial ends with the first healthy probe. If it is
+    /// unhealthy, the agent keeps it, since no other configuration is left.
+    pub(super) fn targets_last_known_good(&self) -> bool {
         self.target() == self.ledger.last_known_good.as_ref()
     }
 
@@ -108,8 +114,8 @@ impl MachineState {
             return;
         }
         let undecided = trial.healthy_since.is_none() || trial.unhealthy_since.is_some();
-        // At the end of a trial, the API server is queried at once for its confirmation. If it does not confirm, it
-        // may be down for a whole fleet, so later queries keep the usual interval.
+        // At the end of the trial period, one probe queries the API server at once for its confirmation. Later probes
+        // keep the usual interval: if the API server is down, a whole fleet may be waiting for it.
         let end = trial.healthy_since.map(|healthy| after(healthy, settings.trial_period));
         let over = end.filter(|end| *end <= builder.now);
         let node_interval = NODE_INTERVAL.max(settings.probe_interval);
@@ -117,8 +123,9 @@ impl MachineState {
             || watch
                 .node_checked_at
                 .is_none_or(|asked| since(asked, builder.now) >= node_interval || over.is_some_and(|end| asked < end));
-        // A kubelet that does not recover on the fallback is probed less often, since the agent takes no action.
-        let unrecovered = self.is_on_fallback() && since(trial.started, builder.now) > settings.health_timeout;
+        // On the last known good, an unhealthy kubelet is probed less often, since no other configuration is left to
+        // try.
+        let unrecovered = self.targets_last_known_good() && since(trial.started, builder.now) > settings.health_timeout;
         let interval = if unrecovered { settings.probe_interval.max(NODE_INTERVAL) } else { settings.probe_interval };
         let watch = &mut self.volatile.watch;
         watch.under_way = true;
@@ -130,17 +137,17 @@ impl MachineState {
         builder.step.effects.push(Effect::Probe { node });
     }
 
-    /// Time of the next probe.
+    /// Time of the next probe. `None` outside of a trial and during a probe.
     pub(super) fn probe_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let watch = &self.volatile.watch;
         let watched = matches!(self.ledger.agent_state.phase, Phase::Trying(_)) && !watch.under_way;
         watched.then(|| watch.next.map_or(now, |next| next.max(now)))
     }
 
-    /// Records the result of a probe.
+    /// Records the result of a probe in volatile state, which stays even if the ledger cannot be saved.
     pub(super) fn record_probe(&mut self, health: &Health, now: Timestamp) {
         let settings = self.volatile.settings;
-        let on_fallback = self.is_on_fallback();
+        let on_last_known_good = self.targets_last_known_good();
         let watch = &mut self.volatile.watch;
         watch.under_way = false;
         let Phase::Trying(trial) = &self.ledger.agent_state.phase else { return };
@@ -149,19 +156,19 @@ impl MachineState {
             watch.node = health.node;
         }
         watch.health_problem = trial.health_problem(&health.kubelet, watch.node);
-        watch.answered |= health.kubelet.is_ok() || trial.healthy_since.is_some();
+        watch.answered_since_restart |= health.kubelet.is_ok() || trial.healthy_since.is_some();
         let healthy = watch.health_problem.is_none();
         let over = trial.unhealthy_since.is_none()
             && trial.healthy_since.is_some_and(|healthy| since(healthy, now) >= settings.trial_period);
-        // A confirmation stays valid if the promotion could not be saved.
+        // An earlier answer of the API server still counts if the agent could not save the promotion then.
         let confirmed = watch.trial_done || health.node.is_some();
-        watch.trial_done = healthy && (on_fallback || (over && confirmed));
+        watch.trial_done = healthy && (on_last_known_good || (over && confirmed));
     }
 
-    /// Handles the result of a probe.
+    /// Updates the trial in the ledger with the result of a probe, and rolls back if the trial failed.
     pub(super) fn handle_probe(&mut self, health: &Health, builder: &mut StepBuilder) {
         let now = builder.now;
-        let on_fallback = self.is_on_fallback();
+        let on_last_known_good = self.targets_last_known_good();
         let Phase::Trying(trial) = &mut self.ledger.agent_state.phase else { return };
         let before = trial.clone();
         let watch = &mut self.volatile.watch;
@@ -169,20 +176,20 @@ impl MachineState {
             return;
         }
         let answers = health.kubelet.is_ok();
-        if watch.answers && !answers {
+        if watch.answered_last_probe && !answers {
             trial.interruptions = trial.interruptions.saturating_add(1);
         }
-        watch.answers = answers;
+        watch.answered_last_probe = answers;
         match (&watch.health_problem, trial.healthy_since) {
             (None, None) => trial.healthy_since = Some(now),
             (None, Some(_)) if trial.unhealthy_since.take().is_some() => trial.healthy_since = Some(now),
             (Some(_), Some(_)) if trial.unhealthy_since.is_none() => trial.unhealthy_since = Some(now),
             _ => {}
         }
-        // The observation counts even if it cannot be saved.
+        // The times of this probe must count even if the ledger cannot be saved.
         builder.step.urgent = *trial != before;
         let (trial, health_problem) = (trial.clone(), watch.health_problem.clone());
-        if let Some(failure) = self.failure(&trial, health_problem.as_ref(), now).filter(|_| !on_fallback) {
+        if let Some(failure) = self.failure(&trial, health_problem.as_ref(), now).filter(|_| !on_last_known_good) {
             self.roll_back(failure, builder);
         }
     }
@@ -195,7 +202,8 @@ impl MachineState {
     ) -> Option<AssignmentFailure> {
         let health_problem = health_problem?;
         let limit = self.volatile.settings.health_timeout;
-        // After a reboot the kubelet was restarted too and gets its full time again, within a limit.
+        // A new agent process may mean a reboot, which restarts the kubelet too. The health timeout then starts
+        // again, up to ten timeouts after the recorded restart.
         let resumed = self.volatile.first_step.filter(|first| since(trial.started, *first) < limit.saturating_mul(10));
         let started = resumed.map_or(trial.started, |resumed| resumed.max(trial.started));
         let (error, message) = if trial.interruptions >= MAX_INTERRUPTIONS {
@@ -210,7 +218,7 @@ impl MachineState {
         Some(AssignmentFailure { kind: FailureKind::Trial, error, message, kubelet: None })
     }
 
-    /// Ends a trial that has passed: the assignment becomes the last known good.
+    /// Ends a trial once `trial_done` is set. Unless the assignment failed before, it becomes the last known good.
     pub(super) fn finish_trial(&mut self, builder: &mut StepBuilder) {
         if !self.volatile.watch.trial_done || !matches!(self.ledger.agent_state.phase, Phase::Trying(_)) {
             return;
@@ -220,7 +228,7 @@ impl MachineState {
             self.ledger.agent_state.last_known_good_hash = self.ledger.agent_state.content_hash.clone();
         }
         self.ledger.agent_state.phase = Phase::Settled;
-        self.volatile.watch.begin();
+        self.volatile.watch.reset();
         builder.step.prune = true;
     }
 }

@@ -9,7 +9,7 @@ use crate::disk::{Disk, Entry, EntryKind};
 
 /// Suffix of the files that the kubelet reads.
 const SUFFIX: &str = ".conf";
-/// Maximum number of other files that are read.
+/// Maximum number of other files that are read. Further ones are ignored.
 const MAX_FILES: usize = 64;
 
 /// Checks that the folder exists and the drop-in is a regular file or missing.
@@ -22,8 +22,8 @@ pub(super) fn check(disk: &dyn Disk, config_dir: &Path) -> Result<(), PlacementE
     }
 }
 
-/// Texts that the drop-in is merged over: the kubelet's `--config`, and the files with earlier names. Subfolders are
-/// not searched.
+/// Texts that the drop-in is merged over: the kubelet's `--config`, then the files with earlier names. Subfolders are
+/// not searched, and missing files are skipped.
 pub(super) fn underneath(
     disk: &dyn Disk,
     config_dir: &Path,
@@ -46,7 +46,7 @@ pub(super) fn underneath(
     Ok(texts)
 }
 
-/// Removes the drop-in.
+/// Removes the drop-in, which puts the local configuration in place.
 pub(super) fn remove(disk: &dyn Disk, target: &Path, rollback: bool) -> Result<(), DiskError> {
     disk.remove_file(target).map_err(DiskError::at("remove", target))?;
     tolerate_sync_error(durable::sync(disk, durable::folder_of(target)), rollback)

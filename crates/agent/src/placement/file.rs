@@ -7,10 +7,10 @@ use super::{MAX_FILE, PlacementError, regular, text};
 use crate::disk::Disk;
 use crate::disk::durable;
 
-/// Mode of a configuration that is missing and was never kept; the same as kubeadm's.
+/// Permission bits of a configuration that is missing and was never kept; the same as kubeadm's.
 const USUAL_MODE: u32 = 0o644;
 
-/// Checks that a file to replace or a kept local configuration exists.
+/// Checks that the kubelet's file or a kept local configuration exists.
 pub(super) fn check(disk: &dyn Disk, config: &Path, local: &Path) -> Result<(), PlacementError> {
     if regular(disk, config)?.is_none() && regular(disk, local)?.is_none() {
         return Err(PlacementError::NoConfig(config.to_owned()));
@@ -18,7 +18,8 @@ pub(super) fn check(disk: &dyn Disk, config: &Path, local: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Keeps the kubelet's configuration as the local one if the agent did not write it. Returns its content and mode.
+/// Saves the kubelet's file as the local configuration if the agent did not place it. Returns content and mode of the
+/// kubelet's file. `None` if it is missing.
 pub(super) fn adopt_local(
     disk: &dyn Disk,
     config: &Path,
@@ -48,7 +49,7 @@ pub(super) fn local_text(disk: &dyn Disk, config: &Path, local: &Path) -> Result
     }
 }
 
-/// Mode of the kubelet's configuration, or of the kept file if it is missing.
+/// Permission bits of the kubelet's file, or of the kept local file if the former is missing.
 pub(super) fn mode(disk: &dyn Disk, found: Option<&(Vec<u8>, u32)>, local: &Path) -> Result<u32, PlacementError> {
     match found {
         Some((_, mode)) => Ok(*mode),

@@ -1,5 +1,5 @@
-//! Placement of the kubelet's configuration. Files are replaced as a whole and durably. The fallback is prepared in
-//! advance, so that a rollback needs no disk space.
+//! Placement of the kubelet's configuration. Files are replaced as a whole and durably. The content for a rollback,
+//! the fallback, is prepared in advance, so that the rollback needs no disk space.
 //!
 //! Two modes: `file` replaces the kubelet's `--config` and keeps the provisioned file as the local configuration.
 //! `drop-in` adds a file to the kubelet's `--config-dir` (1.28 on), merged over the provisioned configuration.
@@ -22,15 +22,15 @@ mod tests;
 
 use record::Record;
 
-/// Name of the file in the kubelet's `--config-dir`. It sorts after other files with lower numbers.
+/// Name of the file in the kubelet's `--config-dir`. Kubelets merge it over the files with earlier names.
 pub const DROP_IN_NAME: &str = "90-nodecfg.conf";
-/// File in the agent's folder with the provisioned configuration.
+/// File in the agent's folder with the provisioned configuration, in the mode `file`.
 const LOCAL: &str = "local";
 
-/// Size limit of a kubelet configuration.
+/// Size limit of a kubelet configuration, in bytes.
 const MAX_FILE: u64 = 4 << 20;
 
-/// Where the kubelet reads its configuration.
+/// Mode and path by which the kubelet gets its configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "mode")]
 pub enum Placement {
@@ -57,14 +57,14 @@ pub enum PlacementError {
     /// Disk error.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The kubelet's configuration is not a regular file.
+    /// A file to replace, or the kept local file, is not a regular file.
     #[error(
         "{} is not a regular file, and nodecfg follows no links when it replaces the kubelet's configuration: name \
          the file itself, or use the mode drop-in",
         .0.display()
     )]
     NotRegular(PathBuf),
-    /// The kubelet's configuration is missing.
+    /// The kubelet's configuration is missing, and no local configuration was kept.
     #[error("{} does not exist: name the file of the kubelet's --config, or use the mode drop-in", .0.display())]
     NoConfig(PathBuf),
     /// The folder of the kubelet's `--config-dir` is missing.
@@ -84,7 +84,7 @@ pub enum PlacementError {
         /// What is wrong with the content.
         problem: String,
     },
-    /// The agent used another mode or path before, and the kubelet still uses its configuration.
+    /// The agent used another mode or path before, and the kubelet does not run its local configuration.
     #[error(
         "this agent ran before with {was}, and the kubelet still uses that configuration: run the agent with {was} \
          again, remove spec.configSource, and switch once the node runs its local configuration"
@@ -112,7 +112,8 @@ impl Placer {
     /// configuration and no change is in progress.
     ///
     /// # Errors
-    /// A problem that prevents every placement.
+    /// The record is invalid, an earlier placement is still in use, or the kubelet's file or folder is missing or of
+    /// the wrong kind.
     pub fn open(disk: &dyn Disk, folder: &Path, placement: Placement, on_local: bool) -> Result<Self, PlacementError> {
         let record = Record::load(disk, folder)?;
         let was = record.placement().filter(|was| !was.is_same_target(&placement)).map(Placement::describe);
@@ -159,11 +160,11 @@ impl Placer {
         }
     }
 
-    /// Reports whether the kubelet's configuration on disk has this content. Keeps a changed provisioned file as the
-    /// local configuration first.
+    /// Reports whether the kubelet's configuration on disk has this content. In the mode `file`, first saves a file
+    /// that the agent did not place as the local configuration.
     ///
     /// # Errors
-    /// A file could not be read or kept.
+    /// A file could not be read or saved.
     pub fn is_in_place(&self, disk: &dyn Disk, content: Content<'_>) -> Result<bool, PlacementError> {
         match &self.placement {
             Placement::File { config } => {
@@ -182,10 +183,11 @@ impl Placer {
         }
     }
 
-    /// Puts a content in place, durably. Prepares `fallback` first, the content for a later rollback.
+    /// Puts a content in place, durably. `fallback`: content for a later rollback, which is prepared first; `None`
+    /// prepares none.
     ///
-    /// `rollback` is set for the rollback itself. It ignores a full disk and failed syncs, which must not keep the
-    /// kubelet on a failed configuration.
+    /// `rollback` is set for the rollback itself. It uses the prepared fallback, which needs no disk space, and
+    /// ignores failed syncs. A failing disk must not keep the kubelet on a failed configuration.
     ///
     /// # Errors
     /// A step failed. The old or the new content is then in place, never a part.
@@ -281,7 +283,7 @@ fn sibling_path(target: &Path, suffix: &str) -> PathBuf {
 /// Prepares the fallback beside the target, unless it is already prepared.
 fn write_fallback(disk: &dyn Disk, target: &Path, content: &[u8], mode: u32) -> Result<(), DiskError> {
     let fallback = sibling_path(target, "ready");
-    // Name and content must survive while the target is on trial.
+    // The name of the fallback must survive while the target is on trial; its content was synced before the rename.
     let same = matches!(disk.read(&fallback, MAX_FILE), Ok(Some(found)) if found == content)
         && matches!(disk.stat(&fallback), Ok(Some(Entry { mode: found, .. })) if found == mode);
     if !same {
@@ -293,13 +295,13 @@ fn write_fallback(disk: &dyn Disk, target: &Path, content: &[u8], mode: u32) -> 
     durable::sync(disk, durable::folder_of(target))
 }
 
-/// Puts a content in place of the target. A prepared fallback is only renamed.
+/// Puts a content in place of the target. In a rollback, a prepared fallback is only renamed.
 fn replace_target(disk: &dyn Disk, target: &Path, content: &[u8], mode: u32, rollback: bool) -> Result<(), DiskError> {
     let fallback = sibling_path(target, "ready");
     let is_prepared = rollback && matches!(disk.read(&fallback, MAX_FILE), Ok(Some(found)) if found == content);
     let in_place = matches!(disk.read(target, MAX_FILE), Ok(Some(found)) if found == content);
     if in_place {
-        // The file may be left by an agent that was killed before the sync.
+        // An agent that was killed before the sync may have left this file.
         durable::sync(disk, target).or_else(|error| if rollback { Ok(()) } else { Err(error) })?;
     } else {
         let from = if is_prepared { fallback } else { sibling_path(target, "unfinished") };

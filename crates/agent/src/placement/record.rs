@@ -12,12 +12,12 @@ use crate::disk::durable::{self, FILE_MODE};
 const NAME: &str = "placement.json";
 /// Format of the file.
 const FORMAT: u64 = 1;
-/// Size limit of the file.
+/// Size limit of the file, in bytes.
 const MAX_FILE: u64 = 64 << 10;
 /// Maximum number of recorded contents. Two are in use at a time.
 const MAX_REMEMBERED: usize = 16;
 
-/// Contents that were placed or about to be placed.
+/// Hashes of the contents that were placed or about to be placed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Record {
@@ -44,17 +44,17 @@ impl Record {
         Err(unreadable(&path, format!("it has format {}, expected {FORMAT}", record.format)))
     }
 
-    /// Placement of the recorded contents.
+    /// Placement that the recorded contents belong to.
     pub(super) fn placement(&self) -> Option<&Placement> {
         self.placement.as_ref()
     }
 
-    /// Reports whether the agent placed this content.
+    /// Reports whether a content is recorded: the agent placed it or was about to.
     pub(super) fn contains(&self, content: &[u8]) -> bool {
-        self.placed.contains(&name(content))
+        self.placed.contains(&hash(content))
     }
 
-    /// Records contents before they are placed. Writes nothing if they are already recorded.
+    /// Records contents before they are placed. Writes nothing if all are recorded for this placement.
     pub(super) fn remember<'a>(
         &mut self,
         disk: &dyn Disk,
@@ -63,11 +63,11 @@ impl Record {
         texts: impl Iterator<Item = &'a str>,
     ) -> Result<(), PlacementError> {
         let mut next = Self { placement: Some(placement.clone()), ..self.clone() };
-        let names: Vec<String> = texts.map(|text| name(text.as_bytes())).collect();
-        // Known contents keep their position, so that a rollback does not need to write.
-        if !names.iter().all(|name| next.placed.contains(name)) {
-            next.placed.retain(|known| !names.contains(known));
-            next.placed.extend(names);
+        let hashes: Vec<String> = texts.map(|text| hash(text.as_bytes())).collect();
+        // If all contents are known, the record stays as it is, so that a rollback need not write it.
+        if !hashes.iter().all(|hash| next.placed.contains(hash)) {
+            next.placed.retain(|known| !hashes.contains(known));
+            next.placed.extend(hashes);
             let surplus = next.placed.len().saturating_sub(MAX_REMEMBERED);
             next.placed.drain(..surplus);
         }
@@ -84,7 +84,7 @@ impl Record {
     }
 }
 
-fn name(content: &[u8]) -> String {
+fn hash(content: &[u8]) -> String {
     nodecfg_contract::digest(content)
 }
 

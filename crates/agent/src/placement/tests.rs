@@ -36,7 +36,7 @@ fn open(disk: &MemoryDisk, placement: &Placement) -> Result<Placer, PlacementErr
     Placer::open(disk, Path::new("/var/lib/nodecfg"), placement.clone(), false)
 }
 
-/// Content placed by the agent, as the kubelet reads it. `None` is the local configuration.
+/// Content that the agent placed, as the kubelet reads it. `None` is the provisioned configuration.
 fn read_by_kubelet(disk: &MemoryDisk, placement: &Placement) -> Option<String> {
     let text = |path: &Path| disk.content(path).map(|content| String::from_utf8(content.to_vec()).unwrap());
     match placement {
@@ -153,11 +153,11 @@ fn reports_placement_errors() {
     let disk = MemoryDisk::new();
     let open_error = |disk: &MemoryDisk, mode: &Placement| open(disk, mode).expect_err("is refused").to_string();
     insta::assert_snapshot!(open_error(&disk, &file_mode()), @"/var/lib/kubelet/config.yaml does not exist: name the file of the kubelet's --config, or use the mode drop-in");
-    insta::assert_snapshot!(open_error(&disk, &drop_in_mode()), @"/etc/kubernetes/kubelet.conf.d is no folder: make it and name it to the kubelet with --config-dir, or use the mode file");
+    insta::assert_snapshot!(open_error(&disk, &drop_in_mode()), @"/etc/kubernetes/kubelet.conf.d is not a folder: create it and set it as the kubelet's --config-dir, or use the mode file");
     disk.put_link(Path::new(CONFIG));
-    insta::assert_snapshot!(open_error(&disk, &file_mode()), @"/var/lib/kubelet/config.yaml is no regular file: nodecfg replaces the kubelet's configuration and follows no link; name the file itself, or use the mode drop-in");
+    insta::assert_snapshot!(open_error(&disk, &file_mode()), @"/var/lib/kubelet/config.yaml is not a regular file, and nodecfg follows no links when it replaces the kubelet's configuration: name the file itself, or use the mode drop-in");
     disk.put_link(&Path::new(CONFIG_DIR).join(DROP_IN_NAME));
-    insta::assert_snapshot!(open_error(&disk, &drop_in_mode()), @"/etc/kubernetes/kubelet.conf.d/90-nodecfg.conf is no regular file: nodecfg replaces the kubelet's configuration and follows no link; name the file itself, or use the mode drop-in");
+    insta::assert_snapshot!(open_error(&disk, &drop_in_mode()), @"/etc/kubernetes/kubelet.conf.d/90-nodecfg.conf is not a regular file, and nodecfg follows no links when it replaces the kubelet's configuration: name the file itself, or use the mode drop-in");
     // A file that becomes a link later is not replaced either.
     let disk = node();
     let mut placer = open(&disk, &file_mode()).unwrap();
@@ -165,7 +165,7 @@ fn reports_placement_errors() {
     assert!(matches!(placer.place(&disk, Some(FIRST), Some(None), false), Err(PlacementError::NotRegular(_))));
     let disk = node();
     open(&disk, &file_mode()).unwrap().place(&disk, Some(FIRST), Some(None), false).unwrap();
-    insta::assert_snapshot!(open_error(&disk, &drop_in_mode()), @"this agent was run before with the mode file for /var/lib/kubelet/config.yaml and the kubelet is still on what it placed there; run it so again, remove spec.configSource, and change over once the node is on its local configuration");
+    insta::assert_snapshot!(open_error(&disk, &drop_in_mode()), @"this agent ran before with the mode file for /var/lib/kubelet/config.yaml, and the kubelet still uses that configuration: run the agent with the mode file for /var/lib/kubelet/config.yaml again, remove spec.configSource, and switch once the node runs its local configuration");
     Placer::open(&disk, Path::new("/var/lib/nodecfg"), drop_in_mode(), true).unwrap();
     disk.put(Path::new("/var/lib/nodecfg/placement.json"), b"{\"format\": 2}", 0o600);
     assert!(matches!(open(&disk, &file_mode()), Err(PlacementError::Unreadable { .. })));

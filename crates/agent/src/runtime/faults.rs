@@ -1,4 +1,4 @@
-//! Tests of the runtime with kills at every operation and with random disk faults. The final state must not change.
+//! Tests of `AgentRuntime` with kills and with disk faults. They must not change the final state of a scenario.
 
 use std::ops::Range;
 
@@ -34,8 +34,8 @@ fn undisturbed_end(drop_in: bool, actions: &[(u64, Action)]) -> (FinalState, u64
     (sim.final_state(), sim.disk.operations())
 }
 
-/// Kills at every operation that changes the disk, and at every third one in drop-in mode, which differs little.
-/// Every second kill is also a power failure.
+/// Kills at every operation that changes or syncs the disk. In drop-in mode, which differs little, kills at every
+/// third one. Every second kill is also a power failure.
 #[test]
 fn kill_at_any_operation_does_not_change_the_final_state() {
     for (name, actions) in scenarios() {
@@ -52,8 +52,8 @@ fn kill_at_any_operation_does_not_change_the_final_state() {
     }
 }
 
-/// Faults of one period: disk faults by operation number, the operation to kill the agent at, and the seed of a power
-/// failure.
+/// Faults of one period. Numbers of disk operations count from the start of the period. A power failure comes with
+/// the kill and with the restart at the end of the period.
 #[derive(Debug, Clone, Default)]
 struct Disturbance {
     faults: Vec<(Fault, Range<u64>)>,
@@ -61,7 +61,7 @@ struct Disturbance {
     power: Option<u64>,
 }
 
-/// Final state of a scenario with disturbances during the first assignment and afterwards.
+/// Final state of a scenario with two disturbances: during the first 100 s, and for 200 s after second 190.
 fn run_disturbed(drop_in: bool, actions: &[(u64, Action)], disturbances: [Disturbance; 2]) -> FinalState {
     let mut sim = RuntimeHarness::new(drop_in, actions);
     for (disturbance, seconds) in disturbances.into_iter().zip([100, 200]) {
@@ -80,10 +80,11 @@ fn run_disturbed(drop_in: bool, actions: &[(u64, Action)], disturbances: [Distur
     sim.final_state()
 }
 
-/// Each power failure starts the dying kubelet once more. It thus stops answering three times and counts as a crash
-/// loop, instead of being unhealthy for too long. The trial fails in both cases.
+/// Each power failure starts the dying kubelet once more. It thus stops answering three times, and the trial fails as
+/// a crash loop instead of by the health timeout.
 #[test]
 fn failing_trial_fails_despite_power_failures() {
+    // The scenario `dies`.
     let (_, actions) = scenarios().swap_remove(5);
     let faults = vec![(Fault::Full, 44..66), (Fault::SyncFails, 20..32)];
     let first = Disturbance { power: Some(0), ..Disturbance::default() };

@@ -1,5 +1,5 @@
-//! Test harness of the runtime in virtual time: a disk with injected faults, a simulated kubelet and an API server
-//! with ConfigMaps. Checks the invariants after every step.
+//! Test harness of `AgentRuntime` in virtual time: a disk with injected faults, a simulated kubelet, and an API
+//! server with ConfigMaps. Checks invariants after every step and before every start of the kubelet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,24 +19,24 @@ const CONFIG: &str = "/var/lib/kubelet/config.yaml";
 const CONFIG_DIR: &str = "/etc/kubelet.d";
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-/// Behaviour of the simulated kubelet; the last line of its configuration names it.
+/// Behaviour of the simulated kubelet, named in the last line of its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behaviour {
     Good,
-    /// Never answers.
+    /// `/healthz` never answers.
     Silent,
-    /// Answers for 4 seconds.
+    /// `/healthz` answers for less than 4 seconds after the start.
     Dies,
-    /// Cannot be restarted.
+    /// The restart command fails.
     NoRestart,
-    /// Refuses its configuration.
+    /// The agent's config check refuses the configuration.
     Refuses,
 }
 
 /// Name of the only mutable ConfigMap.
 pub(super) const MUTABLE: &str = "m";
 
-/// Configuration with this name and version for a kubelet of this behaviour.
+/// Text of a configuration with this name and version for a kubelet of this behaviour.
 pub(super) fn text(name: &str, version: u64, behaviour: Behaviour) -> String {
     let pods = if behaviour == Behaviour::Refuses { -1 } else { 100 };
     format!("{HEAD}maxPods: {pods}\n# {name} {version} {behaviour:?}.\n")
@@ -89,7 +89,7 @@ pub(super) struct RuntimeHarness {
     pub(super) disk: MemoryDisk,
     paths: Paths,
     runtime: Option<AgentRuntime<MemoryDisk>>,
-    /// Operation at which to kill the agent, and the seed of a power failure.
+    /// Disk operation at which to kill the agent, and the seed of a power failure at that time, if any.
     kill: Option<(u64, Option<u64>)>,
     now: Timestamp,
     wake: Option<Timestamp>,
@@ -100,11 +100,12 @@ pub(super) struct RuntimeHarness {
     /// Configuration of the kubelet process and the time of its start.
     running: String,
     started: Timestamp,
-    /// Every content that may be in place.
+    /// Contents that may be in the kubelet's file.
     accepted: BTreeSet<String>,
 }
 
 impl RuntimeHarness {
+    /// Node with its local configuration. `drop_in`: the agent adds a drop-in instead of replacing the kubelet's file.
     pub(super) fn new(drop_in: bool, actions: &[(u64, Action)]) -> Self {
         let disk = MemoryDisk::new();
         disk.put(Path::new(CONFIG), provisioned().as_bytes(), 0o644);
@@ -137,13 +138,14 @@ impl RuntimeHarness {
         sim
     }
 
-    /// Kills the agent at this operation, once. With a seed, power fails too.
+    /// Kills the agent at this disk operation, once. With a seed, power fails at the same time.
     pub(super) fn kill_at(&mut self, operation: u64, power: Option<u64>) {
         self.disk.kill_at(operation);
         self.kill = Some((operation, power));
     }
 
-    /// Ends the agent, clears all faults and starts another agent.
+    /// Ends the agent, clears all disk faults and starts another agent. With a seed, power fails in between: content
+    /// that is not durable may be lost, and the kubelet starts again.
     pub(super) fn restart_agent(&mut self, power: Option<u64>) {
         self.kill = None;
         self.runtime = None;
@@ -160,7 +162,7 @@ impl RuntimeHarness {
         self.start_agent();
     }
 
-    /// Another agent on the same disk, not started.
+    /// Opens another agent on the same disk without starting it.
     pub(super) fn open_agent(&self) -> AgentRuntime<MemoryDisk> {
         AgentRuntime::open(&self.paths, settings(), self.disk.clone(), 1).expect("the store can be read")
     }
@@ -189,7 +191,7 @@ impl RuntimeHarness {
         self.queue.insert((at, self.sequence), answer);
     }
 
-    /// Runs for this time.
+    /// Runs for this number of seconds.
     pub(super) fn run(&mut self, seconds: u64) {
         if self.runtime.is_none() {
             self.start_agent();
@@ -237,7 +239,7 @@ impl RuntimeHarness {
         self.schedule(0, Pending::Event(Box::new(Event::NodeConfigRead(Some(Box::new(wanted))))));
     }
 
-    /// Steps the agent and carries out the effects, unless it was killed.
+    /// Steps the agent and carries out the effects. If the agent was killed during the step, restarts it instead.
     fn step(&mut self, event: impl FnOnce(&mut AgentRuntime<MemoryDisk>) -> Step) {
         let Some(runtime) = &mut self.runtime else { return };
         let step = event(runtime);
@@ -296,7 +298,7 @@ impl RuntimeHarness {
         }
     }
 
-    /// Content placed by the agent. In drop-in mode, `None` is the local configuration.
+    /// Content of the file that the agent writes. In drop-in mode, `None` is the local configuration.
     fn placed(&self) -> Option<String> {
         let path = match &self.paths.placement {
             Placement::File { config } => config.clone(),
@@ -318,7 +320,7 @@ impl RuntimeHarness {
         behaviours.into_iter().find(ends).expect("the configuration is complete")
     }
 
-    /// Checks the invariants.
+    /// Asserts that the kubelet's file holds an accepted content and that no failed assignment stays in place.
     fn check_invariants(&self) {
         let placed = self.placed();
         let local = match self.paths.placement {
@@ -346,7 +348,7 @@ impl RuntimeHarness {
         self.accepted.iter().find(|text| text.contains(&begin)).cloned().unwrap_or_default()
     }
 
-    /// Allows a content of another program.
+    /// Accepts a content that the test itself writes to the kubelet's file.
     pub(super) fn accept(&mut self, text: &str) {
         self.accepted.insert(text.to_owned());
     }

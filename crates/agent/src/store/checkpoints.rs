@@ -15,7 +15,7 @@ use crate::disk::{Disk, Entry, EntryKind};
 use crate::events::Download;
 use nodecfg_contract::ConfigSource;
 
-/// Size limit of a checkpoint file. The API server's limit for a ConfigMap is 1 MiB.
+/// Size limit of a checkpoint file, in bytes. The API server's limit for a ConfigMap is 1 MiB.
 pub(super) const MAX_FILE: u64 = 2 << 20;
 /// Maximum number of keys that are read.
 const MAX_KEYS: usize = 4096;
@@ -39,7 +39,7 @@ impl Checkpoints {
         self.folder.join(source.uid).join(source.resource_version)
     }
 
-    /// Saves a download. On success it is durable and complete.
+    /// Saves a download, or repairs its existing checkpoint. On success it is durable and complete.
     pub(super) fn save(&self, disk: &dyn Disk, download: &Download) -> Result<(), StoreError> {
         let source = resolved(&download.source)?;
         for key in download.payload.keys() {
@@ -102,7 +102,8 @@ impl Checkpoints {
         Ok(Some(payload))
     }
 
-    /// Removes all other checkpoints and unfinished folders. A folder is renamed before its files are removed.
+    /// Removes all checkpoints but those in `keep`, and unfinished folders. A folder is renamed before its files are
+    /// removed, so that a partial checkpoint never looks complete.
     pub(super) fn prune(&self, disk: &dyn Disk, keep: &[&ConfigSource]) -> Result<(), StoreError> {
         let keep: BTreeSet<(&str, &str)> = keep
             .iter()

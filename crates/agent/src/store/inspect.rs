@@ -1,4 +1,5 @@
-//! Read-only description of a store for `nodecfg-agent status`, without the lock. Unreadable parts become problems.
+//! Read-only description of the agent's folder for `nodecfg-agent status`, without the lock. Missing checkpoints and
+//! unreadable parts become problems.
 
 use std::path::Path;
 
@@ -62,16 +63,16 @@ pub fn inspect(disk: &dyn Disk, folder: &Path) -> Description {
         }
         Err(error) => found.problems.push(error.to_string()),
     }
-    if let Err(error) = checkpoints(disk, &folder.join(STORE).join(CHECKPOINTS), &mut found) {
+    if let Err(error) = add_checkpoints(disk, &folder.join(STORE).join(CHECKPOINTS), &mut found) {
         found.problems.push(error.to_string());
     }
-    for (what, source) in named(&found) {
+    for (what, source) in named_sources(&found) {
         let key = source.config_map.as_ref().map(|map| map.kubelet_config_key.as_str()).unwrap_or_default();
-        let there = found
+        let exists = found
             .checkpoints
             .iter()
             .any(|one| one.named_by.contains(&what) && one.files.iter().any(|file| file.key == key));
-        if !there {
+        if !exists {
             let problem = StoreError::Missing(source.to_string());
             found.problems.push(format!("{what}: {problem}"));
         }
@@ -79,7 +80,7 @@ pub fn inspect(disk: &dyn Disk, folder: &Path) -> Description {
     found
 }
 
-fn named(found: &Description) -> Vec<(&'static str, ConfigSource)> {
+fn named_sources(found: &Description) -> Vec<(&'static str, ConfigSource)> {
     let sources = [
         ("assigned", &found.assigned),
         ("lastKnownGood", &found.last_known_good),
@@ -88,8 +89,8 @@ fn named(found: &Description) -> Vec<(&'static str, ConfigSource)> {
     sources.into_iter().filter_map(|(what, source)| Some((what, source.clone()?))).collect()
 }
 
-fn checkpoints(disk: &dyn Disk, folder: &Path, found: &mut Description) -> Result<(), DiskError> {
-    let named = named(found);
+fn add_checkpoints(disk: &dyn Disk, folder: &Path, found: &mut Description) -> Result<(), DiskError> {
+    let named = named_sources(found);
     for uid in durable::list(disk, folder)? {
         for version in durable::list(disk, &folder.join(&uid))? {
             let path = folder.join(&uid).join(&version);

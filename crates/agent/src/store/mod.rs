@@ -1,4 +1,4 @@
-//! Persistent storage of the agent: the ledger and the checkpoints.
+//! Persistent storage in the agent's folder, `<dir>`: the ledger and the checkpoints.
 //!
 //! ```text
 //! <dir>/store/meta/assigned                                  the kubelet's format, shared with a kubelet 1.21
@@ -78,7 +78,7 @@ pub enum StoreError {
     /// Another kind of file or folder exists at the path.
     #[error("{} has an unexpected file type: remove it", .0.display())]
     UnexpectedEntry(PathBuf),
-    /// The checkpoint is larger than a ConfigMap.
+    /// The checkpoint is larger than a ConfigMap can be, or has too many keys.
     #[error("{} is larger than a ConfigMap can be: remove it", .0.display())]
     TooLarge(PathBuf),
     /// The value of a key is not UTF-8.
@@ -96,8 +96,8 @@ pub enum StoreError {
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    /// Whether the last save completed. Otherwise an earlier agent or a failed save may have left files that are not
-    /// durable.
+    /// Whether the last save of this process succeeded. Otherwise an earlier agent or a failed save may have left
+    /// files that are not durable.
     synced: bool,
 }
 
@@ -108,7 +108,8 @@ impl Store {
         Self { folder: folder.to_owned(), synced: false }
     }
 
-    /// Loads the ledger as last saved, or as a kubelet left it. Empty if there is none. Only reads.
+    /// Loads the ledger as last saved, or as a kubelet or a person changed its files. Empty if no file exists. Only
+    /// reads.
     ///
     /// # Errors
     /// A file is unreadable or invalid.
@@ -119,7 +120,8 @@ impl Store {
     /// Saves the ledger durably.
     ///
     /// # Errors
-    /// A file could not be written. The ledger on disk is then this one or the previous one.
+    /// A file could not be read or written, or a source cannot have a checkpoint. The next load returns this ledger
+    /// or the previous one.
     pub fn save(&mut self, disk: &dyn Disk, ledger: &Ledger) -> Result<(), StoreError> {
         let synced = std::mem::replace(&mut self.synced, false);
         save::save(disk, &self.folder, ledger, synced)?;
@@ -127,10 +129,10 @@ impl Store {
         Ok(())
     }
 
-    /// Saves a download durably and completely. An existing checkpoint is compared and repaired if it differs.
+    /// Saves a download durably and completely. Repairs an existing checkpoint that differs.
     ///
     /// # Errors
-    /// A file could not be written, or a name is not safe as a file name.
+    /// A file could not be written, the source is unresolved, or a name is not safe as a file name.
     pub fn save_checkpoint(&self, disk: &dyn Disk, download: &Download) -> Result<(), StoreError> {
         self.checkpoints().save(disk, download)
     }
@@ -138,16 +140,16 @@ impl Store {
     /// Loads the checkpoint of a source.
     ///
     /// # Errors
-    /// The checkpoint is unreadable, or [`StoreError::Missing`].
+    /// The source cannot have a checkpoint, or its checkpoint is unreadable or [missing](StoreError::Missing).
     pub fn load_checkpoint(&self, disk: &dyn Disk, source: &ConfigSource) -> Result<Payload, StoreError> {
         let found = self.checkpoints().load(disk, &resolved(source)?)?;
         found.ok_or_else(|| StoreError::Missing(source.to_string()))
     }
 
-    /// Removes the checkpoints that the ledger does not name.
+    /// Removes the checkpoints that the ledger does not name as assigned, last known good or active.
     ///
     /// # Errors
-    /// A checkpoint could not be removed, which does no harm.
+    /// A checkpoint could not be removed; the rest may stay, which does no harm.
     pub fn prune(&self, disk: &dyn Disk, ledger: &Ledger) -> Result<(), StoreError> {
         let named = [&ledger.assigned, &ledger.last_known_good, &ledger.agent_state.active];
         let keep: Vec<&ConfigSource> = named.into_iter().flatten().collect();

@@ -1,12 +1,12 @@
-//! Check of names from the API server before use as file names.
+//! Check of names of ConfigMaps before use as file names.
 
-/// Maximum length of a file name: that of a ConfigMap key.
+/// Maximum length of a file name, in bytes: that of a ConfigMap key.
 const MAX_NAME: usize = 253;
 
 /// Checks that a name is safe as a file name and stays within its folder.
 ///
 /// # Errors
-/// The name and the problem.
+/// The problem, for an error message.
 pub fn check_plain(what: &str, name: &str) -> Result<(), String> {
     let problem = if name.is_empty() {
         "is empty"

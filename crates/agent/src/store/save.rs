@@ -5,8 +5,9 @@
 //! the kubelet's files are replaced if they differ.
 //!
 //! On load, each kubelet file may hold the content that `agent.json` names as new or as previous. Then a save was
-//! interrupted, and `agent.json` takes precedence. Any other content was written by a kubelet or a person and takes
-//! precedence. The agent's own state then no longer applies, and the agent activates the new content.
+//! completed or interrupted, and `agent.json` takes precedence. Any other content was written by a kubelet or a
+//! person and takes precedence. Of the agent's own state, only the active configuration and the counters then stay,
+//! and the agent activates the new content.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ use nodecfg_contract::ConfigSource;
 
 /// Format of `agent.json`. A higher format comes from a later nodecfg and is refused.
 const FORMAT: u64 = 1;
-/// Size limit of a file.
+/// Size limit of each file, in bytes.
 const MAX_FILE: u64 = 256 << 10;
 
 /// Content of `agent.json`.
@@ -75,7 +76,7 @@ pub(super) fn load(disk: &dyn Disk, folder: &Path) -> Result<Ledger, StoreError>
     Ok(ledger_from_files(found, agent_state))
 }
 
-/// Ledger for files from another writer. The running configuration stays as last known.
+/// Ledger for files from another writer. Keeps the active configuration and the counters of the known state.
 fn ledger_from_files(found: MetaFiles, known: AgentState) -> Ledger {
     let MetaFiles { assigned, last_known_good } = found;
     let nothing = assigned.is_none() && last_known_good.is_none() && known.active.is_none();
@@ -96,7 +97,8 @@ pub(super) fn save(disk: &dyn Disk, folder: &Path, ledger: &Ledger, synced: bool
     let meta = meta(folder);
     let (assigned_path, good_path) = (meta.join(ASSIGNED), meta.join(LAST_KNOWN_GOOD));
     if !synced {
-        // Like a kubelet at start. Existing files may not be durable, but the files to compare with must be.
+        // A kubelet does the same at start. The files to compare with must be durable, and those of an earlier
+        // process may not be.
         for path in [folder, &folder.join(STORE), &meta, &folder.join(STORE).join(CHECKPOINTS)] {
             durable::folder(disk, path)?;
         }
@@ -119,7 +121,7 @@ pub(super) fn save(disk: &dyn Disk, folder: &Path, ledger: &Ledger, synced: bool
         .map_err(|error| StoreError::Unreadable { path: path.clone(), problem: error.to_string() })?;
     text.push(b'\n');
     durable::replace(disk, &path, &text, FILE_MODE)?;
-    // The last known good comes first: a kubelet that takes over in between then has a fallback.
+    // The last known good comes first: if a kubelet takes over in between, it can roll back.
     if changed.1 {
         durable::replace(disk, &good_path, good_text.as_bytes(), FILE_MODE)?;
     }
@@ -141,7 +143,7 @@ fn read_saved(disk: &dyn Disk, path: &Path) -> Result<Option<Saved>, StoreError>
         _ => return Err(unreadable("its format is unknown".to_owned())),
     }
     let saved: Saved = serde_json::from_value(value).map_err(|error| unreadable(error.to_string()))?;
-    // Names edited by hand must not leave the folder either.
+    // A name edited by hand must not lead out of the agent's folder.
     let named = [&saved.now.assigned, &saved.now.last_known_good, &saved.agent_state.active];
     for source in named.into_iter().flatten() {
         source::Resolved::of(source).map_err(unreadable)?;
@@ -149,7 +151,7 @@ fn read_saved(disk: &dyn Disk, path: &Path) -> Result<Option<Saved>, StoreError>
     Ok(Some(saved))
 }
 
-/// Reads a source. `None` if the file is missing.
+/// Reads a source; the inner `None` is the local configuration. `None` if the file is missing.
 fn read_source(disk: &dyn Disk, path: &Path) -> Result<Option<Option<ConfigSource>>, StoreError> {
     let Some(content) = durable::read(disk, path, MAX_FILE)? else { return Ok(None) };
     let source = source::decode(&content);

@@ -51,8 +51,8 @@ impl fmt::Display for Resolved<'_> {
     }
 }
 
-/// Encodes a source as kubelets do, with keys in alphabetical order. Quotes more values, wherever a reader could
-/// misread the type.
+/// Encodes a source as kubelets do, with keys in alphabetical order. Unlike kubelets, quotes every value whose type a
+/// reader could mistake.
 ///
 /// # Errors
 /// See [`Resolved::of`]; kubelets refuse unresolved sources too.
@@ -79,7 +79,7 @@ pub fn encode(source: Option<&ConfigSource>) -> Result<String, String> {
 /// Decodes the file of a source, YAML or JSON. Unknown fields are ignored, as by kubelets.
 ///
 /// # Errors
-/// The part that is invalid.
+/// Reason why the content is invalid.
 pub fn decode(content: &[u8]) -> Result<Option<ConfigSource>, String> {
     if content.is_empty() {
         return Ok(None);

@@ -414,7 +414,7 @@ fn fault() -> impl Strategy<Value = (Fault, u64, u64)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// A loaded ledger was saved before, and is not older than the last successful save.
+    /// The loaded ledger is the last one that was saved successfully, or a later one whose save failed.
     #[test]
     fn keeps_saved_ledger(
         faults in proptest::collection::vec(fault(), 0..6),

@@ -12,7 +12,7 @@ scenarios! {
     once_completes_assignment,
     once_reports_failure,
     once_fails_without_api_server,
-    status_reads_store_offline,
+    status_reads_agent_folder_offline,
     restarts_kubelet_through_host_step,
     serves_metrics_and_health,
     writes_json_logs,
@@ -53,7 +53,7 @@ async fn once_fails_without_api_server(mut env: TestEnv) {
     run.exits(4).prints("cannot get nodeconfig n1: the API server");
 }
 
-async fn status_reads_store_offline(env: TestEnv) {
+async fn status_reads_agent_folder_offline(env: TestEnv) {
     let status = |format: &str| env.start_program(&format!("status --store-dir store -o {format}"));
     status("text").end().await.exits(2).prints("cannot read the agent's folder store");
     let error: serde_json::Value = serde_json::from_str(&status("json").end().await.exits(2).out).unwrap();
@@ -91,7 +91,7 @@ async fn restarts_kubelet_through_host_step(env: TestEnv) {
     let restart_args = restart_args.split(" --kubelet-version").next().unwrap();
     let mut step = env.start_program(&format!("host-step --socket step.sock --kubelet false {restart_args}"));
     step.until_stderr_contains("listening").await;
-    // Without its own restart command, whose default would fail here.
+    // The agent has no restart command of its own; the default one would fail here.
     let agent = env.start_agent_with("--host-step step.sock --trial-period 1s --health-timeout 1m");
     fs::write(env.host.path("root/cpu_manager_state"), "{}").unwrap();
     env.create_immutable_config_map(

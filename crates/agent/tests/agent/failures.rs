@@ -34,7 +34,7 @@ async fn never_places_refused_configuration(env: TestEnv) {
     env.create_immutable_config_map("a", &env.host.configuration(50));
     env.assign(Some("a")).await;
     env.wait_for_status("a/a/a").await;
-    // From here on, the fallback of a refused assignment is the running configuration.
+    // The running configuration is now the last known good, so a refused assignment needs no restart.
     env.assign(Some("invalid")).await;
     env.wait_for_status("invalid/a/a failed to validate config, see Kubelet log for details").await;
     assert_eq!(env.host.journal(), ["started 110", "started 50"]);
@@ -91,7 +91,7 @@ async fn reports_failed_restart(env: TestEnv) {
     })
     .await;
     assert_eq!(env.condition("Active"), "False RestartFailed");
-    // The fallback is in place even if the restart fails.
+    // The last known good is in place even if the restart fails.
     assert_eq!(std::fs::read_to_string(env.host.config()).unwrap(), env.host.configuration(110));
     env.host.remove_service(false);
     env.wait_for_status("a/-/- failed to restart the kubelet, see condition Active for details").await;

@@ -31,8 +31,8 @@ impl Host {
         fs::write(host.config(), host.configuration(LOCAL)).unwrap();
         fs::set_permissions(host.config(), fs::Permissions::from_mode(0o644)).unwrap();
         host.set_faults(&KubeletFaults::default());
-        host.script("restart", &[&host.stopping(), &host.starting()]);
-        host.script("stop", &[&host.stopping()]);
+        host.script("restart", &[&host.stop_commands(), &host.start_commands()]);
+        host.script("stop", &[&host.stop_commands()]);
         host.run("restart");
         host
     }
@@ -72,14 +72,14 @@ impl Host {
         }
     }
 
-    fn stopping(&self) -> String {
+    fn stop_commands(&self) -> String {
         "if [ -e no-service ]; then echo 'Unit kubelet.service not found.' >&2; exit 5; fi\n\
          echo \"$(basename \"$0\") $(ls root)\" >> commands\n\
          if [ -e pid ]; then kill -9 \"$(cat pid)\" 2>/dev/null; rm pid; fi"
             .to_owned()
     }
 
-    fn starting(&self) -> String {
+    fn start_commands(&self) -> String {
         let program = std::env::current_exe().unwrap();
         format!(
             "{FOLDER}='{folder}' {CONFIG}='{config}' {CONFIG_DIR}='{drop_ins}' \\\n  \

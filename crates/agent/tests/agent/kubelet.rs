@@ -1,6 +1,6 @@
 //! Simulated kubelet process. Reads `--config` and `--config-dir` like the kubelet, serves `/healthz` on the
-//! configured port, and injects faults. It is this test program, started again with arguments in the environment,
-//! because the test harness parses the command line.
+//! configured port, and injects faults. The process is this test program, started again with its arguments in the
+//! environment, because the test harness parses the command line.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -13,11 +13,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Variable with the folder of the simulated kubelet: its faults and its journal.
+/// Environment variable with the folder of the simulated kubelet: its faults and its journal.
 pub const FOLDER: &str = "STAND_IN_FOLDER";
-/// Variable with its `--config`.
+/// Environment variable with the kubelet's `--config`.
 pub const CONFIG: &str = "STAND_IN_CONFIG";
-/// Variable with its `--config-dir`; unset for none.
+/// Environment variable with the kubelet's `--config-dir`; unset for none.
 pub const CONFIG_DIR: &str = "STAND_IN_CONFIG_DIR";
 
 /// Faults by configuration, identified by its `maxPods`.
@@ -72,7 +72,7 @@ fn kubelet() {
     }
 }
 
-/// Retries while the previous kubelet still holds the port.
+/// Listens on the port. Retries while the previous kubelet still holds it.
 fn listen(port: u16) -> TcpListener {
     loop {
         match TcpListener::bind(("127.0.0.1", port)) {

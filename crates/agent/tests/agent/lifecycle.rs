@@ -144,7 +144,7 @@ async fn waits_for_definition(env: TestEnv) {
 
 /// Number of voluntary context switches of each thread of a process.
 #[cfg(target_os = "linux")]
-fn sleeps(process: u32) -> Vec<u64> {
+fn context_switches(process: u32) -> Vec<u64> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let mut sleeps = Vec::new();
     for thread in threads {
@@ -164,13 +164,13 @@ async fn idle_agent_sleeps_and_uses_little_memory(env: TestEnv) {
     env.wait_for_status("a/a/a").await;
     let good = assigned.elapsed();
     // The thread that created the client ends after ten idle seconds.
-    until("there is one thread", async || sleeps(agent.id()).len() == 1).await;
+    until("there is one thread", async || context_switches(agent.id()).len() == 1).await;
     env.pause().await;
     loop {
-        let (watches, before) = (env.requests("watch", "nodeconfigs"), sleeps(agent.id()));
+        let (watches, before) = (env.requests("watch", "nodeconfigs"), context_switches(agent.id()));
         tokio::time::sleep(std::time::Duration::from_secs(5)).await;
-        let woken = sleeps(agent.id())[0] - before[0];
-        // A watch that ends after its minute is reopened, which wakes the agent.
+        let woken = context_switches(agent.id())[0] - before[0];
+        // A watch that ends is reopened, which wakes the agent.
         if env.requests("watch", "nodeconfigs") == watches {
             assert!(woken <= 2, "woken {woken} times with nothing to do");
             break;

@@ -62,13 +62,13 @@ pub struct TestEnv {
 }
 
 impl TestEnv {
-    /// Starts a cluster that drops `configSource` of Nodes, has the resource NodeConfig, and this one node.
+    /// Starts a server 1.36 with the resource NodeConfig and one node. The server drops `configSource` of Nodes.
     async fn start() -> Self {
-        let character = ServerProfile::V1_36;
+        let profile = ServerProfile::V1_36;
         let api = Api::new(ApiOptions {
-            profile: character,
+            profile,
             tokens: BTreeMap::from([(TOKEN.to_owned(), User::admin("agent"))]),
-            renderer: Some(Arc::new(ServerRenderer::new(character))),
+            renderer: Some(Arc::new(ServerRenderer::new(profile))),
             ..ApiOptions::default()
         });
         let (wire, identity) = (Wire::new(), Identity::generate().unwrap());
@@ -152,7 +152,8 @@ impl TestEnv {
         self.api.get("nodecfg.dev", "nodeconfigs", "", NODE).map(|object| object["status"].clone()).unwrap_or_default()
     }
 
-    /// `assigned/active/lastKnownGood error`, by ConfigMap names, `-` for none.
+    /// `assigned/active/lastKnownGood error` by ConfigMap names, with `-` for the local configuration. `nothing`
+    /// without a status.
     pub fn summary(&self) -> String {
         summarize(&self.status())
     }
@@ -173,7 +174,7 @@ impl TestEnv {
         summaries
     }
 
-    /// Waits for a summary of the status. It must last, since a short-lived one may be missed.
+    /// Waits for a summary of the status. Only for a summary that lasts, since a short-lived one may be missed.
     pub async fn wait_for_status(&self, text: &str) {
         let deadline = tokio::time::Instant::now() + TIMEOUT;
         while self.summary() != text {
@@ -218,7 +219,7 @@ impl TestEnv {
         })
     }
 
-    /// Starts the agent with the arguments that every test needs and these.
+    /// Starts the agent with these arguments and those that every test needs.
     pub fn start_agent_with(&self, arguments: &str) -> Running {
         self.start_program(&format!(
             "--node-name {NODE} --kubeconfig kubeconfig --store-dir store --kubelet-config {} --kubelet-config-dir {} \
@@ -265,7 +266,7 @@ impl TestEnv {
         self.wire.log.count(verb, resource)
     }
 
-    /// Pauses to let the agent run.
+    /// Pauses for 1.5 s to let the agent run.
     pub async fn pause(&self) {
         tokio::time::sleep(Duration::from_millis(1500)).await;
     }

@@ -23,15 +23,15 @@ use nodecfg_contract::observed::KubeletVersion;
 use crate::contents::{self, Behaviour};
 use crate::server;
 
-/// Variable with the order of a child process.
+/// Environment variable with the order of a child process.
 pub const ORDER: &str = "NODECFG_CRASH_CHILD";
-/// Variable with the folder of its node.
+/// Environment variable with the folder of the child's node.
 pub const FOLDER: &str = "NODECFG_CRASH_FOLDER";
 
 /// Condition that ends a child process without an abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopCondition {
-    /// End of its input; the agent runs as a service.
+    /// The standard input is closed; the agent runs as a service.
     InputClosed,
     /// No work is left; the agent runs with `--once`.
     Idle,
@@ -41,7 +41,7 @@ pub enum StopCondition {
 #[derive(Debug, Clone, Copy)]
 pub struct ChildOrder {
     pub stop: StopCondition,
-    /// Number of the effect at which it aborts, counted from 0.
+    /// Number of the effect at which the process aborts, counted from 0.
     pub at: u64,
 }
 
@@ -53,17 +53,17 @@ impl ChildOrder {
     }
 }
 
-/// The kubelet's configuration of a node.
+/// The kubelet's configuration file of a node.
 pub fn config(folder: &Path) -> PathBuf {
     folder.join("kubelet/config.yaml")
 }
 
-/// Configurations that the kubelet of a node was started on.
+/// File with the configurations that the kubelet of a node was started on.
 pub fn journal(folder: &Path) -> PathBuf {
     folder.join("test-journal")
 }
 
-/// Output of a node's child processes.
+/// File with the output of a node's child processes.
 pub fn log(folder: &Path) -> PathBuf {
     folder.join("test-log")
 }
@@ -93,7 +93,7 @@ impl AbortCounter {
     }
 }
 
-/// File system that aborts at an operation that changes it.
+/// File system that aborts at a given operation of those that change or sync it.
 #[derive(Debug)]
 struct AbortingDisk {
     disk: RealDisk,
@@ -149,14 +149,14 @@ impl Disk for AbortingDisk {
     }
 }
 
-/// Kubelet that records its starts, and aborts before or after an action on it.
+/// Kubelet that records its starts. Aborts before a restart, after its start, or during a successful probe.
 struct AbortingHost {
     folder: PathBuf,
     aborts: AbortCounter,
 }
 
 impl AbortingHost {
-    /// Configuration that the kubelet was started on.
+    /// Configuration that the kubelet was last started on.
     fn runs(&self) -> String {
         let text = std::fs::read_to_string(journal(&self.folder)).unwrap_or_default();
         text.lines().last().map_or_else(|| contents::LOCAL.to_owned(), |line| serde_json::from_str(line).unwrap())
@@ -182,7 +182,7 @@ impl Host for AbortingHost {
         }
     }
 
-    async fn healthz(&self, _at: &Healthz) -> Result<(), String> {
+    async fn healthz(&self, _endpoint: &Healthz) -> Result<(), String> {
         let answer = match contents::behaviour(&self.runs()) {
             Behaviour::Good => Ok(()),
             _ => Err("connection refused".to_owned()),

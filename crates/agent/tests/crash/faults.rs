@@ -1,5 +1,6 @@
-//! Disk faults in random scenarios. The kubelet must never stay on a refused or failed configuration, as far as its
-//! file can be changed at all. The status must report the fault, and the node must recover when the fault ends.
+//! Disk faults in random scenarios. The kubelet must not stay on a refused or failed configuration while its file can
+//! still be replaced. If the fault changes the state, the status must report a failure. The node must recover when
+//! the fault ends.
 
 use nodecfg_agent::disk::memory::Fault;
 use nodecfg_contract::nodeconfig::NodeConfigStatus;
@@ -20,8 +21,8 @@ fn reports_failure(status: &NodeConfigStatus) -> bool {
     error || status.conditions.iter().any(|condition| condition.reason == "StorageFailed")
 }
 
-/// Runs scenarios with a disk that starts to fail at some point of each round. Returns how often that changed the
-/// interim result.
+/// Runs scenarios with a disk that starts to fail at some point of each round. Returns the number of rounds in which
+/// the fault changed the state before the repair.
 fn run_with_fault(fault: Fault) -> u64 {
     let mut affected = 0;
     let seeds = seeds(SCENARIOS);

@@ -1,6 +1,6 @@
-//! Abort tests: the real driver in its own process, over real files and an API server on a socket. It is aborted at
-//! each effect: every operation that changes the disk, every restart and every probe of the kubelet. After a restart
-//! it must reach the state without an abort.
+//! Abort tests: the real driver in its own process, over real files and an API server on a socket. The process is
+//! aborted at each effect: every operation that changes or syncs the disk, every restart of the kubelet and every
+//! successful probe. The next agent must reach the same state as without an abort.
 //!
 //! The child process is this test program, run again with an order in its environment. The agent contains no code for
 //! these tests.
@@ -363,7 +363,7 @@ fn summary(status: &NodeConfigStatus) -> (String, bool) {
     (text, config.error().is_some())
 }
 
-/// Runs a scenario with an abort at each effect. Returns the number of effects.
+/// Runs a scenario with an abort at each effect. Returns the number of aborts.
 async fn run_scenario(scenario: &Scenario) -> u64 {
     let name = scenario.name;
     let mut cluster = Cluster::of(scenario).await;
@@ -413,7 +413,7 @@ async fn run_scenario(scenario: &Scenario) -> u64 {
         );
         let started = journal(&node);
         assert!(started.iter().all(|content| allowed.contains(content)), "{name}, effect {at}: {started:?}");
-        // A failed configuration is left and not used again.
+        // Starts on a failed configuration may repeat, but none may follow a later good configuration.
         let failing = |content: &String| contents::behaviour(content) != contents::Behaviour::Good;
         let last = started.iter().rposition(failing).map_or(0, |last| last + 1);
         let first = started.iter().position(failing).unwrap_or(last);

@@ -35,7 +35,7 @@ pub type Round = Vec<(Action, f64)>;
 
 const MAPS: [&str; 5] = ["north", "east", "south", "west", "nowhere"];
 
-/// Random scenario. Without `overlapping`, one action happens at a time.
+/// Random scenario. Without `overlapping`, a round makes one change and has no outage of the API server.
 pub fn random_scenario(random: &mut fastrand::Rng, rounds: usize, overlapping: bool) -> Vec<Round> {
     let mut edition = 0;
     let mut existing = [None; MAPS.len()];
@@ -133,7 +133,7 @@ pub fn perform(sim: &mut SimulatedNode, action: &Action) {
     }
 }
 
-/// Schedules random crashes, a limited number per round.
+/// Schedules random crashes, at most `left` more.
 pub struct CrashInjector {
     pub random: fastrand::Rng,
     pub left: u32,
@@ -163,7 +163,7 @@ impl CrashInjector {
         sim.schedule_crash(point, kind);
     }
 
-    /// Runs a round until the node settles.
+    /// Runs a round and then until the node settles.
     pub fn run_round(&mut self, sim: &mut SimulatedNode, round: &Round) {
         self.schedule(sim);
         for (action, gap) in round {
@@ -178,7 +178,7 @@ impl CrashInjector {
         self.settle(sim);
     }
 
-    /// Runs until the node settles.
+    /// Runs until the node settles, and cancels a crash that did not occur.
     pub fn settle(&mut self, sim: &mut SimulatedNode) {
         while sim.settle() {
             self.schedule(sim);

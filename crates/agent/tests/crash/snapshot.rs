@@ -2,6 +2,7 @@
 //!
 //! Not compared, with the reason:
 //! - times: kills take time;
+//! - details of an activation or a trial in progress: they depend on the times of the probes;
 //! - `restarts` and `rollbacks`: a restart that was done and not recorded is repeated;
 //! - the reason of a failed trial: it depends on the times of the probes. The failure itself is compared;
 //! - files that begin with `tmp_` or end with `.nodecfg-unfinished`: they are never read, and the next write replaces

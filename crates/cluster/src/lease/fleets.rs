@@ -10,8 +10,8 @@ use crate::wire::WireMetadata;
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 
-/// Fleets that have a Lease in a namespace. Empty when the user may not list Leases, which no role of nodecfg
-/// requires.
+/// Fleets that have a Lease in a namespace. Empty when the user may not list Leases, a right that no role of nodecfg
+/// grants.
 pub async fn fleets(reader: &ClusterReader, namespace: &str) -> Result<BTreeSet<FleetName>, ClusterError> {
     let operation = Operation::on_all(Verb::List, Resource::Leases, Some(namespace));
     let ours = Collection::labelled(operation, format!("{MANAGED_BY_LABEL}={MANAGER}"));

@@ -1,5 +1,5 @@
-//! Held lock of a fleet. Renews the Lease in the background, reports its loss and releases it at the end. Also publishes
-//! the orders in the Lease.
+//! Held lock of a fleet. Renews the Lease in the background, reports its loss and releases it at the end. Also
+//! publishes the orders in the Lease.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -108,10 +108,10 @@ impl HeldLock {
     /// # Errors
     /// [`OrderError`]; it contains [`ClusterError::LockLost`] when the lock is no longer held.
     pub async fn read_orders(&self) -> Result<Orders, OrderError> {
-        let (answer, answered) = oneshot::channel();
-        // No answer comes when the lock is lost.
-        let _ = self.queries.send(answer).await;
-        match answered.await {
+        let (reply_to, reply) = oneshot::channel();
+        // No reply comes when the lock is lost.
+        let _ = self.queries.send(reply_to).await;
+        match reply.await {
             Ok(orders) => orders,
             Err(_) => {
                 let reason = self.view.lost().await;
@@ -177,7 +177,7 @@ impl Renewer {
         let mut renewals = tokio::time::interval(every);
         renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
         renewals.tick().await;
-        // Users wait for their orders, and a renewal may be ten seconds away.
+        // Users wait for the effect of their orders, so the orders are read more often than the Lease is renewed.
         let mut order_polls = tokio::time::interval(self.poll_interval());
         order_polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         order_polls.tick().await;
@@ -195,16 +195,16 @@ impl Renewer {
                     }
                     continue;
                 }
-                Some(answer) = queries.recv() => {
+                Some(reply_to) = queries.recv() => {
                     let found = self.read(next.saturating_duration_since(nodecfg_clock::instant())).await;
                     // A query without enough time is repeated after the renewal.
                     if found.is_err() && nodecfg_clock::instant() >= next {
-                        deferred = Some(answer);
+                        deferred = Some(reply_to);
                         renewals.reset();
                         next = nodecfg_clock::instant() + every;
                     } else {
                         // The receiver may be closed.
-                        let _ = answer.send(found);
+                        let _ = reply_to.send(found);
                         continue;
                     }
                 }
@@ -219,8 +219,8 @@ impl Renewer {
                 return;
             }
             self.state.send_replace(LockState::Held(self.until));
-            if let Some(answer) = deferred.take() {
-                let _ = answer.send(self.read(next.saturating_duration_since(nodecfg_clock::instant())).await);
+            if let Some(reply_to) = deferred.take() {
+                let _ = reply_to.send(self.read(next.saturating_duration_since(nodecfg_clock::instant())).await);
             }
         }
         self.state.send_replace(LockState::Lost("it was released".to_owned()));
@@ -244,7 +244,7 @@ impl Renewer {
     }
 
     /// Stores a Lease that was read and publishes its orders.
-    fn accept(&mut self, lease: LeaseView) -> Result<Orders, OrderError> {
+    fn store_lease(&mut self, lease: LeaseView) -> Result<Orders, OrderError> {
         self.lease = lease;
         self.publish_orders()
     }
@@ -276,7 +276,7 @@ impl Renewer {
         let transport = self.requests.transport.within(patience);
         let requests = LeaseRequests { transport, ..self.requests.clone() };
         match requests.get().await? {
-            Some(lease) if lease.holder.as_deref() == Some(&self.requests.options.identity) => self.accept(lease),
+            Some(lease) if lease.holder.as_deref() == Some(&self.requests.options.identity) => self.store_lease(lease),
             other => {
                 let (operation, lease) = (self.requests.operation(Verb::Get), self.requests.display());
                 let reason = loss_reason(other);
@@ -291,12 +291,12 @@ impl Renewer {
             let now = self.requests.transport.server_time();
             let left = Duration::try_from(self.until.duration_since(now)).unwrap_or_default();
             let requests = LeaseRequests { transport: self.requests.transport.within(left), ..self.requests.clone() };
-            let record =
-                self.record(&requests.options.identity, requests.options.duration, now, &self.lease.annotations);
-            match requests.write(record, Some(&self.lease.resource_version)).await {
+            let content =
+                self.content(&requests.options.identity, requests.options.duration, now, &self.lease.annotations);
+            match requests.write(content, Some(&self.lease.resource_version)).await {
                 Ok(lease) => {
                     // An error was logged before.
-                    let _ = self.accept(lease);
+                    let _ = self.store_lease(lease);
                     self.until = end_of(now, requests.options.duration);
                     return Ok(());
                 }
@@ -304,7 +304,7 @@ impl Renewer {
                 Err(ClusterError::Conflict { .. }) => match requests.get().await {
                     // Another client wrote an order: publish it here; the next attempt keeps it.
                     Ok(Some(lease)) if lease.holder.as_deref() == Some(&requests.options.identity) => {
-                        let _ = self.accept(lease);
+                        let _ = self.store_lease(lease);
                     }
                     Ok(other) => return Err(loss_reason(other)),
                     Err(error) => tracing::debug!("{error}"),
@@ -316,7 +316,7 @@ impl Renewer {
         }
     }
 
-    fn record<'a>(
+    fn content<'a>(
         &self,
         holder: &'a str,
         duration: Duration,
@@ -338,21 +338,21 @@ impl Renewer {
         let transport = self.requests.transport.within(RELEASE_PATIENCE);
         let requests = LeaseRequests { transport, ..self.requests.clone() };
         let now = requests.transport.server_time();
-        // Removes an abort of this holder, which is carried out.
+        // Removes every abort: this holder has obeyed its own, and the others are for earlier holders.
         let remaining = |lease: &LeaseView| {
             let mut annotations = lease.annotations.clone();
             remove_other_aborts(&mut annotations, "");
             annotations
         };
         let annotations = remaining(&self.lease);
-        let record = self.record("", Duration::from_secs(1), now, &annotations);
-        match requests.write(record, Some(&self.lease.resource_version)).await {
+        let content = self.content("", Duration::from_secs(1), now, &annotations);
+        match requests.write(content, Some(&self.lease.resource_version)).await {
             // A renewal may have been in progress at the end.
             Err(ClusterError::Conflict { .. }) => match requests.get().await? {
                 Some(lease) if lease.holder.as_deref() == Some(&requests.options.identity) => {
                     // Keeps orders that were written in between.
-                    let record = LeaseContent { annotations: &remaining(&lease), ..record };
-                    requests.write(record, Some(&lease.resource_version)).await.map(drop)
+                    let content = LeaseContent { annotations: &remaining(&lease), ..content };
+                    requests.write(content, Some(&lease.resource_version)).await.map(drop)
                 }
                 _ => Ok(()),
             },

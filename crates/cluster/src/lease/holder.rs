@@ -15,7 +15,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// State of a previous holder of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HoldState {
-    /// The holder released the lock.
+    /// The holder no longer holds the lock: it released the lock, or another client took it.
     Released,
     /// The holder no longer renews the lock.
     Expired(ExpiredHolder),
@@ -43,8 +43,8 @@ pub fn expired_holder(view: Option<&LeaseView>, now: Timestamp) -> Option<Expire
     Some(ExpiredHolder { holder, since: view.acquired, expired })
 }
 
-/// State of this holder.
-fn hold(view: Option<&LeaseView>, holder: &str, now: Timestamp) -> HoldState {
+/// State of `holder`, a present or previous holder of the lock.
+fn hold_state(view: Option<&LeaseView>, holder: &str, now: Timestamp) -> HoldState {
     if let Some(expired) = expired_holder(view, now).filter(|expired| expired.holder == holder) {
         return HoldState::Expired(expired);
     }
@@ -66,7 +66,7 @@ pub async fn wait_for_release(
     let deadline = nodecfg_clock::instant() + timeout;
     loop {
         let view = read(reader, namespace, fleet).await?;
-        let end = hold(view.as_ref(), holder, reader.server_time());
+        let end = hold_state(view.as_ref(), holder, reader.server_time());
         let left = deadline.saturating_duration_since(nodecfg_clock::instant());
         if end != HoldState::StillHeld || left.is_zero() {
             return Ok(end);
@@ -95,16 +95,16 @@ mod tests {
             ..LeaseView::default()
         };
         let died = ExpiredHolder { holder: "other".to_owned(), since: Some(at(0)), expired: Some(at(40)) };
-        assert_eq!(hold(Some(&held), "other", at(40)), HoldState::StillHeld);
-        assert_eq!(hold(Some(&held), "other", at(41)), HoldState::Expired(died.clone()));
+        assert_eq!(hold_state(Some(&held), "other", at(40)), HoldState::StillHeld);
+        assert_eq!(hold_state(Some(&held), "other", at(41)), HoldState::Expired(died.clone()));
         assert_eq!(expired_holder(Some(&held), at(41)), Some(died));
         // Another client holds the lock now, or held it before it expired.
         for now in [40, 41] {
-            assert_eq!(hold(Some(&held), "before", at(now)), HoldState::Released, "{now}");
+            assert_eq!(hold_state(Some(&held), "before", at(now)), HoldState::Released, "{now}");
         }
         let released = LeaseView { holder: None, ..held };
-        assert_eq!(hold(Some(&released), "other", at(20)), HoldState::Released);
-        assert_eq!(hold(None, "other", at(20)), HoldState::Released);
+        assert_eq!(hold_state(Some(&released), "other", at(20)), HoldState::Released);
+        assert_eq!(hold_state(None, "other", at(20)), HoldState::Released);
         assert_eq!(expired_holder(Some(&released), at(99)), None);
     }
 }

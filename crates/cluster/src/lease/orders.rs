@@ -86,7 +86,7 @@ impl LeaseRequests {
 
 /// Current orders of a fleet and the holder of its lock.
 pub async fn snapshot(reader: &ClusterReader, namespace: &str, fleet: &FleetName) -> Result<LeaseSnapshot, OrderError> {
-    requests(reader, namespace, fleet).snapshot().await
+    lease_requests(reader, namespace, fleet).snapshot().await
 }
 
 /// Changes the orders of a fleet and returns the resulting snapshot. `change` returns the new orders for a snapshot,
@@ -101,7 +101,7 @@ pub async fn update_orders(
     fleet: &FleetName,
     mut change: impl FnMut(&LeaseSnapshot) -> Option<Orders>,
 ) -> Result<LeaseSnapshot, OrderError> {
-    let requests = requests(reader, namespace, fleet);
+    let requests = lease_requests(reader, namespace, fleet);
     let mut races = 0;
     loop {
         let snapshot = requests.snapshot().await?;
@@ -125,7 +125,7 @@ pub async fn update_orders(
     }
 }
 
-fn requests(reader: &ClusterReader, namespace: &str, fleet: &FleetName) -> LeaseRequests {
+fn lease_requests(reader: &ClusterReader, namespace: &str, fleet: &FleetName) -> LeaseRequests {
     let options = LockOptions::new(namespace, fleet.clone(), String::new());
     LeaseRequests { transport: reader.transport.clone(), options }
 }

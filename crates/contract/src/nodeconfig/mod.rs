@@ -153,7 +153,7 @@ pub struct NodeConfig {
     #[serde(default)]
     pub spec: NodeConfigSpec,
     /// Actual state of the node.
-    #[serde(default, deserialize_with = "readable")]
+    #[serde(default, deserialize_with = "status_or_default")]
     pub status: NodeConfigStatus,
 }
 
@@ -193,9 +193,9 @@ impl NodeConfig {
         owners.filter(|owner| owner.kind == "Node").map(|owner| owner.uid.as_str()).collect()
     }
 
-    /// Reports whether the NodeConfig represents the Node with this uid. If an earlier Node of the name owns it, the
-    /// garbage collector is about to delete it. Without an owner, it was created by hand and counts, because the
-    /// agent follows it.
+    /// Reports whether the NodeConfig represents the Node with this uid and is not being deleted. If an earlier Node
+    /// of the name owns it, the garbage collector is about to delete it. Without a Node as owner, it was created by
+    /// hand and counts, because the agent follows it.
     #[must_use]
     pub fn represents(&self, node_uid: &str) -> bool {
         let nodes = self.nodes();
@@ -214,7 +214,7 @@ impl NodeConfig {
     }
 }
 
-fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NodeConfigStatus, D::Error> {
+fn status_or_default<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NodeConfigStatus, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 

@@ -1,6 +1,6 @@
 //! Validation rules of a NodeConfig: those of API servers up to 1.25 for `Node.spec.configSource` and
-//! `Node.status.config` (`pkg/apis/core/validation`, ValidateNode), and length limits for all other fields. The
-//! schema refuses missing and too long values; CEL rules refuse malformed or forbidden values with a message.
+//! `Node.status.config` (`pkg/apis/core/validation`, ValidateNode), and limits for other fields. The schema refuses
+//! missing and too long values; CEL rules refuse malformed or forbidden values with a message.
 
 use schemars::Schema;
 use serde_json::{Map, Value, json};
@@ -14,21 +14,21 @@ const TEXT: u64 = 32_768;
 
 /// Completes the schema of `spec`.
 pub(super) fn spec(schema: &mut Schema) {
-    source(at(schema, &["configSource"]), false);
+    complete_source(property_at(schema, &["configSource"]), false);
 }
 
 /// Completes the schema of `status`.
 pub(super) fn status(schema: &mut Schema) {
     for name in ["assigned", "active", "lastKnownGood"] {
-        source(at(schema, &["config", name]), true);
+        complete_source(property_at(schema, &["config", name]), true);
     }
-    if let Some(error) = at(schema, &["config", "error"]) {
+    if let Some(error) = property_at(schema, &["config", "error"]) {
         error.insert("description".to_owned(), json!("Error of the assignment."));
-        bound(Some(error), 0, TEXT);
+        limit_length(Some(error), 0, TEXT);
     }
-    bound(at(schema, &["contentHash"]), 1, 128);
-    bound(at(schema, &["pool"]), 0, LABEL);
-    if let Some(conditions) = at(schema, &["conditions"]) {
+    limit_length(property_at(schema, &["contentHash"]), 1, 128);
+    limit_length(property_at(schema, &["pool"]), 0, LABEL);
+    if let Some(conditions) = property_at(schema, &["conditions"]) {
         conditions.insert("maxItems".to_owned(), json!(16));
         conditions.insert("x-kubernetes-list-type".to_owned(), json!("map"));
         conditions.insert("x-kubernetes-list-map-keys".to_owned(), json!(["type"]));
@@ -37,21 +37,21 @@ pub(super) fn status(schema: &mut Schema) {
 
 /// Completes the schema of a condition, with the limits of meta/v1.
 pub(super) fn condition(schema: &mut Schema) {
-    bound(at(schema, &["type"]), 1, 316);
-    bound(at(schema, &["reason"]), 1, 1024);
-    bound(at(schema, &["message"]), 0, TEXT);
-    if let Some(status) = at(schema, &["status"]) {
+    limit_length(property_at(schema, &["type"]), 1, 316);
+    limit_length(property_at(schema, &["reason"]), 1, 1024);
+    limit_length(property_at(schema, &["message"]), 0, TEXT);
+    if let Some(status) = property_at(schema, &["status"]) {
         status.insert("enum".to_owned(), json!(["True", "False", "Unknown"]));
     }
-    if let Some(time) = at(schema, &["lastTransitionTime"]) {
+    if let Some(time) = property_at(schema, &["lastTransitionTime"]) {
         time.insert("format".to_owned(), json!("date-time"));
     }
 }
 
 /// Completes the schema of the reporting agent.
 pub(super) fn agent(schema: &mut Schema) {
-    bound(at(schema, &["version"]), 1, 128);
-    if let Some(time) = at(schema, &["heardAt"]) {
+    limit_length(property_at(schema, &["version"]), 1, 128);
+    if let Some(time) = property_at(schema, &["heardAt"]) {
         time.insert("format".to_owned(), json!("date-time"));
     }
 }
@@ -76,7 +76,7 @@ pub(super) fn tidy(value: &mut Value) {
 }
 
 /// Completes the schema of a configuration source. Uid and version are required in status and forbidden in spec.
-fn source(schema: Option<&mut Map<String, Value>>, taken: bool) {
+fn complete_source(schema: Option<&mut Map<String, Value>>, in_status: bool) {
     let Some(schema) = schema else { return };
     require(schema, &["configMap"]);
     let Some(map) = property(schema, "configMap") else { return };
@@ -86,29 +86,33 @@ fn source(schema: Option<&mut Map<String, Value>>, taken: bool) {
         // An unset field has no default: it is refused, or means any version.
         property(map, name).and_then(|field| field.remove("default"));
     }
-    bound(property(map, "namespace"), 1, LABEL);
+    limit_length(property(map, "namespace"), 1, LABEL);
     let label = "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')";
-    rule(
+    add_cel_rule(
         property(map, "namespace"),
         label,
         "must be an RFC 1123 label: a-z, 0-9 and '-', with a letter or digit at both ends",
     );
-    bound(property(map, "name"), 1, NAME);
+    limit_length(property(map, "name"), 1, NAME);
     let subdomain = r"self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')";
-    rule(property(map, "name"), subdomain, "must be an RFC 1123 subdomain: RFC 1123 labels with '.' between them");
-    bound(property(map, "kubeletConfigKey"), 1, NAME);
+    add_cel_rule(
+        property(map, "name"),
+        subdomain,
+        "must be an RFC 1123 subdomain: RFC 1123 labels with '.' between them",
+    );
+    limit_length(property(map, "kubeletConfigKey"), 1, NAME);
     let key = property(map, "kubeletConfigKey");
-    rule(key, "self.matches('^[-._a-zA-Z0-9]+$')", "must consist of letters, digits, '-', '_' and '.'");
+    add_cel_rule(key, "self.matches('^[-._a-zA-Z0-9]+$')", "must consist of letters, digits, '-', '_' and '.'");
     let key = property(map, "kubeletConfigKey");
-    rule(key, "self != '.' && !self.startsWith('..')", "must not be '.' nor start with '..'");
+    add_cel_rule(key, "self != '.' && !self.startsWith('..')", "must not be '.' nor start with '..'");
     for name in pinned {
-        bound(property(map, name), u64::from(taken), 128);
-        if !taken {
+        limit_length(property(map, name), u64::from(in_status), 128);
+        if !in_status {
             let message = "must not be set in spec: the node takes whichever version it finds, and names it in status";
-            rule(property(map, name), "self == ''", message);
+            add_cel_rule(property(map, name), "self == ''", message);
         }
     }
-    if taken {
+    if in_status {
         require(map, &["kubeletConfigKey", "name", "namespace", "resourceVersion", "uid"]);
     } else {
         require(map, &named);
@@ -116,7 +120,7 @@ fn source(schema: Option<&mut Map<String, Value>>, taken: bool) {
 }
 
 /// Schema of a nested property.
-fn at<'a>(schema: &'a mut Schema, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
+fn property_at<'a>(schema: &'a mut Schema, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
     let mut here = schema.as_object_mut()?;
     for name in path {
         here = property(here, name)?;
@@ -133,7 +137,7 @@ fn require(schema: &mut Map<String, Value>, names: &[&str]) {
 }
 
 /// Limits the length of a text, in characters.
-fn bound(schema: Option<&mut Map<String, Value>>, least: u64, most: u64) {
+fn limit_length(schema: Option<&mut Map<String, Value>>, least: u64, most: u64) {
     let Some(schema) = schema else { return };
     if least > 0 {
         schema.insert("minLength".to_owned(), json!(least));
@@ -142,7 +146,7 @@ fn bound(schema: Option<&mut Map<String, Value>>, least: u64, most: u64) {
 }
 
 /// Adds a CEL rule.
-fn rule(schema: Option<&mut Map<String, Value>>, rule: &str, message: &str) {
+fn add_cel_rule(schema: Option<&mut Map<String, Value>>, rule: &str, message: &str) {
     let Some(schema) = schema else { return };
     let rules = schema.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
     if let Some(rules) = rules.as_array_mut() {

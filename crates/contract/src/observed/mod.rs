@@ -285,13 +285,13 @@ impl FetchedConfigMap {
         self.labels.get(MANAGED_BY_LABEL).is_some_and(|manager| manager == MANAGER)
     }
 
-    /// Fleet in the labels, if any.
+    /// Fleet in the labels, if they name nodecfg as manager and the fleet is valid.
     #[must_use]
     pub fn fleet(&self) -> Option<FleetName> {
         FleetName::new(self.labels.get(FLEET_LABEL).filter(|_| self.is_managed())?.as_str()).ok()
     }
 
-    /// Reports whether the ConfigMap contains exactly this text under exactly this key.
+    /// Reports whether the ConfigMap contains only this key, with exactly this text.
     #[must_use]
     pub fn holds_exactly(&self, key: &str, text: &str) -> bool {
         self.binary_keys.is_empty() && self.data.len() == 1 && self.text(key) == Some(text)

@@ -69,7 +69,7 @@ pub struct Abort {
 }
 
 impl Orders {
-    /// Reads the annotations of a Lease. Their texts are untrusted, so they are cut and put on one line.
+    /// Reads the annotations of a Lease. Authors and reasons are untrusted, so they are cut and put on one line.
     ///
     /// # Errors
     /// An annotation is invalid. An invalid order must not be ignored.
@@ -111,8 +111,9 @@ impl Orders {
         self.pauses.insert(pool.clone(), pause.clone())
     }
 
-    /// Requests a holder of the lock to stop. A second request for the same holder may add a rollback but not remove
-    /// it, and keeps the first reason unless it has its own. Returns whether the request changed anything.
+    /// Requests a holder of the lock to stop. A request for another holder replaces the previous one. A second
+    /// request for the same holder may add a rollback but not remove it, and keeps the first reason unless it has its
+    /// own. Returns whether the request changed anything.
     pub fn abort(&mut self, abort: &Abort) -> bool {
         let before = self.abort.take().filter(|before| before.holder == abort.holder);
         if let Some(before) = before.as_ref().filter(|before| before.back || !abort.back) {

@@ -16,7 +16,7 @@ pub struct References {
 pub struct Referrers {
     /// Number of objects.
     pub count: usize,
-    /// Name of the first object.
+    /// Name of the object that was added first.
     pub example: String,
 }
 

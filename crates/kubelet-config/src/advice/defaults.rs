@@ -10,7 +10,8 @@ use crate::fields::{self, Field, FieldType};
 use crate::verdict::{Config, whole};
 use crate::{Minor, duration};
 
-/// Fields that audits require in the file even with the default value (CIS Kubernetes Benchmark, section 4.2).
+/// Prefixes of the fields that audits require in the file even with the default value (CIS Kubernetes Benchmark,
+/// section 4.2).
 const AUDITED: [&str; 9] = [
     "authentication.",
     "authorization.",
@@ -56,7 +57,7 @@ pub(super) fn is_set(config: &Config<'_>, path: &str) -> bool {
     field.zip(config.given(path)).is_some_and(|(field, node)| relation(node, field, config.minor()) != Relation::Unset)
 }
 
-/// Reports whether the file sets a field to a value that is neither the default nor any zero.
+/// Reports whether the file sets a field to a value that is neither the default nor zero, false or empty.
 pub(super) fn is_effective(config: &Config<'_>, path: &str) -> bool {
     let types = fields::lookup(path).and_then(|field| field.types.at(config.minor())).map_or(&[][..], Vec::as_slice);
     is_changed(config, path)
@@ -101,8 +102,8 @@ pub(super) fn check(config: &Config<'_>, minors: &[Minor], next: Option<Minor>, 
     }
 }
 
-/// Reports whether the presence of the field changes another default: reports are as frequent as updates
-/// (`pkg/kubelet/apis/config/v1beta1/defaults.go`).
+/// Reports whether a field with its default value still has an effect, because an unset report frequency follows a
+/// set update frequency (`pkg/kubelet/apis/config/v1beta1/defaults.go`).
 fn affects_another(config: &Config<'_>, path: &str) -> bool {
     match path {
         "nodeStatusUpdateFrequency" => !is_set(config, "nodeStatusReportFrequency"),

@@ -74,7 +74,7 @@ fn default_hard(config: &Config<'_>) -> impl Iterator<Item = (&'static str, &'st
 }
 
 /// Returns the effective hard thresholds (`cmd/kubelet/app/server.go`, `loadConfigFile`): the given ones, and the
-/// defaults if none are given or if they are merged. A given threshold has a place.
+/// defaults if the field is unset or if the defaults are merged. A given threshold has a place.
 pub(super) fn hard<'d>(config: &Config<'d>) -> BTreeMap<&'d str, (&'d str, Option<Place>)> {
     let mut hard: BTreeMap<&'d str, (&'d str, Option<Place>)> = BTreeMap::new();
     if config.given("evictionHard").is_none() || config.is("mergeDefaultEvictionSettings") {
@@ -86,7 +86,7 @@ pub(super) fn hard<'d>(config: &Config<'d>) -> BTreeMap<&'d str, (&'d str, Optio
     hard
 }
 
-/// Returns the free share, in percent, of a hard threshold; `None` for a quantity.
+/// Returns the free share, in percent, of a hard threshold. `None` for a quantity, and without an active threshold.
 pub(super) fn hard_percent(config: &Config<'_>, signal: &str) -> Option<f64> {
     match Amount::read(hard(config).get(signal)?.0)? {
         Amount::Percent(percent) => Some(percent),
@@ -94,7 +94,7 @@ pub(super) fn hard_percent(config: &Config<'_>, signal: &str) -> Option<f64> {
     }
 }
 
-/// Finds default thresholds that an incomplete evictionHard removes.
+/// Finds default thresholds that an incomplete or empty evictionHard removes.
 fn lost(config: &Config<'_>, remarks: &mut Remarks) {
     let Some(given) = config.given("evictionHard").and_then(|node| node.mapping()) else { return };
     if config.is("mergeDefaultEvictionSettings") {
@@ -123,7 +123,8 @@ fn lost(config: &Config<'_>, remarks: &mut Remarks) {
     remarks.field(config, code, "evictionHard", message).help(help);
 }
 
-/// Finds soft thresholds that the hard one precedes, or that give pods no grace period.
+/// Finds soft thresholds that the hard one precedes or that give pods no grace period, and a pod grace period without
+/// soft thresholds.
 fn soft(config: &Config<'_>, remarks: &mut Remarks) {
     let hard = hard(config);
     let mut active = false;
@@ -207,11 +208,11 @@ mod tests {
 
     #[test]
     fn compares_thresholds_of_the_same_unit() {
-        let earlier = |a, b| Amount::read(a)?.is_no_earlier_than(Amount::read(b)?);
-        assert_eq!(earlier("50Mi", "100Mi"), Some(true));
-        assert_eq!(earlier("0.1Gi", "100Mi"), Some(false));
-        assert_eq!(earlier("5%", "5.0%"), Some(true));
-        assert_eq!(earlier("5%", "100Mi"), None);
+        let no_earlier = |a, b| Amount::read(a)?.is_no_earlier_than(Amount::read(b)?);
+        assert_eq!(no_earlier("50Mi", "100Mi"), Some(true));
+        assert_eq!(no_earlier("0.1Gi", "100Mi"), Some(false));
+        assert_eq!(no_earlier("5%", "5.0%"), Some(true));
+        assert_eq!(no_earlier("5%", "100Mi"), None);
         assert_eq!(Amount::read("0%"), None);
         assert_eq!(Amount::read("100%"), None);
         assert_eq!(Amount::read("NaN%"), None);

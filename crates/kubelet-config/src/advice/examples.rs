@@ -359,7 +359,7 @@ fn merges_equal_findings_of_versions() {
     let found = reviewed("evictionHard: {memory.available: 1Gi}", &[36, 21, 29]);
     let lost: Vec<_> = found.iter().filter(|finding| finding.code == "eviction-defaults-lost").collect();
     let minors: Vec<Vec<u32>> = lost.iter().map(|f| f.kubelets.iter().map(|minor| minor.0).collect()).collect();
-    // 1.30 has one more default, and 1.33 has another fix.
+    // 1.30 has one more default.
     assert_eq!(minors, [vec![36], vec![21, 29]]);
 }
 

@@ -1,4 +1,5 @@
-//! Advice on the CPU, memory and topology managers, cgroups and swap: settings that the policy does not use.
+//! Advice on the CPU, memory and topology managers, cgroups and swap: settings without effect, and settings that
+//! contradict each other.
 
 use super::defaults;
 use super::remarks::Remarks;

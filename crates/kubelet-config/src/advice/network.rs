@@ -82,7 +82,7 @@ fn listening(config: &Config<'_>, remarks: &mut Remarks) {
         let Some(port) = port else { continue };
         let Some((other, _)) = ports.iter().take(at).find(|(_, other)| other.as_ref() == Some(port)) else { continue };
         // The health server has a separate address; on another address the same port is free.
-        let apart = *path == "healthzPort" && !shared(address, config.text("healthzBindAddress"));
+        let apart = *path == "healthzPort" && !conflict(address, config.text("healthzBindAddress"));
         if !apart {
             remarks
                 .field(
@@ -97,8 +97,8 @@ fn listening(config: &Config<'_>, remarks: &mut Remarks) {
     }
 }
 
-/// Reports whether sockets on these addresses conflict.
-fn shared(a: &str, b: &str) -> bool {
+/// Reports whether sockets with the same port conflict on these addresses.
+fn conflict(a: &str, b: &str) -> bool {
     let any = |text: &str| text.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
     a == b || any(a) || any(b)
 }

@@ -17,7 +17,7 @@ pub(super) struct Remarks {
     list: Vec<Finding>,
     /// Fields with a remark, by version.
     remarked: BTreeMap<Minor, BTreeSet<String>>,
-    /// Whether the last remark was added.
+    /// True if the last remark was added.
     added: bool,
 }
 
@@ -39,7 +39,8 @@ impl Remarks {
         self.at(code, path, config.place(path), message)
     }
 
-    /// Adds a remark on a value inside a list or a map. Fields that the kubelet refuses get no remark.
+    /// Adds a remark on a value at a place. A field gets no remark if the kubelet refuses the field or one of its
+    /// parents.
     pub(super) fn at(
         &mut self,
         code: &str,

@@ -5,7 +5,7 @@ use super::remarks::Remarks;
 use crate::quantity::Quantity;
 use crate::verdict::Config;
 
-/// Smaller amounts of memory and disk have a wrong unit.
+/// Smaller amounts of memory and disk probably have a wrong unit.
 const MIN_BYTES: i64 = 1 << 20;
 
 pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {

@@ -28,7 +28,7 @@ pub fn changes(old: Option<&Document>, new: Option<&Document>) -> Vec<FieldChang
     let mut changed = Vec::new();
     for (path, node) in &old {
         if !new.contains_key(path) {
-            changed.push(FieldChange { path: path.clone(), old: Some(show(node)), new: None, place: None });
+            changed.push(FieldChange { path: path.clone(), old: Some(value_text(node)), new: None, place: None });
         }
     }
     for (path, node) in &new {
@@ -36,8 +36,8 @@ pub fn changes(old: Option<&Document>, new: Option<&Document>) -> Vec<FieldChang
         if was.is_none_or(|was| !was.same_content(node)) {
             changed.push(FieldChange {
                 path: path.clone(),
-                old: was.map(|was| show(was)),
-                new: Some(show(node)),
+                old: was.map(|was| value_text(was)),
+                new: Some(value_text(node)),
                 place: Some(node.place.clone()),
             });
         }
@@ -46,7 +46,7 @@ pub fn changes(old: Option<&Document>, new: Option<&Document>) -> Vec<FieldChang
     changed
 }
 
-/// Appends a key to a dotted path.
+/// Appends a key to a dotted path. A key that is not a plain name is written as `["key"]`.
 #[must_use]
 pub fn path_of(parent: &str, key: &str) -> String {
     let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
@@ -61,17 +61,17 @@ fn leaves(document: Option<&Document>) -> BTreeMap<String, &Node> {
     let mut leaves = BTreeMap::new();
     if let Some(map) = document.and_then(|document| document.root.mapping()) {
         for (key, entry) in map.iter().filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind")) {
-            collect(&mut leaves, path_of("", key), &entry.value);
+            collect_leaves(&mut leaves, path_of("", key), &entry.value);
         }
     }
     leaves
 }
 
-fn collect<'a>(leaves: &mut BTreeMap<String, &'a Node>, path: String, node: &'a Node) {
+fn collect_leaves<'a>(leaves: &mut BTreeMap<String, &'a Node>, path: String, node: &'a Node) {
     match &node.value {
         Value::Mapping(map) if !map.is_empty() => {
             for (key, entry) in map {
-                collect(leaves, path_of(&path, key), &entry.value);
+                collect_leaves(leaves, path_of(&path, key), &entry.value);
             }
         }
         _ => {
@@ -80,7 +80,7 @@ fn collect<'a>(leaves: &mut BTreeMap<String, &'a Node>, path: String, node: &'a 
     }
 }
 
-fn show(node: &Node) -> String {
+fn value_text(node: &Node) -> String {
     match &node.value {
         Value::Scalar(scalar) => scalar_text(scalar),
         _ => node.to_json().to_string(),

@@ -301,7 +301,7 @@ impl<'a> Reader<'a, '_> {
         Ok(code)
     }
 
-    /// Parses a list or map that is too deep for the tree, without recursion.
+    /// Skips a list or map that is too deep for the tree, without recursion. Its syntax is still checked.
     fn skip(&mut self, depth: usize) -> Result<(), Stop> {
         let mut open: Vec<char> = Vec::new();
         loop {

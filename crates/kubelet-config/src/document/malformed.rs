@@ -21,9 +21,10 @@ pub(super) const TEMPLATE: &str = "render templates first: the file must be what
 
 const TAB: &str = "a tab indents this line; YAML allows only spaces";
 
-/// Explains a syntax error. Rare errors keep libyaml's message.
+/// Explains a syntax error. Rare errors keep libyaml's message. If the text there is a template, the fix is
+/// [`TEMPLATE`].
 pub(super) fn explain(malformed: &Malformed, text: &str) -> Explanation {
-    let explanation = explanation(malformed, text);
+    let explanation = explain_message(malformed, text);
     let rest = text.get(explanation.mark.offset..).unwrap_or_default();
     if rest.starts_with("{{") || rest.starts_with("{%") {
         return Explanation { help: Some(TEMPLATE.to_owned()), ..explanation };
@@ -31,7 +32,7 @@ pub(super) fn explain(malformed: &Malformed, text: &str) -> Explanation {
     explanation
 }
 
-fn explanation(malformed: &Malformed, text: &str) -> Explanation {
+fn explain_message(malformed: &Malformed, text: &str) -> Explanation {
     let mark = malformed.mark;
     let began = malformed.began.first().copied();
     let with_help = |message: &str, help: &str| Explanation {
@@ -72,7 +73,7 @@ fn explanation(malformed: &Malformed, text: &str) -> Explanation {
             with_help("the map is not closed before this text", "close it with `}`, and separate entries with `,`"),
         ),
         "did not find expected node content" => {
-            let (message, help) = match here(text, mark) {
+            let (message, help) = match char_at(text, mark) {
                 Some(c) => (format!("expected a value, found `{c}`"), "write a value, or remove the key or item"),
                 None => (
                     "expected a value, found the end of the text".to_owned(),
@@ -105,7 +106,7 @@ fn explanation(malformed: &Malformed, text: &str) -> Explanation {
         "could not find expected ':'" => {
             at(began, with_help("no colon follows this key", "write `key: value`, with a blank after the colon"))
         }
-        "found character that cannot start any token" => match here(text, mark) {
+        "found character that cannot start any token" => match char_at(text, mark) {
             Some('\t') => with_help(TAB, "indent with spaces"),
             Some(c) => with_help(&format!("a value cannot start with `{c}`"), "put the value in quotes"),
             None => with_help("the text ends too early", "write the value"),
@@ -137,7 +138,8 @@ fn explanation(malformed: &Malformed, text: &str) -> Explanation {
     }
 }
 
-/// Explains a line whose indentation matches no enclosing block.
+/// Explains a line that is not an entry of any enclosing block: its indentation matches no block, or its text does
+/// not fit the block that it is aligned with.
 fn indentation(malformed: &Malformed, text: &str) -> Explanation {
     let depth = malformed.mark.column.saturating_sub(1);
     let mut blocks: Vec<(Mark, usize)> =
@@ -145,7 +147,7 @@ fn indentation(malformed: &Malformed, text: &str) -> Explanation {
     blocks.sort_by_key(|(mark, _)| mark.offset);
     if blocks.iter().any(|(_, block)| *block == depth) {
         // The line is aligned with a block, but is not an entry of it.
-        let list = here(text, malformed.mark) == Some('-');
+        let list = char_at(text, malformed.mark) == Some('-');
         let (message, help) = if list {
             ("a list item is between the keys of a map", "indent it below its key, or remove the `- `")
         } else {
@@ -172,7 +174,7 @@ fn indentation(malformed: &Malformed, text: &str) -> Explanation {
     }
 }
 
-fn here(text: &str, mark: Mark) -> Option<char> {
+fn char_at(text: &str, mark: Mark) -> Option<char> {
     text.get(mark.offset..).and_then(|rest| rest.chars().next())
 }
 
@@ -180,7 +182,7 @@ fn here(text: &str, mark: Mark) -> Option<char> {
 fn starts_line(text: &str, mark: Mark) -> bool {
     let before = text.get(..mark.offset).unwrap_or_default();
     let line = before.rsplit(['\n', '\r']).next().unwrap_or_default();
-    line.trim_start_matches('\u{feff}').trim().is_empty() && here(text, mark).is_some()
+    line.trim_start_matches('\u{feff}').trim().is_empty() && char_at(text, mark).is_some()
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use super::{Entry, Mapping, Node, Value};
 
-/// Applies `patch` to `target` (RFC 7386, `MergePatch`). Nulls of the patch remove keys, and never remain as values
-/// of a map.
+/// Applies `patch` to `target` (RFC 7386, `MergePatch`). Nulls of the patch remove keys. A list of the patch replaces
+/// the target unchanged, with any nulls inside.
 #[must_use]
 pub fn apply_merge_patch(target: Option<Node>, patch: &Node) -> Node {
     let Value::Mapping(changes) = &patch.value else { return patch.clone() };
@@ -54,8 +54,8 @@ mod tests {
         Document::parse(file, text).document.expect("a document").root
     }
 
-    /// Examples of RFC 7386, appendix A, without those that have a null in the target or the result.
-    /// [`without_nulls`] removes such nulls beforehand.
+    /// All examples of RFC 7386, appendix A, except the one with a null in the target: [`without_nulls`] removes such
+    /// nulls beforehand.
     #[test]
     fn follows_examples_of_the_rfc() {
         for (target, patch, result) in [

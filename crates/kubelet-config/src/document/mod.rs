@@ -39,7 +39,7 @@ pub const MAX_NODES: usize = 100_000;
 pub const MAX_TEXT: usize = 8 << 20;
 /// The maximum size of a parsed text in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
-/// The maximum length of a key in canonical form. YAML limits a key on one line to 1024 characters.
+/// The maximum length in bytes of a key in canonical form. YAML limits a key on one line to 1024 characters.
 pub const MAX_KEY: usize = 1000;
 
 /// One document.
@@ -51,7 +51,8 @@ pub struct Document {
     pub syntax: Syntax,
 }
 
-/// The syntax of a text. The kubelet reads a text that starts with `{` as JSON and any other as YAML.
+/// The syntax of a text. The kubelet reads a text whose first nonblank character is `{` as JSON, and any other as
+/// YAML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
     /// YAML 1.1 as yaml.v2 implements it, converted to JSON before decoding: `5.0` becomes `5`.
@@ -138,7 +139,8 @@ impl Document {
         self.root.to_json()
     }
 
-    /// Checks the limits of parsing, which merging may exceed.
+    /// Checks the limits on nesting, number of values and length of keys, which merging may exceed. Returns a finding
+    /// for the first violation.
     #[must_use]
     pub fn check_bounds(&self) -> Option<Finding> {
         let mut count = 0;

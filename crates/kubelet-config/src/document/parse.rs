@@ -1,5 +1,5 @@
-//! Parsing of a text into the tree that the kubelet reads. As in the kubelet's decoder, a text that starts with `{`
-//! is JSON, and any other is YAML (apimachinery `yaml.IsJSONBuffer`).
+//! Parsing of a text into the tree that the kubelet reads. As in the kubelet's decoder, a text whose first nonblank
+//! character is `{` is JSON, and any other is YAML (apimachinery `yaml.IsJSONBuffer`).
 //!
 //! A doubtful text still yields a tree, with a finding at the place of the doubt. All values and bytes are counted,
 //! which limits time and memory.
@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::{Document, MAX_BYTES, MAX_NODES, MAX_TEXT, Node, Parsed, Syntax, Unread, json, tree};
 use crate::finding::{Finding, Place};
 
-/// The most findings of one text. A text with more is probably not a configuration.
+/// The maximum number of findings of one text. A text with more is probably not a configuration. The reason for a
+/// missing document and the finding about nesting do not count.
 const MAX_FINDINGS: usize = 100;
 
 pub(super) fn parse(file: &str, text: &str) -> Parsed {
@@ -32,7 +33,7 @@ pub(super) fn parse(file: &str, text: &str) -> Parsed {
     Parsed { document, findings: context.findings, unread: context.unread }
 }
 
-/// Error after parsing stopped; the log has the finding with the reason.
+/// The error that stops parsing. The findings of [`ParseContext`] have the reason.
 pub(super) struct Stop;
 
 /// The findings and counters of one parse.

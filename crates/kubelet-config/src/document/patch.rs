@@ -41,7 +41,8 @@ pub fn kind_of_patch(root: &Node) -> Result<PatchKind, Box<Finding>> {
 /// Applies a JSON patch to a value.
 ///
 /// # Errors
-/// A finding for each malformed operation, or else one for the first operation that fails.
+/// A finding for each malformed operation, or else one for the first operation that fails. Also a finding if the
+/// patch has too many operations, or if it removes the whole document.
 pub fn apply_json_patch(target: Node, patch: &Node) -> Result<Node, Vec<Finding>> {
     let items = patch.sequence().unwrap_or_default();
     if items.len() > MAX_OPERATIONS {
@@ -160,9 +161,9 @@ impl<'a> Operation<'a> {
                 let path = &self.path.text;
                 Err(format!(
                     "the test fails: {path:?} is {}, set at {}, not {}",
-                    short(found),
+                    truncated_json(found),
                     found.place,
-                    short(expected)
+                    truncated_json(expected)
                 ))
             }
         }
@@ -170,7 +171,7 @@ impl<'a> Operation<'a> {
 }
 
 /// Returns a value as compact JSON, truncated to 60 characters.
-fn short(node: &Node) -> String {
+fn truncated_json(node: &Node) -> String {
     let text = node.to_json().to_string();
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

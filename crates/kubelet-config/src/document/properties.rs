@@ -1,4 +1,5 @@
-//! Property tests of the tree: parsing never panics, and the canonical form depends only on the content.
+//! Property tests of the tree: parsing never panics, the canonical form depends only on the content, and patches
+//! match the json-patch package.
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -91,7 +92,8 @@ fn read(text: &str) -> Document {
     parsed.document.expect("a document")
 }
 
-/// Formats JSON in ASCII. Other characters may be line breaks in YAML, and YAML has no surrogate pairs.
+/// Formats JSON in flow style and in ASCII. Other characters may be line breaks in YAML, and YAML has no surrogate
+/// pairs.
 fn flow(value: &Json) -> String {
     match value {
         Json::String(text) => super::canonical::quoted(text),
@@ -258,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn parsing_yaml_characters_never_panics(text in "[-a:,{}\\[\\]&*!|>'\"%#?~<0-9 \n\t]{0,60}") {
+    fn yaml_characters_yield_valid_places_and_canonical_form(text in "[-a:,{}\\[\\]&*!|>'\"%#?~<0-9 \n\t]{0,60}") {
         let parsed = Document::parse("f.yaml", &text);
         for place in parsed.findings.iter().filter_map(|f| f.place.as_ref()) {
             prop_assert!(text.get(place.offset..place.offset + place.len).is_some(), "{place:?} is outside of {text:?}");

@@ -28,7 +28,7 @@ pub struct Scalar {
     pub text: String,
     /// The notation.
     pub style: ScalarStyle,
-    /// Whether the tag is `!!str`, which forces text.
+    /// True if the tag is `!!str`, which forces text.
     pub tagged_text: bool,
 }
 
@@ -112,8 +112,9 @@ impl Scalar {
     }
 }
 
-/// Formats a float in canonical form. A whole number within i64 has no point. Other numbers have the shortest exact
-/// decimal, with a point and a signed exponent, as YAML 1.1 requires for floats.
+/// Formats a float in canonical form, with the shortest digits that read back as the same float. From 1e-4 to below
+/// 1e16 the text has no exponent, and a whole number has no point. Other finite numbers have a point and a signed
+/// exponent, as YAML 1.1 requires for floats. Both zeros are `0`.
 pub(super) fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

@@ -28,10 +28,10 @@ pub(super) fn read(text: &str, context: &mut ParseContext) -> Result<Node, Stop>
         }
     };
     match root {
-        // Otherwise only comments, or `---` alone.
+        // A null of zero length means that the text has only comments, or `---` alone.
         Some(node) if !(node.is_null() && node.place.len == 0) => {
             builder.next()?;
-            builder.rest();
+            builder.report_second_document();
             Ok(node)
         }
         _ => {
@@ -64,14 +64,15 @@ struct Builder<'a, 'l> {
     events: Events<'a>,
     context: &'l mut ParseContext,
     anchors: BTreeMap<String, Anchor>,
-    /// Decoding steps that yaml.v2 has taken so far; `aliased` counts those inside aliases.
+    /// Decoding steps that yaml.v2 has taken so far.
     decodes: usize,
+    /// The decoding steps inside aliases.
     aliased: usize,
 }
 
 impl Builder<'_, '_> {
     /// Reports content after the first document, which the kubelet ignores.
-    fn rest(&mut self) {
+    fn report_second_document(&mut self) {
         let mark = match self.events.next() {
             Ok(Spanned { event: Event::StreamEnd, .. }) => return,
             Ok(spanned) => (spanned.start, spanned.end),
@@ -151,7 +152,7 @@ impl Builder<'_, '_> {
         self.context.charge(1, 0, place)?;
         // A tag has no effect on a list or map.
         if properties.tag.as_ref().is_some_and(|tag| tag.strip_prefix(CORE) != Some(own)) {
-            self.unsupported(properties.tag.as_deref().unwrap_or_default(), place);
+            self.report_unsupported_tag(properties.tag.as_deref().unwrap_or_default(), place);
         }
         if let Some(name) = &properties.anchor {
             self.anchors.insert(name.clone(), Anchor::Open);
@@ -163,7 +164,7 @@ impl Builder<'_, '_> {
         match tag {
             Some(tag) if tag.strip_prefix(CORE) == Some("str") => Ok(Scalar { text, style, tagged_text: true }),
             Some(tag) => {
-                self.unsupported(tag, place);
+                self.report_unsupported_tag(tag, place);
                 resolve_tagged(tag, &text).or_else(|problem| self.malformed(&problem, place.clone()))
             }
             None => Ok(Scalar { text, style, tagged_text: false }),
@@ -301,7 +302,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Returns a key as text; `None` if the kubelet refuses the document because of the key.
+    /// Returns a key as text. `None` if the kubelet refuses the document because of a scalar key; a list or map as
+    /// key stops parsing.
     fn key(&mut self, key: &Node) -> Result<Option<String>, Stop> {
         let Value::Scalar(scalar) = &key.value else {
             let message = format!("a key must be text, not {}", key.describe());
@@ -335,8 +337,8 @@ impl Builder<'_, '_> {
         Ok(name)
     }
 
-    /// Reads a value that is too deep for the tree; no field holds such a value. A number that is not finite is kept,
-    /// because the kubelet refuses a document with one.
+    /// Reads a value that is too deep for the tree; no field holds such a value. Returns null, or the last number
+    /// that is not finite, because the kubelet refuses a document with one.
     fn skip(&mut self, first: Spanned) -> Result<Node, Stop> {
         let place = self.place(first.start, first.end);
         let mut kept = Node { value: Value::Scalar(Scalar::plain("")), place };
@@ -382,7 +384,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn unsupported(&mut self, tag: &str, place: &Place) {
+    fn report_unsupported_tag(&mut self, tag: &str, place: &Place) {
         let written = tag.strip_prefix(CORE).map_or_else(|| tag.to_owned(), |name| format!("!!{name}"));
         let finding = Finding::error("unsupported-tag", format!("the tag `{written}` is not supported"))
             .at(place.clone())
@@ -415,7 +417,7 @@ fn is_merge_key(event: &Event) -> bool {
     }
 }
 
-/// Returns the upper levels of a value; deeper values become null.
+/// Returns the upper levels of a value; deeper lists and maps become null.
 fn cut(node: &Node, levels: usize) -> Node {
     let value = match &node.value {
         Value::Scalar(scalar) => Value::Scalar(scalar.clone()),

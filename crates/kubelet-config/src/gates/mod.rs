@@ -67,9 +67,9 @@ pub struct GateProperties {
     pub stage: GateStage,
     /// The default value.
     pub default: bool,
-    /// Whether the gate is locked to its default: the kubelet does not start with another value.
+    /// True if the gate is locked to its default: the kubelet does not start with another value.
     pub locked: bool,
-    /// Whether the kubelet, or a library's code on the node, uses the gate. Other gates have no effect on a node.
+    /// True if the kubelet, or a library's code on the node, uses the gate. Other gates have no effect on a node.
     pub kubelet: bool,
 }
 

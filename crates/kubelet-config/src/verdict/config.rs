@@ -1,5 +1,5 @@
 //! A decoded configuration with defaults, accessed by the paths of the table of fields. Fields that the kubelet drops
-//! are absent, null is unset, and unset fields have their default.
+//! are absent, null is unset, and unset scalars have their default. Lists and maps have no default here.
 
 use serde_json::Value as Json;
 
@@ -18,7 +18,7 @@ pub struct Config<'d> {
 }
 
 impl<'d> Config<'d> {
-    /// Wraps a document that a kubelet of this version decodes, with its effective gates.
+    /// Wraps a document for a kubelet of this version, with the effective gates.
     #[must_use]
     pub fn new(document: &'d Document, minor: Minor, gates: EnabledGates) -> Self {
         Self { root: &document.root, minor, gates }
@@ -51,7 +51,8 @@ impl<'d> Config<'d> {
         (!node.is_null()).then_some(node)
     }
 
-    /// Returns a whole number, or its default if unset (or zero, where zero means unset). `None` without a default.
+    /// Returns a whole number, or its default if unset (or zero, where zero means unset). `None` if unset and without
+    /// a default.
     #[must_use]
     pub fn int(&self, path: &str) -> Option<i64> {
         let field = fields::lookup(path)?;
@@ -62,7 +63,7 @@ impl<'d> Config<'d> {
             .or(given)
     }
 
-    /// Returns a number, as [`Self::int`] does.
+    /// Returns a number, under the same rules as [`Self::int`].
     #[must_use]
     pub fn number(&self, path: &str) -> Option<f64> {
         let field = fields::lookup(path)?;
@@ -78,7 +79,8 @@ impl<'d> Config<'d> {
             .or(given)
     }
 
-    /// Returns a text, or its default if unset (or empty, where empty means unset). Empty without a default.
+    /// Returns a text, or its default if unset (or empty, where empty means unset). Empty if unset and without a
+    /// default.
     #[must_use]
     pub fn text(&self, path: &str) -> &'d str {
         let Some(field) = fields::lookup(path) else { return "" };
@@ -89,7 +91,7 @@ impl<'d> Config<'d> {
             .unwrap_or_default()
     }
 
-    /// Returns a boolean or its default. `None` without a default.
+    /// Returns a boolean, or its default if unset. `None` if unset and without a default.
     #[must_use]
     pub fn flag(&self, path: &str) -> Option<bool> {
         let field = fields::lookup(path)?;
@@ -106,8 +108,8 @@ impl<'d> Config<'d> {
         self.flag(path).unwrap_or(false)
     }
 
-    /// Returns a duration in nanoseconds, or its default if unset (or zero, where zero means unset). `None` without a
-    /// default. A whole number is in nanoseconds.
+    /// Returns a duration in nanoseconds, or its default if unset (or zero, where zero means unset). `None` if unset
+    /// and without a default. A whole number is in nanoseconds.
     #[must_use]
     pub fn duration(&self, path: &str) -> Option<i64> {
         let field = fields::lookup(path)?;
@@ -133,7 +135,8 @@ impl<'d> Config<'d> {
         self.given(path).and_then(Node::mapping).into_iter().flatten().map(|(key, entry)| (key.as_str(), entry))
     }
 
-    /// Returns the place of a field. For an unset field this is the closest enclosing object, or the document.
+    /// Returns the place of a field. For an unset field this is the closest enclosing object, or the start of the
+    /// document.
     #[must_use]
     pub fn place(&self, path: &str) -> Place {
         let mut node = self.root;

@@ -1,22 +1,24 @@
-//! Defaults that depend on a feature gate or on another field (`pkg/kubelet/apis/config/v1beta1/defaults.go`,
-//! `SetDefaults_KubeletConfiguration`). All other defaults are in the table of fields.
+//! Defaults that depend on a feature gate or on another field, and the default list of `enforceNodeAllocatable`
+//! (`pkg/kubelet/apis/config/v1beta1/defaults.go`, `SetDefaults_KubeletConfiguration`). All other defaults are in the
+//! table of fields.
 
 use super::Config;
 use crate::Minor;
 
-/// The default value of `enforceNodeAllocatable`.
+/// The only item of the default `enforceNodeAllocatable`.
 const ENFORCED: &str = "pods";
 
 impl Config<'_> {
-    /// Returns `crashLoopBackOff.maxContainerRestartPeriod` in nanoseconds. The default is 5m if its gate is on.
+    /// Returns `crashLoopBackOff.maxContainerRestartPeriod` in nanoseconds. The default is 5m if the gate
+    /// `KubeletCrashLoopBackOffMax` is on; otherwise an unset field returns `None`.
     #[must_use]
     pub fn max_container_restart_period(&self) -> Option<i64> {
         let unset = self.gate("KubeletCrashLoopBackOffMax").then_some(300_000_000_000);
         self.duration("crashLoopBackOff.maxContainerRestartPeriod").or(unset)
     }
 
-    /// Returns `imagePullCredentialsVerificationPolicy`. The default is `NeverVerifyPreloadedImages` if its gate is
-    /// on.
+    /// Returns `imagePullCredentialsVerificationPolicy`. The default is `NeverVerifyPreloadedImages` if the gate
+    /// `KubeletEnsureSecretPulledImages` is on, otherwise empty.
     #[must_use]
     pub fn image_pull_credentials_verification_policy(&self) -> &str {
         match self.text("imagePullCredentialsVerificationPolicy") {
@@ -35,8 +37,8 @@ impl Config<'_> {
         }
     }
 
-    /// Returns `nodeStatusReportFrequency` in nanoseconds. The default is the `nodeStatusUpdateFrequency` of the
-    /// file.
+    /// Returns `nodeStatusReportFrequency` in nanoseconds. If it is unset or zero, the `nodeStatusUpdateFrequency` of
+    /// the file applies. If that is unset or zero too, the default of the table applies.
     #[must_use]
     pub fn node_status_report_frequency(&self) -> Option<i64> {
         let set = |path| self.given(path).and_then(|_| self.duration(path)).filter(|_| !self.is_zero(path));

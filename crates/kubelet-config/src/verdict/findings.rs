@@ -1,5 +1,5 @@
 //! Conversion of verdicts to findings. Each refusal becomes an error with its versions. A field that a version drops
-//! silently is an error of this crate.
+//! silently becomes an error too, although that kubelet accepts the file.
 
 use super::{Refusal, Verdict};
 use crate::Minor;
@@ -7,7 +7,8 @@ use crate::document::{Document, Mapping, Node, Value, path_of};
 use crate::fields::{self, Field};
 use crate::finding::{Finding, merged};
 
-/// Returns the findings for a document's verdicts. Equal refusals of several versions become one finding.
+/// Returns the findings for a document's verdicts, the `later` refusals included. Equal refusals of several versions
+/// become one finding.
 #[must_use]
 pub fn findings(verdicts: &[Verdict]) -> Vec<Finding> {
     let mut all = Vec::new();
@@ -28,23 +29,24 @@ fn finding(refusal: &Refusal, minor: Minor) -> Finding {
 }
 
 /// Returns findings for the fields that some of these versions do not have. The kubelet drops such fields
-/// (`pkg/kubelet/kubeletconfig/configfiles`: strict decoding fails, lenient decoding omits them).
+/// (`pkg/kubelet/kubeletconfig/configfiles`: strict decoding fails, lenient decoding omits them). Null values and
+/// fields unknown to every version are not reported here.
 #[must_use]
 pub fn dropped_fields(document: &Document, minors: &[Minor]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Value::Mapping(map) = &document.root.value {
-        object(map, "", "", minors, &mut findings);
+        dropped_in_map(map, "", "", minors, &mut findings);
     }
     findings
 }
 
-fn object(map: &Mapping, table: &str, path: &str, minors: &[Minor], findings: &mut Vec<Finding>) {
+fn dropped_in_map(map: &Mapping, table: &str, path: &str, minors: &[Minor], findings: &mut Vec<Finding>) {
     for (key, entry) in map {
         let Some(field) = fields::child(table, key) else { continue };
         let path = path_of(path, key);
         let (known, lacking): (Vec<Minor>, Vec<Minor>) = minors.iter().partition(|minor| field.is_known_to(**minor));
         if !lacking.is_empty() && !entry.value.is_null() {
-            let message = format!("`{path}` has no effect: {}", absence(field, &lacking));
+            let message = format!("`{path}` has no effect: {}", absence_reason(field, &lacking));
             findings.push(
                 Finding::error("field-not-in-version", message)
                     .at(entry.key_place.clone())
@@ -55,18 +57,18 @@ fn object(map: &Mapping, table: &str, path: &str, minors: &[Minor], findings: &m
         }
         // One finding covers everything inside a missing field.
         if !known.is_empty() {
-            below(&entry.value, field, &path, &known, findings);
+            dropped_in_value(&entry.value, field, &path, &known, findings);
         }
     }
 }
 
-fn below(node: &Node, field: &Field, path: &str, minors: &[Minor], findings: &mut Vec<Finding>) {
+fn dropped_in_value(node: &Node, field: &Field, path: &str, minors: &[Minor], findings: &mut Vec<Finding>) {
     match &node.value {
-        Value::Mapping(map) => object(map, &field.path, path, minors, findings),
+        Value::Mapping(map) => dropped_in_map(map, &field.path, path, minors, findings),
         Value::Sequence(list) => {
             for (at, item) in list.iter().enumerate() {
                 if let Some(field) = fields::items(&field.path) {
-                    below(item, field, &format!("{path}[{at}]"), minors, findings);
+                    dropped_in_value(item, field, &format!("{path}[{at}]"), minors, findings);
                 }
             }
         }
@@ -74,7 +76,7 @@ fn below(node: &Node, field: &Field, path: &str, minors: &[Minor], findings: &mu
     }
 }
 
-fn absence(field: &Field, lacking: &[Minor]) -> String {
+fn absence_reason(field: &Field, lacking: &[Minor]) -> String {
     match (
         lacking.first().is_some_and(|first| *first < field.since),
         lacking.last().is_some_and(|last| *last > field.until),

@@ -23,18 +23,19 @@ pub(super) fn apply(document: &Document, minor: Minor) -> Result<EnabledGates, V
     let written = document.root.get("featureGates");
     let none = Mapping::new();
     let entries = written.and_then(|node| node.mapping()).unwrap_or(&none);
-    let given = given(entries);
+    let given = gate_values(entries);
     gates::apply(minor, &given).map_err(|errors| {
-        let whole = written.map_or(&document.root.place, |node| &node.place);
-        let file = File { entries, given: &given, whole, minor };
+        let gates_place = written.map_or(&document.root.place, |node| &node.place);
+        let file = FileGates { entries, given: &given, gates_place, minor };
         errors.iter().map(|error| file.refusal(error)).collect()
     })
 }
 
-/// Applies the document's gates that a kubelet of this version accepts.
+/// Applies the document's gates that a kubelet of this version accepts. If a dependency between the remaining gates
+/// fails, returns the defaults of the version.
 pub(super) fn apply_valid(document: &Document, minor: Minor) -> EnabledGates {
     let none = Mapping::new();
-    let mut given = given(document.root.get("featureGates").and_then(|node| node.mapping()).unwrap_or(&none));
+    let mut given = gate_values(document.root.get("featureGates").and_then(|node| node.mapping()).unwrap_or(&none));
     let errors = match gates::apply(minor, &given) {
         Ok(enabled) => return enabled,
         Err(errors) => errors,
@@ -49,13 +50,13 @@ pub(super) fn apply_valid(document: &Document, minor: Minor) -> EnabledGates {
     gates::apply(minor, &given).unwrap_or_else(|_| EnabledGates::defaults(minor))
 }
 
-fn given(entries: &Mapping) -> BTreeMap<String, bool> {
-    entries.iter().filter_map(|(gate, entry)| Some((gate.clone(), value(entry)?))).collect()
+fn gate_values(entries: &Mapping) -> BTreeMap<String, bool> {
+    entries.iter().filter_map(|(gate, entry)| Some((gate.clone(), gate_value(entry)?))).collect()
 }
 
-/// Returns the value of a gate. Null is false, the zero value of Go's `map[string]bool`. Decoding has refused all
-/// other values that are not booleans.
-fn value(entry: &Entry) -> Option<bool> {
+/// Returns the value of a gate. Null is false, the zero value of Go's `map[string]bool`. `None` for any other value,
+/// which decoding refuses.
+fn gate_value(entry: &Entry) -> Option<bool> {
     match entry.value.reading()? {
         Reading::Bool(on) => Some(on),
         Reading::Null => Some(false),
@@ -63,30 +64,30 @@ fn value(entry: &Entry) -> Option<bool> {
     }
 }
 
-/// The gates of one file.
-struct File<'d> {
+/// The gates of one file, with the places and values that a refusal refers to.
+struct FileGates<'d> {
     entries: &'d Mapping,
     given: &'d BTreeMap<String, bool>,
-    whole: &'d Place,
+    gates_place: &'d Place,
     minor: Minor,
 }
 
-impl File<'_> {
+impl FileGates<'_> {
     fn refusal(&self, error: &GateError) -> Refusal {
         match error {
             GateError::Unknown { gate } => Refusal {
                 rule: UNKNOWN,
-                field: field(gate),
+                field: field_path(gate),
                 message: format!("the kubelet has no feature gate `{gate}`"),
-                place: self.entries.get(gate).map_or(self.whole, |entry| &entry.key_place).clone(),
+                place: self.entries.get(gate).map_or(self.gates_place, |entry| &entry.key_place).clone(),
                 related: Vec::new(),
                 help: Some(unknown_help(gate, self.minor)),
             },
             GateError::Locked { gate, default } => Refusal {
                 rule: LOCKED,
-                field: field(gate),
+                field: field_path(gate),
                 message: format!("the feature gate `{gate}` is locked to {default}, but set to {}", !default),
-                place: self.entries.get(*gate).map_or(self.whole, |entry| &entry.value.place).clone(),
+                place: self.entries.get(*gate).map_or(self.gates_place, |entry| &entry.value.place).clone(),
                 related: Vec::new(),
                 help: Some(match gates::locked_since(gate, self.minor) {
                     Some(since) => format!("remove the line; the gate is locked since {since}"),
@@ -98,21 +99,21 @@ impl File<'_> {
                 let related = off.iter().filter_map(|needed| Some((self.place(needed)?, format!("`{needed}` is off"))));
                 Refusal {
                     rule: NEEDS,
-                    field: field(gate),
+                    field: field_path(gate),
                     message: format!(
                         "the feature gate `{gate}` is on, but requires {}, which {} off",
-                        list(off),
-                        be(off)
+                        quoted_list(off),
+                        is_or_are(off)
                     ),
                     related: related.filter(|(related, _)| Some(related) != place.as_ref()).collect(),
-                    place: place.unwrap_or_else(|| self.whole.clone()),
+                    place: place.unwrap_or_else(|| self.gates_place.clone()),
                     help: Some(self.needs_help(gate, off)),
                 }
             }
         }
     }
 
-    /// Returns the line that sets a gate: its own, or that of `AllAlpha` or `AllBeta`.
+    /// Returns the place of the value that sets a gate: in the gate's entry, or in that of `AllAlpha` or `AllBeta`.
     fn place(&self, gate: &str) -> Option<Place> {
         let all = match gates::lookup(gate, self.minor)?.stage {
             GateStage::Alpha => "AllAlpha",
@@ -139,11 +140,12 @@ impl File<'_> {
     }
 }
 
-fn field(gate: &str) -> String {
+fn field_path(gate: &str) -> String {
     format!("featureGates.{gate}")
 }
 
-/// Returns a fix that is identical for all versions without the gate, so that their findings can be merged.
+/// Returns the fix for an unknown gate. For a gate of another version the fix is identical for all versions without
+/// the gate, because a merged finding shows the fix of its first version.
 fn unknown_help(gate: &str, minor: Minor) -> String {
     let (Some((since, until)), Some(last)) = (gates::known_by(gate), gates::history(gate).last()) else {
         return match spelling::nearest(gate, gates::all_known(minor).map(|(name, _)| name)) {
@@ -163,7 +165,7 @@ fn unknown_help(gate: &str, minor: Minor) -> String {
     format!("remove the line; the gate exists {versions}{then}")
 }
 
-fn list(gates: &[&str]) -> String {
+fn quoted_list(gates: &[&str]) -> String {
     let quoted: Vec<_> = gates.iter().map(|gate| format!("`{gate}`")).collect();
     match quoted.as_slice() {
         [head @ .., last] if !head.is_empty() => format!("{} and {last}", head.join(", ")),
@@ -171,7 +173,7 @@ fn list(gates: &[&str]) -> String {
     }
 }
 
-fn be(gates: &[&str]) -> &'static str {
+fn is_or_are(gates: &[&str]) -> &'static str {
     if gates.len() == 1 { "is" } else { "are" }
 }
 
@@ -261,7 +263,7 @@ mod tests {
     /// Reports whether only some YAML readers take a gate's value for a boolean.
     fn ambiguous(document: &Document) -> bool {
         let gates = document.root.get("featureGates").and_then(|node| node.mapping());
-        gates.is_some_and(|gates| gates.values().any(|gate| value(gate).is_none()))
+        gates.is_some_and(|gates| gates.values().any(|gate| gate_value(gate).is_none()))
     }
 
     #[test]

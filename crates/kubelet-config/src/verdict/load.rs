@@ -1,9 +1,6 @@
-//! Stage 1: decoding. The kubelet decodes leniently: it drops unknown fields, and fields whose case differs, with
-//! everything below them (`pkg/kubelet/kubeletconfig/util/codec/codec.go`). It always refuses a value of the wrong
-//! type.
-//!
-//! All refusals are reported, although the kubelet stops at the first. A text that is neither YAML nor JSON has no
-//! document and is not checked here.
+//! All refusals are reported, although the kubelet stops at the first. Only a wrong `apiVersion` or `kind` ends the
+//! check: the fields of such a document are not checked. A text that is neither YAML nor JSON has no document and is
+//! not checked here.
 
 use super::Refusal;
 use crate::document::{Document, Mapping, Node, Reading, ScalarStyle, Syntax, Value};
@@ -17,7 +14,7 @@ mod tests;
 mod time;
 
 /// The only field with a time (`metav1.Time`).
-const TIME: &str = "registerWithTaints[].timeAdded";
+const TIME_FIELD: &str = "registerWithTaints[].timeAdded";
 
 /// The last minor that decodes with json-iterator (apimachinery `serializer/json`), which misses some numbers out of
 /// range.
@@ -27,11 +24,11 @@ const LAST_JSONITER: Minor = Minor(22);
 pub(super) fn check(document: &Document, minor: Minor) -> Vec<Refusal> {
     let mut load = Load { minor, syntax: document.syntax, refusals: Vec::new() };
     if document.syntax == Syntax::Yaml {
-        load.finite(&document.root, "");
+        load.check_finite(&document.root, "");
     }
     // The kubelet decodes null as an empty map.
     if document.root.is_null() {
-        load.header(&Mapping::new(), &document.root);
+        load.check_header(&Mapping::new(), &document.root);
         return load.refusals;
     }
     let Value::Mapping(map) = &document.root.value else {
@@ -43,8 +40,8 @@ pub(super) fn check(document: &Document, minor: Minor) -> Vec<Refusal> {
         ));
         return load.refusals;
     };
-    if load.header(map, &document.root) {
-        load.object(map, "", "");
+    if load.check_header(map, &document.root) {
+        load.check_object(map, "", "");
     }
     load.refusals
 }
@@ -55,10 +52,10 @@ struct Load {
     refusals: Vec<Refusal>,
 }
 
-/// A refusal that may still get a fix.
-struct Refused<'l>(Option<&'l mut Refusal>);
+/// The refusal that was just added, so that a fix can be set. `None` if its rule does not apply.
+struct AddedRefusal<'l>(Option<&'l mut Refusal>);
 
-impl Refused<'_> {
+impl AddedRefusal<'_> {
     fn help(self, help: impl Into<String>) {
         if let Some(refusal) = self.0 {
             refusal.help = Some(help.into());
@@ -79,22 +76,24 @@ enum Shape<'n> {
 
 impl Load {
     /// Adds a refusal, if the rule applies to this version.
-    fn refuse(&mut self, rule: &'static str, field: String, node: &Node, message: String) -> Refused<'_> {
+    fn refuse(&mut self, rule: &'static str, field: String, node: &Node, message: String) -> AddedRefusal<'_> {
         if !rules::lookup(rule).is_some_and(|row| row.applies_to(self.minor)) {
-            return Refused(None);
+            return AddedRefusal(None);
         }
         let refusal = Refusal { rule, field, message, place: node.place.clone(), related: Vec::new(), help: None };
         self.refusals.push(refusal);
-        Refused(self.refusals.last_mut())
+        AddedRefusal(self.refusals.last_mut())
     }
 
     /// Refuses numbers that are not finite. The conversion from YAML to JSON fails for them, even in unknown fields.
-    fn finite(&mut self, node: &Node, path: &str) {
+    fn check_finite(&mut self, node: &Node, path: &str) {
         match &node.value {
-            Value::Mapping(map) => map.iter().for_each(|(key, entry)| self.finite(&entry.value, &join(path, key))),
+            Value::Mapping(map) => {
+                map.iter().for_each(|(key, entry)| self.check_finite(&entry.value, &join(path, key)))
+            }
             Value::Sequence(items) => {
                 for (at, item) in items.iter().enumerate() {
-                    self.finite(item, &format!("{path}[{at}]"));
+                    self.check_finite(item, &format!("{path}[{at}]"));
                 }
             }
             Value::Scalar(scalar) => {
@@ -108,20 +107,20 @@ impl Load {
         }
     }
 
-    fn object(&mut self, map: &Mapping, table: &str, path: &str) {
+    fn check_object(&mut self, map: &Mapping, table: &str, path: &str) {
         for (key, entry) in map {
             if table.is_empty() && (key == "apiVersion" || key == "kind") {
                 continue;
             }
             if let Some(field) = fields::child(table, key).filter(|field| field.is_known_to(self.minor)) {
                 for value in entry.earlier.iter().chain([&entry.value]) {
-                    self.value(value, field, join(path, key));
+                    self.check_value(value, field, join(path, key));
                 }
             }
         }
     }
 
-    fn value(&mut self, node: &Node, field: &'static Field, path: String) {
+    fn check_value(&mut self, node: &Node, field: &'static Field, path: String) {
         let Some(types) = field.types.at(self.minor) else { return };
         let allows = |one: FieldType| types.contains(&one);
         match self.shape(node) {
@@ -132,25 +131,25 @@ impl Load {
                     .help("omit the key for the default, or write a duration such as 30s");
             }
             Shape::Bool if allows(FieldType::Boolean) => {}
-            Shape::Map(map) if allows(FieldType::Object) => self.object(map, &field.path, &path),
+            Shape::Map(map) if allows(FieldType::Object) => self.check_object(map, &field.path, &path),
             Shape::List(items) if allows(FieldType::Array) => {
                 let Some(of) = fields::items(&field.path) else { return };
                 for (at, item) in items.iter().enumerate() {
-                    self.value(item, of, format!("{path}[{at}]"));
+                    self.check_value(item, of, format!("{path}[{at}]"));
                 }
             }
-            Shape::Number(number) if allows(FieldType::Integer) => self.integer(node, field, path, &number),
+            Shape::Number(number) if allows(FieldType::Integer) => self.check_integer(node, field, path, &number),
             Shape::Number(number) if allows(FieldType::Number) => {
                 if !number.parse::<f64>().is_ok_and(f64::is_finite) {
                     let message = format!("{path} is {number}, which is out of range");
                     self.refuse("number-bounds", path, node, message);
                 }
             }
-            Shape::Number(number) if allows(FieldType::Quantity) => self.quantity(node, path, &number),
-            Shape::Text(text) if allows(FieldType::Quantity) => self.quantity(node, path, text),
-            Shape::Text(text) if allows(FieldType::Duration) => self.duration(node, path, text),
+            Shape::Number(number) if allows(FieldType::Quantity) => self.check_quantity(node, path, &number),
+            Shape::Text(text) if allows(FieldType::Quantity) => self.check_quantity(node, path, text),
+            Shape::Text(text) if allows(FieldType::Duration) => self.check_duration(node, path, text),
             Shape::Text(text) if allows(FieldType::String) => {
-                if field.path == TIME && !time::is_rfc3339(text) {
+                if field.path == TIME_FIELD && !time::is_rfc3339(text) {
                     let message = format!("{path} is {text:?}, which is not a time");
                     self.refuse("times", path, node, message)
                         .help("write a time such as 2006-01-02T15:04:05Z, or omit the key");
@@ -168,7 +167,7 @@ impl Load {
         }
     }
 
-    fn integer(&mut self, node: &Node, field: &Field, path: String, number: &str) {
+    fn check_integer(&mut self, node: &Node, field: &Field, path: String, number: &str) {
         let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));
         if !digits.bytes().all(|b| b.is_ascii_digit()) {
             let message = format!("{path} must be a whole number, not {number}");
@@ -190,7 +189,7 @@ impl Load {
         }
     }
 
-    fn duration(&mut self, node: &Node, path: String, text: &str) {
+    fn check_duration(&mut self, node: &Node, path: String, text: &str) {
         if let Err(problem) = duration::nanoseconds(text) {
             let message = format!("{path} is {text:?}, which {}", problem.split(';').next().unwrap_or(problem));
             self.refuse("durations", path, node, message)
@@ -198,7 +197,7 @@ impl Load {
         }
     }
 
-    fn quantity(&mut self, node: &Node, path: String, text: &str) {
+    fn check_quantity(&mut self, node: &Node, path: String, text: &str) {
         // Blanks are trimmed from the JSON text, in which a tab or a line break is an escape and stays.
         let text = text.trim_matches(|c: char| {
             c.is_whitespace() && !c.is_ascii_control() && !matches!(c, '\u{2028}' | '\u{2029}')

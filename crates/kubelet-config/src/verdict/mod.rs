@@ -1,9 +1,6 @@
-//! The verdict of one kubelet version on a configuration. The stages and their order are the kubelet's:
-//!
-//! load → gates → validate → start-up
-//!
-//! The verdict is never stricter than the kubelet. This crate's stricter checks are the findings of
-//! [`crate::document`] and `advice`. Conditions that depend on the host are reported as unknown, never guessed.
+//! The verdict is never stricter than the kubelet. This crate's stricter checks are [`dropped_fields`] and the
+//! findings of [`crate::document`] and [`crate::advice`]. Conditions that depend on the host are reported as unknown,
+//! never guessed.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +51,7 @@ pub struct Verdict {
     pub startup: Vec<Refusal>,
     /// Further refusals, after the ones above are fixed. The kubelet stops before it reports them.
     pub later: Vec<Refusal>,
-    /// Conditions that depend on the host.
+    /// Conditions that depend on the host; empty unless the file is accepted.
     pub host_conditions: Vec<HostCondition>,
 }
 
@@ -142,8 +139,8 @@ fn assess_unredacted(document: &Document, minor: Minor) -> Verdict {
     Verdict { minor, stage: Stage::Ok, refusals, later: Vec::new(), startup, host_conditions }
 }
 
-/// Returns the further refusals of the stages from `stage` on. Rules that read a refused field are skipped, because
-/// its value is not what the author meant.
+/// Returns the further refusals of the stages from `stage` on; none if the whole file is refused. Rules that read the
+/// same top-level field as a refusal are skipped, because its value is not what the author meant.
 fn later(document: &Document, config: &Config<'_>, stage: Stage, refused: &[Refusal]) -> Vec<Refusal> {
     let top = |path: &str| path.split(['.', '[', '{']).next().unwrap_or_default().to_owned();
     let fields: BTreeSet<String> = refused.iter().map(|refusal| top(&refusal.field)).collect();
@@ -160,8 +157,8 @@ fn later(document: &Document, config: &Config<'_>, stage: Stage, refused: &[Refu
     found.filter(|refusal| !touches(refusal)).collect()
 }
 
-/// Returns the configuration of a decodable document: values with defaults, and effective gates without the refused
-/// ones.
+/// Returns the configuration of a document: values with defaults, and the effective gates. Refused gates are ignored;
+/// if a dependency between the remaining gates fails, all gates have their defaults.
 #[must_use]
 pub fn configuration(document: &Document, minor: Minor) -> Config<'_> {
     Config::new(document, minor, gates::apply_valid(document, minor))

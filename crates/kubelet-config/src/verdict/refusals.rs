@@ -36,7 +36,7 @@ impl Refusals {
         self.at(path, config.place(path), message)
     }
 
-    /// Refuses a value inside a list or a map.
+    /// Refuses a value at a place, such as a value inside a list or a map.
     pub fn at(&mut self, field: impl Into<String>, place: Place, message: impl Into<String>) -> &mut Self {
         self.list.push(Refusal {
             rule: self.rule,

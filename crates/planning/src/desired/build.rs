@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::checked::{Checks, Kubelets, dedupe, not_loaded, redact};
+use super::checked::{Checks, Kubelets, dedupe, redact, undecodable_verdicts};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
@@ -31,8 +31,8 @@ pub struct Built {
     pub desired: Option<Desired>,
     /// All findings, in order.
     pub findings: Vec<Finding>,
-    /// Verdicts of the kubelets per pool, also if other findings are errors. Pools without a renderable
-    /// configuration, and local pools, are missing.
+    /// Verdicts of the kubelets per pool, also if other findings are errors. Local pools are missing, and so are
+    /// pools that do not render, unless the reason is a `kubelet.yaml` that no kubelet can decode.
     pub checked: Vec<CheckedPool>,
 }
 
@@ -54,7 +54,7 @@ pub struct CheckedPool {
 pub struct Draft {
     /// Pools that render; `None` if the fleet has no valid name.
     pub desired: Option<Desired>,
-    /// Pools with a valid selector whose configuration does not render. Their target is a meaningless placeholder.
+    /// Pools with a valid `pool.yaml` whose configuration does not render. Their target is a meaningless placeholder.
     pub claims: BTreeMap<PoolName, Pool>,
     /// All errors.
     pub errors: Vec<Finding>,
@@ -112,7 +112,7 @@ impl Files<'_> {
     fn desired(&mut self) -> Option<Desired> {
         let (name, spec) = self.fleet();
         // Without a valid fleet name, pools are still rendered to find their errors.
-        let names = name.clone().or_else(|| FleetName::new(DEFAULT_FLEET).ok())?;
+        let config_map_fleet = name.clone().or_else(|| FleetName::new(DEFAULT_FLEET).ok())?;
         let folders = self.pool_folders();
         if folders.is_empty() {
             self.findings.push(
@@ -124,7 +124,7 @@ impl Files<'_> {
         for folder in folders {
             match PoolName::new(&folder) {
                 Ok(pool_name) => {
-                    if let Some(pool) = self.pool(&names, &spec, pool_name.clone()) {
+                    if let Some(pool) = self.pool(&config_map_fleet, &spec, pool_name.clone()) {
                         pools.insert(pool_name, pool);
                     }
                 }
@@ -136,7 +136,7 @@ impl Files<'_> {
                 }
             }
         }
-        self.report_twins(&pools);
+        self.report_equal_selectors(&pools);
         Some(Desired { fleet: name?, namespace: spec.namespace, commit: self.snapshot.commit.clone(), pools })
     }
 
@@ -151,7 +151,7 @@ impl Files<'_> {
         }
     }
 
-    /// Folders under `pools/`. Reports other files there.
+    /// Folders under `pools/`. Reports entries under `pools/`, or `pools` itself, that cannot be read.
     fn pool_folders(&mut self) -> BTreeSet<String> {
         let mut folders = BTreeSet::new();
         for (path, file) in &self.snapshot.files {
@@ -176,11 +176,11 @@ impl Files<'_> {
         let has = |path: &str| self.snapshot.files.contains_key(path);
         let (has_pool, has_kubelet) = (has(&pool_path), has(&kubelet_path));
         let place = Place::whole_file(if has_pool { pool_path.as_str() } else { kubelet_path.as_str() });
-        let (spec, sound) = if has_pool { self.pool_file(&pool_path, &name) } else { (NodePoolSpec::default(), true) };
-        let Some(spec) = Some(spec).filter(|_| sound) else {
-            // Without a valid `pool.yaml`, the use of the other files is unknown.
+        let (spec, valid) = if has_pool { self.pool_file(&pool_path, &name) } else { (NodePoolSpec::default(), true) };
+        let Some(spec) = Some(spec).filter(|_| valid) else {
+            // Without a valid `pool.yaml`, the use of the other files is unknown, so none is reported as unused.
             if has_kubelet {
-                self.file(&kubelet_path);
+                self.config_file(&kubelet_path);
             }
             let prefix = format!("{folder}/");
             for path in self.snapshot.files.keys().filter(|path| path.starts_with(&prefix)) {
@@ -204,7 +204,8 @@ impl Files<'_> {
         None
     }
 
-    /// Target of a pool; adds its files to `files`. `None` if the configuration does not render.
+    /// Target of a pool. Adds the files of a rendered configuration to `files`. `None` if the pool has no
+    /// configuration or it does not render.
     fn target(
         &mut self,
         fleet: &FleetName,
@@ -218,7 +219,7 @@ impl Files<'_> {
         let (has_pool, has_kubelet) = (has(&pool_path), has(&kubelet_path));
         if spec.kubelet.local {
             if has_kubelet {
-                // The unused file is checked, but has no effect.
+                // The file is unused, but its errors are reported.
                 let minors = self.checks.kubelets.among(&spec.kubernetes_version);
                 if let Some(layers) = self.layers(&folder, spec, Some(kubelet_path.as_str())) {
                     let _ = render(&layers, fleet, name, kubelet_path, minors, self.checks.gate, &mut self.findings);
@@ -240,8 +241,8 @@ impl Files<'_> {
             let declared = !spec.kubernetes_version.is_empty();
             let layers = self.layers(&folder, spec, has_kubelet.then_some(kubelet_path.as_str()));
             if layers.is_none() && self.malformed.contains(&kubelet_path) {
-                // Without a document, merging and patching cannot succeed.
-                let verdicts = not_loaded(minors);
+                // No kubelet can decode the file, so the verdicts need no merge.
+                let verdicts = undecodable_verdicts(minors);
                 self.pools.push(CheckedPool { name: name.clone(), path: kubelet_path.clone(), declared, verdicts });
             }
             let (mut layers, path) = (layers?, if has_kubelet { kubelet_path } else { pool_path });
@@ -257,8 +258,8 @@ impl Files<'_> {
     fn pool_file(&mut self, path: &str, name: &PoolName) -> (NodePoolSpec, bool) {
         let before = self.findings.len();
         let file = self.document(path).and_then(|d| read::node_pool(&d, name.as_str(), &mut self.findings));
-        let sound = file.is_some() && !any_error(self.findings.get(before..).unwrap_or_default());
-        (file.map(|file| file.spec).unwrap_or_default(), sound)
+        let valid = file.is_some() && !any_error(self.findings.get(before..).unwrap_or_default());
+        (file.map(|file| file.spec).unwrap_or_default(), valid)
     }
 
     fn report_local(&mut self, spec: &NodePoolSpec) {
@@ -268,15 +269,15 @@ impl Files<'_> {
         }
     }
 
-    /// Checked files of a pool's configuration; `None` if one is unreadable. Errors of fields are findings and do not
-    /// prevent the merge.
+    /// Checked files of a pool's configuration; `None` if a reference is invalid or a file is unreadable. Errors of
+    /// fields are findings and do not prevent the merge.
     fn layers(&mut self, folder: &str, spec: &NodePoolSpec, kubelet: Option<&str>) -> Option<Layers> {
         let mut complete = true;
         let (mut files, mut patches, mut paths) = (Vec::new(), Vec::new(), Vec::new());
         let base = spec.kubelet.base.as_ref().map(|base| self.referred(folder, base));
         for path in base.into_iter().chain(kubelet.map(|path| Some(path.to_owned()))) {
             paths.extend(path.clone());
-            match path.and_then(|path| self.file(&path)) {
+            match path.and_then(|path| self.config_file(&path)) {
                 Some(document) => files.push(document),
                 None => complete = false,
             }
@@ -292,7 +293,8 @@ impl Files<'_> {
         complete.then_some(Layers { files, patches, paths })
     }
 
-    /// Path from the root of a file reference in `folder`; adds a finding if the reference is invalid.
+    /// Path from the root of a file that a file in `folder` refers to. `None`, with a finding, if the reference is
+    /// invalid or the file is missing.
     fn referred(&mut self, folder: &str, file: &FileRef) -> Option<String> {
         let bad = |message: String, help: &str| Finding::error("bad-path", message).at(file.place.clone()).help(help);
         let mut parts: Vec<&str> = folder.split('/').collect();
@@ -336,8 +338,8 @@ impl Files<'_> {
         None
     }
 
-    /// A KubeletConfiguration, its fields checked once.
-    fn file(&mut self, path: &str) -> Option<Arc<Document>> {
+    /// Reads a KubeletConfiguration. Checks its fields on the first reading.
+    fn config_file(&mut self, path: &str) -> Option<Arc<Document>> {
         let before = self.findings.len();
         let document = self.document(path);
         if let Some(document) = &document
@@ -345,11 +347,12 @@ impl Files<'_> {
         {
             kubelet_file::check(document, &mut self.findings);
         }
-        self.lower(before);
+        self.apply_strictness(before);
         document
     }
 
-    /// A patch, its fields checked once. Additions of a JSON patch are checked in the result.
+    /// Reads a patch. Checks the fields of a merge patch on the first reading; the additions of a JSON patch are
+    /// checked in the merged configuration.
     fn patch(&mut self, path: &str) -> Option<Arc<Document>> {
         let before = self.findings.len();
         let document = self.document(path);
@@ -362,12 +365,12 @@ impl Files<'_> {
                 Err(finding) => self.findings.push(*finding),
             }
         }
-        self.lower(before);
+        self.apply_strictness(before);
         document
     }
 
     /// Applies the strictness to the findings since `before`.
-    fn lower(&mut self, before: usize) {
+    fn apply_strictness(&mut self, before: usize) {
         self.checks.gate.apply(self.findings.get_mut(before..).unwrap_or_default());
     }
 
@@ -399,8 +402,8 @@ impl Files<'_> {
         Place::whole_file(file.map_or(prefix, String::as_str))
     }
 
-    /// Reports pools with equal selector and equal priority: they share all nodes.
-    fn report_twins(&mut self, pools: &BTreeMap<PoolName, Pool>) {
+    /// Reports pools with equal selector and equal priority, because they select the same nodes.
+    fn report_equal_selectors(&mut self, pools: &BTreeMap<PoolName, Pool>) {
         let mut seen: BTreeMap<(String, i64), &Pool> = BTreeMap::new();
         for pool in pools.values() {
             let key = (pool.selector.to_string(), pool.priority);
@@ -424,7 +427,7 @@ impl Files<'_> {
         }
     }
 
-    /// Reports configuration files that nothing uses.
+    /// Warns about a `nodecfg.yml`, and about files under `base/` and `pools/`, that nothing uses.
     fn report_unused(&mut self) {
         for (path, file) in &self.snapshot.files {
             let expected = path == "nodecfg.yml"

@@ -1,5 +1,5 @@
-//! Check of one configuration: verdicts of the kubelets, and findings of nodecfg. Used for single files and for
-//! rendered pools.
+//! Check of one configuration: verdicts of the kubelets, findings of nodecfg, redaction of secrets in findings, and
+//! removal of repeated findings. Used for single files, for rendered pools and by planning.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -14,14 +14,15 @@ use kubelet_config::rules::{self, RuleStage};
 use kubelet_config::secrets;
 use kubelet_config::verdict::{Stage, Verdict, assess, dropped_fields, findings};
 
-/// Findings of nodecfg that repeat a decoding error of the kubelet at the same field.
-const RESTATED: [&str; 6] =
+/// Codes of findings of nodecfg that a decoding error of the kubelet replaces if it concerns the same position or
+/// field.
+const SUPERSEDED_CODES: [&str; 6] =
     ["ambiguous-scalar", "bad-value", "missing-field", "wrong-api-version", "wrong-kind", "wrong-type"];
 
 /// Kubelet versions and strictness of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checks {
-    /// Strictness beyond the kubelet.
+    /// Severity of the findings that only nodecfg reports: strict or lenient.
     pub gate: Strictness,
     /// Kubelet versions.
     pub kubelets: Kubelets,
@@ -30,17 +31,18 @@ pub struct Checks {
 /// Kubelet versions of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Kubelets {
-    /// No version: planning checks the versions that the nodes report.
+    /// None: planning later checks the versions that the nodes report.
     #[default]
     OfNodes,
-    /// The versions that the pool declares (`spec.kubernetesVersion`), or these without a declaration.
+    /// The versions that a pool declares (`spec.kubernetesVersion`). A pool without a declaration is checked for the
+    /// versions listed here.
     Declared(Vec<Minor>),
-    /// These versions, regardless of declarations.
+    /// These versions, whether or not a pool declares others.
     Given(Vec<Minor>),
 }
 
 impl Kubelets {
-    /// Versions for a configuration that declares `declared`.
+    /// Versions to check for a pool that declares the versions `declared`.
     #[must_use]
     pub fn among<'a>(&'a self, declared: &'a [Minor]) -> &'a [Minor] {
         match self {
@@ -55,7 +57,8 @@ impl Kubelets {
 /// Result of checking one configuration.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Checked {
-    /// Verdicts by version; empty if nodecfg cannot read a document that a kubelet may read.
+    /// Verdicts by version. Empty if no version was requested, or if nodecfg cannot read a document that a kubelet
+    /// may read.
     pub verdicts: Vec<Verdict>,
     /// All findings, in order.
     pub findings: Vec<Finding>,
@@ -63,11 +66,11 @@ pub struct Checked {
 
 /// Checks the text of a single KubeletConfiguration.
 #[must_use]
-pub fn check_file(name: &str, text: &str, minors: &[Minor], gate: Strictness) -> Checked {
+pub fn check_file(name: &str, text: &str, minors: &[Minor], strictness: Strictness) -> Checked {
     let Parsed { document, findings: mut found, unread } = Document::parse(name, text);
     let Some(document) = document else {
-        let verdicts = if unread == Some(Unread::Malformed) { not_loaded(minors) } else { Vec::new() };
-        gate.apply(&mut found);
+        let verdicts = if unread == Some(Unread::Malformed) { undecodable_verdicts(minors) } else { Vec::new() };
+        strictness.apply(&mut found);
         redact(&mut found, |_| Some(text));
         return Checked { verdicts, findings: found };
     };
@@ -75,12 +78,12 @@ pub fn check_file(name: &str, text: &str, minors: &[Minor], gate: Strictness) ->
     kubelet_file::check(&document, &mut found);
     let rendered = check_document(&document, minors);
     found.extend(rendered.findings);
-    gate.apply(&mut found);
+    strictness.apply(&mut found);
     redact(&mut found, |_| Some(text));
     Checked { verdicts: rendered.verdicts, findings: dedupe(found) }
 }
 
-/// Checks a document: verdicts of the kubelets, and the findings that follow from them.
+/// Checks a document: verdicts of the kubelets and their findings, fields that some of the versions drop, and advice.
 #[must_use]
 pub fn check_document(document: &Document, minors: &[Minor]) -> Checked {
     let verdicts: Vec<Verdict> = minors.iter().map(|minor| assess(document, *minor)).collect();
@@ -90,18 +93,19 @@ pub fn check_document(document: &Document, minors: &[Minor]) -> Checked {
     Checked { verdicts, findings: found }
 }
 
-/// Removes quoted values that may be secrets from findings. `text_of` returns the text of a file.
+/// Removes quoted values that may be secrets from findings: those of secret fields, and those on lines with a secret.
+/// `text_of` returns the text of a file.
 pub(super) fn redact<'t>(findings: &mut [Finding], text_of: impl Fn(&str) -> Option<&'t str>) {
     let mut lines: BTreeMap<Arc<str>, Vec<RangeInclusive<usize>>> = BTreeMap::new();
     for finding in findings {
         let text = finding.place.as_ref().and_then(|place| text_of(&place.file));
-        let among = |place: &Place| {
+        let on_secret_line = |place: &Place| {
             let lines =
                 lines.entry(Arc::clone(&place.file)).or_insert_with(|| text.map(secrets::lines).unwrap_or_default());
             lines.iter().any(|lines| lines.contains(&place.line))
         };
-        let secret = finding.field.as_deref().is_some_and(secrets::is_secret);
-        if !finding.place.as_ref().is_some_and(among) && !secret {
+        let secret_field = finding.field.as_deref().is_some_and(secrets::is_secret);
+        if !finding.place.as_ref().is_some_and(on_secret_line) && !secret_field {
             continue;
         }
         if finding.code == "ambiguous-scalar" {
@@ -115,57 +119,59 @@ pub(super) fn redact<'t>(findings: &mut [Finding], text_of: impl Fn(&str) -> Opt
         let value = finding.place.as_ref().zip(text).and_then(|(place, text)| {
             text.get(place.offset..place.offset + place.len).filter(|value| value.len() > 1 && !value.contains(':'))
         });
-        let without = |sentence: &str| {
+        let mask = |sentence: &str| {
             let masked = secrets::redacted_message(sentence);
             value.map_or(masked.clone(), |value| masked.replace(value, secrets::NOT_SHOWN))
         };
-        finding.message = without(&finding.message);
-        finding.label = without(&finding.label);
-        finding.help = finding.help.as_deref().map(without);
+        finding.message = mask(&finding.message);
+        finding.label = mask(&finding.label);
+        finding.help = finding.help.as_deref().map(mask);
     }
 }
 
-/// Sorts findings and removes those that repeat another one: a decoding error of the kubelet replaces a type error at
-/// the same value.
+/// Sorts findings, merges equal ones of several versions, and removes findings with one of the `SUPERSEDED_CODES`
+/// that repeat a decoding error of the kubelet at the same position, or at the same field of the same file. The help
+/// of a removed finding passes to a decoding error without help.
 #[must_use]
 pub fn dedupe(findings: Vec<Finding>) -> Vec<Finding> {
-    let decoder = |finding: &Finding| rules::lookup(finding.code).is_some_and(|rule| rule.stage == RuleStage::Load);
-    let (mut refused, others): (Vec<Finding>, Vec<Finding>) = findings.into_iter().partition(decoder);
-    // First decoding error per position and field, so that the run time stays linear.
+    let is_decoding_error =
+        |finding: &Finding| rules::lookup(finding.code).is_some_and(|rule| rule.stage == RuleStage::Load);
+    let (mut decoding_errors, others): (Vec<Finding>, Vec<Finding>) = findings.into_iter().partition(is_decoding_error);
+    // First decoding error per position and per field. Maps avoid a search through all errors for each finding.
     let (mut places, mut fields) = (BTreeMap::new(), BTreeMap::new());
-    for (at, refusal) in refused.iter().enumerate() {
-        if let Some(place) = &refusal.place {
-            places.entry(place.clone()).or_insert(at);
-            if let Some(field) = &refusal.field {
-                fields.entry((place.file.clone(), field.clone())).or_insert(at);
+    for (index, error) in decoding_errors.iter().enumerate() {
+        if let Some(place) = &error.place {
+            places.entry(place.clone()).or_insert(index);
+            if let Some(field) = &error.field {
+                fields.entry((place.file.clone(), field.clone())).or_insert(index);
             }
         }
     }
-    let mut kept: Vec<Finding> = Vec::with_capacity(others.len() + refused.len());
+    let mut kept: Vec<Finding> = Vec::with_capacity(others.len() + decoding_errors.len());
     for finding in others {
-        let place = finding.place.as_ref().filter(|_| RESTATED.contains(&finding.code));
+        let place = finding.place.as_ref().filter(|_| SUPERSEDED_CODES.contains(&finding.code));
         let of_field = place
             .zip(finding.field.as_ref())
             .and_then(|(place, field)| fields.get(&(place.file.clone(), field.clone())));
         let same = place.and_then(|place| places.get(place)).into_iter().chain(of_field).min();
-        match same.and_then(|at| refused.get_mut(*at)) {
-            Some(refusal) => {
-                if refusal.help.is_none() {
-                    refusal.help = finding.help;
+        match same.and_then(|index| decoding_errors.get_mut(*index)) {
+            Some(error) => {
+                if error.help.is_none() {
+                    error.help = finding.help;
                 }
             }
             None => kept.push(finding),
         }
     }
-    kept.extend(refused);
+    kept.extend(decoding_errors);
     let mut all = merged(kept);
     sort(&mut all);
     all
 }
 
-/// Verdicts on a text that is no document.
-pub(super) fn not_loaded(minors: &[Minor]) -> Vec<Verdict> {
-    let answer = |minor: &Minor| Verdict {
+/// Verdicts of kubelets that cannot decode the file.
+pub(super) fn undecodable_verdicts(minors: &[Minor]) -> Vec<Verdict> {
+    let verdict = |minor: &Minor| Verdict {
         minor: *minor,
         stage: Stage::Load,
         refusals: Vec::new(),
@@ -173,7 +179,7 @@ pub(super) fn not_loaded(minors: &[Minor]) -> Vec<Verdict> {
         later: Vec::new(),
         host_conditions: Vec::new(),
     };
-    minors.iter().map(answer).collect()
+    minors.iter().map(verdict).collect()
 }
 
 #[cfg(test)]
@@ -183,9 +189,9 @@ mod tests {
 
     const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-    fn check(text: &str, minors: &[u32], gate: Strictness) -> Checked {
+    fn check(text: &str, minors: &[u32], strictness: Strictness) -> Checked {
         let minors: Vec<Minor> = minors.iter().copied().map(Minor).collect();
-        check_file("kubelet.yaml", text, &minors, gate)
+        check_file("kubelet.yaml", text, &minors, strictness)
     }
 
     fn codes(checked: &Checked) -> Vec<(Severity, &'static str, usize)> {
@@ -203,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_document_is_not_loaded() {
+    fn malformed_document_is_refused_and_large_one_has_no_verdict() {
         let malformed = check("a: [", &[36], Strictness::Strict);
         assert!(malformed.verdicts.iter().all(|verdict| verdict.stage == Stage::Load && !verdict.accepted()));
         assert_eq!((malformed.verdicts.len(), malformed.findings.len()), (1, 1));

@@ -120,7 +120,8 @@ impl<'n> Fields<'n> {
         None
     }
 
-    /// Whole number under a key, within bounds.
+    /// Whole number under a key. A value that does not fit `T` is a finding, which describes the range of `T` as
+    /// `bounds`.
     pub(super) fn integer<T: TryFrom<i128>>(&self, key: &str, bounds: &str, findings: &mut Vec<Finding>) -> Option<T> {
         let node = self.get(key)?;
         let Some(Reading::Int(value)) = node.reading() else {

@@ -28,17 +28,17 @@ pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
             findings.push(finding.at(node.place.clone()).field(key).help(format!("write {key}: {wanted}")));
         }
     }
-    // Fields of an object of another kind are no misspelled fields of a KubeletConfiguration.
+    // An object of another kind is no misspelled KubeletConfiguration, so its fields are not checked.
     let text_of = |key: &str| document.root.get(key).and_then(|node| node.text());
     let group = API_VERSION.split('/').next().unwrap_or_default();
     let other = text_of("kind").is_some_and(|kind| kind != KIND)
         && text_of("apiVersion").is_some_and(|version| version.split('/').next() != Some(group));
     if !other {
-        object(map, "", "", findings);
+        check_object(map, "", "", findings);
     }
 }
 
-/// Checks that a rendered document has `apiVersion` and `kind`. nodecfg adds neither.
+/// Checks that a complete document has `apiVersion` and `kind`. nodecfg adds neither.
 pub(super) fn check_header(document: &Document, findings: &mut Vec<Finding>) {
     for (key, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         // The kubelet accepts both keys in any case. The check of names reports the wrong case.
@@ -55,16 +55,16 @@ pub(super) fn check_header(document: &Document, findings: &mut Vec<Finding>) {
 }
 
 /// Checks the entries of the object at `table` in the field table and at `path` in the document.
-fn object(map: &Mapping, table: &str, path: &str, findings: &mut Vec<Finding>) {
+fn check_object(map: &Mapping, table: &str, path: &str, findings: &mut Vec<Finding>) {
     for (key, entry) in map {
         match fields::child(table, key) {
-            Some(field) => value(&entry.value, field, &path_of(path, key), true, findings),
-            None => findings.push(unknown(key, path, entry, fix(key, table))),
+            Some(field) => check_value(&entry.value, field, &path_of(path, key), true, findings),
+            None => findings.push(unknown(key, path, entry, unknown_field_help(key, table))),
         }
     }
 }
 
-fn fix(key: &str, table: &str) -> String {
+fn unknown_field_help(key: &str, table: &str) -> String {
     if let Some(near) = nearest(key, fields::children(table).iter().map(String::as_str)) {
         return format!("did you mean {near:?}?");
     }
@@ -76,14 +76,14 @@ fn fix(key: &str, table: &str) -> String {
 }
 
 /// Checks a value. Null means the default, or removes the value of a base; it is invalid in a list.
-fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &mut Vec<Finding>) {
+fn check_value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &mut Vec<Finding>) {
     if null_allowed && node.is_null() {
         return;
     }
     let types = field.any_types();
-    if !types.iter().any(|one| fits(node, *one)) {
+    if !types.iter().any(|one| has_type(node, *one)) {
         let expected = types.iter().map(|one| one.phrase()).collect::<Vec<_>>().join(" or ");
-        findings.extend(wrong_type(path, &expected, node).map(|finding| explained(finding, node, &types)));
+        findings.extend(wrong_type(path, &expected, node).map(|finding| with_duration_help(finding, node, &types)));
         return;
     }
     if types.contains(&FieldType::Integer)
@@ -96,11 +96,11 @@ fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &
         }
     }
     match &node.value {
-        Value::Mapping(map) => object(map, &field.path, path, findings),
+        Value::Mapping(map) => check_object(map, &field.path, path, findings),
         Value::Sequence(list) => {
             for (at, item) in list.iter().enumerate() {
                 if let Some(field) = fields::items(&field.path) {
-                    value(item, field, &format!("{path}[{at}]"), false, findings);
+                    check_value(item, field, &format!("{path}[{at}]"), false, findings);
                 }
             }
         }
@@ -108,7 +108,7 @@ fn value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &
     }
 }
 
-fn fits(node: &Node, one: FieldType) -> bool {
+fn has_type(node: &Node, one: FieldType) -> bool {
     match (&node.value, one) {
         (Value::Mapping(_), FieldType::Object) | (Value::Sequence(_), FieldType::Array) => true,
         (Value::Scalar(scalar), one) => match (scalar.read(), one) {
@@ -124,7 +124,7 @@ fn fits(node: &Node, one: FieldType) -> bool {
     }
 }
 
-fn explained(finding: Finding, node: &Node, types: &[FieldType]) -> Finding {
+fn with_duration_help(finding: Finding, node: &Node, types: &[FieldType]) -> Finding {
     if types.contains(&FieldType::Duration) && finding.help.is_none() {
         let text = node.text().unwrap_or_default();
         return match duration::nanoseconds(text) {

@@ -37,7 +37,7 @@ pub struct Desired {
     pub fleet: FleetName,
     /// Namespace of the ConfigMaps; `None`: the default of the binding.
     pub namespace: Option<NamespaceName>,
-    /// Commit of the files; `None` for a working tree.
+    /// Commit of the files; `None` for files without a commit.
     pub commit: Option<CommitId>,
     /// Pools by name.
     pub pools: BTreeMap<PoolName, Pool>,
@@ -74,7 +74,7 @@ pub struct Pool {
     pub kubelets: Vec<Minor>,
     /// Declaration of the pool: `pool.yaml`, or `kubelet.yaml` without one.
     pub place: Place,
-    /// Files of the pool, by path from the root: fleet and pool files, base and patches.
+    /// Files of the pool, by path from the root: fleet and pool files, base, own configuration and patches.
     pub files: BTreeSet<String>,
 }
 
@@ -95,7 +95,7 @@ pub enum PoolTarget {
     Config(Box<Rendered>),
 }
 
-/// A complete KubeletConfiguration, rendered from base and patches.
+/// A complete KubeletConfiguration, rendered from base, own file and patches.
 #[derive(Debug, Clone)]
 pub struct Rendered {
     /// The merged tree. Every value refers to the file and position that set it.
@@ -106,7 +106,7 @@ pub struct Rendered {
     pub hash: ContentHash,
     /// Name of the ConfigMap: `<fleet>-<pool>-<hash>`.
     pub config_map: String,
-    /// Path of the pool's `kubelet.yaml` from the root of the snapshot.
+    /// Path of the pool's `kubelet.yaml` from the root of the snapshot, or of its `pool.yaml` if it has no own file.
     pub path: String,
 }
 

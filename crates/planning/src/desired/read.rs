@@ -39,11 +39,11 @@ pub(super) const SELECTOR: [&str; 2] = ["matchLabels", "matchExpressions"];
 /// Keys of a requirement.
 pub(super) const REQUIREMENT: [&str; 3] = ["key", "operator", "values"];
 
-/// Reads `nodecfg.yaml`, and the typed name of the fleet.
+/// Reads `nodecfg.yaml`. Returns the file and the fleet's name, or `None` without a valid name.
 pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<(FleetFile, FleetName)> {
     let file = Fields::open(&document.root, "", &FILE, findings)?;
-    header(&file, FLEET, findings);
-    let name = name(&file, findings).and_then(|(name, place)| match FleetName::new(name) {
+    check_header(&file, FLEET, findings);
+    let name = metadata_name(&file, findings).and_then(|(name, place)| match FleetName::new(name) {
         Ok(name) => Some(name),
         Err(error) => {
             findings.push(Finding::error("bad-name", error.to_string()).at(place.clone()));
@@ -66,11 +66,11 @@ pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<
     Some((FleetFile { api_version: API_VERSION.to_owned(), kind: FLEET.to_owned(), metadata, spec }, name))
 }
 
-/// Reads the `pool.yaml` of this folder.
+/// Reads the `pool.yaml` in the folder of this name.
 pub(super) fn node_pool(document: &Document, folder: &str, findings: &mut Vec<Finding>) -> Option<NodePoolFile> {
     let file = Fields::open(&document.root, "", &FILE, findings)?;
-    header(&file, NODE_POOL, findings);
-    if let Some((name, place)) = name(&file, findings)
+    check_header(&file, NODE_POOL, findings);
+    if let Some((name, place)) = metadata_name(&file, findings)
         && name != folder
     {
         findings.push(
@@ -102,10 +102,10 @@ pub(super) fn node_pool(document: &Document, folder: &str, findings: &mut Vec<Fi
     Some(NodePoolFile { api_version: API_VERSION.to_owned(), kind: NODE_POOL.to_owned(), metadata, spec })
 }
 
-fn header(file: &Fields<'_>, kind: &str, findings: &mut Vec<Finding>) {
+fn check_header(file: &Fields<'_>, kind: &str, findings: &mut Vec<Finding>) {
     for (key, wanted) in [("apiVersion", API_VERSION), ("kind", kind)] {
         match file.get(key) {
-            None => findings.push(missing(file, key, &format!("{key}: {wanted}"))),
+            None => findings.push(missing_field(file, key, &format!("{key}: {wanted}"))),
             Some(node) => {
                 if let Some(found) = text(node, key, findings)
                     && found != wanted
@@ -122,20 +122,20 @@ fn header(file: &Fields<'_>, kind: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-fn missing(fields: &Fields<'_>, key: &str, help: &str) -> Finding {
+fn missing_field(fields: &Fields<'_>, key: &str, help: &str) -> Finding {
     Finding::error("missing-field", format!("`{}` is missing", fields.path(key)))
         .at(fields.place().clone())
         .help(format!("write {help}"))
 }
 
-fn name<'n>(file: &Fields<'n>, findings: &mut Vec<Finding>) -> Option<(&'n str, &'n Place)> {
+fn metadata_name<'n>(file: &Fields<'n>, findings: &mut Vec<Finding>) -> Option<(&'n str, &'n Place)> {
     if file.get("metadata").is_none() {
-        findings.push(missing(file, "metadata", "metadata: {name: ...}"));
+        findings.push(missing_field(file, "metadata", "metadata: {name: ...}"));
         return None;
     }
     let metadata = file.object("metadata", &METADATA, findings)?;
     if metadata.get("name").is_none() {
-        findings.push(missing(&metadata, "name", "a name"));
+        findings.push(missing_field(&metadata, "name", "a name"));
     }
     metadata.text("name", findings)
 }
@@ -280,7 +280,7 @@ fn node_selector(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Label
                 .at(node.place.clone())
                 .help("this is valid for a pool of low priority that takes the remaining nodes"),
         ),
-        // Kubernetes selects every node as well, but a label is more likely missing.
+        // Kubernetes selects every node as well, but the author probably forgot a requirement.
         _ if selector.is_everything() && !kubelet_config::finding::any_error(findings) => findings
             .push(spec.bad_value(KEY, node, "without a requirement, it selects every node of the cluster").help(ALL)),
         _ => {}
@@ -303,14 +303,14 @@ fn match_labels(selector: &Fields<'_>, findings: &mut Vec<Finding>) -> BTreeMap<
         }
         let path = path_of(&path, key);
         if let Some(value) = text(&entry.value, &path, findings) {
-            label_value(value, &path, &entry.value.place, findings);
+            report_bad_label_value(value, &path, &entry.value.place, findings);
             labels.insert(key.clone(), value.to_owned());
         }
     }
     labels
 }
 
-fn label_value(value: &str, path: &str, place: &Place, findings: &mut Vec<Finding>) {
+fn report_bad_label_value(value: &str, path: &str, place: &Place, findings: &mut Vec<Finding>) {
     if let Err(problem) = check_label_value(value) {
         let message = format!("`{path}`: the label value {value:?} {problem}");
         findings.push(Finding::error("bad-value", message).at(place.clone()));
@@ -321,7 +321,7 @@ fn requirement(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<R
     let fields = Fields::open(node, path, &REQUIREMENT, findings)?;
     for key in ["key", "operator"] {
         if fields.get(key).is_none() {
-            findings.push(missing(&fields, key, "key, operator and, for In and NotIn, values"));
+            findings.push(missing_field(&fields, key, "key, operator and, for In and NotIn, values"));
         }
     }
     let key = fields.text("key", findings);
@@ -333,7 +333,7 @@ fn requirement(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<R
     }
     let values = texts(&fields, "values", findings);
     for (value, place) in &values {
-        label_value(value, &fields.path("values"), place, findings);
+        report_bad_label_value(value, &fields.path("values"), place, findings);
     }
     let (name, place) = fields.text("operator", findings)?;
     let Some((_, operator)) = Operator::ALL.into_iter().find(|(known, _)| *known == name) else {

@@ -1,7 +1,7 @@
 //! Rendering of a pool's configuration: base, then the pool's own file, then patches in order.
 //!
-//! All files except JSON patches are merge patches (RFC 7386): maps merge key by key, lists replace, null removes. As
-//! for the kubelet, null means "unset" everywhere, and maps of the result contain no null. Rendering adds no value
+//! All files except JSON patches are merge patches (RFC 7396): maps merge key by key, lists replace, null removes. As
+//! in the kubelet, null means "unset" everywhere, and maps of the result contain no null. Rendering adds no value
 //! that no file sets.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use nodecfg_contract::names::{FleetName, PoolName};
 
 /// Files of a pool's configuration, in merge order.
 pub(super) struct Layers {
-    /// Base and the pool's own file, both KubeletConfigurations. The first one is complete.
+    /// Base and the pool's own file, both KubeletConfigurations; either may be missing.
     pub files: Vec<Arc<Document>>,
     /// Merge patches and JSON patches.
     pub patches: Vec<Arc<Document>>,
@@ -28,7 +28,8 @@ pub(super) struct Layers {
     pub paths: Vec<String>,
 }
 
-/// Merges the files. `None` if an error was found.
+/// Merges the files. Returns `None` if they do not merge, and adds a finding unless the check of the file reported
+/// the error.
 pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Document> {
     let mut node: Option<Node> = None;
     for file in &layers.files {
@@ -61,15 +62,15 @@ pub(super) fn merge(layers: &Layers, findings: &mut Vec<Finding>) -> Option<Docu
     Some(document)
 }
 
-/// Renders the configuration of a pool and checks it for these kubelet versions. `None` if the files do not merge;
-/// errors of the result are findings.
+/// Renders the configuration of a pool and checks it for these kubelet versions. `path` is stored in the result.
+/// Returns `None` if the files do not merge; errors of the merged configuration are findings only.
 pub(super) fn render(
     layers: &Layers,
     fleet: &FleetName,
     pool: &PoolName,
     path: String,
     minors: &[Minor],
-    gate: Strictness,
+    strictness: Strictness,
     findings: &mut Vec<Finding>,
 ) -> Option<(Rendered, Vec<Verdict>)> {
     let mut problems = Vec::new();
@@ -77,7 +78,7 @@ pub(super) fn render(
     if let Some(document) = &merged {
         kubelet_file::check_header(document, &mut problems);
     }
-    // These findings concern the whole configuration, and pools may share files.
+    // Pools may share the files, so findings about the merge name the pool.
     for problem in &mut problems {
         problem.message = format!("pool {pool}: {}", problem.message);
     }
@@ -88,7 +89,7 @@ pub(super) fn render(
         verdicts = checked.verdicts;
         problems.extend(checked.findings.into_iter().map(|finding| of_pool(finding, pool, document)));
     }
-    gate.apply(&mut problems);
+    strictness.apply(&mut problems);
     // Values keep their positions, so findings of a file occur again here; `dedupe` removes them.
     findings.extend(problems);
     let document = merged?;
@@ -99,8 +100,8 @@ pub(super) fn render(
     Some((Rendered { document, canonical, hash, config_map, path }, verdicts))
 }
 
-/// Names the pool in a finding about the whole configuration, such as a default of an unset field. Findings on a
-/// value of a file name no pool.
+/// Adds the pool's name to a finding about the whole configuration, for example about a default of an unset field.
+/// Does not change a finding about a value in a file.
 fn of_pool(mut finding: Finding, pool: &PoolName, document: &Document) -> Finding {
     let whole = &document.root.place;
     let about_whole = |place: &Place| place.len == 0 && place.file == whole.file && place.offset == whole.offset;

@@ -63,7 +63,7 @@ fn examples(folder: &str) -> Snapshot {
 }
 
 #[test]
-fn zero_configuration() {
+fn uses_defaults_without_fleet_and_pool_files() {
     let desired = good(&[("pools/gpu/kubelet.yaml", HEAD)]);
     assert_eq!(desired.fleet.as_str(), "default");
     let pool = &desired.pools[&PoolName::new("gpu").expect("a name")];
@@ -147,7 +147,7 @@ fn example_has_no_findings() {
         config(&desired, "gpu").document.root.get("maxPods").map(|n| n.place.to_string()).as_deref(),
         Some("pools/gpu/tuning.yaml:4:10")
     );
-    // All fields exist since the oldest supported kubelets with dynamic configuration.
+    // All fields exist in kubelet 1.21.
     let known = |path: &str| kubelet_config::fields::lookup(path).is_some_and(|f| f.since.0 <= 21);
     for pool in names {
         for change in changes(None, Some(&config(&desired, pool).document)) {
@@ -277,7 +277,7 @@ fn rejects_invalid_paths_and_patches() {
 }
 
 #[test]
-fn selectors() {
+fn requires_explicit_selector_for_every_node() {
     let with = |selector: &str| {
         let pool = format!("{POOL}spec:\n  nodeSelector: {selector}\n");
         built(&[("pools/gpu/pool.yaml", &pool), ("pools/gpu/kubelet.yaml", HEAD)])
@@ -301,7 +301,7 @@ fn reports_local_identical_and_missing_pools() {
     let local = format!("{POOL}spec: {{kubelet: {{local: true}}}}\n");
     let desired = good(&[("pools/gpu/pool.yaml", &local)]);
     assert!(desired.pools.values().all(|pool| matches!(pool.target, PoolTarget::Local)));
-    // The unused configuration is checked, but only causes warnings.
+    // The unused configuration is checked as well.
     let beside = |text: &str| found(&[("pools/gpu/pool.yaml", &local), ("pools/gpu/kubelet.yaml", text)]);
     assert_eq!(beside(HEAD), Vec::<String>::new());
     assert_eq!(beside(&format!("{HEAD}maxPod: 5\n")).len(), 1);

@@ -32,7 +32,7 @@ pub fn of<T: JsonSchema>(name: &str) -> Value {
     schema
 }
 
-/// Removes defaults that only follow from the Rust types (null, empty lists, parts of a duration), and line breaks in
+/// Removes defaults that only follow from the Rust types (null, empty lists, objects), and line breaks in
 /// descriptions. The descriptions state the actual defaults.
 pub fn tidy(schema: &mut Value) {
     match schema {

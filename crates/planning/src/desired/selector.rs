@@ -79,7 +79,8 @@ impl LabelSelector {
         self.match_labels.keys().map(String::as_str).chain(expressions)
     }
 
-    /// A set of labels that meets all requirements, if one exists. Used to create matching nodes.
+    /// Returns labels that meet all requirements, to create matching nodes. `None` if the requirements contradict
+    /// each other or exclude every value that is tried.
     #[must_use]
     pub fn example(&self) -> Option<BTreeMap<String, String>> {
         let mut labels = self.match_labels.clone();
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operator() {
+    fn matches_by_each_operator() {
         for (operator, values, absent, a, c) in [
             (Operator::In, &["a", "b"][..], false, true, false),
             (Operator::NotIn, &["a", "b"][..], true, false, true),
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn requires_every_requirement() {
+    fn requires_all_requirements() {
         let selector = LabelSelector {
             match_labels: labels(&[("a", "b")]),
             match_expressions: vec![

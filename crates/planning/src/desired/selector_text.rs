@@ -8,14 +8,14 @@ use super::selector::{LabelSelector, Operator, Requirement};
 /// Describes the first invalid part.
 pub fn parse_selector(text: &str) -> Result<LabelSelector, String> {
     let mut selector = LabelSelector::default();
-    for part in split(text)? {
-        requirement(part.trim(), &mut selector)?;
+    for part in split_requirements(text)? {
+        add_requirement(part.trim(), &mut selector)?;
     }
     if selector.is_everything() { Err("a selector needs a requirement".to_owned()) } else { Ok(selector) }
 }
 
 /// Splits at commas outside of parentheses.
-fn split(text: &str) -> Result<Vec<&str>, String> {
+fn split_requirements(text: &str) -> Result<Vec<&str>, String> {
     let (mut parts, mut start, mut within) = (Vec::new(), 0, false);
     for (at, character) in text.char_indices() {
         match character {
@@ -37,7 +37,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
     Ok(parts)
 }
 
-fn requirement(part: &str, selector: &mut LabelSelector) -> Result<(), String> {
+fn add_requirement(part: &str, selector: &mut LabelSelector) -> Result<(), String> {
     let mut require = |key: &str, operator, values: Vec<String>| {
         selector.match_expressions.push(Requirement { key: key.to_owned(), operator, values });
     };
@@ -49,33 +49,33 @@ fn requirement(part: &str, selector: &mut LabelSelector) -> Result<(), String> {
             [key, "notin"] => (*key, Operator::NotIn),
             _ => return Err(format!("{part:?} is not a requirement: KEY in (VALUE,…) or KEY notin (VALUE,…)")),
         };
-        require(self::key(key)?, operator, values);
+        require(label_key(key)?, operator, values);
     } else if let Some((key, value)) = part.split_once("!=") {
-        require(self::key(key)?, Operator::NotIn, vec![self::value(value)?]);
+        require(label_key(key)?, Operator::NotIn, vec![label_value(value)?]);
     } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-        let (key, value) = (self::key(key)?.to_owned(), self::value(value)?);
+        let (key, value) = (label_key(key)?.to_owned(), label_value(value)?);
         // A label has one value, so a second one is a contradiction.
         if selector.match_labels.get(&key).is_some_and(|known| *known != value) {
             return Err(format!("{key} requires two different values"));
         }
         selector.match_labels.insert(key, value);
     } else if let Some(key) = part.strip_prefix('!') {
-        require(self::key(key)?, Operator::DoesNotExist, Vec::new());
+        require(label_key(key)?, Operator::DoesNotExist, Vec::new());
     } else {
-        require(key(part)?, Operator::Exists, Vec::new());
+        require(label_key(part)?, Operator::Exists, Vec::new());
     }
     Ok(())
 }
 
-/// A valid label key.
-fn key(text: &str) -> Result<&str, String> {
+/// Trims a label key. Checks its characters, but neither its length nor its form.
+fn label_key(text: &str) -> Result<&str, String> {
     let text = text.trim();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     if text.is_empty() || !text.chars().all(fits) { Err(format!("{text:?} is not a label key")) } else { Ok(text) }
 }
 
-/// A valid label value.
-fn value(text: &str) -> Result<String, String> {
+/// Trims a label value. Checks its characters, but neither its length nor its form.
+fn label_value(text: &str) -> Result<String, String> {
     let text = text.trim();
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.chars().all(fits) { Ok(text.to_owned()) } else { Err(format!("{text:?} is not a label value")) }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selector_round_trips() {
+    fn normalizes_selectors() {
         for (text, written) in [
             ("a=b", "a=b"),
             (" a == b , c ", "a=b,c"),

@@ -9,9 +9,8 @@ use kubelet_config::verdict::{Stage, Verdict, configuration};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::Observed;
 
-/// Warns when `maxPods`, explicit or by default, exceeds the addresses in the `spec.podCIDR` of some node: surplus
-/// pods are scheduled but get no address. This is only a warning, because some network plugins use other address
-/// ranges.
+/// Warns if `maxPods`, set or by default, exceeds the addresses in the `spec.podCIDR` of a node: surplus pods are
+/// scheduled but get no address. This is only a warning, because some network plugins use other address ranges.
 pub(super) fn check_pod_addresses(
     pool: &Pool,
     rendered: &Rendered,

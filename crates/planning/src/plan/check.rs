@@ -1,7 +1,8 @@
-//! Checker of a plan's invariants, which uses only the plan and the observation. It runs before every execution, also
-//! in production. A violation is a bug in planning and must not reach a cluster.
+//! Checker of a plan's invariants. It uses the plan, the observation, the scope and the risk table. It runs before
+//! every execution, also in production. A violation is a bug in planning and must not reach a cluster.
 //!
-//! The checker must share no code with the construction of plans.
+//! The checker must not call the functions that decide on nodes, order them or compute changes: it would repeat their
+//! bugs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,7 +18,7 @@ use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 /// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Violation {
-    /// Subject of the violation: a pool, a node or a ConfigMap.
+    /// Subject of the violation: the plan, a pool, a node or a ConfigMap.
     pub subject: String,
     /// Description of the violation.
     pub problem: String,
@@ -63,7 +64,7 @@ impl Checker<'_> {
         self.require(same, "plan", "its id is not the hash of its content");
     }
 
-    /// Each observed node is in the plan exactly once, and no other node is.
+    /// Each observed node is in the plan exactly once, no other node is, and the node count of each pool is right.
     fn every_node_once(&mut self) {
         let mut seen: BTreeMap<&NodeName, usize> = BTreeMap::new();
         for pool in &self.plan.pools {
@@ -87,9 +88,10 @@ impl Checker<'_> {
         }
     }
 
-    /// The plan changes only nodes in scope and skips none of them. Interprets the scope independently of `Scope`.
+    /// Every step is for a requested node, no requested node is skipped as out of scope, and a pool without requested
+    /// nodes has no ConfigMap. Interprets the scope without the methods of `Scope`.
     fn scope(&mut self) {
-        let asked = |pool: &PoolPlan, node: &NodeName| match self.scope {
+        let requested = |pool: &PoolPlan, node: &NodeName| match self.scope {
             Scope::Everything => true,
             Scope::Pools(pools) => pools.contains(&pool.name),
             Scope::Nodes(nodes) => nodes.contains(node),
@@ -97,10 +99,11 @@ impl Checker<'_> {
         let mut outside: Vec<String> = Vec::new();
         let mut skipped: Vec<&NodeName> = Vec::new();
         for pool in &self.plan.pools {
-            outside
-                .extend(pool.steps().filter(|step| !asked(pool, &step.node)).map(|step| format!("node {}", step.node)));
+            outside.extend(
+                pool.steps().filter(|step| !requested(pool, &step.node)).map(|step| format!("node {}", step.node)),
+            );
             let left = pool.left_alone.iter().filter(|left| left.why == Why::OutOfScope);
-            skipped.extend(left.map(|left| &left.node).filter(|node| asked(pool, node)));
+            skipped.extend(left.map(|left| &left.node).filter(|node| requested(pool, node)));
             let none = !pool.left_alone.is_empty() && pool.left_alone.iter().all(|left| left.why == Why::OutOfScope);
             if none && pool.waves.is_empty() {
                 let maps = self.plan.config_maps.iter().filter(|map| map.pool == pool.name);
@@ -115,7 +118,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Names match contents, and each name occurs once.
+    /// Each ConfigMap occurs once, and its name and hash match its content.
     fn config_maps(&mut self) {
         let mut names = BTreeSet::new();
         for map in &self.plan.config_maps {
@@ -187,7 +190,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Invariant 2: the ConfigMap is in the plan whenever a node is assigned to it.
+    /// Invariant 2: the ConfigMap is in the plan whenever a node is assigned to it. The target names it by namespace,
+    /// name and key, without uid and version.
     fn target(&mut self, pool: &PoolPlan, source: &ConfigSource, subject: &str) {
         let Some(map) = &source.config_map else {
             self.require(false, subject, "its target names no ConfigMap");
@@ -203,8 +207,8 @@ impl Checker<'_> {
         self.require(named, subject, "its target is not named by its hash");
     }
 
-    /// The disruption covers everything that a node may run and matches the risk table. A disruption above the policy
-    /// is refused.
+    /// The changes cover the active configuration of every assigned node, and each risk matches the risk table.
+    /// `refused` is true if and only if the highest class exceeds the policy.
     fn disruption(&mut self, pool: &PoolPlan, subject: &str) {
         for step in pool.steps().filter(|step| step.action == Action::Assign) {
             let runs = self.observed.nodes.get(&step.node).and_then(|node| node.status.active.as_ref());
@@ -236,7 +240,7 @@ impl Checker<'_> {
         self.require(pool.disruption.refused == beyond, subject, "its refusal contradicts its policy");
     }
 
-    /// The disruption of a rollback that exceeds the policy is stated.
+    /// `rollback_needs` is the highest class of the reverted changes if it exceeds the policy, and unset otherwise.
     fn rollback_disruption(&mut self, pool: &PoolPlan, step: &Step) {
         let mut worst = None;
         let same = |from: Option<&ConfigSource>| match (from, step.assignment.from.as_ref()) {
@@ -294,7 +298,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Invariant 5: only ConfigMaps of this fleet, and none in use.
+    /// Invariant 5: prunable ConfigMaps belong to this fleet, and no node refers to them.
     fn prunable(&mut self) {
         // Builds a set first, because there may be thousands of ConfigMaps and nodes.
         let keys = self.observed.references.keys();

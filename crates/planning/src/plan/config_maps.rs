@@ -22,7 +22,8 @@ pub struct ConfigMapIndex<'a> {
 }
 
 impl<'a> ConfigMapIndex<'a> {
-    /// Builds the index. ConfigMaps whose content was not fetched have an unknown content.
+    /// Builds the index. The content of a ConfigMap that was not fetched is unknown, but its metadata may record the
+    /// hash.
     #[must_use]
     pub fn new(desired: &'a Desired, observed: &'a Observed) -> Self {
         Self { desired, observed, parsed: RefCell::default(), hashes: RefCell::default() }
@@ -32,13 +33,13 @@ impl<'a> ConfigMapIndex<'a> {
         self.observed.contents.get(&ConfigMapKey::of(source)?)?.as_ref()
     }
 
-    /// Reports whether the ConfigMap of a source exists and contains its key.
-    pub(super) fn holds(&self, source: &ConfigSource) -> bool {
+    /// Reports whether the ConfigMap of a source was fetched, contains the key and is not being deleted.
+    pub(super) fn is_readable(&self, source: &ConfigSource) -> bool {
         let key = source.config_map.as_ref().map(|map| &map.kubelet_config_key);
         self.fetched(source).is_some_and(|map| !map.deleting && key.is_some_and(|key| map.data.contains_key(key)))
     }
 
-    /// Content of a source as a document; `None` if it is missing or unreadable.
+    /// Content of a source as a document; `None` if it was not fetched, is missing or cannot be parsed.
     pub(super) fn document(&self, source: &ConfigSource) -> Option<Document> {
         if let Some(known) = self.parsed.borrow().get(source) {
             return known.clone();
@@ -52,7 +53,7 @@ impl<'a> ConfigMapIndex<'a> {
         document
     }
 
-    /// Hash of the content of a source by the present algorithm.
+    /// Recorded or computed hash of the content of a source by the current algorithm; `None` if unknown.
     fn hash(&self, source: &ConfigSource) -> Option<ContentHash> {
         if let Some(known) = self.hashes.borrow().get(source) {
             return *known;
@@ -91,8 +92,8 @@ impl<'a> ConfigMapIndex<'a> {
         CurrentSource { owner, same_content: wanted.is_some() && self.hash(source) == wanted }
     }
 
-    /// Reports whether a ConfigMap without labels has the name that nodecfg gives to this content in this fleet: a
-    /// user recreated it by hand.
+    /// Reports whether a ConfigMap without labels has a name that nodecfg gives to this content in this fleet, in any
+    /// pool. So a ConfigMap that a user recreated by hand still belongs to this fleet.
     fn is_named_by_us(&self, source: &ConfigSource) -> bool {
         let ours = |map: &ConfigMapSource| {
             let pool = map.name.strip_prefix(self.desired.fleet.as_str()).and_then(|rest| rest.strip_prefix('-'));
@@ -105,7 +106,7 @@ impl<'a> ConfigMapIndex<'a> {
     }
 
     /// Returns the ConfigMap of a pool, to be created or existing with the right content. `on_target` returns the
-    /// nodes that already point at it. Without its content, the metadata of the ConfigMap is trusted.
+    /// nodes that already point at it. A ConfigMap that was not fetched is not checked: its metadata was sufficient.
     pub(super) fn need(
         &self,
         pool: &PoolName,
@@ -116,9 +117,9 @@ impl<'a> ConfigMapIndex<'a> {
         let source = rendered.source(namespace);
         let name = rendered.config_map.clone();
         let existing = self.fetched(&source);
-        let asked = ConfigMapKey::of(&source).is_some_and(|key| self.observed.contents.contains_key(&key));
+        let was_requested = ConfigMapKey::of(&source).is_some_and(|key| self.observed.contents.contains_key(&key));
         let deleting = existing.is_some_and(|map| map.deleting);
-        if asked && (existing.is_none() || deleting) {
+        if was_requested && (existing.is_none() || deleting) {
             let on_target = on_target();
             if let Some(example) = on_target.first() {
                 let (namespace, nodes, example) = (namespace.clone(), on_target.len(), example.clone());

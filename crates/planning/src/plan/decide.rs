@@ -1,5 +1,5 @@
-//! Decision on one node of a pool: assign, watch, or leave unchanged. Planning calls [`decide`] for every node. A
-//! rollout calls it again for a node whose assignment conflicts with another client.
+//! Decision on one node of a pool: assign, watch, or leave unchanged. Planning calls [`decide`] for every node in
+//! scope. A rollout calls it again for a node whose assignment conflicts with another client.
 
 use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::convergence::{Convergence, Target, WaitContext, Waiting, evaluate};
@@ -75,8 +75,8 @@ pub struct Rules<'a> {
     pub take_over: bool,
 }
 
-/// Decides on `node`. `current_source` describes the ConfigMap that the node points at; it is called only if that is
-/// not the target.
+/// Decides on `node`. `current_source` describes the ConfigMap that the node points at. It is called only for a
+/// supported node that points at a ConfigMap other than the target.
 pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&ConfigSource) -> CurrentSource) -> Decision {
     let ready = node.ready == Readiness::Ready;
     let leave =
@@ -179,7 +179,7 @@ pub fn present_state(node: &Node) -> Convergence {
     evaluate(&present, node, WaitContext::STATE_ONLY)
 }
 
-/// Reports whether the node runs `source`. Content is adopted only from a node that proves it.
+/// Reports whether the node points at `source`, and its status proves that it runs it.
 fn runs(node: &Node, source: &ConfigSource) -> bool {
     node.source.as_ref() == Some(source) && present_state(node) == Convergence::Converged
 }

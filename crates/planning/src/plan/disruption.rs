@@ -1,8 +1,9 @@
 //! Effect of a pool's changes on running pods: the changed fields, the risk class of each, the highest class, and
 //! whether the policy allows it.
 //!
-//! The risk is unknown if the content that a node runs is unknown: its local configuration, or a deleted ConfigMap.
-//! Reports show that, but the plan is not refused, because every node starts with its local configuration.
+//! The risk is unknown if the current or the new content is unknown: the local configuration, or a ConfigMap that is
+//! missing or unreadable. Reports show that, but the plan is not refused, because every node starts with its local
+//! configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +52,8 @@ pub struct Disruption {
     pub worst: Option<Class>,
     /// State files that must be deleted before the kubelet starts again.
     pub state_files: Vec<StateFile>,
-    /// Number of nodes whose current or new content is unknown, so that the risk is unknown.
+    /// Number of nodes whose current or new content is unknown, so that the risk is unknown. A node in transition
+    /// between two unknown configurations counts twice.
     pub unknown: usize,
     /// Whether the highest class exceeds the policy of the pool. Such a plan must not be carried out.
     pub refused: bool,
@@ -108,11 +110,11 @@ impl Plan {
     /// allows.
     #[must_use]
     pub fn refusals(&self) -> Vec<Problem> {
-        self.pools.iter().filter_map(refusal).collect()
+        self.pools.iter().filter_map(too_disruptive).collect()
     }
 }
 
-fn refusal(pool: &PoolPlan) -> Option<Problem> {
+fn too_disruptive(pool: &PoolPlan) -> Option<Problem> {
     let worst = pool.disruption.worst.filter(|_| pool.disruption.refused)?;
     let allowed = pool.policy.allow_disruption;
     let mut fields: BTreeMap<&str, Class> = BTreeMap::new();
@@ -149,8 +151,8 @@ fn without_version(source: &ConfigSource) -> ConfigSource {
     }
 }
 
-/// Groups the assigned nodes by the configuration that they run, and computes the changed fields and their risk per
-/// group.
+/// Groups the assigned nodes by the configurations that they may run, and computes the changed fields and their risk
+/// per group.
 pub(super) fn assess<'a>(
     pool: &Pool,
     assigned: impl Iterator<Item = &'a Node>,
@@ -245,13 +247,13 @@ mod tests {
     use nodecfg_contract::error_text;
     use nodecfg_contract::observed::{KubeletVersion, Observed};
 
-    /// A configuration with these fields. A static CPU policy needs a reservation, so one is always included.
+    /// A configuration with these fields. A static CPU policy needs a reservation, so one is added if missing.
     fn config(fields: &str) -> Rendered {
         let reserved = if fields.contains("kubeReserved") { "" } else { "\nkubeReserved: {cpu: 500m}" };
         rendered_of("a", &format!("{fields}{reserved}"))
     }
 
-    /// A pool with these fields that allows `allowed`.
+    /// Desired state with one pool that has these fields and allows `allowed`.
     fn wants(fields: &str, allowed: Class) -> Desired {
         let mut pool = pool("a", 0, policy(1));
         pool.policy.allow_disruption = allowed;
@@ -363,7 +365,7 @@ mod tests {
         );
         let found = disruption("cpuManagerPolicy: static", Class::None, &cluster);
         assert_eq!(found, Disruption { unknown: 2, ..Disruption::default() });
-        // The local configuration is unknown as well.
+        // The local configuration is unknown as a target as well.
         let mut local = pool("a", 0, policy(1));
         local.target = PoolTarget::Local;
         let cluster = self::cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
@@ -392,18 +394,18 @@ mod tests {
         let cluster = cluster([node.clone()], &[good, bad]);
         let found = disruption(good, Class::None, &cluster);
         assert_eq!((found.worst, found.unknown, found.refused), (None, 0, false));
-        // Before its answer, the node may run either.
+        // Without an error in its status, the node may run either configuration.
         node.status.error = None;
         let cluster = self::cluster([node], &[good, bad]);
         assert!(disruption(good, Class::Restart, &cluster).refused);
     }
 
     #[test]
-    fn never_refuses_plan_without_changes() {
+    fn never_refuses_plan_without_effect() {
         let wanted = "cpuManagerPolicy: static";
         let cluster = cluster([runs("n1", wanted)], &[wanted]);
         assert_eq!(disruption(wanted, Class::None, &cluster), Disruption::default());
-        // Writing out a default changes nothing.
+        // Writing out a default is a change without an effect.
         let found = disruption("cpuManagerPolicy: static\ntopologyManagerPolicy: none", Class::None, &cluster);
         assert_eq!((found.worst, found.refused), (Some(Class::None), false));
     }

@@ -25,7 +25,7 @@ pub struct Options {
     pub namespace: NamespaceName,
     /// Whether to move nodes from ConfigMaps that other owners manage.
     pub take_over: bool,
-    /// Whether to accept a repository without pools, and pools that lost all their nodes.
+    /// Whether to accept a repository without pools, pools that select no node, and pools that lost all their nodes.
     pub allow_empty: bool,
     /// Strictness beyond the checks of the kubelets.
     pub gate: Strictness,
@@ -35,7 +35,7 @@ pub struct Options {
     pub scope: Scope,
 }
 
-/// Makes the plan.
+/// Makes the plan. The result may be too disruptive to run: see [`Plan::refusals`].
 ///
 /// # Errors
 /// All [`Problem`]s that prevent the plan, not only the first.
@@ -62,7 +62,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
                 Err(problem) => problems.push(problem),
             }
         }
-        let (found, refused) = verdicts::pool(pool, nodes, observed, &planned, options.gate);
+        let (found, refused) = verdicts::check_pool(pool, nodes, observed, &planned, options.gate);
         findings.extend(found);
         problems.extend(refused);
         pools.push(planned);
@@ -98,9 +98,9 @@ fn on_target(nodes: &[&NodeName], plan: &PoolPlan, observed: &Observed) -> Vec<N
     nodes.iter().filter(points).map(|name| (*name).clone()).collect()
 }
 
-/// Decides again on one node of a pool after its assignment conflicted with another client. The current ConfigMap of
-/// the node may not have been read; then its content counts as different. Returns `None` if the node left the pool
-/// and does not point at its target.
+/// Decides again on one node of a pool after its assignment conflicted with another client. If the current ConfigMap
+/// of the node was not read, only its metadata can prove that it has the desired content. Returns `None` if the
+/// repository no longer has the pool, or if the node left the pool and does not point at its target.
 #[must_use]
 pub fn decide_again(
     desired: &Desired,
@@ -137,7 +137,8 @@ fn pause_of<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> PoolP
     PoolPause::of(Some(pool), order)
 }
 
-/// Leaves a node outside of the requested scope unchanged. The node still counts against the budget.
+/// Leaves a node outside of the requested scope unchanged. If the node is unavailable, it still counts against the
+/// budget.
 fn out_of_scope(node: &Node) -> Decision {
     let (node, unavailable) = (node.name.clone(), !is_available(node));
     Decision::LeaveAlone(LeftAlone { node, unavailable, why: Why::OutOfScope })
@@ -150,7 +151,8 @@ pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
     }
 }
 
-/// Problems that suggest a bad checkout or a wrong selector, which would release nodes by accident.
+/// Problems that suggest a bad checkout or a wrong selector: nodes that several pools select, and pools that select
+/// no nodes. Such a plan would release nodes by accident.
 fn safety_problems(
     desired: &Desired,
     observed: &Observed,
@@ -256,7 +258,7 @@ fn plan_pool(
             out_of_scope(node)
         };
         if let Decision::Step(step) = &mut decision {
-            step.can_return = node.source.as_ref().is_none_or(|source| index.holds(source)) && !refuses(node);
+            step.can_return = node.source.as_ref().is_none_or(|source| index.is_readable(source)) && !refuses(node);
         }
         sorter.add(node, decision);
     }

@@ -13,11 +13,12 @@ pub struct Membership<'a> {
     pub pools: BTreeMap<&'a PoolName, Vec<&'a NodeName>>,
     /// Nodes that no pool selects.
     pub unpooled: Vec<&'a NodeName>,
-    /// Nodes that several pools of the highest priority select, with these pools.
+    /// Nodes that several pools of equal and highest priority select, with these pools.
     pub contested: BTreeMap<&'a NodeName, Vec<&'a PoolName>>,
 }
 
-/// Reports whether the node belongs to this pool. A node that two pools select belongs to none.
+/// Reports whether the node belongs to this pool. A node that several pools of the highest priority select belongs to
+/// none.
 #[must_use]
 pub fn belongs(desired: &Desired, pool: &PoolName, node: &Node) -> bool {
     *claimants(&by_priority(desired), node) == [pool]

@@ -4,8 +4,8 @@
 //! plan contains the ConfigMaps to create and the assignment of each node with its precondition, in waves. For every
 //! other node it contains the reason why the node is left unchanged.
 //!
-//! A plan is deterministic data, named by a hash. All decisions are made here, none during execution. [`check`]
-//! asserts the invariants of every plan before it runs.
+//! A plan is deterministic data, named by a hash. A rollout makes no decisions of its own: for a node that another
+//! client changed, it calls [`decide_again`]. [`check`] asserts the invariants of every plan before it runs.
 //!
 //! This folder must not use a client, a clock or a terminal.
 
@@ -72,7 +72,7 @@ pub struct Plan {
     pub id: PlanId,
     /// The fleet.
     pub fleet: FleetName,
-    /// Desired commit; `None` for a working tree.
+    /// Desired commit; `None` for files without a commit.
     pub commit: Option<CommitId>,
     /// Namespace of the ConfigMaps.
     pub namespace: NamespaceName,
@@ -80,7 +80,7 @@ pub struct Plan {
     pub config_maps: Vec<ConfigMapPlan>,
     /// Pools by name.
     pub pools: Vec<PoolPlan>,
-    /// Nodes that no pool selects, by name. The plan leaves them unchanged.
+    /// Nodes in no pool, and nodes that several pools out of scope select, by name. The plan leaves them unchanged.
     pub unpooled: Vec<Unpooled>,
     /// Names of the ConfigMaps of this fleet that `nodecfg prune` with default options deletes.
     pub prunable: Vec<String>,
@@ -110,7 +110,7 @@ pub struct ConfigMapPlan {
     /// Content of the key `kubelet` as canonical YAML. Reports show `hash` instead, because the content may contain
     /// secrets.
     pub kubelet: String,
-    /// Path of the pool's `kubelet.yaml` in the repository.
+    /// Path of the pool's `kubelet.yaml` in the repository, or of its `pool.yaml` if it has no own configuration.
     pub path: String,
     /// Whether the ConfigMap must be created. Otherwise it exists with exactly this content.
     pub create: bool,
@@ -180,7 +180,8 @@ pub struct Wave {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum WaveKind {
-    /// Nodes that are not Ready or refuse their assigned configuration. They need no budget and start at once.
+    /// Nodes that are not Ready, refuse their assigned configuration, or are in transition already. They need no budget
+    /// and start at once.
     Unavailable,
     /// Canaries. They start within the budget and are then watched for the soak time.
     #[serde(rename_all = "camelCase")]
@@ -214,7 +215,8 @@ pub struct Step {
     pub was_ready: bool,
     /// Whether the node is available now. If so, its start needs budget.
     pub available: bool,
-    /// Whether the node can be rolled back: its current ConfigMap exists and the node does not refuse it.
+    /// Whether the node can be rolled back: it does not refuse its current source, and that is the local
+    /// configuration or a ConfigMap that exists.
     #[serde(skip)]
     pub can_return: bool,
     /// Disruption that a rollback from the target needs, if it is known and exceeds the policy. A rollback may be
@@ -248,7 +250,7 @@ pub enum Action {
 pub struct LeftAlone {
     /// The node.
     pub node: NodeName,
-    /// Whether the node counts against the budget: not Ready, in transition, or failed.
+    /// Whether the node counts against the budget, because it is not [available](is_available).
     pub unavailable: bool,
     /// The reason.
     pub why: Why,
@@ -400,7 +402,7 @@ impl Plan {
         counts
     }
 
-    /// Sets the id to the hash of the complete plan, including fields that reviews omit.
+    /// Sets the id to the hash of all other fields, including those that reviews omit.
     fn identified(mut self) -> Self {
         self.id = PlanId(String::new());
         let digits: String = blake3::hash(format!("{self:?}").as_bytes()).to_hex().chars().take(32).collect();

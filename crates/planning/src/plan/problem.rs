@@ -1,4 +1,4 @@
-//! Problems that prevent a plan, each with its fix.
+//! Problems that prevent a plan or its execution, each with its fix.
 
 use serde::Serialize;
 
@@ -9,7 +9,8 @@ use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 
-/// Reason why no plan exists. Nothing has been written at that point.
+/// A problem that prevents a plan, or its execution ([`TooDisruptive`](Self::TooDisruptive)). Nothing has been
+/// written at that point.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Problem {
@@ -29,17 +30,17 @@ pub enum Problem {
     PoolLostItsNodes {
         /// The pool.
         pool: PoolName,
-        /// Number of nodes that still point at one of its ConfigMaps.
+        /// Number of nodes in no pool that still point at a ConfigMap of this pool.
         nodes: usize,
         /// One of them.
         example: NodeName,
     },
     /// Several pools of the same priority select the same nodes.
-    #[error("pools {} have equal priority and both select node {example}{}", list(pools), others(*nodes))]
+    #[error("pools {} have equal priority and both select node {example}{}", join_pools(pools), and_others(*nodes))]
     Contested {
         /// The pools.
         pools: Vec<PoolName>,
-        /// Number of these nodes.
+        /// Number of nodes that all these pools select.
         nodes: usize,
         /// One of them.
         example: NodeName,
@@ -91,30 +92,30 @@ pub enum Problem {
         namespace: NamespaceName,
         /// Its name.
         name: String,
-        /// Its fleet, if named.
+        /// Fleet in its labels, if any.
         fleet: Option<FleetName>,
     },
-    /// Kubelets of the pool would refuse its configuration or ignore a part of it.
+    /// Kubelets of the pool would refuse its configuration, or the strict checks do.
     #[error(
         "pool {pool}: {} on {nodes} of its nodes (for example {example}) would not run the configuration as written: {}",
         kubelet_list(kubelets),
-        reasons(findings)
+        first_reason(findings)
     )]
     Refused {
         /// The pool.
         pool: PoolName,
         /// Versions of these kubelets.
         kubelets: Vec<Minor>,
-        /// Number of nodes with such a kubelet that would get the configuration.
+        /// Number of nodes with such a kubelet that a step or a paused pool concerns.
         nodes: usize,
         /// One of them.
         example: NodeName,
-        /// The errors.
+        /// All errors of the configuration.
         findings: Vec<Finding>,
     },
     /// A change disrupts running pods more than the pool allows. Such a plan can be shown but not carried out.
     #[error("pool {pool}: the change {} ({worst}), but the pool allows at most {allowed}: {}",
-        worst.means(), classed(fields))]
+        worst.means(), fields_with_class(fields))]
     TooDisruptive {
         /// The pool.
         pool: PoolName,
@@ -129,22 +130,23 @@ pub enum Problem {
     },
 }
 
-/// Number of fields that a problem names.
-const FIELDS: usize = 5;
+/// Maximum number of fields that a message lists.
+const MAX_LISTED_FIELDS: usize = 5;
 
-fn classed(fields: &[(String, Class)]) -> String {
-    let mut listed: Vec<String> = fields.iter().take(FIELDS).map(|(path, class)| format!("{path} ({class})")).collect();
-    if fields.len() > FIELDS {
-        listed.push(format!("{} more", fields.len() - FIELDS));
+fn fields_with_class(fields: &[(String, Class)]) -> String {
+    let mut listed: Vec<String> =
+        fields.iter().take(MAX_LISTED_FIELDS).map(|(path, class)| format!("{path} ({class})")).collect();
+    if fields.len() > MAX_LISTED_FIELDS {
+        listed.push(format!("{} more", fields.len() - MAX_LISTED_FIELDS));
     }
     listed.join(", ")
 }
 
-fn list(pools: &[PoolName]) -> String {
+fn join_pools(pools: &[PoolName]) -> String {
     pools.iter().map(PoolName::as_str).collect::<Vec<_>>().join(" and ")
 }
 
-fn others(nodes: usize) -> String {
+fn and_others(nodes: usize) -> String {
     match nodes.saturating_sub(1) {
         0 => String::new(),
         1 => " and 1 other".to_owned(),
@@ -157,7 +159,7 @@ fn kubelet_list(minors: &[Minor]) -> String {
     format!("{} {}", if minors.len() == 1 { "kubelet" } else { "kubelets" }, texts.join(", "))
 }
 
-fn reasons(findings: &[Finding]) -> String {
+fn first_reason(findings: &[Finding]) -> String {
     let first = findings.first().map_or("", |finding| finding.message.as_str());
     match findings.len() {
         0 | 1 => first.to_owned(),
@@ -204,7 +206,8 @@ impl Problem {
         }
     }
 
-    /// Reports whether the fix is a change of the repository rather than of the cluster.
+    /// Reports whether the repository causes the problem, rather than the state of the cluster. This determines the
+    /// exit code. The fix may still be a change of the repository if this is false.
     #[must_use]
     pub fn is_of_repository(&self) -> bool {
         matches!(

@@ -1,8 +1,8 @@
-//! Selection of the ConfigMaps of a fleet to delete: those without a reference, except the newest of each pool.
-//! `prune` and the count in `diff` use the same function.
+//! Selection of the ConfigMaps of a fleet to delete: those that no node refers to and the repository does not need,
+//! except the newest of each pool. `prune` and the count in `diff` use the same function.
 //!
-//! [`check_prune`] verifies every result from the same observation without sharing code: no ConfigMap in use is
-//! deleted.
+//! [`check_prune`] verifies every result against the same observation, by other code: for example, no ConfigMap in
+//! use is deleted.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ pub struct PruneOptions {
     /// Their namespace.
     pub namespace: NamespaceName,
     /// Number of the newest ConfigMaps to keep per pool, referenced or not. The desired one may be older, for example
-    /// after a revert.
+    /// after a revert; `wanted` keeps it.
     pub keep: usize,
     /// Names of the ConfigMaps that the repository needs, which are kept; empty without a repository.
     pub wanted: BTreeSet<String>,
@@ -96,7 +96,7 @@ impl fmt::Display for Kept {
     }
 }
 
-/// Decides on every ConfigMap of the fleet in `maps`, and ignores other ConfigMaps.
+/// Decides on every ConfigMap of the fleet and namespace in `maps`, and ignores other ConfigMaps.
 #[must_use]
 pub fn prune<'m>(
     maps: impl IntoIterator<Item = &'m ManagedConfigMap>,
@@ -192,7 +192,8 @@ pub fn check_prune(
     violations
 }
 
-/// A ConfigMap without a creation time counts as newest.
+/// Reports whether `other` is at least as new as `this`; false if either creation time is unknown. The check then
+/// requires more ConfigMaps to be kept.
 fn newer_or_equal(other: Option<Timestamp>, this: Option<Timestamp>) -> bool {
     matches!((other, this), (Some(other), Some(this)) if other >= this)
 }
@@ -209,7 +210,7 @@ mod tests {
         ManagedConfigMap { created, ..managed(&long(name, pool), Some("fleet"), Some(pool), None) }
     }
 
-    /// A name as nodecfg gives it, with this end.
+    /// A name in the scheme of nodecfg that ends in `name`.
     fn long(name: &str, pool: &str) -> String {
         format!("fleet-{pool}-{name:b>10}")
     }
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn checker_rejects_every_violation() {
+    fn checker_rejects_violations() {
         let maps = [aged("v2", "a", 1), aged("v4", "a", 2)];
         let of = |map: &ManagedConfigMap| PrunePlan { delete: vec![map.clone()], keep: Vec::new() };
         let problems = |plan: &PrunePlan, references: &References| -> Vec<String> {
@@ -293,8 +294,11 @@ mod tests {
         let wanted = PruneOptions { wanted: [maps[0].name.clone()].into(), ..options(1) };
         let found = check_prune(&of(&maps[0]), &maps, &used(&[]), &wanted);
         assert_eq!(found[0].problem, "would be deleted but the repository needs it");
-        let anew = ManagedConfigMap { uid: "another".to_owned(), ..maps[0].clone() };
-        assert_eq!(problems(&of(&anew), &used(&[])), ["ConfigMap fleet-a-bbbbbbbbv2: differs from the observation"]);
+        let recreated = ManagedConfigMap { uid: "another".to_owned(), ..maps[0].clone() };
+        assert_eq!(
+            problems(&of(&recreated), &used(&[])),
+            ["ConfigMap fleet-a-bbbbbbbbv2: differs from the observation"]
+        );
         let twice = PrunePlan { delete: vec![maps[0].clone(), maps[0].clone()], keep: Vec::new() };
         assert_eq!(problems(&twice, &used(&[])), ["ConfigMap fleet-a-bbbbbbbbv2: would be deleted twice"]);
     }

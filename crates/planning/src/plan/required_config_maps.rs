@@ -1,8 +1,8 @@
 //! ConfigMaps whose content planning needs.
 //!
-//! Planning lists ConfigMaps by metadata only. Their content is needed for nodes that leave a ConfigMap, to show the
-//! changes and to adopt equal content. It is also needed to verify the ConfigMaps that nodes are assigned to. A
-//! cluster without changes needs no content.
+//! Planning lists ConfigMaps by metadata only. It needs the content of ConfigMaps that nodes leave, to show the
+//! changes and to adopt equal content. It also needs the content of a pool's ConfigMap if nodes will be assigned to
+//! it, or if the metadata cannot prove its content. A converged cluster needs no content.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::desired::{Desired, Pool, PoolTarget};
 use nodecfg_contract::names::{NamespaceName, NodeName};
 use nodecfg_contract::observed::{ConfigMapKey, Observed};
 
-/// Keys of the ConfigMaps to read.
+/// Keys of the ConfigMaps whose content planning needs.
 #[must_use]
 pub fn required_config_maps(
     desired: &Desired,
@@ -41,7 +41,7 @@ pub fn required_config_maps(
     wanted
 }
 
-/// Reports whether the metadata cannot prove the pool's ConfigMap: it is missing, being deleted, labeled with another
+/// Reports whether the metadata cannot prove the pool's ConfigMap: it is missing, being deleted, records another
 /// hash, or has another uid than the one that nodes accepted.
 fn is_doubtful(key: &ConfigMapKey, pool: &Pool, nodes: &[&NodeName], observed: &Observed) -> bool {
     let (Some(map), PoolTarget::Config(rendered)) = (observed.config_maps.get(key), &pool.target) else { return true };

@@ -82,7 +82,8 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
             members.entry(pool).or_default().insert(node.name.clone());
         }
     }
-    // A node on its local configuration has no ConfigMap that names its pool. It may still be unavailable.
+    // A node on its local configuration has no ConfigMap that names its pool. If it is unavailable, it must still
+    // count against a budget.
     let only = members.keys().next().filter(|_| members.len() == 1).cloned();
     for node in unpooled_and_unavailable(observed, &members) {
         let labeled = node.labels.get(POOL_LABEL).and_then(|pool| PoolName::new(pool.as_str()).ok());
@@ -110,7 +111,7 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
     Desired { fleet: fleet.clone(), namespace: None, commit: None, pools: members.into_iter().map(pool).collect() }
 }
 
-/// Unavailable nodes in no pool and without a source. Each may have been reset before, in any pool.
+/// Unavailable nodes in no pool whose spec and status name no source. Each may have been reset before, in any pool.
 fn unpooled_and_unavailable<'o>(
     observed: &'o Observed,
     members: &BTreeMap<PoolName, BTreeSet<NodeName>>,
@@ -131,7 +132,9 @@ pub fn unavailable_without_pool(desired: &Desired, observed: &Observed) -> Vec<N
     nodes.into_iter().map(|node| node.name.clone()).collect()
 }
 
-/// The pool of a node. A node stays in its old pool until its status no longer names that pool's ConfigMap.
+/// Returns the pool of the first ConfigMap of this fleet among the sources in spec and status. So a node that leaves
+/// its pool stays in it until its status no longer names the ConfigMap. With `take_over`, falls back to the first
+/// ConfigMap of any owner.
 fn pool_of(node: &Node, observed: &Observed, fleet: &FleetName, take_over: bool) -> Option<PoolName> {
     let status = &node.status;
     let sources = || [&node.source, &status.assigned, &status.active].into_iter().flatten();
@@ -145,8 +148,9 @@ fn pool_of(node: &Node, observed: &Observed, fleet: &FleetName, take_over: bool)
     map(any).map_or_else(|| PoolName::new(OTHERS).ok(), pool)
 }
 
-/// Returns the selected nodes. `pool_by_node` holds the pool of each node that is in one. Nodes without a pool and
-/// without a source need no reset.
+/// Returns the selected nodes. `pool_by_node` holds the pool of each node that is in one, `pools` all existing pools,
+/// and `labels` matches a node against a selector. A selected node without a pool and without a source is no error:
+/// it needs no reset.
 ///
 /// # Errors
 /// The selection names a node or a pool that is missing, or a node in no pool that has a `configSource`.
@@ -276,14 +280,14 @@ mod tests {
         let down = |left: &&crate::plan::LeftAlone| left.unavailable && ["n7", "n8"].contains(&left.node.as_str());
         assert_eq!(plan.pools[0].left_alone.iter().filter(down).count(), 2);
 
-        // Among several pools, only a label decides.
+        // With several pools, a node whose label names none of them is in no pool.
         let desired = pools_of_nodes(&cluster, &fleet(), 2, true);
         assert_eq!(members(&desired), [("a".to_owned(), 4), ("others".to_owned(), 1), ("x".to_owned(), 1)]);
         assert_eq!(unavailable_without_pool(&desired, &cluster), [node_name("n8")]);
     }
 
     #[test]
-    fn a_reset_goes_through_the_budget_and_touches_nobody_else() {
+    fn reset_has_a_budget_and_leaves_other_nodes_unchanged() {
         let cluster = cluster();
         let desired = pools_of_nodes(&cluster, &fleet(), 1, false);
         let scope = Scope::Nodes([node_name("n1"), node_name("n2")].into());

@@ -119,7 +119,7 @@ fn resumes_interrupted_rollout_from_cluster_state() {
     // More nodes converged than there are canaries, so the soak time was over.
     let plan = at(vec![on_target("n1"), on_target("n2"), on_target("n3"), node("n4", "a")]);
     assert_eq!(waves(&plan), [(WaveKind::Rest, vec!["n4"])]);
-    // All nodes are in transition: without exposed nodes, no soak time is needed.
+    // All nodes are in transition: without nodes in the next wave, no soak time is needed.
     let plan = at(vec![on_target("n1"), in_flight("n2")]);
     assert_eq!(waves(&plan), [(WaveKind::Canary { soak_seconds: 0 }, vec!["n1", "n2"])]);
 }
@@ -203,7 +203,7 @@ fn skips_unsupported_kubelets() {
 }
 
 #[test]
-fn skips_kubelets_without_dynamic_config() {
+fn skips_nodes_that_do_not_follow_assignments() {
     // The status of a kubelet without --dynamic-config-dir: no status.config.
     let without = Node { support: NodeSupport::KubeletSilent, ..node("n1", "a") };
     let plan = planned(&desired([pool("a", 64, policy(1))]), &observed([without.clone(), node("n2", "a")]));

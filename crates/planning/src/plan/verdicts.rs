@@ -1,5 +1,6 @@
-//! Check of a pool's configuration against the kubelets of its nodes. A configuration that a kubelet refuses is a
-//! problem found before any write.
+//! Check of a pool's configuration against the kubelets of its nodes. A configuration that a kubelet or the strict
+//! checks refuse is a problem found before any write. Other findings are warnings, for example a kubelet version
+//! without known rules.
 
 use std::collections::BTreeMap;
 
@@ -21,61 +22,65 @@ fn known_minor(node: &Node) -> Option<Minor> {
 }
 
 /// Findings on a pool's configuration for every version that its nodes report. Returns a problem if a node would get
-/// a configuration that its kubelet or the strict checks refuse. Errors are warnings for versions whose nodes are all
-/// left unchanged.
-pub(super) fn pool(
+/// a configuration that its kubelet or the strict checks refuse. Errors become warnings for versions whose nodes are
+/// all left unchanged for another reason than a pause.
+pub(super) fn check_pool(
     pool: &Pool,
     nodes: &[&NodeName],
     observed: &Observed,
     plan: &PoolPlan,
-    gate: Strictness,
+    strictness: Strictness,
 ) -> (Vec<Finding>, Option<Problem>) {
     let PoolTarget::Config(rendered) = &pool.target else { return (Vec::new(), None) };
     let mut by_minor: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
-    let mut unjudged: BTreeMap<String, Vec<&NodeName>> = BTreeMap::new();
+    let mut unknown_versions: BTreeMap<String, Vec<&NodeName>> = BTreeMap::new();
     for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
         match known_minor(node) {
             Some(minor) => by_minor.entry(minor).or_default().push(&node.name),
             None => {
                 let version =
                     node.kubelet_version.map_or_else(|| "no version".to_owned(), |version| version.to_string());
-                unjudged.entry(version).or_default().push(&node.name);
+                unknown_versions.entry(version).or_default().push(&node.name);
             }
         }
     }
     let minors: Vec<Minor> = by_minor.keys().copied().collect();
     let Checked { verdicts, mut findings } = check_document(&rendered.document, &minors);
-    gate.apply(&mut findings);
+    strictness.apply(&mut findings);
     // Notes are only for authors of the file.
     findings.retain(|finding| finding.severity != Severity::Note);
-    let exposed: BTreeMap<Minor, Vec<&NodeName>> = exposed(plan, observed);
+    let affected_nodes: BTreeMap<Minor, Vec<&NodeName>> = affected_nodes(plan, observed);
     for finding in &mut findings {
-        if !finding.kubelets.iter().any(|minor| exposed.contains_key(minor)) {
+        if !finding.kubelets.iter().any(|minor| affected_nodes.contains_key(minor)) {
             finding.severity = finding.severity.max(Severity::Warning);
         }
     }
-    let problem = refused(pool, &exposed, &findings);
-    findings.extend(unjudged.iter().map(|(version, nodes)| not_judged(pool, version, nodes)));
-    findings.extend(contradiction(pool, &by_minor));
+    let problem = refused_problem(pool, &affected_nodes, &findings);
+    findings.extend(unknown_versions.iter().map(|(version, nodes)| unknown_version_warning(pool, version, nodes)));
+    findings.extend(undeclared_version_warning(pool, &by_minor));
     findings.extend(addresses::check_pod_addresses(pool, rendered, &verdicts, &by_minor, observed));
     (dedupe(findings), problem)
 }
 
-/// Nodes that get the configuration, or got it and do not run it yet, by kubelet version.
-fn exposed<'a>(plan: &'a PoolPlan, observed: &Observed) -> BTreeMap<Minor, Vec<&'a NodeName>> {
+/// Nodes with a step and nodes of a paused pool, by kubelet version: the configuration reaches or reached them.
+fn affected_nodes<'a>(plan: &'a PoolPlan, observed: &Observed) -> BTreeMap<Minor, Vec<&'a NodeName>> {
     let paused = plan.left_alone.iter().filter(|left| matches!(left.why, Why::Paused { .. })).map(|left| &left.node);
-    let mut exposed: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
+    let mut affected_nodes: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
     for name in plan.steps().map(|step| &step.node).chain(paused) {
         if let Some(minor) = observed.nodes.get(name).and_then(known_minor) {
-            exposed.entry(minor).or_default().push(name);
+            affected_nodes.entry(minor).or_default().push(name);
         }
     }
-    exposed
+    affected_nodes
 }
 
-fn refused(pool: &Pool, exposed: &BTreeMap<Minor, Vec<&NodeName>>, findings: &[Finding]) -> Option<Problem> {
+fn refused_problem(
+    pool: &Pool,
+    affected_nodes: &BTreeMap<Minor, Vec<&NodeName>>,
+    findings: &[Finding],
+) -> Option<Problem> {
     let errors: Vec<Finding> = findings.iter().filter(|finding| finding.severity == Severity::Error).cloned().collect();
-    let affected: BTreeMap<Minor, &Vec<&NodeName>> = exposed
+    let affected: BTreeMap<Minor, &Vec<&NodeName>> = affected_nodes
         .iter()
         .filter(|(minor, _)| errors.iter().any(|finding| finding.kubelets.contains(minor)))
         .map(|(minor, nodes)| (*minor, nodes))
@@ -93,7 +98,7 @@ fn refused(pool: &Pool, exposed: &BTreeMap<Minor, Vec<&NodeName>>, findings: &[F
 /// Codes of the findings that need the cluster's nodes, so that `nodecfg validate` cannot report them.
 pub const CLUSTER_FINDINGS: [&str; 3] = ["max-pods-over-addresses", "version-contradicts", "version-not-judged"];
 
-fn not_judged(pool: &Pool, version: &str, nodes: &[&NodeName]) -> Finding {
+fn unknown_version_warning(pool: &Pool, version: &str, nodes: &[&NodeName]) -> Finding {
     let example = nodes.first().map(ToString::to_string).unwrap_or_default();
     let who = match nodes.len() {
         1 => format!("node {example} reports"),
@@ -105,9 +110,9 @@ fn not_judged(pool: &Pool, version: &str, nodes: &[&NodeName]) -> Finding {
         .help(format!("nodecfg supports the rules of kubelets {OLDEST} to {NEWEST}"))
 }
 
-/// Warns if `spec.kubernetesVersion` names other versions than the nodes report: `validate` then checks the wrong
-/// ones.
-fn contradiction(pool: &Pool, by_minor: &BTreeMap<Minor, Vec<&NodeName>>) -> Option<Finding> {
+/// Warns if a node reports a version that `spec.kubernetesVersion` does not list, because `validate` then does not
+/// check that version.
+fn undeclared_version_warning(pool: &Pool, by_minor: &BTreeMap<Minor, Vec<&NodeName>>) -> Option<Finding> {
     if pool.kubelets.is_empty() {
         return None;
     }

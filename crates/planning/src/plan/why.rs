@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Owner, Why};
 
 impl fmt::Display for Why {
-    /// The reason, followed by a fix where one exists.
+    /// Formats the reason, followed by a fix where one exists.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Converged => f.write_str("converged already"),

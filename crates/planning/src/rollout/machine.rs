@@ -39,46 +39,52 @@ impl Machine {
     pub fn step(&mut self, input: Input, now: Timestamp) -> Vec<Command> {
         let mut commands = Vec::new();
         match input {
-            Input::Start => self.each(now, &mut commands, PoolRun::start),
-            Input::Stop(reason) => self.each(now, &mut commands, |pool, context| pool.stop(&reason, context)),
+            Input::Start => self.for_each_pool(now, &mut commands, PoolRun::start),
+            Input::Stop(reason) => self.for_each_pool(now, &mut commands, |pool, context| pool.stop(&reason, context)),
             Input::StopPool(name, reason) => {
                 if let Some(pool) = self.pools.get_mut(&name) {
                     pool.stop(&reason, &mut Context { now, commands: &mut commands, timers: &mut self.timers });
                 }
             }
             Input::RollBackAll(reason) => {
-                self.each(now, &mut commands, |pool, context| pool.roll_back_all(&reason, context))
+                self.for_each_pool(now, &mut commands, |pool, context| pool.roll_back_all(&reason, context))
             }
             Input::Tick => self.tick(now, &mut commands),
             Input::Observed(node) => {
-                self.on(&node.name, now, &mut commands, |pool, index, context| pool.observed(index, &node, context));
+                self.on_node(&node.name, now, &mut commands, |pool, index, context| {
+                    pool.observed(index, &node, context)
+                });
             }
             Input::Unselected(node) => {
-                self.on(&node.name, now, &mut commands, |pool, index, context| pool.unselected(index, &node, context));
+                self.on_node(&node.name, now, &mut commands, |pool, index, context| {
+                    pool.unselected(index, &node, context)
+                });
             }
             Input::Gone(node) => {
-                self.on(&node, now, &mut commands, PoolRun::gone);
+                self.on_node(&node, now, &mut commands, PoolRun::gone);
             }
-            Input::Assigned(node) => self.on(&node, now, &mut commands, PoolRun::assigned),
-            Input::Withdrawn(node) => self.on(&node, now, &mut commands, |pool, index, _| pool.withdrawn(index)),
-            Input::Changed(node, None) => self.on(&node, now, &mut commands, PoolRun::gone),
-            Input::Changed(node, Some(anew)) => {
-                let (current, decision) = *anew;
-                self.on(&node, now, &mut commands, |pool, index, context| {
+            Input::Assigned(node) => self.on_node(&node, now, &mut commands, PoolRun::assigned),
+            Input::Withdrawn(node) => self.on_node(&node, now, &mut commands, |pool, index, _| pool.withdrawn(index)),
+            Input::Changed(node, None) => self.on_node(&node, now, &mut commands, PoolRun::gone),
+            Input::Changed(node, Some(update)) => {
+                let (current, decision) = *update;
+                self.on_node(&node, now, &mut commands, |pool, index, context| {
                     pool.changed(index, &current, decision, context);
                 });
             }
             Input::Refused(node, error) => {
-                self.on(&node, now, &mut commands, |pool, index, context| pool.refused(index, error, context));
+                self.on_node(&node, now, &mut commands, |pool, index, context| pool.refused(index, error, context));
             }
             Input::RolledBack(node, result) => {
-                self.on(&node, now, &mut commands, |pool, index, context| pool.rolled_back(index, result, context));
+                self.on_node(&node, now, &mut commands, |pool, index, context| {
+                    pool.rolled_back(index, result, context)
+                });
             }
         }
         commands
     }
 
-    fn each(
+    fn for_each_pool(
         &mut self,
         now: Timestamp,
         commands: &mut Vec<Command>,
@@ -89,7 +95,7 @@ impl Machine {
         }
     }
 
-    fn on(
+    fn on_node(
         &mut self,
         node: &NodeName,
         now: Timestamp,

@@ -34,7 +34,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Reports whether every node of every unpaused pool is in its desired state.
+    /// Reports whether no pool stopped early and no work is left for any node.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.pools.values().all(|pool| pool.stopped.is_none() && pool.nodes.iter().all(|node| node.end.is_good()))
@@ -132,7 +132,7 @@ impl End {
         }
     }
 
-    /// Reports whether no work is left for the node. A node of a paused pool counts as good.
+    /// Reports whether no work is left for the node. A skipped node, for example of a paused pool, counts as good.
     #[must_use]
     pub fn is_good(&self) -> bool {
         matches!(self.state(), State::Converged | State::Settled | State::Skipped | State::Gone)
@@ -192,8 +192,9 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Reports whether an operator requested the stop. Such a stop has no effect if no node was left to start.
-    fn is_asked_for(&self) -> bool {
+    /// Reports whether an operator or a signal requested the stop. The outcome omits such a stop if it prevented
+    /// nothing.
+    fn is_requested(&self) -> bool {
         matches!(self, Self::Interrupted | Self::Aborted { .. } | Self::Paused { .. })
     }
 }

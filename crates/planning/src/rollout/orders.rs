@@ -19,8 +19,8 @@ impl OrderWatcher {
         Self { known: planned.clone(), aborted: false, rollback_ordered: false }
     }
 
-    /// Returns the inputs for the orders that are new in `orders`, the complete present set. An abort counts as an
-    /// abort of this rollout.
+    /// Returns the inputs for the orders that are new in `orders`, the complete present set. Does not compare the
+    /// holder of an abort with this rollout.
     pub fn new_inputs(&mut self, orders: &Orders) -> Vec<Input> {
         let mut inputs = Vec::new();
         if let Some(abort) = &orders.abort {

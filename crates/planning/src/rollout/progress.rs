@@ -35,7 +35,7 @@ pub struct PoolState {
 /// Nodes of a pool that the plan has a step for, counted by stage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeCounts {
-    /// Nodes without an assignment.
+    /// Nodes whose assignment was not sent or not answered yet.
     pub pending: usize,
     /// Nodes in transition to the target or back.
     pub in_flight: usize,
@@ -43,7 +43,8 @@ pub struct NodeCounts {
     pub done: usize,
     /// Nodes that failed or whose assignment the API server refused.
     pub failed: usize,
-    /// Nodes that left the cluster, were changed by another client, or were rolled back.
+    /// Nodes that left the cluster, were changed by another client, were left unchanged by a new decision, or were
+    /// rolled back.
     pub left: usize,
 }
 

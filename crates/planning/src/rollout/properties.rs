@@ -65,7 +65,7 @@ struct SimHarness {
     nodes: BTreeMap<NodeName, Node>,
     machine: Machine,
     requests: Vec<Command>,
-    /// Nodes that the machine assigned and that have not finished.
+    /// Nodes that the machine assigned, except those whose assignment was refused or conflicted.
     touched: BTreeMap<NodeName, bool>,
     target: Target,
     /// Previous source of the nodes.
@@ -165,7 +165,7 @@ impl SimHarness {
                 if let Some(mut node) = self.nodes.get(&name).cloned() {
                     node.source = Some(self.old.clone());
                     self.nodes.insert(name.clone(), node.clone());
-                    // The watch may be faster than the answer.
+                    // The watch event may arrive before the response.
                     if how == 1 {
                         self.send(Input::Observed(Box::new(node)));
                     }
@@ -261,7 +261,7 @@ proptest! {
             let (unavailable, _) = sim.machine.budget_of(&name).unwrap();
             prop_assert!(unavailable <= sim.nodes.len());
         }
-        // From here on, only answers and time pass; the rollout must still end.
+        // From here on, only responses arrive and time passes; the rollout must still end.
         for _ in 0..200 {
             while !sim.requests.is_empty() {
                 sim.answer(9, &decide);

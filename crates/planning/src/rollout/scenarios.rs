@@ -129,7 +129,7 @@ fn starts_next_node_when_one_converges() {
 }
 
 #[test]
-fn accepts_watch_event_before_the_answer() {
+fn accepts_watch_event_before_the_response() {
     let mut scenario = Scenario::new([node("n1", "a")], policy(1), ASSIGN);
     scenario.send(Input::Start);
     scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
@@ -249,7 +249,7 @@ fn decides_again_after_conflicting_change() {
     assert_eq!(scenario.send(Input::Changed(node_name("n1"), Some(Box::new((theirs, decision))))), ["n2"]);
     assert!(matches!(scenario.end("n1"), End::LeftAlone { why } if why.is_blocked()));
 
-    // Our patch was applied, but its answer was lost.
+    // The patch was applied, but its response was lost.
     let ours = Node { source: Some(Scenario::target()), ..node("n2", "a") };
     let decision = decide_again(&scenario.desired, &scenario.cluster, &options(), &pool_name("a"), &ours);
     scenario.send(Input::Changed(node_name("n2"), Some(Box::new((ours, decision)))));
@@ -375,7 +375,7 @@ fn reports_recreated_node_as_changed() {
 fn ignores_old_event_after_node_was_read_again() {
     let mut scenario = Scenario::new([node("n1", "a"), node("n2", "a")], policy(1), ASSIGN);
     scenario.send(Input::Start);
-    // The patch was applied, its answer and the watch were lost; the node was read again, then the watch restarts.
+    // The patch was applied, its response and the watch were lost; the node was read again, then the watch restarts.
     let ours = Node { source: Some(Scenario::target()), ..node("n1", "a") };
     let decision = decide_again(&scenario.desired, &scenario.cluster, &options(), &pool_name("a"), &ours);
     scenario.send(Input::Changed(node_name("n1"), Some(Box::new((ours, decision)))));

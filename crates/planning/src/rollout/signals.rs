@@ -17,8 +17,8 @@ use nodecfg_contract::observed::Node;
 pub struct Mode {
     /// Whether nodes are assigned. Without assignments, the machine only watches nodes converge (`verify`).
     pub assign: bool,
-    /// Whether a node that another client changes is left unchanged instead of decided again: with a reviewed plan,
-    /// its new start was not reviewed.
+    /// Whether a node that another client changes is left unchanged instead of decided again. With a reviewed plan, a
+    /// new assignment of the node was not reviewed.
     pub as_reviewed: bool,
     /// Whether a failed node is rolled back to its previous source.
     pub rollback_on_failure: bool,
@@ -64,7 +64,8 @@ pub enum Input {
 /// Command of the state machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// Assigns a node. Answered by [`Input::Assigned`], [`Input::Changed`] or [`Input::Refused`].
+    /// Assigns a node. Answered by [`Input::Assigned`], [`Input::Changed`], [`Input::Refused`] or
+    /// [`Input::Withdrawn`].
     Assign(NodeName, Assignment),
     /// Rolls a node back by this assignment. Answered by [`Input::RolledBack`].
     RollBack(NodeName, Assignment),
@@ -93,7 +94,7 @@ impl Timers {
     }
 }
 
-/// State that a pool uses while it handles one input.
+/// Time of an input, and the commands and timers that a pool adds while it handles the input.
 pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
     pub(super) commands: &'a mut Vec<Command>,

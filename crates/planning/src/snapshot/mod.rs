@@ -14,9 +14,10 @@ pub const MAX_FILE: u64 = 1 << 20;
 /// Files of one commit or folder.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// YAML and JSON files by path from the root, with `/` on every platform.
+    /// YAML and JSON files by path from the root, with `/` on every platform. A folder that cannot be read, such as a
+    /// submodule, is an unusable file.
     pub files: BTreeMap<String, SnapshotFile>,
-    /// Commit of the files; `None` for a folder.
+    /// Commit of the files; `None` for a folder or a working tree.
     pub commit: Option<CommitId>,
     /// Verified signer of the commit, if requested.
     pub signer: Option<Signer>,

@@ -29,7 +29,7 @@ pub fn normalized(path: &str, bytes: &[u8]) -> SnapshotFile {
     SnapshotFile::Text(if text.contains('\r') { text.replace("\r\n", "\n").into() } else { text.into() })
 }
 
-/// Finding for a file that exceeds the size limit.
+/// An unusable file that exceeds the size limit.
 pub fn too_large(path: &str, size: u64) -> SnapshotFile {
     let message = format!("{path} has {size} bytes; nodecfg reads files of up to {MAX_FILE} bytes");
     unusable(
@@ -45,8 +45,8 @@ pub fn unusable(path: &str, code: &'static str, message: String, help: &str) -> 
     SnapshotFile::Unusable(Box::new(Finding::error(code, message).at(Place::whole_file(path)).help(help)))
 }
 
-/// Finding for a file whose name is not UTF-8, if it lies under the configuration: ignoring it could remove a whole
-/// pool. `path` is the lossy name.
+/// Finding for a file under `pools/` or `base/` whose name is not UTF-8; ignoring the file could remove a whole pool.
+/// `path` is the lossy name.
 pub fn unreadable_name(path: &str) -> Option<Finding> {
     let configuration = ["pools/", "base/"].iter().any(|folder| path.starts_with(folder));
     let message = format!("the file name {path:?} is not UTF-8");
@@ -55,7 +55,7 @@ pub fn unreadable_name(path: &str) -> Option<Finding> {
     })
 }
 
-/// Reports whether nodecfg may use a file of this name.
+/// Reports whether nodecfg reads a file of this path: YAML or JSON by its ending, and no part of the path hidden.
 #[must_use]
 pub fn is_candidate(path: &str) -> bool {
     let hidden = path.split('/').any(|part| part.starts_with('.'));

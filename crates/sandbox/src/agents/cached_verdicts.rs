@@ -28,7 +28,8 @@ type Cache = HashMap<([u8; 32], Minor), Arc<CachedVerdict>>;
 pub(super) struct CachedVerdicts(Arc<Mutex<Cache>>);
 
 impl CachedVerdicts {
-    /// Verdict on a configuration.
+    /// Returns the verdict on a configuration, from the cache if possible. A full cache is cleared before an
+    /// insertion.
     pub(super) fn of(&self, text: &[u8], minor: Minor) -> Arc<CachedVerdict> {
         let key = (*blake3::hash(text).as_bytes(), minor);
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
@@ -56,14 +57,14 @@ impl CachedVerdict {
             let first = parsed.findings.into_iter().next();
             return refused(first.map_or_else(|| "it is empty".to_owned(), |finding| finding.message));
         };
-        let answer = assess(&document, minor);
-        let reasons: Vec<&str> = answer.reasons().map(|refusal| refusal.message.as_str()).collect();
+        let assessment = assess(&document, minor);
+        let reasons: Vec<&str> = assessment.reasons().map(|refusal| refusal.message.as_str()).collect();
         let policy = |file: StateFile| {
             let set = document.root.get(file.policy().0).and_then(Node::text);
             (file, set.unwrap_or("none").to_ascii_lowercase())
         };
         Self {
-            verdict: if answer.runs() { Ok(()) } else { Err(reasons.join("; ")) },
+            verdict: if assessment.runs() { Ok(()) } else { Err(reasons.join("; ")) },
             policies: StateFile::ALL.map(policy).into(),
         }
     }

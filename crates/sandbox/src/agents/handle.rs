@@ -1,4 +1,4 @@
-//! Public handle of the simulated nodes with agents: options, start, fault injection, stop.
+//! Public handle of the simulated nodes with agents: options, start, fault injection, proxy, stop.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -89,7 +89,7 @@ struct RunningNode {
     task: JoinHandle<()>,
 }
 
-/// RunningNode nodes with agents, which stop immediately when dropped.
+/// Running nodes with agents, which stop immediately when dropped.
 pub struct Agents {
     fleet: Arc<Fleet>,
     tasks: [JoinHandle<()>; 2],
@@ -118,7 +118,7 @@ impl Agents {
             nodes: Mutex::default(),
             stop: watch::Sender::new(false),
         });
-        fleet.listed(all);
+        fleet.nodes_listed(all);
         let (sender, changes) = mpsc::channel(BACKLOG);
         let tasks =
             [tokio::spawn(nodes.follow(client, version, sender)), tokio::spawn(Arc::clone(&fleet).follow(changes))];
@@ -198,8 +198,8 @@ impl Fleet {
     async fn follow(self: Arc<Self>, mut changes: mpsc::Receiver<Change<Node>>) {
         while let Some(change) = changes.recv().await {
             match change {
-                Change::Relist(all) => self.listed(all),
-                Change::Applied(node) => self.seen(&node),
+                Change::Relist(all) => self.nodes_listed(all),
+                Change::Applied(node) => self.node_seen(&node),
                 Change::Deleted(node) => {
                     if let Ok(name) = NodeName::new(node.metadata.name) {
                         self.remove(&name);
@@ -209,7 +209,7 @@ impl Fleet {
         }
     }
 
-    fn listed(&self, all: Vec<Node>) {
+    fn nodes_listed(&self, all: Vec<Node>) {
         let removed: Vec<NodeName> = {
             let names: std::collections::HashSet<&str> = all.iter().map(|node| node.metadata.name.as_str()).collect();
             self.lock().keys().filter(|name| !names.contains(name.as_str())).cloned().collect()
@@ -218,7 +218,7 @@ impl Fleet {
             self.remove(&name);
         }
         for node in &all {
-            self.seen(node);
+            self.node_seen(node);
         }
     }
 
@@ -228,7 +228,7 @@ impl Fleet {
         }
     }
 
-    fn seen(&self, node: &Node) {
+    fn node_seen(&self, node: &Node) {
         let Ok(name) = NodeName::new(node.metadata.name.clone()) else { return };
         let (version, uid) = (&node.status.node_info.kubelet_version, &node.metadata.uid);
         let known = self.lock().get(&name).is_some_and(|known| known.version == *version && known.uid == *uid);

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::cached_verdicts::CachedVerdicts;
 use super::process::{KubeletWrite, Process, Text};
 use crate::api::ProxyResult;
-use crate::configz::{self, PROVISIONED};
+use crate::configz::{self, LOCAL_CONFIG};
 use crate::kubelets::Fault;
 use kubelet_config::Minor;
 use kubelet_config::minor::{NEWEST, OLDEST};
@@ -39,7 +39,7 @@ struct Inner {
     fault: Option<Fault>,
     /// End of an API server outage.
     outage: Option<Timestamp>,
-    /// Policies that the kubelet's managers wrote to their state files at the last start.
+    /// Policies in the state files of the kubelet's managers, as of the last start with an accepted configuration.
     state_files: BTreeMap<StateFile, String>,
 }
 
@@ -71,9 +71,9 @@ impl SimHost {
     /// Creates a host that runs the local configuration.
     pub(super) fn new(options: HostOptions) -> Self {
         let disk = MemoryDisk::new();
-        disk.put(Path::new(CONFIG_FILE), PROVISIONED.as_bytes(), 0o644);
+        disk.put(Path::new(CONFIG_FILE), LOCAL_CONFIG.as_bytes(), 0o644);
         let now = options.pace.now();
-        let process = Process::new(PROVISIONED.as_bytes().into(), options.fault, options.heartbeat, options.rng, now);
+        let process = Process::new(LOCAL_CONFIG.as_bytes().into(), options.fault, options.heartbeat, options.rng, now);
         let inner = Inner { process, fault: None, outage: None, state_files: BTreeMap::new() };
         let host = Self {
             name: options.name,
@@ -84,7 +84,7 @@ impl SimHost {
             inner: Mutex::new(inner),
             changed: watch::Sender::new(()),
         };
-        let policies = host.cached_verdicts.of(PROVISIONED.as_bytes(), host.minor()).policies.clone();
+        let policies = host.cached_verdicts.of(LOCAL_CONFIG.as_bytes(), host.minor()).policies.clone();
         host.lock().state_files = policies;
         host.inject(options.fault);
         host
@@ -98,12 +98,12 @@ impl SimHost {
         self.version.map_or(NEWEST, |version| Minor(version.minor)).clamp(OLDEST, NEWEST)
     }
 
-    /// Notifies of possible changes of the host.
+    /// Returns a receiver that is notified of possible changes of the host.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Sets or removes the fault.
+    /// Sets or removes the fault. A host that the old fault kept down boots.
     pub(super) fn inject(&self, fault: Option<Fault>) {
         let now = self.pace.now();
         let mut inner = self.lock();
@@ -123,7 +123,7 @@ impl SimHost {
         let comes_up = inner.process.may_power_on();
         drop(inner);
         if comes_up {
-            self.start();
+            self.start_kubelet();
         }
         self.changed.send_replace(());
     }
@@ -178,20 +178,20 @@ impl SimHost {
         let writes = inner.process.advance(now);
         if inner.process.is_to_start(now) {
             drop(inner);
-            self.start();
+            self.start_kubelet();
             inner = self.lock();
         }
         (writes, inner.process.wake())
     }
 
     /// Content of the configuration file; empty if the file is missing.
-    fn text(&self) -> Text {
+    fn config_text(&self) -> Text {
         self.disk.content(Path::new(CONFIG_FILE)).unwrap_or_else(|| Arc::from([]))
     }
 
     /// Starts the kubelet, as the service manager does.
-    fn start(&self) {
-        let text = self.text();
+    fn start_kubelet(&self) {
+        let text = self.config_text();
         let cached = self.cached_verdicts.of(&text, self.minor());
         let mut inner = self.lock();
         let stale = inner
@@ -213,9 +213,10 @@ impl SimHost {
         self.changed.send_replace(());
     }
 
-    /// Begins a restart. Returns the command's duration and whether it fails, or `None` if the host goes down.
+    /// Begins a restart, and removes these state files unless the command fails. Returns the command's duration and
+    /// whether it fails, or `None` if the host goes down.
     fn begin_restart(&self, remove: &[StateFile]) -> Option<(std::time::Duration, bool)> {
-        let text = self.text();
+        let text = self.config_text();
         let mut inner = self.lock();
         if inner.process.takes_host_down(&text) {
             inner.process.power_off(self.pace.now());
@@ -250,7 +251,7 @@ impl Host for AgentHost {
             let reason = "systemctl restart kubelet: exit status 1: Job for kubelet.service failed";
             return Err(RestartError::Failed(reason.to_owned()));
         }
-        self.0.start();
+        self.0.start_kubelet();
         Ok(())
     }
 

@@ -91,7 +91,7 @@ fn until_outage(body: Body, host: Arc<SimHost>) -> Body {
     Body::from_stream(body.into_data_stream().take_until(cut))
 }
 
-/// Sets the renewal time of a Lease in a response to that of its kubelet.
+/// Sets the renewal time of a Lease in a response to that of its kubelet, if that is later.
 ///
 /// Writing the Leases of thousands of nodes every 10 s would overload the machine. Without this update, a delayed
 /// agent would never see a renewal after its kubelet's start.
@@ -111,7 +111,8 @@ async fn with_renewed_lease(response: Response, at: Option<Timestamp>) -> Result
     Ok(Response::from_parts(parts, Body::from(lease.to_string())))
 }
 
-/// Replaces the content of a ConfigMap in a response, or removes it.
+/// Replaces every value of a ConfigMap in a response by `content`, or removes all values. Also removes the annotation
+/// with the hash of the content.
 async fn with_replaced_content(response: Response, content: Option<&str>) -> Result<Response, std::io::Error> {
     let (mut parts, body) = response.into_parts();
     let bytes = body.collect().await.map_err(std::io::Error::other)?.to_bytes();

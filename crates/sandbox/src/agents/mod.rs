@@ -1,4 +1,4 @@
-//! SimHost nodes whose kubelets lack Dynamic Kubelet Configuration. Each runs the real agent with its store on an
+//! Simulated nodes whose kubelets lack Dynamic Kubelet Configuration. Each runs the real agent with its store on an
 //! in-memory disk, and a simulated kubelet.
 //!
 //! `process` is the kubelet with its service manager, without IO; `host` is the machine of both. `cached_verdicts`

@@ -16,8 +16,8 @@ use nodecfg_agent::metrics::Metrics;
 use nodecfg_agent::runtime::AgentRuntime;
 use nodecfg_agent::settings::Settings;
 
-/// Delay before a failed agent starts again, in simulated time.
-const RESTART: Duration = Duration::from_secs(10);
+/// Delay after an agent that could not open its state, in simulated time.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// Parameters of a node's agent.
 #[derive(Clone)]
@@ -73,14 +73,14 @@ async fn until_down(host: &SimHost) {
     }
 }
 
-/// Runs the agent once.
+/// Runs the agent until it fails or the stop signal arrives.
 async fn run_agent(host: &Arc<SimHost>, agent: &Agent, seed: u64, mut stop: watch::Receiver<bool>) {
     let opened = AgentRuntime::open(&super::host::paths(), agent.settings, host.disk.clone(), seed);
     let runtime = match opened {
         Ok(runtime) => runtime,
         Err(error) => {
             tracing::warn!(node = %host.name, "the agent of a simulated node did not start: {error}");
-            tokio::time::sleep(host.pace.real_duration(RESTART)).await;
+            tokio::time::sleep(host.pace.real_duration(RETRY_DELAY)).await;
             return;
         }
     };
@@ -95,7 +95,7 @@ async fn run_agent(host: &Arc<SimHost>, agent: &Agent, seed: u64, mut stop: watc
     }
 }
 
-/// Writes the kubelet's readiness, Lease and start Event.
+/// Writes the kubelet's readiness, Lease and start Events until the stop signal.
 async fn run_kubelet(host: &SimHost, client: &Client, uid: &str, events: bool, mut stop: watch::Receiver<bool>) {
     let mut changes = host.changes();
     while !*stop.borrow() {

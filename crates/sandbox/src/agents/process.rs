@@ -11,20 +11,20 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::kubelets::{Fault, Ready};
 
-/// Duration of `systemctl restart kubelet`.
-const COMMAND: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(600));
-/// Time from the restart command until `/healthz` answers or the process has exited.
-const START: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// Shortest and longest duration of `systemctl restart kubelet`.
+const COMMAND_TIME: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(600));
+/// Shortest and longest time from the start of the process until `/healthz` answers or the process has exited.
+const START_TIME: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// Time from the exit of the process to its next start.
-const RESTART: Duration = Duration::from_secs(10);
+const RESTART_DELAY: Duration = Duration::from_secs(10);
 /// Interval at which a running kubelet renews its Lease.
-const RENEW: SignedDuration = SignedDuration::from_secs(10);
+const RENEWAL_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 /// Time after start at which the fault `dies` ends the kubelet.
-const LIFE: Duration = Duration::from_secs(15);
+const TIME_TO_DEATH: Duration = Duration::from_secs(15);
 /// Time after which the node lifecycle controller sets the readiness of a silent node to Unknown.
 const NODE_GRACE: Duration = Duration::from_secs(40);
 /// Time from the start to the first flap, and between flaps.
-const FLAP: Duration = Duration::from_secs(20);
+const FLAP_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Content of a configuration file.
 pub(super) type Text = Arc<[u8]>;
@@ -50,7 +50,7 @@ pub(super) enum KubeletWrite {
 enum ProcessState {
     /// `/healthz` answers.
     Up { since: Timestamp },
-    /// The configuration is loading. At `until`, the process answers or exits with this reason.
+    /// The configuration is loading. At `until`, the process answers, or exits with the error of `outcome`.
     Starting { until: Timestamp, outcome: Result<(), String> },
     /// The process exited; the service manager restarts it at `again`.
     Exited { reason: String, again: Timestamp },
@@ -63,12 +63,13 @@ enum ProcessState {
 pub(super) struct Process {
     fault: Option<Fault>,
     rng: fastrand::Rng,
-    life: ProcessState,
+    state: ProcessState,
     /// Configuration that the process was started with.
     config: Text,
-    /// Local configuration, and the configuration that ran when the fault began. Faults do not affect either.
+    /// Local configuration, and the configuration that was running and ready when the fault was set. Faults that need
+    /// a new configuration spare both.
     trusted: [Text; 2],
-    /// Start of the current silence.
+    /// Time since which the kubelet is down; unset while it runs.
     silent: Option<Timestamp>,
     ready: Ready,
     /// Time of the next readiness change by a fault.
@@ -92,7 +93,7 @@ impl Process {
         let mut process = Self {
             fault: None,
             rng,
-            life: ProcessState::Up { since: now },
+            state: ProcessState::Up { since: now },
             trusted: [Arc::clone(&config), Arc::clone(&config)],
             config,
             silent: None,
@@ -109,7 +110,7 @@ impl Process {
     /// Sets or removes the fault.
     pub(super) fn set_fault(&mut self, fault: Option<Fault>, now: Timestamp) {
         self.fault = fault;
-        if matches!(self.life, ProcessState::Up { .. }) && self.ready == Ready::Yes {
+        if matches!(self.state, ProcessState::Up { .. }) && self.ready == Ready::Yes {
             let [_, running] = &mut self.trusted;
             *running = Arc::clone(&self.config);
         }
@@ -121,7 +122,7 @@ impl Process {
 
     /// Reports whether the host is up.
     pub(super) fn has_power(&self) -> bool {
-        self.life != ProcessState::Off
+        self.state != ProcessState::Off
     }
 
     /// Reports whether a restart with this configuration crashes the host.
@@ -132,18 +133,18 @@ impl Process {
     /// Takes the host down.
     pub(super) fn power_off(&mut self, now: Timestamp) {
         self.silent.get_or_insert(now);
-        self.life = ProcessState::Off;
+        self.state = ProcessState::Off;
         self.ready_change = (self.fault == Some(Fault::Deaf)).then_some(now);
     }
 
     /// Reports whether the host is down without a fault that keeps it down.
     pub(super) fn may_power_on(&self) -> bool {
-        self.life == ProcessState::Off && !matches!(self.fault, Some(Fault::Crash | Fault::Deaf))
+        self.state == ProcessState::Off && !matches!(self.fault, Some(Fault::Crash | Fault::Deaf))
     }
 
     /// Duration of the service manager's command.
     pub(super) fn command_time(&mut self) -> Duration {
-        self.between(COMMAND)
+        self.random_duration(COMMAND_TIME)
     }
 
     /// Reports whether the service manager's command fails.
@@ -160,14 +161,14 @@ impl Process {
             (verdict, _) => verdict,
         };
         self.config = text;
-        let until = now + self.between(START);
-        self.life = ProcessState::Starting { until, outcome };
+        let until = now + self.random_duration(START_TIME);
+        self.state = ProcessState::Starting { until, outcome };
         self.ready_change = None;
     }
 
-    /// Current result of `/healthz`.
+    /// Result of `/healthz` as of the last [`Self::catch_up`].
     fn healthz(&self) -> Result<(), String> {
-        match &self.life {
+        match &self.state {
             ProcessState::Up { .. } => Ok(()),
             ProcessState::Starting { .. } | ProcessState::Off => Err("connection refused".to_owned()),
             ProcessState::Exited { reason, .. } => Err(format!("connection refused; the kubelet has exited: {reason}")),
@@ -181,7 +182,7 @@ impl Process {
 
     /// Reports whether the service manager restarts the process now.
     pub(super) fn is_to_start(&self, now: Timestamp) -> bool {
-        matches!(self.life, ProcessState::Exited { again, .. } if again <= now)
+        matches!(self.state, ProcessState::Exited { again, .. } if again <= now)
     }
 
     /// Result of `/healthz` at `now`.
@@ -190,12 +191,13 @@ impl Process {
         self.healthz()
     }
 
-    /// Time of the last Lease renewal. A running kubelet renews every 10 s; most renewals are not written.
+    /// Time of the last Lease renewal; `None` if the kubelet does not run. A running kubelet renews every 10 s; most
+    /// renewals are not written.
     pub(super) fn renewed(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.catch_up(now);
-        let ProcessState::Up { since } = self.life else { return None };
-        let renewals = now.duration_since(since).as_secs() / RENEW.as_secs();
-        Some(since + RENEW * i32::try_from(renewals).unwrap_or(i32::MAX))
+        let ProcessState::Up { since } = self.state else { return None };
+        let renewals = now.duration_since(since).as_secs() / RENEWAL_INTERVAL.as_secs();
+        Some(since + RENEWAL_INTERVAL * i32::try_from(renewals).unwrap_or(i32::MAX))
     }
 
     /// Carries out due work and returns the writes.
@@ -205,28 +207,28 @@ impl Process {
     }
 
     fn catch_up(&mut self, now: Timestamp) {
-        match &self.life {
+        match &self.state {
             ProcessState::Starting { until, outcome } if *until <= now => {
                 let until = *until;
                 match outcome.clone() {
                     Ok(()) => self.up(until),
-                    Err(reason) => self.life = ProcessState::Exited { reason, again: until + RESTART },
+                    Err(reason) => self.state = ProcessState::Exited { reason, again: until + RESTART_DELAY },
                 }
             }
             _ => {}
         }
-        if let ProcessState::Up { since } = self.life
+        if let ProcessState::Up { since } = self.state
             && self.fault == Some(Fault::Dies)
             && self.is_new(&self.config)
-            && since + LIFE <= now
+            && since + TIME_TO_DEATH <= now
         {
-            let died = since + LIFE;
+            let died = since + TIME_TO_DEATH;
             self.silent.get_or_insert(died);
             let reason = "signal: killed".to_owned();
-            self.life = ProcessState::Exited { reason, again: died + RESTART };
+            self.state = ProcessState::Exited { reason, again: died + RESTART_DELAY };
         }
         self.update_readiness(now);
-        if let (Some(period), Some(at), ProcessState::Up { .. }) = (self.heartbeat, self.next_heartbeat, &self.life)
+        if let (Some(period), Some(at), ProcessState::Up { .. }) = (self.heartbeat, self.next_heartbeat, &self.state)
             && at <= now
         {
             self.next_heartbeat = Some(now + period);
@@ -236,22 +238,22 @@ impl Process {
 
     /// Time of the next due work.
     pub(super) fn wake(&self) -> Option<Timestamp> {
-        let life = match &self.life {
+        let state_change = match &self.state {
             ProcessState::Up { since } if self.fault == Some(Fault::Dies) && self.is_new(&self.config) => {
-                Some(*since + LIFE)
+                Some(*since + TIME_TO_DEATH)
             }
             ProcessState::Starting { until, .. } => Some(*until),
             ProcessState::Exited { again, .. } => Some(*again),
             ProcessState::Up { .. } | ProcessState::Off => None,
         };
-        let up = matches!(self.life, ProcessState::Up { .. });
+        let up = matches!(self.state, ProcessState::Up { .. });
         let grace = self.silent.filter(|_| self.ready != Ready::Unknown).map(|since| since + NODE_GRACE);
-        let ready_change = self.ready_change.filter(|_| up || self.life == ProcessState::Off);
-        [life, ready_change, grace, self.next_heartbeat.filter(|_| up)].into_iter().flatten().min()
+        let ready_change = self.ready_change.filter(|_| up || self.state == ProcessState::Off);
+        [state_change, ready_change, grace, self.next_heartbeat.filter(|_| up)].into_iter().flatten().min()
     }
 
     fn up(&mut self, now: Timestamp) {
-        self.life = ProcessState::Up { since: now };
+        self.state = ProcessState::Up { since: now };
         self.silent = None;
         let before = self.ready;
         self.ready =
@@ -266,9 +268,9 @@ impl Process {
     }
 
     fn next_ready_change(&self, now: Timestamp) -> Option<Timestamp> {
-        let up = matches!(self.life, ProcessState::Up { .. });
+        let up = matches!(self.state, ProcessState::Up { .. });
         match self.fault {
-            Some(Fault::Flap) if up && self.is_new(&self.config) => Some(now + FLAP),
+            Some(Fault::Flap) if up && self.is_new(&self.config) => Some(now + FLAP_INTERVAL),
             Some(Fault::Deaf) => Some(now),
             _ if up && self.ready == Ready::No => Some(now),
             _ => None,
@@ -282,11 +284,11 @@ impl Process {
         }
         if self.ready_change.is_some_and(|ready_change| ready_change <= now) {
             self.ready_change = None;
-            match (&self.life, self.fault) {
+            match (&self.state, self.fault) {
                 (_, Some(Fault::Deaf)) => self.ready = Ready::Unknown,
                 (ProcessState::Up { .. }, Some(Fault::Flap)) => {
                     self.ready = if before == Ready::Yes { Ready::No } else { Ready::Yes };
-                    self.ready_change = Some(now + FLAP);
+                    self.ready_change = Some(now + FLAP_INTERVAL);
                 }
                 (ProcessState::Up { .. }, Some(Fault::NotReady)) if self.is_new(&self.config) => self.ready = Ready::No,
                 (ProcessState::Up { .. }, _) => self.ready = Ready::Yes,
@@ -303,7 +305,7 @@ impl Process {
         !self.trusted.contains(text)
     }
 
-    fn between(&mut self, (least, most): (Duration, Duration)) -> Duration {
+    fn random_duration(&mut self, (least, most): (Duration, Duration)) -> Duration {
         let slowness = if let Some(Fault::Slow(factor)) = self.fault { factor } else { 1.0 };
         (least + (most - least).mul_f64(self.rng.f64())).mul_f64(slowness)
     }

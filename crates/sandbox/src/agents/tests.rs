@@ -136,7 +136,7 @@ async fn assignment_becomes_active_then_last_known_good_until_reset() {
     assert!(messages.iter().any(|message| {
         message.starts_with("Kubelet restarting to use /api/v1/namespaces/nodecfg-system/configmaps/a")
     }));
-    // Deletion of the Node deletes its NodeConfig and ends its agent.
+    // Deletion of the Node deletes its NodeConfig.
     assert!(events.get("nodecfg.dev", "nodeconfigs", "", "n1").is_some());
     let request = kube::core::Request::new("/api/v1/nodes").delete("n1", &Default::default()).unwrap();
     cluster.embedded.client().request_text(request).await.unwrap();

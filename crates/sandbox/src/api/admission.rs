@@ -17,7 +17,8 @@ pub(crate) enum Source<'a> {
 }
 
 impl WriteRequest<'_> {
-    /// Checks that a body is an object of this resource and matches the request path.
+    /// Checks that a body is an object of this resource and matches the request path. Sets the namespace, and a
+    /// missing `apiVersion` or `kind` of a typed resource.
     pub(crate) fn check_identity(&self, object: &mut Value) -> ApiResult<()> {
         let kind = self.resource.kind.as_str();
         let version = self.resource.stored_version();

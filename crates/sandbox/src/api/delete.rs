@@ -94,15 +94,15 @@ pub(crate) fn delete(
         let delayed =
             finalizers > 0 || matches!(resource.resource_type, ResourceType::Namespace | ResourceType::Definition);
         if !delayed {
-            let answer = deleted(&resource.plural, &resource.group, name, &uid);
+            let response = deleted(&resource.plural, &resource.group, name, &uid);
             if options.dry_run {
-                return Ok(answer);
+                return Ok(response);
             }
             if api.lock().remove(&resource.collection, &key, stored.revision) {
                 if !options.orphan {
                     collect(api, &uid);
                 }
-                return Ok(answer);
+                return Ok(response);
             }
             continue;
         }

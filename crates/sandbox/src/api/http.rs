@@ -93,7 +93,7 @@ struct ResourceRequest<'a> {
     parts: &'a http::request::Parts,
 }
 
-async fn read(body: Body) -> ApiResult<Bytes> {
+async fn read_body(body: Body) -> ApiResult<Bytes> {
     match Limited::new(body, BODY_LIMIT).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(ApiError::too_large(BODY_LIMIT)),
@@ -121,7 +121,7 @@ impl ResourceRequest<'_> {
             return self.read_from(&resource, verb, &query);
         }
         let format = request::accepted(&self.parts.headers)?;
-        let body = self.as_json(read(body).await?)?;
+        let body = self.as_json(read_body(body).await?)?;
         match verb {
             "create" if resource.resource_type == ResourceType::AccessReview => {
                 let manager = request::manager(&query, &self.parts.headers);

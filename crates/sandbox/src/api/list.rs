@@ -92,10 +92,8 @@ impl ContinueToken {
     }
 }
 
-/// Returns the candidates for a selector. A selector by name reads at most one object.
-///
-/// # Errors
-/// The revision is unavailable.
+/// Returns the candidates for a selector. A selector by name reads at most one object, unless it needs an older
+/// revision or all namespaces.
 pub(crate) fn select(
     store: &Store,
     resource: &Resource,

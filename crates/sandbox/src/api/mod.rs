@@ -75,7 +75,7 @@ pub struct ApiOptions {
     pub profile: ServerProfile,
     /// Seed for uids and generated names.
     pub seed: u64,
-    /// Changes kept per resource, for watches and for consistent continuation of lists.
+    /// Changes kept per resource, at least 1, for watches and for consistent continuation of lists.
     pub history: usize,
     /// Maximum bytes of superseded states kept per resource.
     pub history_bytes: usize,

@@ -28,7 +28,7 @@ impl ObjectWatches {
         self.0.is_empty()
     }
 
-    /// Records an event and wakes the watchers of its object.
+    /// Records an event and wakes the watchers of its object. An object without watchers leaves the index.
     pub(super) fn record(&mut self, key: &str, revision: u64) {
         let Some(object) = self.0.get_mut(key) else { return };
         if object.signal.receiver_count() == 0 {
@@ -53,8 +53,8 @@ impl ObjectWatches {
         }
     }
 
-    /// Returns a signal that changes with every event of an object. `earlier` returns the object's revisions in the
-    /// log after one revision and up to another.
+    /// Returns a signal that changes with every event of an object. `present` is the current revision. `earlier`
+    /// returns the object's revisions in the log after one revision and up to another.
     pub(super) fn subscribe(
         &mut self,
         key: &str,

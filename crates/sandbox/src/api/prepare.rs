@@ -35,7 +35,8 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Returns the top-level fields that a write does not change, for field ownership.
+/// Returns the top-level fields that a write does not change, for field ownership. `only:status` means all fields
+/// except `status`.
 pub(crate) fn reset_fields(resource: &Resource, status: bool) -> &'static [&'static str] {
     match (resource.resource_type, status) {
         (ResourceType::Node | ResourceType::Namespace, true) => &["spec"],
@@ -65,7 +66,7 @@ fn add_not_ready_taint(node: &mut Value) {
     }
 }
 
-/// Prepares a new object.
+/// Prepares a new object: sets its uid, creation time and initial status, and drops fields that a client may not set.
 pub(crate) fn create(resource: &Resource, profile: ServerProfile, object: &mut Value, uid: String, now: Timestamp) {
     match resource.resource_type {
         ResourceType::Node => {
@@ -112,7 +113,8 @@ fn copy_field(from: &Value, to: &mut Value, key: &str) {
     }
 }
 
-/// Reports whether any field except metadata and status differs.
+/// Reports whether any field except apiVersion, kind and metadata differs. If `status` is set, the status does not
+/// count.
 fn spec_differs(old: &Value, new: &Value, status: bool) -> bool {
     let counts =
         |key: &&String| !(matches!(key.as_str(), "apiVersion" | "kind" | "metadata") || status && *key == "status");
@@ -121,7 +123,7 @@ fn spec_differs(old: &Value, new: &Value, status: bool) -> bool {
     old.keys().chain(new.keys()).filter(counts).any(|key| old.get(key) != new.get(key))
 }
 
-/// Prepares a changed object: restores the fields that this write may not change.
+/// Prepares a changed object: restores the fields that this write may not change, and counts generations.
 pub(crate) fn update(resource: &Resource, profile: ServerProfile, old: &Value, new: &mut Value, status: bool) {
     match (resource.resource_type, status) {
         (ResourceType::Node, _) => {

@@ -1,8 +1,8 @@
 //! Decoder of request bodies in Kubernetes protobuf. kubectl sends protobuf for the few kinds that it writes through
 //! typed clients (since 1.32).
 //!
-//! Supports only those kinds (`generated.proto` of core/v1, authorization/v1 and meta/v1). Skips fields that the
-//! server always sets. Responses are JSON, which such clients also accept.
+//! Supports only those kinds (`generated.proto` of core/v1, authorization/v1 and meta/v1). Skips fields that its
+//! tables omit, such as those that the server always sets. Responses are JSON, which such clients also accept.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

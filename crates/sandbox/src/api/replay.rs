@@ -286,7 +286,8 @@ pub(crate) async fn replay(profile: ServerProfile, renderer: Option<Arc<dyn Rend
     replay.report
 }
 
-/// Prints the compared cases. Panics if a response differs or a case is missing.
+/// Prints the number of compared cases and every excluded case. Panics if a response differs or a case is missing.
+/// The renderer cases are compared by the tests of the renderer.
 pub(crate) fn assert_all_agree(profile: ServerProfile, report: &Report) {
     println!("{profile:?}: {} cases agree with the recording", report.compared.len());
     for (case, why) in &report.excluded {

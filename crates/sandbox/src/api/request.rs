@@ -147,16 +147,16 @@ impl Query {
     /// Reports whether the request is a dry run.
     ///
     /// # Errors
-    /// 422 for any value but `All`.
+    /// 422 for any value but `All` and the empty one.
     pub(crate) fn dry_run(&self, options: &str) -> ApiResult<bool> {
         dry_run(self.text("dryRun"), options)
     }
 }
 
-/// Parses a value of `dryRun`.
+/// Parses a value of `dryRun`. `options` is the kind in the error message.
 ///
 /// # Errors
-/// 422 for any value but `All`.
+/// 422 for any value but `All` and the empty one.
 pub(crate) fn dry_run(value: &str, options: &str) -> ApiResult<bool> {
     match value {
         "" => Ok(false),
@@ -228,6 +228,9 @@ pub(crate) fn manager(query: &Query, headers: &HeaderMap) -> String {
 }
 
 /// Returns the verb for authorization.
+///
+/// # Errors
+/// 405 for a method that the path does not support.
 pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> ApiResult<&'static str> {
     Ok(match (method.as_str(), path.name.is_empty()) {
         ("GET" | "HEAD", true) if query.flag("watch") => "watch",

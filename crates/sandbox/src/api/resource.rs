@@ -205,8 +205,8 @@ pub(crate) fn built_ins(profile: ServerProfile) -> Vec<Resource> {
     active.into_iter().chain(self_review).chain(stored_only).collect()
 }
 
-/// Resources that are only stored: group, plural, kind, namespaced. They are not validated. Roles grant no rights,
-/// because permissions are fixed when a sandbox starts.
+/// Resources that are only stored: group, plural, kind, namespaced. Only their metadata is validated. Roles grant no
+/// rights, because permissions are fixed when a sandbox starts.
 const STORED_ONLY: &[(&str, &str, &str, bool)] = &[
     ("", "serviceaccounts", "ServiceAccount", true),
     ("apps", "daemonsets", "DaemonSet", true),

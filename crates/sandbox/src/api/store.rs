@@ -115,6 +115,7 @@ pub(crate) struct Store {
     revision: u64,
     limits: Limits,
     collections: BTreeMap<String, Collection>,
+    /// Objects with owners, as (resource, key) by the uid of the owner.
     owned: BTreeMap<String, BTreeSet<(String, String)>>,
 }
 

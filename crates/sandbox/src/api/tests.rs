@@ -281,7 +281,7 @@ async fn serves_events_in_two_api_versions() {
 }
 
 #[tokio::test]
-async fn slow_watch_gets_410() {
+async fn watch_older_than_history_gets_410() {
     let api = Api::new(ApiOptions { history: 2, ..ApiOptions::default() });
     let nodes: kube::Api<ConfigMap> = kube::Api::default_namespaced(api.client());
     let since = api.revision().to_string();

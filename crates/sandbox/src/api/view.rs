@@ -47,8 +47,8 @@ impl View<'_> {
     /// Returns the JSON of an object, for a response or a watch event.
     pub(crate) fn object(&self, stored: &StoredObject) -> Bytes {
         match self.format {
-            ResponseFormat::Metadata => partial(stored),
-            ResponseFormat::Table => match self.row(stored, false) {
+            ResponseFormat::Metadata => partial_metadata(stored),
+            ResponseFormat::Table => match self.one_row_table(stored, false) {
                 Some(table) => table.to_string().into(),
                 None => self.plain(stored),
             },
@@ -64,7 +64,7 @@ impl View<'_> {
     /// bytes.
     pub(crate) fn item(&self, stored: &StoredObject) -> (&'static [u8], Bytes) {
         match self.format {
-            ResponseFormat::Metadata => (b"", partial(stored)),
+            ResponseFormat::Metadata => (b"", partial_metadata(stored)),
             _ if self.resource.lists_typed_items() => (b"", self.plain(stored)),
             _ if self.is_verbatim(stored) => (b"{", stored.list_item()),
             _ => {
@@ -78,13 +78,14 @@ impl View<'_> {
         }
     }
 
-    /// Returns the line of a watch event.
+    /// Returns the line of a watch event. `first` is true for the first event of a stream, whose table has the column
+    /// definitions.
     pub(crate) fn event(&self, stored: &StoredObject, change: Change, first: bool) -> Bytes {
         if self.format == ResponseFormat::Plain && self.is_verbatim(stored) {
             return stored.event(change);
         }
         let object = match self.format {
-            ResponseFormat::Table => match self.row(stored, !first) {
+            ResponseFormat::Table => match self.one_row_table(stored, !first) {
                 Some(table) => table.to_string().into(),
                 None => self.plain(stored),
             },
@@ -96,7 +97,7 @@ impl View<'_> {
         line.into()
     }
 
-    fn row(&self, stored: &StoredObject, is_watch_event: bool) -> Option<Value> {
+    fn one_row_table(&self, stored: &StoredObject, is_watch_event: bool) -> Option<Value> {
         let metadata = json!({"resourceVersion": stored.revision.to_string()});
         self.table(&[self.value(stored)], &metadata, is_watch_event)
     }
@@ -117,7 +118,7 @@ impl View<'_> {
     }
 }
 
-fn partial(stored: &StoredObject) -> Bytes {
+fn partial_metadata(stored: &StoredObject) -> Bytes {
     let mut json = Vec::with_capacity(256);
     json.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":");
     json.extend_from_slice(&stored.metadata());

@@ -1,4 +1,4 @@
-//! Watches: streams of events from the log of a resource. Every write wakes them.
+//! Watches: streams of events from the log of a resource. Every write to the resource wakes them.
 //!
 //! A watch has no queue: it stores the last revision that it sent, and continues to read from there. A watch that
 //! falls behind the history gets 410 and the client must list again, as with a real server. A watch of a single
@@ -61,7 +61,7 @@ impl Watch {
     /// Opens a watch.
     ///
     /// # Errors
-    /// 400 and 422 for invalid options. The stream reports a compacted revision.
+    /// 400 and 422 for invalid options. The stream reports a compacted or future revision.
     pub(crate) fn begin(
         api: &Api,
         resource: &Arc<Resource>,

@@ -1,5 +1,5 @@
-//! Cache of the ConfigMaps that kubelets requested: one download and one verdict for a whole pool. Pure: the driver
-//! downloads and reports changes.
+//! Cache of the ConfigMaps that kubelets requested: one download per ConfigMap, and one verdict per kubelet version
+//! and key. Pure: the driver downloads and reports changes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -31,7 +31,8 @@ pub(super) enum Lookup {
 enum Entry {
     Loading {
         waiting: Vec<(KubeletId, Minor, Arc<ConfigMapSource>)>,
-        /// Version that a watch reported during the download; empty for a deletion.
+        /// Version that a watch reported during the download; empty for a deletion, `unknown` after
+        /// [`ConfigMaps::clear`].
         changed_to: Option<String>,
     },
     Present(Content),
@@ -47,22 +48,22 @@ struct Content {
 
 impl Content {
     fn download(&mut self, minor: Minor, wanted: &ConfigMapSource) -> Download {
-        let asked = (minor, wanted.kubelet_config_key.clone());
-        if let Some(known) = self.verdicts.get(&asked) {
+        let cache_key = (minor, wanted.kubelet_config_key.clone());
+        if let Some(known) = self.verdicts.get(&cache_key) {
             return known.clone();
         }
         let mut source = wanted.clone();
         source.uid = Some(self.config_map.metadata.uid.clone());
         source.resource_version = Some(self.config_map.metadata.resource_version.clone());
-        let judged = match self.config_map.data.get(&wanted.kubelet_config_key) {
+        let outcome = match self.config_map.data.get(&wanted.kubelet_config_key) {
             None => Err(ConfigProblem::Load),
             Some(text) => verdict(text, minor).map_err(|refusal| {
                 tracing::debug!(config_map = %wanted.name, %refusal, "the simulated kubelets refuse a configuration");
                 refusal.problem
             }),
         };
-        let download = Download::Found(Arc::new(source), judged);
-        self.verdicts.insert(asked, download.clone());
+        let download = Download::Found(Arc::new(source), outcome);
+        self.verdicts.insert(cache_key, download.clone());
         download
     }
 }
@@ -92,8 +93,8 @@ impl ConfigMaps {
         }
     }
 
-    /// Stores a download and returns the result for each waiting kubelet. `None` means that the request failed,
-    /// `Some(None)` that the ConfigMap is missing.
+    /// Returns the result of a download for each waiting kubelet, and caches it unless the request failed or a newer
+    /// change arrived. `None` means that the request failed, `Some(None)` that the ConfigMap is missing.
     pub(super) fn loaded(&mut self, key: Key, outcome: Option<Option<ConfigMap>>) -> Vec<(KubeletId, Download)> {
         let Some(Entry::Loading { waiting, changed_to }) = self.entries.remove(&key) else { return Vec::new() };
         let mut entry = match outcome {
@@ -103,7 +104,7 @@ impl ConfigMaps {
             Some(None) => Entry::Missing,
             Some(Some(config_map)) => Entry::Present(Content { config_map, verdicts: BTreeMap::new() }),
         };
-        let answers = waiting
+        let results = waiting
             .into_iter()
             .map(|(kubelet, minor, wanted)| match &mut entry {
                 Entry::Present(content) => (kubelet, content.download(minor, &wanted)),
@@ -114,7 +115,7 @@ impl ConfigMaps {
         if changed_to.is_none_or(|version| version == entry.version()) {
             self.entries.insert(key, entry);
         }
-        answers
+        results
     }
 
     /// Applies a watched change, with an empty `version` for a deletion. Returns `false` if the cache already has
@@ -182,7 +183,7 @@ mod tests {
 
     fn found(download: &Download) -> (&str, Result<(), ConfigProblem>) {
         match download {
-            Download::Found(source, judged) => (source.resource_version.as_deref().unwrap(), *judged),
+            Download::Found(source, outcome) => (source.resource_version.as_deref().unwrap(), *outcome),
             other => panic!("{other:?}"),
         }
     }
@@ -193,10 +194,10 @@ mod tests {
         assert_eq!(cache.look_up(1, MINOR, &wanted("kubelet")), Lookup::Download(key()));
         assert_eq!(cache.look_up(2, MINOR, &wanted("bad")), Lookup::Pending);
         assert_eq!(cache.look_up(3, MINOR, &wanted("none")), Lookup::Pending);
-        let answers = cache.loaded(key(), Some(Some(config_map("7"))));
-        let answers: Vec<_> = answers.iter().map(|(kubelet, download)| (*kubelet, found(download))).collect();
+        let results = cache.loaded(key(), Some(Some(config_map("7"))));
+        let results: Vec<_> = results.iter().map(|(kubelet, download)| (*kubelet, found(download))).collect();
         assert_eq!(
-            answers,
+            results,
             [(1, ("7", Ok(()))), (2, ("7", Err(ConfigProblem::Load))), (3, ("7", Err(ConfigProblem::Load)))]
         );
         assert!(matches!(cache.look_up(4, MINOR, &wanted("kubelet")), Lookup::Cached(Download::Found(..))));
@@ -211,9 +212,9 @@ mod tests {
         let mut cache = ConfigMaps::default();
         cache.look_up(1, Minor(21), &wanted("kubelet"));
         cache.look_up(2, Minor(23), &wanted("kubelet"));
-        let answers = cache.loaded(key(), Some(Some(config_map)));
-        let answers: Vec<_> = answers.iter().map(|(_, download)| found(download).1).collect();
-        assert_eq!(answers, [Ok(()), Err(ConfigProblem::Validate)]);
+        let results = cache.loaded(key(), Some(Some(config_map)));
+        let results: Vec<_> = results.iter().map(|(_, download)| found(download).1).collect();
+        assert_eq!(results, [Ok(()), Err(ConfigProblem::Validate)]);
     }
 
     #[test]
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn change_during_download_prevents_caching() {
+    fn newer_change_during_download_prevents_caching() {
         for (changed_to, kept) in [("7", true), ("8", false), ("", false)] {
             let mut cache = ConfigMaps::default();
             cache.look_up(1, MINOR, &wanted("kubelet"));

@@ -1,5 +1,5 @@
 //! Event loop that runs all simulated kubelets against an API server: one watch each of Nodes and ConfigMaps, one
-//! timer queue, and limited concurrent requests.
+//! timer queue, and limited concurrent writes.
 //!
 //! The driver runs one kubelet for every watched Node. It creates only Events and changes only `status.config` and
 //! the Ready condition; [`SimKubelet`] decides the content.
@@ -28,7 +28,7 @@ use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 /// Command to the driver from its handle.
 pub(super) enum Command {
-    /// Change the fault of a node; the reply is `true` if the node exists.
+    /// Change the fault of a node; the reply is `true` if the node has a simulated kubelet.
     Inject(NodeName, Option<Fault>, oneshot::Sender<bool>),
     /// Finish open requests, then stop.
     Stop,
@@ -52,7 +52,7 @@ pub(super) struct Driver {
     client: Client,
     options: Options,
     began: Instant,
-    /// Numbers are never reused, so that a late response cannot reach another kubelet.
+    /// Indexes are never reused, so that a late response cannot reach another kubelet.
     slots: Vec<Option<Box<Slot>>>,
     by_name: HashMap<NodeName, usize>,
     timers: BinaryHeap<Reverse<(Moment, usize)>>,
@@ -85,7 +85,7 @@ impl Driver {
         Moment(self.began.elapsed().mul_f64(self.options.speed))
     }
 
-    /// Runs until a stop command.
+    /// Runs until a stop command or until the handle is dropped, then waits for open requests.
     pub(super) async fn run(
         mut self,
         mut nodes: mpsc::Receiver<Change<Node>>,
@@ -152,7 +152,7 @@ impl Driver {
         let wanted = match node.spec.config_source {
             None => SpecSource::Local,
             Some(ConfigSource { config_map: None }) => SpecSource::Empty,
-            Some(ConfigSource { config_map: Some(source) }) => SpecSource::ConfigMap(self.shared(source)),
+            Some(ConfigSource { config_map: Some(source) }) => SpecSource::ConfigMap(self.shared_source(source)),
         };
         let version = &node.status.node_info.kubelet_version;
         let dynamic = supports_dynamic_config(version);
@@ -179,7 +179,7 @@ impl Driver {
     }
 
     /// Returns one shared value for equal sources.
-    fn shared(&mut self, source: ConfigMapSource) -> Arc<ConfigMapSource> {
+    fn shared_source(&mut self, source: ConfigMapSource) -> Arc<ConfigMapSource> {
         if let Some(existing) = self.sources.get(&source) {
             return Arc::clone(existing);
         }
@@ -196,7 +196,7 @@ impl Driver {
         let (meta, version) = match change {
             Change::Relist(_) => {
                 self.config_maps.clear();
-                return self.notify(|_| true);
+                return self.notify_kubelets(|_| true);
             }
             Change::Applied(ConfigMapMeta { metadata }) => {
                 let version = metadata.resource_version.clone();
@@ -207,12 +207,12 @@ impl Driver {
         let key = (meta.namespace, meta.name);
         let concerns = |source: &ConfigMapSource| source.namespace == key.0 && source.name == key.1;
         if self.config_maps.changed(&key, &version) && self.sources.iter().any(|source| concerns(source)) {
-            self.notify(concerns);
+            self.notify_kubelets(concerns);
         }
     }
 
     /// Notifies the kubelets that use a matching source of its change.
-    fn notify(&mut self, concerns: impl Fn(&ConfigMapSource) -> bool) {
+    fn notify_kubelets(&mut self, concerns: impl Fn(&ConfigMapSource) -> bool) {
         let concerned = |slot: &Slot| slot.kubelet.spec_source().is_some_and(&concerns);
         let numbers: Vec<usize> = (self.slots.iter().enumerate())
             .filter_map(|(number, slot)| slot.as_deref().filter(|slot| concerned(slot)).map(|_| number))

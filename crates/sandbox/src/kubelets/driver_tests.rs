@@ -48,15 +48,15 @@ struct Server {
     changes: watch::Sender<u64>,
 }
 
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+type TestResponse = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-fn answer(code: u16, value: &Value) -> Answer {
+fn json_response(code: u16, value: &Value) -> TestResponse {
     let body = Full::new(Bytes::from(value.to_string())).boxed_unsync();
     Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
 }
 
-fn failure(code: u16, reason: &str) -> Answer {
-    answer(code, &status(code, reason))
+fn failure(code: u16, reason: &str) -> TestResponse {
+    json_response(code, &status(code, reason))
 }
 
 fn status(code: u16, reason: &str) -> Value {
@@ -181,7 +181,7 @@ impl Server {
         self.state.lock().unwrap().requests.get(request).copied().unwrap_or_default()
     }
 
-    async fn handle(&self, request: Request<Body>) -> Answer {
+    async fn handle(&self, request: Request<Body>) -> TestResponse {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
         let path = parts.uri.path().trim_end_matches('/').to_owned();
@@ -200,17 +200,17 @@ impl Server {
             (&Method::GET, Some(collection), _) if query.contains("watch=true") => self.watch(collection, &query),
             (&Method::GET, Some(collection), _) => self.edit(|state| {
                 let items: Vec<&Value> = state.objects.entry(collection).or_default().values().collect();
-                answer(200, &json!({"metadata": {"resourceVersion": state.version.to_string()}, "items": items}))
+                json_response(200, &json!({"metadata": {"resourceVersion": state.version.to_string()}, "items": items}))
             }),
             (&Method::GET, _, Some(name)) => {
                 let found = self.edit(|state| state.objects.get(CONFIG_MAPS).and_then(|all| all.get(name).cloned()));
-                found.map_or_else(|| failure(404, "NotFound"), |object| answer(200, &object))
+                found.map_or_else(|| failure(404, "NotFound"), |object| json_response(200, &object))
             }
             (&Method::PATCH, ..) => {
                 assert_eq!(parts.headers["content-type"], "application/strategic-merge-patch+json");
                 let name = path.strip_prefix("/api/v1/nodes/").and_then(|rest| rest.strip_suffix("/status")).unwrap();
                 if self.change_if_exists(NODES, name, &serde_json::from_slice(&body).unwrap()) {
-                    answer(200, &json!({}))
+                    json_response(200, &json!({}))
                 } else {
                     failure(404, "NotFound")
                 }
@@ -218,13 +218,13 @@ impl Server {
             (&Method::POST, ..) if path == "/api/v1/namespaces/default/events" => {
                 let event: Value = serde_json::from_slice(&body).unwrap();
                 self.edit(|state| state.events.push(event.clone()));
-                answer(201, &event)
+                json_response(201, &event)
             }
             other => panic!("unexpected request: {other:?} {path}"),
         }
     }
 
-    fn watch(&self, collection: &'static str, query: &str) -> Answer {
+    fn watch(&self, collection: &'static str, query: &str) -> TestResponse {
         let from = query.split('&').find_map(|part| part.strip_prefix("resourceVersion=")).unwrap();
         let from: u64 = from.parse().unwrap();
         let (epoch, expired) = self.edit(|state| (state.epoch, from < state.compacted));

@@ -72,7 +72,7 @@ pub const KINDS: [(&str, &str); 15] = [
 /// Default factor of `slow`.
 const SLOW_FACTOR: f64 = 10.0;
 /// Default duration of `api-outage`, seconds.
-const OUTAGE: f64 = 60.0;
+const OUTAGE_SECONDS: f64 = 60.0;
 
 /// Error in the text of a `--fault`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -141,7 +141,7 @@ impl FromStr for Fault {
             "no-start" => Self::NoStart,
             "dies" => Self::Dies,
             "restart-fails" => Self::RestartFails,
-            "api-outage" => Self::ApiOutage(OUTAGE),
+            "api-outage" => Self::ApiOutage(OUTAGE_SECONDS),
             "disk-full" => Self::DiskFull,
             other => return Err(FaultError::Kind(other.to_owned())),
         })
@@ -213,7 +213,7 @@ impl Faults {
         self.by_node.get(node).copied().or(self.everywhere)
     }
 
-    /// Every fault of at least one node.
+    /// All configured faults: those of single nodes, then the one for all nodes.
     pub fn all(&self) -> impl Iterator<Item = Fault> {
         self.by_node.values().copied().chain(self.everywhere)
     }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn parse_error_lists_kinds() {
+    fn parse_errors_name_the_mistake() {
         for bad in ["n1", "n1=", "=crash", "n1=explode"] {
             let error = bad.parse::<FaultSpec>().expect_err(bad).to_string();
             for (name, _) in KINDS {

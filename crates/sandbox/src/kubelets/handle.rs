@@ -1,4 +1,4 @@
-//! Public handle of the simulated kubelets: options, start, fault injection, stop.
+//! Public handle of the simulated kubelets: options, start, fault injection, configz proxy, stop.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,7 +33,7 @@ pub struct Options {
     /// Interval of readiness heartbeats in simulated time; `None` disables them. Real kubelets use 5 minutes. With
     /// many nodes, heartbeats are most of an API server's load.
     pub heartbeat: Option<Duration>,
-    /// Maximum of concurrent requests, at least 1.
+    /// Maximum number of kubelets that write at the same time; 0 means 1. Downloads are not limited.
     pub concurrency: usize,
     /// Label selector of the Nodes that have a simulated kubelet; `None` means all.
     pub selector: Option<String>,
@@ -59,7 +59,7 @@ pub enum StartError {
     /// The speed is invalid.
     #[error("simulated kubelets cannot run at speed {0}; use a number above 0, where 1 is real time")]
     Speed(f64),
-    /// The API server did not answer the first list request.
+    /// A first list request failed.
     #[error(
         "simulated kubelets could not list {what}; check that the API server runs and grants list and watch: {source}"
     )]
@@ -91,16 +91,14 @@ pub struct Kubelets {
     commands: mpsc::UnboundedSender<Command>,
     driver: Option<JoinHandle<()>>,
     watches: [JoinHandle<()>; 2],
-    /// Injected and initial faults, for the proxy.
+    /// Faults injected since the start, for the proxy. They override the initial `faults`.
     injected: Arc<Mutex<HashMap<NodeName, Option<Fault>>>>,
     faults: Faults,
 }
 
 impl Kubelets {
-    /// Starts a kubelet for every current and later Node. Returns once the first kubelets run.
-    ///
-    /// # Errors
-    /// Fails for an invalid speed, or if Nodes or ConfigMaps cannot be listed. Later server errors are retried.
+    /// Starts a kubelet for every current and later Node that the selector matches. Returns once the first kubelets
+    /// run.
     pub async fn start(client: Client, options: Options) -> Result<Self, StartError> {
         if !(options.speed.is_finite() && options.speed > 0.0) {
             return Err(StartError::Speed(options.speed));
@@ -125,10 +123,7 @@ impl Kubelets {
         Ok(Self { commands, driver, watches, injected: Arc::default(), faults })
     }
 
-    /// Sets the fault of a node's kubelet; `None` removes the fault.
-    ///
-    /// # Errors
-    /// Fails if this node has no simulated kubelet.
+    /// Fails if this node has no simulated kubelet, or if the kubelets have stopped.
     pub async fn inject(&self, node: &NodeName, fault: Option<Fault>) -> Result<(), InjectError> {
         let (reply, replied) = oneshot::channel();
         let sent = self.commands.send(Command::Inject(node.clone(), fault, reply));

@@ -155,7 +155,7 @@ impl SimKubelet {
             Input::Fault(fault) => self.set_fault(fault, now),
         }
         self.catch_up(now, &mut outputs);
-        outputs.extend(self.wake().map(Output::WakeAt));
+        outputs.extend(self.next_wake().map(Output::WakeAt));
         outputs
     }
 
@@ -197,19 +197,19 @@ impl SimKubelet {
             }
             if self.sync.due(now) && !self.downloading {
                 self.sync.pending = false;
-                self.sync.next = now + self.period();
+                self.sync.next = now + self.next_period();
                 self.sync_once(now, outputs);
             }
             if self.report.due(now) {
                 self.report.pending = false;
-                self.report.next = now + self.period();
+                self.report.next = now + self.next_period();
                 self.write_status(outputs);
             }
         }
         self.update_readiness(now, outputs);
     }
 
-    fn wake(&self) -> Option<Moment> {
+    fn next_wake(&self) -> Option<Moment> {
         let mut wake = self.ready_change;
         let mut at = |moment: Option<Moment>| wake = [wake, moment].into_iter().flatten().min();
         if self.heartbeat.is_some() && self.ready != Ready::Unknown {
@@ -235,30 +235,31 @@ impl SimKubelet {
         }
     }
 
-    fn period(&mut self) -> Duration {
+    fn next_period(&mut self) -> Duration {
         LOOP_PERIOD.mul_f64((1.0 + 0.2 * self.rng.f64()) * self.slowness())
     }
 
-    /// Time of the loop's next round after `now`, given its idle rounds since `next`.
-    fn round(&mut self, mut next: Moment, now: Moment) -> Moment {
+    /// Time of the loop's next round after `now`. After a long idle time the round is drawn at random, because the
+    /// idle rounds have no effect.
+    fn next_round(&mut self, mut next: Moment, now: Moment) -> Moment {
         if now > next + IDLE {
-            return now + self.period().mul_f64(self.rng.f64());
+            return now + self.next_period().mul_f64(self.rng.f64());
         }
         while next <= now {
-            next = next + self.period();
+            next = next + self.next_period();
         }
         next
     }
 
     fn schedule_sync(&mut self, now: Moment) {
         if self.is_active() && !self.sync.pending {
-            self.sync = Loop { pending: true, next: self.round(self.sync.next, now) };
+            self.sync = Loop { pending: true, next: self.next_round(self.sync.next, now) };
         }
     }
 
     fn schedule_report(&mut self, now: Moment) {
         if self.is_active() && !self.report.pending {
-            self.report = Loop { pending: true, next: self.round(self.report.next, now) };
+            self.report = Loop { pending: true, next: self.next_round(self.report.next, now) };
         }
     }
 
@@ -351,12 +352,13 @@ impl SimKubelet {
         let source = if self.status.problem.is_some() { &self.status.last_known_good } else { &self.status.assigned };
         self.status.active.clone_from(source);
         self.begin_trial(now);
-        self.sync = Loop { pending: false, next: now + self.period() };
-        // The informer of a new process lists the Node again. Only a local configuration needs no second comparison.
+        self.sync = Loop { pending: false, next: now + self.next_period() };
+        // The informer of a new process lists the Node again. The comparison is omitted only if spec and assignment
+        // are both local.
         if self.wanted != SpecSource::Local || self.status.assigned.is_some() {
             self.sync.pending = true;
         }
-        self.report = Loop { pending: false, next: now + self.period() };
+        self.report = Loop { pending: false, next: now + self.next_period() };
         // Readiness is reported first. An active configuration with the readiness of the old process would look
         // converged.
         self.ready_change = self.next_ready_change(now);
@@ -372,7 +374,8 @@ impl SimKubelet {
         self.check_trial(now, now);
     }
 
-    /// Checks whether the trial is over, at the time `check` of a check every 10 s.
+    /// Ends the trial if its time has passed, otherwise schedules the next check. `check` is the time of the last
+    /// check; checks are 10 s apart.
     fn check_trial(&mut self, mut check: Moment, now: Moment) {
         if self.trial.is_none() {
             return;

@@ -18,7 +18,7 @@ struct SimHarness {
     wake: Option<Moment>,
     status: Map<String, Value>,
     /// Response to every download, with the ConfigMap's version.
-    answer: Result<(&'static str, Result<(), ConfigProblem>), Download>,
+    response: Result<(&'static str, Result<(), ConfigProblem>), Download>,
     fetches: usize,
     patches: usize,
     ready: Vec<(f64, Ready)>,
@@ -45,7 +45,7 @@ impl SimHarness {
             now: Moment::default(),
             wake: None,
             status,
-            answer: Ok(("1", Ok(()))),
+            response: Ok(("1", Ok(()))),
             fetches: 0,
             patches: 0,
             ready: Vec::new(),
@@ -88,8 +88,8 @@ impl SimHarness {
     }
 
     fn download(&self, source: &ConfigMapSource) -> Download {
-        let (version, verdict) = match &self.answer {
-            Ok(answer) => *answer,
+        let (version, verdict) = match &self.response {
+            Ok(response) => *response,
             Err(download) => return download.clone(),
         };
         let mut found = source.clone();
@@ -238,11 +238,11 @@ fn sync_error_ends_without_restart_when_spec_reverts() {
     let mut sim = SimHarness::new(None);
     sim.assign("a");
     sim.run(30);
-    sim.answer = Err(Download::Missing);
+    sim.response = Err(Download::Missing);
     sim.assign("b");
     sim.run(30);
     assert!(sim.error().is_some());
-    sim.answer = Ok(("1", Ok(())));
+    sim.response = Ok(("1", Ok(())));
     sim.assign("a");
     let events = sim.events.len();
     sim.run(30);
@@ -307,7 +307,7 @@ fn kubelet_continues_from_status_of_node() {
     next.assign("a");
     next.run(100);
     assert_eq!((next.names(), next.patches, next.events.len()), ([Some("a"); 3], 0, 0));
-    next.answer = Ok(("1", Err(ConfigProblem::Validate)));
+    next.response = Ok(("1", Err(ConfigProblem::Validate)));
     next.assign("b");
     next.run(30);
     assert_eq!(next.names(), [Some("b"), Some("a"), Some("a")]);

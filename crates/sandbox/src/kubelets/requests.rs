@@ -1,4 +1,5 @@
-//! Requests of the simulated kubelets, and the parts of API objects that they read. No decisions.
+//! Requests of the simulated kubelets to the API server, for Nodes, ConfigMaps, Leases and Events, and the parts of
+//! the objects that they read. This module decides nothing.
 
 use std::collections::BTreeMap;
 
@@ -136,7 +137,7 @@ pub(crate) fn post_event(node: &str, reason: &str, message: &str, now: Timestamp
     Request::new("/api/v1/namespaces/default/events").create(&PostParams::default(), event.to_string().into_bytes())
 }
 
-/// Time in the format of Leases.
+/// Time in the format of Leases: RFC 3339 in UTC, with microseconds.
 pub(crate) fn micro_time(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }

@@ -73,7 +73,8 @@ pub(super) async fn send(client: Client, name: NodeName, slot: usize, effects: V
     TaskResult::Sent { slot, config_lost }
 }
 
-/// Sends a request until it succeeds or fails permanently, at most `attempts` times.
+/// Sends a request until it succeeds or fails permanently, at most `attempts` times. Client errors other than 429 are
+/// permanent.
 pub(crate) async fn attempt(
     client: &Client,
     request: http::Request<Vec<u8>>,

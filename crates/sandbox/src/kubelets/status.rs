@@ -15,7 +15,7 @@ pub(super) type LoadedSource = Option<Arc<ConfigMapSource>>;
 pub(super) enum SyncProblem {
     Download,
     AllNil,
-    /// An error that an earlier kubelet process left on the Node.
+    /// Any other error that an earlier kubelet process left on the Node.
     Internal,
 }
 
@@ -35,9 +35,9 @@ pub(super) struct Status {
     pub assigned: LoadedSource,
     pub active: LoadedSource,
     pub last_known_good: LoadedSource,
-    /// ConfigProblem that a new process found in `assigned`.
+    /// Problem that a new process found in `assigned`.
     pub problem: Option<ConfigProblem>,
-    /// ConfigProblem of the sync loop; it hides `problem`.
+    /// Problem of the sync loop; its text replaces that of `problem`.
     pub sync_problem: Option<SyncProblem>,
 }
 

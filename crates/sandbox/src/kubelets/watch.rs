@@ -17,7 +17,7 @@ use super::requests::{Meta, Object};
 const PAGE: u32 = 500;
 /// Requested duration of one watch, seconds; the same value that client libraries use.
 const WATCH_SECONDS: u32 = 290;
-/// First and longest pause between attempts.
+/// First and longest pause between attempts, before jitter.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Change that a watch delivers.
@@ -49,7 +49,7 @@ struct Page<K> {
 }
 
 impl Collection {
-    /// Lists the collection.
+    /// Lists the collection. With `only_changes`, returns only its version and no objects.
     pub(crate) async fn list<K: DeserializeOwned>(&self, client: &Client) -> Result<(Vec<K>, String), kube::Error> {
         let mut all = Vec::new();
         let mut continuation = None;
@@ -73,7 +73,7 @@ impl Collection {
         }
     }
 
-    /// Delivers changes after `version` until the receiver is dropped.
+    /// Delivers changes after `version`, and a new list after an expired watch, until the receiver is dropped.
     pub(crate) async fn follow<K>(self, client: Client, mut version: String, changes: mpsc::Sender<Change<K>>)
     where
         K: DeserializeOwned + Clone + Object + Send + 'static,

@@ -20,31 +20,31 @@ pub fn document(profile: ServerProfile, path: &str, accept: &str, crds: &[Value]
         ServerProfile::V1_36 => aggregated_version(accept),
     };
     match (parts.as_slice(), aggregated) {
-        (["api"], None) => Some(plain(&json!({
+        (["api"], None) => Some(json_document(&json!({
             "kind": "APIVersions",
             "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1"}],
         }))),
         (["apis"], None) => {
             let groups: Vec<Value> = groups(&resources).into_iter().map(|group| api_group(group, &resources)).collect();
-            Some(plain(&json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})))
+            Some(json_document(&json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})))
         }
         (["api"], Some(version)) => Some(group_list(version, &[""], &resources)),
         (["apis"], Some(version)) => Some(group_list(version, &groups(&resources), &resources)),
         (["api", version], _) => resource_list("", version, &resources),
         (["apis", group], _) if groups(&resources).contains(group) => {
-            let mut answer = json!({"kind": "APIGroup", "apiVersion": "v1"});
-            if let (Some(answer), Value::Object(fields)) = (answer.as_object_mut(), api_group(group, &resources)) {
-                answer.extend(fields);
+            let mut response = json!({"kind": "APIGroup", "apiVersion": "v1"});
+            if let (Some(response), Value::Object(fields)) = (response.as_object_mut(), api_group(group, &resources)) {
+                response.extend(fields);
             }
-            Some(plain(&answer))
+            Some(json_document(&response))
         }
         (["apis", group, version], _) if !group.is_empty() => resource_list(group, version, &resources),
         _ => None,
     }
 }
 
-fn plain(document: &Value) -> RenderedDocument {
+fn json_document(document: &Value) -> RenderedDocument {
     RenderedDocument { content_type: "application/json".to_owned(), body: Bytes::from(document.to_string()) }
 }
 
@@ -115,7 +115,7 @@ fn resource_list(group: &str, version: &str, resources: &[Resource]) -> Option<R
     if let (false, Some(list)) = (group.is_empty(), list.as_object_mut()) {
         list.insert("apiVersion".to_owned(), "v1".into());
     }
-    Some(plain(&list))
+    Some(json_document(&list))
 }
 
 fn api_resource(resource: &Resource) -> Value {
@@ -218,8 +218,8 @@ mod tests {
     use super::*;
 
     fn read(profile: ServerProfile, path: &str, accept: &str) -> Value {
-        let answer = document(profile, path, accept, &[definition()]).expect(path);
-        serde_json::from_slice(&answer.body).expect("is JSON")
+        let response = document(profile, path, accept, &[definition()]).expect(path);
+        serde_json::from_slice(&response.body).expect("is JSON")
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Resources that the sandbox serves: a table of built-in ones, and those of CustomResourceDefinitions. Discovery,
-//! OpenAPI and Tables all use this list.
+//! Resources that the sandbox serves: a table of built-in ones, and those of CustomResourceDefinitions. Discovery and
+//! OpenAPI use this list.
 
 use std::cmp::{Ordering, Reverse};
 

@@ -63,7 +63,7 @@ impl Identity {
     /// Generates an authority and a certificate signed by it. The authority's key is discarded.
     ///
     /// # Errors
-    /// Fails if the system's random source fails.
+    /// Fails if a key or a certificate cannot be generated.
     pub fn generate() -> Result<Self, rcgen::Error> {
         let ca_key = KeyPair::generate()?;
         let mut ca = CertificateParams::default();
@@ -175,7 +175,7 @@ impl Drop for Serving {
 /// Serves `router` over HTTPS on 127.0.0.1 until stopped.
 ///
 /// # Errors
-/// Fails if the port is not available or the certificates cannot be generated.
+/// Fails if the port is not available, or if the certificates cannot be generated or used.
 pub async fn serve(router: Router, options: Options) -> Result<Serving, ServeError> {
     let identity = match options.identity {
         Some(identity) => identity,

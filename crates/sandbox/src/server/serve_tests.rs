@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 
 use super::*;
 
-/// Result of one request over a new connection: status, version and body, or the connection error.
+/// Result of one request over a new connection: status, headers and body, or the connection error.
 pub(crate) type Fetched = Result<(StatusCode, http::HeaderMap, bytes::Bytes), Box<dyn std::error::Error + Send + Sync>>;
 
 /// Address of a server and its trusted authority.
@@ -71,7 +71,7 @@ fn router() -> Router {
 }
 
 #[tokio::test]
-async fn serves_both_protocols_under_every_name() {
+async fn serves_both_protocols_by_address_and_name() {
     let serving = serve(router(), Options::default()).await.expect("serves");
     assert!(serving.address().ip().is_loopback());
     for alpn in [&b"h2"[..], b"http/1.1"] {
@@ -94,8 +94,8 @@ async fn kube_client_connects_with_kubeconfig() {
     let choice = kube::config::KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(read, &choice).await.expect("is complete");
     let client = kube::Client::try_from(config).expect("is a client");
-    let answer = client.request_text(Request::get("/hello").body(Vec::new()).expect("is a request")).await;
-    assert_eq!(answer.expect("answers"), "hello");
+    let response = client.request_text(Request::get("/hello").body(Vec::new()).expect("is a request")).await;
+    assert_eq!(response.expect("answers"), "hello");
 }
 
 #[tokio::test]

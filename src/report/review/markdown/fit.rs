@@ -3,8 +3,8 @@
 use super::pool::Details;
 use crate::report::{count, names};
 
-/// The maximum names of omitted pools.
-const NAMES: usize = 3;
+/// Maximum number of names of omitted pools.
+const MAX_NAMES: usize = 3;
 
 /// The parts of a review, in order.
 pub(super) struct Parts<'a> {
@@ -14,13 +14,13 @@ pub(super) struct Parts<'a> {
     pub(super) table: String,
     /// A row per pool, worst risk first.
     pub(super) rows: Vec<String>,
-    /// The text after the table.
+    /// The unchanged pools and reformatted files, after the table.
     pub(super) after_rows: String,
     /// The details of each pool, worst risk first.
     pub(super) pools: Vec<Details>,
     /// The names of the pools in `pools`.
     pub(super) names: Vec<&'a str>,
-    /// Nodes outside of pools.
+    /// Nodes that move between pools, and nodes without a pool.
     pub(super) others: String,
     /// Warnings.
     pub(super) findings: String,
@@ -30,7 +30,7 @@ pub(super) struct Parts<'a> {
     pub(super) all: String,
 }
 
-/// The parts to omit.
+/// The parts to omit, in the order of omission.
 struct Cuts {
     findings: bool,
     /// The number of pools, from the end, in brief form.
@@ -58,7 +58,7 @@ impl Parts<'_> {
         self.write(&self.cuts(needed))
     }
 
-    /// The first `left` cuts. Shortens pools with many fields before it omits pools.
+    /// The first `left` cuts. Shortens pools before it omits pools.
     fn cuts(&self, mut left: usize) -> Cuts {
         let mut take = |most: usize| {
             let taken = left.min(most);
@@ -81,7 +81,7 @@ impl Parts<'_> {
         let number = self.pools.len();
         let named = |pools: &[&str]| {
             let listed: Vec<String> = pools.iter().map(|name| format!("`{name}`")).collect();
-            names(listed.iter().map(String::as_str), NAMES)
+            names(listed.iter().map(String::as_str), MAX_NAMES)
         };
         let omitted: Vec<&str> = self.names.iter().skip(number - cuts.pools).copied().collect();
         let brief = self.names.iter().zip(&self.pools).take(number - cuts.pools).skip(number - cuts.brief);

@@ -1,5 +1,5 @@
 //! A review as GitHub-flavoured markdown for a pull request: the verdict, a table of pools, the details of each pool
-//! (collapsed, worst risk first), and a footer that explains nodecfg.
+//! (collapsed, worst risk first), other nodes, warnings, and a footer that explains nodecfg.
 //!
 //! Texts from the repository or the cluster stand in code spans or are escaped: they create no markup and no
 //! notification.
@@ -20,16 +20,15 @@ mod tests;
 
 use fit::Parts;
 
-/// The smallest supported length limit.
+/// The smallest supported length limit, in UTF-16 units.
 pub const LEAST_CHARS: i64 = 2000;
 /// The maximum names in a list.
-const NAMES: usize = 12;
+const MAX_NAMES: usize = 12;
 
 /// Writes the review within `most` UTF-16 units, so that the limit holds for characters too.
 ///
 /// # Errors
 /// When `out` cannot be written.
-/// When the writer does.
 pub fn write(out: &mut dyn Write, review: &Review, most: Option<usize>) -> io::Result<()> {
     out.write_all(render(review, most).as_bytes())
 }
@@ -50,7 +49,7 @@ pub(super) fn render(review: &Review, most: Option<usize>) -> String {
         others: others(review),
         findings: warnings(review),
         foot: foot(review),
-        all: code(&way_to_all(review)),
+        all: code(&full_command(review)),
     };
     if shown.is_empty() {
         parts.table.clear();
@@ -115,7 +114,7 @@ fn unchanged(review: &Review) -> String {
         review.pools.iter().filter(|pool| !is_shown(pool)).map(|pool| format!("`{}`", pool.name)).collect();
     let mut text = String::new();
     if !pools.is_empty() {
-        text.push_str(&format!("\nUnchanged: {}.\n", names(pools.iter().map(String::as_str), NAMES)));
+        text.push_str(&format!("\nUnchanged: {}.\n", names(pools.iter().map(String::as_str), MAX_NAMES)));
     }
     let formatted: Vec<String> = review
         .files()
@@ -124,14 +123,14 @@ fn unchanged(review: &Review) -> String {
         .map(|(path, _)| code(&sentences::clipped(path, 100)))
         .collect();
     if !formatted.is_empty() {
-        let listed = names(formatted.iter().map(String::as_str), NAMES);
+        let listed = names(formatted.iter().map(String::as_str), MAX_NAMES);
         text.push_str(&format!("\nReformatted, without effect on nodes: {listed}.\n"));
     }
     text.push('\n');
     text
 }
 
-/// Nodes without a pool and nodes that change their pool.
+/// Whether nodes may move, nodes that change their pool, and nodes without a pool.
 fn others(review: &Review) -> String {
     let mut text = String::new();
     if review.nodes_may_move {
@@ -141,15 +140,15 @@ fn others(review: &Review) -> String {
         );
     }
     let Some(cluster) = &review.cluster else { return text };
-    let listed = |nodes: Vec<String>| names(nodes.iter().map(String::as_str), NAMES);
-    let mut ways: std::collections::BTreeMap<(String, String), Vec<String>> = std::collections::BTreeMap::new();
+    let listed = |nodes: Vec<String>| names(nodes.iter().map(String::as_str), MAX_NAMES);
+    let mut moves: std::collections::BTreeMap<(String, String), Vec<String>> = std::collections::BTreeMap::new();
     for one in &cluster.moves {
         let pool = |pool: &Option<nodecfg_contract::names::PoolName>| {
             pool.as_ref().map_or_else(|| "no pool".to_owned(), |pool| format!("pool `{pool}`"))
         };
-        ways.entry((pool(&one.from), pool(&one.to))).or_default().push(format!("`{}`", one.node));
+        moves.entry((pool(&one.from), pool(&one.to))).or_default().push(format!("`{}`", one.node));
     }
-    for ((from, to), nodes) in ways {
+    for ((from, to), nodes) in moves {
         text.push_str(&format!("From {from} to {to}: {}\n\n", listed(nodes)));
     }
     let (left, none): (Vec<_>, Vec<_>) = cluster.unpooled.iter().partition(|node| node.still_on.is_some());
@@ -207,7 +206,7 @@ fn foot(review: &Review) -> String {
 }
 
 /// The command that shows the full review.
-fn way_to_all(review: &Review) -> String {
+fn full_command(review: &Review) -> String {
     match &review.from {
         Side::Revision { commit, .. } => format!("nodecfg diff --against {}", commit.short()),
         Side::WorkingTree | Side::Local | Side::Cluster => "nodecfg diff".to_owned(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::super::sentences;
-use super::NAMES;
+use super::MAX_NAMES;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names, whole_duration};
 use crate::review::{Changes, LeftAlone, PoolChange, PoolReview, Review, Rollout, Scope};
@@ -12,8 +12,8 @@ use kubelet_config::risk::{Class, Risk};
 use nodecfg_planning::plan::{Action, ChangedField, Step, WaveKind};
 use nodecfg_planning::state::State;
 
-/// The maximum fields and reasons in brief form, worst risk first.
-const BRIEF: usize = 10;
+/// Maximum number of fields in brief form, worst risk first, and of reasons, by path.
+const MAX_BRIEF: usize = 10;
 /// The maximum length of a value in brief form, in characters.
 const BRIEF_VALUE: usize = 80;
 
@@ -54,13 +54,13 @@ pub(super) fn row(review: &Review, pool: &PoolReview) -> String {
 }
 
 fn left_alone(rollout: &Rollout) -> String {
-    let settled = rollout.left_alone.iter().filter(|left| left.why.state() == State::Settled).count();
+    let up_to_date = rollout.left_alone.iter().filter(|left| left.why.state() == State::Settled).count();
     let blocked = rollout.left_alone.iter().filter(|left| left.blocked).count();
-    let skipped = rollout.left_alone.len() - settled - blocked;
-    let held = rollout.pause.is_some() && !rollout.despite_pause;
-    let skipped_word = if held { "paused" } else { "skipped" };
+    let skipped = rollout.left_alone.len() - up_to_date - blocked;
+    let is_paused = rollout.pause.is_some() && !rollout.despite_pause;
+    let skipped_word = if is_paused { "paused" } else { "skipped" };
     let mut parts = Vec::new();
-    for (number, what) in [(settled, "up to date"), (skipped, skipped_word), (blocked, "**blocked**")] {
+    for (number, what) in [(up_to_date, "up to date"), (skipped, skipped_word), (blocked, "**blocked**")] {
         if number > 0 {
             parts.push(format!("{number} {what}"));
         }
@@ -82,14 +82,14 @@ fn risk(pool: &PoolReview) -> String {
 
 /// The details of a pool, collapsed.
 pub(super) fn details(review: &Review, pool: &PoolReview) -> Details {
-    let full = folded(review, pool, false);
-    let brief = folded(review, pool, true);
+    let full = collapsed(review, pool, false);
+    let brief = collapsed(review, pool, true);
     // Falls back to the full form if the brief one is not shorter.
     let brief = if brief.len() < full.len() { brief } else { full.clone() };
     Details { full, brief }
 }
 
-fn folded(review: &Review, pool: &PoolReview, brief: bool) -> String {
+fn collapsed(review: &Review, pool: &PoolReview, brief: bool) -> String {
     let mut text = format!("<details><summary><b>{}</b>: {}", pool.name, sentences::headline(pool));
     if let Some(class) = pool.risk.worst {
         let refused = if pool.risk.refused.is_some() { ", refused" } else { "" };
@@ -133,10 +133,10 @@ fn write_changes(text: &mut String, review: &Review, pool: &PoolReview, set: &Ch
     }
     text.push_str("| field | now | new | risk | set by |\n|---|---|---|---|---|\n");
     let mut fields: Vec<&ChangedField> = set.fields.iter().collect();
-    if brief && fields.len() > BRIEF {
+    if brief && fields.len() > MAX_BRIEF {
         // The sort is stable: equal risks keep the order of paths.
         fields.sort_by_key(|field| std::cmp::Reverse(field.risk.as_ref().map(|risk| risk.class)));
-        fields.truncate(BRIEF);
+        fields.truncate(MAX_BRIEF);
     }
     for field in &fields {
         text.push_str(&field_row(field, brief));
@@ -156,13 +156,14 @@ fn field_row(field: &ChangedField, brief: bool) -> String {
     format!("| {} | {} | {} | {risk} | {place} |\n", clipped(&change.path), value(&change.old), value(&change.new))
 }
 
-/// Writes the worst risk, the reason of each field's risk, and the fix if a sync refuses the change.
+/// Writes the worst risk, the reasons of risks from restart (brief form: from drain), and the fix if a sync refuses
+/// the change.
 fn write_risk(text: &mut String, pool: &PoolReview, brief: bool) {
     let Some(risk) = sentences::risk(pool) else { return };
     text.push_str(&format!("**Risk**: {}.\n", prose(&risk)));
     let least = if brief { Class::Drain } else { Class::Restart };
     let reasons: BTreeMap<&str, &Risk> = sentences::risks(pool, |class| class >= least);
-    let most = if brief { BRIEF } else { usize::MAX };
+    let most = if brief { MAX_BRIEF } else { usize::MAX };
     for (path, risk) in reasons.into_iter().take(most) {
         let source = if risk.source.is_empty() { String::new() } else { format!(" ({})", code(&risk.source)) };
         let path = if brief { code(&sentences::clipped(path, BRIEF_VALUE)) } else { code(path) };
@@ -190,7 +191,7 @@ fn write_settings(text: &mut String, pool: &PoolReview) {
     text.push('\n');
 }
 
-/// Writes which nodes the pool selects, for a review without a cluster.
+/// Writes which nodes the pool selects and how many change at a time, for a review without a cluster.
 fn write_scope(text: &mut String, pool: &PoolReview) {
     if pool.rollout.is_some() || !pool.changes_nodes() || pool.change == PoolChange::Removed {
         return;
@@ -232,7 +233,7 @@ fn write_rollout(text: &mut String, rollout: &Rollout) {
         let assign = wave.steps.iter().filter(|step| step.action == Action::Assign);
         let listed: Vec<String> = assign.map(|step| format!("`{}`", step.node)).collect();
         if !listed.is_empty() {
-            text.push_str(&format!("- {label}: {}\n", names(listed.iter().map(String::as_str), NAMES)));
+            text.push_str(&format!("- {label}: {}\n", names(listed.iter().map(String::as_str), MAX_NAMES)));
         }
     }
     let awaited = |step: &&Step| step.action != Action::Assign;
@@ -241,10 +242,10 @@ fn write_rollout(text: &mut String, rollout: &Rollout) {
         text.push_str(&format!("- {} assigned earlier, in transition\n", count(awaited, "node")));
     }
     let blocked: Vec<&LeftAlone> = rollout.left_alone.iter().filter(|left| left.blocked).collect();
-    if blocked.len() > NAMES {
-        text.push_str(&format!("- **{} blocked**, the first {NAMES} of them:\n", count(blocked.len(), "node")));
+    if blocked.len() > MAX_NAMES {
+        text.push_str(&format!("- **{} blocked**, the first {MAX_NAMES} of them:\n", count(blocked.len(), "node")));
     }
-    for left in blocked.into_iter().take(NAMES) {
+    for left in blocked.into_iter().take(MAX_NAMES) {
         let reason = sentences::clipped(&left.reason, 500);
         text.push_str(&format!("- **blocked** `{}`: {}\n", left.node, prose(&reason)));
     }
@@ -261,5 +262,5 @@ fn write_files(text: &mut String, pool: &PoolReview) {
         format!("{} ({})", code(&sentences::clipped(&file.path, 100)), sentences::file_change(file.change))
     };
     let files: Vec<String> = pool.files.iter().map(file).collect();
-    text.push_str(&format!("Files: {}\n\n", names(files.iter().map(String::as_str), NAMES)));
+    text.push_str(&format!("Files: {}\n\n", names(files.iter().map(String::as_str), MAX_NAMES)));
 }

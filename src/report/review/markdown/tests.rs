@@ -114,7 +114,7 @@ fn without_code(line: &str) -> String {
 }
 
 /// Asserts that the markup is complete, and that repository content is no markup.
-fn is_sound(text: &str) {
+fn assert_sound(text: &str) {
     let mut open = 0_i32;
     let mut columns = 0;
     for line in text.lines() {
@@ -145,10 +145,10 @@ proptest! {
         prop_assume!(draft(&new, Strictness::Strict).desired.is_some());
         let review = review(&old, &new, &name);
         let whole = render(&review, None);
-        is_sound(&whole);
+        assert_sound(&whole);
         let kept = render(&review, Some(most));
         prop_assert!(length(&kept) <= most, "{} > {most}\n{kept}", length(&kept));
-        is_sound(&kept);
+        assert_sound(&kept);
         prop_assert_eq!(&kept, &render(&review, Some(most)));
         if length(&whole) <= most {
             prop_assert_eq!(&kept, &whole);

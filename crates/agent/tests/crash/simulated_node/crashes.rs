@@ -22,7 +22,7 @@ pub enum CrashPoint {
     Operation(u64),
     /// Before this effect, counted from now.
     Before(u64),
-    /// After this effect and before its result.
+    /// After this effect, counted from now, and before its result.
     After(u64),
     /// After this number of seconds.
     Seconds(f64),
@@ -68,15 +68,15 @@ impl SimulatedNode {
         self.planned_crash = Some(PlannedCrash { point, kind, at, moment });
     }
 
-    /// Reports whether another power failure is allowed. Power failures beyond the health timeout would themselves fail
-    /// a trial.
+    /// Reports whether another power failure is allowed: at most two within the health timeout and five seconds. More
+    /// could themselves fail a trial.
     pub fn may_lose_power(&mut self) -> bool {
         let (now, limit) = (self.now, settings().health_timeout.as_secs_f64() + 5.0);
         self.power_losses.retain(|moment| since(*moment, now) < limit);
         self.power_losses.len() < 2
     }
 
-    /// Reports whether power has ever failed.
+    /// Reports whether power has failed since the start of the simulation.
     pub fn lost_power(&self) -> bool {
         self.lost_power
     }

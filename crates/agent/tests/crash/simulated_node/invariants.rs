@@ -1,4 +1,4 @@
-//! Invariants of a node, checked at every step. They hold whatever happens to the agent.
+//! Invariants of a node, checked after steps and crashes and at restarts of the kubelet.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{CONFIG, FOLDER, SimulatedNode};
 use crate::contents::{self, Behaviour};
 
 impl SimulatedNode {
-    /// The kubelet's file is complete and accepted, since the kubelet may be restarted at any time.
+    /// Asserts that the kubelet's file is complete and accepted, since the kubelet may be restarted at any time.
     pub(super) fn check_config(&self, when: &str) {
         let found = self.disk.content(Path::new(CONFIG));
         let found = found.unwrap_or_else(|| panic!("{when}, the kubelet's configuration is missing\n{}", self.log));
@@ -23,7 +23,8 @@ impl SimulatedNode {
         );
     }
 
-    /// The ledger on disk names the placed content, because it is saved before the placement.
+    /// Asserts that the ledger on disk names the placed content, because it is saved before the placement. Not
+    /// checked while the disk has faults.
     pub(super) fn check_saved(&self) {
         if !self.faults.is_empty() {
             return;
@@ -42,7 +43,7 @@ impl SimulatedNode {
         );
     }
 
-    /// The agent never restarts the kubelet on a failed configuration, not even for a moment.
+    /// Asserts that the agent never restarts the kubelet on a failed configuration, not even for a moment.
     pub(super) fn check_restart(&self, text: &str, ledger: &Ledger) {
         if let Some(failed) = &self.failed_source {
             assert_ne!(
@@ -64,11 +65,12 @@ impl SimulatedNode {
         }
     }
 
-    /// Only a good configuration becomes the last known good. Also records failures and changes of the ledger.
+    /// Asserts that only a good configuration is the last known good. Also records failures and changes of the
+    /// ledger.
     pub(super) fn check_ledger(&mut self, ledger: &Ledger) {
         let failure = ledger.agent_state.failure.as_ref();
         let tried = failure.is_some_and(|failure| matches!(failure.kind, FailureKind::Trial | FailureKind::Restart));
-        // Recorded only if it could be saved. The assignment may be older than spec.
+        // Recorded only if the failure could be saved. The assignment of the ledger may be older than spec.
         if tried && self.faults.is_empty() && self.is_current(ledger.assigned.as_ref()) {
             self.failed_source.clone_from(&ledger.assigned);
         }

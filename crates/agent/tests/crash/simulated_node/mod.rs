@@ -1,5 +1,5 @@
 //! Simulated node in virtual time: API server, kubelet, disk in memory, and the agent's real runtime. The agent can
-//! crash at every disk operation and between any two effects.
+//! crash at every disk operation, before and after every effect, and at any time.
 
 mod crashes;
 mod invariants;
@@ -92,10 +92,11 @@ pub struct SimulatedNode {
     agent_start: Option<Timestamp>,
     /// Disk faults, each with its first operation.
     faults: Vec<(Fault, u64)>,
-    /// Source that failed its trial or restart, if recorded by the agent. Cleared when spec changes.
+    /// Source that failed its trial or restart, if recorded by the agent. Cleared when spec changes or a ConfigMap is
+    /// written.
     failed_source: Option<ConfigSource>,
     pub log: String,
-    /// Time of the last change.
+    /// Time of the last change of the ledger, or of the last action of the test.
     unchanged_since: Timestamp,
     last_ledger: Option<Ledger>,
 }
@@ -338,7 +339,7 @@ impl SimulatedNode {
         }
     }
 
-    /// Runs for this time or until a crash. Returns whether a crash occurred.
+    /// Runs for this number of seconds or until a crash. Returns whether a crash occurred.
     pub fn run_for(&mut self, seconds: f64) -> bool {
         let end = after(self.now, seconds);
         let kills = self.kills;
@@ -352,8 +353,8 @@ impl SimulatedNode {
         false
     }
 
-    /// Runs until nothing changes, or until a crash. Returns whether a crash occurred. The agent waits at most a minute,
-    /// so a longer time without change means that the node has settled.
+    /// Runs until nothing changes, or until a crash. Returns whether a crash occurred. A settled agent waits at most
+    /// a minute between two attempts, so 75 s without change suffice; 400 s during a trial or an activation.
     pub fn settle(&mut self) -> bool {
         self.unchanged_since = self.now;
         let limit = after(self.now, 3_000.0);

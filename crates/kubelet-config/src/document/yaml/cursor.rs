@@ -2,8 +2,8 @@
 
 use super::Mark;
 
-/// The kubelet's reader takes a text in pieces of this size, and checks the characters of a piece when it reads the
-/// piece. Forbidden characters in unread pieces go unnoticed.
+/// The kubelet's reader takes a text in pieces of this size in bytes, and checks the characters of a piece when it
+/// reads the piece. Forbidden characters in unread pieces go unnoticed.
 const PIECE: usize = 512;
 
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a character.
+    /// Appends the current character, and skips it. Does nothing at the end of the text.
     pub(super) fn read(&mut self, into: &mut String) {
         if self.mark.offset < self.text.len() {
             into.push(self.here());

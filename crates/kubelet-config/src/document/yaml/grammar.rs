@@ -62,8 +62,7 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// Returns the next event. After the end of the stream, returns the same event again.
-    ///
+    /// Returns the next event. After the end of the stream, returns [`Event::StreamEnd`] again.
     /// # Errors
     /// The syntax error. No event can be read after an error.
     pub(in crate::document) fn next(&mut self) -> Read {
@@ -80,7 +79,7 @@ impl<'a> Events<'a> {
     }
 
     /// Creates an error for the open list or map.
-    fn unlike(&self, problem: &str, mark: Mark) -> Malformed {
+    fn unexpected(&self, problem: &str, mark: Mark) -> Malformed {
         Malformed::new(problem, mark).began(self.open.last().copied().into_iter().chain(self.ended))
     }
 
@@ -107,7 +106,7 @@ impl<'a> Events<'a> {
             ParserState::FlowValue => self.flow_value(),
             ParserState::FlowNoValue => {
                 let (_, start, _) = self.scanner.peek()?;
-                Ok(self.nothing(ParserState::FlowKey { first: false }, start))
+                Ok(self.omitted_value(ParserState::FlowKey { first: false }, start))
             }
             ParserState::End => {
                 let mark = self.scanner.cursor.mark;
@@ -122,7 +121,7 @@ impl<'a> Events<'a> {
     }
 
     /// Returns an empty plain scalar for an omitted value.
-    fn nothing(&mut self, state: ParserState, mark: Mark) -> Spanned {
+    fn omitted_value(&mut self, state: ParserState, mark: Mark) -> Spanned {
         self.state = state;
         Self::empty(Properties::default(), mark, mark)
     }
@@ -213,6 +212,7 @@ impl<'a> Events<'a> {
         Ok(Spanned { event: Event::DocumentEnd, start, end })
     }
 
+    /// Reads a value. `block` allows block collections. `indentless` allows a list that is indented as far as its key.
     fn node(&mut self, block: bool, indentless: bool) -> Read {
         let (kind, mut start, mut end) = self.scanner.peek()?;
         if kind == Kind::Alias {
@@ -276,7 +276,7 @@ impl<'a> Events<'a> {
                 self.pop();
                 return Ok(Self::empty(properties, spot.unwrap_or(start), end));
             }
-            _ => return Err(self.unlike("did not find expected node content", at)),
+            _ => return Err(self.unexpected("did not find expected node content", at)),
         };
         Ok(Spanned { event, start, end: after })
     }
@@ -290,13 +290,13 @@ impl<'a> Events<'a> {
                 self.scanner.take()?;
                 let again = ParserState::BlockSequence { first: false };
                 if matches!(self.scanner.peek()?.0, Kind::BlockEntry | Kind::BlockEnd) {
-                    return Ok(self.nothing(again, mark));
+                    return Ok(self.omitted_value(again, mark));
                 }
                 self.states.push(again);
                 self.node(true, false)
             }
             (Kind::BlockEnd, ..) => self.end_of(Event::SequenceEnd),
-            (_, start, _) => Err(self.unlike("did not find expected '-' indicator", start)),
+            (_, start, _) => Err(self.unexpected("did not find expected '-' indicator", start)),
         }
     }
 
@@ -306,7 +306,7 @@ impl<'a> Events<'a> {
             (Kind::BlockEntry, _, mark) => {
                 self.scanner.take()?;
                 if matches!(self.scanner.peek()?.0, Kind::BlockEntry | Kind::Key | Kind::Value | Kind::BlockEnd) {
-                    return Ok(self.nothing(ParserState::IndentlessSequence, mark));
+                    return Ok(self.omitted_value(ParserState::IndentlessSequence, mark));
                 }
                 self.states.push(ParserState::IndentlessSequence);
                 self.node(true, false)
@@ -326,13 +326,13 @@ impl<'a> Events<'a> {
             (Kind::Key, _, mark) => {
                 self.scanner.take()?;
                 if matches!(self.scanner.peek()?.0, Kind::Key | Kind::Value | Kind::BlockEnd) {
-                    return Ok(self.nothing(ParserState::BlockValue, mark));
+                    return Ok(self.omitted_value(ParserState::BlockValue, mark));
                 }
                 self.states.push(ParserState::BlockValue);
                 self.node(true, true)
             }
             (Kind::BlockEnd, ..) => self.end_of(Event::MappingEnd),
-            (_, start, _) => Err(self.unlike("did not find expected key", start)),
+            (_, start, _) => Err(self.unexpected("did not find expected key", start)),
         }
     }
 
@@ -342,12 +342,12 @@ impl<'a> Events<'a> {
             (Kind::Value, _, mark) => {
                 self.scanner.take()?;
                 if matches!(self.scanner.peek()?.0, Kind::Key | Kind::Value | Kind::BlockEnd) {
-                    return Ok(self.nothing(next, mark));
+                    return Ok(self.omitted_value(next, mark));
                 }
                 self.states.push(next);
                 self.node(true, true)
             }
-            (_, start, _) => Ok(self.nothing(next, start)),
+            (_, start, _) => Ok(self.omitted_value(next, start)),
         }
     }
 
@@ -359,7 +359,7 @@ impl<'a> Events<'a> {
         if kind != Kind::FlowSequenceEnd {
             if !first {
                 if kind != Kind::FlowEntry {
-                    return Err(self.unlike("did not find expected ',' or ']'", start));
+                    return Err(self.unexpected("did not find expected ',' or ']'", start));
                 }
                 self.scanner.take()?;
                 (kind, start, end) = self.scanner.peek()?;
@@ -382,7 +382,7 @@ impl<'a> Events<'a> {
         if matches!(kind, Kind::Value | Kind::FlowEntry | Kind::FlowSequenceEnd) {
             // Takes the comma or bracket too, as libyaml does: the following text is read as the value.
             self.scanner.take()?;
-            return Ok(self.nothing(ParserState::PairValue, end));
+            return Ok(self.omitted_value(ParserState::PairValue, end));
         }
         self.states.push(ParserState::PairValue);
         self.node(false, false)
@@ -397,7 +397,7 @@ impl<'a> Events<'a> {
                 return self.node(false, false);
             }
         }
-        Ok(self.nothing(ParserState::PairEnd, start))
+        Ok(self.omitted_value(ParserState::PairEnd, start))
     }
 
     fn flow_key(&mut self, first: bool) -> Read {
@@ -408,7 +408,7 @@ impl<'a> Events<'a> {
         if kind != Kind::FlowMappingEnd {
             if !first {
                 if kind != Kind::FlowEntry {
-                    return Err(self.unlike("did not find expected ',' or '}'", start));
+                    return Err(self.unexpected("did not find expected ',' or '}'", start));
                 }
                 self.scanner.take()?;
                 kind = self.scanner.peek()?.0;
@@ -417,7 +417,7 @@ impl<'a> Events<'a> {
                 self.scanner.take()?;
                 let (kind, start, _) = self.scanner.peek()?;
                 if matches!(kind, Kind::Value | Kind::FlowEntry | Kind::FlowMappingEnd) {
-                    return Ok(self.nothing(ParserState::FlowValue, start));
+                    return Ok(self.omitted_value(ParserState::FlowValue, start));
                 }
                 self.states.push(ParserState::FlowValue);
                 return self.node(false, false);
@@ -442,6 +442,6 @@ impl<'a> Events<'a> {
             }
             start = after;
         }
-        Ok(self.nothing(next, start))
+        Ok(self.omitted_value(next, start))
     }
 }

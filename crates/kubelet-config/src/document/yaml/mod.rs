@@ -1,7 +1,6 @@
 //! The YAML 1.1 parser of the kubelet: a port of yaml.v2's libyaml, which differs from the specification. It accepts
 //! and refuses the same texts, with the same messages. For example, control characters and `%YAML 1.2` are errors,
-//! and a tab cannot indent. A key fits on one line and in 1024 characters. Content after the first document is
-//! ignored.
+//! and a tab cannot indent. A key without `?` fits on one line and in 1024 characters.
 //!
 //! The parser makes one pass, stores at most one line of tokens, and never recurses.
 

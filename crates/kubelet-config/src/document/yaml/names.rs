@@ -120,6 +120,8 @@ impl Scanner<'_> {
         Ok(())
     }
 
+    /// Reads a tag handle. In a `%TAG` directive (`directive`), it must end with `!`. Elsewhere, the result may be the
+    /// beginning of a local tag.
     fn tag_handle(&mut self, directive: bool) -> Result<String, Malformed> {
         if self.cursor.here() != '!' {
             return Err(self.malformed("did not find expected '!'"));
@@ -134,7 +136,8 @@ impl Scanner<'_> {
         Ok(handle)
     }
 
-    /// Reads the rest of a tag. `head` is its beginning, read as a handle.
+    /// Reads the rest of a tag. `head` is the beginning that was read as a handle, with its `!`; empty if there is
+    /// none.
     fn tag_uri(&mut self, head: &str) -> Result<String, Malformed> {
         let mut bytes: Vec<u8> = head.bytes().skip(1).collect();
         let start = self.cursor.mark;

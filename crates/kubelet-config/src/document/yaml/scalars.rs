@@ -14,7 +14,7 @@ struct Gap {
     first: String,
     /// The following line breaks.
     more: String,
-    /// Whether the gap contains a line break.
+    /// True if the gap contains a line break.
     broken: bool,
 }
 
@@ -50,8 +50,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Reads a plain scalar. It ends at `: `, at ` #`, at an indicator of a flow collection, or at a line that is not
-    /// indented further than the enclosing block.
+    /// Reads a plain scalar. It ends at `: `, at ` #` or at a document indicator. Inside a flow collection it also
+    /// ends at a flow indicator. Outside it ends at a line that is not indented further than the enclosing block.
     pub(super) fn plain_scalar(&mut self) -> Result<(), Malformed> {
         let start = self.cursor.mark;
         let (mut text, mut gap, mut end) = (String::new(), Gap::default(), start);
@@ -88,7 +88,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Reads a quoted scalar.
+    /// Reads a quoted scalar: single-quoted if `single`, otherwise double-quoted.
     pub(super) fn quoted_scalar(&mut self, single: bool) -> Result<(), Malformed> {
         let start = self.cursor.mark;
         let quote = self.cursor.here();
@@ -177,7 +177,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Reads a literal or folded block.
+    /// Reads a block: literal (`|`) if `literal`, otherwise folded (`>`).
     pub(super) fn block_scalar(&mut self, literal: bool) -> Result<(), Malformed> {
         let start = self.cursor.mark;
         self.cursor.skip();
@@ -220,8 +220,8 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Reads a header such as `+2` or `2-` and the rest of the line. Returns the chomping of final line breaks and
-    /// the indentation.
+    /// Reads a header such as `+2` or `2-` and the rest of the line. Returns the chomping indicator and the
+    /// indentation indicator (0 if absent).
     fn block_header(&mut self) -> Result<(Option<char>, usize), Malformed> {
         let (mut chomping, mut increment) = (None, 0);
         for _ in 0..2 {
@@ -245,7 +245,7 @@ impl Scanner<'_> {
         Ok((chomping, increment))
     }
 
-    /// Reads empty lines and the indentation of the next line. If `indent` is 0, the first line sets it.
+    /// Reads empty lines and the indentation of the next line. If `indent` is 0, the widest of these lines sets it.
     fn block_breaks(
         &mut self,
         indent: &mut usize,

@@ -45,7 +45,7 @@ pub(super) struct Token {
     pub(super) kind: Kind,
     pub(super) start: Mark,
     pub(super) end: Mark,
-    /// The text of a scalar, the name of an anchor or alias, or the handle of a tag.
+    /// The text of a scalar, the name of an anchor or alias, the handle of a tag, or the version of `%YAML`.
     pub(super) text: String,
     /// The suffix of a tag, or the prefix of a handle.
     pub(super) suffix: String,
@@ -139,7 +139,8 @@ impl<'a> Scanner<'a> {
         self.tokens.push_back(Token { kind, start, end, text, suffix });
     }
 
-    /// Inserts a token before the token with a number, or at the end.
+    /// Inserts a token before the token with this number, counted from the start of the text. Without a number,
+    /// inserts it at the end.
     fn insert(&mut self, number: Option<usize>, kind: Kind, mark: Mark) {
         let at = number.map_or(self.tokens.len(), |number| number.saturating_sub(self.taken).min(self.tokens.len()));
         let token = Token { kind, start: mark, end: mark, text: String::new(), suffix: String::new() };

@@ -1,19 +1,19 @@
 //! The checks of `apiVersion` and `kind`. The kubelet reads both first, with encoding/json, which ignores case
-//! (apimachinery `serializer/json/meta.go`). The last of several spellings of a name wins.
+//! (apimachinery `serializer/json/meta.go`). The last text wins if a name has several spellings; null is skipped.
 
 use super::Load;
 use crate::document::{Entry, Mapping, Node, Reading, Syntax};
 use crate::{API_VERSION, KIND};
 
 impl Load {
-    /// Checks both fields. Returns whether the document is a KubeletConfiguration, so that its fields are decoded.
-    pub(super) fn header(&mut self, map: &Mapping, root: &Node) -> bool {
-        let version = self.is("api-version", "apiVersion", API_VERSION, map, root);
-        let kind = self.is("kind", "kind", KIND, map, root);
+    /// Checks `apiVersion` and `kind`. Returns false if one is refused; the kubelet then decodes no other field.
+    pub(super) fn check_header(&mut self, map: &Mapping, root: &Node) -> bool {
+        let version = self.require_text("api-version", "apiVersion", API_VERSION, map, root);
+        let kind = self.require_text("kind", "kind", KIND, map, root);
         version && kind
     }
 
-    fn is(&mut self, rule: &'static str, name: &str, wanted: &str, map: &Mapping, root: &Node) -> bool {
+    fn require_text(&mut self, rule: &'static str, name: &str, wanted: &str, map: &Mapping, root: &Node) -> bool {
         let mut spellings: Vec<&Entry> = map.iter().filter(|(key, _)| folds_to(key, name)).map(|(_, e)| e).collect();
         // YAML becomes JSON with sorted keys, as in the map; JSON keeps the order of the text.
         if self.syntax == Syntax::Json {

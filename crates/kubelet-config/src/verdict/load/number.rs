@@ -15,8 +15,8 @@ pub(super) fn json(value: f64) -> String {
 }
 
 /// Parses a whole number as json-iterator does for a field of 32 or 64 bits (`iter_int.go`, readUint32 and
-/// readUint64). json-iterator only checks whether the last digit made the number smaller. It therefore reads some
-/// numbers far out of range as other numbers. `None` if it detects the overflow.
+/// readUint64). After each digit, json-iterator only checks whether the number became smaller. It therefore reads
+/// some numbers far out of range as other numbers. `None` if it detects the overflow.
 pub(super) fn jsoniter(sign: &str, digits: &str, bits: u32) -> Option<i128> {
     let range: u128 = 1 << bits;
     let largest_safe = (range - 1) / 10 - 1;

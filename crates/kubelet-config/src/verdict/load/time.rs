@@ -2,8 +2,8 @@
 
 use jiff::civil::Date;
 
-/// Reports whether Go's `time.Parse(time.RFC3339, text)` accepts a text: `2006-01-02T15:04:05Z`, with any fraction
-/// and any offset. The hour may have one digit.
+/// Reports whether Go's `time.Parse(time.RFC3339, text)` accepts a text: `2006-01-02T15:04:05Z`, with an optional
+/// fraction after a point or comma, and `Z` or an offset up to 24:60. The hour may have one digit.
 pub(super) fn is_rfc3339(text: &str) -> bool {
     parse(text).is_some()
 }

@@ -20,7 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
                 .field(
                     config,
                     "enforceNodeAllocatable",
-                    format!("enforceNodeAllocatable {}, but cgroupsPerQOS is false", list(config)),
+                    format!("enforceNodeAllocatable {}, but cgroupsPerQOS is false", list_state(config)),
                 )
                 .related_field(config, "cgroupsPerQOS", "enforcement requires these cgroups")
                 .help("write `enforceNodeAllocatable: []`, or keep cgroupsPerQOS on");
@@ -59,13 +59,13 @@ pub(super) const CHECKS: &[Check] = &[
         }
     }),
     ("enforce-node-allocatable", |config, refusals| {
-        for (index, value) in checked(config) {
+        for (index, value) in enforcements_to_check(config) {
             let field = index.map_or_else(|| "enforceNodeAllocatable".to_owned(), item);
             value_of(config, refusals, "enforceNodeAllocatable[]", &field, value, place(config, index));
         }
     }),
     ("enforce-node-allocatable-none", |config, refusals| {
-        for (index, _) in checked(config).filter(|(_, value)| *value == "none") {
+        for (index, _) in enforcements_to_check(config).filter(|(_, value)| *value == "none") {
             if let Some(index) = index
                 && config.enforcements().len() > 1
             {
@@ -79,10 +79,14 @@ pub(super) const CHECKS: &[Check] = &[
             }
         }
     }),
-    ("system-reserved-cgroup", |config, refusals| needs(config, refusals, "system-reserved", "systemReservedCgroup")),
-    ("kube-reserved-cgroup", |config, refusals| needs(config, refusals, "kube-reserved", "kubeReservedCgroup")),
+    ("system-reserved-cgroup", |config, refusals| {
+        require_cgroup(config, refusals, "system-reserved", "systemReservedCgroup")
+    }),
+    ("kube-reserved-cgroup", |config, refusals| {
+        require_cgroup(config, refusals, "kube-reserved", "kubeReservedCgroup")
+    }),
     ("cgroups-per-qos", |config, refusals| {
-        let first = checked(config).find(|(_, value)| *value != "none" && is_known(config, value));
+        let first = enforcements_to_check(config).find(|(_, value)| *value != "none" && is_known(config, value));
         if let Some((index, value)) = first
             && !config.is("cgroupsPerQOS")
         {
@@ -90,7 +94,7 @@ pub(super) const CHECKS: &[Check] = &[
                 .field(
                     config,
                     "cgroupsPerQOS",
-                    format!("cgroupsPerQOS is false, but enforceNodeAllocatable {} {value}", contains(index)),
+                    format!("cgroupsPerQOS is false, but enforceNodeAllocatable {} {value}", contains_phrase(index)),
                 )
                 .related(place(config, index), "enforcement requires these cgroups")
                 .help("write `enforceNodeAllocatable: [none]`, or keep cgroupsPerQOS on");
@@ -99,9 +103,9 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Refuses the enforcement of a reservation without its cgroup.
-fn needs(config: &Config<'_>, refusals: &mut Refusals, reserved: &str, cgroup: &str) {
+fn require_cgroup(config: &Config<'_>, refusals: &mut Refusals, reserved: &str, cgroup: &str) {
     let compressible = |value: &str| value.strip_suffix("-compressible") == Some(reserved) && is_known(config, value);
-    let enforced = checked(config).find(|(_, value)| *value == reserved || compressible(value));
+    let enforced = enforcements_to_check(config).find(|(_, value)| *value == reserved || compressible(value));
     if let Some((index, value)) = enforced
         && config.text(cgroup).is_empty()
     {
@@ -115,8 +119,8 @@ fn needs(config: &Config<'_>, refusals: &mut Refusals, reserved: &str, cgroup: &
     }
 }
 
-/// Returns the enforcements without duplicates, which have a separate rule since 1.31.
-fn checked<'c>(config: &'c Config<'_>) -> impl Iterator<Item = (Option<usize>, &'c str)> {
+/// Returns the enforcements. Since 1.31 duplicates are omitted, because they have a separate rule.
+fn enforcements_to_check<'c>(config: &'c Config<'_>) -> impl Iterator<Item = (Option<usize>, &'c str)> {
     let all = config.enforcements();
     let once = config.minor() >= Minor(31);
     let kept: Vec<_> = all
@@ -142,10 +146,10 @@ fn place(config: &Config<'_>, index: Option<usize>) -> Place {
     item.map_or_else(|| config.place("enforceNodeAllocatable"), |item| item.place.clone())
 }
 
-fn contains(index: Option<usize>) -> &'static str {
+fn contains_phrase(index: Option<usize>) -> &'static str {
     if index.is_some() { "contains" } else { "is unset, which means" }
 }
 
-fn list(config: &Config<'_>) -> &'static str {
+fn list_state(config: &Config<'_>) -> &'static str {
     if config.list("enforceNodeAllocatable").is_some() { "is not empty" } else { "is unset, which means pods" }
 }

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_names_with_tag_or_digest() {
+    fn completes_names_and_refuses_invalid_ones() {
         for (name, whole) in [
             ("nginx", "docker.io/library/nginx"),
             ("docker.io/nginx", "docker.io/library/nginx"),

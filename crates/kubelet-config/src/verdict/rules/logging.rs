@@ -1,7 +1,7 @@
 //! Rules for the kubelet's logs (`k8s.io/component-base/logs/api/v1/options.go`, `Validate`).
 
 use super::choices::one_of;
-use super::durations::hold;
+use super::durations::require_duration;
 use super::numbers::in_range;
 use super::reserved::is_zero;
 use crate::document::Node;
@@ -27,7 +27,7 @@ pub(super) const CHECKS: &[Check] = &[
         }
     }),
     ("logging-flush-frequency", |config, refusals| {
-        hold(config, refusals, "logging.flushFrequency", |frequency| frequency > 0, "more than 0s");
+        require_duration(config, refusals, "logging.flushFrequency", |frequency| frequency > 0, "more than 0s");
     }),
     ("logging-verbosity", in_range),
     ("logging-vmodule-format", |config, refusals| {
@@ -75,7 +75,7 @@ fn buffer(config: &Config<'_>, refusals: &mut Refusals, format: &str) {
     }
 }
 
-/// Refuses an option whose gate is off.
+/// Refuses an alpha option if the gate for alpha options is off.
 fn alpha(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
     if !config.gate("LoggingAlphaOptions") {
         refusals

@@ -54,7 +54,7 @@ pub(super) fn in_range(config: &Config<'_>, refusals: &mut Refusals) {
     }
 }
 
-// All these numbers are far below 2^53, and exact as floats.
+/// Reports whether a range allows a value. All bounds are far below 2^53, and exact as floats.
 fn holds(range: &Range, value: f64) -> bool {
     range.minimum.is_none_or(|minimum| if range.exclusive { value > minimum as f64 } else { value >= minimum as f64 })
         && range.maximum.is_none_or(|maximum| value <= maximum as f64)
@@ -75,7 +75,8 @@ fn describe(range: &Range) -> String {
     }
 }
 
-/// Returns the closest value in the range; `None` if the range excludes its minimum.
+/// Returns an allowed value near this one: the exceeded bound, or the next lower multiple. `None` at or below an
+/// excluded minimum.
 fn nearest(range: &Range, value: f64) -> Option<i64> {
     let multiple_of = range.multiple_of.unwrap_or(1);
     let maximum = range.maximum.map(|maximum| maximum / multiple_of * multiple_of);

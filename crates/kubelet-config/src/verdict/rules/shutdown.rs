@@ -53,7 +53,7 @@ pub(super) const CHECKS: &[Check] = &[
     }),
 ];
 
-/// Returns the first of the two periods that is above zero.
+/// Returns the path of the first of the two periods that is above zero.
 fn period(config: &Config<'_>) -> Option<&'static str> {
     [ALL, CRITICAL].into_iter().find(|path| config.duration(path).is_some_and(|period| period > 0))
 }

@@ -18,7 +18,7 @@ pub(super) const CHECKS: &[Check] = &[
         }
     }),
     ("tracing-sampling-rate", |config, refusals| {
-        if is_looked_at(config) {
+        if checks_fields(config) {
             in_range(config, refusals);
         }
     }),
@@ -26,7 +26,7 @@ pub(super) const CHECKS: &[Check] = &[
         let address = config.text(ENDPOINT);
         // From Kubernetes 1.35 on, every release is built with a Go version that checks the brackets of a host.
         let strict = config.minor() >= Minor(35);
-        if is_looked_at(config)
+        if checks_fields(config)
             && let Err(problem) = endpoint::check(address, strict)
         {
             refusals
@@ -37,6 +37,6 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Reports whether the kubelet checks the fields of tracing. With the gate off it refuses tracing as a whole.
-fn is_looked_at(config: &Config<'_>) -> bool {
+fn checks_fields(config: &Config<'_>) -> bool {
     config.minor() >= Minor(34) || config.gate(GATE)
 }

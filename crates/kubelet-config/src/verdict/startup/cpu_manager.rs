@@ -9,7 +9,7 @@ use crate::verdict::rules::choices::one_of;
 
 const OPTIONS: &str = "cpuManagerPolicyOptions";
 /// The last minor in which the manager could be switched off.
-const SWITCHED: Minor = Minor(25);
+const LAST_OPTIONAL: Minor = Minor(25);
 
 /// Options that exclude each other, and the first minor that checks this.
 const EXCLUSIVE: [(&str, &str, Minor); 4] = [
@@ -46,7 +46,10 @@ pub(super) const CHECKS: &[Check] = &[
         }
     }),
     ("cpu-manager-options-policy", |config, refusals| {
-        if are_read(config) && config.text("cpuManagerPolicy") == "none" && config.entries(OPTIONS).next().is_some() {
+        if reads_options(config)
+            && config.text("cpuManagerPolicy") == "none"
+            && config.entries(OPTIONS).next().is_some()
+        {
             let message = "cpuManagerPolicyOptions are set, but cpuManagerPolicy is \"none\", which has no options";
             refusals.field(config, OPTIONS, message).help("set cpuManagerPolicy: static, or remove the options");
             if config.given("cpuManagerPolicy").is_some() {
@@ -55,12 +58,12 @@ pub(super) const CHECKS: &[Check] = &[
         }
     }),
     ("cpu-manager-option", |config, refusals| {
-        if are_read(config) && is_static(config) {
+        if reads_options(config) && is_static(config) {
             policy_options::options(config, refusals, OPTIONS);
         }
     }),
     ("cpu-manager-options-exclusive", |config, refusals| {
-        if !are_read(config) || !is_static(config) {
+        if !reads_options(config) || !is_static(config) {
             return;
         }
         for (one, other, _) in EXCLUSIVE.into_iter().filter(|(_, _, since)| *since <= config.minor()) {
@@ -75,7 +78,7 @@ pub(super) const CHECKS: &[Check] = &[
     ("cpu-manager-align-by-socket", |config, refusals| {
         let option = policy_options::switched_on(config, OPTIONS, "align-by-socket");
         if let Some(option) = option
-            && are_read(config)
+            && reads_options(config)
             && is_static(config)
             && config.text("topologyManagerPolicy") == "single-numa-node"
         {
@@ -88,7 +91,7 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// Reports whether the kubelet creates a CPU manager.
 fn is_on(config: &Config<'_>) -> bool {
-    config.minor() > SWITCHED || config.gate("CPUManager")
+    config.minor() > LAST_OPTIONAL || config.gate("CPUManager")
 }
 
 /// Reports whether the policy is static, which assigns whole CPUs.
@@ -97,6 +100,6 @@ pub(super) fn is_static(config: &Config<'_>) -> bool {
 }
 
 /// Reports whether the manager reads the options.
-fn are_read(config: &Config<'_>) -> bool {
+fn reads_options(config: &Config<'_>) -> bool {
     is_on(config) && (config.minor() >= Minor(33) || config.gate("CPUManagerPolicyOptions"))
 }

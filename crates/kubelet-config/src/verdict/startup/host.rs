@@ -203,22 +203,22 @@ topologyManagerPolicyOptions: {max-allowable-numa-nodes: '16'}
 volumePluginDir: /plugins
 ";
         insta::assert_snapshot!(host_conditions(text, 36).join("\n"), @r"
-        authentication.x509.clientCAFile: /etc/ca.crt must hold certificates in PEM that the kubelet can read
-        tlsCertFile: /etc/tls.crt is one of a pair; the kubelet needs tlsCertFile and tlsPrivateKeyFile
-        volumePluginDir: /plugins must be there, or the kubelet must be able to make it
-        cgroupRoot: the cgroup /kube must be there
-        kubeReservedCgroup: the cgroup /reserved must be there, since kube-reserved is enforced
-        memorySwap.swapBehavior: LimitedSwap needs cgroup v2
+        authentication.x509.clientCAFile: /etc/ca.crt must contain PEM certificates that the kubelet can read
+        tlsCertFile: /etc/tls.crt is only one of a pair; the kubelet requires both tlsCertFile and tlsPrivateKeyFile
+        volumePluginDir: /plugins must exist, or the kubelet must be able to create it
+        cgroupRoot: the cgroup /kube must exist
+        kubeReservedCgroup: the cgroup /reserved must exist, because kube-reserved is enforced
+        memorySwap.swapBehavior: LimitedSwap requires cgroup v2
         reservedSystemCPUs: the node must have the CPUs 0-1,1-3
-        cpuManagerPolicy: a cpu_manager_state that another policy left on the node must go first
-        topologyManagerPolicy: restricted needs a node with at most 16 NUMA nodes
-        failSwapOn: no swap may be in use
-        protectKernelDefaults: the kernel must be set as the kubelet would set it, such as vm.overcommit_memory = 1
-        containerRuntimeEndpoint: on Linux the kubelet reaches a runtime through a unix socket alone, not through tcp://10.0.0.1:1
+        cpuManagerPolicy: remove a cpu_manager_state of another policy from the node first
+        topologyManagerPolicy: restricted requires a node with at most 16 NUMA nodes
+        failSwapOn: swap must be off
+        protectKernelDefaults: kernel parameters must equal the kubelet's defaults, such as vm.overcommit_memory = 1
+        containerRuntimeEndpoint: on Linux the kubelet connects to a runtime only through a unix socket, not through tcp://10.0.0.1:1
         ");
         let text = "cgroupDriver: systemd\ncontainerLogMaxFiles: 1\nreservedSystemCPUs: 3-1";
         insta::assert_snapshot!(host_conditions(text, 21).join("\n"), @r#"
-        reservedSystemCPUs: "3-1" holds no CPU; kubelets until 1.21 crash on that
+        reservedSystemCPUs: "3-1" contains no CPU; kubelets up to 1.21 crash with such a list
         cgroupDriver: the container runtime must use the driver systemd too
         containerLogMaxFiles: 1 is too few, unless the container runtime is Docker, which rotates logs itself
         "#);

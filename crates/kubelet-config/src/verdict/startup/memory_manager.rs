@@ -70,7 +70,8 @@ pub(super) fn limits<'d>(config: &Config<'d>) -> impl Iterator<Item = (usize, &'
     })
 }
 
-/// Returns the sum of `kubeReserved`, `systemReserved` and the hard eviction threshold.
+/// Returns the sum of `kubeReserved`, `systemReserved` and the hard eviction threshold. `None` if the threshold is a
+/// percentage, or if a quantity is invalid.
 fn kept_memory(config: &Config<'_>) -> Option<Quantity> {
     let threshold = match hard_threshold(config) {
         None | Some("0%" | "100%") => Quantity::ZERO,

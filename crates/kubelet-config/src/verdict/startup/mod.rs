@@ -51,12 +51,13 @@ pub(super) fn host_conditions(config: &Config<'_>) -> Vec<HostCondition> {
     host::host_conditions(config)
 }
 
-/// Returns the entries of a map of strings in the file; null is empty.
+/// Returns the entries of a map of strings in the file. Null is empty; other values that are not text are omitted.
 fn texts<'d>(config: &Config<'d>, path: &str) -> impl Iterator<Item = (&'d str, &'d str, &'d Entry)> + use<'d> {
     config.entries(path).filter_map(|(key, entry)| Some((key, text_of(&entry.value)?, entry)))
 }
 
-/// Returns the items of a list of strings in the file, each with its path; null is empty.
+/// Returns the items of a list of strings in the file, each with its path. Null is empty; other values that are not
+/// text are omitted.
 fn items<'d>(config: &Config<'d>, path: &str) -> impl Iterator<Item = (String, &'d str, &'d Node)> + use<'d> {
     let path = path.to_owned();
     let list = config.list(&path).unwrap_or_default().iter().enumerate();

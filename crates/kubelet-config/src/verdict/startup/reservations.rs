@@ -13,7 +13,7 @@ pub(super) const LISTS: [&str; 2] = ["kubeReserved", "systemReserved"];
 pub(super) const CHECKS: &[Check] = &[
     ("reserved-resource", |config, refusals| {
         for path in LISTS {
-            known_keys(config, refusals, path);
+            refuse_unknown_keys(config, refusals, path);
         }
     }),
     ("reserved-quantity", |config, refusals| {
@@ -31,7 +31,7 @@ pub(super) const CHECKS: &[Check] = &[
             }
         }
     }),
-    ("qos-reserved-resource", |config, refusals| known_keys(config, refusals, "qosReserved")),
+    ("qos-reserved-resource", |config, refusals| refuse_unknown_keys(config, refusals, "qosReserved")),
     ("qos-reserved-percentage", |config, refusals| {
         for (resource, text, entry) in
             texts(config, "qosReserved").filter(|(key, ..)| is_known(config, "qosReserved", key))
@@ -46,7 +46,7 @@ pub(super) const CHECKS: &[Check] = &[
     }),
 ];
 
-fn known_keys(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
+fn refuse_unknown_keys(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
     for (resource, entry) in config.entries(path).filter(|(resource, _)| !is_known(config, path, resource)) {
         let message = format!("{path} contains {resource:?}, which cannot be reserved");
         let help = did_you_mean(resource, keys(config, path));

@@ -6,7 +6,8 @@ use crate::{Minor, strconv};
 /// The first minor that refuses `3-1` and `1-2-3`. Earlier ones read both as no CPU.
 const STRICT: Minor = Minor(22);
 
-/// Returns the number of CPUs in the list; `None` if the kubelet refuses the list.
+/// Returns the number of CPUs in the list. `None` if a part is neither a number nor a range, or, since 1.22, has
+/// three ends. A descending range has no CPU; validation refuses it since 1.22.
 pub(super) fn count(config: &Config<'_>) -> Option<u64> {
     let mut ranges = Vec::new();
     let text = config.text("reservedSystemCPUs");

@@ -1,7 +1,7 @@
 //! Differences between a saved plan and a fresh plan, each reported once with its known cause.
 //!
-//! A difference that follows from another one is omitted. A new pool only reports its number of nodes. A pool with
-//! another configuration does not list the nodes that the plan therefore assigns.
+//! A difference that follows from another one is omitted: a new pool is one difference without a list of its nodes,
+//! and a pool with another target does not list the nodes that it therefore assigns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -180,11 +180,11 @@ impl SavedPlan {
     }
 
     /// Returns all relevant differences to `fresh`, the saved form of `now`, in order of reports. An empty result
-    /// means that the plans are equal.
+    /// means that the plans are equal in all compared fields.
     #[must_use]
     pub fn differences(&self, fresh: &Self, now: FreshPlan<'_>) -> Vec<Difference> {
         let mut found = self.context_differences(&fresh.cluster, &fresh.fleet, fresh.commit.as_ref());
-        self.settings(fresh, &mut found);
+        self.option_differences(fresh, &mut found);
         for then in &self.pools {
             match fresh.pool(&then.name) {
                 Some(current) => self.pool_differences(fresh, then, current, now, &mut found),
@@ -211,7 +211,7 @@ impl SavedPlan {
         found
     }
 
-    /// Copy without the fields that are not compared.
+    /// Copy in which the fields that are not compared, or were compared before, are blank.
     fn compared(&self) -> Self {
         let mut compared = Self {
             digest: String::new(),
@@ -230,7 +230,7 @@ impl SavedPlan {
         compared
     }
 
-    fn settings(&self, fresh: &Self, found: &mut Vec<Difference>) {
+    fn option_differences(&self, fresh: &Self, found: &mut Vec<Difference>) {
         let mut compare = |code, what: &str, name: Option<&str>, then: String, now: String| {
             if then != now {
                 let difference = Difference::of(code, format!("{what} is {now}, and was {then}")).values(then, now);
@@ -314,7 +314,8 @@ impl SavedPlan {
         let old: BTreeMap<&NodeName, &SavedAssignment> = then.assignments.iter().map(|one| (&one.node, one)).collect();
         let new: BTreeMap<&NodeName, &SavedAssignment> =
             current.assignments.iter().map(|one| (&one.node, one)).collect();
-        // An unknown risk may be any. New nodes are reported per node.
+        // An unknown risk counts as a higher one. The risk of added nodes does not count, because each added node is
+        // a difference of its own.
         let added = new.keys().filter(|node| !old.contains_key(*node)).count();
         let lost = then.risk.is_some() && current.risk.is_none() && current.risk_unknown > 0;
         if current.risk > then.risk || current.risk_unknown > then.risk_unknown + added || lost {
@@ -334,7 +335,7 @@ impl SavedPlan {
                 .iter()
                 .any(|pool| fresh.pool(&pool.name).is_some() && pool.assignments.iter().any(|one| one.node == *node))
         };
-        // Another target explains other assignments.
+        // A new target or the end of a pause explains additional assignments.
         let is_paused = |pool: &SavedPool| pool.policy.paused || pool.paused.is_some();
         let unpaused = is_paused(then) && !is_paused(current);
         for node in new.keys().filter(|node| same_target && !unpaused && !old.contains_key(*node) && !moved(node)) {
@@ -347,7 +348,8 @@ impl SavedPlan {
         let keys = |plan: &Self| -> BTreeSet<(PoolName, String)> {
             plan.config_maps.iter().map(|map| (map.pool.clone(), map.name.clone())).collect()
         };
-        // Only for pools with an unchanged target; another target explains other ConfigMaps.
+        // Only for pools that have an unchanged target and assignments in both plans; otherwise the pool explains the
+        // change.
         let same = |pool: &PoolName| {
             let (Some(then), Some(current)) = (self.pool(pool), fresh.pool(pool)) else { return false };
             then.target == current.target && !then.assignments.is_empty() && !current.assignments.is_empty()
@@ -366,7 +368,7 @@ impl SavedPlan {
     }
 }
 
-/// Difference of a node that both plans assign.
+/// Reports that a node was recreated or has another source, if so.
 fn node_difference(old: &SavedAssignment, uid: &str, from: Option<&ConfigSource>) -> Option<Difference> {
     let node = &old.node;
     if old.uid != uid {

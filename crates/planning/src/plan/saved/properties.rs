@@ -1,5 +1,5 @@
-//! Property tests of saved plans: reading restores them, every edit is detected, and plans without differences are
-//! equal.
+//! Property tests of saved plans: reading restores them, changed and missing bytes are detected, and plans without
+//! differences have equal assignments.
 
 use proptest::prelude::*;
 

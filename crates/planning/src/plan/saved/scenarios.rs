@@ -85,7 +85,7 @@ impl SimHarness {
     }
 }
 
-/// A plan that uses every field.
+/// A plan with one pool, a ConfigMap to create and four assignments.
 pub(super) fn example() -> SavedPlan {
     sim().saved()
 }
@@ -95,7 +95,7 @@ fn one(code: Code, message: &str) -> Vec<(Code, String)> {
 }
 
 #[test]
-fn nothing_changes() {
+fn equal_plans_have_no_differences() {
     assert_eq!(sim().after(|_| {}), []);
 }
 

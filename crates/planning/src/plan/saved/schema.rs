@@ -27,7 +27,7 @@ mod tests {
     }
 
     #[test]
-    fn schema_accepts_only_plans() {
+    fn schema_accepts_plan_and_rejects_unknown_field() {
         let validator = jsonschema::validator_for(&plan_schema()).expect("a schema");
         let mut plan: Value = serde_json::from_str(&example().text()).expect("JSON");
         assert!(validator.is_valid(&plan));

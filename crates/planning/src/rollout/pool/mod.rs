@@ -18,8 +18,8 @@ use nodecfg_contract::names::{NodeName, PoolName};
 mod node_events;
 mod node_table;
 
-/// Number of nodes that an exhausted budget names as examples.
-const EXAMPLES: usize = 3;
+/// Maximum number of unavailable nodes that the report of an exhausted budget names.
+const MAX_EXAMPLES: usize = 3;
 
 /// Rollout of one pool. Nodes are identified by their number in the table.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct PoolRun {
     nodes: NodeTable,
     /// Number of nodes that the plan has a step for.
     steps: usize,
-    /// Pending nodes that are unavailable already and need no budget.
+    /// Pending nodes that need no budget: unavailable nodes, and nodes that already point at the target.
     unavailable_first: VecDeque<usize>,
     canaries: VecDeque<usize>,
     /// All canaries, started or not.
@@ -46,6 +46,7 @@ pub(super) struct PoolRun {
     stopped: Option<StopReason>,
     /// Whether nodes that have not converged are rolled back.
     rolling_back: bool,
+    /// Time since which nodes are pending although no node is in transition or soaks.
     stalled_since: Option<Timestamp>,
 }
 
@@ -151,7 +152,7 @@ impl PoolRun {
 
     pub(super) fn start(&mut self, context: &mut Context<'_>) {
         if !self.mode.assign {
-            // `verify` watches every node from the start, assigned or not.
+            // `verify` watches every pending node from the start, assigned or not.
             for number in self.nodes.numbers() {
                 if self.nodes.in_phase(number, &Phase::Pending).is_some() {
                     self.watch(number, context);
@@ -168,7 +169,7 @@ impl PoolRun {
                 self.fail(number, ConvergenceFailure::Refused { error }, Duration::ZERO, context);
             }
         }
-        self.canaries_settled(context);
+        self.advance_canaries(context);
         self.start_more(context);
     }
 
@@ -184,7 +185,8 @@ impl PoolRun {
         self.watch_for_stall(context);
     }
 
-    /// Returns the next node to start: unavailable nodes first, then nodes that the gate and the budget allow.
+    /// Returns the next node to start: first nodes that need no budget, then nodes that the gate and the budget
+    /// allow.
     fn next(&mut self) -> Option<usize> {
         while let Some(number) = self.unavailable_first.pop_front() {
             let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else { continue };
@@ -219,7 +221,7 @@ impl PoolRun {
         match node.assignment.clone() {
             Some(assignment) => {
                 context.commands.push(Command::Assign(node.name.clone(), assignment));
-                // The plan may have read the readiness long ago.
+                // The readiness of the plan may be outdated.
                 self.nodes.update(number, |node| (node.phase, node.was_ready) = (Phase::Assigning, node.ready));
             }
             None => self.watch(number, context),
@@ -231,8 +233,8 @@ impl PoolRun {
         context.timers.wake(later(context.now, self.timeout), &self.name, Some(number));
     }
 
-    /// Stops a pool that only waits for other nodes to recover, after the time limit of one node. If failed nodes use
-    /// up the whole budget, the pool stops at once.
+    /// Detects a pool whose pending nodes only wait for unavailable nodes to recover. Stops the pool at once if
+    /// failed nodes use up the budget, and otherwise after the time limit of one node.
     fn watch_for_stall(&mut self, context: &mut Context<'_>) {
         let stalled =
             self.nodes.pending() > 0 && self.nodes.in_flight() == 0 && !matches!(self.gate, CanaryGate::Soaking { .. });
@@ -240,7 +242,7 @@ impl PoolRun {
             (false, _) => self.stalled_since = None,
             (true, Some(_)) => {}
             (true, None) if self.nodes.iter().filter(|node| node.has_failed()).count() >= self.budget => {
-                let reason = self.exhausted();
+                let reason = self.budget_exhausted();
                 self.stop(&reason, context);
             }
             (true, None) => {
@@ -260,18 +262,18 @@ impl PoolRun {
     }
 
     /// Replaces a canary that proves nothing by a node of the rest. Such a canary left the cluster, was changed by
-    /// another client, or was down from the start.
+    /// another client, was left unchanged by a new decision, or was down from the start.
     fn replace_canary(&mut self, number: usize) {
-        let lost = self.nodes.get(number).is_some_and(|node| {
-            let answered = matches!(node.phase, Phase::Failed { .. }) && !node.was_down();
+        let proves_nothing = self.nodes.get(number).is_some_and(|node| {
+            let proves_failure = matches!(node.phase, Phase::Failed { .. }) && !node.was_down();
             node.group == Group::Canary
                 && matches!(
                     node.phase,
                     Phase::Gone | Phase::Changed { .. } | Phase::LeftAlone(_) | Phase::Failed { .. }
                 )
-                && !answered
+                && !proves_failure
         });
-        if !lost || self.gate == CanaryGate::Open {
+        if !proves_nothing || self.gate == CanaryGate::Open {
             return;
         }
         self.canary_members.retain(|member| *member != number);
@@ -294,8 +296,8 @@ impl PoolRun {
         canaries.filter(|node| !matches!(node.phase, Phase::Converged { .. })).count()
     }
 
-    /// Opens the gate once every canary has converged and soaked.
-    fn canaries_settled(&mut self, context: &mut Context<'_>) {
+    /// Once every canary has converged, starts the soak time, or opens the gate if there is none.
+    fn advance_canaries(&mut self, context: &mut Context<'_>) {
         if self.gate != CanaryGate::Canaries || self.stopped.is_some() {
             return;
         }
@@ -303,7 +305,7 @@ impl PoolRun {
             return;
         }
         if self.soak.is_zero() {
-            self.open(context);
+            self.open_gate(context);
             return;
         }
         let until = later(context.now, self.soak);
@@ -312,7 +314,7 @@ impl PoolRun {
         self.report(Progress::Soaking { pool: self.name.clone(), until }, context);
     }
 
-    fn open(&mut self, context: &mut Context<'_>) {
+    fn open_gate(&mut self, context: &mut Context<'_>) {
         if matches!(std::mem::replace(&mut self.gate, CanaryGate::Open), CanaryGate::Soaking { .. }) {
             self.report(Progress::Soaked { pool: self.name.clone() }, context);
         }
@@ -343,21 +345,21 @@ impl PoolRun {
                     && !self.rolling_back
                     && context.now >= until
                 {
-                    self.open(context);
+                    self.open_gate(context);
                 }
                 if let Some(since) = self.stalled_since
                     && elapsed(since, context.now) >= self.timeout
                 {
-                    let reason = self.exhausted();
+                    let reason = self.budget_exhausted();
                     self.stop(&reason, context);
                 }
             }
         }
-        self.canaries_settled(context);
+        self.advance_canaries(context);
         self.start_more(context);
     }
 
-    fn exhausted(&self) -> StopReason {
+    fn budget_exhausted(&self) -> StopReason {
         StopReason::BudgetExhausted {
             budget: self.budget,
             unavailable: self.nodes.unavailable(),
@@ -366,27 +368,29 @@ impl PoolRun {
                 .iter()
                 .filter(|node| node.unavailable())
                 .map(|node| node.name.clone())
-                .take(EXAMPLES)
+                .take(MAX_EXAMPLES)
                 .collect(),
         }
     }
 
-    /// Starts no further node. Nodes in transition are watched to their end.
+    /// Starts no further node. Nodes in transition are watched to their end. Has no effect if no node is left to
+    /// start.
     pub(super) fn stop(&mut self, reason: &StopReason, context: &mut Context<'_>) {
         let assigning = || self.nodes.iter().any(|node| node.phase == Phase::Assigning);
         if self.stopped.is_some() || (self.nodes.pending() == 0 && !assigning()) {
             return;
         }
-        self.halt(reason, context);
+        self.mark_stopped(reason, context);
     }
 
-    fn halt(&mut self, reason: &StopReason, context: &mut Context<'_>) {
+    fn mark_stopped(&mut self, reason: &StopReason, context: &mut Context<'_>) {
         self.stopped = Some(reason.clone());
         self.stalled_since = None;
         self.report(Progress::Stopped { pool: self.name.clone(), reason: reason.clone() }, context);
     }
 
-    /// Starts no further node and rolls back the nodes that have not converged. Unanswered patches are awaited first.
+    /// Starts no further node, and rolls back the nodes that have not converged and the canaries that soak. Waits for
+    /// the responses to assignments first. Has no effect for `verify`.
     pub(super) fn roll_back_all(&mut self, reason: &StopReason, context: &mut Context<'_>) {
         if !self.mode.assign {
             return;
@@ -398,7 +402,7 @@ impl PoolRun {
         }
         let awaits_rollback = |node: &NodeState| matches!(node.phase, Phase::RollbackSent { .. });
         if self.stopped.is_none() && self.nodes.iter().any(awaits_rollback) {
-            self.halt(reason, context);
+            self.mark_stopped(reason, context);
         }
     }
 
@@ -411,15 +415,15 @@ impl PoolRun {
                 NodeOutcome { node: node.name.clone(), from: node.from.clone(), to: self.target.clone(), end, seconds }
             })
             .collect();
-        // A requested stop that prevented no start is not reported.
-        let asked = self.stopped.as_ref().is_some_and(StopReason::is_asked_for);
-        let returned = |node: &NodeState| match &node.phase {
+        // A requested stop that prevented no start and rolled back no node is not reported.
+        let requested = self.stopped.as_ref().is_some_and(StopReason::is_requested);
+        let was_rolled_back = |node: &NodeState| match &node.phase {
             Phase::RollbackSent { .. } | Phase::RollingBack { .. } | Phase::RolledBack { .. } => true,
             Phase::Failed { rollback, .. } => self.rolling_back && *rollback != Rollback::No,
             _ => false,
         };
-        let nothing_left = asked && self.nodes.pending() == 0 && !self.nodes.iter().any(returned);
-        PoolOutcome { stopped: self.stopped.clone().filter(|_| !nothing_left), nodes }
+        let prevented_nothing = requested && self.nodes.pending() == 0 && !self.nodes.iter().any(was_rolled_back);
+        PoolOutcome { stopped: self.stopped.clone().filter(|_| !prevented_nothing), nodes }
     }
 }
 

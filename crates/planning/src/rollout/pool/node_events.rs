@@ -1,4 +1,4 @@
-//! Events of single nodes of a pool: answers to patches, and node states from the watch.
+//! Events of single nodes of a pool: results of patches, and node states from the watch.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use nodecfg_contract::observed::{Node, Readiness};
 /// Limit of new decisions for an assignment that conflicts with another client, before the node is left unchanged.
 const MAX_REPLANS: u8 = 3;
 
-/// Limit of readiness losses of a soaking canary before it counts as failed.
-const MAX_READINESS_LOSSES: u8 = 3;
+/// Number of regressions that a soaking canary may recover from. The next one is a failure.
+const MAX_REGRESSIONS: u8 = 3;
 
 impl PoolRun {
     pub(in crate::rollout) fn assigned(&mut self, number: usize, context: &mut Context<'_>) {
@@ -33,7 +33,8 @@ impl PoolRun {
         self.start_more(context);
     }
 
-    /// The assignment was not sent. This happens only after the pool has stopped, so the node does not start again.
+    /// Handles an assignment that was not sent. The node becomes pending, but does not start again, because its pool
+    /// has stopped.
     pub(in crate::rollout) fn withdrawn(&mut self, number: usize) {
         if self.nodes.get(number).is_some_and(|node| node.phase == Phase::Assigning) {
             self.nodes.set(number, Phase::Pending);
@@ -43,14 +44,16 @@ impl PoolRun {
     pub(in crate::rollout) fn refused(&mut self, number: usize, error: String, context: &mut Context<'_>) {
         let Some(node) = self.nodes.in_phase(number, &Phase::Assigning) else { return };
         let (group, phase) = (node.group, Phase::Refused { error: error.clone() });
-        // Until the next event of the node, it is unknown whether the patch was applied.
+        // Until the next event of the node, it is unknown whether the patch was applied, so the node counts as
+        // unavailable.
         self.nodes.update(number, |node| (node.phase, node.healthy) = (phase, false));
         self.report_node(number, context, |pool, node| Progress::Refused { pool, node, error });
         self.count_failure(number, group, context);
         self.start_more(context);
     }
 
-    /// The assignment conflicted with a change; `decision` is the new decision of planning.
+    /// Handles an assignment that conflicted with another change. `current` is the changed node. `decision` is the
+    /// new decision of planning; `None` if the node left the pool.
     pub(in crate::rollout) fn changed(
         &mut self,
         number: usize,
@@ -67,7 +70,7 @@ impl PoolRun {
         });
         let planned = self.nodes.get(number).and_then(|node| node.assignment.clone());
         let may_retry = replans <= MAX_REPLANS && self.stopped.is_none();
-        // The conflict may only mean that the first patch was applied.
+        // With a reviewed plan, only the reviewed assignment may be sent again.
         let may_assign = |now: &Assignment| may_retry && (!self.mode.as_reviewed || planned.as_ref() == Some(now));
         match decision {
             Some(Decision::Step(Step {
@@ -84,7 +87,8 @@ impl PoolRun {
                     (node.was_ready, node.can_return, node.rollback_needs) = (was_ready, can_return, rollback_needs);
                 });
             }
-            // Our own patch whose answer was lost, or another client that assigned the same source.
+            // The node points at its target: the response to the patch was lost, or another client assigned the same
+            // source.
             Some(
                 Decision::Step(Step { action: Action::Await { .. }, .. })
                 | Decision::LeaveAlone(LeftAlone { why: Why::Converged, .. }),
@@ -105,7 +109,7 @@ impl PoolRun {
             }
         }
         self.replace_canary(number);
-        self.canaries_settled(context);
+        self.advance_canaries(context);
         self.start_more(context);
     }
 
@@ -121,7 +125,7 @@ impl PoolRun {
         self.nodes.set(number, Phase::Gone);
         self.report_node(number, context, |pool, node| Progress::Gone { pool, node });
         self.replace_canary(number);
-        self.canaries_settled(context);
+        self.advance_canaries(context);
         self.start_more(context);
     }
 
@@ -144,7 +148,8 @@ impl PoolRun {
         });
         match phase {
             Phase::Pending if !healthy && self.is_gate_open_for(number) => self.unavailable_first.push_back(number),
-            // Rolled back by our own patch; the watch event arrived before the answer, or the answer was lost.
+            // Rolled back by this rollout: the watch event arrived before the response to the patch, or the response
+            // was lost.
             Phase::Watching { .. } if left_target && self.rolling_back && on_previous => {
                 self.evaluate_rollback(number, seen, left_target, context);
             }
@@ -160,19 +165,19 @@ impl PoolRun {
             {
                 self.mark_changed(number, seen, context)
             }
-            // The node no longer runs what was verified.
+            // The node left the target after it converged.
             Phase::Converged { .. } | Phase::LeftAlone(Why::Converged) if left_target => {
                 self.mark_changed(number, seen, context)
             }
             // A new node with the old name, which the plan does not cover.
             Phase::Gone if !seen.deleting => self.mark_changed(number, seen, context),
-            // The watch may be faster than the answer to the patch. Its event must not be lost.
+            // The watch event may arrive before the response to the patch. It must not be lost.
             Phase::Assigning if on_target => {
                 self.assigned(number, context);
                 self.evaluate_watched(number, seen, context.now, context);
             }
             Phase::Watching { since } => {
-                // First event since the rollback was requested.
+                // First event on the target since the rollback was requested.
                 if self.rolling_back && on_target {
                     self.roll_back_node(number, context);
                 }
@@ -181,12 +186,12 @@ impl PoolRun {
             Phase::Converged { .. } => self.evaluate_converged(number, seen, context),
             _ => {}
         }
-        self.canaries_settled(context);
+        self.advance_canaries(context);
         self.start_more(context);
     }
 
-    /// The node no longer belongs to its pool. Without an assignment it is left unchanged. Once assigned, it is
-    /// watched to its end, and the next run handles it.
+    /// Handles a node that no longer matches its pool. A pending node counts as changed by another client. A started
+    /// node is watched to its end, and the next run handles it.
     pub(in crate::rollout) fn unselected(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         if self.mode.assign && !seen.deleting && self.nodes.in_phase(number, &Phase::Pending).is_some() {
             self.mark_changed(number, seen, context);
@@ -203,7 +208,7 @@ impl PoolRun {
 
     fn evaluate_watched(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
-        // The node is being rolled back.
+        // For example, the node is being rolled back.
         if !matches!(node.phase, Phase::Watching { .. }) {
             return;
         }
@@ -215,7 +220,7 @@ impl PoolRun {
                 self.nodes.set(number, Phase::Converged { seconds });
                 self.report_node(number, context, |pool, node| Progress::Converged { pool, node, seconds });
             }
-            // An event from before the assignment.
+            // The event is older than the assignment.
             Convergence::Waiting(Waiting::NotAssigned) if self.mode.assign => {}
             Convergence::Waiting(waiting) if waiting != node.waiting => self.set_waiting(number, waiting, context),
             Convergence::Waiting(_) => {}
@@ -228,14 +233,15 @@ impl PoolRun {
         self.report_node(number, context, |pool, node| Progress::Waiting { pool, node, waiting });
     }
 
-    /// Detects regressions of a converged node: a later kubelet error, or a canary that loses its readiness.
+    /// Detects regressions of a converged node: a later kubelet error, or a soaking canary that is no longer Ready or
+    /// no longer runs the target.
     fn evaluate_converged(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
         let soaking = node.group == Group::Canary && self.gate != CanaryGate::Open;
         let wait = WaitContext { was_ready: soaking && node.was_ready, waited: Duration::ZERO, timeout: None };
         match evaluate(&self.target, seen, wait) {
             Convergence::Failed(failure) => self.fail(number, failure, Duration::ZERO, context),
-            Convergence::Waiting(waiting) if soaking && node.readiness_losses >= MAX_READINESS_LOSSES => {
+            Convergence::Waiting(waiting) if soaking && node.readiness_losses >= MAX_REGRESSIONS => {
                 self.fail(number, ConvergenceFailure::TimedOut { waiting }, Duration::ZERO, context);
             }
             Convergence::Waiting(waiting) if soaking => {
@@ -273,8 +279,8 @@ impl PoolRun {
         }
     }
 
-    /// Rolls back a node that was assigned and has not converged, if it can return. A converged canary is rolled back
-    /// too until other nodes follow, because it has not passed its soak time.
+    /// Rolls back a node that was assigned and has not converged, if it can return and the pool allows the
+    /// disruption. Rolls back a converged canary too, as long as the gate is closed.
     pub(super) fn roll_back_node(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number).filter(|node| node.can_roll_back()) else { return };
         let Some(assignment) = node.assignment.clone() else { return };
@@ -299,7 +305,7 @@ impl PoolRun {
         self.nodes.update(number, |node| (node.phase, node.seen_rolled_back) = (phase, false));
     }
 
-    /// Marks that the node points at its previous source. It gets the time limit of any other transition.
+    /// Marks that the node points at its previous source, and starts the time limit of the rollback.
     fn rollback_accepted(&mut self, number: usize, context: &mut Context<'_>) {
         let now = context.now;
         self.nodes.update(number, |node| node.waiting = Waiting::NotAcknowledged);
@@ -329,8 +335,9 @@ impl PoolRun {
         Some(node.waiting.clone())
     }
 
-    /// Evaluates a rollback. An event from before the assignment proves nothing and is only recorded. If the watch
-    /// skips the assignment, that event decides at the end.
+    /// Evaluates an event of a node during its rollback. Until the watch has shown the node on its target, an event
+    /// on the previous source may be older than the assignment. Such an event is only recorded, and decides if the
+    /// rollback times out.
     fn evaluate_rollback(&mut self, number: usize, seen: &Node, left_target: bool, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
         let from = node.from.clone().map_or(Target::Local, Target::Source);
@@ -406,10 +413,10 @@ impl PoolRun {
         context: &mut Context<'_>,
     ) {
         let Some(phase) = self.nodes.get(number).map(|node| node.phase.clone()) else { return };
-        let is_asked =
+        let is_requested =
             matches!(phase, Phase::RollbackSent { .. } | Phase::Failed { rollback: Rollback::Requested, .. });
-        // The watch showed the rollback before, or another client changed the node.
-        if !is_asked {
+        // The watch has already shown the rollback, or another client changed the node.
+        if !is_requested {
             return;
         }
         match result {

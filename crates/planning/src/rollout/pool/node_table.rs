@@ -1,5 +1,5 @@
-//! Nodes of a pool during its rollout: their phases and the count per phase. Every change updates the counts, so no
-//! event iterates over all nodes.
+//! Nodes of a pool during its rollout: their phases and the count per phase. Every change updates the counts, so that
+//! counting needs no iteration over all nodes.
 
 use std::collections::BTreeMap;
 
@@ -34,9 +34,10 @@ pub(super) enum Phase {
     Changed { to: Option<ConfigSource> },
     /// The node left the cluster.
     Gone,
-    /// The node had not converged, and the patch that rolls it back is unanswered.
+    /// The patch that rolls the node back is unanswered. `since` is the time of the assignment.
     RollbackSent { since: Timestamp },
-    /// The node points at its previous source since `pointed` and is watched until it runs that source.
+    /// The node points at its previous source since `pointed` and is watched until it runs that source. `since` is
+    /// the time of the assignment.
     RollingBack { since: Timestamp, pointed: Timestamp },
     /// The node runs its previous source again.
     RolledBack { seconds: f64 },
@@ -56,7 +57,7 @@ pub(super) enum Rollback {
     Failed,
 }
 
-/// Condition that the start of a node depends on.
+/// Wave of a node, which determines when the node may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Group {
     Unavailable,
@@ -107,8 +108,8 @@ impl NodeState {
         }
     }
 
-    /// Reports whether the node was down before and failed by not acknowledging. Such a failure proves nothing about
-    /// the configuration.
+    /// Reports whether the node was not Ready before and timed out without acknowledging its assignment. Such a
+    /// failure proves nothing about the configuration.
     pub(super) fn was_down(&self) -> bool {
         let silent = |failure: &ConvergenceFailure| {
             matches!(failure, ConvergenceFailure::TimedOut { waiting: Waiting::NotAcknowledged })
@@ -116,12 +117,12 @@ impl NodeState {
         !self.was_ready && matches!(&self.phase, Phase::Failed { failure, .. } if silent(failure))
     }
 
-    /// Reports whether this rollout assigned the node and its previous source still exists.
+    /// Reports whether the node has an assignment in this rollout and can return to its previous source.
     pub(super) fn can_roll_back(&self) -> bool {
         self.assignment.is_some() && self.can_return
     }
 
-    /// Disruption that prevents a rollback now. While the node runs its previous source, a rollback disrupts nothing.
+    /// Disruption that prevents a rollback now. While the node does not run the target, a rollback disrupts nothing.
     pub(super) fn rollback_blocked_by(&self) -> Option<Class> {
         self.rollback_needs.filter(|_| self.runs_target != Some(false))
     }
@@ -130,7 +131,7 @@ impl NodeState {
         matches!(self.phase, Phase::Failed { .. })
     }
 
-    /// Invariant 4: not Ready, in transition, or failed.
+    /// Invariant 4: not available, in transition, or failed.
     pub(super) fn unavailable(&self) -> bool {
         match &self.phase {
             Phase::Gone => false,

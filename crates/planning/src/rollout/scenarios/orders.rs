@@ -92,7 +92,7 @@ fn rolls_back_unconverged_nodes_and_keeps_converged_ones() {
 }
 
 #[test]
-fn reports_rollback_once_when_watch_precedes_the_answer() {
+fn reports_rollback_once_when_watch_precedes_the_response() {
     let mut scenario = Scenario::over(returnable(), policy(1), ASSIGN);
     scenario.send(Input::Start);
     assigned(&mut scenario, "n1");
@@ -243,7 +243,7 @@ fn rolls_back_node_that_does_not_run_the_target_regardless_of_disruption() {
 }
 
 #[test]
-fn refuses_rollback_of_failed_node_that_needs_a_drain() {
+fn rolls_back_failed_node_only_if_disruption_is_allowed_or_absent() {
     for (runs_it, expected) in [(true, 0), (false, 1)] {
         let mut scenario = Scenario::over(nodes_on_smaller(), policy(1), Mode { rollback_on_failure: true, ..ASSIGN });
         scenario.send(Input::Start);

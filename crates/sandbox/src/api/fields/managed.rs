@@ -23,7 +23,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) now: Timestamp,
     /// Server version.
     pub(crate) profile: ServerProfile,
-    /// Top-level fields that this write does not change, such as `status`.
+    /// Top-level fields that this write does not change, such as `status`. `only:status` means all fields except
+    /// `status`.
     pub(crate) reset_fields: &'a [&'static str],
 }
 
@@ -61,7 +62,7 @@ fn subresource<'a>(writer: &Writer<'a>) -> &'a str {
     if writer.profile.tracks_subresources() { writer.subresource } else { "" }
 }
 
-fn read(object: &Value) -> Vec<Record> {
+fn read_records(object: &Value) -> Vec<Record> {
     let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let records = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     records
@@ -79,7 +80,7 @@ fn read(object: &Value) -> Vec<Record> {
         .collect()
 }
 
-fn write(object: &mut Value, mut records: Vec<Record>) {
+fn write_records(object: &mut Value, mut records: Vec<Record>) {
     records.retain(|record| !record.fields.is_empty());
     records.sort_by(|a, b| {
         let key = |r: &Record| (!r.apply, r.time.clone(), r.manager.clone(), r.version.clone(), r.subresource.clone());
@@ -140,8 +141,8 @@ fn stripped(mut comparison: Comparison, reset_fields: &[&'static str]) -> Compar
 /// Returns the records before a write: those of the new object, or else those of the live object.
 fn inherited(live: &Value, new: &Value) -> Vec<Record> {
     match new.pointer("/metadata/managedFields").and_then(Value::as_array) {
-        None => read(live),
-        Some(_) => read(new),
+        None => read_records(live),
+        Some(_) => read_records(new),
     }
 }
 
@@ -172,7 +173,7 @@ pub(crate) fn update(shape: &Shape, live: &Value, new: &mut Value, writer: &Writ
         time,
         fields,
     });
-    write(new, records);
+    write_records(new, records);
 }
 
 /// Returns the fields that an apply removes: this manager applied them before, no longer does, and no other manager
@@ -180,7 +181,7 @@ pub(crate) fn update(shape: &Shape, live: &Value, new: &mut Value, writer: &Writ
 pub(crate) fn dropped_by_apply(shape: &Shape, live: &Value, config: &Value, writer: &Writer<'_>) -> FieldSet {
     let mut wanted = fields_of(shape, config);
     strip(&mut wanted, writer.reset_fields);
-    let records = read(live);
+    let records = read_records(live);
     let last = records.iter().find(|record| record.is_of(writer, true));
     let mut dropped = last.map(|record| record.fields.difference(&wanted)).unwrap_or_default();
     let others = records.iter().filter(|record| !record.is_of(writer, true));
@@ -209,7 +210,7 @@ pub(crate) fn apply(
     strip(&mut wanted, writer.reset_fields);
     let comparison = stripped(compare(shape, live, new), writer.reset_fields);
     let changed = comparison.added.union(&comparison.modified);
-    let mut records = read(live);
+    let mut records = read_records(live);
     let mut conflicts: Vec<(String, FieldSet)> = Vec::new();
     let mut since = None;
     records.retain_mut(|record| {
@@ -238,7 +239,7 @@ pub(crate) fn apply(
         time,
         fields: wanted,
     });
-    write(new, records);
+    write_records(new, records);
     Ok(())
 }
 

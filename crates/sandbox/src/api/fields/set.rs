@@ -22,7 +22,8 @@ pub(crate) fn field(name: &str) -> String {
     format!("f:{name}")
 }
 
-/// Returns the path element of a list item: its key values, or its value.
+/// Returns the path element of a list item: its key values, or its value. `None` in an atomic list, or for an item
+/// without a key.
 pub(crate) fn item(kind: &ListKind, value: &Value) -> Option<String> {
     match kind {
         ListKind::Atomic => None,
@@ -135,6 +136,8 @@ impl FieldSet {
         self.combine(other, |a, b| a && !b, false)
     }
 
+    /// Combines both sets. `keep` decides on a path from its membership in each set. With `both`, elements that only
+    /// this set has are dropped, otherwise kept.
     fn combine(&self, other: &Self, keep: fn(bool, bool) -> bool, both: bool) -> Self {
         let mut result = BTreeMap::new();
         for (element, ours) in &self.0 {
@@ -218,7 +221,8 @@ pub(crate) fn format_path(path: &[String]) -> String {
     text
 }
 
-/// Returns the fields of an applied configuration. Keys of maps and items of lists are members; structs are not.
+/// Returns the fields of an applied configuration. Leaves, empty structs, keys of maps and items of lists are
+/// members; other structs are not.
 pub(crate) fn fields_of(shape: &Shape, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
     collect_fields(shape, value, &mut Vec::new(), &mut set);

@@ -36,7 +36,8 @@ pub(crate) fn merge(shape: &Shape, target: &mut Value, config: &Value) {
     }
 }
 
-/// Removes fields, and containers that become empty. Returns true if the value became empty.
+/// Removes fields, and entries of maps that become empty; emptied items of lists stay. Returns true if the value
+/// became empty.
 pub(crate) fn remove(shape: &Shape, target: &mut Value, removed: &FieldSet) -> bool {
     match (shape, &mut *target) {
         (_, Value::Object(map)) if shape.is_granular_map() => {

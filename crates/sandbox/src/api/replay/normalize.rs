@@ -140,7 +140,8 @@ fn order(record: &Value) -> [String; 3] {
     ["manager", "operation", "subresource"].map(|key| record.get(key).map(Value::to_string).unwrap_or_default())
 }
 
-/// Replaces times and generated names. Sorts managed fields, whose order depends on the second.
+/// Replaces times, generated names, and the floor in messages about old revisions. Sorts managed fields, whose order
+/// depends on the second.
 fn normalize_value(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -7,7 +7,7 @@ fn list<'a>(value: &'a mut Value, pointer: &str) -> Option<&'a mut Vec<Value>> {
 }
 
 /// Keeps the recorded items whose field `by` also occurs in the response.
-fn keep(wanted: &mut Value, found: &Value, pointer: &str, by: &str) {
+fn keep_served(wanted: &mut Value, found: &Value, pointer: &str, by: &str) {
     let found: Vec<Value> =
         found.pointer(pointer).and_then(Value::as_array).into_iter().flatten().map(|i| i[by].clone()).collect();
     if let Some(items) = list(wanted, pointer) {
@@ -19,24 +19,24 @@ fn keep(wanted: &mut Value, found: &Value, pointer: &str, by: &str) {
 pub(super) fn reduce(case: &str, mut wanted: Value, mut found: Value) -> (Value, Value) {
     match case {
         "api-resources-core" => {
-            keep(&mut wanted, &found, "/body/resources", "name");
+            keep_served(&mut wanted, &found, "/body/resources", "name");
             // The sandbox only supports reading pods.
-            for answer in [&mut wanted, &mut found] {
-                list(answer, "/body/resources").unwrap().retain(|resource| resource["name"] != "pods");
+            for response in [&mut wanted, &mut found] {
+                list(response, "/body/resources").unwrap().retain(|resource| resource["name"] != "pods");
             }
         }
         "api-groups" => {
-            keep(&mut wanted, &found, "/body/groups", "name");
+            keep_served(&mut wanted, &found, "/body/groups", "name");
             for index in 0..list(&mut wanted, "/body/groups").unwrap().len() {
-                keep(&mut wanted, &found, &format!("/body/groups/{index}/versions"), "groupVersion");
+                keep_served(&mut wanted, &found, &format!("/body/groups/{index}/versions"), "groupVersion");
             }
         }
         "list-nodes-table" => {
-            for answer in [&mut wanted, &mut found] {
-                for column in list(answer, "/body/columnDefinitions").unwrap() {
+            for response in [&mut wanted, &mut found] {
+                for column in list(response, "/body/columnDefinitions").unwrap() {
                     column.as_object_mut().unwrap().remove("description");
                 }
-                for row in list(answer, "/body/rows").unwrap() {
+                for row in list(response, "/body/rows").unwrap() {
                     let age = &mut row["cells"][3];
                     assert!(age.as_str().unwrap().ends_with('s'), "{age} is not an age in seconds");
                     *age = "age".into();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::text;
 use crate::api::status::FieldError;
 
-/// Validates an Event.
+/// Validates that an Event and its object are in the same namespace.
 pub(crate) fn check(event: &Value, errors: &mut Vec<FieldError>) {
     let own = text(event, "/metadata/namespace");
     let involved = text(event, "/involvedObject/namespace");

@@ -1,4 +1,5 @@
-//! Syntax of names, labels and keys, with the messages of apimachinery `pkg/util/validation`.
+//! Syntax of names, labels and keys, with the messages of apimachinery `pkg/util/validation`. Each public function
+//! returns the violations.
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
      must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \

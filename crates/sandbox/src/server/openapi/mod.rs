@@ -39,12 +39,12 @@ pub fn document(profile: ServerProfile, path: &str, accept: &str, crds: &[Value]
         below => {
             let group_version = below.strip_prefix('/')?;
             let here: Vec<&Resource> = resources.iter().filter(|r| schema_path(r) == group_version).collect();
-            (!here.is_empty()).then(|| plain(version_3(profile, &here).to_string()))
+            (!here.is_empty()).then(|| json_document(version_3(profile, &here).to_string()))
         }
     }
 }
 
-fn plain(body: String) -> RenderedDocument {
+fn json_document(body: String) -> RenderedDocument {
     RenderedDocument { content_type: "application/json".to_owned(), body: Bytes::from(body) }
 }
 
@@ -69,7 +69,7 @@ fn index(profile: ServerProfile, resources: &[Resource]) -> RenderedDocument {
         let url = json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")});
         paths.insert(path, url);
     }
-    plain(json!({"paths": paths}).to_string())
+    json_document(json!({"paths": paths}).to_string())
 }
 
 fn info(profile: ServerProfile) -> Value {
@@ -111,6 +111,6 @@ fn version_2(profile: ServerProfile, accept: &str, resources: &[Resource]) -> Re
     if accept.contains("proto-openapi.spec.v2") {
         RenderedDocument { content_type: V2_PROTOBUF.to_owned(), body: protobuf::encode(&document).into() }
     } else {
-        plain(document.to_string())
+        json_document(document.to_string())
     }
 }

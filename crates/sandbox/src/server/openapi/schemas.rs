@@ -12,7 +12,7 @@ use crate::api::shape::{ListKind, Presence, Scalar, Shape};
 use crate::api::{ServerProfile, builtin, event_view};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-/// The only built-in kind in two groups.
+/// Schema name of Event in events.k8s.io. Event is the only built-in kind in two groups.
 const EVENT: &str = "io.k8s.api.events.v1.Event";
 const API_VERSION: &str = "The group and version of this object's schema.";
 const KIND: &str = "The kind of this object, in CamelCase.";

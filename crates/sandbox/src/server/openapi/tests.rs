@@ -6,12 +6,12 @@ use super::super::resources::tests::definition;
 use super::*;
 
 fn read(profile: ServerProfile, path: &str) -> Value {
-    let answer = document(profile, path, "application/json", &[definition()]).expect(path);
-    serde_json::from_slice(&answer.body).expect("is JSON")
+    let response = document(profile, path, "application/json", &[definition()]).expect(path);
+    serde_json::from_slice(&response.body).expect("is JSON")
 }
 
 #[test]
-fn index_lists_documents_and_hashes_change_with_content() {
+fn index_lists_documents_with_hashes_independent_of_other_documents() {
     let index = read(ServerProfile::V1_36, "/openapi/v3");
     let paths = index["paths"].as_object().expect("is a map");
     assert!(paths.contains_key("api/v1") && paths.contains_key("apis/example.dev/v1alpha1"));

@@ -24,10 +24,12 @@ pub(super) fn first<'a>(path: &str, document: &'a Value) -> Option<&'a Value> {
 }
 
 fn select<'a>(steps: &[Step], document: &'a Value) -> Vec<&'a Value> {
-    steps.iter().fold(vec![document], |values, step| values.into_iter().flat_map(|value| take(step, value)).collect())
+    steps
+        .iter()
+        .fold(vec![document], |values, step| values.into_iter().flat_map(|value| apply_step(step, value)).collect())
 }
 
-fn take<'a>(step: &Step, value: &'a Value) -> Vec<&'a Value> {
+fn apply_step<'a>(step: &Step, value: &'a Value) -> Vec<&'a Value> {
     match (step, value) {
         (Step::Field(name), Value::Object(fields)) => fields.get(name).into_iter().collect(),
         (Step::Index(index), Value::Array(items)) => {
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selects() {
+    fn selects_first_value_of_supported_paths() {
         let document = json!({
             "spec": {"size": 3, "a.b": "dotted", "list": [10, 20, 30]},
             "status": {"conditions": [{"type": "Ready", "status": "False"}, {"type": "Synced", "status": "True"}]}

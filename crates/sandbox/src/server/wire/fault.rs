@@ -1,4 +1,4 @@
-//! InjectedFault request faults.
+//! Request faults: matchers, effects, limits, and the faults injected into one server.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +55,7 @@ impl Matcher {
 pub enum FaultKind {
     /// Refuses the request with this status without executing it. `retry_after` is sent in whole seconds, rounded up.
     Status {
-        /// Response status. 429, 500, 503 and 504 have Kubernetes' reasons.
+        /// Response status. 401, 403, 429, 500, 503 and 504 have Kubernetes' reasons.
         code: StatusCode,
         /// Delay in the `Retry-After` header.
         retry_after: Option<Duration>,
@@ -161,7 +161,7 @@ struct FaultState {
     active: Vec<ActiveFault>,
 }
 
-/// InjectedFault faults of one server; clones share them.
+/// Injected faults of one server; clones share them.
 #[derive(Clone, Default)]
 pub struct Faults(Arc<Mutex<FaultState>>);
 

@@ -9,7 +9,7 @@ use http::StatusCode;
 use super::request::ApiRequest;
 
 /// Maximum number of stored entries, which limits memory. Counters include all requests.
-const KEPT: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// A request with its response status.
 #[derive(Debug, Clone)]
@@ -91,8 +91,8 @@ impl RequestLog {
         });
     }
 
-    /// Sets `observer`, which is called with every answered request; replaces an earlier one. It must be fast,
-    /// because requests wait for it.
+    /// Sets `observer`, which is called when a request ends with a response or a connection reset; replaces an
+    /// earlier one. It must be fast, because requests wait for it.
     pub fn observe(&self, observer: impl Fn(&Entry) + Send + Sync + 'static) {
         *self.observer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(observer));
     }
@@ -102,7 +102,7 @@ impl RequestLog {
             let sequence = records.next;
             records.next += 1;
             *records.counters.entry((request.verb.to_owned(), request.resource.clone())).or_default() += 1;
-            if records.entries.len() == KEPT {
+            if records.entries.len() == MAX_ENTRIES {
                 records.entries.pop_front();
             }
             records.entries.push_back(Entry { sequence, request: request.clone(), status: None });
@@ -142,13 +142,13 @@ mod tests {
     #[test]
     fn counters_outlive_entries() {
         let log = RequestLog::default();
-        for _ in 0..=KEPT {
+        for _ in 0..=MAX_ENTRIES {
             let number = log.begin(&request(Method::GET, "/api/v1/nodes"));
             log.end(number, Some(StatusCode::OK));
         }
-        assert_eq!(log.entries().len(), KEPT);
+        assert_eq!(log.entries().len(), MAX_ENTRIES);
         assert_eq!(log.entries()[0].sequence, 1);
-        assert_eq!(log.count("list", "nodes"), u64::try_from(KEPT).expect("fits") + 1);
+        assert_eq!(log.count("list", "nodes"), u64::try_from(MAX_ENTRIES).expect("fits") + 1);
         log.end(0, Some(StatusCode::OK));
         log.clear();
         assert_eq!(log.counters(), BTreeMap::new());
@@ -158,8 +158,8 @@ mod tests {
     fn responses_match_requests_in_any_order() {
         let log = RequestLog::default();
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&seen);
-        log.observe(move |entry| told.lock().expect("not poisoned").push((entry.sequence, entry.status)));
+        let observed = Arc::clone(&seen);
+        log.observe(move |entry| observed.lock().expect("not poisoned").push((entry.sequence, entry.status)));
         let first = log.begin(&request(Method::GET, "/api/v1/nodes"));
         let second = log.begin(&request(Method::PATCH, "/api/v1/nodes/a"));
         log.end(second, Some(StatusCode::CONFLICT));

@@ -40,7 +40,7 @@ pub struct ConnectionReset;
 pub struct Wire {
     /// Log of the requests.
     pub log: RequestLog,
-    /// InjectedFault faults.
+    /// Injected faults.
     pub faults: Faults,
 }
 
@@ -54,7 +54,7 @@ impl Wire {
     /// Wraps a router with the log and the faults.
     pub fn wrap(&self, router: Router) -> Router {
         // A layer of the router itself would see only paths with routes.
-        Router::new().fallback_service(router).layer(middleware::from_fn_with_state(self.clone(), pass))
+        Router::new().fallback_service(router).layer(middleware::from_fn_with_state(self.clone(), log_and_inject))
     }
 
     /// Wraps a router for in-process clients, which receive an error in place of a reset.
@@ -91,17 +91,17 @@ impl Wire {
 }
 
 /// Logs a request and applies its faults.
-async fn pass(State(wire): State<Wire>, request: Request, next: Next) -> Response {
+async fn log_and_inject(State(wire): State<Wire>, request: Request, next: Next) -> Response {
     let api = ApiRequest::of(request.method(), request.uri(), request.headers());
-    let seen = wire.log.begin(&api);
-    let mut answer: Option<FaultKind> = None;
+    let sequence = wire.log.begin(&api);
+    let mut effect: Option<FaultKind> = None;
     for kind in wire.faults.effects_on(&api) {
         match kind {
             FaultKind::Latency(delay) => tokio::time::sleep(delay).await,
-            other => answer = Some(other),
+            other => effect = Some(other),
         }
     }
-    let response = match answer {
+    let response = match effect {
         None | Some(FaultKind::Latency(_)) => next.run(request).await,
         Some(FaultKind::Hang) => std::future::pending().await,
         Some(FaultKind::Reset) => reset(),
@@ -109,14 +109,14 @@ async fn pass(State(wire): State<Wire>, request: Request, next: Next) -> Respons
             next.run(request).await;
             reset()
         }
-        Some(FaultKind::Status { code, retry_after }) => refusal::of(code, retry_after),
+        Some(FaultKind::Status { code, retry_after }) => refusal::status_response(code, retry_after),
         Some(FaultKind::ContinueExpired) => refusal::continue_expired(request.uri()),
         Some(FaultKind::CutBody { after_bytes }) => stream::cut(next.run(request).await, after_bytes),
         Some(FaultKind::CloseWatch { after_events }) => stream::close(next.run(request).await, after_events),
         Some(FaultKind::ExpireWatch { after_events }) => stream::expire(next.run(request).await, after_events),
     };
     let status = response.extensions().get::<ResetConnection>().is_none().then(|| response.status());
-    wire.log.end(seen, status);
+    wire.log.end(sequence, status);
     response
 }
 

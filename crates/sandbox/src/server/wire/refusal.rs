@@ -30,7 +30,7 @@ fn status(code: StatusCode, reason: &str, message: &str) -> Value {
     })
 }
 
-fn answer(code: StatusCode, body: &Value) -> Response {
+fn json_response(code: StatusCode, body: &Value) -> Response {
     let mut response = Response::new(Body::from(body.to_string()));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -38,7 +38,7 @@ fn answer(code: StatusCode, body: &Value) -> Response {
 }
 
 /// Response that refuses a request.
-pub(super) fn of(code: StatusCode, retry_after: Option<Duration>) -> Response {
+pub(super) fn status_response(code: StatusCode, retry_after: Option<Duration>) -> Response {
     let (reason, message) = match code.as_u16() {
         429 => ("TooManyRequests", "Too many requests, please try again later."),
         500 => ("InternalError", "Internal error occurred: a fault was injected"),
@@ -53,7 +53,7 @@ pub(super) fn of(code: StatusCode, retry_after: Option<Duration>) -> Response {
     if let (Some(seconds), Some(object)) = (seconds, body.as_object_mut()) {
         object.insert("details".to_owned(), json!({ "retryAfterSeconds": seconds }));
     }
-    let mut response = answer(code, &body);
+    let mut response = json_response(code, &body);
     if let Some(seconds) = seconds {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -63,15 +63,15 @@ pub(super) fn of(code: StatusCode, retry_after: Option<Duration>) -> Response {
 /// Response that refuses a list's continuation.
 pub(super) fn continue_expired(uri: &Uri) -> Response {
     let mut body = status(StatusCode::GONE, "Expired", CONTINUE_EXPIRED);
-    let token = query_value(uri.query().unwrap_or_default(), "continue").and_then(inconsistent);
+    let token = query_value(uri.query().unwrap_or_default(), "continue").and_then(inconsistent_token);
     if let (Some(token), Some(object)) = (token, body.as_object_mut()) {
         object.insert("metadata".to_owned(), json!({ "continue": token }));
     }
-    answer(StatusCode::GONE, &body)
+    json_response(StatusCode::GONE, &body)
 }
 
 /// Token for the same continuation at the current revision: revision -1, as the apiserver writes it.
-fn inconsistent(token: &str) -> Option<String> {
+fn inconsistent_token(token: &str) -> Option<String> {
     let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches("%3D").trim_end_matches('=')).ok()?;
     let mut position: Value = serde_json::from_slice(&bytes).ok()?;
     *position.get_mut("rv")? = json!(-1);
@@ -91,16 +91,16 @@ mod tests {
     fn inconsistent_token_differs_only_in_revision() {
         // Tokens of a real server: the sent one, and the one in its refusal.
         assert_eq!(
-            inconsistent("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NjQzLCJzdGFydCI6InJuMVx1MDAwMCJ9").as_deref(),
+            inconsistent_token("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NjQzLCJzdGFydCI6InJuMVx1MDAwMCJ9").as_deref(),
             Some("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0Ijoicm4xXHUwMDAwIn0")
         );
-        assert_eq!(inconsistent("not a token"), None);
+        assert_eq!(inconsistent_token("not a token"), None);
     }
 
     #[test]
     fn retry_after_is_in_whole_seconds_in_header_and_body() {
-        let response = of(StatusCode::TOO_MANY_REQUESTS, Some(Duration::from_millis(1_200)));
+        let response = status_response(StatusCode::TOO_MANY_REQUESTS, Some(Duration::from_millis(1_200)));
         assert_eq!(response.headers()[RETRY_AFTER], "2");
-        assert!(of(StatusCode::SERVICE_UNAVAILABLE, None).headers().get(RETRY_AFTER).is_none());
+        assert!(status_response(StatusCode::SERVICE_UNAVAILABLE, None).headers().get(RETRY_AFTER).is_none());
     }
 }

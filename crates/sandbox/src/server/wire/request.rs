@@ -25,8 +25,8 @@ pub struct ApiRequest {
     pub path: String,
     /// Query as sent, or empty.
     pub query: String,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`. Without a resource, the
-    /// method in lower case.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `other`. A GET or HEAD
+    /// without a resource is `get`.
     pub verb: &'static str,
     /// API group; empty for core and without a resource.
     pub group: String,
@@ -37,7 +37,7 @@ pub struct ApiRequest {
     pub namespace: String,
     /// Object name; empty for collections.
     pub name: String,
-    /// Set for a dry run (`dryRun=All`).
+    /// Set for a dry run: any nonempty `dryRun`. The API server refuses values other than `All`.
     pub dry_run: bool,
     /// Requested form of the response.
     pub form: Form,
@@ -139,7 +139,7 @@ pub(super) fn query_value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
 
 fn form(headers: &HeaderMap) -> Form {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    // The first range with a form wins: kubectl lists Table first, then plain JSON.
+    // Table wins over metadata, and both over plain JSON: kubectl lists Table first, then plain JSON.
     if accept.contains("as=Table") {
         Form::Table
     } else if accept.contains("as=PartialObjectMetadata") {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn verbs_and_resources() {
+    fn parses_verbs_and_resources() {
         let cases = [
             (Method::GET, "/api/v1/nodes?limit=500", "list", "", "nodes", "", ""),
             (Method::GET, "/api/v1/nodes?watch=true&resourceVersion=4", "watch", "", "nodes", "", ""),

@@ -151,8 +151,8 @@ async fn lost_response_is_executed_and_reset_request_is_not() {
     let wire = Wire::new();
     for (kind, wanted) in [(FaultKind::LoseAnswer, 1), (FaultKind::Reset, 1)] {
         wire.faults.inject(Fault::once(Matcher::any(), kind));
-        let answer = wire.service(router.clone()).oneshot(request(Method::PATCH, "/api/v1/nodes/a")).await;
-        assert_eq!(answer.map(|_| ()), Err(ConnectionReset));
+        let response = wire.service(router.clone()).oneshot(request(Method::PATCH, "/api/v1/nodes/a")).await;
+        assert_eq!(response.map(|_| ()), Err(ConnectionReset));
         assert_eq!(CARRIED_OUT.load(Ordering::SeqCst), wanted);
     }
 }
