@@ -53,7 +53,7 @@ impl Environment {
         self.get(name)?.to_str().map(str::trim).filter(|value| !value.is_empty())
     }
 
-    /// Reports whether ssh needs [`ASKPASS`].
+    /// Reports whether ssh needs `ASKPASS`.
     #[must_use]
     pub fn has_passphrase(&self) -> bool {
         self.get(PASSPHRASE).is_some()
@@ -78,7 +78,7 @@ impl Environment {
         settings
     }
 
-    /// The environment variables of git. `askpass` is the path of a file with [`ASKPASS`].
+    /// The environment variables of git. `askpass` is the path of a file with `ASKPASS`.
     #[must_use]
     pub fn variables(&self, address: &RemoteAddress, askpass: &OsStr) -> Vec<(OsString, OsString)> {
         let passed_on = |name: &str| {
