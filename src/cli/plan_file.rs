@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::cluster_args::{BindingArgs, ClusterArgs, binding_name};
+use super::cluster_args::{BoundClusterArgs, binding_name};
 use super::planning::{Allowances, Planned, plan};
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::{CommandError, Exit, Terminal};
@@ -116,8 +116,7 @@ pub(super) struct LoadedPlan {
 pub(super) struct PlanArgs {
     pub(super) repository: RepositoryArgs,
     pub(super) allowances: Allowances,
-    pub(super) cluster: ClusterArgs,
-    pub(super) binding: BindingArgs,
+    pub(super) bound: BoundClusterArgs,
 }
 
 impl LoadedPlan {
@@ -144,18 +143,18 @@ impl LoadedPlan {
                 return Err(self.contradicts(option, format!("the plan was made without {option}")));
             }
         }
-        if let Some(named) = given.cluster.named_namespace().filter(|named| **named != self.saved.namespace) {
+        if let Some(named) = given.bound.cluster.named_namespace().filter(|named| **named != self.saved.namespace) {
             let option = format!("--namespace {named}");
             return Err(self.contradicts(&option, format!("the plan is for namespace {}", self.saved.namespace)));
         }
-        if let Some(named) = given.binding.named().filter(|named| *named != self.saved.binding) {
+        if let Some(named) = given.bound.binding.named().filter(|named| *named != self.saved.binding) {
             let option = format!("--binding {named}");
             return Err(self.contradicts(&option, format!("the plan is for binding {}", self.saved.binding)));
         }
         given.allowances = Allowances { take_over: saved.take_over, allow_empty: saved.allow_empty };
         given.repository.lenient = saved.lenient;
-        given.cluster = given.cluster.with_namespace(saved.namespace.clone());
-        given.binding = given.binding.with_binding(&self.saved.binding);
+        given.bound.cluster = given.bound.cluster.with_namespace(saved.namespace.clone());
+        given.bound.binding = given.bound.binding.with_binding(&self.saved.binding);
         Ok(given)
     }
 

@@ -23,8 +23,8 @@ pub(super) struct Planned {
     pub(super) options: Options,
 }
 
-/// Prints the warnings about the configuration and the cluster on standard error: those about the configuration as one line,
-/// or every finding if `verbose` is above 0. JSON and YAML outputs hold the findings themselves.
+/// Prints the warnings about the configuration and the cluster on standard error: those about the configuration as one
+/// line, or every finding if `verbose` is above 0. JSON and YAML outputs hold the findings themselves.
 pub(super) fn warn(
     plan: &Plan,
     loaded: &Loaded,

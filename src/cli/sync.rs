@@ -62,7 +62,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         diff::create_reports(&args.reports)?;
     }
     let loaded_plan = args.plan.as_deref().map(LoadedPlan::read).transpose()?;
-    let PlanArgs { repository, allowances, cluster, binding } = match &loaded_plan {
+    let PlanArgs { repository, allowances, bound: BoundClusterArgs { cluster, binding } } = match &loaded_plan {
         Some(loaded_plan) => loaded_plan.merge_args(args.given())?,
         None => args.given(),
     };
@@ -120,11 +120,6 @@ impl Args {
 
     /// The given arguments that a saved plan may replace.
     fn given(&self) -> PlanArgs {
-        PlanArgs {
-            repository: self.repository.clone(),
-            allowances: self.allowances,
-            cluster: self.bound.cluster.clone(),
-            binding: self.bound.binding,
-        }
+        PlanArgs { repository: self.repository.clone(), allowances: self.allowances, bound: self.bound.clone() }
     }
 }

@@ -4,7 +4,7 @@
 use futures::future::join_all;
 use http::Method;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::binding::Binding;
 use super::error::ClusterError;
@@ -90,17 +90,7 @@ impl ClusterReader {
     /// [`ClusterError::Forbidden`] when the user may not; every [`ClusterError`] of a request, except a refused
     /// review.
     pub async fn check_allowed(&self, operation: Operation) -> Result<(), ClusterError> {
-        let plural = operation.resource.plural();
-        let (resource, subresource) = plural.split_once('/').unwrap_or((plural, ""));
-        let attributes = json!({
-            "verb": operation.verb.as_str(),
-            "group": operation.resource.group(),
-            "resource": resource,
-            "subresource": subresource,
-            "namespace": operation.namespace,
-            "name": operation.name,
-        });
-        match self.review(&operation, &attributes).await? {
+        match self.review(&operation, &operation.right()).await? {
             Some(false) => Err(ClusterError::Forbidden { operation: Box::new(operation), user: None }),
             Some(true) | None => Ok(()),
         }
@@ -111,6 +101,11 @@ impl ClusterReader {
     /// # Errors
     /// Every [`ClusterError`] of a request, except a refused review.
     pub async fn has(&self, right: &Right) -> Result<Option<bool>, ClusterError> {
+        self.review(&Operation::on_all(Verb::Create, Resource::AccessReviews, None), right).await
+    }
+
+    /// Sends an access review of this right; log messages and errors name `operation`.
+    async fn review(&self, operation: &Operation, right: &Right) -> Result<Option<bool>, ClusterError> {
         let (resource, subresource) = right.resource.split_once('/').unwrap_or((&right.resource, ""));
         let attributes = json!({
             "verb": right.verb,
@@ -120,11 +115,6 @@ impl ClusterReader {
             "namespace": right.namespace,
             "name": right.name,
         });
-        self.review(&Operation::on_all(Verb::Create, Resource::AccessReviews, None), &attributes).await
-    }
-
-    /// Sends an access review of these attributes; `operation` is the reviewed operation.
-    async fn review(&self, operation: &Operation, attributes: &Value) -> Result<Option<bool>, ClusterError> {
         let body = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
