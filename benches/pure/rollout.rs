@@ -8,7 +8,7 @@ use criterion::{BatchSize, Criterion, Throughput};
 use jiff::Timestamp;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed};
-use nodecfg_planning::convergence::{Target, WaitContext, evaluate};
+use nodecfg_planning::convergence::{WaitContext, evaluate};
 use nodecfg_planning::plan::{Plan, make};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 
@@ -20,7 +20,7 @@ type NodeStates = [Node; 2];
 fn states(plan: &Plan, observed: &Observed) -> BTreeMap<NodeName, NodeStates> {
     let mut states = BTreeMap::new();
     for pool in &plan.pools {
-        let Target::Source(source) = &pool.target else { continue };
+        let Some(source) = pool.target.source() else { continue };
         for step in pool.steps() {
             let node = observed.nodes.get(&step.node).unwrap();
             let assigned = Node { source: Some(source.clone()), ..node.clone() };

@@ -17,9 +17,10 @@ use nodecfg_install::{Agent, DaemonSet, Host, Installation, LISTEN};
 
 /// Install NodeConfigs and, with --agent, the node agents on a cluster.
 ///
-/// Applies server-side, in this order: the namespace of the ConfigMaps, the CustomResourceDefinition of NodeConfig,
-/// and the ServiceAccount and roles of the reconciler. --agent adds the roles of agents, the
-/// ValidatingAdmissionPolicy that limits each agent to the status of its own node, and with daemonset the DaemonSet.
+/// Applies server-side, in this order: the namespace of the ConfigMaps, the CustomResourceDefinition of NodeConfig, the
+/// ServiceAccount and roles of the reconciler, and the ValidatingAdmissionPolicy that protects its ConfigMaps from other
+/// writers. --agent adds the roles of agents, the ValidatingAdmissionPolicy that limits each agent to the status of its
+/// own node, and with daemonset the DaemonSet.
 /// Requires the rights of cluster-admin. Run it again to update; objects that are no longer part of the installation
 /// are kept.
 #[derive(Debug, clap::Args)]
@@ -41,6 +42,10 @@ pub(super) struct Args {
     /// systemd.
     #[arg(long, conflicts_with_all = ["dry_run", "force_conflicts"])]
     unit: bool,
+    /// Allow this user to write the ConfigMaps, as the reconciler's ServiceAccount may. Repeat for several users. The
+    /// name is that of `kubectl auth whoami`.
+    #[arg(long, value_name = "USER", value_parser = parse_user, conflicts_with = "unit")]
+    config_map_writer: Vec<String>,
     #[command(flatten)]
     nodes: NodeArgs,
     #[command(flatten)]
@@ -119,7 +124,7 @@ impl Args {
             (Kind::Systemd, _) => Some(Agent::Systemd),
             (Kind::None | Kind::Daemonset, _) => None,
         };
-        Ok(Installation { namespace, agent })
+        Ok(Installation { namespace, config_map_writers: self.config_map_writer.clone(), agent })
     }
 }
 
@@ -201,7 +206,8 @@ async fn apply(
         findings::message(
             &mut terminal.err,
             "this cluster has no ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30), so the \
-             policy was skipped: each agent may write the status of every NodeConfig",
+             policies were skipped: each agent may write the status of every NodeConfig, and other writers may replace \
+             ConfigMaps",
             "run nodecfg install again after an upgrade of the cluster",
         )?;
     }
@@ -228,6 +234,14 @@ fn parse_path(text: &str) -> Result<String, String> {
         }
         Some(_) => Ok(text.to_owned()),
     }
+}
+
+/// Rejects only impossible user names.
+fn parse_user(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains(char::is_control) {
+        return Err("a user name must not be empty or contain control characters".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// Rejects only impossible image names. The nodes report a name that does not exist.
@@ -286,7 +300,11 @@ mod tests {
                 host: host.clone(),
             });
             let namespace = NamespaceName::new(NAMESPACE).expect("a name");
-            let objects = nodecfg_install::objects(&Installation { namespace, agent: Some(agent) });
+            let objects = nodecfg_install::objects(&Installation {
+                namespace,
+                config_map_writers: Vec::new(),
+                agent: Some(agent),
+            });
             let pod = &objects.last().expect("the DaemonSet")["spec"]["template"]["spec"];
             let started = |index: usize| {
                 let arguments = pod["containers"][index]["args"].as_array().expect("arguments");

@@ -156,7 +156,7 @@ fn reports(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     let (mut waiting, mut failed) = (NameSample::default(), BTreeMap::<String, NameSample>::new());
     let mut oldest: Option<Timestamp> = None;
     for node in observed.nodes.values().filter(|node| node.support == NodeSupport::Follows) {
-        let present = node.source.clone().map_or(Target::Local, Target::Source);
+        let present = Target::present(node);
         match evaluate(&present, node, WaitContext::STATE_ONLY) {
             Convergence::Failed(ConvergenceFailure::Refused { error }) => {
                 failed.entry(error).or_default().add(&node.name)

@@ -28,6 +28,18 @@ pub struct Explanation {
 pub fn failure(node: &NodeName, failure: &ConvergenceFailure) -> Explanation {
     match failure {
         ConvergenceFailure::Refused { error } => refused(node, error),
+        ConvergenceFailure::NotPrepared { .. } => Explanation {
+            meaning: "the agent compared the configuration with what the node runs, and keeps that: the change would \
+                      disrupt running pods more than the pool allows",
+            causes: &[
+                "the node's local configuration differs from the new one in a field that needs a drained node",
+                "files below the drop-in folder changed since the plan",
+            ],
+            look_at: format!(
+                "the condition Synced in `kubectl get nodeconfig {node} -o yaml`. If the node is drained, allow the \
+                 change with spec.rollout.allowDisruption of its pool"
+            ),
+        },
         ConvergenceFailure::TimedOut { waiting } => timed_out(node, waiting),
     }
 }
@@ -155,6 +167,14 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
             meaning: "the kubelet accepted the assignment but does not report running it",
             causes: &["the kubelet restarts in a loop", "the kubelet was stopped during its restart"],
             look_at: kubelet_log(node),
+        },
+        Waiting::OtherContent => Explanation {
+            meaning: "the node reports the ConfigMap's name, but other content than the repository has",
+            causes: &[
+                "the ConfigMap was deleted and created again with other content",
+                "the node has not read the ConfigMap again yet: agents do so hourly, kubelets within minutes",
+            ],
+            look_at: format!("who created the ConfigMap (its managedFields), and what runs on {node}"),
         },
         Waiting::NotReady => Explanation {
             meaning: "the kubelet runs the configuration, but the Node, previously Ready, is no longer Ready",

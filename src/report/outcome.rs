@@ -83,7 +83,7 @@ mod tests {
         let node = |index: usize| NodeOutcome {
             node: node_name(&format!("n{index:03}")),
             from: None,
-            to: Target::Source(source("prod-gpu-x")),
+            to: Target::Source(source("prod-gpu-x").into()),
             end: match index {
                 0 => {
                     End::Failed { failure: ConvergenceFailure::Refused { error: "no".to_owned() }, rolled_back: false }

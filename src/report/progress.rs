@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::source;
 use super::style::{bad, good, heading, quiet, warning};
-use super::{duration, whole_duration};
+use super::{count, duration, whole_duration};
 use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_planning::convergence::Target;
@@ -85,6 +85,9 @@ fn line(now: Timestamp, progress: &Progress) -> String {
     let at = |pool: &PoolName, node: &NodeName| format!("{pool}/{node}");
     match progress {
         Progress::ConfigMapCreated { name } => format!("ConfigMap {name} created"),
+        Progress::ContentHashesAdded { nodes } => {
+            format!("contentHash added to {}, without restarts", count(*nodes, "NodeConfig"))
+        }
         Progress::Assigned { pool, node, to, .. } => format!("{} assigned {}", at(pool, node), short(to)),
         Progress::Waiting { pool, node, waiting } => format!("{} {}", at(pool, node), quiet(waiting)),
         Progress::Converged { pool, node, seconds } => {

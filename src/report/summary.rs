@@ -275,7 +275,7 @@ mod tests {
         let node = |(index, end)| NodeOutcome {
             node: node_name(&format!("n{index:03}")),
             from: None,
-            to: Target::Source(config_map("prod-gpu-x")),
+            to: Target::Source(config_map("prod-gpu-x").into()),
             end,
             seconds: Some(1.0),
         };

@@ -17,7 +17,7 @@ use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{Node, Observed, Orders};
 use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan::{Options, Plan, belongs, decide_again};
+use nodecfg_planning::plan::{Options, Plan, PoolPlan, belongs, decide_again};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 use nodecfg_planning::rollout::orders::OrderWatcher;
 use nodecfg_planning::rollout::progress::{Event, Progress};
@@ -25,6 +25,8 @@ use nodecfg_planning::rollout::{Outcome, StopReason};
 
 /// Number of ConfigMaps created concurrently.
 const CONFIG_MAPS_AT_A_TIME: usize = 8;
+/// Number of content hashes added concurrently.
+const HASHES_AT_A_TIME: usize = 16;
 
 /// Inputs of a rollout.
 #[derive(Clone, Copy)]
@@ -106,7 +108,8 @@ pub async fn execute(
 ) -> Result<Execution, ClusterError> {
     let prepare = async {
         check_permissions(rollout.plan, reader).await?;
-        create_config_maps(rollout.plan, writer, listener).await
+        create_config_maps(rollout.plan, writer, listener).await?;
+        add_hashes(rollout.plan, writer, listener).await
     };
     let mut requested = stop.clone();
     tokio::select! {
@@ -170,6 +173,35 @@ async fn create_config_maps(
             let progress = Progress::ConfigMapCreated { name: spec.name.clone() };
             listener(nodecfg_clock::now(), &Event { progress, pool: None });
         }
+    }
+    Ok(())
+}
+
+/// Adds the content hash to NodeConfigs whose nodes run the desired content. A node that was changed or deleted since
+/// the plan is left for the next run.
+async fn add_hashes(
+    plan: &Plan,
+    writer: &ClusterWriter,
+    listener: &mut dyn FnMut(Timestamp, &Event),
+) -> Result<(), ClusterError> {
+    let added = plan.pools.iter().flat_map(PoolPlan::added_hashes);
+    let mut written = stream::iter(added)
+        .map(|(node, change)| async move { (node, writer.assign(node, change).await) })
+        .buffer_unordered(HASHES_AT_A_TIME);
+    let mut nodes = 0;
+    while let Some((node, result)) = written.next().await {
+        match result {
+            Ok(_) => nodes += 1,
+            Err(
+                error @ (ClusterError::PreconditionFailed { .. }
+                | ClusterError::Conflict { .. }
+                | ClusterError::NotFound { .. }),
+            ) => tracing::info!(node = node.as_str(), "the content hash was not added: {error}"),
+            Err(error) => return Err(error),
+        }
+    }
+    if nodes > 0 {
+        listener(nodecfg_clock::now(), &Event { progress: Progress::ContentHashesAdded { nodes }, pool: None });
     }
     Ok(())
 }

@@ -102,8 +102,12 @@ mod tests {
         };
         let (pool, node) = (pool_name("gpu"), node_name("n1"));
 
-        let assigned =
-            Progress::Assigned { pool: pool.clone(), node: node.clone(), from: None, to: Target::Source(source("x")) };
+        let assigned = Progress::Assigned {
+            pool: pool.clone(),
+            node: node.clone(),
+            from: None,
+            to: Target::Source(source("x").into()),
+        };
         let notice = notice_of(None, assigned).unwrap();
         assert_eq!((notice.reason, notice.warning), ("NodeConfigAssigned", false));
         assert_eq!(notice.message, "Assigned kube-system/x (pool gpu, fleet f at commit 0123456789)");

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, State};
-use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Readiness};
-use nodecfg_planning::convergence::{Convergence, Target, Waiting};
+use nodecfg_contract::{ConfigSource, ContentHash};
+use nodecfg_planning::convergence::{Convergence, Target, WaitContext, Waiting, evaluate};
 use nodecfg_planning::desired::{Desired, Pool};
 use nodecfg_planning::plan::{
     ConfigMapIndex, Owner, PoolPause, SourceOwner, is_adopted, membership, pool_target, present_state,
@@ -40,7 +40,7 @@ pub fn build(
         None => observed.nodes.values().map(|node| compare_with_assignment(node, observed)).collect(),
     };
     nodes.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
-    let pools = pools(&nodes, wanted, &fleets);
+    let pools = pools(&nodes, observed, wanted, &fleets);
     FleetStatus {
         at,
         compared: wanted
@@ -97,7 +97,7 @@ fn compare_with_assignment(node: &Node, observed: &Observed) -> NodeStatus {
     let map = managed(node.source.as_ref(), observed);
     let mut status =
         without_comparison(node, map.and_then(|map| map.pool.clone()), map.and_then(|map| map.fleet.clone()));
-    status.drift = other_content(node, observed);
+    status.drift = other_content(node, &present_target(node, observed));
     if status.verdict != Convergence::Converged {
         status.blocked = unsupported_reason(node);
     }
@@ -122,7 +122,7 @@ fn compare_with_repository(observed: &Observed, wanted: &DesiredFleet<'_>, fleet
     for (name, of_pool) in &members.pools {
         let Some(pool) = wanted.desired.pools.get(*name) else { continue };
         let is_paused = paused(&pool.name, Some(pool), &wanted.desired.fleet, fleets).is_some();
-        let target = pool_target(pool, wanted.namespace);
+        let target = pool_target(pool, wanted.namespace, observed);
         let of_pool = of_pool.iter().filter_map(named);
         nodes.extend(
             of_pool.map(|node| {
@@ -164,11 +164,11 @@ fn compare_with_pool(
     let mut status = without_comparison(node, Some(pool.name.clone()), None);
     status.desired = Some(target.clone());
     let mut target_state = State::Converged;
-    if !target.is_named_by(node.source.as_ref()) {
+    let named = target.is_named_by(node.source.as_ref());
+    if !named {
         let current = node.source.as_ref().map(|source| index.current_source(source, pool));
         // A node with the desired content under another name needs no restart, so no sync changes it.
-        let adopted = node.source.as_ref().zip(current.as_ref());
-        let adopted = adopted.is_some_and(|(source, current)| is_adopted(node, source, current));
+        let adopted = current.as_ref().is_some_and(|current| is_adopted(node, current));
         if !adopted {
             status.verdict = Convergence::Waiting(Waiting::NotAssigned);
             status.drift = node.source.as_ref().zip(current).and_then(|(source, current)| {
@@ -177,7 +177,11 @@ fn compare_with_pool(
             target_state = if is_paused { State::Paused } else { State::Behind };
         }
     }
-    status.drift = status.drift.take().or_else(|| other_content(node, observed));
+    let content = if named { target.clone() } else { present_target(node, observed) };
+    status.drift = status.drift.take().or_else(|| other_content(node, &content));
+    if named {
+        status.verdict = evaluate(target, node, WaitContext::STATE_ONLY);
+    }
     if status.verdict != Convergence::Converged {
         status.blocked = unsupported_reason(node);
     }
@@ -202,14 +206,22 @@ fn foreign_assignment(
     }
 }
 
-/// Drift of a node that runs an earlier ConfigMap of the same name. ConfigMaps are immutable, so it was deleted and
-/// recreated.
-fn other_content(node: &Node, observed: &Observed) -> Option<Drift> {
-    let source = node.source.as_ref()?;
-    let active = node.status.active.as_ref().filter(|active| active.names_same(source))?;
-    let ran = active.config_map.as_ref()?.uid.as_ref()?;
-    let existing = managed(Some(source), observed)?;
-    (*ran != existing.uid).then(|| Drift::OtherContent { source: source.clone() })
+/// Drift of a node that reports other content than its target under the same name. ConfigMaps are immutable, so it was
+/// deleted and recreated.
+fn other_content(node: &Node, target: &Target) -> Option<Drift> {
+    let source = node.source.clone()?;
+    let verdict = evaluate(target, node, WaitContext::STATE_ONLY);
+    (verdict == Convergence::Waiting(Waiting::OtherContent)).then_some(Drift::OtherContent { source })
+}
+
+/// What a node points at, with the content of the ConfigMap that exists now.
+fn present_target(node: &Node, observed: &Observed) -> Target {
+    let mut target = Target::present(node);
+    if let (Target::Source(wanted), Some(map)) = (&mut target, managed(node.source.as_ref(), observed)) {
+        wanted.hash = wanted.hash.or_else(|| map.content_hash.as_deref().and_then(ContentHash::parse));
+        wanted.uid = Some(map.uid.clone());
+    }
+    target
 }
 
 /// Determines the state of a node and its start. `target_state` is the state if no other state is worse.
@@ -250,7 +262,12 @@ fn paused(name: &PoolName, pool: Option<&Pool>, fleet: &FleetName, fleets: &[Fle
 }
 
 /// Pools of all nodes, pools of the repository without nodes, and paused pools.
-fn pools(nodes: &[NodeStatus], wanted: Option<&DesiredFleet<'_>>, fleets: &[FleetOrders]) -> Vec<PoolStatus> {
+fn pools(
+    nodes: &[NodeStatus],
+    observed: &Observed,
+    wanted: Option<&DesiredFleet<'_>>,
+    fleets: &[FleetOrders],
+) -> Vec<PoolStatus> {
     let mut grouped: BTreeMap<(Option<&FleetName>, Option<&PoolName>), Vec<&NodeStatus>> = BTreeMap::new();
     if let Some(wanted) = wanted {
         let known = wanted.desired.pools.keys();
@@ -271,7 +288,7 @@ fn pools(nodes: &[NodeStatus], wanted: Option<&DesiredFleet<'_>>, fleets: &[Flee
             PoolStatus {
                 pool: name.cloned(),
                 fleet: fleet.cloned(),
-                desired: wanted.zip(pool).map(|(wanted, pool)| pool_target(pool, wanted.namespace)),
+                desired: wanted.zip(pool).map(|(wanted, pool)| pool_target(pool, wanted.namespace, observed)),
                 nodes: nodes.len(),
                 converged: states.get(&State::Converged).copied().unwrap_or_default(),
                 worst: states.keys().next().copied().unwrap_or(State::Converged),

@@ -117,6 +117,9 @@ impl RolloutSpans {
                 }
                 self.note(pool, "stopped");
             }
+            Progress::ContentHashesAdded { nodes } => {
+                tracing::info!(target: TARGET, nodes, "content hashes added");
+            }
             Progress::ConfigMapCreated { name } => {
                 tracing::info!(target: TARGET, name, "ConfigMap created");
             }

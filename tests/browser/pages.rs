@@ -108,11 +108,8 @@ pub fn run(nodes: usize, pools: usize) -> Page {
             let began = start + SignedDuration::from_millis(350 * i64::try_from(index).unwrap());
             let took = SignedDuration::from_secs(8 + i64::try_from(index * 7 % 30).unwrap());
             let at = || (pool.clone(), node.clone());
-            let to = Target::Source(ConfigSource::config_map(
-                "kube-system",
-                &format!("prod-eu-{pool}-t6zx99gcbz"),
-                "kubelet",
-            ));
+            let name = format!("prod-eu-{pool}-t6zx99gcbz");
+            let to = Target::named(Some(&ConfigSource::config_map("kube-system", &name, "kubelet")));
             if matches!(end, End::Converged | End::Failed { .. } | End::InFlight) {
                 let (pool, node) = at();
                 timeline.record(began, &Progress::Assigned { pool, node, from: None, to: to.clone() });

@@ -24,7 +24,7 @@ use nodecfg_cluster::writer::{EVENT_NAMESPACE, NodeNotice, event};
 use nodecfg_cluster::{IgnoredContent, LabelKeys, WireConfigMap, WireNode};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
-use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, Node, Readiness};
+use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, Node, Readiness};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 /// Field manager in managedFields and source of Events.
@@ -313,7 +313,6 @@ impl WatchErrors {
 }
 
 fn download(map: WireConfigMap, asked: &ConfigMapSource) -> Download {
-    let mut annotations = map.metadata.annotations.unwrap_or_default();
     let mut labels = map.metadata.labels.unwrap_or_default();
     let source = ConfigMapSource {
         uid: Some(map.metadata.uid),
@@ -324,8 +323,7 @@ fn download(map: WireConfigMap, asked: &ConfigMapSource) -> Download {
         source: ConfigSource { config_map: Some(source) },
         payload: map.data.unwrap_or_default(),
         immutable: map.immutable.unwrap_or_default(),
-        // A value longer than any hash is ignored; it would not fit into the status either.
-        content_hash: annotations.remove(CONTENT_HASH_ANNOTATION).filter(|hash| (1..=128).contains(&hash.len())),
+        content_hash: None,
         pool: labels.remove(CONFIG_MAP_POOL_LABEL),
     }
 }

@@ -97,7 +97,7 @@ async fn downloads_config_map() {
         "apiVersion": "v1", "kind": "ConfigMap", "immutable": true,
         "metadata": {
             "name": "a", "namespace": "nodecfg-system",
-            "labels": {CONFIG_MAP_POOL_LABEL: "gpu"}, "annotations": {CONTENT_HASH_ANNOTATION: "v1:blake3:00"},
+            "labels": {CONFIG_MAP_POOL_LABEL: "gpu"}, "annotations": {"nodecfg.dev/content-hash": "v1:blake3:00"},
         },
         "data": {"kubelet": "kind: KubeletConfiguration\n", "other": ""},
     });
@@ -116,7 +116,11 @@ async fn downloads_config_map() {
     assert!(found.uid.is_some_and(|uid| !uid.is_empty()) && found.resource_version.is_some());
     assert_eq!(download.payload.keys().collect::<Vec<_>>(), ["kubelet", "other"]);
     assert!(download.immutable);
-    assert_eq!((download.pool.as_deref(), download.content_hash.as_deref()), (Some("gpu"), Some("v1:blake3:00")));
+    assert_eq!(
+        (download.pool.as_deref(), download.content_hash.as_deref()),
+        (Some("gpu"), None),
+        "only the content proves its hash"
+    );
 
     let missing = ConfigSource::config_map("nodecfg-system", "b", "kubelet").config_map.expect("set");
     let error = client.config_map(&missing).await.expect_err("is missing");

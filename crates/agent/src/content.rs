@@ -1,13 +1,15 @@
-//! Checks of a downloaded configuration: whether this host's kubelet accepts the content, and whether its hash
-//! matches. Also reads the address of `/healthz`, and lists the state files to remove before a change. Pure.
+//! Checks of a downloaded configuration: whether it is the content that was reviewed, whether this host's kubelet
+//! accepts it, and what a change to it does to running pods. Also reads the address of `/healthz`, and lists the state
+//! files that contradict a change. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::events::{ConfigCheck, FetchError};
+use super::events::{ConfigCheck, Download, FetchError};
 use super::host::Healthz;
+use kubelet_config::defaults;
 use kubelet_config::document::{self, Document, Node, apply_merge_patch};
 use kubelet_config::minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
-use kubelet_config::risk::{self, StateFile};
+use kubelet_config::risk::{self, Class, StateFile};
 use kubelet_config::verdict::{self, Refusal, Stage};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::observed::KubeletVersion;
@@ -147,25 +149,44 @@ fn join_reasons<'r>(refusals: impl Iterator<Item = &'r Refusal>) -> String {
     text
 }
 
-/// Verifies the annotation `nodecfg.dev/content-hash` of a ConfigMap. A missing annotation, a hash of an unknown
-/// version and a missing key pass; the config check reports a missing key.
+/// Hash of a downloaded content, if it is the content that the assignment requires: that of `required`
+/// (`spec.contentHash`). Without it, the content must have the short hash at the end of the ConfigMap's name, or the
+/// hash `accepted` that the node already has for this assignment.
 ///
 /// # Errors
-/// [`FetchError::HashMismatch`], with both hashes.
-pub fn check_hash(payload: &BTreeMap<String, String>, key: &str, annotation: Option<&str>) -> Result<(), FetchError> {
-    let (Some(text), Some(expected)) = (payload.get(key), annotation.and_then(ContentHash::parse)) else {
-        return Ok(());
+/// [`FetchError::OtherContent`].
+pub fn verify(download: &Download, required: Option<&str>, accepted: Option<&str>) -> Result<ContentHash, FetchError> {
+    let map = download.source.config_map.as_ref();
+    let (name, key) = map.map_or(("", ""), |map| (map.name.as_str(), map.kubelet_config_key.as_str()));
+    let Some(text) = download.payload.get(key) else {
+        return Err(FetchError::OtherContent(format!("{} has no key {key:?}", download.source)));
     };
+    let is_expected = |hash: &ContentHash| match required {
+        Some(required) => hash.to_string() == required,
+        None => {
+            accepted == Some(&hash.to_string()) || name.rsplit_once('-').is_some_and(|(_, end)| end == hash.short())
+        }
+    };
+    let found = hashes(text);
+    found.into_iter().find(is_expected).ok_or_else(|| {
+        let wanted = match required {
+            Some(required) => format!("spec.contentHash is {required}"),
+            None => "spec.contentHash is missing, and the ConfigMap's name has another hash".to_owned(),
+        };
+        FetchError::OtherContent(format!("the content of {} has the hash {}; {wanted}", download.source, found[1]))
+    })
+}
+
+/// Hashes of a text: of its bytes, and of its canonical form, which formatting does not change.
+fn hashes(text: &str) -> [ContentHash; 2] {
     let of_bytes = ContentHash::of(text.as_bytes());
-    if of_bytes == expected {
-        return Ok(());
-    }
-    // The annotation holds the hash of the canonical form, so formatting does not matter.
-    let found = read(text).map_or(of_bytes, |document| ContentHash::of(document.canonical().as_bytes()));
-    if found == expected {
-        return Ok(());
-    }
-    Err(FetchError::HashMismatch(format!("the content has the hash {found}; the annotation has {expected}")))
+    [of_bytes, read(text).map_or(of_bytes, |document| ContentHash::of(document.canonical().as_bytes()))]
+}
+
+/// Reports whether a checkpoint has the hash with which it was accepted.
+#[must_use]
+pub fn has_hash(text: &str, accepted: &str) -> bool {
+    hashes(text).iter().any(|hash| hash.to_string() == accepted)
 }
 
 /// Health endpoint of a kubelet with this configuration, with defaults for missing and unreadable values.
@@ -182,7 +203,29 @@ fn healthz_of(document: Option<&Document>) -> Healthz {
     Healthz { address: address.unwrap_or("127.0.0.1").to_owned(), port: port.unwrap_or(10248) }
 }
 
-/// State files to remove for a change between these configurations: the kubelet would not start with them.
+/// Field of a change whose class is the highest, with this class. `None` if the kubelet does not notice the change:
+/// defaults of its version count as set.
+#[must_use]
+pub fn worst_change(from: &str, to: &str, kubelet: Option<KubeletVersion>) -> Option<(Class, String)> {
+    let (minor, _) = nearest(kubelet);
+    let (from, to) = (with_defaults(from, minor), with_defaults(to, minor));
+    let changed = document::changes(from.as_ref(), to.as_ref());
+    let classes = changed.into_iter().map(|change| {
+        let risk = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
+        (risk.class, change.path)
+    });
+    // The first of equal classes.
+    classes.reduce(|worst, next| if next.0 > worst.0 { next } else { worst })
+}
+
+/// Configuration in which every default of a version is set.
+fn with_defaults(text: &str, minor: Minor) -> Option<Document> {
+    let json = read(text).ok()?.root.to_json();
+    let whole = defaults::with_defaults(json.as_object()?, minor);
+    read(&serde_json::Value::Object(whole).to_string()).ok()
+}
+
+/// State files that contradict a change between these configurations: the kubelet would not start with them.
 #[must_use]
 pub fn state_files(from: &str, to: &str) -> Vec<StateFile> {
     let (from, to) = (read(from).ok(), read(to).ok());
@@ -204,6 +247,7 @@ fn uses_state_file(document: &Document, file: StateFile) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodecfg_contract::ConfigSource;
 
     const HEADER: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
@@ -321,23 +365,75 @@ mod tests {
         assert!(message.chars().count() < MAX_MESSAGE + 100, "{}", message.len());
     }
 
+    fn download(name: &str, payload: BTreeMap<String, String>) -> Download {
+        Download { source: ConfigSource::config_map("ns", name, "kubelet"), payload, ..Download::default() }
+    }
+
+    fn hash_of(body: &str) -> ContentHash {
+        ContentHash::of(read(&payload(body)["kubelet"]).unwrap().canonical().as_bytes())
+    }
+
     #[test]
-    fn hash_ignores_formatting() {
-        let map = payload("maxPods: 5\n");
-        let canonical = read(&map["kubelet"]).unwrap().canonical();
-        let hash = ContentHash::of(canonical.as_bytes()).to_string();
-        for same in
-            [map.clone(), payload("# five\nmaxPods:   5\n"), BTreeMap::from([("kubelet".to_owned(), canonical)])]
+    fn accepts_only_required_content() {
+        let (good, evil) = (hash_of("maxPods: 5\n"), hash_of("maxPods: 6\n"));
+        let required = good.to_string();
+        for same in ["maxPods: 5\n", "# five\nmaxPods:   5\n"] {
+            assert_eq!(verify(&download("a", payload(same)), Some(&required), None), Ok(good), "{same}");
+        }
+        // Neither the name nor the present assignment replaces spec.contentHash.
+        let named = format!("fleet-a-{}", evil.short());
+        for accepted in [None, Some(evil.to_string())] {
+            let refused = verify(&download(&named, payload("maxPods: 6\n")), Some(&required), accepted.as_deref());
+            let Err(FetchError::OtherContent(why)) = refused else { panic!("{refused:?}") };
+            assert!(why.contains(&required) && why.contains(&evil.to_string()), "{why}");
+        }
+        for malformed in ["", "v9:other:00", &required.to_uppercase()] {
+            assert!(verify(&download("a", payload("maxPods: 5\n")), Some(malformed), None).is_err(), "{malformed}");
+        }
+        for body in [BTreeMap::new(), payload("[\n")] {
+            assert!(verify(&download("a", body), Some(&required), None).is_err());
+        }
+    }
+
+    #[test]
+    fn without_required_hash_accepts_only_the_hash_in_the_name() {
+        let good = hash_of("maxPods: 5\n");
+        let named = |name: &str| verify(&download(name, payload("maxPods: 5\n")), None, None);
+        assert_eq!(named(&format!("fleet-a-{}", good.short())), Ok(good));
+        for other in
+            ["a".to_owned(), format!("fleet-a-{}", hash_of("").short()), good.short(), format!("{}-a", good.short())]
         {
-            assert_eq!(check_hash(&same, "kubelet", Some(&hash)), Ok(()));
+            assert!(matches!(named(&other), Err(FetchError::OtherContent(_))), "{other}");
         }
-        let other = check_hash(&payload("maxPods: 6\n"), "kubelet", Some(&hash));
-        assert!(matches!(&other, Err(FetchError::HashMismatch(why)) if why.contains(&hash)), "{other:?}");
-        assert!(check_hash(&payload("[\n"), "kubelet", Some(&hash)).is_err());
-        for nothing in [None, Some(""), Some("v9:other:00")] {
-            assert_eq!(check_hash(&payload("maxPods: 6\n"), "kubelet", nothing), Ok(()));
-        }
-        assert_eq!(check_hash(&map, "other", Some(&hash)), Ok(()), "check_config reports a missing key");
+        // An assignment from before spec.contentHash keeps its content, and only that.
+        let accepted = good.to_string();
+        assert_eq!(verify(&download("a", payload("maxPods: 5\n")), None, Some(&accepted)), Ok(good));
+        assert!(verify(&download("a", payload("maxPods: 6\n")), None, Some(&accepted)).is_err());
+    }
+
+    #[test]
+    fn finds_worst_change_beyond_defaults() {
+        let worst = |from: &str, to: &str| {
+            let text = |body: &str| format!("{HEADER}{body}");
+            worst_change(&text(from), &text(to), version("v1.36.2")).map(|(class, field)| format!("{class} {field}"))
+        };
+        assert_eq!(worst("maxPods: 5\n", "maxPods: 5\n"), None);
+        assert_eq!(worst("", "cpuManagerPolicy: static\n").as_deref(), Some("drain cpuManagerPolicy"));
+        assert_eq!(
+            worst("cpuManagerPolicy: static\nmaxPods: 5\n", "maxPods: 6\n").as_deref(),
+            Some("drain cpuManagerPolicy")
+        );
+        assert_eq!(worst("", "noSuchField: 1\n").as_deref(), Some("drain noSuchField"));
+        // kubeadm writes zero durations, which the kubelet replaces by its defaults.
+        let zeros = "cpuManagerReconcilePeriod: 0s\nevictionPressureTransitionPeriod: 0s\nfileCheckFrequency: 0s\n\
+                     httpCheckFrequency: 0s\nimageMinimumGCAge: 0s\nnodeStatusReportFrequency: 0s\n\
+                     nodeStatusUpdateFrequency: 0s\nruntimeRequestTimeout: 0s\nshutdownGracePeriod: 0s\n\
+                     shutdownGracePeriodCriticalPods: 0s\nstreamingConnectionIdleTimeout: 0s\nsyncFrequency: 0s\n\
+                     volumeStatsAggPeriod: 0s\nlogging: {flushFrequency: 0, options: {json: {infoBufferSize: \"0\"}}, \
+                     verbosity: 0}\nmemorySwap: {}\nimageMaximumGCAge: 0s\ncontainerRuntimeEndpoint: \"\"\n\
+                     cpuManagerPolicy: none\n";
+        assert_eq!(worst(zeros, ""), None);
+        assert_eq!(worst("", zeros), None);
     }
 
     #[test]

@@ -221,12 +221,19 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         let (host, client) = (self.host, self.client.clone());
         match effect {
             Effect::Fetch(source) => Box::pin(fetch(host, client, source)),
-            Effect::Activate { remove, .. } => {
+            // The runtime answers it.
+            Effect::CompareLocal => Box::pin(async { EffectResult::Nothing }),
+            Effect::DiscardStateFiles => Box::pin(async move {
+                if let Err(reason) = host.discard_state_files().await {
+                    tracing::warn!("state files that were set aside remain: {reason}");
+                }
+                EffectResult::Nothing
+            }),
+            Effect::Activate { state, .. } => {
                 self.restarting = true;
                 Box::pin(async move {
-                    let files: Vec<&str> = remove.iter().map(|file| file.as_str()).collect();
-                    tracing::info!(remove = files.join(","), "restarting the kubelet");
-                    let result = host.restart(&remove).await;
+                    tracing::info!(state = %state, "restarting the kubelet");
+                    let result = host.restart(&state).await;
                     match &result {
                         Ok(()) => tracing::info!("the kubelet was restarted"),
                         Err(reason) => tracing::error!("the kubelet was not restarted: {reason}"),
@@ -351,7 +358,8 @@ fn fetch_error_text(error: &FetchError) -> &str {
         FetchError::Missing(text)
         | FetchError::Forbidden(text)
         | FetchError::Unreachable(text)
-        | FetchError::HashMismatch(text) => text,
+        | FetchError::OtherContent(text) => text,
+        FetchError::NeedsDrain(refusal) => &refusal.message,
     }
 }
 

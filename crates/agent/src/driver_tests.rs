@@ -10,14 +10,14 @@ use tokio::sync::Notify;
 use super::*;
 use crate::api::AgentClientOptions;
 use crate::disk::memory::MemoryDisk;
+use crate::events::StateFiles;
 use crate::host::Healthz;
 use crate::placement::Placement;
 use crate::runtime::Paths;
 use crate::settings::Settings;
-use kubelet_config::risk::StateFile;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::definition;
-use nodecfg_contract::{ConfigSource, KUBELET_KEY};
+use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
 const LOCAL: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\n";
@@ -38,7 +38,11 @@ impl Host for BlockingKubelet {
         KubeletVersion::parse("v1.36.2")
     }
 
-    async fn restart(&self, _: &[StateFile]) -> Result<(), RestartError> {
+    async fn discard_state_files(&self) -> Result<(), RestartError> {
+        Ok(())
+    }
+
+    async fn restart(&self, _: &StateFiles) -> Result<(), RestartError> {
         if self
             .unreachable_requests
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |times| times.checked_sub(1))
@@ -76,7 +80,11 @@ fn cluster_and_disk(text: &str) -> (Api, AgentClient, MemoryDisk) {
         "nodeconfigs",
         "",
         json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig",
-        "metadata": {"name": "n1"}, "spec": {"configSource": ConfigSource::config_map("default", "a", KUBELET_KEY)}}),
+        "metadata": {"name": "n1"}, "spec": {
+            "configSource": ConfigSource::config_map("default", "a", KUBELET_KEY),
+            "contentHash": ContentHash::of(text.as_bytes()),
+            "maxDisruption": "drain",
+        }}),
     );
     create("", "nodes", "", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
     let name = NodeName::new("n1").expect("a name");

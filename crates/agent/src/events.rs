@@ -1,6 +1,7 @@
 //! Inputs (events) and outputs (effects) of the agent's state machine.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ pub enum Event {
     NodeConfigRead(Option<Box<NodeConfig>>),
     /// Result of [`Effect::Fetch`].
     Fetched(Result<Box<Fetched>, FetchError>),
+    /// Result of [`Effect::CompareLocal`].
+    LocalCompared(Result<(), NeedsDrain>),
     /// Result of [`Step::checkpoint`].
     Checkpointed(Result<(), String>),
     /// Result of [`Effect::Activate`]: the configuration is in place and the kubelet was restarted, or an error.
@@ -45,7 +48,7 @@ pub struct Download {
     pub payload: BTreeMap<String, String>,
     /// Whether the ConfigMap is immutable: the API server refuses changes of its data.
     pub immutable: bool,
-    /// Value of the annotation `nodecfg.dev/content-hash`.
+    /// Hash of the content, once it is verified.
     pub content_hash: Option<String>,
     /// Value of the label `nodecfg.dev/pool`.
     pub pool: Option<String>,
@@ -83,7 +86,7 @@ pub enum ConfigCheck {
     },
 }
 
-/// Reason why a download failed.
+/// Reason why a download failed or was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FetchError {
     /// The ConfigMap or its namespace is missing.
@@ -92,8 +95,19 @@ pub enum FetchError {
     Forbidden(String),
     /// The server is unreachable or answered with another error.
     Unreachable(String),
-    /// The content does not match the annotation `nodecfg.dev/content-hash`.
-    HashMismatch(String),
+    /// The content is not the one that was reviewed.
+    OtherContent(String),
+    /// The change would disrupt running pods more than the node is prepared for.
+    NeedsDrain(NeedsDrain),
+}
+
+/// Refusal of a change that disrupts running pods more than `spec.maxDisruption` allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeedsDrain {
+    /// Field with the highest class, or why the change is unknown.
+    pub field: String,
+    /// Reason in full.
+    pub message: String,
 }
 
 /// Reason why an activation failed.
@@ -132,13 +146,17 @@ pub struct NodeHealth {
 pub enum Effect {
     /// Download this ConfigMap.
     Fetch(ConfigMapSource),
+    /// Compare the running configuration with the local one, to which spec returns.
+    CompareLocal,
     /// Place a configuration for the kubelet and restart the kubelet.
     Activate {
         /// Checkpoint to activate; `None` is the local configuration.
         target: Option<ConfigSource>,
-        /// State files to remove while the kubelet is stopped. The runtime adds them after it has placed the target.
-        remove: Vec<StateFile>,
+        /// State files that contradict the change. The runtime adds them after it has placed the target.
+        state: StateFiles,
     },
+    /// Delete state files that were set aside: the kubelet's configuration is the last known good.
+    DiscardStateFiles,
     /// Check the kubelet's health, and optionally the node's.
     Probe {
         /// Whether to query the API server too, once `/healthz` has answered. No answer within a few seconds counts
@@ -149,6 +167,43 @@ pub enum Effect {
     Report(Box<NodeConfigStatus>),
     /// Emit an Event on the Node.
     Announce(Announcement),
+}
+
+/// State files of the kubelet that contradict a change of its configuration, and what happens to them while the kubelet
+/// is stopped. A deleted file takes the CPUs and memory of running pods with it, so it is set aside at first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StateFiles {
+    /// The files.
+    pub files: Vec<StateFile>,
+    /// What happens to them.
+    pub handling: StateHandling,
+}
+
+impl fmt::Display for StateFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files: Vec<&str> = self.files.iter().map(|file| file.as_str()).collect();
+        let handling = match self.handling {
+            StateHandling::SetAside => "set aside",
+            StateHandling::PutBack => "put back",
+            StateHandling::Remove => "remove",
+        };
+        if files.is_empty() { f.write_str("unchanged") } else { write!(f, "{handling} {}", files.join(", ")) }
+    }
+}
+
+/// Handling of state files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StateHandling {
+    /// Keep the files beside, unless files are kept there already: those are from the last known good.
+    #[default]
+    SetAside,
+    /// Put back the files that were set aside, and remove the others: the failed configuration never became healthy, so
+    /// pods still have the resources of the last known good.
+    PutBack,
+    /// Remove the files and those set aside: pods may have started with the failed configuration.
+    Remove,
 }
 
 /// An Event on the Node.

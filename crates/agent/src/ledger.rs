@@ -113,6 +113,9 @@ pub struct Trial {
 pub struct AssignmentFailure {
     /// Kind of failure.
     pub kind: FailureKind,
+    /// Whether the kubelet was healthy on the configuration for some time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_healthy: bool,
     /// Value of `status.config.error`: the kubelet's own text where it had one.
     pub error: String,
     /// Reason in full, for people.

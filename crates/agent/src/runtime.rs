@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use super::content;
 use super::disk::Disk;
 use super::events::{
-    ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step,
+    ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth,
+    StateFiles, StateHandling, Step,
 };
 use super::host::Healthz;
 use super::ledger::{Ledger, Phase};
@@ -21,9 +22,9 @@ use super::machine::{self, MachineState};
 use super::placement::{Placement, PlacementError, Placer};
 use super::settings::Settings;
 use super::store::{Payload, Store, StoreError};
-use kubelet_config::risk::StateFile;
-use nodecfg_contract::ConfigSource;
+use kubelet_config::risk::Class;
 use nodecfg_contract::observed::KubeletVersion;
+use nodecfg_contract::{ConfigSource, ContentHash};
 
 #[cfg(test)]
 mod faults;
@@ -123,12 +124,54 @@ impl<D: Disk> AgentRuntime<D> {
     ) -> Step {
         self.kubelet = kubelet.or(self.kubelet);
         let fetched = result.and_then(|download| {
+            let hash = self.verify(&download)?.to_string();
+            let download = Download { content_hash: Some(hash), ..download };
             let key = config_key(&download.source);
-            content::check_hash(&download.payload, key, download.content_hash.as_deref())?;
             let config_check = self.check_payload(&download.payload, key);
+            // A refused configuration is never activated, and the refusal is the better report.
+            if config_check == ConfigCheck::Accepted && !self.runs(&download) {
+                self.check_disruption(download.payload.get(key).map(String::as_str)).map_err(FetchError::NeedsDrain)?;
+            }
             Ok(Box::new(Fetched { download, config_check, node }))
         });
         self.handle(Event::Fetched(fetched), now)
+    }
+
+    /// Verifies a download against spec, or against the name of its ConfigMap and the present assignment.
+    fn verify(&self, download: &Download) -> Result<ContentHash, FetchError> {
+        let ledger = &self.state.ledger;
+        let same = |assigned: &&ConfigSource| assigned.names_same(&download.source);
+        let accepted = ledger.assigned.as_ref().filter(same).and(ledger.agent_state.content_hash.as_deref());
+        content::verify(download, self.state.required_hash(&download.source), accepted)
+    }
+
+    /// Reports whether the kubelet runs this content. Its checkpoint may be damaged.
+    fn runs(&self, download: &Download) -> bool {
+        let Ledger { assigned, agent_state, .. } = &self.state.ledger;
+        *assigned == agent_state.active && assigned.is_some() && agent_state.content_hash == download.content_hash
+    }
+
+    /// Compares the running configuration with a content; `None` is the local configuration. The agent alone knows what
+    /// the node really runs, so it has the last word on what happens to running pods.
+    fn check_disruption(&self, content: Option<&str>) -> Result<(), NeedsDrain> {
+        let allowed = self.state.max_disruption();
+        let from = self.effective(self.state.ledger.agent_state.active.as_ref());
+        let to = self.placer.effective(&self.disk, content).map_err(|error| error.to_string());
+        let (class, field) = match (from, to) {
+            (Ok(from), Ok(to)) => match content::worst_change(&from, &to, self.kubelet) {
+                Some(worst) => worst,
+                None => return Ok(()),
+            },
+            (Err(error), _) | (_, Err(error)) => (Class::Drain, format!("unknown change ({error})")),
+        };
+        if class <= allowed {
+            return Ok(());
+        }
+        let message = format!(
+            "the change of {field} {}, and spec.maxDisruption is {allowed}: the kubelet keeps its configuration",
+            class.means()
+        );
+        Err(NeedsDrain { field, message })
     }
 
     /// Handles any event except the result of a download. Returns the remaining effects, in order, and the wake time.
@@ -159,7 +202,12 @@ impl<D: Disk> AgentRuntime<D> {
                 }
             }
         }
-        if !self.clean_up() {
+        let was_pending = self.prune_pending;
+        let clean = self.clean_up();
+        if was_pending && clean && self.state.ledger.agent_state.phase == Phase::Settled {
+            remaining.effects.push(Effect::DiscardStateFiles);
+        }
+        if !clean {
             let again = now.checked_add(CLEAN_UP_RETRY).unwrap_or(Timestamp::MAX);
             remaining.wake = Some(remaining.wake.map_or(again, |wake| wake.min(again)));
         }
@@ -198,8 +246,9 @@ impl<D: Disk> AgentRuntime<D> {
     /// Carries out the disk part of an effect. Returns the effect for the caller, or the event that answers it.
     fn prepare(&mut self, effect: Effect) -> Result<Effect, Event> {
         match effect {
+            Effect::CompareLocal => Err(Event::LocalCompared(self.check_disruption(None))),
             Effect::Activate { target, .. } => match self.place(target.as_ref()) {
-                Ok(remove) => Ok(Effect::Activate { target, remove }),
+                Ok(state) => Ok(Effect::Activate { target, state }),
                 Err(reason) => Err(Event::Activated(Err(ActivationError::NotPlaced(reason)))),
             },
             // A local configuration may disable `/healthz`. Such a kubelet cannot be probed and counts as healthy: no
@@ -224,12 +273,17 @@ impl<D: Disk> AgentRuntime<D> {
         self.saved.is_some() && !self.prune_pending
     }
 
-    /// Places the target for the kubelet, and prepares the last known good for a rollback. Returns the state files to
-    /// remove: the kubelet would not start with them.
-    fn place(&mut self, target: Option<&ConfigSource>) -> Result<Vec<StateFile>, String> {
+    /// Places the target for the kubelet, and prepares the last known good for a rollback. Returns the state files that
+    /// contradict the change.
+    fn place(&mut self, target: Option<&ConfigSource>) -> Result<StateFiles, String> {
         self.healthz = None;
         let ledger = &self.state.ledger;
         let rollback = ledger.agent_state.failure.is_some();
+        let handling = match &ledger.agent_state.failure {
+            None => StateHandling::SetAside,
+            Some(failure) if failure.was_healthy => StateHandling::Remove,
+            Some(_) => StateHandling::PutBack,
+        };
         // The checkpoint may have changed on disk, so it is checked again. During a rollback a refused checkpoint is
         // still better than the failed assignment, since the kubelet ran it before.
         match target.map(|source| (source, self.check_checkpoint(source))) {
@@ -262,11 +316,11 @@ impl<D: Disk> AgentRuntime<D> {
                 files.extend(failed.iter().flat_map(|failed| content::state_files(failed, &to)));
                 files.sort_unstable();
                 files.dedup();
-                Ok(files)
+                Ok(StateFiles { files, handling })
             }
             (Err(error), _) | (_, Err(error)) => {
                 tracing::warn!(error, "keeping the kubelet's state files: its current configuration is unknown");
-                Ok(Vec::new())
+                Ok(StateFiles::default())
             }
         }
     }
@@ -282,11 +336,14 @@ impl<D: Disk> AgentRuntime<D> {
     /// Loads a checkpoint and verifies its content hash.
     fn load_verified(&self, source: &ConfigSource) -> Result<Payload, String> {
         let payload = self.store.load_checkpoint(&self.disk, source).map_err(|error| error.to_string())?;
-        let expected = self.state.ledger.content_hash_of(source).map(String::as_str);
-        match content::check_hash(&payload, config_key(source), expected) {
-            Err(FetchError::HashMismatch(why)) => Err(format!("the checkpoint of {source} was changed: {why}")),
-            _ => Ok(payload),
+        let accepted = self.state.ledger.content_hash_of(source);
+        let text = payload.get(config_key(source));
+        if text.zip(accepted).is_some_and(|(text, accepted)| !content::has_hash(text, accepted)) {
+            return Err(format!(
+                "the checkpoint of {source} was changed: its content has another hash than the assignment"
+            ));
         }
+        Ok(payload)
     }
 
     /// Configuration that the kubelet loads for this source; in drop-in mode, merged with the files below.

@@ -11,7 +11,9 @@ use super::operation::{Operation, Resource, Verb};
 use super::references::Referrer;
 use super::transport::{Call, Whole};
 use super::writer::{ClusterWriter, FIELD_MANAGER};
+use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
+use nodecfg_contract::nodeconfig::NodeConfigSpec;
 use nodecfg_contract::observed::{MANAGED_BY_LABEL, MANAGER};
 use nodecfg_contract::{Assignment, ConfigSource};
 
@@ -19,6 +21,8 @@ use nodecfg_contract::{Assignment, ConfigSource};
 const OWN_UID: &str = "/metadata/uid";
 /// Path of the Node's uid in a NodeConfig. NodeConfigs created by nodecfg have one owner.
 const OWNER_UID: &str = "/metadata/ownerReferences/0/uid";
+/// Path of the source in a Node and in a NodeConfig.
+const SOURCE: &str = "/spec/configSource";
 
 impl ClusterWriter {
     /// Writes an assignment and returns the resulting `configSource` of the Node or its NodeConfig.
@@ -27,8 +31,8 @@ impl ClusterWriter {
     /// `PreconditionFailed` therefore means "read the Node again", not "changed by another client".
     ///
     /// # Errors
-    /// `PreconditionFailed`; `NotFound`; `FeatureDropped` when the response lacks the source; `LockLost`; every
-    /// [`ClusterError`] of a request.
+    /// `PreconditionFailed`; `NotFound`; `FeatureDropped` when the response lacks the source; `DefinitionOutdated` when
+    /// it lacks the content hash; `LockLost`; every [`ClusterError`] of a request.
     pub async fn assign(&self, name: &NodeName, change: &Assignment) -> Result<Option<ConfigSource>, ClusterError> {
         let resource = match self.reader.binding {
             Binding::Node => Resource::Nodes,
@@ -58,7 +62,7 @@ impl ClusterWriter {
             Err(ClusterError::NotFound { .. }) if change.from.is_none() && change.to.is_some() => {
                 let operation = Operation::on(Verb::Create, Resource::NodeConfigs, None, name.as_str());
                 let body = node_config(name, change);
-                match self.send(&operation, Method::POST, "application/json", &body).await {
+                match self.send(&operation, Method::POST, "application/json", &body, change).await {
                     // Created by another client, or by this request, whose response was lost.
                     Err(ClusterError::AlreadyExists { .. }) => Err(changed()),
                     other => other,
@@ -89,37 +93,64 @@ impl ClusterWriter {
         uid: &str,
         change: &Assignment,
     ) -> Result<Option<ConfigSource>, ClusterError> {
-        let body = json_patch(uid_path, uid, change);
-        self.send(operation, Method::PATCH, "application/json-patch+json", &body).await
+        let write = match self.reader.binding {
+            Binding::Node => source_only(change),
+            Binding::NodeConfig => json!({"op": "add", "path": "/spec", "value": spec(change)}),
+        };
+        let body = json_patch(uid_path, uid, change, write);
+        self.send(operation, Method::PATCH, "application/json-patch+json", &body, change).await
     }
 
     /// Sends a request and returns the source in the response.
+    ///
+    /// # Errors
+    /// `DefinitionOutdated` when a NodeConfig lost the content hash: its agent would take any content.
     async fn send(
         &self,
         operation: &Operation,
         method: Method,
         media: &'static str,
         body: &Value,
+        change: &Assignment,
     ) -> Result<Option<ConfigSource>, ClusterError> {
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(method, uri).content(media, body.to_string());
         let answer = self.reader.transport.call(operation, &call, Whole::<Referrer>::new).await?;
-        Ok(answer.into_source())
+        let (source, hash) = answer.into_assignment();
+        let dropped = self.reader.binding == Binding::NodeConfig && change.to_hash.is_some() && hash.is_none();
+        if dropped {
+            return Err(ClusterError::DefinitionOutdated { operation: Box::new(operation.clone()) });
+        }
+        Ok(source)
     }
 }
 
 /// JSON Patch (RFC 6902) of an assignment, for an object with this uid at this path. A `test` of `null` passes on a
 /// missing field (recorded on API servers 1.21 and 1.36), so "no source" is a normal precondition.
-fn json_patch(uid_path: &str, uid: &str, change: &Assignment) -> Value {
-    const FIELD: &str = "/spec/configSource";
+fn json_patch(uid_path: &str, uid: &str, change: &Assignment, write: Value) -> Value {
     json!([
         {"op": "test", "path": uid_path, "value": uid},
-        {"op": "test", "path": FIELD, "value": change.from},
-        match &change.to {
-            Some(source) => json!({"op": "add", "path": FIELD, "value": source}),
-            None => json!({"op": "remove", "path": FIELD}),
-        },
+        {"op": "test", "path": SOURCE, "value": change.from},
+        write,
     ])
+}
+
+/// Operation that writes the source of a Node, beside the other fields of its spec.
+fn source_only(change: &Assignment) -> Value {
+    match &change.to {
+        Some(source) => json!({"op": "add", "path": SOURCE, "value": source}),
+        None => json!({"op": "remove", "path": SOURCE}),
+    }
+}
+
+/// Spec of a NodeConfig. Written as a whole, so that source, content hash and highest disruption change together.
+fn spec(change: &Assignment) -> NodeConfigSpec {
+    NodeConfigSpec {
+        config_source: change.to.clone(),
+        content_hash: change.to_hash.map(String::from),
+        // The schema has no `never`: no preparation of a node allows such a change.
+        max_disruption: Some(change.max_disruption.min(Class::Replace)),
+    }
 }
 
 /// NodeConfig that is deleted with its Node. `controller` is unset, since no controller reconciles it.
@@ -134,19 +165,32 @@ fn node_config(name: &NodeName, change: &Assignment) -> Value {
             "labels": {MANAGED_BY_LABEL: MANAGER},
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": change.uid}],
         },
-        "spec": {"configSource": change.to},
+        "spec": spec(change),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodecfg_contract::ContentHash;
+
+    fn change(from: Option<&str>, to: Option<&str>) -> Assignment {
+        let source = |name: &str| ConfigSource::config_map("kube-system", name, "kubelet");
+        let hash = |name: &str| ContentHash::of(name.as_bytes());
+        Assignment {
+            uid: "u".to_owned(),
+            from: from.map(source),
+            to: to.map(source),
+            from_hash: from.map(hash),
+            to_hash: to.map(hash),
+            max_disruption: Class::Never,
+        }
+    }
 
     #[test]
     fn patch_tests_uid_and_source_before_its_change() {
-        let source = |name: &str| ConfigSource::config_map("kube-system", name, "kubelet");
-        let change = Assignment { uid: "u".to_owned(), from: None, to: Some(source("a")) };
-        insta::assert_json_snapshot!(json_patch(OWN_UID, "u", &change), @r#"
+        let assigned = change(None, Some("a"));
+        insta::assert_json_snapshot!(json_patch(OWN_UID, "u", &assigned, source_only(&assigned)), @r#"
         [
           {
             "op": "test",
@@ -171,14 +215,31 @@ mod tests {
           }
         ]
         "#);
-        // Rollback.
+        let rollback = assigned.reversed();
         assert_eq!(
-            json_patch(OWNER_UID, "u", &change.reversed()),
+            json_patch(OWNER_UID, "u", &rollback, source_only(&rollback)),
             json!([
                 {"op": "test", "path": "/metadata/ownerReferences/0/uid", "value": "u"},
-                {"op": "test", "path": "/spec/configSource", "value": source("a")},
+                {"op": "test", "path": "/spec/configSource", "value": rollback.from},
                 {"op": "remove", "path": "/spec/configSource"},
             ])
         );
+    }
+
+    #[test]
+    fn spec_pins_the_content_of_its_source() {
+        let assigned = change(Some("a"), Some("b"));
+        let hash = |name: &str| ContentHash::of(name.as_bytes()).to_string();
+        let as_json = |change: &Assignment| serde_json::to_value(spec(change)).expect("JSON");
+        assert_eq!(
+            as_json(&assigned),
+            json!({"configSource": assigned.to, "contentHash": hash("b"), "maxDisruption": "replace"})
+        );
+        let rollback = assigned.clone().reversed();
+        assert_eq!(
+            as_json(&rollback),
+            json!({"configSource": assigned.from, "contentHash": hash("a"), "maxDisruption": "replace"})
+        );
+        assert_eq!(as_json(&change(Some("a"), None)), json!({"maxDisruption": "replace"}));
     }
 }

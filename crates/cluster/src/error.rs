@@ -81,6 +81,12 @@ pub enum ClusterError {
         /// Failed operation.
         operation: Box<Operation>,
     },
+    /// The server dropped `spec.contentHash` of a NodeConfig: its CustomResourceDefinition is older than this program.
+    #[error("cannot {operation}: the cluster's CustomResourceDefinition of NodeConfigs has no spec.contentHash")]
+    DefinitionOutdated {
+        /// Failed operation.
+        operation: Box<Operation>,
+    },
     /// The server keeps `Node.spec.configSource`, and NodeConfigs exist too.
     #[error(
         "cannot determine the binding: this API server keeps spec.configSource of Nodes, and NodeConfigs exist as well"
@@ -251,6 +257,7 @@ impl ClusterError {
             | Self::Forbidden { operation, .. }
             | Self::NamespaceMissing { operation, .. }
             | Self::DefinitionMissing { operation }
+            | Self::DefinitionOutdated { operation }
             | Self::BindingUnclear { operation }
             | Self::NotFound { operation }
             | Self::AlreadyExists { operation }
@@ -280,6 +287,7 @@ impl ClusterError {
             Self::Forbidden { .. } => "cluster-forbidden",
             Self::NamespaceMissing { .. } => "namespace-missing",
             Self::DefinitionMissing { .. } => "definition-missing",
+            Self::DefinitionOutdated { .. } => "definition-outdated",
             Self::BindingUnclear { .. } => "binding-unclear",
             Self::NotFound { .. } => "object-missing",
             Self::AlreadyExists { .. } => "object-exists",
@@ -326,6 +334,9 @@ impl ClusterError {
             }
             Self::DefinitionMissing { .. } => {
                 "install the definition, the roles and the agents with `nodecfg install`".to_owned()
+            }
+            Self::DefinitionOutdated { .. } => {
+                "update the definition with `nodecfg install`, and then the agents".to_owned()
             }
             Self::BindingUnclear { .. } => {
                 "pass --binding nodeconfig if node agents follow the NodeConfigs, or --binding \

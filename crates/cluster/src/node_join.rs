@@ -10,7 +10,8 @@ use super::follow::Change;
 use super::watch::NodeEvent;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{ACTIVE, NodeConfig, NodeConfigStatus, SYNCED};
-use nodecfg_contract::observed::{Node, NodeConfigList, NodeSupport};
+use nodecfg_contract::observed::{Node, NodeConfigList, NodeContent, NodeSupport};
+use nodecfg_contract::{ConfigStatus, ContentHash, error_text};
 
 /// Time limit for an agent's first report on a new NodeConfig. A running agent reports within a second. An agent that
 /// is being installed, or that reopens its watch, needs a little longer.
@@ -45,9 +46,30 @@ pub(super) fn join(node: Node, config: Option<&NodeConfig>, now: Timestamp) -> N
         }
     };
     let source = own.and_then(|own| own.spec.config_source.clone());
-    let status = own.and_then(|own| own.status.config.clone()).unwrap_or_default();
+    let status = own.map(current_status).unwrap_or_default();
     let status_since = own.and_then(|own| last_change(&own.status));
-    Node { source, status, support, status_since, ..node }
+    let content = Some(own.map(content).unwrap_or_default());
+    Node { source, status, support, status_since, content, ..node }
+}
+
+/// Status without the sync error of an earlier spec: the present spec may have removed its cause, for example by a
+/// higher `maxDisruption` for the same ConfigMap.
+fn current_status(config: &NodeConfig) -> ConfigStatus {
+    let mut status = config.status.config.clone().unwrap_or_default();
+    let outdated = config.status.observed_generation.is_some_and(|seen| seen < config.metadata.generation);
+    if outdated && status.error().is_some_and(|error| error.starts_with(error_text::SYNC_PREFIX)) {
+        status.error = None;
+    }
+    status
+}
+
+fn content(config: &NodeConfig) -> NodeContent {
+    let hash = |text: &Option<String>| text.as_deref().and_then(ContentHash::parse);
+    NodeContent {
+        assigned: hash(&config.spec.content_hash),
+        max_disruption: config.spec.max_disruption,
+        active: hash(&config.status.content_hash),
+    }
 }
 
 /// Node joined with its entry in a list of NodeConfigs; unchanged with the Node binding.

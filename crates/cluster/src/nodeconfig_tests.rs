@@ -16,10 +16,11 @@ use super::permission::Needs;
 use super::transport::{Call, Whole};
 use super::wire::IgnoredContent;
 use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
+use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName};
 use nodecfg_contract::nodeconfig;
 use nodecfg_contract::observed::{Node, NodeSupport};
-use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
+use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Renderer, ServerProfile};
 use nodecfg_sandbox::server::ServerRenderer;
 
@@ -80,7 +81,15 @@ fn node_config(api: &Api, node: &str) -> Value {
 
 /// An assignment from planning, for this Node and the precondition `from`.
 fn assign(uid: &str, from: Option<&str>, to: Option<&str>) -> Assignment {
-    Assignment { uid: uid.to_owned(), from: from.map(source), to: to.map(source) }
+    let hash = |name: &str| ContentHash::of(name.as_bytes());
+    Assignment {
+        uid: uid.to_owned(),
+        from: from.map(source),
+        to: to.map(source),
+        from_hash: from.map(hash),
+        to_hash: to.map(hash),
+        max_disruption: Class::Restart,
+    }
 }
 
 /// Sends a request as another client.

@@ -36,6 +36,8 @@ struct Named {
 struct Spec {
     #[serde(default)]
     config_source: Option<ConfigSource>,
+    #[serde(default)]
+    content_hash: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -45,9 +47,10 @@ struct Status {
 }
 
 impl Referrer {
-    /// Source named by the spec.
-    pub(super) fn into_source(self) -> Option<ConfigSource> {
-        self.spec?.config_source
+    /// Source and content hash in the spec.
+    pub(super) fn into_assignment(self) -> (Option<ConfigSource>, Option<String>) {
+        let spec = self.spec.unwrap_or_default();
+        (spec.config_source, spec.content_hash)
     }
 
     /// Name and all sources of the object. Most objects refer to few sources, so a list stays small.

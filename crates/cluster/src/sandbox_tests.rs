@@ -12,6 +12,7 @@ use super::fake::options;
 use super::lease::{self, HeldLock, LockError, LockOptions};
 use super::writer::{ConfigMapSpec, Created, NodeNotice};
 use super::{ClusterError, ClusterReader, ClusterWriter, LabelKeys, NodeEvent};
+use kubelet_config::risk::Class;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
@@ -58,6 +59,11 @@ fn source(name: &str) -> ConfigSource {
     ConfigSource::config_map("kube-system", name, KUBELET_KEY)
 }
 
+fn change(uid: &str, from: Option<ConfigSource>, to: Option<ConfigSource>) -> Assignment {
+    let (from_hash, to_hash, max_disruption) = (None, None, Class::Restart);
+    Assignment { uid: uid.to_owned(), from, to, from_hash, to_hash, max_disruption }
+}
+
 /// Assigns a source to the current Node, under the precondition that its source is `from`.
 async fn assign(
     writer: &ClusterWriter,
@@ -66,7 +72,7 @@ async fn assign(
     to: Option<ConfigSource>,
 ) -> Result<Option<ConfigSource>, ClusterError> {
     let uid = writer.reader.node(&name(node)).await?.map(|node| node.uid).unwrap_or_default();
-    writer.assign(&name(node), &Assignment { uid, from, to }).await
+    writer.assign(&name(node), &change(&uid, from, to)).await
 }
 
 #[tokio::test]
@@ -140,8 +146,8 @@ async fn never_changes_a_recreated_node() {
     // Independent of the current Node's source: the assignment was decided for the previous Node.
     for current in [None, Some(source("a"))] {
         assign(&writer, "n0000", None, current.clone()).await.ok();
-        let assignment = Assignment { uid: "previous-node".to_owned(), from: None, to: Some(source("a")) };
-        let reset = Assignment { from: Some(source("a")), to: None, ..assignment.clone() };
+        let assignment = change("previous-node", None, Some(source("a")));
+        let reset = change("previous-node", Some(source("a")), None);
         for change in [assignment.clone(), assignment.reversed(), reset] {
             let error = writer.assign(&node, &change).await.expect_err("another Node");
             assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");

@@ -155,6 +155,7 @@ impl WireNode {
             source: spec.config_source,
             support: NodeSupport::of_kubelet(kubelet_version, status.config.is_some()),
             status: status.config.unwrap_or_default(),
+            content: None,
         })
     }
 }

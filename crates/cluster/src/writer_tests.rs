@@ -1,6 +1,7 @@
 //! Tests of the requests that a writer sends and of its handling of responses.
 
 use super::*;
+use kubelet_config::risk::Class;
 use nodecfg_contract::{Assignment, ConfigSource};
 
 fn spec() -> ConfigMapSpec {
@@ -91,7 +92,8 @@ mod over_the_wire {
 
     fn set() -> Assignment {
         let to = Some(ConfigSource::config_map("y", "x", KUBELET_KEY));
-        Assignment { uid: "uid-n1".to_owned(), from: None, to }
+        let (from_hash, to_hash, max_disruption) = (None, None, Class::Restart);
+        Assignment { uid: "uid-n1".to_owned(), from: None, to, from_hash, to_hash, max_disruption }
     }
 
     #[tokio::test]

@@ -9,6 +9,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ContentHash;
+use kubelet_config::risk::Class;
+
 /// Key of the KubeletConfiguration in nodecfg's ConfigMaps.
 pub const KUBELET_KEY: &str = "kubelet";
 
@@ -112,13 +115,22 @@ pub struct Assignment {
     pub from: Option<ConfigSource>,
     /// New source; `None` for the local configuration.
     pub to: Option<ConfigSource>,
+    /// Hash of the content of `from`, if known. Only NodeConfigs have hashes and a highest disruption.
+    #[serde(skip)]
+    pub from_hash: Option<ContentHash>,
+    /// Hash of the content of `to`; `None` for the local configuration.
+    #[serde(skip)]
+    pub to_hash: Option<ContentHash>,
+    /// Highest disruption class that the node is prepared for.
+    #[serde(skip)]
+    pub max_disruption: Class,
 }
 
 impl Assignment {
     /// Returns the change that undoes this one.
     #[must_use]
     pub fn reversed(self) -> Self {
-        Self { uid: self.uid, from: self.to, to: self.from }
+        Self { from: self.to, to: self.from, from_hash: self.to_hash, to_hash: self.from_hash, ..self }
     }
 }
 
@@ -170,6 +182,9 @@ pub mod error_text {
     pub const RESTART: &str = "failed to restart the kubelet, see condition Active for details";
     /// Prefix of node agents for a kubelet that did not stay healthy with a configuration.
     pub const TRIAL_PREFIX: &str = "failed trial: ";
+    /// Prefix of node agents, after [`SYNC_PREFIX`], for a change that disrupts pods more than `spec.maxDisruption`
+    /// allows. The node keeps its configuration. The field follows.
+    pub const NEEDS_DRAIN_PREFIX: &str = "needs a drained node: ";
     /// `configSource` names no ConfigMap.
     pub const ALL_NIL: &str = "invalid NodeConfigSource, exactly one subfield must be non-nil, but all were nil";
 }

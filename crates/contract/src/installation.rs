@@ -12,8 +12,10 @@ pub const AGENT_NAMESPACE: &str = "nodecfg-agent";
 pub const COMMAND_LIMIT: Duration = Duration::from_secs(2 * 60);
 /// Name of the agent's DaemonSet.
 pub const AGENT_DAEMON_SET: &str = "nodecfg-agent";
-/// Name of the ValidatingAdmissionPolicy and its binding.
+/// Name of the ValidatingAdmissionPolicy for agents, and of its binding.
 pub const OWN_STATUS_POLICY: &str = "nodecfg-agent-own-status";
+/// Name of the ValidatingAdmissionPolicy for ConfigMaps, and of its binding.
+pub const CONFIG_MAPS_POLICY: &str = "nodecfg-configmaps";
 
 /// One verb on one kind of object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -19,7 +19,7 @@ pub mod rights;
 mod tests;
 mod unit;
 
-pub use policy::own_status_only;
+pub use policy::{config_maps_of, own_status_only};
 pub use unit::unit;
 
 /// Folder of the agent's checkpoints and ledger on a node. It is fixed, because an agent with another folder would
@@ -48,6 +48,8 @@ const CAPTURE: &str = "nodecfg-capture";
 pub struct Installation {
     /// Namespace of the ConfigMaps and the Lease.
     pub namespace: NamespaceName,
+    /// Users who may write the ConfigMaps, beside the ServiceAccounts of the reconciler and of `prune`.
+    pub config_map_writers: Vec<String>,
     /// Kind of agents; `None` installs none.
     pub agent: Option<Agent>,
 }
@@ -151,18 +153,18 @@ pub fn objects(installation: &Installation) -> Vec<Value> {
     objects.push(definition());
     objects.extend(rbac::reconciler(namespace));
     objects.extend(rbac::saved_plans(namespace));
-    match &installation.agent {
-        None => {}
-        Some(Agent::Systemd) => {
-            objects.extend(rbac::agent_on_host(namespace));
-            objects.extend(own_status_only());
-        }
-        Some(Agent::DaemonSet(pods)) => {
-            objects.extend(rbac::agent(namespace, pods.namespace.as_str()));
-            objects.extend(own_status_only());
-            objects.push(daemonset::daemon_set(pods));
-        }
+    objects.extend(match &installation.agent {
+        None => Vec::new(),
+        Some(Agent::Systemd) => rbac::agent_on_host(namespace),
+        Some(Agent::DaemonSet(pods)) => rbac::agent(namespace, pods.namespace.as_str()),
+    });
+    let [config_maps, config_maps_binding] = config_maps_of(namespace, &installation.config_map_writers);
+    let [own_status, own_status_binding] = own_status_only();
+    match installation.agent {
+        None => objects.extend([config_maps, config_maps_binding]),
+        Some(_) => objects.extend([config_maps, own_status, config_maps_binding, own_status_binding]),
     }
+    objects.extend(pods.map(daemonset::daemon_set));
     objects
 }
 

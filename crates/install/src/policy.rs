@@ -1,12 +1,17 @@
-//! ValidatingAdmissionPolicy that restricts an agent to the status of its own node's NodeConfig.
+//! ValidatingAdmissionPolicies, for what RBAC cannot express.
 //!
-//! RBAC gives every agent the same rights. Without the policy, an attacker with control of one node could falsify the
-//! status of other nodes, and a failing rollout would continue.
+//! One restricts an agent to the status of its own node's NodeConfig. RBAC gives every agent the same rights. Without
+//! the policy, an attacker with control of one node could falsify the status of other nodes, and a failing rollout would
+//! continue.
+//!
+//! The other keeps ConfigMaps of nodecfg out of the hands of other writers in their namespace. Agents refuse other
+//! content anyway, but a deleted ConfigMap stops a rollout.
 
-use nodecfg_contract::installation::OWN_STATUS_POLICY;
+use nodecfg_contract::installation::{CONFIG_MAPS_POLICY, OWN_STATUS_POLICY};
+use nodecfg_contract::observed::{MANAGED_BY_LABEL, MANAGER};
 use serde_json::{Value, json};
 
-use super::{AGENT, labels};
+use super::{AGENT, PRUNER, RECONCILER, labels};
 
 /// The policy and its binding, for the identities of kubelets and for every ServiceAccount with the agent's name.
 /// They cover both kinds of agents, regardless of which was installed last.
@@ -49,11 +54,56 @@ pub fn own_status_only() -> [Value; 2] {
                 }],
             },
         }),
+        binding(OWN_STATUS_POLICY, "agent"),
+    ]
+}
+
+/// The policy and its binding for labeled ConfigMaps of a namespace. Writers are the ServiceAccounts of the reconciler
+/// and of `prune`, and `others`. The namespace controller may delete, so that the namespace can be deleted.
+pub fn config_maps_of(namespace: &str, others: &[String]) -> [Value; 2] {
+    let own = [RECONCILER, PRUNER].map(|name| format!("system:serviceaccount:{namespace}:{name}"));
+    let writers: Vec<&String> = own.iter().chain(others).collect();
+    // A list of JSON strings is a list in CEL.
+    let writers = json!(writers);
+    let message = "'only the reconciler of nodecfg and users of nodecfg install --config-map-writer may ' + \
+                   'write ConfigMaps of nodecfg, not ' + request.userInfo.username";
+    [
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": OWN_STATUS_POLICY, "labels": labels(Some("agent"))},
-            "spec": {"policyName": OWN_STATUS_POLICY, "validationActions": ["Deny"]},
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": CONFIG_MAPS_POLICY, "labels": labels(Some("reconciler"))},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                    // Applies to the object before and after the request: removing the label is a write, too.
+                    "objectSelector": {"matchLabels": {MANAGED_BY_LABEL: MANAGER}},
+                    "resourceRules": [{
+                        "apiGroups": [""],
+                        "apiVersions": ["*"],
+                        "operations": ["CREATE", "UPDATE", "DELETE"],
+                        "resources": ["configmaps"],
+                    }],
+                },
+                "validations": [{
+                    "expression": format!(
+                        "request.userInfo.username in {writers} || request.operation == 'DELETE' && \
+                         request.userInfo.username == 'system:serviceaccount:kube-system:namespace-controller'"
+                    ),
+                    "messageExpression": message,
+                    "reason": "Forbidden",
+                }],
+            },
         }),
+        binding(CONFIG_MAPS_POLICY, "reconciler"),
     ]
+}
+
+fn binding(policy: &str, component: &str) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": policy, "labels": labels(Some(component))},
+        "spec": {"policyName": policy, "validationActions": ["Deny"]},
+    })
 }

@@ -30,7 +30,7 @@ fn drop_in() -> Host {
 }
 
 fn installed(agent: Option<Agent>) -> Vec<Value> {
-    objects(&Installation { namespace: name(NAMESPACE), agent })
+    objects(&Installation { namespace: name(NAMESPACE), config_map_writers: Vec::new(), agent })
 }
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
@@ -102,7 +102,8 @@ fn every_object_fits_its_api_type() {
     let agents = [None, Some(Agent::Systemd), Some(pods(Host::default())), Some(pods(drop_in()))];
     let namespaces = [NAMESPACE, AGENT_NAMESPACE, "default", "kube-node-lease"];
     for (agent, namespace) in agents.iter().flat_map(|agent| namespaces.map(|namespace| (agent, namespace))) {
-        let objects = objects(&Installation { namespace: name(namespace), agent: agent.clone() });
+        let objects =
+            objects(&Installation { namespace: name(namespace), config_map_writers: Vec::new(), agent: agent.clone() });
         for object in &objects {
             match text(object, "/kind") {
                 "Namespace" => fits::<Namespace>(object),
@@ -151,11 +152,16 @@ fn dependencies_come_first() {
 fn keeps_namespaces_of_kubernetes_unchanged() {
     let agent =
         Agent::DaemonSet(DaemonSet { namespace: name("kube-system"), image: "i".to_owned(), host: Host::default() });
-    let objects = objects(&Installation { namespace: name("kube-system"), agent: Some(agent) });
+    let objects =
+        objects(&Installation { namespace: name("kube-system"), config_map_writers: Vec::new(), agent: Some(agent) });
     assert!(!objects.iter().any(|object| text(object, "/kind") == "Namespace"));
     let together =
         Agent::DaemonSet(DaemonSet { namespace: name("both"), image: "i".to_owned(), host: Host::default() });
-    let objects = super::objects(&Installation { namespace: name("both"), agent: Some(together) });
+    let objects = super::objects(&Installation {
+        namespace: name("both"),
+        config_map_writers: Vec::new(),
+        agent: Some(together),
+    });
     let namespaces: Vec<&Value> = objects.iter().filter(|object| text(object, "/kind") == "Namespace").collect();
     assert_eq!(namespaces.len(), 1);
     assert_eq!(namespaces[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "privileged");
@@ -230,4 +236,40 @@ fn folders_of_paths() {
     for (path, folder) in [("/a/b/c", "/a/b"), ("/a", "/")] {
         assert_eq!(parent(path), folder);
     }
+}
+
+/// Reports whether the policy for ConfigMaps allows this user this operation.
+fn may_write(user: &str, operation: &str, others: &[&str]) -> bool {
+    let others: Vec<String> = others.iter().map(|name| (*name).to_owned()).collect();
+    let [policy, _] = config_maps_of(NAMESPACE, &others);
+    let program = cel::Program::compile(text(&policy, "/spec/validations/0/expression")).expect("CEL");
+    let mut context = cel::Context::default();
+    let request = json!({"userInfo": {"username": user}, "operation": operation});
+    context.add_variable("request", request).expect("a value");
+    program.execute(&context) == Ok(cel::Value::Bool(true))
+}
+
+#[test]
+fn only_named_writers_may_write_config_maps() {
+    let own = |name: &str| format!("system:serviceaccount:{NAMESPACE}:{name}");
+    let odd = "o'hara \"the\" \\ admin";
+    for operation in ["CREATE", "UPDATE", "DELETE"] {
+        for writer in [own(RECONCILER), own(PRUNER), "ci".to_owned(), odd.to_owned()] {
+            assert!(may_write(&writer, operation, &["ci", odd]), "{operation} by {writer}");
+        }
+        for other in [
+            "kubernetes-admin",
+            "system:node:n1",
+            "",
+            "system:serviceaccount:other:nodecfg-reconciler",
+            &own(READER),
+            &own("default"),
+            &own(&format!("{RECONCILER}x")),
+        ] {
+            assert!(!may_write(other, operation, &["ci"]), "{operation} by {other}");
+        }
+    }
+    // Otherwise the namespace could not be deleted.
+    let controller = "system:serviceaccount:kube-system:namespace-controller";
+    assert!(may_write(controller, "DELETE", &[]) && !may_write(controller, "CREATE", &[]));
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use nodecfg_contract::observed::{Node, Readiness};
-use nodecfg_contract::{ConfigSource, error_text};
+use nodecfg_contract::{ConfigSource, ContentHash, error_text};
 
 /// The configuration that a node should run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -25,25 +25,87 @@ pub enum Target {
     /// The local configuration: no `configSource`.
     Local,
     /// The configuration that this source names.
-    Source(ConfigSource),
+    Source(WantedSource),
+}
+
+/// A source, and what is known of its content. A name alone does not prove content: a ConfigMap can be deleted, and
+/// created with other content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct WantedSource {
+    /// The source.
+    #[serde(flatten)]
+    pub source: ConfigSource,
+    /// Hash of the content, which agents report. `None`: any content counts.
+    #[serde(skip)]
+    pub hash: Option<ContentHash>,
+    /// Uid of the ConfigMap that exists now, which kubelets report. `None`: any ConfigMap of the name counts.
+    #[serde(skip)]
+    pub uid: Option<String>,
+}
+
+impl From<ConfigSource> for WantedSource {
+    fn from(source: ConfigSource) -> Self {
+        Self { source, hash: None, uid: None }
+    }
+}
+
+impl WantedSource {
+    /// Reports whether a node that names this source as active has its content: an agent by the hash, a kubelet by the
+    /// uid.
+    fn is_content_of(&self, node: &Node) -> bool {
+        match &node.content {
+            Some(content) => self.hash.is_none() || content.active == self.hash,
+            None => {
+                let assigned = node.status.assigned.as_ref().and_then(|assigned| assigned.config_map.as_ref());
+                self.uid.is_none() || assigned.is_some_and(|assigned| assigned.uid == self.uid)
+            }
+        }
+    }
 }
 
 impl Target {
+    /// Target of a source whose content may be any.
+    #[must_use]
+    pub fn named(source: Option<&ConfigSource>) -> Self {
+        source.cloned().map_or(Self::Local, |source| Self::Source(source.into()))
+    }
+
+    /// What a node points at now, with the content that its assignment requires.
+    #[must_use]
+    pub fn present(node: &Node) -> Self {
+        match &node.source {
+            None => Self::Local,
+            Some(source) => {
+                let hash = node.content.and_then(|content| content.assigned);
+                Self::Source(WantedSource { source: source.clone(), hash, uid: None })
+            }
+        }
+    }
+
     /// The `spec.configSource` of this target.
     #[must_use]
     pub fn source(&self) -> Option<&ConfigSource> {
         match self {
             Self::Local => None,
-            Self::Source(source) => Some(source),
+            Self::Source(wanted) => Some(&wanted.source),
+        }
+    }
+
+    /// Hash of the content; `None` for the local configuration, or if any content counts.
+    #[must_use]
+    pub fn hash(&self) -> Option<ContentHash> {
+        match self {
+            Self::Local => None,
+            Self::Source(wanted) => wanted.hash,
         }
     }
 
     /// Reports whether `spec` names this target.
     #[must_use]
     pub fn is_named_by(&self, spec: Option<&ConfigSource>) -> bool {
-        match (self, spec) {
-            (Self::Local, None) => true,
-            (Self::Source(target), Some(source)) => target.names_same(source),
+        match (self.source(), spec) {
+            (None, None) => true,
+            (Some(target), Some(source)) => target.names_same(source),
             _ => false,
         }
     }
@@ -53,7 +115,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local => f.write_str("local configuration"),
-            Self::Source(source) => source.fmt(f),
+            Self::Source(wanted) => wanted.source.fmt(f),
         }
     }
 }
@@ -86,6 +148,8 @@ pub enum Waiting {
     },
     /// The kubelet accepted the assignment but does not run it yet.
     Activating,
+    /// The node reports other content of the same name.
+    OtherContent,
     /// The kubelet runs the assignment. The Node was Ready before and is not Ready yet.
     NotReady,
 }
@@ -97,6 +161,7 @@ impl fmt::Display for Waiting {
             Self::NotAcknowledged => f.write_str("not acknowledged yet"),
             Self::Syncing { error } => write!(f, "failed to sync, retrying: {error}"),
             Self::Activating => f.write_str("assigned, not active yet"),
+            Self::OtherContent => f.write_str("reports other content of the same name"),
             Self::NotReady => f.write_str("active, Node not Ready yet"),
         }
     }
@@ -112,6 +177,11 @@ pub enum ConvergenceFailure {
         /// Error text of the kubelet.
         error: String,
     },
+    /// The agent refuses the change with running pods, and keeps the present configuration.
+    NotPrepared {
+        /// Error text of the agent, with the field.
+        error: String,
+    },
     /// The time limit of the pool passed.
     TimedOut {
         /// The state that the node was still waiting in.
@@ -122,7 +192,7 @@ pub enum ConvergenceFailure {
 impl fmt::Display for ConvergenceFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused { error } => f.write_str(error),
+            Self::Refused { error } | Self::NotPrepared { error } => f.write_str(error),
             Self::TimedOut { waiting } => write!(f, "timed out: {waiting}"),
         }
     }
@@ -165,7 +235,11 @@ fn config_state(target: &Target, node: &Node) -> Convergence {
     }
     let status = &node.status;
     if let Some(error) = status.error().and_then(|error| error.strip_prefix(error_text::SYNC_PREFIX)) {
-        return Convergence::Waiting(Waiting::Syncing { error: error.to_owned() });
+        let error = error.to_owned();
+        if error.starts_with(error_text::NEEDS_DRAIN_PREFIX) {
+            return Convergence::Failed(ConvergenceFailure::NotPrepared { error });
+        }
+        return Convergence::Waiting(Waiting::Syncing { error });
     }
     if !target.is_named_by(status.assigned.as_ref()) {
         // The error shown belongs to the previous assignment.
@@ -179,7 +253,13 @@ fn config_state(target: &Target, node: &Node) -> Convergence {
         };
     }
     // Uid and resourceVersion are compared too: the active content must be the assigned content.
-    if status.active == status.assigned { Convergence::Converged } else { Convergence::Waiting(Waiting::Activating) }
+    if status.active != status.assigned {
+        return Convergence::Waiting(Waiting::Activating);
+    }
+    match target {
+        Target::Source(wanted) if !wanted.is_content_of(node) => Convergence::Waiting(Waiting::OtherContent),
+        _ => Convergence::Converged,
+    }
 }
 
 #[cfg(test)]
@@ -216,7 +296,7 @@ mod tests {
     }
 
     fn verdict(target: &str, status: ConfigStatus) -> Convergence {
-        evaluate(&Target::Source(spec(target)), &node(Some(spec(target)), status), WaitContext::STATE_ONLY)
+        evaluate(&Target::Source(spec(target).into()), &node(Some(spec(target)), status), WaitContext::STATE_ONLY)
     }
 
     const REFUSED: &str = error_text::VALIDATE;
@@ -266,7 +346,7 @@ mod tests {
 
     #[test]
     fn times_out_with_waiting_reason() {
-        let target = Target::Source(spec("b"));
+        let target = Target::Source(spec("b").into());
         let observed = node(Some(spec("b")), ConfigStatus::default());
         let wait = |seconds| WaitContext {
             was_ready: true,
@@ -282,7 +362,7 @@ mod tests {
 
     #[test]
     fn requires_readiness_if_node_was_ready() {
-        let target = Target::Source(spec("b"));
+        let target = Target::Source(spec("b").into());
         let mut observed = node(Some(spec("b")), status(Some("b"), Some("b"), None));
         observed.ready = Readiness::NotReady;
         let wait = |was_ready| WaitContext { was_ready, ..WaitContext::STATE_ONLY };
@@ -305,7 +385,7 @@ mod tests {
     fn reports_other_spec_as_not_assigned() {
         let observed = node(Some(spec("a")), status(Some("b"), Some("b"), None));
         assert_eq!(
-            evaluate(&Target::Source(spec("b")), &observed, WaitContext::STATE_ONLY),
+            evaluate(&Target::Source(spec("b").into()), &observed, WaitContext::STATE_ONLY),
             Convergence::Waiting(Waiting::NotAssigned)
         );
         assert_eq!(

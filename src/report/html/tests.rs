@@ -64,7 +64,7 @@ fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> Poo
     let node = |(index, end)| NodeOutcome {
         node: node_name(&format!("n{index:05}")),
         from: None,
-        to: Target::Source(source("prod-gpu-x")),
+        to: Target::Source(source("prod-gpu-x").into()),
         end,
         seconds: Some(1.0),
     };
@@ -79,7 +79,7 @@ fn refused(error: &str) -> End {
 fn page_of_a_small_run() {
     let mut run = run("https://cluster.example");
     let (gpu, node) = (pool_name("gpu"), node_name("n00000"));
-    let to = Target::Source(source("prod-gpu-x"));
+    let to = Target::Source(source("prod-gpu-x").into());
     let error = "failed to validate config, see Kubelet log for details";
     let assigned = Progress::Assigned { pool: gpu.clone(), node: node.clone(), from: None, to };
     run.timeline.record(at(1), &assigned);

@@ -158,6 +158,9 @@ fn write_totals(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     if counts.create > 0 {
         parts.push(format!("{} to create", count(counts.create, "ConfigMap")));
     }
+    if counts.add_hash > 0 {
+        parts.push(format!("contentHash to add to {}, without restarts", count(counts.add_hash, "NodeConfig")));
+    }
     if counts.assign > 0 {
         parts.push(format!("{} to assign", count(counts.assign, "node")));
     }

@@ -34,7 +34,7 @@ pub fn problem(node: &NodeStatus) -> Option<String> {
 
 fn desired(node: &NodeStatus) -> String {
     match &node.desired {
-        Some(Target::Source(source)) => short(Some(source)),
+        Some(Target::Source(wanted)) => short(Some(&wanted.source)),
         Some(Target::Local) | None => "local configuration".to_owned(),
     }
 }

@@ -170,6 +170,7 @@ mod tests {
             problems: Vec::new(),
         };
         let failure = AssignmentFailure {
+            was_healthy: false,
             kind: FailureKind::Trial,
             error: "failed trial: it died".to_owned(),
             message: "the kubelet stopped answering 3 times".to_owned(),

@@ -5,7 +5,7 @@ pub mod healthz;
 pub mod step;
 pub mod system;
 
-use kubelet_config::risk::StateFile;
+use super::events::StateFiles;
 use nodecfg_contract::observed::KubeletVersion;
 
 /// Health endpoint of a kubelet.
@@ -33,12 +33,17 @@ pub enum RestartError {
 pub trait Host: Send + Sync {
     /// Version of the installed kubelet. `None` if unknown; the agent then uses the version in the Node's status.
     fn version(&self) -> impl Future<Output = Option<KubeletVersion>> + Send;
-    /// Restarts the kubelet and removes these files of its root directory while it is stopped. Returns when the
+    /// Restarts the kubelet, and handles these files of its root directory while it is stopped. Returns when the
     /// service manager reports the start, or after a time limit.
     ///
     /// # Errors
     /// `NotRequested` or `Failed`, with the reason in full.
-    fn restart(&self, remove: &[StateFile]) -> impl Future<Output = Result<(), RestartError>> + Send;
+    fn restart(&self, state: &StateFiles) -> impl Future<Output = Result<(), RestartError>> + Send;
+    /// Deletes all state files that were set aside.
+    ///
+    /// # Errors
+    /// Reason why files remain.
+    fn discard_state_files(&self) -> impl Future<Output = Result<(), RestartError>> + Send;
     /// Probes the kubelet's health. Waits up to a few seconds, since a busy kubelet may answer late.
     ///
     /// # Errors

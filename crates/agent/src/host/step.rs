@@ -17,7 +17,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::RestartError;
 use super::system::Actions;
-use kubelet_config::risk::StateFile;
+use crate::events::StateFiles;
 use nodecfg_contract::observed::KubeletVersion;
 
 /// Maximum size of a request or reply, in bytes.
@@ -40,8 +40,10 @@ const SOCKET_MODE: u32 = 0o660;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 enum Request {
-    /// Restart the kubelet and remove these state files while it is stopped.
-    Restart { remove: Vec<StateFile> },
+    /// Restart the kubelet, and handle these state files while it is stopped.
+    Restart { state: StateFiles },
+    /// Delete the state files that were set aside.
+    Discard {},
     /// Report the kubelet's version.
     Version {},
 }
@@ -52,6 +54,8 @@ enum Request {
 enum Reply {
     /// The kubelet was restarted.
     Restarted {},
+    /// No state file is set aside.
+    Discarded {},
     /// Version of the kubelet, if known.
     Version { version: Option<String> },
     /// The command could not be started.
@@ -65,18 +69,29 @@ enum Reply {
 ///
 /// # Errors
 /// `NotRequested` or `Failed`, with the reason in full.
-pub async fn restart(socket: &Path, remove: &[StateFile]) -> Result<(), RestartError> {
-    restart_within(socket, remove, CONNECT_TIMEOUT).await
+pub async fn restart(socket: &Path, state: &StateFiles) -> Result<(), RestartError> {
+    let request = Request::Restart { state: state.clone() };
+    act(socket, &request, Reply::Restarted {}, CONNECT_TIMEOUT).await
 }
 
-async fn restart_within(socket: &Path, remove: &[StateFile], timeout: Duration) -> Result<(), RestartError> {
-    let request = Request::Restart { remove: remove.to_vec() };
+/// Deletes the state files that were set aside, through the host step behind the socket.
+///
+/// # Errors
+/// As for [`restart`].
+pub async fn discard(socket: &Path) -> Result<(), RestartError> {
+    // Without retries: a late discard could delete the files of a later change.
+    act(socket, &Request::Discard {}, Reply::Discarded {}, Duration::ZERO).await
+}
+
+async fn act(socket: &Path, request: &Request, done: Reply, timeout: Duration) -> Result<(), RestartError> {
     let stream = connect(socket, timeout).await?;
-    match send_request(stream, socket, &request, RESTART_TIMEOUT).await? {
-        Reply::Restarted {} => Ok(()),
+    match send_request(stream, socket, request, RESTART_TIMEOUT).await? {
+        reply if reply == done => Ok(()),
         Reply::NotRequested { reason } => Err(RestartError::NotRequested(reason)),
         Reply::Failed { reason } => Err(RestartError::Failed(reason)),
-        Reply::Version { .. } => Err(RestartError::Failed(unexpected(socket))),
+        Reply::Restarted {} | Reply::Discarded {} | Reply::Version { .. } => {
+            Err(RestartError::Failed(unexpected(socket)))
+        }
     }
 }
 
@@ -205,21 +220,22 @@ async fn handle_request(mut stream: UnixStream, actions: &Actions) -> io::Result
     let mut line = String::new();
     let mut source = BufReader::new(&mut stream).take(MAX_LINE);
     tokio::time::timeout(CLIENT_TIMEOUT, source.read_line(&mut line)).await??;
-    let answer = match serde_json::from_str(&line) {
-        Ok(Request::Restart { remove }) => {
-            let files: Vec<&str> = remove.iter().map(|file| file.as_str()).collect();
-            tracing::info!(remove = files.join(","), "restarting the kubelet");
-            match actions.restart(&remove).await {
-                Ok(()) => Reply::Restarted {},
-                Err(error) => {
-                    tracing::error!("{error}");
-                    match error {
-                        RestartError::NotRequested(reason) => Reply::NotRequested { reason },
-                        RestartError::Failed(reason) => Reply::Failed { reason },
-                    }
-                }
+    let reply = |result: Result<(), RestartError>, done: Reply| match result {
+        Ok(()) => done,
+        Err(error) => {
+            tracing::error!("{error}");
+            match error {
+                RestartError::NotRequested(reason) => Reply::NotRequested { reason },
+                RestartError::Failed(reason) => Reply::Failed { reason },
             }
         }
+    };
+    let answer = match serde_json::from_str(&line) {
+        Ok(Request::Restart { state }) => {
+            tracing::info!(state = %state, "restarting the kubelet");
+            reply(actions.restart(&state).await, Reply::Restarted {})
+        }
+        Ok(Request::Discard {}) => reply(actions.discard(), Reply::Discarded {}),
         Ok(Request::Version {}) => Reply::Version { version: actions.version().await.map(|found| found.to_string()) },
         Err(_) => {
             Reply::Failed { reason: "the host step does not support this request: run the agent's version".to_owned() }
@@ -233,6 +249,10 @@ async fn handle_request(mut stream: UnixStream, actions: &Actions) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::StateHandling;
+    use kubelet_config::risk::StateFile;
+
+    static UNCHANGED: StateFiles = StateFiles { files: Vec::new(), handling: StateHandling::SetAside };
 
     fn actions(folder: &Path, restart: &str) -> Actions {
         Actions {
@@ -264,11 +284,18 @@ mod tests {
         let served = listening.serve(&actions, std::future::pending());
         let asked = async {
             assert_eq!(version(&socket).await, KubeletVersion::parse("v1.36.2"));
-            assert_eq!(restart(&socket, &[StateFile::CpuManagerState]).await, Ok(()));
-            assert!(!folder.path().join("cpu_manager_state").exists());
+            let state = StateFiles { files: vec![StateFile::CpuManagerState], ..StateFiles::default() };
+            assert_eq!(restart(&socket, &state).await, Ok(()));
+            let names = || std::fs::read_dir(folder.path()).expect("a folder").flatten().map(|entry| entry.file_name());
+            assert_eq!(names().filter(|name| name == "cpu_manager_state").count(), 0);
+            assert_eq!(names().count(), 2, "the socket and the file that was set aside");
+            assert_eq!(discard(&socket).await, Ok(()));
+            assert_eq!(names().count(), 1);
             for line in [
-                &b"{\"restart\":{\"remove\":[\"../../etc/passwd\"]}}\n"[..],
-                b"{\"restart\":{\"remove\":[],\"command\":\"reboot\"}}\n",
+                &b"{\"restart\":{\"state\":{\"files\":[\"../../etc/passwd\"],\"handling\":\"remove\"}}}\n"[..],
+                b"{\"restart\":{\"state\":{\"files\":[],\"handling\":\"remove\",\"to\":\"/etc\"}}}\n",
+                b"{\"restart\":{\"state\":{\"files\":[],\"handling\":\"remove\"},\"command\":\"reboot\"}}\n",
+                b"{\"discard\":{\"files\":[\"passwd\"]}}\n",
                 b"{\"run\":\"reboot\"}\n",
                 b"\n",
                 b"",
@@ -291,7 +318,7 @@ mod tests {
     async fn forwards_failure_reasons() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("step.sock");
-        let error = restart_within(&socket, &[], Duration::ZERO).await;
+        let error = discard(&socket).await;
         let Err(RestartError::NotRequested(reason)) = error else { panic!("{error:?}") };
         assert!(reason.contains("step.sock: No such file"), "{reason}");
         let listening = StepListener::bind(&socket).expect("listens");
@@ -302,7 +329,7 @@ mod tests {
             let actions = actions(folder.path(), command);
             tokio::select! {
                 () = listening.serve(&actions, std::future::pending()) => panic!("ended"),
-                answer = restart(&socket, &[]) => {
+                answer = restart(&socket, &UNCHANGED) => {
                     let error = answer.expect_err("fails");
                     assert!(error.to_string().ends_with(end), "{error}");
                     assert_eq!(matches!(error, RestartError::Failed(_)), tried, "{error:?}");
@@ -316,7 +343,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("step.sock");
         let actions = actions(folder.path(), "true");
-        let mut asked = std::pin::pin!(restart(&socket, &[]));
+        let mut asked = std::pin::pin!(restart(&socket, &UNCHANGED));
         assert!(
             tokio::time::timeout(Duration::from_millis(50), &mut asked).await.is_err(),
             "the restart waits for the socket"
@@ -342,7 +369,7 @@ mod tests {
                     let _ = stream.read(&mut [0; 1024]).await.expect("reads");
                 }
             };
-            let ((), answer) = tokio::join!(server, restart(&socket, &[]));
+            let ((), answer) = tokio::join!(server, restart(&socket, &UNCHANGED));
             let error = answer.expect_err("no answer");
             assert_eq!(matches!(error, RestartError::NotRequested(_)), !read, "{error:?}");
         }

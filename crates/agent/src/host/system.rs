@@ -1,12 +1,13 @@
 //! The kubelet of this host: restarted by a command of the service manager, its version read from its binary.
 //! Privileged actions may run in another process ([`step`]).
 
-use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::command::{CommandError, CommandLine};
 use super::{Healthz, Host, RestartError, healthz, step};
+use crate::events::{StateFiles, StateHandling};
 use kubelet_config::risk::StateFile;
 use nodecfg_contract::observed::KubeletVersion;
 
@@ -29,19 +30,19 @@ pub struct Actions {
 }
 
 impl Actions {
-    /// Restarts the kubelet and removes these files of its root directory while it is stopped. Once the stop command
-    /// has run, the kubelet is always started again, because a failed stop may have stopped it. Files are removed
+    /// Restarts the kubelet, and handles these files of its root directory while it is stopped. Once the stop command
+    /// has run, the kubelet is always started again, because a failed stop may have stopped it. Files are touched
     /// only after a successful stop.
     ///
     /// # Errors
     /// All problems, joined. `NotRequested` if a command could not be started, otherwise `Failed`.
-    pub async fn restart(&self, remove: &[StateFile]) -> Result<(), RestartError> {
-        if remove.is_empty() {
+    pub async fn restart(&self, state: &StateFiles) -> Result<(), RestartError> {
+        if state.files.is_empty() {
             return self.restart.run(self.limit).await.map(drop).map_err(RestartError::from);
         }
         let mut problems = Vec::new();
         match self.stop.run(self.limit).await {
-            Ok(_) => problems.extend(remove.iter().filter_map(|file| self.remove(*file).err())),
+            Ok(_) => problems.extend(state.files.iter().filter_map(|file| self.handle(*file, state.handling).err())),
             Err(CommandError::Failed(reason)) => problems.push(reason),
             Err(error @ CommandError::NotStarted(_)) => return Err(error.into()),
         }
@@ -59,18 +60,30 @@ impl Actions {
         }
     }
 
-    fn remove(&self, file: StateFile) -> Result<(), String> {
-        let path = self.root.join(file.as_str());
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(format!("cannot remove the kubelet's state file {}: {error}", path.display()))
-            }
-            Ok(()) => {
-                tracing::info!(file = %path.display(), "removed a state file of the kubelet");
-                Ok(())
-            }
-            Err(_) => Ok(()),
+    fn handle(&self, file: StateFile, handling: StateHandling) -> Result<(), String> {
+        let (path, aside) = (self.root.join(file.as_str()), self.aside(file));
+        let is_aside = aside.try_exists().map_err(|error| cannot("find", &aside, &error))?;
+        match handling {
+            StateHandling::SetAside if !is_aside => rename(&path, &aside),
+            StateHandling::PutBack if is_aside => rename(&aside, &path),
+            StateHandling::SetAside | StateHandling::PutBack => remove(&path),
+            StateHandling::Remove => remove(&path).and_then(|()| remove(&aside)),
         }
+    }
+
+    /// Deletes the state files that were set aside.
+    ///
+    /// # Errors
+    /// `Failed`, with all problems.
+    pub fn discard(&self) -> Result<(), RestartError> {
+        let problems: Vec<String> =
+            StateFile::ALL.into_iter().filter_map(|file| remove(&self.aside(file)).err()).collect();
+        if problems.is_empty() { Ok(()) } else { Err(RestartError::Failed(problems.join("; "))) }
+    }
+
+    /// Where a state file is kept. In the kubelet's own folder, because only a rename in one file system is atomic.
+    fn aside(&self, file: StateFile) -> PathBuf {
+        self.root.join(format!(".{file}.nodecfg-replaced"))
     }
 
     /// Version that the kubelet's binary reports. `None` if unknown.
@@ -80,6 +93,34 @@ impl Actions {
             .inspect_err(|error| tracing::debug!("the kubelet's version is unknown: {error}"))
             .ok()
             .and_then(|text| parse_version(&text))
+    }
+}
+
+fn cannot(verb: &str, path: &Path, error: &io::Error) -> String {
+    format!("cannot {verb} the kubelet's state file {}: {error}", path.display())
+}
+
+/// Renames a state file. Does nothing if it is missing.
+fn rename(from: &Path, to: &Path) -> Result<(), String> {
+    match std::fs::rename(from, to) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(cannot("move", from, &error)),
+        Err(_) => Ok(()),
+        Ok(()) => {
+            tracing::info!(from = %from.display(), to = %to.display(), "moved a state file of the kubelet");
+            Ok(())
+        }
+    }
+}
+
+/// Removes a state file. Does nothing if it is missing.
+fn remove(path: &Path) -> Result<(), String> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(cannot("remove", path, &error)),
+        Err(_) => Ok(()),
+        Ok(()) => {
+            tracing::info!(file = %path.display(), "removed a state file of the kubelet");
+            Ok(())
+        }
     }
 }
 
@@ -124,10 +165,17 @@ impl Host for SystemHost {
         }
     }
 
-    async fn restart(&self, remove: &[StateFile]) -> Result<(), RestartError> {
+    async fn restart(&self, state: &StateFiles) -> Result<(), RestartError> {
         match &self.runner {
-            ActionRunner::InProcess(actions) => actions.restart(remove).await,
-            ActionRunner::HostStep(path) => step::restart(path, remove).await,
+            ActionRunner::InProcess(actions) => actions.restart(state).await,
+            ActionRunner::HostStep(path) => step::restart(path, state).await,
+        }
+    }
+
+    async fn discard_state_files(&self) -> Result<(), RestartError> {
+        match &self.runner {
+            ActionRunner::InProcess(actions) => actions.discard(),
+            ActionRunner::HostStep(path) => step::discard(path).await,
         }
     }
 
@@ -159,6 +207,10 @@ mod tests {
         }
     }
 
+    fn all(handling: StateHandling) -> StateFiles {
+        StateFiles { files: StateFile::ALL.to_vec(), handling }
+    }
+
     fn log(root: &Path) -> String {
         fs::read_to_string(root.join("log")).expect("a command ran")
     }
@@ -168,9 +220,9 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let actions = recording(root.path(), "true");
         fs::write(root.path().join("cpu_manager_state"), "{}").expect("written");
-        actions.restart(&[]).await.expect("restarts");
+        actions.restart(&StateFiles::default()).await.expect("restarts");
         assert_eq!(log(root.path()), "restart cpu_manager_state\n");
-        actions.restart(&StateFile::ALL).await.expect("a missing state file is no error");
+        actions.restart(&all(StateHandling::Remove)).await.expect("a missing state file is no error");
         assert_eq!(log(root.path()), "restart cpu_manager_state\nstop cpu_manager_state\nrestart\n");
     }
 
@@ -178,15 +230,59 @@ mod tests {
     async fn keeps_state_files_after_failed_stop() {
         let root = tempfile::tempdir().expect("a folder");
         fs::write(root.path().join("cpu_manager_state"), "{}").expect("written");
-        let error = recording(root.path(), "exit 1").restart(&StateFile::ALL).await;
+        let error = recording(root.path(), "exit 1").restart(&all(StateHandling::Remove)).await;
         let Err(RestartError::Failed(reason)) = error else { panic!("{error:?}") };
         assert!(reason.contains("failed (exit status: 1)"), "{reason}");
         assert_eq!(log(root.path()), "stop cpu_manager_state\nrestart cpu_manager_state\n");
         // The error lists every problem.
         let actions = Actions { restart: "sh -c 'exit 7'".parse().expect("words"), ..recording(root.path(), "exit 3") };
-        let error = actions.restart(&StateFile::ALL).await;
+        let error = actions.restart(&all(StateHandling::Remove)).await;
         let Err(RestartError::Failed(reason)) = error else { panic!("{error:?}") };
         assert!(reason.contains("(exit status: 3)") && reason.contains("(exit status: 7)"), "{reason}");
+    }
+
+    /// Content of the CPU manager's state file, and of the one that was set aside.
+    fn cpu_state(actions: &Actions) -> [Option<String>; 2] {
+        let file = StateFile::CpuManagerState;
+        [actions.root.join(file.as_str()), actions.aside(file)].map(|path| fs::read_to_string(path).ok())
+    }
+
+    fn text(content: &str) -> Option<String> {
+        Some(content.to_owned())
+    }
+
+    #[tokio::test]
+    async fn state_files_return_if_failed_configuration_was_never_healthy() {
+        for (handling, expected) in [(StateHandling::PutBack, text("good")), (StateHandling::Remove, None)] {
+            let root = tempfile::tempdir().expect("a folder");
+            let actions = recording(root.path(), "true");
+            let file = root.path().join("cpu_manager_state");
+            fs::write(&file, "good").expect("written");
+            actions.restart(&all(StateHandling::SetAside)).await.expect("restarted");
+            assert_eq!(cpu_state(&actions), [None, text("good")]);
+            // A repeated activation must keep the file of the last known good, not that of the failing kubelet.
+            fs::write(&file, "failed").expect("written");
+            actions.restart(&all(StateHandling::SetAside)).await.expect("restarted");
+            assert_eq!(cpu_state(&actions), [None, text("good")]);
+            fs::write(&file, "failed").expect("written");
+            actions.restart(&all(handling)).await.expect("restarted");
+            assert_eq!(cpu_state(&actions), [expected, None]);
+            // Without a file that was set aside, the one of the failed configuration contradicts the good one.
+            fs::write(&file, "failed").expect("written");
+            actions.restart(&all(handling)).await.expect("restarted");
+            assert_eq!(cpu_state(&actions), [None, None]);
+        }
+    }
+
+    #[tokio::test]
+    async fn discards_files_that_were_set_aside() {
+        let root = tempfile::tempdir().expect("a folder");
+        let actions = recording(root.path(), "true");
+        fs::write(root.path().join("cpu_manager_state"), "old").expect("written");
+        actions.restart(&all(StateHandling::SetAside)).await.expect("restarted");
+        fs::write(root.path().join("cpu_manager_state"), "new").expect("written");
+        assert_eq!((actions.discard(), cpu_state(&actions)), (Ok(()), [text("new"), None]));
+        assert_eq!(actions.discard(), Ok(()));
     }
 
     #[tokio::test]
@@ -194,14 +290,14 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let missing: CommandLine = "/no/such/program".parse().expect("words");
         let actions = Actions { restart: missing.clone(), ..recording(root.path(), "true") };
-        for remove in [&[][..], &StateFile::ALL] {
-            let error = actions.restart(remove).await;
+        for state in [StateFiles::default(), all(StateHandling::Remove)] {
+            let error = actions.restart(&state).await;
             assert!(matches!(error, Err(RestartError::NotRequested(_))), "{error:?}");
         }
         assert_eq!(log(root.path()), "stop\n");
         // A kubelet that was not stopped keeps running.
         let actions = Actions { stop: missing, ..recording(root.path(), "true") };
-        let error = actions.restart(&StateFile::ALL).await;
+        let error = actions.restart(&all(StateHandling::Remove)).await;
         assert!(matches!(error, Err(RestartError::NotRequested(_))), "{error:?}");
         assert_eq!(log(root.path()), "stop\n");
     }
@@ -210,8 +306,11 @@ mod tests {
     async fn restarts_kubelet_after_failed_removal() {
         let root = tempfile::tempdir().expect("a folder");
         fs::create_dir(root.path().join("cpu_manager_state")).expect("a folder is no file");
-        let error =
-            recording(root.path(), "true").restart(&StateFile::ALL).await.expect_err("cannot remove").to_string();
+        let error = recording(root.path(), "true")
+            .restart(&all(StateHandling::Remove))
+            .await
+            .expect_err("cannot remove")
+            .to_string();
         assert!(error.contains("cannot remove the kubelet's state file"), "{error}");
         assert_eq!(log(root.path()), "stop cpu_manager_state\nrestart cpu_manager_state\n");
     }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::backoff::Backoff;
 use super::{MachineState, StepBuilder, kubelet_messages};
-use crate::events::{ActivationError, Effect, NodeHealth};
+use crate::events::{ActivationError, Effect, NodeHealth, StateFiles};
 use crate::ledger::{AssignmentFailure, FailureKind, Phase, Trial};
 use nodecfg_contract::error_text;
 
@@ -64,7 +64,7 @@ impl MachineState {
         {
             let target = self.target().cloned();
             self.volatile.activation.under_way = true;
-            builder.step.effects.push(Effect::Activate { target, remove: Vec::new() });
+            builder.step.effects.push(Effect::Activate { target, state: StateFiles::default() });
         }
     }
 
@@ -94,7 +94,7 @@ impl MachineState {
                 let error = error_text::RESTART.to_owned();
                 let message = format!("the kubelet could not be restarted: {reason}");
                 self.roll_back(
-                    AssignmentFailure { kind: FailureKind::Restart, error, message, kubelet: None },
+                    AssignmentFailure { kind: FailureKind::Restart, was_healthy: false, error, message, kubelet: None },
                     builder,
                 );
             }

@@ -14,7 +14,7 @@ use nodecfg_contract::{ConfigMapSource, ConfigSource};
 pub(super) const STORAGE_FAILED: &str = "StorageFailed";
 
 /// Error text after the prefix `failed to sync: `.
-pub(super) const HASH_DIFFERS: &str = "content differs from its annotation nodecfg.dev/content-hash";
+pub(super) const OTHER_CONTENT: &str = "the content of the ConfigMap does not match spec.contentHash";
 
 /// Event before the kubelet uses another configuration; copied from the kubelet.
 pub(super) fn changed(source: Option<&ConfigSource>) -> Announcement {

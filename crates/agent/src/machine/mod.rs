@@ -6,7 +6,7 @@
 //! instead.
 //!
 //! State outside the ledger is volatile; a restarted agent determines it again. Every effect except an announcement
-//! is answered by exactly one event. At most one such effect of each kind is in progress. No assignment is accepted
+//! and a discard is answered by exactly one event. At most one such effect of each kind is in progress. No assignment is accepted
 //! while the kubelet restarts.
 //!
 //! ```text
@@ -24,6 +24,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::events::{ConfigCheck, Event, Fetched, Step};
 use super::ledger::{Ledger, Phase};
 use super::settings::Settings;
+use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 
@@ -116,16 +117,18 @@ impl Sync {
     fn checkpoint(&self) -> Option<Box<Fetched>> {
         match &self.under_way {
             UnderWay::Checkpointing(fetched) => Some(fetched.clone()),
-            UnderWay::Nothing | UnderWay::Fetching => None,
+            UnderWay::Nothing | UnderWay::Comparing | UnderWay::Fetching => None,
         }
     }
 }
 
-/// Download in progress; at most one at a time.
+/// Download or comparison in progress; at most one at a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 enum UnderWay {
     #[default]
     Nothing,
+    /// Comparison with the local configuration.
+    Comparing,
     Fetching,
     Checkpointing(Box<Fetched>),
 }
@@ -177,6 +180,19 @@ impl MachineState {
     #[must_use]
     pub fn error(&self) -> Option<String> {
         self.config_error()
+    }
+
+    /// Content hash that spec requires for this source. `None` if spec names another source or has no hash.
+    #[must_use]
+    pub fn required_hash(&self, source: &ConfigSource) -> Option<&str> {
+        let spec = &self.volatile.node_config.as_ref()?.spec;
+        spec.config_source.as_ref().filter(|wanted| wanted.names_same(source)).and(spec.content_hash.as_deref())
+    }
+
+    /// Highest disruption class that spec allows.
+    #[must_use]
+    pub fn max_disruption(&self) -> Class {
+        self.volatile.node_config.as_ref().map_or(Class::Restart, |config| config.spec.max_disruption())
     }
 
     /// Configuration that the kubelet must run: the assignment, or the last known good if the assignment failed.
@@ -249,7 +265,9 @@ impl MachineState {
                 self.volatile.disk_state = Some(DiskState { config_check: config_check.clone(), in_place: *in_place });
             }
             Event::NodeConfigRead(wanted) => self.record_node_config(wanted.as_deref()),
-            Event::Fetched(_) | Event::Checkpointed(_) => self.volatile.sync.under_way = UnderWay::Nothing,
+            Event::Fetched(_) | Event::Checkpointed(_) | Event::LocalCompared(_) => {
+                self.volatile.sync.under_way = UnderWay::Nothing
+            }
             Event::Activated(_) => self.volatile.activation.under_way = false,
             Event::Probed(health) => self.record_probe(health, now),
             Event::Reported(result) => self.handle_report(result, now),
@@ -262,6 +280,7 @@ impl MachineState {
         let volatile = &self.volatile;
         match event {
             Event::Fetched(_) => volatile.sync.under_way == UnderWay::Fetching,
+            Event::LocalCompared(_) => volatile.sync.under_way == UnderWay::Comparing,
             Event::Checkpointed(_) => matches!(volatile.sync.under_way, UnderWay::Checkpointing(_)),
             Event::Activated(_) => volatile.activation.under_way,
             Event::Probed(_) => volatile.watch.under_way,
@@ -275,6 +294,7 @@ impl MachineState {
         match event {
             Event::Fetched(result) => self.handle_fetch(result, builder),
             Event::Checkpointed(result) => self.handle_checkpoint(checkpointed, result, builder),
+            Event::LocalCompared(result) => self.handle_compared(result, builder),
             Event::Activated(result) => self.handle_activation(result, builder),
             Event::Probed(health) => self.handle_probe(health, builder),
             _ => {}

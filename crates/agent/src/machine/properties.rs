@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use super::sim_harness::{Behaviour, Faults, SimHarness, at, node_config, settings, source};
 use super::{MachineState, not_saved, step};
-use crate::events::{ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth};
+use crate::events::{
+    ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth,
+};
 use crate::ledger::{FailureKind, Ledger, Phase};
 use nodecfg_contract::ConfigSource;
 
@@ -41,13 +43,13 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Behaviour::Unready),
         1 => Just(Behaviour::NoRestart),
     ];
-    let faults =
-        (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(api, disk, place, reports)| Faults {
-            api_down: api,
-            disk_full: disk,
-            placement_fails: place,
-            reports_fail: reports,
-        });
+    let faults = any::<(bool, bool, bool, bool, bool)>().prop_map(|(api, disk, place, reports, needs_drain)| Faults {
+        api_down: api,
+        disk_full: disk,
+        placement_fails: place,
+        reports_fail: reports,
+        needs_drain,
+    });
     prop_oneof![
         4 => proptest::option::weighted(0.85, 0_usize..3).prop_map(Action::Assign),
         2 => (0_usize..3, 0_u8..4, prop::bool::weighted(0.7)).prop_map(|(map, version, fine)| Action::PutConfigMap(map, version, fine)),
@@ -243,7 +245,9 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::NodeConfigRead(None)),
         4 => (prop_oneof![Just("a"), Just("b"), Just("refused")], prop_oneof![Just("1"), Just("2")])
             .prop_map(move |(name, version)| fetched(name, version)),
-        1 => Just(Event::Fetched(Err(FetchError::HashMismatch("other".to_owned())))),
+        1 => Just(Event::Fetched(Err(FetchError::OtherContent("other".to_owned())))),
+        2 => Just(Event::LocalCompared(Ok(()))),
+        1 => Just(Event::LocalCompared(Err(NeedsDrain { field: "f".to_owned(), message: "no".to_owned() }))),
         4 => Just(Event::Checkpointed(Ok(()))),
         1 => Just(Event::Checkpointed(Err("full".to_owned()))),
         4 => Just(Event::Activated(Ok(()))),

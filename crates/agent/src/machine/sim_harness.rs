@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use super::backoff::{after, since};
 use super::{MachineState, not_saved, step};
 use crate::events::{
-    ActivationError, Announcement, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NodeHealth, Step,
+    ActivationError, Announcement, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain,
+    NodeHealth, Step,
 };
 use crate::ledger::{FailureKind, Ledger, Phase};
 use crate::settings::Settings;
@@ -51,6 +52,8 @@ pub(super) struct Faults {
     pub(super) disk_full: bool,
     /// Replacing the kubelet's configuration fails.
     pub(super) placement_fails: bool,
+    /// The change to the local configuration needs a drained node.
+    pub(super) needs_drain: bool,
     /// The server refuses reports.
     pub(super) reports_fail: bool,
 }
@@ -105,7 +108,11 @@ pub(super) fn source(name: &str) -> ConfigSource {
 /// NodeConfig with this generation and source.
 pub(super) fn node_config(generation: i64, config_source: Option<ConfigSource>) -> NodeConfig {
     let metadata = Metadata { generation, ..Metadata::default() };
-    NodeConfig { metadata, spec: NodeConfigSpec { config_source }, ..NodeConfig::default() }
+    NodeConfig {
+        metadata,
+        spec: NodeConfigSpec { config_source, ..NodeConfigSpec::default() },
+        ..NodeConfig::default()
+    }
 }
 
 pub(super) fn at(seconds: f64) -> Timestamp {
@@ -266,7 +273,7 @@ impl SimHarness {
         let config = self.state.volatile.node_config.as_ref();
         let pending = self.state.ledger.agent_state.phase != Phase::Settled
             || config.is_some_and(|config| config.spec.config_source.is_some() || self.state.ledger.assigned.is_some());
-        let asked = |effect: &Effect| !matches!(effect, Effect::Announce(_));
+        let asked = |effect: &Effect| !matches!(effect, Effect::Announce(_) | Effect::DiscardStateFiles);
         let awaited = !self.queue.is_empty() || taken.checkpoint.is_some() || taken.effects.iter().any(asked);
         let all_nil = config.is_some_and(|config| config.spec.config_source == Some(ConfigSource::default()));
         assert!(!pending || taken.wake.is_some() || awaited || all_nil, "stuck: {:#?}", self.state);
@@ -331,6 +338,12 @@ impl SimHarness {
                     let answer = self.fetch(&ConfigSource { config_map: Some(wanted) });
                     self.send(0.05, Event::Fetched(answer));
                 }
+                Effect::CompareLocal => {
+                    let refusal = NeedsDrain { field: "maxPods".to_owned(), message: "drain first".to_owned() };
+                    let answer = if self.faults.needs_drain { Err(refusal) } else { Ok(()) };
+                    self.send(0.0, Event::LocalCompared(answer));
+                }
+                Effect::DiscardStateFiles => {}
                 Effect::Activate { target, .. } => self.activate(target),
                 Effect::Probe { node } => {
                     self.node_checks += usize::from(node);

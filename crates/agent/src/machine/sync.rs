@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::activation::ActivationCause;
 use super::backoff::{after, jittered};
 use super::{DiskState, MachineState, StepBuilder, UnderWay, kubelet_messages};
-use crate::events::{ConfigCheck, Effect, FetchError, Fetched, NodeHealth};
+use crate::events::{ConfigCheck, Effect, FetchError, Fetched, NeedsDrain, NodeHealth};
 use crate::ledger::{AssignmentFailure, FailureKind, Phase};
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, SYNCED};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, error_text};
@@ -38,8 +38,14 @@ impl SyncProblem {
             FetchError::Missing(why) | FetchError::Forbidden(why) | FetchError::Unreachable(why) => {
                 Self::new("DownloadFailed", error_text::DOWNLOAD, why)
             }
-            FetchError::HashMismatch(why) => Self::new("HashDiffers", kubelet_messages::HASH_DIFFERS, why),
+            FetchError::OtherContent(why) => Self::new("OtherContent", kubelet_messages::OTHER_CONTENT, why),
+            FetchError::NeedsDrain(refusal) => Self::needs_drain(refusal),
         }
+    }
+
+    fn needs_drain(refusal: &NeedsDrain) -> Self {
+        let error = format!("{}{}", error_text::NEEDS_DRAIN_PREFIX, refusal.field);
+        Self::new("NeedsDrain", &error, &refusal.message)
     }
 }
 
@@ -84,11 +90,7 @@ impl MachineState {
         let Some(wanted) = &self.volatile.node_config else { return };
         let generation = wanted.metadata.generation;
         match &wanted.spec.config_source {
-            None => {
-                self.reset_to_local(builder);
-                self.volatile.sync.problem = None;
-                self.volatile.sync.generation = Some(generation);
-            }
+            None => self.compare_local(generation, builder),
             Some(source) if source.config_map.is_none() => {
                 let message = "spec.configSource names no ConfigMap";
                 self.volatile.sync.problem = Some(SyncProblem::new("InvalidSource", error_text::ALL_NIL, message));
@@ -100,6 +102,36 @@ impl MachineState {
                     self.volatile.sync.generation = Some(generation);
                 }
                 self.fetch(builder);
+            }
+        }
+    }
+
+    /// Handles a spec without configuration: the change to the local configuration must not disrupt running pods more
+    /// than spec allows.
+    fn compare_local(&mut self, generation: i64, builder: &mut StepBuilder) {
+        let sync = &mut self.volatile.sync;
+        if self.ledger.assigned.is_none() && self.ledger.last_known_good.is_none() {
+            sync.problem = None;
+            sync.generation = Some(generation);
+        } else if sync.under_way == UnderWay::Nothing && !sync.backoff.waits(builder.now) {
+            sync.under_way = UnderWay::Comparing;
+            builder.step.effects.push(Effect::CompareLocal);
+        }
+    }
+
+    /// Handles the comparison with the local configuration.
+    pub(super) fn handle_compared(&mut self, result: &Result<(), NeedsDrain>, builder: &mut StepBuilder) {
+        let Some(wanted) = &self.volatile.node_config else { return };
+        let generation = wanted.metadata.generation;
+        let outdated = wanted.spec.config_source.is_some();
+        match result {
+            _ if outdated || self.volatile.activation.under_way || self.is_save_blocked(builder.now) => {}
+            Err(refusal) => self.sync_failed(SyncProblem::needs_drain(refusal), builder.now),
+            Ok(()) => {
+                self.reset_to_local(builder);
+                self.volatile.sync.backoff.clear();
+                self.volatile.sync.problem = None;
+                self.volatile.sync.generation = Some(generation);
             }
         }
     }
@@ -120,7 +152,13 @@ impl MachineState {
     /// progress.
     pub(super) fn sync_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let sync = &self.volatile.sync;
-        self.wanted_map()?;
+        let resets = self.ledger.assigned.is_some() || self.ledger.last_known_good.is_some();
+        let wanted = self.volatile.node_config.as_ref()?;
+        if wanted.spec.config_source.is_none() && !resets
+            || wanted.spec.config_source.is_some() && self.wanted_map().is_none()
+        {
+            return None;
+        }
         if sync.under_way != UnderWay::Nothing || self.volatile.activation.under_way {
             return None;
         }
@@ -281,9 +319,13 @@ impl MachineState {
         if let (Some(config_check), true) = (&config_check, recheck && self.ledger.assigned.is_some()) {
             let failure = check_failure(config_check);
             let changed = failure.is_some() != self.ledger.agent_state.failure.is_some();
-            self.ledger.agent_state.failure = failure;
-            if changed {
-                self.start_activation(ActivationCause::Assignment, None, builder);
+            // An assignment that passes its config check now is accepted with the next download, because only that
+            // compares it with what the node runs.
+            if failure.is_some() || self.ledger.assigned == self.ledger.agent_state.active {
+                self.ledger.agent_state.failure = failure;
+                if changed {
+                    self.start_activation(ActivationCause::Assignment, None, builder);
+                }
             }
         }
         if !in_place && !matches!(self.ledger.agent_state.phase, Phase::Activating { .. }) {
@@ -327,7 +369,8 @@ fn check_failure(config_check: &ConfigCheck) -> Option<AssignmentFailure> {
         ConfigCheck::NotLoaded { message, kubelet } => (FailureKind::Load, error_text::LOAD, message, kubelet),
         ConfigCheck::NotValid { message, kubelet } => (FailureKind::Validate, error_text::VALIDATE, message, kubelet),
     };
-    Some(AssignmentFailure { kind, error: error.to_owned(), message: message.clone(), kubelet: kubelet.clone() })
+    let (error, message, kubelet) = (error.to_owned(), message.clone(), kubelet.clone());
+    Some(AssignmentFailure { kind, was_healthy: false, error, message, kubelet })
 }
 
 /// Sync error that the previous agent process left in the status. Keeping it until the first download avoids a short

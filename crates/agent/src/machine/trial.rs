@@ -215,7 +215,8 @@ impl MachineState {
         } else {
             return None;
         };
-        Some(AssignmentFailure { kind: FailureKind::Trial, error, message, kubelet: None })
+        let was_healthy = trial.healthy_since.is_some();
+        Some(AssignmentFailure { kind: FailureKind::Trial, was_healthy, error, message, kubelet: None })
     }
 
     /// Ends a trial once `trial_done` is set. Unless the assignment failed before, it becomes the last known good.

@@ -11,6 +11,7 @@ use super::*;
 use crate::disk::memory::MemoryDisk;
 use crate::events::Health;
 use crate::ledger::FailureKind;
+use kubelet_config::document::Document;
 use nodecfg_contract::error_text::TRIAL_PREFIX;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 
@@ -38,12 +39,24 @@ pub(super) const MUTABLE: &str = "m";
 
 /// Text of a configuration with this name and version for a kubelet of this behaviour.
 pub(super) fn text(name: &str, version: u64, behaviour: Behaviour) -> String {
-    let pods = if behaviour == Behaviour::Refuses { -1 } else { 100 };
+    let pods = match behaviour {
+        Behaviour::Refuses => -1,
+        // Content that the agent must refuse, because spec has the hash of the first one.
+        Behaviour::Dies if name == MUTABLE => 110,
+        _ => 100,
+    };
+    let version = if name == MUTABLE { 1 } else { version };
     format!("{HEAD}maxPods: {pods}\n# {name} {version} {behaviour:?}.\n")
 }
 
 pub(super) fn provisioned() -> String {
     text("local", 1, Behaviour::Good)
+}
+
+/// Hash of a configuration's canonical form, without its comments.
+pub(super) fn content_hash(text: &str) -> String {
+    let document = Document::parse("kubelet", text).document.expect("a configuration");
+    ContentHash::of(document.canonical().as_bytes()).to_string()
 }
 
 pub(super) fn settings() -> Settings {
@@ -235,6 +248,12 @@ impl RuntimeHarness {
         };
         self.node_config.metadata.generation += 1;
         self.node_config.spec.config_source = source;
+        let reviewed = self.node_config.spec.config_source.as_ref().map(|source| {
+            let name = source.config_map.as_ref().map_or("", |map| map.name.as_str());
+            let (version, behaviour) = self.config_maps.get(name).copied().unwrap_or((1, Behaviour::Good));
+            content_hash(&text(name, version, behaviour))
+        });
+        self.node_config.spec.content_hash = reviewed;
         let wanted = self.node_config.clone();
         self.schedule(0, Pending::Event(Box::new(Event::NodeConfigRead(Some(Box::new(wanted))))));
     }
@@ -294,7 +313,8 @@ impl RuntimeHarness {
                 self.node_config.status = *status;
                 self.schedule(0, Pending::Event(Box::new(Event::Reported(Ok(())))));
             }
-            Effect::Announce(_) => {}
+            Effect::CompareLocal => panic!("the runtime answers it"),
+            Effect::Announce(_) | Effect::DiscardStateFiles => {}
         }
     }
 

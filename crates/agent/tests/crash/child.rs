@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kubelet_config::risk::StateFile;
 use nodecfg_agent::api::{AgentClient, AgentClientOptions};
 use nodecfg_agent::disk::real::RealDisk;
 use nodecfg_agent::disk::{Disk, Entry};
 use nodecfg_agent::driver::{self, Options};
+use nodecfg_agent::events::StateFiles;
 use nodecfg_agent::host::{Healthz, Host, RestartError};
 use nodecfg_agent::placement::Placement;
 use nodecfg_agent::runtime::{AgentRuntime, Paths};
@@ -168,7 +168,11 @@ impl Host for AbortingHost {
         KubeletVersion::parse("v1.36.2")
     }
 
-    async fn restart(&self, _remove: &[StateFile]) -> Result<(), RestartError> {
+    async fn discard_state_files(&self) -> Result<(), RestartError> {
+        Ok(())
+    }
+
+    async fn restart(&self, _state: &StateFiles) -> Result<(), RestartError> {
         let failed = |error: io::Error| RestartError::Failed(error.to_string());
         self.aborts.count_effect();
         let content = std::fs::read_to_string(config(&self.folder)).map_err(failed)?;

@@ -23,6 +23,12 @@ pub enum Action {
         immutable: bool,
     },
     Delete(&'static str),
+    /// Deletes a ConfigMap and creates it with other content, as an attacker with the right to write ConfigMaps.
+    Replace {
+        map: &'static str,
+        content: &'static str,
+        edition: u32,
+    },
     /// Sets `spec.configSource` to this key of this ConfigMap, which may not exist.
     Assign(&'static str, &'static str),
     Reset,
@@ -76,10 +82,10 @@ fn random_round(
         let gap = if last { 0.0 } else { short(random) };
         let index = random.usize(..MAPS.len());
         let (map, exists) = (MAPS[index], index + 1 < MAPS.len());
-        let choice = match random.u8(..10) {
+        let choice = match random.u8(..11) {
             // The last action must not depend on earlier ones.
             _ if last && count > 1 && existing[index].is_none() => 3,
-            0..3 if last && count > 1 => 9,
+            0..3 | 10 if last && count > 1 => 9,
             3 if !last => 9,
             choice => choice,
         };
@@ -97,6 +103,11 @@ fn random_round(
                     let content = NAMES[random.usize(..NAMES.len())];
                     actions.push((Action::Put { map, content, edition: *edition, immutable }, gap));
                 }
+            }
+            10 if existing[index].is_some() => {
+                *edition += 1;
+                let content = NAMES[random.usize(..NAMES.len())];
+                actions.push((Action::Replace { map, content, edition: *edition }, gap));
             }
             3 => actions.push((Action::Reset, 0.0)),
             4 => actions.push((Action::Assign(map, "no-such-key"), gap)),
@@ -126,6 +137,7 @@ pub fn perform(sim: &mut SimulatedNode, action: &Action) {
             sim.put_config_map(map, contents::payload(content, *edition), *immutable);
         }
         Action::Delete(map) => sim.delete_config_map(map),
+        Action::Replace { map, content, edition } => sim.replace_content(map, contents::payload(content, *edition)),
         Action::Assign(map, key) => sim.assign(Some(ConfigSource::config_map(NAMESPACE, map, key))),
         Action::Reset => sim.assign(None),
         Action::ApiDown => sim.set_api_down(true),

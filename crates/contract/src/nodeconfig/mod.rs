@@ -18,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::{ConfigSource, ConfigStatus};
+use kubelet_config::risk::Class;
 
 mod schema;
 
@@ -82,6 +83,23 @@ pub struct NodeConfigSpec {
     /// ConfigMap of the node's configuration. Without it, the node runs its local configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_source: Option<ConfigSource>,
+    /// Hash of the content that was reviewed (`v1:blake3:<hex>`). The node refuses any other content. Without it, the
+    /// content must have the short hash at the end of the ConfigMap's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<String>,
+    /// Highest disruption of running pods that the node is prepared for: none, restart, drain or replace. The agent
+    /// refuses a change that needs more. Default: restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub max_disruption: Option<Class>,
+}
+
+impl NodeConfigSpec {
+    /// Highest disruption class that the agent may cause, with its default.
+    #[must_use]
+    pub fn max_disruption(&self) -> Class {
+        self.max_disruption.unwrap_or(Class::Restart)
+    }
 }
 
 /// Actual state of a node, reported by its agent.

@@ -12,9 +12,21 @@ const LABEL: u64 = 63;
 /// Maximum length of a message (meta/v1 Condition).
 const TEXT: u64 = 32_768;
 
+/// Transition rule of `spec`: another source needs the hash of its content. It does not apply to unchanged sources, so
+/// NodeConfigs from before `contentHash` stay valid on API servers without ratcheting (before 1.30).
+const HASH_WITH_SOURCE: &str = "!has(self.configSource) || has(self.contentHash) || \
+                                has(oldSelf.configSource) && self.configSource == oldSelf.configSource";
+
 /// Completes the schema of `spec`.
 pub(super) fn spec(schema: &mut Schema) {
     complete_source(property_at(schema, &["configSource"]), false);
+    limit_length(property_at(schema, &["contentHash"]), 1, 128);
+    if let Some(class) = property_at(schema, &["maxDisruption"]) {
+        class.insert("enum".to_owned(), json!(["none", "restart", "drain", "replace"]));
+    }
+    let message =
+        "contentHash must be set with another configSource, or the node could run content that no one reviewed";
+    add_cel_rule(schema.as_object_mut(), HASH_WITH_SOURCE, message);
 }
 
 /// Completes the schema of `status`.

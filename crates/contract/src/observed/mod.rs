@@ -11,8 +11,9 @@ use serde::Serialize;
 
 use crate::names::{FleetName, NodeName, PoolName};
 use crate::nodeconfig::NodeConfig;
-use crate::{ConfigSource, ConfigStatus};
+use crate::{ConfigSource, ConfigStatus, ContentHash};
 use kubelet_config::pod_range::PodRange;
+use kubelet_config::risk::Class;
 
 pub mod activity;
 pub mod orders;
@@ -57,6 +58,19 @@ pub struct Observed {
     pub contents: BTreeMap<ConfigMapKey, Option<FetchedConfigMap>>,
     /// Orders of operators for the fleet.
     pub orders: Orders,
+}
+
+impl Observed {
+    /// Uid of a ConfigMap that exists; `None` if it was not read or is missing.
+    #[must_use]
+    pub fn uid_of(&self, key: &ConfigMapKey) -> Option<&str> {
+        let listed = self.config_maps.get(key).map(|map| map.uid.as_str());
+        match self.contents.get(key) {
+            // Read after the list.
+            Some(fetched) => fetched.as_ref().map(|map| map.uid.as_str()),
+            None => listed,
+        }
+    }
 }
 
 /// Resource versions of lists.
@@ -133,6 +147,20 @@ pub struct Node {
     pub status: ConfigStatus,
     /// Whether the node follows `source`.
     pub support: NodeSupport,
+    /// Content of assignment and report. `None` for kubelets, which know ConfigMaps only by uid.
+    #[serde(skip)]
+    pub content: Option<NodeContent>,
+}
+
+/// The part of a NodeConfig that concerns content: what was reviewed, and what runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeContent {
+    /// `spec.contentHash`; `None` if it is missing or has another version.
+    pub assigned: Option<ContentHash>,
+    /// `spec.maxDisruption`; `None` if it is missing.
+    pub max_disruption: Option<Class>,
+    /// `status.contentHash`; `None` for the local configuration, or if it has another version.
+    pub active: Option<ContentHash>,
 }
 
 impl Node {
@@ -157,6 +185,7 @@ impl Node {
             source: None,
             status: ConfigStatus::default(),
             support: NodeSupport::KubeletSilent,
+            content: None,
         }
     }
 

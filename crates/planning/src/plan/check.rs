@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::{Action, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::convergence::Target;
-use kubelet_config::risk;
+use kubelet_config::risk::{self, Class};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
@@ -158,7 +158,7 @@ impl Checker<'_> {
             .collect();
         self.require(order.is_sorted_by(|a, b| a < b), &subject, "its waves are out of order");
 
-        if let Target::Source(source) = &pool.target {
+        if let Some(source) = pool.target.source() {
             self.target(pool, source, &subject);
         }
         self.disruption(pool, &subject);
@@ -179,6 +179,21 @@ impl Checker<'_> {
                 format!("node {}", left.node),
                 "is not Ready but called available",
             );
+            if let Some(added) = &left.adds_hash {
+                let node = self.observed.nodes.get(&left.node);
+                let same = node.is_some_and(|node| node.uid == added.uid && node.source == added.from);
+                self.require(
+                    same && added.from.is_some() && added.from == added.to && added.to_hash == pool.hash,
+                    format!("node {}", left.node),
+                    "its added content hash changes more than the hash",
+                );
+                let runs = node.and_then(|node| node.content).map(|content| content.active);
+                self.require(
+                    runs == Some(pool.hash),
+                    format!("node {}", left.node),
+                    "gets the hash of content that it does not run",
+                );
+            }
             if let Why::Converged = left.why {
                 let spec = self.observed.nodes.get(&left.node).and_then(|node| node.source.as_ref());
                 self.require(
@@ -267,7 +282,7 @@ impl Checker<'_> {
         let subject = format!("node {}", step.node);
         let Some(node) = self.observed.nodes.get(&step.node) else { return };
         let ready = node.ready == Readiness::Ready;
-        let Assignment { uid, from, to } = &step.assignment;
+        let Assignment { uid, from, to, to_hash, max_disruption, .. } = &step.assignment;
         let (is_same, starts_there) = (!uid.is_empty() && *uid == node.uid, *from == node.source);
         let deleting = node.deleting;
         let able = node.follows_config_source();
@@ -285,7 +300,15 @@ impl Checker<'_> {
             }
             Action::Assign => {
                 self.rollback_disruption(pool, step);
-                self.require(!pool.target.is_named_by(from.as_ref()), &subject, "is assigned its current source");
+                let same = node.content.is_none_or(|content| {
+                    content.assigned == *to_hash && content.max_disruption.unwrap_or(Class::Restart) >= *max_disruption
+                });
+                let again = same && pool.target.is_named_by(from.as_ref());
+                self.require(!again, &subject, "is assigned its current source");
+                // What runs is what was reviewed, with the disruption that the repository allows.
+                self.require(*to_hash == pool.hash, &subject, "is assigned other content than its pool's");
+                let allowed = *max_disruption == pool.policy.allow_disruption;
+                self.require(allowed, &subject, "may be disrupted more or less than its pool allows");
                 // Invariant 4: a node that needs budget must not be in the wave without budget.
                 self.require(
                     wave != WaveKind::Unavailable || !step.available,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::decide::{CurrentSource, SourceOwner};
 use super::make::hash_of;
 use super::{ConfigMapPlan, Problem};
+use crate::convergence::WantedSource;
 use crate::desired::{Desired, Pool, Rendered};
 use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
@@ -53,14 +54,16 @@ impl<'a> ConfigMapIndex<'a> {
         document
     }
 
-    /// Recorded or computed hash of the content of a source by the current algorithm; `None` if unknown.
+    /// Hash of the content of a source by the current algorithm; `None` if unknown. A recorded hash counts only for
+    /// content that was not fetched.
     fn hash(&self, source: &ConfigSource) -> Option<ContentHash> {
         if let Some(known) = self.hashes.borrow().get(source) {
             return *known;
         }
-        let hash = self
-            .recorded_hash(source)
-            .or_else(|| self.document(source).map(|document| ContentHash::of(document.canonical().as_bytes())));
+        let hash = match self.fetched(source) {
+            Some(_) => self.document(source).map(|document| ContentHash::of(document.canonical().as_bytes())),
+            None => self.recorded_hash(source),
+        };
         self.hashes.borrow_mut().insert(source.clone(), hash);
         hash
     }
@@ -89,7 +92,10 @@ impl<'a> ConfigMapIndex<'a> {
             Some(fleet) => SourceOwner::Fleet(fleet),
             None => SourceOwner::Unknown,
         };
-        CurrentSource { owner, same_content: wanted.is_some() && self.hash(source) == wanted }
+        let hash = self.hash(source);
+        let uid = ConfigMapKey::of(source).and_then(|key| self.observed.uid_of(&key)).map(str::to_owned);
+        let current = WantedSource { source: source.clone(), hash, uid };
+        CurrentSource { owner, same_content: wanted.is_some() && hash == wanted, wanted: current }
     }
 
     /// Reports whether a ConfigMap without labels has a name that nodecfg gives to this content in this fleet, in any

@@ -2,8 +2,9 @@
 //! scope. A rollout calls it again for a node whose assignment conflicts with another client.
 
 use super::{Action, LeftAlone, Owner, Step, Why};
-use crate::convergence::{Convergence, Target, WaitContext, Waiting, evaluate};
+use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, WantedSource, evaluate};
 use crate::desired::Pool;
+use kubelet_config::risk::Class;
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::observed::{Node, NodeSupport, Pause, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource};
@@ -24,6 +25,8 @@ pub struct CurrentSource {
     pub owner: SourceOwner,
     /// Whether its content is the desired one.
     pub same_content: bool,
+    /// The source with the hash and uid that the cluster has now.
+    pub wanted: WantedSource,
 }
 
 /// Owner of the ConfigMap that a node points at.
@@ -73,20 +76,29 @@ pub struct Rules<'a> {
     pub pause: PoolPause<'a>,
     /// Whether nodes may be moved from ConfigMaps that this fleet does not manage.
     pub take_over: bool,
+    /// Highest disruption class that the pool allows.
+    pub max_disruption: Class,
 }
 
 /// Decides on `node`. `current_source` describes the ConfigMap that the node points at. It is called only for a
 /// supported node that points at a ConfigMap other than the target.
 pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&ConfigSource) -> CurrentSource) -> Decision {
     let ready = node.ready == Readiness::Ready;
-    let leave =
-        |why| Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !is_available(node), why });
-    let step = |action, was_ready| {
-        let assignment =
-            Assignment { uid: node.uid.clone(), from: node.source.clone(), to: rules.target.source().cloned() };
+    let leave = |why| Decision::LeaveAlone(LeftAlone::new(node, why));
+    let step = |action, from_hash| {
+        let assignment = Assignment {
+            uid: node.uid.clone(),
+            from: node.source.clone(),
+            to: rules.target.source().cloned(),
+            from_hash,
+            to_hash: rules.target.hash(),
+            max_disruption: rules.max_disruption,
+        };
         let (node, available) = (node.name.clone(), is_available(node));
-        Decision::Step(Step { node, assignment, action, was_ready, available, can_return: false, rollback_needs: None })
+        let (was_ready, can_return, rollback_needs) = (ready, false, None);
+        Decision::Step(Step { node, assignment, action, was_ready, available, can_return, rollback_needs })
     };
+    let assigned_hash = node.content.and_then(|content| content.assigned);
 
     if node.deleting {
         return leave(Why::Deleting);
@@ -94,7 +106,7 @@ pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&Confi
     let assigned = rules.target.is_named_by(node.source.as_ref());
     let verdict = evaluate(rules.target, node, WaitContext::STATE_ONLY);
     if assigned && verdict == Convergence::Converged {
-        return leave(Why::Converged);
+        return Decision::LeaveAlone(with_hash(LeftAlone::new(node, Why::Converged), node, rules));
     }
     if let Some(why) = unsupported_reason(node) {
         return leave(why);
@@ -102,18 +114,22 @@ pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&Confi
     if assigned {
         return match verdict {
             _ if rules.pause.is_paused() => leave(rules.pause.why()),
+            _ if is_incomplete(node, rules) => step(Action::Assign, assigned_hash),
             Convergence::Converged => leave(Why::Converged),
-            Convergence::Waiting(waiting) => step(Action::Await { waiting: Some(waiting), error: None }, ready),
+            Convergence::Waiting(waiting) => step(Action::Await { waiting: Some(waiting), error: None }, assigned_hash),
             Convergence::Failed(failure) => {
-                step(Action::Await { waiting: None, error: Some(failure.to_string()) }, ready)
+                step(Action::Await { waiting: None, error: Some(failure.to_string()) }, assigned_hash)
             }
         };
     }
+    let mut from_hash = None;
     if let Some(source) = &node.source {
         let current = current_source(source);
-        if is_adopted(node, source, &current) {
-            return leave(Why::Adopted { source: source.clone() });
+        if is_adopted(node, &current) {
+            let left = LeftAlone::new(node, Why::Adopted { source: source.clone() });
+            return Decision::LeaveAlone(with_hash(left, node, rules));
         }
+        from_hash = assigned_hash.or(current.wanted.hash);
         match current.owner {
             SourceOwner::Fleet(fleet) if !rules.take_over => {
                 return leave(Why::Conflict { source: source.clone(), owner: Owner::Fleet { fleet } });
@@ -127,7 +143,33 @@ pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&Confi
     if rules.pause.is_paused() {
         return leave(rules.pause.why());
     }
-    step(Action::Assign, ready)
+    step(Action::Assign, from_hash)
+}
+
+/// Reports whether an assignment to the target must be written again: it requires other content than the target, or it
+/// allows less disruption than the pool, which may be what keeps the node from its target.
+pub(super) fn is_incomplete(node: &Node, rules: &Rules<'_>) -> bool {
+    let Some(content) = node.content else { return false };
+    let allowed = content.max_disruption.unwrap_or(Class::Restart);
+    content.assigned != rules.target.hash() || allowed < rules.max_disruption.min(Class::Replace)
+}
+
+/// Adds the content hash to the NodeConfig of a node that runs the desired content, unless the pool is paused. An
+/// assignment of a reconciler before `spec.contentHash` has none.
+fn with_hash(left: LeftAlone, node: &Node, rules: &Rules<'_>) -> LeftAlone {
+    let is_missing = node.content.is_some_and(|content| content.assigned != rules.target.hash());
+    if !is_missing || node.source.is_none() || rules.pause.is_paused() || unsupported_reason(node).is_some() {
+        return left;
+    }
+    let adds_hash = Some(Assignment {
+        uid: node.uid.clone(),
+        from: node.source.clone(),
+        to: node.source.clone(),
+        from_hash: None,
+        to_hash: rules.target.hash(),
+        max_disruption: rules.max_disruption,
+    });
+    LeftAlone { adds_hash, ..left }
 }
 
 /// Reason why the node does not follow assignments; `None` if it does.
@@ -142,12 +184,12 @@ pub fn unsupported_reason(node: &Node) -> Option<Why> {
     }
 }
 
-/// Reports whether a node that points at `source` instead of its target is left unchanged because it runs the desired
-/// content already. Never true for the ConfigMap of another fleet, which that fleet may delete.
+/// Reports whether a node that points at another ConfigMap than its target is left unchanged because its status proves
+/// that it runs the desired content already. Never true for the ConfigMap of another fleet, which that fleet may delete.
 #[must_use]
-pub fn is_adopted(node: &Node, source: &ConfigSource, current: &CurrentSource) -> bool {
-    matches!(current, CurrentSource { owner: SourceOwner::Us | SourceOwner::Unknown, same_content: true })
-        && runs(node, source)
+pub fn is_adopted(node: &Node, current: &CurrentSource) -> bool {
+    let runs = || evaluate(&Target::Source(current.wanted.clone()), node, WaitContext::STATE_ONLY);
+    !matches!(current.owner, SourceOwner::Fleet(_)) && current.same_content && runs() == Convergence::Converged
 }
 
 /// Invariant 4: a node is available while it is Ready, converged on its current source, and not being deleted. A node
@@ -158,7 +200,12 @@ pub fn is_available(node: &Node) -> bool {
     node.ready == Readiness::Ready
         && !node.deleting
         && (!node.follows_config_source()
-            || matches!(present_state(node), Convergence::Converged | Convergence::Waiting(Waiting::Syncing { .. })))
+            || matches!(
+                present_state(node),
+                Convergence::Converged
+                    | Convergence::Waiting(Waiting::Syncing { .. })
+                    | Convergence::Failed(ConvergenceFailure::NotPrepared { .. })
+            ))
 }
 
 /// Reports whether a node is not Ready or refuses its current source, so that another configuration can only improve
@@ -167,19 +214,14 @@ pub(super) fn is_broken(node: &Node) -> bool {
     node.ready != Readiness::Ready || refuses(node)
 }
 
-/// Reports whether a node refuses its current source.
+/// Reports whether a node refuses its current source. A node that waits for a drain runs its pods well: another
+/// assignment needs budget.
 pub(super) fn refuses(node: &Node) -> bool {
-    matches!(present_state(node), Convergence::Failed(_))
+    matches!(present_state(node), Convergence::Failed(ConvergenceFailure::Refused { .. }))
 }
 
 /// Progress of a node towards its current source.
 #[must_use]
 pub fn present_state(node: &Node) -> Convergence {
-    let present = node.source.clone().map_or(Target::Local, Target::Source);
-    evaluate(&present, node, WaitContext::STATE_ONLY)
-}
-
-/// Reports whether the node points at `source`, and its status proves that it runs it.
-fn runs(node: &Node, source: &ConfigSource) -> bool {
-    node.source.as_ref() == Some(source) && present_state(node) == Convergence::Converged
+    evaluate(&Target::present(node), node, WaitContext::STATE_ONLY)
 }

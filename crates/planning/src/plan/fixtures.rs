@@ -177,6 +177,7 @@ pub fn fetched(source: &ConfigSource, text: &str, immutable: bool) -> (ConfigMap
     let map = FetchedConfigMap {
         namespace: key.namespace.clone(),
         name: key.name.clone(),
+        uid: format!("uid-{}", key.name),
         immutable,
         data: [("kubelet".to_owned(), text.to_owned())].into(),
         ..FetchedConfigMap::default()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::ConfigMapIndex;
-use super::decide::{Decision, PoolPause, Rules, decide, is_available, refuses};
+use super::decide::{Decision, PoolPause, Rules, decide, refuses};
 use super::membership::{Membership, belongs, membership};
 use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
@@ -12,6 +12,7 @@ use super::scope::Scope;
 use super::verdicts;
 use super::waves::Sorter;
 use super::{Action, ConfigMapPlan, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
+use crate::convergence::Target;
 use crate::desired::{Desired, Pool, PoolTarget, dedupe};
 use kubelet_config::finding::Strictness;
 use nodecfg_contract::ContentHash;
@@ -110,7 +111,7 @@ pub fn decide_again(
     node: &Node,
 ) -> Option<Decision> {
     let pool = desired.pools.get(pool)?;
-    let target = pool_target(pool, &options.namespace);
+    let target = pool_target(pool, &options.namespace, observed);
     // A node that already points at the target was assigned and must be watched.
     if !target.is_named_by(node.source.as_ref()) && !belongs(desired, &pool.name, node) {
         return None;
@@ -118,7 +119,7 @@ pub fn decide_again(
     if !options.scope.holds(&pool.name, &node.name) {
         return Some(out_of_scope(node));
     }
-    let rules = Rules { target: &target, pause: pause_of(pool, observed, options), take_over: options.take_over };
+    let rules = rules_of(pool, &target, observed, options);
     let index = ConfigMapIndex::new(desired, observed);
     let decision = decide(node, &rules, |source| index.current_source(source, pool));
     // The kubelet of the node may have changed.
@@ -126,9 +127,18 @@ pub fn decide_again(
         && step.action == Action::Assign
         && let Some(why) = verdicts::refusal(node, rendered)
     {
-        return Some(Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !step.available, why }));
+        return Some(Decision::LeaveAlone(LeftAlone::new(node, why)));
     }
     Some(decision)
+}
+
+fn rules_of<'a>(pool: &Pool, target: &'a Target, observed: &'a Observed, options: &Options) -> Rules<'a> {
+    Rules {
+        target,
+        pause: pause_of(pool, observed, options),
+        take_over: options.take_over,
+        max_disruption: pool.policy.allow_disruption,
+    }
 }
 
 /// Pause state of a pool.
@@ -140,8 +150,7 @@ fn pause_of<'a>(pool: &Pool, observed: &'a Observed, options: &Options) -> PoolP
 /// Leaves a node outside of the requested scope unchanged. If the node is unavailable, it still counts against the
 /// budget.
 fn out_of_scope(node: &Node) -> Decision {
-    let (node, unavailable) = (node.name.clone(), !is_available(node));
-    Decision::LeaveAlone(LeftAlone { node, unavailable, why: Why::OutOfScope })
+    Decision::LeaveAlone(LeftAlone::new(node, Why::OutOfScope))
 }
 
 pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
@@ -247,9 +256,9 @@ fn plan_pool(
     index: &ConfigMapIndex<'_>,
     options: &Options,
 ) -> PoolPlan {
-    let target = pool_target(pool, &options.namespace);
+    let target = pool_target(pool, &options.namespace, observed);
     let hash = hash_of(&pool.target);
-    let rules = Rules { target: &target, pause: pause_of(pool, observed, options), take_over: options.take_over };
+    let rules = rules_of(pool, &target, observed, options);
     let mut sorter = Sorter::new(pool.policy.canary);
     for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
         let mut decision = if options.scope.holds(&pool.name, &node.name) {
@@ -258,7 +267,9 @@ fn plan_pool(
             out_of_scope(node)
         };
         if let Decision::Step(step) = &mut decision {
-            step.can_return = node.source.as_ref().is_none_or(|source| index.is_readable(source)) && !refuses(node);
+            let returns =
+                |source| index.is_readable(source) && (node.content.is_none() || step.assignment.from_hash.is_some());
+            step.can_return = node.source.as_ref().is_none_or(returns) && !refuses(node);
         }
         sorter.add(node, decision);
     }

@@ -20,7 +20,7 @@ use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{KubeletVersion, Pause};
+use nodecfg_contract::observed::{KubeletVersion, Node, Pause};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash};
 
 mod addresses;
@@ -157,6 +157,11 @@ impl PoolPlan {
         self.waves.iter().flat_map(|wave| &wave.steps)
     }
 
+    /// Writes that add `spec.contentHash` to NodeConfigs of nodes that are otherwise left unchanged.
+    pub fn added_hashes(&self) -> impl Iterator<Item = (&NodeName, &Assignment)> {
+        self.left_alone.iter().filter_map(|left| Some((&left.node, left.adds_hash.as_ref()?)))
+    }
+
     /// Number of nodes that the plan assigns.
     #[must_use]
     pub fn assignments(&self) -> usize {
@@ -254,6 +259,16 @@ pub struct LeftAlone {
     pub unavailable: bool,
     /// The reason.
     pub why: Why,
+    /// Write that adds `spec.contentHash` to the node's NodeConfig and changes nothing else: no kubelet restarts.
+    pub adds_hash: Option<Assignment>,
+}
+
+impl LeftAlone {
+    /// Leaves a node unchanged.
+    #[must_use]
+    pub fn new(node: &Node, why: Why) -> Self {
+        Self { node: node.name.clone(), unavailable: !is_available(node), why, adds_hash: None }
+    }
 }
 
 /// Reason why a node is left unchanged.
@@ -369,6 +384,8 @@ pub struct Counts {
     pub skipped: usize,
     /// ConfigMaps to create.
     pub create: usize,
+    /// NodeConfigs of settled nodes that get the content hash of their assignment.
+    pub add_hash: usize,
     /// Nodes in no pool.
     pub unpooled: usize,
 }
@@ -377,7 +394,8 @@ impl Plan {
     /// Reports whether the plan changes the cluster.
     #[must_use]
     pub fn has_changes(&self) -> bool {
-        self.config_maps.iter().any(|map| map.create) || self.pools.iter().any(|pool| pool.assignments() > 0)
+        self.config_maps.iter().any(|map| map.create)
+            || self.pools.iter().any(|pool| pool.assignments() > 0 || pool.added_hashes().next().is_some())
     }
 
     /// Totals of the plan.
@@ -391,6 +409,7 @@ impl Plan {
         for pool in &self.pools {
             counts.assign += pool.assignments();
             counts.await_ += pool.steps().count() - pool.assignments();
+            counts.add_hash += pool.added_hashes().count();
             for left in &pool.left_alone {
                 match left.why.state() {
                     State::Settled => counts.settled += 1,

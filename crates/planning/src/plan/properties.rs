@@ -102,7 +102,7 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
         for step in pool.steps() {
             let node = after.nodes.remove(&step.node).expect("a planned node was observed");
             let moved = match &pool.target {
-                Target::Source(source) => on(node, source),
+                Target::Source(wanted) => on(node, &wanted.source),
                 Target::Local => Node { source: None, status: nodecfg_contract::ConfigStatus::default(), ..node },
             };
             after.nodes.insert(step.node.clone(), moved);

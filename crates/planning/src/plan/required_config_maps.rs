@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::membership::membership;
-use crate::convergence::Target;
+use crate::convergence::{Target, WantedSource};
 use crate::desired::{Desired, Pool, PoolTarget};
 use nodecfg_contract::names::{NamespaceName, NodeName};
 use nodecfg_contract::observed::{ConfigMapKey, Observed};
@@ -22,7 +22,7 @@ pub fn required_config_maps(
     let mut wanted = BTreeSet::new();
     for (name, nodes) in membership(desired, &observed.nodes).pools {
         let Some(pool) = desired.pools.get(name) else { continue };
-        let target = pool_target(pool, namespace);
+        let target = pool_target(pool, namespace, observed);
         let leaving = nodes
             .iter()
             .filter_map(|node| observed.nodes.get(*node))
@@ -55,11 +55,11 @@ fn is_doubtful(key: &ConfigMapKey, pool: &Pool, nodes: &[&NodeName], observed: &
         || nodes.iter().filter_map(accepted_uid).any(|uid| uid != map.uid)
 }
 
-/// Target of the nodes of a pool when ConfigMaps are in `namespace`.
+/// Target of the nodes of a pool when ConfigMaps are in `namespace`, with the uid of its ConfigMap if that exists.
 #[must_use]
-pub fn pool_target(pool: &Pool, namespace: &NamespaceName) -> Target {
-    match &pool.target {
-        PoolTarget::Local => Target::Local,
-        PoolTarget::Config(rendered) => Target::Source(rendered.source(namespace)),
-    }
+pub fn pool_target(pool: &Pool, namespace: &NamespaceName, observed: &Observed) -> Target {
+    let PoolTarget::Config(rendered) = &pool.target else { return Target::Local };
+    let source = rendered.source(namespace);
+    let uid = ConfigMapKey::of(&source).and_then(|key| observed.uid_of(&key)).map(str::to_owned);
+    Target::Source(WantedSource { source, hash: Some(rendered.hash), uid })
 }

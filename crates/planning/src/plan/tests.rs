@@ -10,6 +10,7 @@ use super::{
     Action, KEEP, Owner, Plan, Problem, PruneOptions, Scope, WaveKind, Why, check, make, prune, required_config_maps,
 };
 use crate::desired::{Desired, LabelSelector, PoolTarget};
+use kubelet_config::risk::Class;
 use nodecfg_contract::observed::{
     ConfigMapKey, ManagedConfigMap, Node, NodeSupport, Observed, Orders, Pause, Readiness,
 };
@@ -51,7 +52,14 @@ fn assigns_new_pool_with_precondition() {
     assert_eq!(plan.config_maps.len(), 1);
     assert!(plan.config_maps[0].create);
     let step = &plan.pools[0].waves[0].steps[0];
-    let assigned = Assignment { uid: "uid-n1".to_owned(), from: None, to: Some(target("a", 64)) };
+    let assigned = Assignment {
+        uid: "uid-n1".to_owned(),
+        from: None,
+        to: Some(target("a", 64)),
+        from_hash: None,
+        to_hash: Some(rendered("a", 64).hash),
+        max_disruption: Class::Restart,
+    };
     assert_eq!((&step.action, &step.assignment), (&Action::Assign, &assigned));
 }
 
@@ -63,7 +71,14 @@ fn local_target_removes_the_source() {
     with_config_map(&mut cluster, "a", &rendered("a", 64));
     let plan = planned(&desired([local]), &cluster);
     let step = &plan.pools[0].waves[0].steps[0];
-    let reset = Assignment { uid: "uid-n1".to_owned(), from: Some(target("a", 64)), to: None };
+    let reset = Assignment {
+        uid: "uid-n1".to_owned(),
+        from: Some(target("a", 64)),
+        to: None,
+        from_hash: Some(rendered("a", 64).hash),
+        to_hash: None,
+        max_disruption: Class::Restart,
+    };
     assert_eq!((&step.action, &step.assignment), (&Action::Assign, &reset));
     assert!(plan.config_maps.is_empty());
     assert_eq!(why(&plan, "n2"), &Why::Converged);

@@ -3,6 +3,7 @@
 use super::decide::{Decision, is_broken};
 use super::{Action, LeftAlone, Step, Wave, WaveKind, Why};
 use crate::desired::Canary;
+use kubelet_config::risk::Class;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::observed::Node;
 
@@ -36,6 +37,9 @@ impl Sorter {
                             uid: node.uid.clone(),
                             from: node.source.clone(),
                             to: node.source.clone(),
+                            from_hash: None,
+                            to_hash: None,
+                            max_disruption: Class::Restart,
                         },
                         action: Action::Await { waiting: None, error: None },
                         was_ready: true,

@@ -88,6 +88,11 @@ pub enum Progress {
         /// Its name.
         name: String,
     },
+    /// NodeConfigs of converged nodes got the content hash of their assignment. Their kubelets did not restart.
+    ContentHashesAdded {
+        /// Their number.
+        nodes: usize,
+    },
     /// A node was assigned its target.
     Assigned {
         /// The pool.
@@ -205,7 +210,7 @@ impl Progress {
     #[must_use]
     pub fn pool(&self) -> Option<&PoolName> {
         match self {
-            Self::ConfigMapCreated { .. } => None,
+            Self::ConfigMapCreated { .. } | Self::ContentHashesAdded { .. } => None,
             Self::Assigned { pool, .. }
             | Self::Waiting { pool, .. }
             | Self::Converged { pool, .. }

@@ -108,7 +108,7 @@ impl SimHarness {
 
     fn available(&self, name: &NodeName, count_touched: bool) -> bool {
         let Some(node) = self.nodes.get(name) else { return true };
-        let present = node.source.clone().map_or(Target::Local, Target::Source);
+        let present = Target::present(node);
         let settled = evaluate(&present, node, WaitContext::STATE_ONLY) == Convergence::Converged;
         let moving = count_touched && self.touched.contains_key(name) && !self.target.is_named_by(node.source.as_ref());
         node.ready == Readiness::Ready && settled && !moving

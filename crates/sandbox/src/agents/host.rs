@@ -16,6 +16,7 @@ use kubelet_config::Minor;
 use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::risk::StateFile;
 use nodecfg_agent::disk::memory::{self, MemoryDisk};
+use nodecfg_agent::events::{StateFiles, StateHandling};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
 use nodecfg_agent::placement::Placement;
 use nodecfg_agent::runtime::Paths;
@@ -41,6 +42,8 @@ struct Inner {
     outage: Option<Timestamp>,
     /// Policies in the state files of the kubelet's managers, as of the last start with an accepted configuration.
     state_files: BTreeMap<StateFile, String>,
+    /// State files that were set aside.
+    set_aside: BTreeMap<StateFile, String>,
 }
 
 /// Parameters of a host.
@@ -74,7 +77,8 @@ impl SimHost {
         disk.put(Path::new(CONFIG_FILE), LOCAL_CONFIG.as_bytes(), 0o644);
         let now = options.pace.now();
         let process = Process::new(LOCAL_CONFIG.as_bytes().into(), options.fault, options.heartbeat, options.rng, now);
-        let inner = Inner { process, fault: None, outage: None, state_files: BTreeMap::new() };
+        let inner =
+            Inner { process, fault: None, outage: None, state_files: BTreeMap::new(), set_aside: BTreeMap::new() };
         let host = Self {
             name: options.name,
             disk,
@@ -213,9 +217,9 @@ impl SimHost {
         self.changed.send_replace(());
     }
 
-    /// Begins a restart, and removes these state files unless the command fails. Returns the command's duration and
+    /// Begins a restart, and handles these state files unless the command fails. Returns the command's duration and
     /// whether it fails, or `None` if the host goes down.
-    fn begin_restart(&self, remove: &[StateFile]) -> Option<(std::time::Duration, bool)> {
+    fn begin_restart(&self, state: &StateFiles) -> Option<(std::time::Duration, bool)> {
         let text = self.config_text();
         let mut inner = self.lock();
         if inner.process.takes_host_down(&text) {
@@ -226,9 +230,26 @@ impl SimHost {
         }
         let fails = inner.process.refuses_restart(&text);
         if !fails {
-            inner.state_files.retain(|file, _| !remove.contains(file));
+            inner.handle_state_files(state);
         }
         Some((inner.process.command_time(), fails))
+    }
+}
+
+impl Inner {
+    fn handle_state_files(&mut self, state: &StateFiles) {
+        for file in &state.files {
+            let present = self.state_files.remove(file);
+            match state.handling {
+                StateHandling::SetAside => {
+                    if let Some(present) = present {
+                        self.set_aside.entry(*file).or_insert(present);
+                    }
+                }
+                StateHandling::PutBack => self.state_files.extend(self.set_aside.remove_entry(file)),
+                StateHandling::Remove => drop(self.set_aside.remove(file)),
+            }
+        }
     }
 }
 
@@ -241,8 +262,13 @@ impl Host for AgentHost {
         self.0.version
     }
 
-    async fn restart(&self, remove: &[StateFile]) -> Result<(), RestartError> {
-        let Some((takes, fails)) = self.0.begin_restart(remove) else {
+    async fn discard_state_files(&self) -> Result<(), RestartError> {
+        self.0.lock().set_aside.clear();
+        Ok(())
+    }
+
+    async fn restart(&self, state: &StateFiles) -> Result<(), RestartError> {
+        let Some((takes, fails)) = self.0.begin_restart(state) else {
             // The agent ends with its host.
             return std::future::pending().await;
         };

@@ -117,6 +117,13 @@ impl Condition {
         Some(Self::Known(match text {
             "self == ''" => |this, _| this == "",
             "self == oldSelf" => |this, old| Some(this) == old,
+            "!has(self.configSource) || has(self.contentHash) || has(oldSelf.configSource) && \
+             self.configSource == oldSelf.configSource" => |this, old| {
+                let source = this.get("configSource");
+                source.is_none()
+                    || this.get("contentHash").is_some()
+                    || source == old.and_then(|old| old.get("configSource"))
+            },
             "self != '.' && !self.startsWith('..')" => {
                 |this, _| this.as_str().is_some_and(|text| text != "." && !text.starts_with(".."))
             }
@@ -255,35 +262,49 @@ mod tests {
     }
 
     /// Collects the text of every rule of a schema and of its nested schemas.
-    fn texts(schema: &Value, found: &mut BTreeSet<String>) {
+    fn rule_texts(schema: &Value, found: &mut BTreeSet<String>) {
         match schema {
             Value::Object(map) => {
                 let own = map.get(KEYWORD).and_then(Value::as_array).into_iter().flatten();
                 found.extend(own.filter_map(|rule| rule["rule"].as_str()).map(str::to_owned));
-                map.values().for_each(|below| texts(below, found));
+                map.values().for_each(|below| rule_texts(below, found));
             }
-            Value::Array(list) => list.iter().for_each(|below| texts(below, found)),
+            Value::Array(list) => list.iter().for_each(|below| rule_texts(below, found)),
             _ => {}
         }
+    }
+
+    /// A text, or a spec of a NodeConfig.
+    fn values() -> impl Strategy<Value = Value> {
+        let text = r"[-._a-zA-Z0-9/\n]{0,4}|\.{0,3}|[a-z0-9]([-a-z0-9]{0,2}[a-z0-9])?(\.[a-z0-9]){0,2}|\PC{0,3}";
+        text.prop_map(Value::from)
+    }
+
+    fn specs() -> impl Strategy<Value = Value> {
+        let field =
+            |name: &'static str| proptest::option::of("[ab]").prop_map(move |text| text.map(|text| (name, text)));
+        (field("configSource"), field("contentHash"))
+            .prop_map(|fields| json!(BTreeMap::from_iter([fields.0, fields.1].into_iter().flatten())))
     }
 
     proptest! {
         #[test]
         fn known_rules_agree_with_a_cel_evaluator(
-            this in r"[-._a-zA-Z0-9/\n]{0,4}|\.{0,3}|[a-z0-9]([-a-z0-9]{0,2}[a-z0-9])?(\.[a-z0-9]){0,2}|\PC{0,3}",
-            old in "[a-c.]{0,1}",
+            texts in (values(), "[a-c.]{0,1}".prop_map(Value::from)),
+            specs in (specs(), specs()),
         ) {
             let mut rules = BTreeSet::from(["self == oldSelf".to_owned()]);
-            texts(&nodecfg_contract::nodeconfig::definition(), &mut rules);
-            prop_assert!(rules.len() >= 6, "{rules:?}");
+            rule_texts(&nodecfg_contract::nodeconfig::definition(), &mut rules);
+            prop_assert!(rules.len() >= 7, "{rules:?}");
             for text in rules {
                 let condition = Condition::of(&text).expect("a rule of nodecfg");
                 let program = cel::Program::compile(&text).expect("a rule in CEL");
-                for old in [old.as_str(), this.as_str()] {
+                let (this, other) = if text.contains("has(") { &specs } else { &texts };
+                for old in [other, this] {
                     let mut context = cel::Context::default();
-                    context.add_variable("self", this.as_str()).expect("a text");
-                    context.add_variable("oldSelf", old).expect("a text");
-                    let holds = condition.holds(&json!(this), Some(&json!(old)));
+                    context.add_variable("self", this).expect("a value");
+                    context.add_variable("oldSelf", old).expect("a value");
+                    let holds = condition.holds(this, Some(old));
                     prop_assert_eq!(program.execute(&context), Ok(cel::Value::Bool(holds)), "{} of {:?}", text, this);
                 }
             }

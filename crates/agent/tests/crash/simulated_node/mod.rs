@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use kubelet_config::risk::Class;
 use nodecfg_agent::disk::memory::{Fault, MemoryDisk};
 use nodecfg_agent::events::{Download, Effect, Event, FetchError, Health, NodeHealth, Step};
 use nodecfg_agent::ledger::{Ledger, Phase};
@@ -20,7 +21,7 @@ use nodecfg_agent::runtime::{AgentRuntime, Paths};
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::observed::KubeletVersion;
-use nodecfg_contract::{ConfigMapSource, ConfigSource};
+use nodecfg_contract::{ConfigMapSource, ConfigSource, ContentHash};
 
 use crate::contents;
 use crate::snapshot::Snapshot;
@@ -168,12 +169,30 @@ impl SimulatedNode {
 
     /// Creates a ConfigMap, or changes one in place. The same calls produce the same uids and versions.
     pub fn put_config_map(&mut self, name: &str, payload: BTreeMap<String, String>, immutable: bool) {
-        self.last_version += 1;
-        let version = self.last_version.to_string();
-        let uid = self.config_maps.get(name).map_or_else(|| format!("uid-{name}-{version}"), |map| map.uid.clone());
         for text in payload.values().filter(|text| contents::runs(text)) {
             self.allowed_contents.insert(text.as_bytes().to_vec());
         }
+        self.store_config_map(name, payload, immutable);
+        let before = self.config.clone();
+        self.require_present_content();
+        if self.config != before {
+            self.config.iter_mut().for_each(|config| config.metadata.generation += 1);
+            self.deliver_node_config();
+        }
+    }
+
+    /// Changes the content of a ConfigMap without a review. No kubelet may ever get it.
+    pub fn replace_content(&mut self, name: &str, payload: BTreeMap<String, String>) {
+        let immutable = self.config_maps.get(name).is_some_and(|map| map.immutable);
+        // As for an immutable ConfigMap that was deleted and created again.
+        self.config_maps.remove(name);
+        self.store_config_map(name, payload, immutable);
+    }
+
+    fn store_config_map(&mut self, name: &str, payload: BTreeMap<String, String>, immutable: bool) {
+        self.last_version += 1;
+        let version = self.last_version.to_string();
+        let uid = self.config_maps.get(name).map_or_else(|| format!("uid-{name}-{version}"), |map| map.uid.clone());
         self.config_maps.insert(name.to_owned(), StoredConfigMap { uid, version, immutable, payload });
         self.failed_source = None;
         self.unchanged_since = self.now;
@@ -188,10 +207,20 @@ impl SimulatedNode {
         if let Some(config) = &mut self.config {
             config.metadata.generation += 1;
             config.spec.config_source = source;
+            config.spec.max_disruption = Some(Class::Replace);
         }
         self.failed_source = None;
         self.unchanged_since = self.now;
+        self.require_present_content();
         self.deliver_node_config();
+    }
+
+    /// Requires the content that the assigned ConfigMap has now, as a reconciler does after a review.
+    fn require_present_content(&mut self) {
+        let Some(config) = &mut self.config else { return };
+        let wanted = config.spec.config_source.as_ref().and_then(|source| source.config_map.as_ref());
+        let found = wanted.and_then(|map| self.config_maps.get(&map.name)?.payload.get(&map.kubelet_config_key));
+        config.spec.content_hash = found.map(|text| ContentHash::of(text.as_bytes()).to_string());
     }
 
     fn deliver_node_config(&mut self) {
@@ -263,6 +292,8 @@ impl SimulatedNode {
                 let answer = self.fetch(&source);
                 self.send(0.05, Message::Fetched(Box::new(answer), node));
             }
+            Effect::CompareLocal => panic!("the runtime answers it"),
+            Effect::DiscardStateFiles => {}
             Effect::Activate { .. } => self.restart(ledger),
             Effect::Probe { node } => {
                 let healthz = self.runtime.as_mut().expect("an agent").healthz();

@@ -340,7 +340,7 @@ impl PoolRun {
     /// rollback times out.
     fn evaluate_rollback(&mut self, number: usize, seen: &Node, left_target: bool, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
-        let from = node.from.clone().map_or(Target::Local, Target::Source);
+        let from = Target::named(node.from.as_ref());
         let was_ready = node.was_ready;
         if !from.is_named_by(seen.source.as_ref()) {
             self.nodes.update(number, |node| node.seen_rolled_back = false);
