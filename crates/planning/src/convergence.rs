@@ -267,6 +267,7 @@ mod tests {
     use super::*;
     use nodecfg_contract::ConfigStatus;
     use nodecfg_contract::names::NodeName;
+    use nodecfg_contract::observed::NodeContent;
 
     fn spec(name: &str) -> ConfigSource {
         ConfigSource::config_map("kube-system", name, "kubelet")
@@ -392,5 +393,35 @@ mod tests {
             evaluate(&Target::Local, &observed, WaitContext::STATE_ONLY),
             Convergence::Waiting(Waiting::NotAssigned)
         );
+    }
+
+    #[test]
+    fn agent_must_report_the_wanted_content() {
+        let hash = |text: &str| Some(ContentHash::of(text.as_bytes()));
+        let wanted = WantedSource { hash: hash("good"), ..spec("b").into() };
+        let state = |content: Option<NodeContent>, wanted: &WantedSource| {
+            let node = Node { content, ..node(Some(spec("b")), status(Some("b"), Some("b"), None)) };
+            evaluate(&Target::Source(wanted.clone()), &node, WaitContext::STATE_ONLY)
+        };
+        let reporting = |active| Some(NodeContent { active, ..NodeContent::default() });
+        assert_eq!(state(reporting(hash("good")), &wanted), Convergence::Converged);
+        for other in [hash("evil"), None] {
+            assert_eq!(state(reporting(other), &wanted), Convergence::Waiting(Waiting::OtherContent));
+        }
+        assert_eq!(state(reporting(None), &spec("b").into()), Convergence::Converged, "any content counts");
+        // A kubelet reports no hash, but the uid of the ConfigMap.
+        assert_eq!(state(None, &wanted), Convergence::Converged);
+        let with_uid = |uid: &str| WantedSource { uid: Some(uid.to_owned()), ..wanted.clone() };
+        assert_eq!(state(None, &with_uid("uid-of-b")), Convergence::Converged);
+        assert_eq!(state(None, &with_uid("recreated")), Convergence::Waiting(Waiting::OtherContent));
+        // An agent adopts a ConfigMap that was created again, within the hour.
+        assert_eq!(state(reporting(hash("good")), &with_uid("recreated")), Convergence::Converged);
+    }
+
+    #[test]
+    fn refusal_without_drain_is_a_failure_of_the_present_assignment() {
+        let error = format!("{}{}cpuManagerPolicy", error_text::SYNC_PREFIX, error_text::NEEDS_DRAIN_PREFIX);
+        let expected = ConvergenceFailure::NotPrepared { error: "needs a drained node: cpuManagerPolicy".to_owned() };
+        assert_eq!(verdict("b", status(Some("a"), Some("a"), Some(&error))), Convergence::Failed(expected));
     }
 }

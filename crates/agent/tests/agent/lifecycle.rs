@@ -91,6 +91,7 @@ async fn follows_changed_config_map(env: TestEnv) {
     let version = || env.status()["config"]["assigned"]["configMap"]["resourceVersion"].clone();
     let before = version();
     env.change_config_map("a", &env.host.configuration(60)).await;
+    env.assign(Some("a")).await;
     env.wait_for_kubelet("started 60").await;
     env.wait_for_status("a/a/a").await;
     until("the new version is the last known good", async || {

@@ -22,6 +22,7 @@ mod lifecycle;
 #[path = "../../../../tests/scenarios/harness/command.rs"]
 mod program;
 mod test_env;
+mod trust;
 
 /// Program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nodecfg-agent");

@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfigResource, definition};
-use nodecfg_contract::{ConfigSource, KUBELET_KEY};
+use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
 use nodecfg_sandbox::nodes::{NodeSpec, node_object};
 use nodecfg_sandbox::server::ServerRenderer;
@@ -28,7 +28,7 @@ use crate::{LIMIT, TIMEOUT, until};
 /// Name of the node.
 pub const NODE: &str = "n1";
 /// Namespace of the ConfigMaps.
-const NAMESPACE: &str = "nodecfg-system";
+pub const NAMESPACE: &str = "nodecfg-system";
 const TOKEN: &str = "agent-token";
 
 /// Runs a scenario in its own test environment.
@@ -136,15 +136,52 @@ impl TestEnv {
         maps.patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Assigns a ConfigMap to the node. `None` assigns the local configuration.
+    /// Deletes a ConfigMap and creates it with other content.
+    pub async fn replace_config_map(&self, name: &str, text: &str) {
+        let maps = kube::Api::<ConfigMap>::namespaced(self.api.client(), NAMESPACE);
+        maps.delete(name, &Default::default()).await.unwrap();
+        self.create_immutable_config_map(name, text);
+    }
+
+    /// Assigns the present content of a ConfigMap to the node, whose pods may be disrupted. `None` assigns the local
+    /// configuration.
     pub async fn assign(&self, config_map: Option<&str>) {
         let configs = kube::Api::<NodeConfigResource>::all(self.api.client());
         let source = config_map.map(|name| ConfigSource::config_map(NAMESPACE, name, KUBELET_KEY));
         if configs.get_opt(NODE).await.unwrap().is_none() {
             configs.create(&PostParams::default(), &NodeConfigResource::new(NODE, Default::default())).await.unwrap();
         }
-        let patch = Patch::Merge(json!({"spec": {"configSource": source}}));
+        let reviewed = config_map.map(|name| {
+            let found = self.api.get("", "configmaps", NAMESPACE, name);
+            let text = found.and_then(|map| map["data"][KUBELET_KEY].as_str().map(str::to_owned));
+            ContentHash::of(text.unwrap_or_else(|| self.host.configuration(50)).as_bytes())
+        });
+        self.patch_spec(json!({"configSource": source, "contentHash": reviewed, "maxDisruption": "replace"})).await;
+    }
+
+    /// Changes fields of the NodeConfig's spec.
+    pub async fn patch_spec(&self, fields: Value) {
+        let configs = kube::Api::<NodeConfigResource>::all(self.api.client());
+        let patch = Patch::Merge(json!({"spec": fields}));
         configs.patch(NODE, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    pub async fn delete_node_config(&self) {
+        let configs = kube::Api::<NodeConfigResource>::all(self.api.client());
+        configs.delete(NODE, &Default::default()).await.unwrap();
+    }
+
+    /// Waits until the agent has handled this generation of spec.
+    pub async fn wait_for_observed_generation(&self, generation: i64) {
+        until("the agent has handled spec", async || self.status()["observedGeneration"] == generation).await;
+    }
+
+    /// Creates the NodeConfig with this spec.
+    pub fn create_node_config(&self, spec: Value) {
+        let object = json!({
+            "apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": NODE}, "spec": spec,
+        });
+        self.create("nodecfg.dev", "nodeconfigs", "", object);
     }
 
     /// `status` of the NodeConfig.

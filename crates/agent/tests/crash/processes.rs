@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfigResource, NodeConfigStatus, definition};
+use nodecfg_contract::{ConfigSource, ContentHash};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
 use nodecfg_sandbox::nodes::{NodeSpec, node_object};
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ const SCENARIOS: [Scenario; 14] = [
         before: &[],
         change: Change::Nothing,
         wanted: Some(("b", "nokey")),
-        result: ("b/-/-", true),
+        result: ("-/-/-", true),
     },
     Scenario {
         name: "back-to-valid",
@@ -232,7 +232,13 @@ impl Cluster {
     async fn assign(&self, node: &Node, wanted: Option<(&str, &str)>) {
         let source = wanted.map(|(name, key)| ConfigSource::config_map(NAMESPACE, name, key));
         let configs = kube::Api::<NodeConfigResource>::all(self.api.client());
-        let patch = Patch::Merge(json!({"spec": {"configSource": source}}));
+        let reviewed = wanted.map(|(name, key)| {
+            let found = self.api.get("", "configmaps", NAMESPACE, name);
+            let text = found.and_then(|map| map["data"][key].as_str().map(str::to_owned));
+            ContentHash::of(text.unwrap_or_default().as_bytes())
+        });
+        let spec = json!({"configSource": source, "contentHash": reviewed, "maxDisruption": "replace"});
+        let patch = Patch::Merge(json!({"spec": spec}));
         configs.patch(&node.name, &PatchParams::default(), &patch).await.unwrap();
     }
 

@@ -85,7 +85,7 @@ fn random_round(
         let choice = match random.u8(..11) {
             // The last action must not depend on earlier ones.
             _ if last && count > 1 && existing[index].is_none() => 3,
-            0..3 | 10 if last && count > 1 => 9,
+            0..3 | 4 | 10 if last && count > 1 => 9,
             3 if !last => 9,
             choice => choice,
         };

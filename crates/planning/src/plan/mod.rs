@@ -40,6 +40,8 @@ mod verdicts;
 mod waves;
 mod why;
 
+#[cfg(test)]
+mod content_tests;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 #[cfg(test)]

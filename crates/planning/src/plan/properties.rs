@@ -9,12 +9,12 @@ use super::fixtures::{
     canary, desired, fetched, namespace, node, node_name, observed, of_version, on, options, policy, pool, refusing,
     rendered, source, with_config_map,
 };
-use super::{Action, Plan, Scope, check, make};
+use super::{Action, Plan, Scope, Why, check, make};
 use crate::convergence::Target;
 use crate::desired::{Desired, PoolTarget};
 use kubelet_config::risk::Class;
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Node, Observed, Readiness};
+use nodecfg_contract::observed::{Node, NodeContent, Observed, Readiness};
 
 /// Situation of a node.
 #[derive(Debug, Clone, Copy)]
@@ -64,9 +64,18 @@ fn build(index: usize, (state, ready, pool): (NodeSituation, bool, u8)) -> Node 
     }
 }
 
+/// Content of the NodeConfig of a node, with any of the hashes of its pool.
+fn content(pool: &str, (assigned, active, most): (u8, u8, u8)) -> NodeContent {
+    let hash =
+        |number: u8| [None, Some(64), Some(110), Some(5)][usize::from(number)].map(|pods| rendered(pool, pods).hash);
+    let max_disruption = [None, Some(Class::None), Some(Class::Drain), Some(Class::Replace)][usize::from(most)];
+    NodeContent { assigned: hash(assigned), active: hash(active), max_disruption }
+}
+
 prop_compose! {
     pub(super) fn clusters()(
-        nodes in vec(states(), 0..30),
+        nodes in vec((states(), (0..4_u8, 0..4_u8, 0..4_u8)), 0..30),
+        agents in any::<bool>(),
         budget in 1..5_u32,
         canaries in prop::option::of((1..4_u32, 0..100_u64)),
         paused in prop::bool::weighted(0.1),
@@ -78,7 +87,11 @@ prop_compose! {
         policy.canary = canaries.and_then(|(nodes, soak)| canary(nodes, soak));
         policy.paused = paused;
         let desired = desired([pool("a", 64, policy.clone()), pool("b", 64, policy)]);
-        let mut observed = observed(nodes.into_iter().enumerate().map(|(index, state)| build(index, state)));
+        let nodes = nodes.into_iter().enumerate().map(|(index, (state, hashes))| {
+            let pool = ["a", "b", "none"][usize::from(state.2)];
+            Node { content: agents.then(|| content(pool, hashes)), ..build(index, state) }
+        });
+        let mut observed = observed(nodes);
         for pool in ["a", "b"] {
             let old = rendered(pool, 110);
             with_config_map(&mut observed, pool, &old);
@@ -105,7 +118,18 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
                 Target::Source(wanted) => on(node, &wanted.source),
                 Target::Local => Node { source: None, status: nodecfg_contract::ConfigStatus::default(), ..node },
             };
-            after.nodes.insert(step.node.clone(), moved);
+            let written = NodeContent {
+                assigned: pool.target.hash(),
+                active: pool.target.hash(),
+                max_disruption: Some(step.assignment.max_disruption.min(Class::Replace)),
+            };
+            let content = moved.content.map(|_| written);
+            after.nodes.insert(step.node.clone(), Node { content, ..moved });
+        }
+        for (name, added) in pool.added_hashes() {
+            if let Some(content) = after.nodes.get_mut(name).and_then(|node| node.content.as_mut()) {
+                (content.assigned, content.max_disruption) = (added.to_hash, Some(added.max_disruption));
+            }
         }
         if let Some(PoolTarget::Config(rendered)) = desired.pools.get(&pool.name).map(|pool| &pool.target) {
             with_config_map(&mut after, pool.name.as_str(), rendered);
@@ -119,6 +143,25 @@ proptest! {
     fn every_plan_satisfies_its_invariants((desired, observed) in clusters()) {
         let violations = check(&plan(&desired, &observed), &observed, &Scope::Everything);
         prop_assert!(violations.is_empty(), "{violations:?}");
+    }
+
+    #[test]
+    fn every_node_config_gets_the_content_of_its_pool((desired, observed) in clusters()) {
+        let plan = plan(&desired, &observed);
+        for pool in &plan.pools {
+            let steps = pool.steps().filter(|step| step.action == Action::Assign).map(|step| &step.assignment);
+            for written in steps.chain(pool.added_hashes().map(|(_, added)| added)) {
+                prop_assert_eq!(written.to_hash, pool.hash);
+                prop_assert_eq!(written.max_disruption, pool.policy.allow_disruption);
+            }
+            for left in pool.left_alone.iter().filter(|left| left.why == Why::Converged) {
+                let node = &observed.nodes[&left.node];
+                let Some(content) = node.content.filter(|_| node.source.is_some()) else { continue };
+                prop_assert_eq!(content.active, pool.hash, "called converged on other content");
+                let complete = content.assigned == pool.hash || left.adds_hash.is_some() || pool.is_paused();
+                prop_assert!(complete || !node.follows_config_source(), "keeps an assignment without its hash");
+            }
+        }
     }
 
     #[test]

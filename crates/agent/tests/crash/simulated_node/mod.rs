@@ -221,6 +221,7 @@ impl SimulatedNode {
         let wanted = config.spec.config_source.as_ref().and_then(|source| source.config_map.as_ref());
         let found = wanted.and_then(|map| self.config_maps.get(&map.name)?.payload.get(&map.kubelet_config_key));
         config.spec.content_hash = found.map(|text| ContentHash::of(text.as_bytes()).to_string());
+        self.allowed_contents.extend(found.filter(|text| contents::runs(text)).map(|text| text.as_bytes().to_vec()));
     }
 
     fn deliver_node_config(&mut self) {
