@@ -104,6 +104,14 @@ pub enum RepositoryError {
         /// The repository.
         path: PathBuf,
     },
+    /// A bare repository among the files of a checkout.
+    #[error("{} is a bare git repository inside the checkout {}; nodecfg reads only the checkout", path.display(), checkout.display())]
+    EmbeddedRepository {
+        /// The bare repository.
+        path: PathBuf,
+        /// The top folder of the checkout.
+        checkout: PathBuf,
+    },
     /// Signature verification of files that may be uncommitted.
     #[error("cannot verify the signature of {}: {}", path.display(), nothing_signed(*worktree))]
     NothingSigned {
@@ -162,6 +170,7 @@ impl RepositoryError {
                 "specify the folder of the configuration; within a repository use --path".to_owned()
             }
             Self::NotTrusted { path } => format!("run: git config --global --add safe.directory {}", path.display()),
+            Self::EmbeddedRepository { .. } => "move the bare repository out of the checkout".to_owned(),
             Self::NothingSigned { worktree: true, .. } => "omit --worktree or --verify-commits".to_owned(),
             Self::NothingSigned { .. } => "specify a git repository, or omit --verify-commits".to_owned(),
             Self::Unverified { why, .. } => why.help().to_owned(),
