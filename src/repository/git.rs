@@ -95,7 +95,7 @@ pub(super) fn folder_within(repository: &Repository, root: &Path, folder: &str) 
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
 }
 
-fn short(id: Oid) -> String {
+pub(super) fn short(id: Oid) -> String {
     id.to_string().chars().take(10).collect()
 }
 
