@@ -9,7 +9,7 @@ use super::planning::{Allowances, plan, warn, warn_of};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::telemetry::MetricsArgs;
-use super::{CommandError, CommandResult, Exit, Terminal, plan_file, run};
+use super::{CommandError, CommandResult, Exit, Terminal, plan_file, plan_options, run};
 use crate::report::{self, Format, findings, review as shown};
 use crate::repository::merged_into;
 use crate::review::{Review, moves, of_plan};
@@ -43,8 +43,8 @@ pub(super) struct Args {
     pub(super) reports: ReportArgs,
     #[command(flatten)]
     allowances: Allowances,
-    /// Save the plan to FILE. `nodecfg sync --plan FILE` then applies exactly this plan, or fails if anything
-    /// changed.
+    /// Save the plan to FILE. `nodecfg sync --plan FILE` with the same options then applies exactly this plan, or
+    /// fails if anything changed.
     #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path)]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -161,8 +161,8 @@ impl Args {
             }
         };
         let saved = cluster.map(|cluster| {
-            let named = self.bound.cluster.named_namespace().cloned();
-            SavedPlan::of(plan, &plan_file::context(cluster, &reader, &planned, named))
+            let given = plan_options::given(self.allowances, &self.repository, &self.bound);
+            SavedPlan::of(plan, &plan_file::context(cluster, &reader, &planned, given))
         });
         Ok((review, saved))
     }
