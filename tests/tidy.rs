@@ -107,6 +107,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
             "src/repository/folder.rs",
             "src/repository/git.rs",
             "src/repository/links.rs",
+            "src/repository/merge.rs",
             "src/repository/remote/cache.rs",
             "src/repository/remote/environment.rs",
             "src/repository/remote/mod.rs",

@@ -74,6 +74,18 @@ fn scripts_run_in_bash_of_macos() {
     }
 }
 
+/// git would obey the configuration of a repository that a pull request places among its files.
+#[test]
+fn scripts_run_no_git() {
+    for (path, text) in files("action", ".sh") {
+        for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
+            let command = line.split(['(', ';', '|', '&', '!']).any(|command| command.trim_start().starts_with("git "));
+            let after = ["if git ", "then git ", "exec git ", "command git "].iter().any(|words| line.contains(words));
+            assert!(!command && !after, "{}: {line}", path.display());
+        }
+    }
+}
+
 #[test]
 fn guide_lists_every_input_and_output() {
     let guide = fs::read_to_string(root().join("docs/reference/action.md")).unwrap();
