@@ -9,28 +9,6 @@ source "$GITHUB_ACTION_PATH/action/commands.sh"
 # The comment's limit is 65,536 characters. The rest is for the text that comment.sh adds to the report.
 MAX_CHARS=64000
 
-# Sets `against` to the commit that the pull request would be merged into, if the merge commit is checked out.
-#
-# Two parents do not identify the merge commit. A branch that merged main also ends in a commit with two parents.
-# There, a diff with the first parent would hide all earlier commits of the branch.
-against_base() {
-  local commit parents first second more merged
-  if ! commit=$(git -C "$INPUT_PATH" cat-file commit HEAD 2>&1); then
-    fail "cannot read the checked-out commit at $INPUT_PATH: $commit"
-  fi
-  parents=$(printf '%s\n' "$commit" | awk '/^$/ { body = 1 } !body && /^parent / { printf "%s ", $2 }')
-  read -r first second more <<<"$parents" || true
-  merged=$(jq --raw-output '.pull_request.head.sha // ""' "$GITHUB_EVENT_PATH")
-  if [[ -z $second || -n $more ]] ||
-    [[ $second != "$merged" && $(git -C "$INPUT_PATH" rev-parse HEAD) != "${GITHUB_SHA:-}" ]]; then
-    fail "the checked-out commit is not the merge commit of the pull request, so its changes are unknown: omit \
-\`ref\` of actions/checkout, or set the revision to compare with (input against)"
-  fi
-  if ! against=$(git -C "$INPUT_PATH" rev-parse --verify --quiet "$first^{commit}"); then
-    fail "the first parent of the merge commit was not fetched: set \`fetch-depth: 2\` for actions/checkout"
-  fi
-}
-
 arguments=("$INPUT_COMMAND" "--report=json=$FOLDER/report.json" "--report=markdown=$FOLDER/report.md")
 if [[ -n $INPUT_REVISION ]]; then
   arguments+=("--rev=$INPUT_REVISION")
@@ -44,12 +22,12 @@ fi
 exec 3>&1
 case $INPUT_COMMAND in
   diff)
-    against=$INPUT_AGAINST
-    if [[ -z $against && $GITHUB_EVENT_NAME == pull_request ]]; then
-      against_base
-    fi
-    if [[ -n $against && $against != none ]]; then
-      arguments+=("--against=$against")
+    if [[ -z $INPUT_AGAINST && $GITHUB_EVENT_NAME == pull_request ]]; then
+      # nodecfg finds the base of the merge commit: git in the checkout would obey files of the pull request.
+      merged=$(jq --raw-output '.pull_request.head.sha // ""' "$GITHUB_EVENT_PATH")
+      arguments+=("--merge-of=$merged")
+    elif [[ -n $INPUT_AGAINST && $INPUT_AGAINST != none ]]; then
+      arguments+=("--against=$INPUT_AGAINST")
     fi
     # Limited for the comment; the job summary shows the whole report.
     arguments+=(-o markdown "--max-chars=$MAX_CHARS")

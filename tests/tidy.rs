@@ -107,6 +107,7 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
             "src/repository/folder.rs",
             "src/repository/git.rs",
             "src/repository/links.rs",
+            "src/repository/merge.rs",
             "src/repository/remote/cache.rs",
             "src/repository/remote/environment.rs",
             "src/repository/remote/mod.rs",
@@ -759,10 +760,9 @@ fn versions_agree() {
     let mut stale = Vec::new();
     for file in files().into_iter().filter(|file| [".md", ".yml", ".yaml"].iter().any(|end| file.ends_with(end))) {
         for line in read(&file).lines() {
-            let pin = ["image: nodecfg:", "newTag: ", "uses: example/nodecfg@v"]
-                .iter()
-                .find_map(|before| line.split_once(before))
-                .map(|(_, pin)| pin.trim());
+            let action = line.split_once("uses: example/nodecfg@").and_then(|(_, pin)| pin.split_once(" # v"));
+            let image = || ["image: nodecfg:", "newTag: "].iter().find_map(|before| line.split_once(before));
+            let pin = action.or_else(image).map(|(_, pin)| pin.trim());
             if let Some(pin) = pin {
                 pins += 1;
                 if pin != version {
@@ -782,6 +782,44 @@ fn versions_agree() {
     if let Some(released) = headings.next() {
         assert!(released.starts_with(&format!("{version}]")), "CHANGELOG.md: {released}, Cargo.toml: {version}");
     }
+}
+
+/// The reference of a `uses:` line of a workflow, if it is not pinned to a full commit with its version in a comment.
+fn unpinned(line: &str) -> Option<&str> {
+    let (_, action) = line.split_once("uses:").filter(|(before, _)| before.trim_matches([' ', '-']).is_empty())?;
+    let action = action.trim();
+    let pin = || action.split_once('@')?.1.split_once(" # v");
+    let is_commit = |commit: &str| commit.len() == 40 && commit.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let is_pinned = pin().is_some_and(|(commit, version)| {
+        is_commit(commit) && version.split('.').filter(|part| part.parse::<u32>().is_ok()).count() == 3
+    });
+    (!action.starts_with("./") && !is_pinned).then_some(action)
+}
+
+#[test]
+fn workflows_pin_actions_to_commits() {
+    let commit = "11bd71901bbe5b1630ceea73d27597364c9af683";
+    for (line, pinned) in [
+        (format!("      - uses: actions/checkout@{commit} # v4.2.2"), true),
+        (format!("        uses: actions/checkout@{commit} # v4.2.2"), true),
+        ("      - uses: ./".to_owned(), true),
+        (format!("      - uses: actions/checkout@{commit}"), false),
+        (format!("      - uses: actions/checkout@{commit} # main"), false),
+        (format!("      - uses: actions/checkout@{} # v4.2.2", &commit[..39]), false),
+        ("      - uses: actions/checkout@v4.2.2 # v4.2.2".to_owned(), false),
+        ("      - uses: docker://alpine:3".to_owned(), false),
+    ] {
+        assert_eq!(unpinned(&line).is_none(), pinned, "{line}");
+    }
+    let (mut seen, mut bad) = (0, Vec::new());
+    for file in files().into_iter().filter(|file| [".md", ".yml", ".yaml"].iter().any(|end| file.ends_with(end))) {
+        for line in read(&file).lines() {
+            seen += usize::from(line.trim_start_matches([' ', '-']).starts_with("uses:"));
+            bad.extend(unpinned(line).map(|action| format!("{file}: {action}")));
+        }
+    }
+    none("unpinned actions", &bad);
+    assert!(seen >= 20, "only {seen} uses of actions; does the test still find them?");
 }
 
 #[test]

@@ -77,15 +77,6 @@ impl BindingArgs {
         self.binding.binding().map(binding_name)
     }
 
-    /// Sets the binding by name. An unknown name changes nothing.
-    pub(super) fn with_binding(self, name: &str) -> Self {
-        match name {
-            "node" => Self { binding: BindingChoice::Node },
-            "nodeconfig" => Self { binding: BindingChoice::NodeConfig },
-            _ => self,
-        }
-    }
-
     /// Detects the binding, unless the command line names it.
     pub(super) async fn bind(self, reader: ClusterReader) -> Result<ClusterReader, CommandError> {
         Ok(reader.with_binding(self.binding.binding()).await?)
@@ -124,11 +115,6 @@ impl ClusterArgs {
     /// The namespace that the command line names, if any.
     pub(super) fn named_namespace(&self) -> Option<&NamespaceName> {
         self.namespace.as_ref()
-    }
-
-    /// Sets the namespace, as if the command line had named it.
-    pub(super) fn with_namespace(self, namespace: Option<NamespaceName>) -> Self {
-        Self { namespace, ..self }
     }
 
     /// Namespace of the ConfigMaps: from the command line, the repository, or the default of the binding.

@@ -9,16 +9,18 @@ use super::planning::{Allowances, plan, warn, warn_of};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::telemetry::MetricsArgs;
-use super::{CommandError, CommandResult, Exit, Terminal, plan_file, run};
+use super::{CommandError, CommandResult, Exit, Terminal, plan_file, plan_options, run};
 use crate::report::{self, Format, findings, review as shown};
+use crate::repository::merged_into;
 use crate::review::{Review, moves, of_plan};
 use kubelet_config::finding::Severity;
 use kubelet_config::minor::NEWEST_RELEASED;
+use nodecfg_contract::names::{CommitId, NameError};
 use nodecfg_planning::plan::saved::SavedPlan;
 
 /// Show what a sync or a merge would change: fields, effects on running pods, nodes and their order.
 ///
-/// Changes nothing. With --against it compares two revisions, and contacts a cluster only if --kubeconfig or
+/// Changes nothing. With --against or --merge-of it compares two revisions, and contacts a cluster only if --kubeconfig or
 /// --context is given. -v adds the reason and source of each risk class. Exits with code 1 if there are changes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -29,6 +31,10 @@ pub(super) struct Args {
     /// affected nodes too.
     #[arg(long, value_name = "REV")]
     against: Option<String>,
+    /// Compare the merge commit of COMMIT with its first parent, the branch that it merges into. Fails if the revision
+    /// is not this merge commit.
+    #[arg(long, value_name = "COMMIT", value_parser = parse_commit, conflicts_with_all = ["against", "worktree"])]
+    merge_of: Option<CommitId>,
     /// Limit markdown on standard output to N characters (at least 2000) by omitting details of low-risk pools, with a
     /// note. A GitHub comment holds 65536.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(shown::LEAST_CHARS..))]
@@ -37,8 +43,8 @@ pub(super) struct Args {
     pub(super) reports: ReportArgs,
     #[command(flatten)]
     allowances: Allowances,
-    /// Save the plan to FILE. `nodecfg sync --plan FILE` then applies exactly this plan, or fails if anything
-    /// changed.
+    /// Save the plan to FILE. `nodecfg sync --plan FILE` with the same options then applies exactly this plan, or
+    /// fails if anything changed.
     #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path)]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -62,21 +68,22 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         return Err(CommandError::usage("--max-chars requires -o markdown", "add -o markdown"));
     }
     create_reports(&args.reports)?;
+    let against = args.base()?;
     let loaded = args.repository.load(terminal).await?;
-    let base = match &args.against {
-        Some(revision) => Some(ComparisonBase::load(&args.repository, revision, terminal).await?),
+    let base = match against {
+        Some(revision) => Some(ComparisonBase::load(&args.repository, &revision, terminal).await?),
         None => None,
     };
     let (review, saved) = match &base {
         Some(_) if !args.bound.cluster.is_named() && args.out.is_some() => {
             return Err(CommandError::usage(
-                "--out saves a plan for a cluster, and --against alone reads none",
+                "--out saves a plan for a cluster, and a comparison of revisions reads none",
                 "name the cluster with --kubeconfig or --context",
             ));
         }
         Some(_) if !args.bound.cluster.is_named() && (args.allowances.take_over || args.allowances.allow_empty) => {
             return Err(CommandError::usage(
-                "--take-over and --allow-empty depend on a cluster, and --against alone reads none",
+                "--take-over and --allow-empty depend on a cluster, and a comparison of revisions reads none",
                 "name the cluster with --kubeconfig or --context",
             ));
         }
@@ -91,6 +98,14 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 impl Args {
+    /// The revision to compare with, if any.
+    fn base(&self) -> Result<Option<String>, CommandError> {
+        let Some(merged) = &self.merge_of else { return Ok(self.against.clone()) };
+        let base = merged_into(&self.repository.history_options()?, merged);
+        let base = base.map_err(|error| CommandError::Repository(Box::new(error)))?;
+        Ok(Some(base.as_str().to_owned()))
+    }
+
     /// Compares two revisions, and checks the new one for the kubelet versions that the pools declare.
     fn offline(
         &self,
@@ -146,11 +161,16 @@ impl Args {
             }
         };
         let saved = cluster.map(|cluster| {
-            let named = self.bound.cluster.named_namespace().cloned();
-            SavedPlan::of(plan, &plan_file::context(cluster, &reader, &planned, named))
+            let given = plan_options::given(self.allowances, &self.repository, &self.bound);
+            SavedPlan::of(plan, &plan_file::context(cluster, &reader, &planned, given))
         });
         Ok((review, saved))
     }
+}
+
+/// Parses a full commit id.
+fn parse_commit(text: &str) -> Result<CommitId, NameError> {
+    CommitId::new(text)
 }
 
 /// Creates the `--report` files of a review.

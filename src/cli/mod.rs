@@ -38,6 +38,7 @@ mod order_args;
 mod output;
 mod pause;
 mod plan_file;
+mod plan_options;
 mod planning;
 mod pool_history;
 mod prune;

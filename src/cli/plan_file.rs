@@ -1,18 +1,18 @@
 //! Files of saved plans: written by `diff --out`, and read and enforced by `sync --plan`.
 
+use std::env;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::cluster_args::{BoundClusterArgs, binding_name};
-use super::planning::{Allowances, Planned, plan};
-use super::repository_args::{Loaded, RepositoryArgs};
-use super::{CommandError, Exit, Terminal};
+use super::cluster_args::binding_name;
+use super::planning::{Planned, plan};
+use super::repository_args::Loaded;
+use super::{CommandError, Exit, Terminal, plan_options};
 use crate::atomic_file::{Readers, replace};
 use crate::report::Format;
 use kubelet_config::finding::Strictness;
 use nodecfg_cluster::{ClusterError, ClusterReader};
-use nodecfg_contract::names::NamespaceName;
 use nodecfg_planning::plan::Options;
 use nodecfg_planning::plan::saved::{
     self, ClusterIdentity, Code, Difference, FreshPlan, LIMIT, PlanContext, SavedOptions, SavedPlan, SavedPlanError,
@@ -77,15 +77,15 @@ pub(super) async fn identify(reader: &ClusterReader) -> Result<ClusterIdentity, 
     Ok(ClusterIdentity { uid: reader.cluster_uid().await?, server: reader.server().to_owned() })
 }
 
-/// Conditions under which a plan was created; `named` is the namespace on the command line.
+/// Conditions under which a plan was created; `given` has the options of the command line.
 pub(super) fn context(
     cluster: ClusterIdentity,
     reader: &ClusterReader,
     planned: &Planned,
-    named: Option<NamespaceName>,
+    given: SavedOptions,
 ) -> PlanContext {
     let Options { take_over, allow_empty, gate, .. } = planned.options;
-    let options = SavedOptions { take_over, allow_empty, lenient: gate == Strictness::Lenient, namespace: named };
+    let options = SavedOptions { take_over, allow_empty, lenient: gate == Strictness::Lenient, ..given };
     PlanContext { cluster, binding: binding_name(reader.binding()).to_owned(), options }
 }
 
@@ -100,8 +100,8 @@ pub(super) fn save(
         .map_err(|error| CommandError::PlanFile { path: path.to_owned(), error: PlanFileError::Write(error) })?;
     if matches!(format, Format::Text | Format::Markdown) {
         terminal.out.flush()?;
-        let path = path.display();
-        writeln!(terminal.info(), "\nSaved as {path}. Apply exactly this plan with: nodecfg sync --plan {path}")?;
+        let command = plan_options::sync_command(path, &saved.options);
+        writeln!(terminal.info(), "\nSaved as {}. Apply exactly this plan with: {command}", path.display())?;
     }
     Ok(())
 }
@@ -110,57 +110,22 @@ pub(super) fn save(
 pub(super) struct LoadedPlan {
     path: PathBuf,
     saved: SavedPlan,
-}
-
-/// The arguments that a saved plan determines.
-pub(super) struct PlanArgs {
-    pub(super) repository: RepositoryArgs,
-    pub(super) allowances: Allowances,
-    pub(super) bound: BoundClusterArgs,
+    /// The options of the command line.
+    given: SavedOptions,
 }
 
 impl LoadedPlan {
-    /// Reads the file.
-    pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
+    /// Reads the file. Fails if the command line gives other options than those of the plan.
+    pub(super) fn read(path: &Path, given: SavedOptions) -> Result<Self, CommandError> {
         let fail = |error| CommandError::PlanFile { path: path.to_owned(), error };
         let mut bytes = Vec::new();
         let limit = u64::try_from(LIMIT).unwrap_or(u64::MAX).saturating_add(1);
         let file = fs::File::open(path).map_err(|error| fail(PlanFileError::Read(error)))?;
         file.take(limit).read_to_end(&mut bytes).map_err(|error| fail(PlanFileError::Read(error)))?;
         let saved = saved::read(&bytes).map_err(|why| fail(PlanFileError::Unreadable(why)))?;
-        Ok(Self { path: path.to_owned(), saved })
-    }
-
-    /// Applies the arguments of the plan, and rejects given arguments that contradict the plan.
-    pub(super) fn merge_args(&self, mut given: PlanArgs) -> Result<PlanArgs, CommandError> {
-        let saved = &self.saved.options;
-        for (option, given, in_plan) in [
-            ("--take-over", given.allowances.take_over, saved.take_over),
-            ("--allow-empty", given.allowances.allow_empty, saved.allow_empty),
-            ("--lenient", given.repository.lenient, saved.lenient),
-        ] {
-            if given && !in_plan {
-                return Err(self.contradicts(option, format!("the plan was made without {option}")));
-            }
-        }
-        if let Some(named) = given.bound.cluster.named_namespace().filter(|named| **named != self.saved.namespace) {
-            let option = format!("--namespace {named}");
-            return Err(self.contradicts(&option, format!("the plan is for namespace {}", self.saved.namespace)));
-        }
-        if let Some(named) = given.bound.binding.named().filter(|named| *named != self.saved.binding) {
-            let option = format!("--binding {named}");
-            return Err(self.contradicts(&option, format!("the plan is for binding {}", self.saved.binding)));
-        }
-        given.allowances = Allowances { take_over: saved.take_over, allow_empty: saved.allow_empty };
-        given.repository.lenient = saved.lenient;
-        given.bound.cluster = given.bound.cluster.with_namespace(saved.namespace.clone());
-        given.bound.binding = given.bound.binding.with_binding(&self.saved.binding);
-        Ok(given)
-    }
-
-    fn contradicts(&self, option: &str, reason: String) -> CommandError {
-        let path = self.path.display();
-        CommandError::usage(format!("{option} contradicts --plan {path}: {reason}"), format!("omit {option}"))
+        let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+        plan_options::require_same(path, &saved.options, &given, words)?;
+        Ok(Self { path: path.to_owned(), saved, given })
     }
 
     /// Checks the cluster and the fleet before the lock is taken.
@@ -204,8 +169,8 @@ impl SavedPlanCheck {
 
     /// Checks that a new plan equals the saved one.
     pub(super) fn require_match(&self, planned: &Planned, reader: &ClusterReader) -> Result<(), CommandError> {
-        let saved = &self.loaded_plan.saved;
-        let context = context(self.cluster.clone(), reader, planned, saved.options.namespace.clone());
+        let LoadedPlan { saved, given, .. } = &self.loaded_plan;
+        let context = context(self.cluster.clone(), reader, planned, given.clone());
         let fresh = SavedPlan::of(&planned.plan, &context);
         let differences = saved.differences(&fresh, FreshPlan { plan: &planned.plan, observed: &planned.observed });
         if differences.is_empty() { Ok(()) } else { Err(self.stale(differences)) }

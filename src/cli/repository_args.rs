@@ -89,7 +89,7 @@ impl RepositoryArgs {
     pub(super) fn history_options(&self) -> Result<OpenOptions, CommandError> {
         if let Some(address) = self.source().remote()? {
             return Err(CommandError::usage(
-                format!("the history of a pool requires a clone, and {address} is on a server"),
+                format!("history requires a clone, and {address} is on a server"),
                 "clone the repository and name its folder",
             ));
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side;
-use super::plan_file::{self, LoadedPlan, PlanArgs};
+use super::plan_file::{self, LoadedPlan};
 use super::planning::Allowances;
 use super::reconcile::{Reconciliation, RolloutArgs};
 use super::reports::ReportArgs;
@@ -12,7 +12,7 @@ use super::repository_args::RepositoryArgs;
 use super::run::{self, Purpose};
 use super::sandbox::SandboxArgs;
 use super::telemetry::MetricsArgs;
-use super::{CommandResult, Terminal, diff};
+use super::{CommandResult, Terminal, diff, plan_options};
 use crate::report::Format;
 
 /// Make the cluster match the repository, a few nodes at a time.
@@ -30,7 +30,8 @@ pub(super) struct Args {
     pub(super) reports: ReportArgs,
     #[command(flatten)]
     allowances: Allowances,
-    /// Apply exactly the plan that `nodecfg diff --out FILE` saved; exit with code 7 if anything changed since.
+    /// Apply exactly the plan that `nodecfg diff --out FILE` saved; exit with code 7 if anything changed since. Repeat
+    /// its --take-over, --allow-empty, --lenient, --namespace and --binding.
     #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path, conflicts_with = "sandbox")]
     plan: Option<PathBuf>,
     /// Show the plan and change nothing.
@@ -61,11 +62,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     } else {
         diff::create_reports(&args.reports)?;
     }
-    let loaded_plan = args.plan.as_deref().map(LoadedPlan::read).transpose()?;
-    let PlanArgs { repository, allowances, bound: BoundClusterArgs { cluster, binding } } = match &loaded_plan {
-        Some(loaded_plan) => loaded_plan.merge_args(args.given())?,
-        None => args.given(),
-    };
+    let given = || plan_options::given(args.allowances, &args.repository, &args.bound);
+    let loaded_plan = args.plan.as_deref().map(|path| LoadedPlan::read(path, given())).transpose()?;
+    let Args { repository, allowances, bound: BoundClusterArgs { cluster, binding }, .. } = args;
     let loaded = repository.load(terminal).await?;
     loaded.record(terminal);
     let keys = label_keys(&loaded.desired);
@@ -116,10 +115,5 @@ impl Args {
     /// Name of the command in metrics. A dry run has its own name, because it does not check nodes.
     pub(super) fn name(&self) -> &'static str {
         if self.dry_run { "dry-run" } else { "sync" }
-    }
-
-    /// The given arguments that a saved plan may replace.
-    fn given(&self) -> PlanArgs {
-        PlanArgs { repository: self.repository.clone(), allowances: self.allowances, bound: self.bound.clone() }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::AddressError;
 use super::remote::RemoteError;
 use super::signature::Unverified;
+use nodecfg_contract::names::CommitId;
 
 /// Error of opening or reading a repository.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +105,32 @@ pub enum RepositoryError {
         /// The repository.
         path: PathBuf,
     },
+    /// The commit is not the merge commit of another one.
+    #[error("commit {commit} of {} is not the merge commit of {}", path.display(), merged.short())]
+    NotTheMerge {
+        /// The repository.
+        path: PathBuf,
+        /// The commit, shortened.
+        commit: String,
+        /// The commit that must be its second parent.
+        merged: CommitId,
+    },
+    /// The clone lacks the first parent of a merge commit.
+    #[error("the shallow clone {} lacks {}, the first parent of the merge commit", path.display(), parent.short())]
+    NoFirstParent {
+        /// The repository.
+        path: PathBuf,
+        /// The first parent.
+        parent: CommitId,
+    },
+    /// A bare repository among the files of a checkout.
+    #[error("{} is a bare git repository inside the checkout {}; nodecfg reads only the checkout", path.display(), checkout.display())]
+    EmbeddedRepository {
+        /// The bare repository.
+        path: PathBuf,
+        /// The top folder of the checkout.
+        checkout: PathBuf,
+    },
     /// Signature verification of files that may be uncommitted.
     #[error("cannot verify the signature of {}: {}", path.display(), nothing_signed(*worktree))]
     NothingSigned {
@@ -162,6 +189,15 @@ impl RepositoryError {
                 "specify the folder of the configuration; within a repository use --path".to_owned()
             }
             Self::NotTrusted { path } => format!("run: git config --global --add safe.directory {}", path.display()),
+            Self::NotTheMerge { .. } => {
+                "name the revision to compare with (--against), or check out the merge commit: in GitHub Actions omit \
+                 `ref` of actions/checkout"
+                    .to_owned()
+            }
+            Self::NoFirstParent { .. } => {
+                "run `git fetch --deepen=1`; in GitHub Actions set `fetch-depth: 2` for actions/checkout".to_owned()
+            }
+            Self::EmbeddedRepository { .. } => "move the bare repository out of the checkout".to_owned(),
             Self::NothingSigned { worktree: true, .. } => "omit --worktree or --verify-commits".to_owned(),
             Self::NothingSigned { .. } => "specify a git repository, or omit --verify-commits".to_owned(),
             Self::Unverified { why, .. } => why.help().to_owned(),

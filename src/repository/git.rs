@@ -34,10 +34,25 @@ pub(super) fn root_of(options: &OpenOptions) -> Result<PathBuf, RepositoryError>
 }
 
 /// The repository of a folder, if any.
+///
+/// A commit can contain the files of a bare repository, but no `.git`. So a bare repository inside a checkout may be
+/// content of a pull request. It is refused before its configuration is read, as git does with
+/// `safe.bareRepository=explicit` (git 2.38).
 pub(super) fn discover(root: &Path) -> Result<Option<Repository>, RepositoryError> {
-    match Repository::discover(root) {
+    let found = match Repository::discover_path(root, None::<&Path>) {
+        Ok(found) => found,
+        Err(error) if error.code() == ErrorCode::NotFound => return Ok(None),
+        Err(source) => {
+            return Err(RepositoryError::Git { operation: "find the repository", path: root.to_owned(), source });
+        }
+    };
+    if root.starts_with(&found)
+        && let Some(checkout) = checkout_around(&found)
+    {
+        return Err(RepositoryError::EmbeddedRepository { path: found.components().collect(), checkout });
+    }
+    match Repository::open(&found) {
         Ok(repository) => Ok(Some(repository)),
-        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
         Err(error) if error.code() == ErrorCode::Owner => {
             // Git's setting safe.directory needs the top folder of the repository.
             let top = root.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(root);
@@ -45,6 +60,16 @@ pub(super) fn discover(root: &Path) -> Result<Option<Repository>, RepositoryErro
         }
         Err(source) => Err(RepositoryError::Git { operation: "open the repository", path: root.to_owned(), source }),
     }
+}
+
+/// The top folder of the checkout whose files contain `repository`.
+fn checkout_around(repository: &Path) -> Option<PathBuf> {
+    let top = repository.ancestors().skip(1).find(|folder| folder.join(".git").exists())?;
+    // A file `.git` may name a bare repository beside it, which then belongs to no other repository.
+    let owns = |found: PathBuf| found == repository;
+    let is_own =
+        repository.starts_with(top.join(".git")) || Repository::discover_path(top, None::<&Path>).is_ok_and(owns);
+    (!is_own).then(|| top.to_owned())
 }
 
 /// Reads `folder` below `root` from a commit, by default HEAD. For HEAD, warns about uncommitted changes.
@@ -70,7 +95,7 @@ pub(super) fn folder_within(repository: &Repository, root: &Path, folder: &str) 
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
 }
 
-fn short(id: Oid) -> String {
+pub(super) fn short(id: Oid) -> String {
     id.to_string().chars().take(10).collect()
 }
 

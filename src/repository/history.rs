@@ -8,6 +8,7 @@ use git2::{Commit, Oid, Repository};
 use jiff::Timestamp;
 
 use super::git::{self, FolderLookup};
+use super::merge::named_parents;
 use super::{OpenOptions, RepositoryError, Snapshot};
 use nodecfg_contract::names::CommitId;
 
@@ -107,11 +108,8 @@ enum Parent<'r> {
 fn parent<'r>(commit: &Commit<'r>) -> Parent<'r> {
     match commit.parent(0) {
         Ok(parent) => Parent::Commit(parent),
-        // A shallow clone hides parents, but the raw commit still names them.
-        Err(_) if commit.raw_header_bytes().split(|byte| *byte == b'\n').any(|line| line.starts_with(b"parent ")) => {
-            Parent::Missing
-        }
-        Err(_) => Parent::None,
+        Err(_) if named_parents(commit).is_empty() => Parent::None,
+        Err(_) => Parent::Missing,
     }
 }
 

@@ -16,6 +16,7 @@ mod folder;
 mod git;
 pub mod history;
 mod links;
+mod merge;
 mod program;
 mod read_file;
 pub mod remote;
@@ -26,6 +27,7 @@ mod tests;
 
 pub use address::{Address, AddressError, RemoteAddress, Scheme};
 pub use error::RepositoryError;
+pub use merge::merged_into;
 pub use program::{ProgramError, Programs, Stopper};
 pub use read_file::read_file;
 pub use subfolder::{Folder, FolderError};

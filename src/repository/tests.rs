@@ -183,6 +183,96 @@ fn reads_bare_and_empty_repositories() {
     assert!(error(empty.path(), Some("main")).contains("create a commit: the repository has no branches or tags"));
 }
 
+/// Adds a bare repository with other content to the files of a checkout, as a commit can.
+fn embed(checkout: &Path, folder: &str) {
+    let (other, _) = repository(&[("nodecfg.yaml", "a: embedded\n")]);
+    let bare = checkout.join(folder);
+    git2::build::RepoBuilder::new().bare(true).clone(other.path().to_str().expect("a path"), &bare).expect("cloned");
+    // A commit keeps no empty folders.
+    write(&bare, "refs/heads/keep", "");
+}
+
+#[test]
+fn refuses_bare_repositories_inside_a_checkout() {
+    let (folder, checkout) = repository(&[("nodecfg.yaml", "a: checkout\n")]);
+    embed(folder.path(), "prod");
+    write(folder.path(), "prod/pools/x/kubelet.yaml", KUBELET);
+    commit(&checkout);
+    let clone = TempDir::new().expect("a folder");
+    let url = folder.path().to_str().expect("a path");
+    git2::build::RepoBuilder::new().clone(url, &clone.path().join("clone")).expect("cloned");
+    let cloned = clone.path().join("clone").canonicalize().expect("a folder");
+    for named in ["prod", "prod/pools", "prod/objects"] {
+        for worktree in [false, true] {
+            let error = read(&cloned.join(named), None, worktree).expect_err(named);
+            let text = format!("{error}; {}", error.help()).replace(&cloned.display().to_string(), "REPO");
+            assert_eq!(
+                text,
+                "REPO/prod is a bare git repository inside the checkout REPO; nodecfg reads only the checkout; move the bare \
+                 repository out of the checkout"
+            );
+        }
+        let options = OpenOptions {
+            path: cloned.join(named),
+            folder: Folder::default(),
+            revision: None,
+            worktree: false,
+            signers: None,
+        };
+        assert!(history::walk(&options, |_, _| std::ops::ControlFlow::Break(())).is_err(), "{named}");
+        assert!(history::known(&options, []).is_err(), "{named}");
+    }
+    // The checkout itself is read as before, also with the folder as `--path`.
+    assert_eq!(names(&read(&cloned, None, false).expect("reads")), ["nodecfg.yaml", "prod/pools/x/kubelet.yaml"]);
+    let options = OpenOptions {
+        path: cloned,
+        folder: Folder::parse("prod").expect("a folder"),
+        revision: None,
+        worktree: false,
+        signers: None,
+    };
+    assert_eq!(names(&open(&options).expect("reads")), ["pools/x/kubelet.yaml"]);
+}
+
+#[test]
+fn reads_no_configuration_of_an_embedded_repository() {
+    let (folder, _) = repository(&[("nodecfg.yaml", "a: checkout\n")]);
+    let outside = TempDir::new().expect("a folder");
+    let (other, _) = repository(&[("nodecfg.yaml", "a: elsewhere\n")]);
+    let elsewhere = other.path().join(".git").display().to_string();
+    // Each of these lets an embedded repository name files outside of the checkout.
+    for (name, file, text) in [
+        ("worktree", "config", format!("[core]\nworktree = {}\n", outside.path().display())),
+        ("include", "config", "[include]\npath = /dev/stdin\n".to_owned()),
+        ("broken", "config", "[".to_owned()),
+        ("alternates", "objects/info/alternates", format!("{elsewhere}/objects\n")),
+        ("commondir", "commondir", elsewhere.clone()),
+    ] {
+        embed(folder.path(), name);
+        write(folder.path(), &format!("{name}/{file}"), text);
+        assert!(
+            error(&folder.path().join(name), None).contains("is a bare git repository inside the checkout"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn reads_bare_repositories_outside_of_a_checkout() {
+    let outer = TempDir::new().expect("a folder");
+    embed(outer.path(), "mirror.git");
+    let text = |path: &Path| read(path, None, false).expect("reads").text("nodecfg.yaml").map(|text| text.to_string());
+    assert_eq!(text(&outer.path().join("mirror.git")).as_deref(), Some("a: embedded\n"));
+    // A bare repository for linked working trees, with a file `.git` beside it.
+    embed(outer.path(), ".bare");
+    write(outer.path(), ".git", "gitdir: ./.bare\n");
+    let bare = Repository::open(outer.path().join(".bare")).expect("a repository");
+    bare.worktree("main", &outer.path().join("main"), None).expect("a working tree");
+    for folder in [".bare", "main"] {
+        assert_eq!(text(&outer.path().join(folder)).as_deref(), Some("a: embedded\n"), "{folder}");
+    }
+}
+
 #[test]
 fn follows_links_within_the_root_only() {
     let (folder, repository) = repository(&[("conf/base/kubelet.yaml", KUBELET), ("secret.yaml", "a: secret\n")]);

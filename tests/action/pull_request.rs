@@ -58,8 +58,7 @@ fn run_without_changes_updates_only_an_existing_comment() {
     }
     let github = Github::start();
     let workspace = unchanged();
-    let quiet =
-        || Job::pull_request(UP_TO_DATE, &workspace, &github).with("command", "diff").head(&"b".repeat(40)).run();
+    let quiet = || diff(&workspace, &github);
     let first = quiet();
     first.passed();
     assert_eq!((first.output("changed"), first.output("exit-code")), ("false", "0"));
@@ -73,7 +72,7 @@ fn run_without_changes_updates_only_an_existing_comment() {
     assert!(body.starts_with(MARKER) && !body.contains("earlier"), "{body}");
     // The marker, the text, and the commit.
     assert_eq!(body.lines().filter(|line| !line.is_empty()).count(), 3, "{body}");
-    assert!(body.ends_with(&format!("<sub>of commit {}</sub>", &"b".repeat(12))), "{body}");
+    assert!(body.ends_with(&format!("<sub>of commit {}</sub>", &workspace.commits()[2][..12])), "{body}");
 }
 
 #[test]
@@ -211,9 +210,9 @@ fn missing_base_and_wrong_checkout_are_reported() {
     }
     let github = Github::start();
     let shallow = Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]).merging(&[("a", "b")]).fetched(1);
-    diff(&shallow, &github).failed_in("Run nodecfg", "fetch-depth: 2");
+    diff(&shallow, &github).failed_in("Pass or fail", "fetch-depth: 2");
     let head = Workspace::of(&[("pools/gpu/kubelet.yaml", KUBELET)]).then(&[("a", "b")]);
-    diff(&head, &github).failed_in("Run nodecfg", "not the merge commit");
+    diff(&head, &github).failed_in("Pass or fail", "not the merge commit");
 }
 
 #[test]
@@ -248,23 +247,45 @@ fn branch_that_merged_main_is_not_the_merge_commit() {
     let branch = Workspace::branch_that_merged_main(&files, &[("pools/gpu/kubelet.yaml", &harmful)]);
     let commits = branch.commits();
     assert_eq!(commits.len(), 3);
-    let merge = "a".repeat(40);
-    let job = || {
-        let job = Job::pull_request(UP_TO_DATE, &branch, &github).with("command", "diff");
-        job.head(&commits[0]).variable("GITHUB_SHA", merge.clone())
-    };
-    job().run().failed_in("Run nodecfg", "not the merge commit").failed_in("Run nodecfg", "(input against)");
+    let job = || Job::pull_request(UP_TO_DATE, &branch, &github).with("command", "diff").head(&commits[0]);
+    job().run().failed_in("Pass or fail", "not the merge commit").failed_in("Pass or fail", "(--against)");
     let outcome = job().with("against", "main").run();
     outcome.passed();
     assert!(outcome.summary.contains("maxPods"), "{}", outcome.summary);
+}
 
-    // One match is enough: GitHub may have recreated the merge commit, or the event may lack the commit.
-    let workspace = changed();
-    let job = || Job::pull_request(UP_TO_DATE, &workspace, &github).with("command", "diff");
-    for merge in [job().variable("GITHUB_SHA", merge.clone()), job().head("")] {
-        let outcome = merge.run();
-        outcome.passed();
-        assert_eq!(outcome.output("changed"), "true");
+#[test]
+fn bare_repository_in_pull_request_runs_nothing() {
+    if !possible() {
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    let marker = outside.path().join("marker");
+    let command = format!("touch {}", marker.display());
+    // git reads HEAD of this repository and fetches the missing commit, by a command of the configuration.
+    let config = format!(
+        "[core]\nrepositoryformatversion = 1\nbare = true\nfsmonitor = {command}\nsshCommand = {command}\n\
+         [extensions]\npartialClone = origin\n\
+         [remote \"origin\"]\nurl = .\npromisor = true\nuploadpack = {command};\n"
+    );
+    let head = format!("{}\n", "1".repeat(40));
+    let files = [
+        ("prod/HEAD", head.as_str()),
+        ("prod/config", &config),
+        ("prod/objects/keep", ""),
+        ("prod/refs/heads/keep", ""),
+        ("prod/pools/gpu/kubelet.yaml", KUBELET),
+    ];
+    for depth in [1, 2] {
+        let workspace = Workspace::of(&[("prod/pools/gpu/kubelet.yaml", KUBELET)]).merging(&files).fetched(depth);
+        let github = Github::start();
+        for (command, path) in [("diff", "prod"), ("validate", "prod"), ("diff", "prod/pools"), ("sync", "prod")] {
+            let job = Job::pull_request(UP_TO_DATE, &workspace, &github).with("command", command).with("path", path);
+            let outcome = job.run();
+            assert!(!marker.exists(), "{command} {path} runs a command of the pull request:\n{}", outcome.log());
+            outcome.failed_in("Pass or fail", "prod is a bare git repository inside the checkout");
+            outcome.failed_in("Pass or fail", "(exit code 3)");
+        }
     }
 }
 
@@ -280,17 +301,17 @@ fn failed_diff_marks_older_comment_as_outdated() {
     let head = &workspace.commits()[2][..12];
     let body = || github.state().body(0).to_owned();
 
-    // Failures before the checkout, before the download, and before nodecfg runs.
+    // Failures before the checkout, before the download, and of nodecfg.
     let runs = [
-        ("Check the inputs", job().with("fail-on", "whatever")),
-        ("Download nodecfg", job().with("version", "9.9.9")),
-        ("Run nodecfg", job().head(&"b".repeat(40)).variable("GITHUB_SHA", "a".repeat(40))),
+        ("Check the inputs", "the diff failed", job().with("fail-on", "whatever")),
+        ("Download nodecfg", "the diff failed", job().with("version", "9.9.9")),
+        ("Pass or fail", "ended with exit code 3", job().head(&"b".repeat(40))),
     ];
-    for (step, run) in runs {
+    for (step, words, run) in runs {
         github.state().comments[0]["body"] = format!("{MARKER}\nchanges of an earlier commit").into();
         let outcome = run.run();
         assert_eq!(outcome.failed(), Some(step), "{}", outcome.log());
-        assert!(body().starts_with(MARKER) && body().contains("the diff failed"), "{step}: {}", body());
+        assert!(body().starts_with(MARKER) && body().contains(words), "{step}: {}", body());
         assert!(body().contains("/acme/fleet/actions/runs/4711") && !body().contains("changes of"), "{}", body());
     }
     job().run().passed();

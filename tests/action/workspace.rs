@@ -106,16 +106,13 @@ impl Workspace {
         to
     }
 
-    /// IDs of the checked-out commit and its parents.
+    /// IDs of the checked-out commit and its parents, also of those that a shallow checkout lacks.
     pub fn commits(&self) -> Vec<String> {
-        let output = Command::new("git")
-            .args(["log", "-1", "--format=%H %P"])
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .current_dir(&self.at)
-            .output()
-            .unwrap();
-        String::from_utf8(output.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
+        let repository = git2::Repository::open(&self.at).unwrap();
+        let commit = repository.head().unwrap().peel_to_commit().unwrap();
+        let header = String::from_utf8(commit.raw_header_bytes().to_vec()).unwrap();
+        let parents = header.lines().filter_map(|line| line.strip_prefix("parent ")).map(str::to_owned);
+        [commit.id().to_string()].into_iter().chain(parents).collect()
     }
 
     pub fn path(&self) -> &Path {

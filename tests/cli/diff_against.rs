@@ -125,11 +125,59 @@ fn prints_two_revisions_and_cluster() {
     for allowance in ["--take-over", "--allow-empty"] {
         let alone = cluster.run(folder.path(), &format!("diff --against HEAD^1 {allowance}"));
         assert_eq!((alone.exit, alone.out.as_str()), (2, ""), "{}", alone.shown());
-        assert!(alone.err.contains("--against alone reads none"), "{}", alone.shown());
+        assert!(alone.err.contains("a comparison of revisions reads none"), "{}", alone.shown());
         assert_ne!(cluster.run(folder.path(), &format!("{with} {allowance}")).exit, 2);
     }
     cluster.embedded().api().deny("list", "nodes");
     assert_eq!(cluster.run(folder.path(), "diff --against HEAD^1").exit, 1);
+}
+
+#[test]
+fn compares_a_merge_commit_with_its_first_parent() {
+    let folder = before();
+    let git = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.current_dir(folder.path()).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        command.args(["-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false"]);
+        let output = command.args(arguments).output().unwrap();
+        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let main = git(&["rev-parse", "HEAD"]);
+    git(&["checkout", "--quiet", "--detach"]);
+    git(&["commit", "--quiet", "--allow-empty", "--message", "change"]);
+    let change = git(&["rev-parse", "HEAD"]);
+    git(&["checkout", "--quiet", "--detach", &main]);
+    git(&["commit", "--quiet", "--allow-empty", "--message", "meanwhile"]);
+    let target = git(&["rev-parse", "HEAD"]);
+    git(&["merge", "--quiet", "--no-ff", "--message", "merge", &change]);
+    let merge = git(&["rev-parse", "HEAD"]);
+
+    let of = |commit: &str, more: &str| run(folder.path(), &format!("diff --merge-of {commit} -o json {more}"));
+    let merged = of(&change, "");
+    let document: Value = serde_json::from_str(&merged.out).unwrap_or_else(|_| panic!("{}", merged.shown()));
+    assert_eq!((&document["from"]["commit"], &document["to"]["commit"]), (&json!(target), &json!(merge)), "{document}");
+    // Only the second parent of the revision is the merged commit.
+    for (commit, revision) in
+        [(&target, "HEAD"), (&merge, "HEAD"), (&main, "HEAD"), (&change, &change), (&main, &change)]
+    {
+        let refused = of(commit, &format!("--rev {revision}"));
+        assert_eq!(refused.exit, 3, "{}", refused.shown());
+        assert!(refused.out.contains("is not the merge commit of"), "{}", refused.shown());
+    }
+    let octopus =
+        git(&["commit-tree", "-p", &target, "-p", &change, "-p", &main, "-m", "three", &format!("{merge}^{{tree}}")]);
+    assert_eq!(of(&change, &format!("--rev {octopus}")).exit, 3);
+    for wrong in ["--against HEAD", "--worktree", "file:///nowhere"] {
+        assert_eq!(of(&change, wrong).exit, 2, "{wrong}");
+    }
+    assert_eq!(of("main", "").exit, 2);
+    std::fs::write(folder.path().join(".git/shallow"), format!("{merge}\n")).unwrap();
+    let (folder_of_target, file) = target.split_at(2);
+    std::fs::remove_file(folder.path().join(".git/objects").join(folder_of_target).join(file)).unwrap();
+    let shallow = of(&change, "");
+    assert_eq!(shallow.exit, 3, "{}", shallow.shown());
+    assert!(shallow.out.contains("lacks") && shallow.out.contains("git fetch --deepen=1"), "{}", shallow.shown());
 }
 
 #[test]

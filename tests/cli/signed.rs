@@ -182,3 +182,28 @@ fn rejects_unverifiable_sources() {
     std::fs::write(&allowed, format!("a@b {public}\nnonsense\n")).unwrap();
     refused(&run(folder.path(), &format!("validate {options}")), 2, "line 2: the key after the principals is missing");
 }
+
+/// A bare repository in a commit would replay an older signed commit in place of the checked-out, unsigned one.
+#[test]
+fn verifies_no_commit_of_a_bare_repository_in_the_checkout() {
+    if !tools_installed() {
+        return;
+    }
+    let keys = tempfile::tempdir().unwrap();
+    let public = key(keys.path(), "alice");
+    let allowed = keys.path().join("allowed");
+    std::fs::write(&allowed, format!("alice@example.com namespaces=\"git\" {public}\n")).unwrap();
+    let (signed, folder) = (gpu(), gpu());
+    signed.write("pools/gpu/kubelet.yaml", &KUBELET.replace("32", "40"));
+    commit(&signed, &keys.path().join("alice"));
+    let embedded = folder.path().join("prod");
+    run_to_success(Command::new("git").args(["clone", "--quiet", "--bare"]).arg(signed.path()).arg(&embedded));
+    folder.write("prod/refs/heads/keep", "");
+    folder.commit();
+    let arguments = format!("validate prod --verify-commits {}", allowed.display());
+    refused(&run(folder.path(), &arguments), 3, "prod is a bare git repository inside the checkout");
+    // The same repository outside of a checkout is valid.
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::rename(&embedded, outside.path().join("prod")).unwrap();
+    assert_eq!(run(outside.path(), &arguments).exit, 0);
+}

@@ -119,6 +119,32 @@ fn uses_declared_kubelet_versions() {
 }
 
 #[test]
+fn junit_fails_for_errors_in_a_base_or_patch() {
+    let pool = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {name: gpu}\nspec:\n  kubernetesVersion: \"1.36\"\n  \
+                kubelet: {base: ../../base/kubelet.yaml, patches: [patch.yaml]}\n";
+    // The kubelet loads and accepts each of these, and then exits.
+    let (none, exits) = ("maxPods: 50\n", "cpuManagerPolicy: None\n");
+    for (file, base, patch) in [("base/kubelet.yaml", exits, none), ("pools/gpu/patch.yaml", none, exits)] {
+        let folder = Folder::committed(&[
+            ("nodecfg.yaml", FLEET),
+            ("base/kubelet.yaml", &format!("{HEADER}{base}")),
+            ("pools/gpu/pool.yaml", pool),
+            ("pools/gpu/patch.yaml", patch),
+        ]);
+        let shown = run(folder.path(), "validate -o junit");
+        assert_eq!(shown.exit, 3, "{}", shown.shown());
+        let case = |suite: &str| {
+            let start = format!("<testcase classname=\"{suite}\" name=\"kubelet 1.36\">");
+            let rest =
+                shown.out.split_once(&start).map_or_else(|| panic!("{start}: {}", shown.shown()), |(_, rest)| rest);
+            rest.split_once("</testcase>").unwrap().0.to_owned()
+        };
+        assert!(case(file).contains("[cpu-manager-policy]"), "{}", shown.shown());
+        assert!(case("pools/gpu/pool.yaml").contains("the kubelet would not start"), "{}", shown.shown());
+    }
+}
+
+#[test]
 fn writes_pipeline_formats() {
     let folder = files();
     shows!("validate-sarif", run(folder.path(), "validate refused.yaml gate.yaml latin-1.yaml -o sarif").shown());

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use nodecfg_planning::plan::saved::SavedPlan;
 use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
@@ -17,10 +18,11 @@ scenarios! {
         moved_branch_makes_a_plan_stale,
         plan_of_another_cluster_takes_no_lock,
         damaged_plan_file_is_refused_without_requests,
-        options_in_the_plan_cannot_be_overridden,
+        options_of_the_plan_must_be_given_again,
         disallowed_disruption_is_saved_and_refused,
     }
     Sandbox {
+        edited_plan_widens_nothing,
         node_changed_before_its_patch_is_skipped,
         forbidden_namespace_read_names_rbac_rule,
     }
@@ -206,25 +208,130 @@ async fn damaged_plan_file_is_refused_without_requests(start: ClusterSetup) {
     cluster.down().await;
 }
 
-async fn options_in_the_plan_cannot_be_overridden(start: ClusterSetup) {
+async fn options_of_the_plan_must_be_given_again(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     cluster.create_config_map("by-hand", &format!("{KUBELET}maxPods: 50\n"), false, None).await;
     cluster.assign_by_hand("a-1", "by-hand").await;
     let repository = Repository::of_pool("maxPods: 110", "");
     let path = file(&cluster);
     let out = path.to_str().unwrap();
-    cluster.run("diff", &repository, &["--out", out]).await.exits(0);
-    for option in [&["--take-over"][..], &["--allow-empty"], &["--lenient"], &["--namespace", "elsewhere"]] {
-        let run = carry_out(&cluster, &repository, option).await.exits(2);
-        run.prints(&format!("{} contradicts --plan", option.join(" ")));
+    let before = cluster.written().await;
+    let (namespace, binding) =
+        (format!("--namespace={}", cluster.namespace()), format!("--binding={}", cluster.binding()));
+    let options = ["--allow-empty", "--lenient", &namespace, &binding, "--take-over"];
+    for option in options {
+        for (planned, given, state) in [(Some(option), None, "missing"), (None, Some(option), "not in the plan")] {
+            let arguments: Vec<&str> = ["--out", out].into_iter().chain(planned).collect();
+            assert!(cluster.run("diff", &repository, &arguments).await.code < Some(2), "{option}");
+            let more: Vec<&str> = given.into_iter().collect();
+            let run = carry_out(&cluster, &repository, &more).await.exits(2).prints(&format!("{option} is {state}"));
+            let command = run.err.split('`').nth(1).unwrap_or_else(|| panic!("no command: {run}")).to_owned();
+            let words = shlex::split(&command).unwrap();
+            assert_eq!(words.iter().any(|word| word == option), planned.is_some(), "{command}");
+            assert!(words.starts_with(&["nodecfg".to_owned(), "sync".to_owned()]), "{command}");
+            assert!(words.iter().any(|word| word == out), "{command}");
+            let dry: Vec<&str> = given.into_iter().chain(["--dry-run"]).collect();
+            carry_out(&cluster, &repository, &dry).await.exits(2);
+            assert_eq!(cluster.written().await, before, "{option}");
+        }
     }
-    carry_out(&cluster, &repository, &["--namespace", cluster.namespace()]).await.exits(5).prints("1 blocked");
-    // The options come from the plan.
-    cluster.run("diff", &repository, &["--take-over", "--out", out]).await.exits(1);
-    carry_out(&cluster, &repository, &[]).await.exits(0).prints("1 converged");
+    // Several differences are one error.
+    cluster.run("diff", &repository, &["--take-over", "--lenient", "--out", out]).await.exits(1);
+    carry_out(&cluster, &repository, &["--allow-empty"])
+        .await
+        .exits(2)
+        .prints("--take-over --lenient are missing, --allow-empty is not in the plan");
+    assert_eq!(cluster.written().await, before);
+    carry_out(&cluster, &repository, &["--lenient", "--take-over"]).await.exits(0).prints("1 converged");
     for none in ["-", "", "/nowhere/at/all/plan.json"] {
         cluster.run("diff", &repository, &["--out", none]).await.exits(2);
     }
+    cluster.down().await;
+}
+
+/// All values of a document that contain no others, by JSON pointer.
+fn leaves(value: &Value, at: &str, found: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, below)| leaves(below, &format!("{at}/{name}"), found)),
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().enumerate().for_each(|(index, below)| leaves(below, &format!("{at}/{index}"), found));
+        }
+        leaf => found.push((at.to_owned(), leaf.clone())),
+    }
+}
+
+/// The document with another value at this place. `None` if a list has no such item.
+fn edited(document: &Value, at: &str, value: Value) -> Option<String> {
+    let mut document = document.clone();
+    let (above, name) = at.rsplit_once('/')?;
+    match document.pointer_mut(above)? {
+        Value::Object(fields) => drop(fields.insert(name.to_owned(), value)),
+        Value::Array(items) => *items.get_mut(name.parse::<usize>().ok()?)? = value,
+        _ => return None,
+    }
+    // An editor can compute the digest, too.
+    let plan = serde_json::from_value::<SavedPlan>(document.clone());
+    Some(plan.map_or_else(|_| document.to_string(), |plan| plan.with_digest().text()))
+}
+
+/// Edits every value of a saved plan, one at a time: to a similar value, and to the one of a plan with all options.
+async fn edited_plan_widens_nothing(start: ClusterSetup) {
+    let cluster = start.pool("a", 1).pool("b", 1).up().await;
+    cluster.create_config_map("by-hand", &format!("{KUBELET}maxPods: 50\n"), false, None).await;
+    cluster.assign_by_hand("a-1", "by-hand").await;
+    let repository = Repository::empty();
+    repository.fleet("test", "{maxUnavailable: 1}");
+    repository.pool("a", "maxPods: 110");
+    repository.pool("b", "maxPods: 120");
+    repository.commit();
+    let path = file(&cluster);
+    let parsed = || serde_json::from_slice::<Value>(&fs::read(&path).unwrap()).unwrap();
+    let (namespace, binding) = (cluster.namespace(), cluster.binding());
+    let all = ["--take-over", "--allow-empty", "--lenient", "--namespace", namespace, "--binding", binding];
+    cluster.run("diff", &repository, &[&["--out", path.to_str().unwrap()], &all[..]].concat()).await.exits(1);
+    let wide = parsed();
+    save(&cluster, &repository).await;
+    let plain = parsed();
+    let mut edits = Vec::new();
+    leaves(&wide, "", &mut edits);
+    edits.retain(|(at, value)| plain.pointer(at) != Some(value));
+    assert!(edits.len() > 5, "{edits:#?}");
+    let mut found = Vec::new();
+    leaves(&plain, "", &mut found);
+    edits.extend(found.into_iter().map(|(at, value)| match value {
+        Value::Bool(value) => (at, json!(!value)),
+        Value::Number(number) => (at, json!(number.as_u64().unwrap() + 1)),
+        Value::String(text) => (at, json!(format!("{text}x"))),
+        Value::Null | Value::Array(_) | Value::Object(_) => (at, json!("x")),
+    }));
+    let preview = carry_out(&cluster, &repository, &["--dry-run", "-o", "json"]).await.exits(0).json();
+    let before = cluster.written().await;
+    let (mut refused, mut accepted) = (0, Vec::new());
+    for (at, value) in edits.into_iter().filter(|(at, _)| at != "/digest") {
+        let Some(text) = edited(&plain, &at, value.clone()) else { continue };
+        fs::write(&path, text).unwrap();
+        let run = carry_out(&cluster, &repository, &["--dry-run", "-o", "json"]).await;
+        match run.code.unwrap() {
+            0 => {
+                assert_eq!(run.json(), preview, "{at}: {value}");
+                accepted.push(at);
+            }
+            code @ (2 | 7) => {
+                carry_out(&cluster, &repository, &[]).await.exits(code);
+                assert_eq!(cluster.written().await, before, "{at}: {value}");
+                assert!(code == 7 || at.starts_with("/options/"), "{at}: {value}\n{run}");
+                refused += 1;
+            }
+            _ => panic!("{at}: {value}\n{run}"),
+        }
+    }
+    assert!(refused > 20, "{refused}");
+    // Remarks, and risks, of which only a higher one than that of the file is a difference.
+    accepted.sort();
+    let pools = ["refused", "risk", "riskUnknown"].map(|field| format!("/pools/0/{field}"));
+    let others = ["/pools/1/refused", "/pools/1/riskUnknown"].map(str::to_owned);
+    let remarks = ["/cluster/server", "/nodecfgVersion", "/planId"].map(str::to_owned);
+    assert_eq!(accepted, [&remarks[..], &pools, &others].concat());
     cluster.down().await;
 }
 

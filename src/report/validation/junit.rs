@@ -1,13 +1,16 @@
 //! Report of `validate` as JUnit XML: a suite per file, and one per batch for findings without a file.
 //!
-//! A suite has a case `nodecfg` for errors that concern no kubelet version, and one case per checked kubelet version.
+//! A suite has a case `nodecfg` for errors that concern no kubelet version, and one case per kubelet version that was checked or that an
+//! error concerns.
 //! Warnings and notes are its `system-out`.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use maud::{Markup, PreEscaped, Render, html};
 
 use super::{Batch, FileReport, Renderer, Totals, stage_name};
+use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Severity};
 use kubelet_config::verdict::Verdict;
 
@@ -59,13 +62,20 @@ fn suite(name: &str, verdicts: &[Verdict], findings: &[Finding]) -> Suite {
         name: "nodecfg".to_owned(),
         failures: errors().filter(|finding| finding.kubelets.is_empty()).map(finding_text).collect(),
     }];
-    for verdict in verdicts {
-        let version_errors = errors().filter(|finding| finding.kubelets.contains(&verdict.minor));
+    // A file that others are rendered from, such as a base, has errors of versions but no verdicts.
+    let named = errors().flat_map(|finding| finding.kubelets.iter().copied());
+    let minors: BTreeSet<Minor> = verdicts.iter().map(|verdict| verdict.minor).chain(named).collect();
+    for minor in minors {
+        let version_errors = errors().filter(|finding| finding.kubelets.contains(&minor));
         let mut failures: Vec<String> = version_errors.map(finding_text).collect();
-        if !verdict.accepted() && failures.is_empty() {
-            failures.push(format!("refused at the stage {}", stage_name(verdict.stage)));
+        if let Some(verdict) = verdicts.iter().find(|verdict| verdict.minor == minor && failures.is_empty()) {
+            if !verdict.accepted() {
+                failures.push(format!("refused at the stage {}", stage_name(verdict.stage)));
+            } else if !verdict.runs() {
+                failures.push("the kubelet would not start".to_owned());
+            }
         }
-        cases.push(Case { name: format!("kubelet {}", verdict.minor), failures });
+        cases.push(Case { name: format!("kubelet {minor}"), failures });
     }
     let remarks = findings.iter().filter(|finding| finding.severity != Severity::Error);
     let remarks = remarks.map(|finding| format!("{}: {}", finding.severity, finding_text(finding))).collect();
@@ -117,7 +127,6 @@ mod tests {
     use quick_xml::events::Event;
 
     use super::*;
-    use kubelet_config::Minor;
     use kubelet_config::finding::Place;
     use kubelet_config::verdict::Stage;
     use nodecfg_planning::snapshot::Snapshot;

@@ -79,6 +79,7 @@ impl<'a> Isolated<'a> {
         command.env("GIT_DIR", self.path("repository")).current_dir(&self.folder);
         command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
         command.env("GIT_NO_REPLACE_OBJECTS", "1").env("GIT_TERMINAL_PROMPT", "0");
+        command.env("GIT_NO_LAZY_FETCH", "1");
         command
     }
 

@@ -92,6 +92,15 @@ fn refuses_invalid_ssh_signatures_with_a_reason() {
     );
 }
 
+#[test]
+fn git_fetches_nothing_during_a_check() {
+    let programs = programs();
+    let isolated = isolated::Isolated::new(&programs, PAYLOAD.as_bytes()).expect("a folder");
+    let command = isolated.command("git".as_ref());
+    let value = command.get_envs().find(|(name, _)| *name == "GIT_NO_LAZY_FETCH").and_then(|(_, value)| value);
+    assert_eq!(value, Some("1".as_ref()));
+}
+
 /// The signature, modified to claim SHA-1.
 fn with_sha1(armour: &str) -> String {
     let bytes = bytes_of(armour);

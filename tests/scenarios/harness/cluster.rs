@@ -173,6 +173,11 @@ impl Cluster {
         if self.has_agents() { "nodecfg-system" } else { "kube-system" }
     }
 
+    /// Binding of the cluster, as `--binding` names it.
+    pub fn binding(&self) -> &'static str {
+        if self.has_agents() { "nodeconfig" } else { "node" }
+    }
+
     fn config_maps_path(&self) -> String {
         format!("/api/v1/namespaces/{}/configmaps", self.namespace())
     }

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{ClusterIdentity, SavedAssignment, SavedPlan, SavedPool};
+use super::{ClusterIdentity, SavedAssignment, SavedOptions, SavedPlan, SavedPool};
 use crate::plan::{Plan, Why};
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
+use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::Observed;
 
 /// Kind of a difference, in the order of reports: the most general first.
@@ -247,10 +247,11 @@ impl SavedPlan {
         ] {
             compare(Code::Options, name, Some(name), then.to_string(), now.to_string());
         }
-        let named = |namespace: &Option<nodecfg_contract::names::NamespaceName>| {
-            namespace.as_ref().map_or_else(|| "not given".to_owned(), ToString::to_string)
-        };
-        compare(Code::Options, "--namespace", Some("--namespace"), named(&then.namespace), named(&now.namespace));
+        let named = |value: Option<&str>| value.unwrap_or("not given").to_owned();
+        let namespace = |options: &SavedOptions| named(options.namespace.as_ref().map(NamespaceName::as_str));
+        compare(Code::Options, "--namespace", Some("--namespace"), namespace(then), namespace(now));
+        let binding = |options: &SavedOptions| named(options.binding.as_deref());
+        compare(Code::Options, "--binding", Some("--binding"), binding(then), binding(now));
         compare(
             Code::HashVersion,
             "the version of the content hash",

@@ -62,7 +62,7 @@ pub struct SavedPlan {
     pub namespace: NamespaceName,
     /// Where assignments are written: `node` (Nodes) or `nodeconfig` (NodeConfigs).
     pub binding: String,
-    /// Options of the plan. `sync --plan` uses them.
+    /// Options of the plan. `sync --plan` requires the same ones.
     pub options: SavedOptions,
     /// Version and algorithm of the content hashes.
     pub hash_version: String,
@@ -102,6 +102,20 @@ pub struct SavedOptions {
     /// `--namespace`; null if unset.
     #[schemars(with = "Option<String>")]
     pub namespace: Option<NamespaceName>,
+    /// `--binding`; absent if unset or `auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding: Option<String>,
+}
+
+impl SavedOptions {
+    /// The arguments that give these options.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<String> {
+        let flags = [("--take-over", self.take_over), ("--allow-empty", self.allow_empty), ("--lenient", self.lenient)];
+        let flags = flags.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.to_owned());
+        let namespace = self.namespace.iter().map(|name| format!("--namespace={name}"));
+        flags.chain(namespace).chain(self.binding.iter().map(|name| format!("--binding={name}"))).collect()
+    }
 }
 
 /// A ConfigMap to create.

@@ -11,7 +11,7 @@ fn context() -> PlanContext {
     PlanContext {
         cluster: ClusterIdentity { uid: "uid".to_owned(), server: "https://here".to_owned() },
         binding: "node".to_owned(),
-        options: SavedOptions { take_over: false, allow_empty: true, lenient: false, namespace: None },
+        options: SavedOptions { take_over: false, allow_empty: true, lenient: false, namespace: None, binding: None },
     }
 }
 

@@ -24,7 +24,7 @@ fn context() -> PlanContext {
     PlanContext {
         cluster: ClusterIdentity { uid: "uid-1".to_owned(), server: "https://one:6443".to_owned() },
         binding: "node".to_owned(),
-        options: SavedOptions { take_over: false, allow_empty: false, lenient: false, namespace: None },
+        options: SavedOptions { take_over: false, allow_empty: false, lenient: false, namespace: None, binding: None },
     }
 }
 
@@ -164,6 +164,7 @@ fn reports_options_binding_and_namespace() {
             allow_empty: true,
             lenient: true,
             namespace: Some(NamespaceName::new("x").unwrap()),
+            binding: Some("nodeconfig".to_owned()),
         };
         now.context.binding = "nodeconfig".to_owned();
     });
@@ -173,6 +174,7 @@ fn reports_options_binding_and_namespace() {
         [
             "the binding is nodeconfig, and was node",
             "--allow-empty is true, and was false",
+            "--binding is nodeconfig, and was not given",
             "--lenient is true, and was false",
             "--namespace is x, and was not given",
             "--take-over is true, and was false",
