@@ -10,7 +10,7 @@ use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::desired::{Desired, LabelSelector};
+use nodecfg_planning::desired::{Desired, LabelSelector, PoolTarget};
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::nodes::{NodeSpec, numbered, own_labels};
 
@@ -54,7 +54,13 @@ pub fn nodes_for(desired: &Desired, per_pool: usize, profile: ServerProfile) -> 
             (1..=per_pool)
                 .map(|number| {
                     let node = numbered(name.as_str(), number, per_pool).map_err(|_| Misfit::Name)?;
-                    let node = NodeSpec::new(node, labels.clone(), &kubelet_version);
+                    let mut node = NodeSpec::new(node, labels.clone(), &kubelet_version);
+                    // The repository does not tell what its nodes were provisioned with. With the same content, no
+                    // first assignment needs a drained node.
+                    node.local_config = match &pool.target {
+                        PoolTarget::Config(rendered) => Some(rendered.canonical.clone()),
+                        PoolTarget::Local => None,
+                    };
                     // Selectors may also match labels that a kubelet sets itself, for example its name.
                     let fits = winner(&node.labels, &candidates) == Some(name);
                     if fits { Ok(node) } else { Err(Misfit::OwnLabels) }

@@ -38,7 +38,12 @@ pub struct NodeSpec {
     /// Creates the Node with an empty `status.config`, as a kubelet with `--dynamic-config-dir` writes at start.
     /// Ignored for versions without Dynamic Kubelet Configuration.
     pub reports_config: bool,
+    /// Local configuration of a node with an agent. `None`: a short form of kubeadm's defaults.
+    pub local_config: Option<String>,
 }
+
+/// Annotation of a simulated Node with the local configuration of its host.
+pub(crate) const LOCAL_CONFIG_ANNOTATION: &str = "sandbox.nodecfg.dev/local-config";
 
 impl NodeSpec {
     /// Creates the description of a Node with the labels of every kubelet and `labels`.
@@ -46,7 +51,8 @@ impl NodeSpec {
     pub fn new(name: NodeName, labels: BTreeMap<String, String>, kubelet_version: &str) -> Self {
         let mut all = own_labels(&name);
         all.extend(labels);
-        Self { name, labels: all, kubelet_version: kubelet_version.to_owned(), reports_config: true }
+        let kubelet_version = kubelet_version.to_owned();
+        Self { name, labels: all, kubelet_version, reports_config: true, local_config: None }
     }
 
     /// Applies the fault of the Node's kubelet: without `--dynamic-config-dir`, the kubelet reports no configuration.
@@ -115,13 +121,17 @@ pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
         })
     };
     let (status, reason, message) = ready_condition(Ready::Yes);
+    let mut annotations = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
+    if let (Some(text), Some(annotations)) = (&spec.local_config, annotations.as_object_mut()) {
+        annotations.insert(LOCAL_CONFIG_ANNOTATION.to_owned(), text.as_str().into());
+    }
     let mut object = json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             "name": name,
             "labels": spec.labels,
-            "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+            "annotations": annotations,
         },
         "spec": {"providerID": format!("sandbox://{name}")},
         "status": {

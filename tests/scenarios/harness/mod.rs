@@ -197,7 +197,10 @@ impl ClusterSetup {
     pub fn node_of_version(mut self, name: &str, labels: &[(&str, &str)], version: &str) -> Self {
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        self.nodes.push(NodeSpec::new(NodeName::new(name).unwrap(), labels, version));
+        // Without other fields, the agent of the node compares only those of the test's repository.
+        let local_config = Some(KUBELET.to_owned());
+        let spec = NodeSpec::new(NodeName::new(name).unwrap(), labels, version);
+        self.nodes.push(NodeSpec { local_config, ..spec });
         self
     }
 

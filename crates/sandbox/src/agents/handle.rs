@@ -20,6 +20,7 @@ use crate::configz;
 use crate::kubelets::requests::{self, Node};
 use crate::kubelets::watch::{Change, Collection};
 use crate::kubelets::{Fault, Faults, InjectError, StartError, seed_of};
+use crate::nodes::LOCAL_CONFIG_ANNOTATION;
 use nodecfg_agent::api::AgentClient;
 use nodecfg_agent::api::AgentClientOptions;
 use nodecfg_agent::settings::Settings;
@@ -239,6 +240,7 @@ impl Fleet {
         self.remove(&name);
         let seed = seed_of(self.options.seed, &name);
         let host = Arc::new(SimHost::new(HostOptions {
+            local_config: node.metadata.annotations.get(LOCAL_CONFIG_ANNOTATION).cloned(),
             name: name.clone(),
             version: KubeletVersion::parse(version),
             fault: self.options.faults.of(&name),

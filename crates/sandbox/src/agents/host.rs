@@ -49,6 +49,8 @@ struct Inner {
 /// Parameters of a host.
 #[derive(Debug)]
 pub(super) struct HostOptions {
+    /// Provisioned configuration; `None` for that of all nodes.
+    pub(super) local_config: Option<String>,
     pub(super) name: NodeName,
     pub(super) version: Option<KubeletVersion>,
     pub(super) fault: Option<Fault>,
@@ -74,9 +76,10 @@ impl SimHost {
     /// Creates a host that runs the local configuration.
     pub(super) fn new(options: HostOptions) -> Self {
         let disk = MemoryDisk::new();
-        disk.put(Path::new(CONFIG_FILE), LOCAL_CONFIG.as_bytes(), 0o644);
+        let local = options.local_config.as_deref().unwrap_or(LOCAL_CONFIG).as_bytes();
+        disk.put(Path::new(CONFIG_FILE), local, 0o644);
         let now = options.pace.now();
-        let process = Process::new(LOCAL_CONFIG.as_bytes().into(), options.fault, options.heartbeat, options.rng, now);
+        let process = Process::new(local.into(), options.fault, options.heartbeat, options.rng, now);
         let inner =
             Inner { process, fault: None, outage: None, state_files: BTreeMap::new(), set_aside: BTreeMap::new() };
         let host = Self {
@@ -88,7 +91,7 @@ impl SimHost {
             inner: Mutex::new(inner),
             changed: watch::Sender::new(()),
         };
-        let policies = host.cached_verdicts.of(LOCAL_CONFIG.as_bytes(), host.minor()).policies.clone();
+        let policies = host.cached_verdicts.of(local, host.minor()).policies.clone();
         host.lock().state_files = policies;
         host.inject(options.fault);
         host

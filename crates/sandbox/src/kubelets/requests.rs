@@ -25,6 +25,7 @@ pub(crate) struct Meta {
     pub namespace: String,
     pub uid: String,
     pub resource_version: String,
+    pub annotations: BTreeMap<String, String>,
     #[serde(rename = "continue")]
     pub continuation: Option<String>,
 }
