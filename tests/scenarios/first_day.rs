@@ -57,7 +57,7 @@ fn read(folder: &Path, path: &str) -> String {
 
 async fn capture_writes_running_configurations(start: ClusterSetup) {
     let cluster = start.pool("a", 3).pool("b", 1).up().await;
-    let repository = Repository::of_pool("maxPods: 77\nevictionHard: {}", "{maxUnavailable: 100%}");
+    let repository = Repository::of_pool("maxPods: 77\nevictionHard: {}", "{maxUnavailable: 100%, allowDisruption: drain}");
     cluster.sync(&repository, &[]).await.exits(0);
     let one = run(&cluster, &["capture", "a-1", "--drop-defaults"]).await.exits(0);
     assert_eq!(
@@ -81,7 +81,7 @@ async fn capture_writes_running_configurations(start: ClusterSetup) {
 }
 
 async fn capture_writes_pool_and_replaces_no_file(start: ClusterSetup) {
-    let cluster = start.pool("a", 2).up().await;
+    let cluster = start.kubeadm().pool("a", 2).up().await;
     let folder = cluster.home().join("repository");
     let text = folder.to_str().unwrap();
     let write = ["capture", "--pool", "a", "--drop-defaults", "--write", text];
@@ -98,7 +98,7 @@ async fn capture_writes_pool_and_replaces_no_file(start: ClusterSetup) {
 }
 
 async fn initial_repository_changes_nothing(start: ClusterSetup) {
-    let cluster = start.pool("a", 3).node("lonely", &[]).up().await;
+    let cluster = start.kubeadm().pool("a", 3).node("lonely", &[]).up().await;
     let folder = started(&cluster, &[]).await;
     assert!(read(&folder, "pools/a/pool.yaml").contains("local: true"));
     assert!(read(&folder, "pools/a/kubelet.yaml").contains("clusterDomain: cluster.local"));
@@ -110,7 +110,7 @@ async fn initial_repository_changes_nothing(start: ClusterSetup) {
 
 async fn initial_repository_keeps_managed_pool(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
-    let repository = Repository::of_pool("maxPods: 77", "{maxUnavailable: 100%}");
+    let repository = Repository::of_pool("maxPods: 77", "{maxUnavailable: 100%, allowDisruption: drain}");
     cluster.sync(&repository, &[]).await.exits(0);
     let folder = started(&cluster, &[]).await;
     assert!(read(&folder, "nodecfg.yaml").contains("name: test"));
@@ -148,7 +148,7 @@ async fn initial_repository_copies_existing_config_maps(start: ClusterSetup) {
 }
 
 async fn pool_is_taken_over_by_removing_a_line(start: ClusterSetup) {
-    let cluster = start.pool("a", 2).up().await;
+    let cluster = start.kubeadm().pool("a", 2).up().await;
     let folder = started(&cluster, &[]).await;
     let pool = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {name: a}\nspec: {rollout: {canary: {nodes: 1, soak: 0s}}}\n";
     fs::write(folder.join("pools/a/pool.yaml"), pool).unwrap();
@@ -160,7 +160,7 @@ async fn pool_is_taken_over_by_removing_a_line(start: ClusterSetup) {
 }
 
 async fn refusals_name_the_refusing_component(start: ClusterSetup) {
-    let cluster = start.pool("a", 3).up().await;
+    let cluster = start.kubeadm().pool("a", 3).up().await;
     cluster.fault("a-2", Some(Fault::RefusesConfigz)).await;
     let some = run(&cluster, &["capture", "a-1", "a-2"]).await.exits(4).prints("the kubelet refuses the API server");
     assert!(some.out.contains("cgroupDriver: systemd"), "{some}");

@@ -10,6 +10,7 @@
 #[macro_use]
 mod harness;
 
+mod adversary;
 mod commands;
 mod crash;
 mod doctor;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use http::Request;
 use kube::Client;
+use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::{Fault, Kubelets};
@@ -105,7 +106,7 @@ impl Cluster {
     pub(super) async fn start(start: ClusterSetup) -> Self {
         let home = TempDir::new().unwrap();
         let kubeconfig = home.path().join("kubeconfig");
-        let ClusterSetup { kind, nodes, faults, later, large } = start;
+        let ClusterSetup { kind, nodes, faults, later, large, .. } = start;
         let faults = faults.into_iter().collect();
         let assignment_resource = if matches!(kind, ClusterKind::Agents) { "nodeconfigs" } else { "nodes" };
         let sandbox = async |profile, installed, nodes, faults| {
@@ -242,6 +243,11 @@ impl Cluster {
         send(&self.client, "DELETE", path, &Value::Null).await;
     }
 
+    /// Returns the configuration that the kubelet of a node runs, from its own port.
+    pub async fn running(&self, node: &str) -> Value {
+        self.get(&format!("/api/v1/nodes/{node}/proxy/configz")).await["kubeletconfig"].clone()
+    }
+
     /// Returns the configuration state of a node.
     pub async fn state(&self, node: &str) -> NodeRecord {
         let object = self.get(&format!("/api/v1/nodes/{node}")).await;
@@ -285,11 +291,13 @@ impl Cluster {
     pub async fn assign_by_hand(&self, node: &str, config_map: &str) {
         let source =
             json!({"configMap": {"namespace": self.namespace(), "name": config_map, "kubeletConfigKey": "kubelet"}});
-        let spec = json!({"configSource": source});
         if !self.has_agents() {
-            self.patch(&format!("/api/v1/nodes/{node}"), json!({"spec": spec})).await;
+            self.patch(&format!("/api/v1/nodes/{node}"), json!({"spec": {"configSource": source}})).await;
             return;
         }
+        let found = self.get(&format!("{}/{config_map}", self.config_maps_path())).await;
+        let content = ContentHash::of(found["data"]["kubelet"].as_str().unwrap_or_default().as_bytes());
+        let spec = json!({"configSource": source, "contentHash": content, "maxDisruption": "replace"});
         let path = format!("{NODE_CONFIGS}/{node}");
         if self.get(&path).await.is_null() {
             let metadata = json!({"name": node});

@@ -160,11 +160,12 @@ pub struct ClusterSetup {
     faults: Vec<FaultSpec>,
     later: Vec<(String, Fault)>,
     large: bool,
+    kubeadm: bool,
 }
 
 impl ClusterSetup {
     fn new(kind: ClusterKind) -> Self {
-        Self { kind, nodes: Vec::new(), faults: Vec::new(), later: Vec::new(), large: false }
+        Self { kind, nodes: Vec::new(), faults: Vec::new(), later: Vec::new(), large: false, kubeadm: false }
     }
 
     fn version(&self) -> &'static str {
@@ -198,10 +199,15 @@ impl ClusterSetup {
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         // Without other fields, the agent of the node compares only those of the test's repository.
-        let local_config = Some(KUBELET.to_owned());
+        let local_config = (!self.kubeadm).then(|| KUBELET.to_owned());
         let spec = NodeSpec::new(NodeName::new(name).unwrap(), labels, version);
         self.nodes.push(NodeSpec { local_config, ..spec });
         self
+    }
+
+    /// Provisions the nodes added from now on as kubeadm does. A change of a field of kubeadm may need a drained node.
+    pub fn kubeadm(self) -> Self {
+        Self { kubeadm: true, ..self }
     }
 
     /// Slows simulated time for hundreds of nodes with agents.
