@@ -64,7 +64,20 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
                 "the agent on {node}: `kubectl get pods -n nodecfg-agent -o wide`, or `journalctl -u nodecfg-agent`"
             ),
         }),
+        Why::Unreadable(_) => Some(unreadable(node)),
         _ => None,
+    }
+}
+
+fn unreadable(node: &NodeName) -> Explanation {
+    Explanation {
+        meaning: "nodecfg does not know the state of the node, so it neither changes the node nor counts it as available",
+        causes: &[
+            "the kubelet or the agent wrote a value that Kubernetes accepts and nodecfg does not, such as a time of the \
+             year 9999",
+            "another program with the credentials of the node wrote the value",
+        ],
+        look_at: format!("the named field in `kubectl get node {node} -o yaml`, or in the NodeConfig of that name"),
     }
 }
 
@@ -156,6 +169,7 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
             causes: &["the kubelet restarts in a loop", "the kubelet was stopped during its restart"],
             look_at: kubelet_log(node),
         },
+        Waiting::Unreadable(_) => unreadable(node),
         Waiting::NotReady => Explanation {
             meaning: "the kubelet runs the configuration, but the Node, previously Ready, is no longer Ready",
             causes: &[

@@ -110,6 +110,8 @@ fn unpooled(node: &Node, observed: &Observed, wanted: &DesiredFleet<'_>) -> Node
         managed(node.source.as_ref(), observed).is_some_and(|map| map.fleet == Some(wanted.desired.fleet.clone()));
     let mut status = without_comparison(node, None, None);
     status.drift = node.source.clone().filter(|_| ours).map(|source| Drift::Unselected { source });
+    // Its labels may be the unreadable value.
+    status.blocked = unsupported_reason(node).filter(|_| node.is_unreadable());
     with_state(status, node, State::Unpooled)
 }
 
@@ -221,7 +223,7 @@ fn with_state(mut status: NodeStatus, node: &Node, target_state: State) -> NodeS
         Convergence::Converged => State::Converged,
     };
     let candidates = [
-        (node.ready != Readiness::Ready).then_some(State::NotReady),
+        (node.ready != Readiness::Ready && !node.is_unreadable()).then_some(State::NotReady),
         status.blocked.is_some().then_some(State::Blocked),
         status.drift.is_some().then_some(State::Drifted),
         (convergence != State::Converged).then_some(convergence),

@@ -14,6 +14,7 @@ mod commands;
 mod crash;
 mod doctor;
 mod first_day;
+mod hostile_node;
 mod input;
 mod oncall_orders;
 mod oncall_revisions;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 
 use super::items::ItemSplitter;
 use super::transport::Decode;
@@ -13,7 +13,7 @@ use kubelet_config::pod_range::PodRange;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, KubeletVersion,
-    ManagedConfigMap, Node, NodeSupport, Readiness,
+    ManagedConfigMap, Node, NodeSupport, Readiness, UnreadableField,
 };
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
@@ -65,63 +65,74 @@ pub struct Meta {
     pub deletion_timestamp: Option<IgnoredAny>,
 }
 
+/// The parts of a Node's metadata that are read.
 #[derive(Debug, Deserialize)]
-struct NodeMeta {
+pub(super) struct NodeMeta {
     #[serde(default)]
-    name: String,
+    pub(super) name: String,
     #[serde(default)]
-    uid: String,
+    pub(super) uid: String,
     #[serde(default)]
-    labels: Option<BTreeMap<String, String>>,
+    pub(super) labels: Option<BTreeMap<String, String>>,
     #[serde(default, rename = "deletionTimestamp")]
-    deletion_timestamp: Option<IgnoredAny>,
+    pub(super) deletion_timestamp: Option<IgnoredAny>,
 }
 
 /// core/v1 Node.
 #[derive(Debug, Deserialize)]
 pub struct WireNode {
-    metadata: NodeMeta,
+    pub(super) metadata: NodeMeta,
     #[serde(default)]
-    spec: Option<WireNodeSpec>,
+    pub(super) spec: Option<WireNodeSpec>,
     #[serde(default)]
-    status: Option<WireNodeStatus>,
+    pub(super) status: Option<WireNodeStatus>,
+    /// First field that could not be decoded, if any; see [`salvage`](super::salvage).
+    #[serde(skip)]
+    pub(super) unreadable: Option<UnreadableField>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireNodeSpec {
+pub(super) struct WireNodeSpec {
     #[serde(default)]
-    config_source: Option<ConfigSource>,
+    pub(super) config_source: Option<ConfigSource>,
     #[serde(default, rename = "podCIDR")]
-    pod_cidr: Option<String>,
+    pub(super) pod_cidr: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireNodeStatus {
+pub(super) struct WireNodeStatus {
     #[serde(default)]
-    config: Option<ConfigStatus>,
+    pub(super) config: Option<ConfigStatus>,
     #[serde(default)]
-    conditions: Option<Vec<WireCondition>>,
+    pub(super) conditions: Option<Vec<WireCondition>>,
     #[serde(default)]
-    node_info: Option<WireNodeInfo>,
+    pub(super) node_info: Option<WireNodeInfo>,
 }
 
 #[derive(Debug, Deserialize)]
-struct WireCondition {
+pub(super) struct WireCondition {
     #[serde(default, rename = "type")]
     kind: String,
     #[serde(default)]
     status: String,
-    #[serde(default, rename = "lastHeartbeatTime")]
+    #[serde(default, rename = "lastHeartbeatTime", deserialize_with = "time")]
     heartbeat: Option<Timestamp>,
-    #[serde(default, rename = "lastTransitionTime")]
+    #[serde(default, rename = "lastTransitionTime", deserialize_with = "time")]
     since: Option<Timestamp>,
+}
+
+/// Time that a kubelet writes. Kubernetes accepts years that [`Timestamp`] cannot represent.
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    let unreadable = |_| D::Error::custom(format_args!("{text:?} is not a time in the supported range"));
+    text.parse().map(Some).map_err(unreadable)
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireNodeInfo {
+pub(super) struct WireNodeInfo {
     #[serde(default)]
     kubelet_version: String,
 }
@@ -153,7 +164,10 @@ impl WireNode {
             status_since: None,
             deleting: self.metadata.deletion_timestamp.is_some(),
             source: spec.config_source,
-            support: NodeSupport::of_kubelet(kubelet_version, status.config.is_some()),
+            support: match self.unreadable {
+                Some(field) => NodeSupport::Unreadable(field),
+                None => NodeSupport::of_kubelet(kubelet_version, status.config.is_some()),
+            },
             status: status.config.unwrap_or_default(),
         })
     }
@@ -249,27 +263,26 @@ struct Envelope {
     metadata: ListMeta,
 }
 
-/// Decoder of one page of a list. Decodes each arriving item as `W` and keeps what `keep` returns.
-pub struct Page<W, T, F: Fn(W) -> Option<T>> {
+/// Decoder of one page of a list. Passes the JSON of each arriving item to `keep`, and keeps what that returns.
+pub struct Page<T, F> {
     splitter: ItemSplitter,
     keep: F,
     items: Vec<T>,
-    wire: std::marker::PhantomData<fn() -> W>,
 }
 
-impl<W, T, F: Fn(W) -> Option<T>> Page<W, T, F> {
+impl<T, F: Fn(&[u8]) -> serde_json::Result<Option<T>>> Page<T, F> {
     pub fn new(keep: F) -> Self {
-        Self { splitter: ItemSplitter::new(), keep, items: Vec::new(), wire: std::marker::PhantomData }
+        Self { splitter: ItemSplitter::new(), keep, items: Vec::new() }
     }
 }
 
-impl<W: serde::de::DeserializeOwned, T, F: Fn(W) -> Option<T>> Decode for Page<W, T, F> {
+impl<T, F: Fn(&[u8]) -> serde_json::Result<Option<T>>> Decode for Page<T, F> {
     type Out = (Vec<T>, ListMeta);
 
     fn chunk(&mut self, bytes: &[u8]) -> Result<(), serde_json::Error> {
         let (keep, items) = (&self.keep, &mut self.items);
         self.splitter.push(bytes, |item| {
-            items.extend(keep(serde_json::from_slice(item)?));
+            items.extend(keep(item)?);
             Ok(())
         })
     }

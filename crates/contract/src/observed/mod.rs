@@ -160,6 +160,12 @@ impl Node {
         }
     }
 
+    /// Reports whether the state of the node is unknown, because a value is unreadable.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self.support, NodeSupport::Unreadable(_))
+    }
+
     /// Reports whether the node follows `configSource`, as far as known.
     #[must_use]
     pub fn follows_config_source(&self) -> bool {
@@ -168,7 +174,7 @@ impl Node {
 }
 
 /// Support of a node for assignments: whether it follows its source, as far as known, or why not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum NodeSupport {
     /// The node follows assignments, or has not had one that it could ignore.
@@ -185,6 +191,24 @@ pub enum NodeSupport {
     AgentSilent,
     /// The NodeConfig belongs to an earlier Node of the same name and is about to be deleted.
     Outlived,
+    /// The Node or its NodeConfig has a value that nodecfg cannot read, so its state is unknown.
+    Unreadable(UnreadableField),
+}
+
+/// A field of a Node or its NodeConfig that cannot be decoded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UnreadableField {
+    /// Path of the field, for example `status.conditions`.
+    pub field: String,
+    /// Reason, which may quote the value.
+    pub reason: String,
+}
+
+impl fmt::Display for UnreadableField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is unreadable: {}", self.field, self.reason)
+    }
 }
 
 impl NodeSupport {

@@ -52,6 +52,11 @@ pub fn check(plan: &Plan, observed: &Observed, scope: &Scope) -> Vec<Violation> 
     checker.violations
 }
 
+/// Reports whether the node may count as available.
+fn is_usable(node: &Node) -> bool {
+    node.ready == Readiness::Ready && !node.is_unreadable()
+}
+
 impl Checker<'_> {
     fn require(&mut self, holds: bool, subject: impl fmt::Display, problem: impl Into<String>) {
         if !holds {
@@ -173,11 +178,11 @@ impl Checker<'_> {
             }
         }
         for left in &pool.left_alone {
-            let not_ready = self.observed.nodes.get(&left.node).is_some_and(|node| node.ready != Readiness::Ready);
+            let usable = self.observed.nodes.get(&left.node).is_none_or(is_usable);
             self.require(
-                left.unavailable || !not_ready,
+                left.unavailable || usable,
                 format!("node {}", left.node),
-                "is not Ready but called available",
+                "is not Ready or unreadable but called available",
             );
             if let Why::Converged = left.why {
                 let spec = self.observed.nodes.get(&left.node).and_then(|node| node.source.as_ref());
@@ -306,6 +311,8 @@ impl Checker<'_> {
         for source in self.observed.nodes.values().flat_map(Node::sources) {
             used.extend(source.config_map.as_ref().map(|map| (&*map.namespace, &*map.name)));
         }
+        let unknown = self.observed.nodes.values().any(Node::is_unreadable);
+        self.require(!unknown || self.plan.prunable.is_empty(), "plan", "prunes while a node is unreadable");
         for name in &self.plan.prunable {
             let subject = format!("ConfigMap {name}");
             let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name: name.clone() };

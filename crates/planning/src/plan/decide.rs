@@ -133,13 +133,20 @@ pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&Confi
 /// Reason why the node does not follow assignments; `None` if it does.
 #[must_use]
 pub fn unsupported_reason(node: &Node) -> Option<Why> {
-    match node.support {
+    match &node.support {
         NodeSupport::Follows => None,
-        NodeSupport::KubeletUnable { version } => Some(Why::Unsupported { version }),
+        NodeSupport::KubeletUnable { version } => Some(Why::Unsupported { version: *version }),
         NodeSupport::KubeletSilent => Some(Why::NoDynamicConfig),
         NodeSupport::AgentSilent => Some(Why::AgentSilent),
         NodeSupport::Outlived => Some(Why::Outlived),
+        NodeSupport::Unreadable(field) => Some(Why::Unreadable(field.clone())),
     }
+}
+
+/// Reason why a rollout must not start the node in its present state.
+#[must_use]
+pub fn hold_reason(node: &Node) -> Option<Why> {
+    unsupported_reason(node).filter(Why::may_end)
 }
 
 /// Reports whether a node that points at `source` instead of its target is left unchanged because it runs the desired
@@ -152,11 +159,12 @@ pub fn is_adopted(node: &Node, source: &ConfigSource, current: &CurrentSource) -
 
 /// Invariant 4: a node is available while it is Ready, converged on its current source, and not being deleted. A node
 /// that ignores its source, or cannot fetch it, is not in transition: it keeps its running configuration. (Recorded
-/// when a ConfigMap in use was deleted.)
+/// when a ConfigMap in use was deleted.) The state of an unreadable node is unknown, so it is unavailable.
 #[must_use]
 pub fn is_available(node: &Node) -> bool {
     node.ready == Readiness::Ready
         && !node.deleting
+        && !node.is_unreadable()
         && (!node.follows_config_source()
             || matches!(present_state(node), Convergence::Converged | Convergence::Waiting(Waiting::Syncing { .. })))
 }

@@ -225,6 +225,10 @@ fn unpooled(name: &NodeName, desired: &Desired, observed: &Observed) -> Unpooled
 
 /// ConfigMaps that `nodecfg prune` with this repository and default options deletes.
 fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> Vec<String> {
+    // An unreadable node may refer to any ConfigMap.
+    if observed.nodes.values().any(Node::is_unreadable) {
+        return Vec::new();
+    }
     let mut references = observed.references.clone();
     for node in observed.nodes.values() {
         references.add(node.name.as_str(), node.sources());

@@ -20,7 +20,7 @@ use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{KubeletVersion, Pause};
+use nodecfg_contract::observed::{KubeletVersion, Pause, UnreadableField};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash};
 
 mod addresses;
@@ -52,7 +52,8 @@ mod verdicts_tests;
 pub use check::{Violation, check};
 pub use config_maps::ConfigMapIndex;
 pub use decide::{
-    CurrentSource, Decision, PoolPause, SourceOwner, is_adopted, is_available, present_state, unsupported_reason,
+    CurrentSource, Decision, PoolPause, SourceOwner, hold_reason, is_adopted, is_available, present_state,
+    unsupported_reason,
 };
 pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, fix};
 pub use make::{Options, decide_again, make};
@@ -292,6 +293,8 @@ pub enum Why {
     AgentSilent,
     /// The NodeConfig belongs to an earlier Node of the same name and is about to be deleted.
     Outlived,
+    /// The Node or its NodeConfig has an unreadable value, so its state is unknown.
+    Unreadable(UnreadableField),
     /// The kubelet changed since the plan was made and would refuse the configuration.
     WouldRefuse {
         /// The version of the kubelet.
@@ -317,8 +320,15 @@ impl Why {
             | Self::NoDynamicConfig
             | Self::AgentSilent
             | Self::Outlived
+            | Self::Unreadable(_)
             | Self::WouldRefuse { .. } => State::Blocked,
         }
+    }
+
+    /// Reports whether the reason is a state of the node that may end during a rollout.
+    #[must_use]
+    pub(crate) fn may_end(&self) -> bool {
+        matches!(self, Self::NoDynamicConfig | Self::AgentSilent | Self::Outlived | Self::Unreadable(_))
     }
 
     /// Reports whether the node cannot reach its target and an operator should know.

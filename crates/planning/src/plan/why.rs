@@ -37,6 +37,7 @@ impl fmt::Display for Why {
             Self::Outlived => f.write_str(
                 "the NodeConfig belongs to an earlier node of this name and is about to be deleted; run this again",
             ),
+            Self::Unreadable(field) => write!(f, "{field}; correct the value, which the node itself may have written"),
             Self::Deleting => f.write_str("the node is being deleted"),
             Self::OutOfScope => f.write_str("not requested"),
         }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::node_table::{Group, NodeState, Phase, Rollback};
 use super::{PoolRun, elapsed, later};
 use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
-use crate::plan::{Action, Decision, LeftAlone, Step, Why, is_available};
+use crate::plan::{Action, Decision, LeftAlone, Step, Why, hold_reason, is_available};
 use crate::rollout::StopReason;
 use crate::rollout::progress::{CanaryGate, Progress};
 use crate::rollout::signals::{Command, Context};
@@ -103,6 +103,7 @@ impl PoolRun {
                 self.nodes.set(number, Phase::LeftAlone(why));
                 self.report_changed(number, current, context);
             }
+            Some(Decision::LeaveAlone(LeftAlone { why, .. })) if why.may_end() => self.hold(number, why),
             Some(Decision::LeaveAlone(_) | Decision::Step(_)) | None => {
                 self.nodes.set(number, Phase::Changed { to: current.source.clone() });
                 self.report_changed(number, current, context);
@@ -134,6 +135,10 @@ impl PoolRun {
             self.gone(number, context);
             return;
         }
+        if seen.is_unreadable() {
+            self.unreadable(number, seen, context);
+            return;
+        }
         let healthy = is_available(seen);
         let on_target = self.target.is_named_by(seen.source.as_ref());
         let runs_target = self.target.is_named_by(seen.status.active.as_ref());
@@ -147,6 +152,10 @@ impl PoolRun {
             node.runs_target = Some(runs_target);
         });
         match phase {
+            Phase::Pending if let Some(why) = self.must_wait(number, seen) => self.hold(number, why),
+            Phase::LeftAlone(why) if why.may_end() && self.must_wait(number, seen).is_none() => {
+                self.resume(number, healthy);
+            }
             Phase::Pending if !healthy && self.is_gate_open_for(number) => self.unavailable_first.push_back(number),
             // Rolled back by this rollout: the watch event arrived before the response to the patch, or the response
             // was lost.
@@ -190,10 +199,59 @@ impl PoolRun {
         self.start_more(context);
     }
 
+    /// Reason why the node may not start in its present state; `None` also for a node that this rollout does not
+    /// assign.
+    fn must_wait(&self, number: usize, seen: &Node) -> Option<Why> {
+        let assigned = self.mode.assign && self.nodes.get(number).is_some_and(|node| node.assignment.is_some());
+        hold_reason(seen).filter(|_| assigned)
+    }
+
+    /// Leaves a node unchanged that has not started, as long as the reason lasts.
+    fn hold(&mut self, number: usize, why: Why) {
+        self.canaries.retain(|canary| *canary != number);
+        self.nodes.set(number, Phase::LeftAlone(why));
+        self.replace_canary(number);
+    }
+
+    /// Makes a held node pending again. Another node may have replaced it as a canary.
+    fn resume(&mut self, number: usize, healthy: bool) {
+        let assigned = self.nodes.get(number).is_some_and(|node| node.assignment.is_some());
+        if !assigned || self.stopped.is_some() {
+            return;
+        }
+        self.nodes.update(number, |node| (node.phase, node.group) = (Phase::Pending, Group::Rest));
+        self.rest.push_back(number);
+        if !healthy && self.is_gate_open_for(number) {
+            self.unavailable_first.push_back(number);
+        }
+    }
+
+    /// Handles an event without a known state. The node counts as unavailable and does not start. In transition it
+    /// does not converge, so its time limit decides; a soaking canary regresses.
+    fn unreadable(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+        self.nodes.update(number, |node| (node.ready, node.healthy) = (false, false));
+        match self.nodes.get(number).map(|node| node.phase.clone()) {
+            Some(Phase::Pending) => {
+                if let Some(why) = self.must_wait(number, seen) {
+                    self.hold(number, why);
+                }
+            }
+            Some(Phase::Watching { since }) => self.evaluate_watched(number, seen, since, context),
+            Some(Phase::Converged { .. }) => self.evaluate_converged(number, seen, context),
+            _ => {}
+        }
+        self.advance_canaries(context);
+        self.start_more(context);
+    }
+
     /// Handles a node that no longer matches its pool. A pending node counts as changed by another client. A started
     /// node is watched to its end, and the next run handles it.
     pub(in crate::rollout) fn unselected(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
-        if self.mode.assign && !seen.deleting && self.nodes.in_phase(number, &Phase::Pending).is_some() {
+        if self.mode.assign
+            && !seen.deleting
+            && !seen.is_unreadable()
+            && self.nodes.in_phase(number, &Phase::Pending).is_some()
+        {
             self.mark_changed(number, seen, context);
         }
         self.observed(number, seen, context);

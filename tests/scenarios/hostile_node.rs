@@ -1,0 +1,49 @@
+//! Scenarios of attacks with the credentials of one node: the other nodes reach their target.
+
+use serde_json::json;
+
+use crate::harness::{Cluster, ClusterSetup, Repository};
+
+scenarios! {
+    Anything {
+        unreadable_time_blocks_only_its_node,
+    }
+}
+
+/// Writes a time that Kubernetes accepts and nodecfg cannot represent, as a kubelet may.
+async fn make_unreadable(cluster: &Cluster, node: &str) {
+    let path = format!("/api/v1/nodes/{node}");
+    let mut conditions = cluster.get(&path).await["status"]["conditions"].clone();
+    for condition in conditions.as_array_mut().unwrap() {
+        condition["lastHeartbeatTime"] = json!("9999-12-31T23:59:59Z");
+    }
+    cluster.patch(&format!("{path}/status"), json!({"status": {"conditions": conditions}})).await;
+}
+
+async fn unreadable_time_blocks_only_its_node(start: ClusterSetup) {
+    let cluster = start.pool("a", 3).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 2}");
+    make_unreadable(&cluster, "a-1").await;
+
+    // The first node also serves the detection of the binding.
+    cluster.run("diff", &repository, &[]).await.exits(1).prints("status.conditions is unreadable");
+    cluster
+        .sync(&repository, &[])
+        .await
+        .exits(5)
+        .prints("\"9999-12-31T23:59:59Z\" is not a time in the supported range")
+        .prints("2 converged");
+    assert_eq!(cluster.source("a-1").await, None);
+    for node in ["a-2", "a-3"] {
+        assert!(cluster.state(node).await.converged(), "{node}");
+    }
+    cluster
+        .run("status", &repository, &[])
+        .await
+        .exits(0)
+        .prints("1 blocked")
+        .prints("status.conditions is unreadable");
+    cluster.run("verify", &repository, &["--timeout", "1s"]).await.exits(5).prints("status.conditions is unreadable");
+    cluster.run("doctor", &repository, &[]).await.exits(5).prints("status.conditions is unreadable");
+    cluster.down().await;
+}
