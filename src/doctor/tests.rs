@@ -280,8 +280,8 @@ fn checks_a_given_repository() {
     assert_check("node-unpooled", CheckResult::Note, "1 node (x) in no pool", &stray);
     let twin = nodecfg_planning::desired::Pool { name: PoolName::new("twin").unwrap(), ..gpu() };
     let contested = with_pools(healthy(false), [gpu(), twin]);
-    let check = assert_check("plan", CheckResult::Problem, "equal priority", &contested);
-    assert_eq!((check.failure, check.subject.as_deref()), (Some(SyncFailure::NoPlan), Some("contested-nodes")));
+    let check = assert_check("node-left-out", CheckResult::Problem, "of equal priority select the node", &contested);
+    assert_eq!(check.failure, Some(SyncFailure::LeftOut));
 }
 
 #[test]

@@ -65,6 +65,21 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
             ),
         }),
         Why::Unreadable(_) => Some(unreadable(node)),
+        Why::Maintained { .. } => Some(Explanation {
+            meaning: "another program drains, reboots or removes the node; nodecfg does not change it meanwhile, and it \
+                      counts against the budget",
+            causes: &["a scale-down, an update or a reboot is in progress", "that program failed and left its mark"],
+            look_at: format!("the taints and annotations: `kubectl describe node {node}`"),
+        }),
+        Why::Contested { .. } => Some(Explanation {
+            meaning: "no pool has precedence, so the node keeps its configuration",
+            causes: &[
+                "two nodeSelectors overlap",
+                "the node was given the labels of a second pool; its kubelet may change all labels of its Node except \
+                 those under node-restriction.kubernetes.io/",
+            ],
+            look_at: format!("the labels: `kubectl get node {node} --show-labels`"),
+        }),
         _ => None,
     }
 }

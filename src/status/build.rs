@@ -12,8 +12,8 @@ use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed,
 use nodecfg_planning::convergence::{Convergence, Target, Waiting};
 use nodecfg_planning::desired::{Desired, Pool};
 use nodecfg_planning::plan::{
-    ConfigMapIndex, Owner, PoolPause, SourceOwner, is_adopted, membership, pool_target, present_state,
-    unsupported_reason,
+    ConfigMapIndex, Owner, PoolPause, SourceOwner, Why, blocked_reason, is_adopted, membership, pool_target,
+    present_state,
 };
 
 /// Desired state to compare nodes with.
@@ -99,7 +99,7 @@ fn compare_with_assignment(node: &Node, observed: &Observed) -> NodeStatus {
         without_comparison(node, map.and_then(|map| map.pool.clone()), map.and_then(|map| map.fleet.clone()));
     status.drift = other_content(node, observed);
     if status.verdict != Convergence::Converged {
-        status.blocked = unsupported_reason(node);
+        status.blocked = blocked_reason(node);
     }
     with_state(status, node, State::Converged)
 }
@@ -111,7 +111,7 @@ fn unpooled(node: &Node, observed: &Observed, wanted: &DesiredFleet<'_>) -> Node
     let mut status = without_comparison(node, None, None);
     status.drift = node.source.clone().filter(|_| ours).map(|source| Drift::Unselected { source });
     // Its labels may be the unreadable value.
-    status.blocked = unsupported_reason(node).filter(|_| node.is_unreadable());
+    status.blocked = blocked_reason(node).filter(|_| node.is_unreadable());
     with_state(status, node, State::Unpooled)
 }
 
@@ -136,7 +136,7 @@ fn compare_with_repository(observed: &Observed, wanted: &DesiredFleet<'_>, fleet
     for (name, pools) in &members.contested {
         let Some(node) = observed.nodes.get(*name) else { continue };
         let mut status = without_comparison(node, None, None);
-        status.drift = Some(Drift::Contested { pools: pools.iter().map(|pool| (*pool).clone()).collect() });
+        status.blocked = Some(Why::Contested { pools: pools.iter().map(|pool| (*pool).clone()).collect() });
         nodes.push(with_state(status, node, State::Unpooled));
     }
     for node in &mut nodes {
@@ -181,7 +181,7 @@ fn compare_with_pool(
     }
     status.drift = status.drift.take().or_else(|| other_content(node, observed));
     if status.verdict != Convergence::Converged {
-        status.blocked = unsupported_reason(node);
+        status.blocked = blocked_reason(node);
     }
     with_state(status, node, target_state)
 }

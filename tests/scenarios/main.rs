@@ -16,6 +16,7 @@ mod doctor;
 mod first_day;
 mod hostile_node;
 mod input;
+mod maintenance;
 mod oncall_orders;
 mod oncall_revisions;
 mod planning;

@@ -84,11 +84,14 @@ impl WireNode {
                 name,
                 uid: damage.take(&metadata, "metadata", "uid"),
                 labels: damage.take(&metadata, "metadata", "labels"),
+                annotations: damage.take(&metadata, "metadata", "annotations"),
                 deletion_timestamp: damage.take(&metadata, "metadata", "deletionTimestamp"),
             },
             spec: Some(WireNodeSpec {
                 config_source: damage.take(&spec, "spec", "configSource"),
                 pod_cidr: damage.take(&spec, "spec", "podCIDR"),
+                unschedulable: damage.take(&spec, "spec", "unschedulable"),
+                taints: damage.take(&spec, "spec", "taints"),
             }),
             status: Some(WireNodeStatus {
                 config: damage.take(&status, "status", "config"),

@@ -13,7 +13,7 @@ use kubelet_config::pod_range::PodRange;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, KubeletVersion,
-    ManagedConfigMap, Node, NodeSupport, Readiness, UnreadableField,
+    Maintainer, ManagedConfigMap, Node, NodeSupport, Readiness, UnreadableField, maintainer,
 };
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
@@ -74,8 +74,39 @@ pub(super) struct NodeMeta {
     pub(super) uid: String,
     #[serde(default)]
     pub(super) labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    pub(super) annotations: Option<MaintenanceAnnotations>,
     #[serde(default, rename = "deletionTimestamp")]
     pub(super) deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// Annotations by which other programs claim a Node. Other annotations may be long.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct MaintenanceAnnotations {
+    #[serde(rename = "weave.works/kured-reboot-in-progress")]
+    kured: Option<String>,
+    #[serde(rename = "machineconfiguration.openshift.io/desiredDrain")]
+    desired_drain: Option<String>,
+    #[serde(rename = "machineconfiguration.openshift.io/lastAppliedDrain")]
+    last_applied_drain: Option<String>,
+}
+
+impl MaintenanceAnnotations {
+    fn get(&self, key: &str) -> Option<&str> {
+        match key {
+            maintainer::KURED => self.kured.as_deref(),
+            maintainer::DESIRED_DRAIN => self.desired_drain.as_deref(),
+            maintainer::LAST_APPLIED_DRAIN => self.last_applied_drain.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// core/v1 Taint.
+#[derive(Debug, Deserialize)]
+pub(super) struct WireTaint {
+    #[serde(default)]
+    key: String,
 }
 
 /// core/v1 Node.
@@ -98,6 +129,10 @@ pub(super) struct WireNodeSpec {
     pub(super) config_source: Option<ConfigSource>,
     #[serde(default, rename = "podCIDR")]
     pub(super) pod_cidr: Option<String>,
+    #[serde(default)]
+    pub(super) unschedulable: Option<bool>,
+    #[serde(default)]
+    pub(super) taints: Option<Vec<WireTaint>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -149,6 +184,9 @@ impl WireNode {
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
         let kubelet_version = status.node_info.and_then(|info| KubeletVersion::parse(&info.kubelet_version));
         let ready = status.conditions.unwrap_or_default().into_iter().find(|condition| condition.kind == "Ready");
+        let annotations = self.metadata.annotations.unwrap_or_default();
+        let taints = spec.taints.iter().flatten().map(|taint| taint.key.as_str());
+        let maintainer = Maintainer::of(taints, |key| annotations.get(key));
         Some(Node {
             name: NodeName::new(self.metadata.name).ok()?,
             uid: self.metadata.uid,
@@ -163,6 +201,8 @@ impl WireNode {
             ready_since: ready.and_then(|condition| condition.since),
             status_since: None,
             deleting: self.metadata.deletion_timestamp.is_some(),
+            cordoned: spec.unschedulable.unwrap_or_default(),
+            maintainer,
             source: spec.config_source,
             support: match self.unreadable {
                 Some(field) => NodeSupport::Unreadable(field),

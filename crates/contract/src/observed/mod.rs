@@ -15,11 +15,13 @@ use crate::{ConfigSource, ConfigStatus};
 use kubelet_config::pod_range::PodRange;
 
 pub mod activity;
+pub mod maintainer;
 pub mod orders;
 pub mod references;
 pub mod version;
 
 pub use activity::{AgentActivity, NodeActivity};
+pub use maintainer::Maintainer;
 pub use orders::{Abort, Orders, Pause};
 pub use references::{Deletion, References, Referrers};
 pub use version::{KubeletVersion, ServerVersion};
@@ -127,6 +129,10 @@ pub struct Node {
     pub status_since: Option<Timestamp>,
     /// Whether the Node is being deleted.
     pub deleting: bool,
+    /// Whether the Node is cordoned (`spec.unschedulable`).
+    pub cordoned: bool,
+    /// Program that maintains the node now, if any.
+    pub maintainer: Option<Maintainer>,
     /// `spec.configSource`: desired source.
     pub source: Option<ConfigSource>,
     /// `status.config`: actual state.
@@ -154,6 +160,8 @@ impl Node {
             ready_since: None,
             status_since: None,
             deleting: false,
+            cordoned: false,
+            maintainer: None,
             source: None,
             status: ConfigStatus::default(),
             support: NodeSupport::KubeletSilent,

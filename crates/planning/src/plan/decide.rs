@@ -96,7 +96,7 @@ pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&Confi
     if assigned && verdict == Convergence::Converged {
         return leave(Why::Converged);
     }
-    if let Some(why) = unsupported_reason(node) {
+    if let Some(why) = blocked_reason(node) {
         return leave(why);
     }
     if assigned {
@@ -130,11 +130,12 @@ pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&Confi
     step(Action::Assign, ready)
 }
 
-/// Reason why the node does not follow assignments; `None` if it does.
+/// Reason why no assignment may be sent to the node: it does not follow assignments, its state is unknown, or another
+/// program maintains it.
 #[must_use]
-pub fn unsupported_reason(node: &Node) -> Option<Why> {
+pub fn blocked_reason(node: &Node) -> Option<Why> {
     match &node.support {
-        NodeSupport::Follows => None,
+        NodeSupport::Follows => node.maintainer.map(|by| Why::Maintained { by }),
         NodeSupport::KubeletUnable { version } => Some(Why::Unsupported { version: *version }),
         NodeSupport::KubeletSilent => Some(Why::NoDynamicConfig),
         NodeSupport::AgentSilent => Some(Why::AgentSilent),
@@ -146,7 +147,10 @@ pub fn unsupported_reason(node: &Node) -> Option<Why> {
 /// Reason why a rollout must not start the node in its present state.
 #[must_use]
 pub fn hold_reason(node: &Node) -> Option<Why> {
-    unsupported_reason(node).filter(Why::may_end)
+    if node.deleting {
+        return Some(Why::Deleting);
+    }
+    blocked_reason(node).filter(Why::may_end)
 }
 
 /// Reports whether a node that points at `source` instead of its target is left unchanged because it runs the desired
@@ -157,22 +161,26 @@ pub fn is_adopted(node: &Node, source: &ConfigSource, current: &CurrentSource) -
         && runs(node, source)
 }
 
-/// Invariant 4: a node is available while it is Ready, converged on its current source, and not being deleted. A node
+/// Invariant 4: a node is available while it is Ready, converged on its current source, not cordoned, not maintained by
+/// another program, and not being deleted. A node
 /// that ignores its source, or cannot fetch it, is not in transition: it keeps its running configuration. (Recorded
 /// when a ConfigMap in use was deleted.) The state of an unreadable node is unknown, so it is unavailable.
 #[must_use]
 pub fn is_available(node: &Node) -> bool {
     node.ready == Readiness::Ready
         && !node.deleting
+        && !node.cordoned
+        && node.maintainer.is_none()
         && !node.is_unreadable()
         && (!node.follows_config_source()
             || matches!(present_state(node), Convergence::Converged | Convergence::Waiting(Waiting::Syncing { .. })))
 }
 
 /// Reports whether a node is not Ready or refuses its current source, so that another configuration can only improve
-/// it. A Ready node in transition is unavailable but not broken: it waits for the canaries.
+/// it, or whether a person has cordoned it for a change. A Ready node in transition is unavailable but not broken: it
+/// waits for the canaries.
 pub(super) fn is_broken(node: &Node) -> bool {
-    node.ready != Readiness::Ready || refuses(node)
+    node.ready != Readiness::Ready || node.cordoned || refuses(node)
 }
 
 /// Reports whether a node refuses its current source.

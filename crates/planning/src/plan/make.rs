@@ -43,13 +43,15 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     let members = membership(desired, &observed.nodes);
     let index = ConfigMapIndex::new(desired, observed);
     let mut problems = safety_problems(desired, observed, &members, options);
+    let contested = contested_by_pool(&members, &options.scope);
 
     let mut config_maps = Vec::new();
     let mut pools = Vec::new();
     let mut findings = Vec::new();
     for (name, nodes) in &members.pools {
         let Some(pool) = desired.pools.get(*name) else { continue };
-        let planned = plan_pool(pool, nodes, observed, &index, options);
+        let contested = contested.get(name).map(Vec::as_slice).unwrap_or_default();
+        let planned = plan_pool(pool, nodes, contested, observed, &index, options);
         // A problem of a pool that is left unchanged must not block another pool.
         if !options.scope.touches(name, nodes.iter().copied()) {
             pools.push(planned);
@@ -72,9 +74,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     }
 
     config_maps.sort_by(|a: &ConfigMapPlan, b| a.name.cmp(&b.name));
-    let mut unpooled_nodes: BTreeSet<&NodeName> = members.unpooled.iter().copied().collect();
-    unpooled_nodes.extend(members.contested.keys());
-    let unpooled = unpooled_nodes.into_iter().map(|node| unpooled(node, desired, observed)).collect();
+    let unpooled = members.unpooled.iter().map(|node| unpooled(node, desired, observed)).collect();
     let prunable = prunable(desired, observed, &options.namespace);
     let plan = Plan {
         id: PlanId(String::new()),
@@ -88,6 +88,22 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         findings: dedupe(findings),
     };
     Ok(plan.identified())
+}
+
+/// Node with the pools that contest it.
+type ContestedNode<'a> = (&'a NodeName, &'a [&'a PoolName]);
+
+/// Contested nodes by the pool that reports them: the first of their pools that is in scope for the node, or else the
+/// first one.
+fn contested_by_pool<'a>(members: &'a Membership<'a>, scope: &Scope) -> BTreeMap<&'a PoolName, Vec<ContestedNode<'a>>> {
+    let mut by_pool: BTreeMap<_, Vec<ContestedNode<'a>>> = BTreeMap::new();
+    for (node, pools) in &members.contested {
+        let in_scope = pools.iter().find(|pool| scope.holds(pool, node));
+        if let Some(pool) = in_scope.or_else(|| pools.first()) {
+            by_pool.entry(*pool).or_default().push((*node, pools.as_slice()));
+        }
+    }
+    by_pool
 }
 
 /// Nodes that already point at the target of their pool.
@@ -144,6 +160,16 @@ fn out_of_scope(node: &Node) -> Decision {
     Decision::LeaveAlone(LeftAlone { node, unavailable, why: Why::OutOfScope })
 }
 
+/// Leaves a node unchanged that several pools select.
+fn contested_node(node: &Node, pools: &[&PoolName]) -> Decision {
+    let why = if node.deleting {
+        Why::Deleting
+    } else {
+        Why::Contested { pools: pools.iter().map(|pool| (*pool).clone()).collect() }
+    };
+    Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !is_available(node), why })
+}
+
 pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
     match target {
         PoolTarget::Local => None,
@@ -151,8 +177,8 @@ pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
     }
 }
 
-/// Problems that suggest a bad checkout or a wrong selector: nodes that several pools select, and pools that select
-/// no nodes. Such a plan would release nodes by accident.
+/// Problems that suggest a bad checkout or a wrong selector: pools that select no nodes. Such a plan would release
+/// nodes by accident.
 fn safety_problems(
     desired: &Desired,
     observed: &Observed,
@@ -160,19 +186,6 @@ fn safety_problems(
     options: &Options,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut contested: BTreeMap<&Vec<&PoolName>, Vec<&NodeName>> = BTreeMap::new();
-    for (node, pools) in members.contested.iter().filter(|(node, pools)| options.scope.concerns(node, pools)) {
-        contested.entry(pools).or_default().push(node);
-    }
-    for (pools, nodes) in contested {
-        if let Some(example) = nodes.first() {
-            problems.push(Problem::Contested {
-                pools: pools.iter().map(|pool| (*pool).clone()).collect(),
-                nodes: nodes.len(),
-                example: (*example).clone(),
-            });
-        }
-    }
     if options.allow_empty {
         return problems;
     }
@@ -247,6 +260,7 @@ fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -
 fn plan_pool(
     pool: &Pool,
     nodes: &[&NodeName],
+    contested: &[ContestedNode<'_>],
     observed: &Observed,
     index: &ConfigMapIndex<'_>,
     options: &Options,
@@ -266,6 +280,12 @@ fn plan_pool(
         }
         sorter.add(node, decision);
     }
+    for (name, pools) in contested {
+        let Some(node) = observed.nodes.get(*name) else { continue };
+        let decision =
+            if options.scope.holds(&pool.name, name) { contested_node(node, pools) } else { out_of_scope(node) };
+        sorter.add(node, decision);
+    }
     let assigned = sorter.all_steps().filter(|step| step.action == Action::Assign);
     let (changes, disruption) =
         disruption::assess(pool, assigned.filter_map(|step| observed.nodes.get(&step.node)), index);
@@ -274,8 +294,8 @@ fn plan_pool(
     PoolPlan {
         name: pool.name.clone(),
         hash,
-        nodes: nodes.len(),
-        budget: pool.policy.max_unavailable.of(nodes.len()),
+        nodes: nodes.len() + contested.len(),
+        budget: pool.policy.max_unavailable.of(nodes.len() + contested.len()),
         policy: pool.policy.clone(),
         paused: observed.orders.pauses.get(&pool.name).cloned(),
         despite_pause: options.despite_pause.contains(&pool.name),

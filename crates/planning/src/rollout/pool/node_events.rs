@@ -131,10 +131,6 @@ impl PoolRun {
     }
 
     pub(in crate::rollout) fn observed(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
-        if seen.deleting && self.nodes.in_phase(number, &Phase::Pending).is_some() {
-            self.gone(number, context);
-            return;
-        }
         if seen.is_unreadable() {
             self.unreadable(number, seen, context);
             return;
@@ -199,11 +195,11 @@ impl PoolRun {
         self.start_more(context);
     }
 
-    /// Reason why the node may not start in its present state; `None` also for a node that this rollout does not
-    /// assign.
+    /// Reason why the node may not start in its present state. `None` for a node that this rollout only watches, unless
+    /// it is being deleted.
     fn must_wait(&self, number: usize, seen: &Node) -> Option<Why> {
         let assigned = self.mode.assign && self.nodes.get(number).is_some_and(|node| node.assignment.is_some());
-        hold_reason(seen).filter(|_| assigned)
+        hold_reason(seen).filter(|why| assigned || *why == Why::Deleting)
     }
 
     /// Leaves a node unchanged that has not started, as long as the reason lasts.
