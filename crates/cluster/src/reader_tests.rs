@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::binding::{Binding, BindingEvidence};
 use crate::fake::{Reply, node, nodes, options, reader, replying, serving, status};
+use nodecfg_contract::observed::ConfigMapKey;
 
 fn names(nodes: &[Node]) -> Vec<&str> {
     nodes.iter().map(|node| node.name.as_str()).collect()

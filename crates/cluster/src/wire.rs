@@ -361,7 +361,26 @@ mod tests {
         assert_eq!(node.source, Some(ConfigSource::config_map("kube-system", "c", "kubelet")));
         assert_eq!(node.pod_range.map(PodRange::pods), Some(126));
         assert_eq!(node.status.error(), Some("e"));
-        assert!(!node.deleting);
+        assert!(!node.deleting && !node.cordoned && node.maintainer.is_none());
+    }
+
+    #[test]
+    fn node_shows_its_cordon_and_its_maintainer() {
+        let annotation = "machineconfiguration.openshift.io/desiredDrain";
+        let node = |spec: serde_json::Value| {
+            let annotations = serde_json::json!({"other": "x", annotation: "drain-a"});
+            node(serde_json::json!({"metadata": {"name": "n1", "annotations": annotations}, "spec": spec}))
+        };
+        let cordoned = node(serde_json::json!({"unschedulable": true}));
+        assert_eq!((cordoned.cordoned, cordoned.maintainer), (true, Some(Maintainer::MachineConfigOperator)));
+        let tainted = node(serde_json::json!({"taints": [{"key": "medik8s.io/drain", "effect": "NoSchedule"}]}));
+        assert_eq!((tainted.cordoned, tainted.maintainer), (false, Some(Maintainer::NodeMaintenanceOperator)));
+        // The fields have the names of the constants.
+        for key in [maintainer::KURED, maintainer::DESIRED_DRAIN, maintainer::LAST_APPLIED_DRAIN] {
+            let read: MaintenanceAnnotations =
+                serde_json::from_value(serde_json::json!({key: "x"})).expect("annotations");
+            assert_eq!(read.get(key), Some("x"));
+        }
     }
 
     #[test]

@@ -105,7 +105,7 @@ mod tests {
             assert_eq!(of(desired, applied), Some(Maintainer::MachineConfigOperator), "{desired} {applied}");
         }
         assert_eq!(
-            super::Maintainer::of([], |key| (key == DESIRED_DRAIN).then_some("uncordon-a")),
+            Maintainer::of([], |key| (key == DESIRED_DRAIN).then_some("uncordon-a")),
             Some(Maintainer::MachineConfigOperator)
         );
     }

@@ -391,7 +391,7 @@ pub struct Counts {
     pub await_: usize,
     /// Nodes that run their target.
     pub settled: usize,
-    /// Nodes left unchanged because of a conflict or an unsuitable kubelet.
+    /// Nodes left unchanged that cannot reach their target, each for a reason that an operator should know.
     pub blocked: usize,
     /// Nodes left unchanged because they are paused, being deleted or out of scope.
     pub skipped: usize,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::node_table::{Group, NodeState, Phase, Rollback};
 use super::{PoolRun, elapsed, later};
 use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
-use crate::plan::{Action, Decision, LeftAlone, Step, Why, hold_reason, is_available};
+use crate::plan::{Action, Decision, LeftAlone, Step, Why, is_available};
 use crate::rollout::StopReason;
 use crate::rollout::progress::{CanaryGate, Progress};
 use crate::rollout::signals::{Command, Context};
@@ -195,51 +195,6 @@ impl PoolRun {
         self.start_more(context);
     }
 
-    /// Reason why the node may not start in its present state. `None` for a node that this rollout only watches, unless
-    /// it is being deleted.
-    fn must_wait(&self, number: usize, seen: &Node) -> Option<Why> {
-        let assigned = self.mode.assign && self.nodes.get(number).is_some_and(|node| node.assignment.is_some());
-        hold_reason(seen).filter(|why| assigned || *why == Why::Deleting)
-    }
-
-    /// Leaves a node unchanged that has not started, as long as the reason lasts.
-    fn hold(&mut self, number: usize, why: Why) {
-        self.canaries.retain(|canary| *canary != number);
-        self.nodes.set(number, Phase::LeftAlone(why));
-        self.replace_canary(number);
-    }
-
-    /// Makes a held node pending again. Another node may have replaced it as a canary.
-    fn resume(&mut self, number: usize, healthy: bool) {
-        let assigned = self.nodes.get(number).is_some_and(|node| node.assignment.is_some());
-        if !assigned || self.stopped.is_some() {
-            return;
-        }
-        self.nodes.update(number, |node| (node.phase, node.group) = (Phase::Pending, Group::Rest));
-        self.rest.push_back(number);
-        if !healthy && self.is_gate_open_for(number) {
-            self.unavailable_first.push_back(number);
-        }
-    }
-
-    /// Handles an event without a known state. The node counts as unavailable and does not start. In transition it
-    /// does not converge, so its time limit decides; a soaking canary regresses.
-    fn unreadable(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
-        self.nodes.update(number, |node| (node.ready, node.healthy) = (false, false));
-        match self.nodes.get(number).map(|node| node.phase.clone()) {
-            Some(Phase::Pending) => {
-                if let Some(why) = self.must_wait(number, seen) {
-                    self.hold(number, why);
-                }
-            }
-            Some(Phase::Watching { since }) => self.evaluate_watched(number, seen, since, context),
-            Some(Phase::Converged { .. }) => self.evaluate_converged(number, seen, context),
-            _ => {}
-        }
-        self.advance_canaries(context);
-        self.start_more(context);
-    }
-
     /// Handles a node that no longer matches its pool. A pending node counts as changed by another client. A started
     /// node is watched to its end, and the next run handles it.
     pub(in crate::rollout) fn unselected(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
@@ -260,7 +215,7 @@ impl PoolRun {
         self.replace_canary(number);
     }
 
-    fn evaluate_watched(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
+    pub(super) fn evaluate_watched(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
         // For example, the node is being rolled back.
         if !matches!(node.phase, Phase::Watching { .. }) {
@@ -289,7 +244,7 @@ impl PoolRun {
 
     /// Detects regressions of a converged node: a later kubelet error, or a soaking canary that is no longer Ready or
     /// no longer runs the target.
-    fn evaluate_converged(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+    pub(super) fn evaluate_converged(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
         let soaking = node.group == Group::Canary && self.gate != CanaryGate::Open;
         let wait = WaitContext { was_ready: soaking && node.was_ready, waited: Duration::ZERO, timeout: None };
