@@ -2,7 +2,7 @@
 //! being deleted. They count as unavailable, and become pending again when the state ends.
 
 use super::PoolRun;
-use super::node_table::{Group, Phase};
+use super::node_table::Phase;
 use crate::plan::{Why, hold_reason};
 use crate::rollout::signals::Context;
 use nodecfg_contract::observed::Node;
@@ -28,7 +28,7 @@ impl PoolRun {
         if !assigned || self.stopped.is_some() {
             return;
         }
-        self.nodes.update(number, |node| (node.phase, node.group) = (Phase::Pending, Group::Rest));
+        self.nodes.set(number, Phase::Pending);
         self.rest.push_back(number);
         if !healthy && self.is_gate_open_for(number) {
             self.unavailable_first.push_back(number);

@@ -203,3 +203,24 @@ fn node_being_deleted_takes_budget_until_it_is_gone() {
     scenario.converge("n2");
     assert!(scenario.machine.is_finished() && scenario.machine.outcome().is_complete());
 }
+
+#[test]
+fn released_node_that_is_still_cordoned_starts_without_budget() {
+    let mut scenario = Scenario::new(three(), policy(1), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    assert!(scenario.send(seen(Node { cordoned: true, ..maintained("n3") })).is_empty());
+    assert_eq!(scenario.send(seen(cordoned("n3"))), ["n3"]);
+}
+
+#[test]
+fn pending_canary_that_is_claimed_is_replaced() {
+    let nodes = ["n1", "n2", "n3", "n4"].map(|name| node(name, "a"));
+    let policy = RolloutPolicy { canary: canary(3, 0), ..policy(2) };
+    let mut scenario = Scenario::new(nodes, policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1", "n2"]);
+    scenario.send(seen(maintained("n3")));
+    assert!(scenario.send(seen(node("n3", "a"))).is_empty());
+    assert_eq!(scenario.converge("n1"), ["n4"], "n4 is a canary now, and n3 waits for it");
+    assert!(scenario.converge("n2").is_empty());
+    assert_eq!(scenario.converge("n4"), ["n3"]);
+}
