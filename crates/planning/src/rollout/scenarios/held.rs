@@ -214,13 +214,14 @@ fn released_node_that_is_still_cordoned_starts_without_budget() {
 
 #[test]
 fn pending_canary_that_is_claimed_is_replaced() {
-    let nodes = ["n1", "n2", "n3", "n4"].map(|name| node(name, "a"));
-    let policy = RolloutPolicy { canary: canary(3, 0), ..policy(2) };
+    let nodes = ["n1", "n2", "n3", "n4", "n5"].map(|name| node(name, "a"));
+    let policy = RolloutPolicy { canary: canary(4, 0), ..policy(2) };
     let mut scenario = Scenario::new(nodes, policy, ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1", "n2"]);
-    scenario.send(seen(maintained("n3")));
-    assert!(scenario.send(seen(node("n3", "a"))).is_empty());
-    assert_eq!(scenario.converge("n1"), ["n4"], "n4 is a canary now, and n3 waits for it");
-    assert!(scenario.converge("n2").is_empty());
-    assert_eq!(scenario.converge("n4"), ["n3"]);
+    scenario.send(seen(maintained("n4")));
+    assert!(scenario.send(seen(node("n4", "a"))).is_empty());
+    assert_eq!(scenario.converge("n1"), ["n3"]);
+    assert_eq!(scenario.converge("n2"), ["n5"], "n5 is a canary now, and n4 waits for it");
+    assert!(scenario.converge("n3").is_empty());
+    assert_eq!(scenario.converge("n5"), ["n4"]);
 }
