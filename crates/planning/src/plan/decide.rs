@@ -82,6 +82,9 @@ pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&Confi
     let leave =
         |why| Decision::LeaveAlone(LeftAlone { node: node.name.clone(), unavailable: !is_available(node), why });
     let step = |action, was_ready| {
+        if let Some(by) = node.maintainer {
+            return leave(Why::Maintained { by });
+        }
         let assignment =
             Assignment { uid: node.uid.clone(), from: node.source.clone(), to: rules.target.source().cloned() };
         let (node, available) = (node.name.clone(), is_available(node));
@@ -96,7 +99,7 @@ pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&Confi
     if assigned && verdict == Convergence::Converged {
         return leave(Why::Converged);
     }
-    if let Some(why) = blocked_reason(node) {
+    if let Some(why) = unsupported_reason(node) {
         return leave(why);
     }
     if assigned {
@@ -134,8 +137,13 @@ pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&Confi
 /// program maintains it.
 #[must_use]
 pub fn blocked_reason(node: &Node) -> Option<Why> {
+    unsupported_reason(node).or_else(|| node.maintainer.map(|by| Why::Maintained { by }))
+}
+
+/// Reason why the node follows no assignment, or is unreadable.
+fn unsupported_reason(node: &Node) -> Option<Why> {
     match &node.support {
-        NodeSupport::Follows => node.maintainer.map(|by| Why::Maintained { by }),
+        NodeSupport::Follows => None,
         NodeSupport::KubeletUnable { version } => Some(Why::Unsupported { version: *version }),
         NodeSupport::KubeletSilent => Some(Why::NoDynamicConfig),
         NodeSupport::AgentSilent => Some(Why::AgentSilent),

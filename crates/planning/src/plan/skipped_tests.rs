@@ -2,7 +2,8 @@
 //! maintained ones.
 
 use super::fixtures::{
-    canary, desired, managed, node, node_name, observed, on, options, policy, pool, pool_name, rendered, source,
+    canary, desired, fetched, managed, node, node_name, observed, on, options, policy, pool, pool_name, rendered,
+    source,
 };
 use super::{Action, Options, Plan, Scope, Step, Wave, WaveKind, Why, check, make};
 use crate::desired::{Desired, LabelSelector, Pool, PoolTarget, RolloutPolicy};
@@ -234,4 +235,18 @@ fn maintained_nodes_are_unavailable_and_not_started() {
     let found: Vec<_> =
         check(&stepped, &wanted, &cluster, &Scope::Everything).iter().map(ToString::to_string).collect();
     assert!(found.contains(&"node n1: is maintained by another program".to_owned()), "{found:?}");
+}
+
+#[test]
+fn maintenance_hides_neither_a_pause_nor_an_adoption() {
+    let claimed = |node: Node| Node { maintainer: Some(Maintainer::Kured), ..node };
+    let paused = desired([pool("a", 64, RolloutPolicy { paused: true, ..policy(1) })]);
+    let plan = planned(&paused, &observed([claimed(node("n1", "a"))]), Scope::Everything);
+    assert_eq!(left(&plan, 0), [("n1".to_owned(), true, Why::Paused { order: None })]);
+    // The node runs the desired content from another ConfigMap.
+    let wanted = desired([pool("a", 64, policy(1))]);
+    let mut cluster = observed([claimed(on(node("n1", "a"), &source("by-hand")))]);
+    cluster.contents.extend([fetched(&source("by-hand"), &rendered("a", 64).canonical, true)]);
+    let plan = planned(&wanted, &cluster, Scope::Everything);
+    assert_eq!(left(&plan, 0), [("n1".to_owned(), true, Why::Adopted { source: source("by-hand") })]);
 }
