@@ -29,12 +29,12 @@ pub fn planning(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("15,000 nodes in 200 pools");
     group.sample_size(10);
     for (name, observed) in &cases {
-        assert!(check(&plan(&wanted, observed), observed, &Scope::Everything).is_empty());
+        assert!(check(&plan(&wanted, observed), &wanted, observed, &Scope::Everything).is_empty());
         group.bench_function(format!("plan and check, {name}"), |bencher| {
             bencher.iter(|| {
                 black_box(required_config_maps(&wanted, observed, &namespace()));
                 let plan = plan(&wanted, observed);
-                black_box(check(&plan, observed, &Scope::Everything));
+                black_box(check(&plan, &wanted, observed, &Scope::Everything));
                 plan
             });
         });
@@ -43,7 +43,9 @@ pub fn planning(criterion: &mut Criterion) {
     group.bench_function("membership", |bencher| bencher.iter(|| black_box(membership(&wanted, &busiest.nodes))));
     group.bench_function("plan", |bencher| bencher.iter(|| plan(&wanted, busiest)));
     let planned = plan(&wanted, busiest);
-    group.bench_function("check", |bencher| bencher.iter(|| black_box(check(&planned, busiest, &Scope::Everything))));
+    group.bench_function("check", |bencher| {
+        bencher.iter(|| black_box(check(&planned, &wanted, busiest, &Scope::Everything)))
+    });
     group.finish();
 }
 

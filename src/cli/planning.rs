@@ -98,7 +98,7 @@ pub(super) async fn plan(
     let plan = spans::stage("plan")
         .in_scope(|| plan::make(desired, &observed, &options))
         .map_err(|problems| CommandError::Problems { problems, snapshot: Box::new(loaded.snapshot.clone()) })?;
-    let violations = plan::check(&plan, &observed, &options.scope);
+    let violations = plan::check(&plan, desired, &observed, &options.scope);
     if violations.is_empty() {
         Ok(Planned { plan, observed, options })
     } else {

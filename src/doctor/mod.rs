@@ -287,8 +287,9 @@ impl Facts {
 
     /// Nodes that a sync would skip because nothing follows their assignment.
     fn nodes_without_support(&self) -> BTreeSet<&NodeName> {
-        let is_unsupported =
-            |why: &Why| matches!(why, Why::NoDynamicConfig | Why::Unsupported { .. } | Why::AgentSilent);
+        let is_unsupported = |why: &Why| {
+            matches!(why, Why::NoDynamicConfig | Why::Unsupported { .. } | Why::AgentSilent | Why::Unreadable(_))
+        };
         let pools = self.plan().and_then(|plan| plan.as_ref().ok()).map(|plan| plan.pools.iter());
         let left = pools.into_iter().flatten().flat_map(|pool| &pool.left_alone);
         left.filter(|left| is_unsupported(&left.why)).map(|left| &left.node).collect()

@@ -30,14 +30,16 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
 fn support(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     let (mut unable, mut silent, mut agentless, mut outlived) =
         (NameSample::default(), NameSample::default(), NameSample::default(), NameSample::default());
+    let mut unreadable = NameSample::default();
     let left_out = facts.nodes_without_support();
     for node in observed.nodes.values().filter(|node| !left_out.contains(&node.name)) {
-        match node.support {
+        match &node.support {
             NodeSupport::Follows => {}
             NodeSupport::KubeletUnable { .. } => unable.add(&node.name),
             NodeSupport::KubeletSilent => silent.add(&node.name),
             NodeSupport::AgentSilent => agentless.add(&node.name),
             NodeSupport::Outlived => outlived.add(&node.name),
+            NodeSupport::Unreadable(field) => unreadable.add(format!("{} ({field})", node.name)),
         }
     }
     let before = checks.len();
@@ -66,6 +68,12 @@ fn support(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
         "no report of an agent",
         "check the agent: kubectl -n nodecfg-agent get pods -o wide, or on the node systemctl status nodecfg-agent; nodecfg \
          install --agent installs agents",
+    );
+    warn(
+        "unreadable",
+        &unreadable,
+        "an unreadable value",
+        "correct the value: kubectl get node NODE -o yaml prints it. The node's own credentials may have written it",
     );
     if outlived.number > 0 {
         let seen = format!("{}: the NodeConfig belongs to an earlier node of that name", outlived.counted("node"));

@@ -10,7 +10,7 @@ use super::*;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::nodeconfig;
 use nodecfg_contract::observed::{
-    Abort, CONTENT_HASH_ANNOTATION, ConfigMapKey, KubeletVersion, Node, NodeSupport, Pause, Readiness,
+    Abort, CONTENT_HASH_ANNOTATION, ConfigMapKey, KubeletVersion, Node, NodeSupport, Pause, Readiness, UnreadableField,
 };
 use nodecfg_install::rights;
 use nodecfg_planning::desired::RolloutPolicy;
@@ -190,6 +190,10 @@ fn warns_of_kubelets_outside_the_version_skew() {
     assert_check("kubelet-version", CheckResult::Ok, "unknown on 1 node", &of(""));
 }
 
+fn unreadable() -> UnreadableField {
+    UnreadableField { field: "status.conditions".to_owned(), reason: "x".to_owned() }
+}
+
 #[test]
 fn reports_nodes_without_support_by_reason() {
     for (support, verdict, says) in [
@@ -201,15 +205,16 @@ fn reports_nodes_without_support_by_reason() {
         (NodeSupport::KubeletSilent, CheckResult::Warning, "--dynamic-config-dir"),
         (NodeSupport::AgentSilent, CheckResult::Warning, "no report of an agent"),
         (NodeSupport::Outlived, CheckResult::Note, "earlier node"),
+        (NodeSupport::Unreadable(unreadable()), CheckResult::Warning, "n2 (status.conditions is unreadable: x)"),
     ] {
-        let facts = with_node(false, "n2", |node| node.support = support);
+        let facts = with_node(false, "n2", |node| node.support = support.clone());
         assert_check("node-support", verdict, says, &facts);
         if support == NodeSupport::Outlived {
             continue;
         }
         // With a repository, they are reported as skipped.
         let moved = with_node(false, "n2", |node| {
-            node.support = support;
+            node.support = support.clone();
             node.source = None;
             node.status = Default::default();
         });
@@ -275,8 +280,8 @@ fn checks_a_given_repository() {
     assert_check("node-unpooled", CheckResult::Note, "1 node (x) in no pool", &stray);
     let twin = nodecfg_planning::desired::Pool { name: PoolName::new("twin").unwrap(), ..gpu() };
     let contested = with_pools(healthy(false), [gpu(), twin]);
-    let check = assert_check("plan", CheckResult::Problem, "equal priority", &contested);
-    assert_eq!((check.failure, check.subject.as_deref()), (Some(SyncFailure::NoPlan), Some("contested-nodes")));
+    let check = assert_check("node-left-out", CheckResult::Problem, "of equal priority select the node", &contested);
+    assert_eq!(check.failure, Some(SyncFailure::LeftOut));
 }
 
 #[test]

@@ -76,7 +76,35 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
                 "the agent on {node}: `kubectl get pods -n nodecfg-agent -o wide`, or `journalctl -u nodecfg-agent`"
             ),
         }),
+        Why::Unreadable(_) => Some(unreadable(node)),
+        Why::Maintained { .. } => Some(Explanation {
+            meaning: "another program drains, reboots or removes the node; nodecfg does not change it meanwhile, and it \
+                      counts against the budget",
+            causes: &["a scale-down, an update or a reboot is in progress", "that program failed and left its mark"],
+            look_at: format!("the taints and annotations: `kubectl describe node {node}`"),
+        }),
+        Why::Contested { .. } => Some(Explanation {
+            meaning: "no pool has precedence, so the node keeps its configuration",
+            causes: &[
+                "two nodeSelectors overlap",
+                "the node was given the labels of a second pool; its kubelet may change all labels of its Node except \
+                 those under node-restriction.kubernetes.io/",
+            ],
+            look_at: format!("the labels: `kubectl get node {node} --show-labels`"),
+        }),
         _ => None,
+    }
+}
+
+fn unreadable(node: &NodeName) -> Explanation {
+    Explanation {
+        meaning: "nodecfg does not know the state of the node, so it neither changes the node nor counts it as available",
+        causes: &[
+            "the kubelet or the agent wrote a value that Kubernetes accepts and nodecfg does not, such as a time of the \
+             year 9999",
+            "another program with the credentials of the node wrote the value",
+        ],
+        look_at: format!("the named field in `kubectl get node {node} -o yaml`, or in the NodeConfig of that name"),
     }
 }
 
@@ -176,6 +204,7 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
             ],
             look_at: format!("who created the ConfigMap (its managedFields), and what runs on {node}"),
         },
+        Waiting::Unreadable(_) => unreadable(node),
         Waiting::NotReady => Explanation {
             meaning: "the kubelet runs the configuration, but the Node, previously Ready, is no longer Ready",
             causes: &[

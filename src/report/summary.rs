@@ -109,6 +109,9 @@ pub fn state(end: &End) -> &'static str {
             "unsupported"
         }
         End::LeftAlone { why: Why::AgentSilent } => "no agent",
+        End::LeftAlone { why: Why::Unreadable(_) } => "unreadable",
+        End::LeftAlone { why: Why::Contested { .. } } => "contested",
+        End::LeftAlone { why: Why::Maintained { .. } } => "maintained",
         End::LeftAlone { .. } => "unchanged",
         End::Failed { rolled_back: true, .. } => "failed, rolled back",
         End::Failed { failure: ConvergenceFailure::TimedOut { .. }, .. } => "timed out",

@@ -12,8 +12,8 @@ use nodecfg_contract::{ConfigSource, ContentHash};
 use nodecfg_planning::convergence::{Convergence, Target, WaitContext, Waiting, evaluate};
 use nodecfg_planning::desired::{Desired, Pool};
 use nodecfg_planning::plan::{
-    ConfigMapIndex, Owner, PoolPause, SourceOwner, is_adopted, membership, pool_target, present_state,
-    unsupported_reason,
+    ConfigMapIndex, Owner, PoolPause, SourceOwner, Why, blocked_reason, is_adopted, membership, pool_target,
+    present_state,
 };
 
 /// Desired state to compare nodes with.
@@ -99,7 +99,7 @@ fn compare_with_assignment(node: &Node, observed: &Observed) -> NodeStatus {
         without_comparison(node, map.and_then(|map| map.pool.clone()), map.and_then(|map| map.fleet.clone()));
     status.drift = other_content(node, &present_target(node, observed));
     if status.verdict != Convergence::Converged {
-        status.blocked = unsupported_reason(node);
+        status.blocked = blocked_reason(node);
     }
     with_state(status, node, State::Converged)
 }
@@ -110,6 +110,8 @@ fn unpooled(node: &Node, observed: &Observed, wanted: &DesiredFleet<'_>) -> Node
         managed(node.source.as_ref(), observed).is_some_and(|map| map.fleet == Some(wanted.desired.fleet.clone()));
     let mut status = without_comparison(node, None, None);
     status.drift = node.source.clone().filter(|_| ours).map(|source| Drift::Unselected { source });
+    // Its labels may be the unreadable value.
+    status.blocked = blocked_reason(node).filter(|_| node.is_unreadable());
     with_state(status, node, State::Unpooled)
 }
 
@@ -134,7 +136,7 @@ fn compare_with_repository(observed: &Observed, wanted: &DesiredFleet<'_>, fleet
     for (name, pools) in &members.contested {
         let Some(node) = observed.nodes.get(*name) else { continue };
         let mut status = without_comparison(node, None, None);
-        status.drift = Some(Drift::Contested { pools: pools.iter().map(|pool| (*pool).clone()).collect() });
+        status.blocked = Some(Why::Contested { pools: pools.iter().map(|pool| (*pool).clone()).collect() });
         nodes.push(with_state(status, node, State::Unpooled));
     }
     for node in &mut nodes {
@@ -183,7 +185,7 @@ fn compare_with_pool(
         status.verdict = evaluate(target, node, WaitContext::STATE_ONLY);
     }
     if status.verdict != Convergence::Converged {
-        status.blocked = unsupported_reason(node);
+        status.blocked = blocked_reason(node);
     }
     with_state(status, node, target_state)
 }
@@ -233,7 +235,7 @@ fn with_state(mut status: NodeStatus, node: &Node, target_state: State) -> NodeS
         Convergence::Converged => State::Converged,
     };
     let candidates = [
-        (node.ready != Readiness::Ready).then_some(State::NotReady),
+        (node.ready != Readiness::Ready && !node.is_unreadable()).then_some(State::NotReady),
         status.blocked.is_some().then_some(State::Blocked),
         status.drift.is_some().then_some(State::Drifted),
         (convergence != State::Converged).then_some(convergence),

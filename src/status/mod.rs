@@ -199,11 +199,6 @@ pub enum Drift {
         /// The assignment.
         source: ConfigSource,
     },
-    /// Several pools of the repository select the node.
-    Contested {
-        /// The pools.
-        pools: Vec<PoolName>,
-    },
     /// The node runs a ConfigMap that was deleted and recreated under its name since.
     OtherContent {
         /// The assignment.

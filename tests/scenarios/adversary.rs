@@ -165,7 +165,9 @@ async fn writer_of_config_maps_changes_no_node(start: ClusterSetup) {
     cluster.create_config_map(&name, &format!("{KUBELET}{EVIL}"), true, Some(("test", "a"))).await;
     until("the agents refuse the content", async || {
         let states = cluster.states().await;
-        states.values().all(|state| state.error.as_ref().is_some_and(|error| error.contains("does not match spec.contentHash")))
+        states
+            .values()
+            .all(|state| state.error.as_ref().is_some_and(|error| error.contains("does not match spec.contentHash")))
     })
     .await;
     assert_reviewed(&cluster, &nodes, &moves).await;

@@ -57,7 +57,8 @@ fn read(folder: &Path, path: &str) -> String {
 
 async fn capture_writes_running_configurations(start: ClusterSetup) {
     let cluster = start.pool("a", 3).pool("b", 1).up().await;
-    let repository = Repository::of_pool("maxPods: 77\nevictionHard: {}", "{maxUnavailable: 100%, allowDisruption: drain}");
+    let repository =
+        Repository::of_pool("maxPods: 77\nevictionHard: {}", "{maxUnavailable: 100%, allowDisruption: drain}");
     cluster.sync(&repository, &[]).await.exits(0);
     let one = run(&cluster, &["capture", "a-1", "--drop-defaults"]).await.exits(0);
     assert_eq!(

@@ -10,7 +10,7 @@ scenarios! {
     Anything {
         first_sync_converges_and_second_changes_nothing,
         selectors_and_priorities_decide_membership,
-        node_selected_by_two_pools_prevents_planning,
+        node_selected_by_two_pools_is_left_unchanged,
         foreign_config_map_is_a_conflict_until_taken_over,
         node_of_another_fleet_is_skipped,
         adopts_equal_content_under_another_name,
@@ -138,15 +138,19 @@ async fn refused(cluster: &Cluster, repository: &Repository, words: &[&str]) {
     assert_eq!(cluster.written().await, before);
 }
 
-async fn node_selected_by_two_pools_prevents_planning(start: ClusterSetup) {
+async fn node_selected_by_two_pools_is_left_unchanged(start: ClusterSetup) {
     let cluster = start.pool("a", 2).pool("b", 1).up().await;
     let repository = Repository::empty();
     repository.pool("a", "maxPods: 110");
     repository.pool("b", "maxPods: 110");
     repository.pool_spec("b", "{nodeSelector: {}}");
     repository.commit();
-    refused(&cluster, &repository, &["a and b have equal priority and both select node a-1 and 1 other", "priority"])
-        .await;
+    let run = cluster.sync(&repository, &[]).await.exits(5);
+    run.prints("pools a and b of equal priority select the node").prints("higher spec.priority").prints("2 blocked");
+    assert_eq!(cluster.source("a-1").await, None);
+    assert!(cluster.state("b-1").await.converged(), "only b selects it");
+    cluster.run("status", &repository, &[]).await.exits(0).prints("2 blocked");
+    cluster.run("doctor", &repository, &[]).await.exits(5).prints("pools a and b of equal priority select the node");
     repository.pool_spec("b", "{nodeSelector: {}, priority: -1}");
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0);

@@ -117,7 +117,7 @@ impl AgentClient {
                 watch: WATCH_DURATION,
             };
             let transport = client.transport.within(WATCH_RETRY_LIMIT);
-            follow(&transport, following, |config: NodeConfig| Some(config)).boxed()
+            follow(&transport, following, |item| serde_json::from_slice(item).map(Some)).boxed()
         };
         let changes = start_watch(&client);
         let state = (client, changes, WatchErrors::default(), Ownership::default());

@@ -13,8 +13,8 @@ use super::error::ClusterError;
 use super::list::{Collection, any};
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
-use super::transport::{Call, Whole};
-use super::wire::{IgnoredContent, LabelKeys, WireMetadata, WireNode};
+use super::transport::{Call, One, Whole};
+use super::wire::{IgnoredContent, LabelKeys, WireNode};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::ServerVersion;
 use nodecfg_contract::{ConfigSource, KUBELET_KEY};
@@ -123,7 +123,7 @@ impl ClusterReader {
     /// Reports whether any NodeConfig exists.
     async fn any_node_config(&self, operation: &Operation) -> Result<bool, ClusterError> {
         let collection = Collection::all(operation.clone());
-        Ok(any(&self.transport, collection, |wire: WireMetadata| Some(wire)).await?.is_some())
+        Ok(any(&self.transport, collection, |_| Ok(Some(()))).await?.is_some())
     }
 
     /// Reports whether the server serves NodeConfigs. A refused request counts as no. Reads discovery, which every
@@ -158,7 +158,9 @@ impl ClusterReader {
         // First, since every user who reaches a server may read the version.
         let version = self.server_version().await?;
         let nodes = Collection::all(Operation::on_all(Verb::List, Resource::Nodes, None));
-        let keep = |wire: WireMetadata| NodeName::new(wire.metadata.name).ok();
+        let keep = |item: &[u8]| {
+            Ok(WireNode::read(item)?.into_node(&LabelKeys::Only(Default::default())).map(|node| node.name))
+        };
         let node = any(&self.transport, nodes, keep).await?;
         let check = match &node {
             Some(node) => self.check_binding(node, &version).await?,
@@ -178,7 +180,7 @@ impl ClusterReader {
         let body = json!({"spec": {"configSource": probe}}).to_string();
         let uri = format!("{}?dryRun=All&fieldManager=nodecfg", operation.path());
         let call = Call::new(Method::PATCH, uri).content("application/merge-patch+json", body);
-        match self.transport.call(&operation, &call, Whole::<WireNode>::new).await {
+        match self.transport.call(&operation, &call, || One::new(WireNode::read)).await {
             Ok(answer) => {
                 let kept = answer.into_node(&LabelKeys::Only(Default::default())).and_then(|node| node.source);
                 let binding =

@@ -76,9 +76,10 @@ impl ClusterReader {
     pub async fn list_nodes_with_signs(&self) -> Result<(Vec<Node>, BTreeMap<NodeName, NodeActivity>), ClusterError> {
         let nodes = Collection::all(Operation::on_all(Verb::List, Resource::Nodes, None));
         let keys = &*self.label_keys;
-        let keep = |wire: WireNode| {
+        let keep = |item: &[u8]| {
+            let wire = WireNode::read(item)?;
             let heartbeat = wire.heartbeat();
-            wire.into_node(keys).map(|node| (node, NodeActivity { heartbeat, agent: None }))
+            Ok(wire.into_node(keys).map(|node| (node, NodeActivity { heartbeat, agent: None })))
         };
         let (listed, _) = list(&self.transport, &nodes, "application/json", keep).await?;
         let node_configs = self.list_node_configs().await?;

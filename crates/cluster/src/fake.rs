@@ -22,6 +22,8 @@ use super::retry::RetryPolicy;
 pub enum Reply {
     /// A status and a body.
     Json(u16, Value),
+    /// A body of this text.
+    Text(String),
     /// A status, a header and a body.
     Header(u16, (&'static str, &'static str), Value),
     /// Pieces of a body, after which the connection stays open (`true`) or breaks (`false`).
@@ -87,6 +89,7 @@ async fn respond(reply: Reply) -> Result<Response<Body>, std::io::Error> {
     let response = |status: u16, body| Response::builder().status(status).body(body).expect("a response");
     Ok(match reply {
         Reply::Json(status, value) => response(status, Body::from(value.to_string())),
+        Reply::Text(text) => response(200, Body::from(text)),
         Reply::Header(status, (name, text), value) => {
             let mut response = response(status, Body::from(value.to_string()));
             response.headers_mut().insert(name, http::HeaderValue::from_static(text));

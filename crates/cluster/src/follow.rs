@@ -9,7 +9,7 @@ use http::Method;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::error::ClusterError;
@@ -50,17 +50,15 @@ pub struct Following {
     pub watch: Duration,
 }
 
-/// Follows a collection. Decodes objects as `W` and yields what `keep` makes of them. The stream ends after its first
-/// error: an outage longer than the transport's patience, or a refusal by the server.
-pub fn follow<W, T, F>(
+/// Follows a collection. `keep` decodes the JSON of each object. The stream ends after its first error: an outage longer than the transport's patience, or a refusal by the server.
+pub fn follow<T, F>(
     transport: &Transport,
     following: Following,
     keep: F,
-) -> impl Stream<Item = Result<Change<T>, ClusterError>> + Send + use<W, T, F>
+) -> impl Stream<Item = Result<Change<T>, ClusterError>> + Send + use<T, F>
 where
-    W: DeserializeOwned + Send,
     T: Send,
-    F: Fn(W) -> Option<T> + Send + Sync,
+    F: Fn(&[u8]) -> serde_json::Result<Option<T>> + Send + Sync,
 {
     let follower = Follower {
         transport: transport.clone(),
@@ -68,7 +66,6 @@ where
         watch: following.watch,
         version: following.version,
         keep,
-        wire: std::marker::PhantomData,
         open: None,
         relists: 0,
         retry: None,
@@ -85,13 +82,12 @@ where
 }
 
 /// A watch in progress.
-struct Follower<W, F> {
+struct Follower<F> {
     transport: Transport,
     collection: Collection,
     watch: Duration,
     version: Option<String>,
     keep: F,
-    wire: std::marker::PhantomData<fn() -> W>,
     open: Option<OpenWatch>,
     /// Relists since the last event. Slows down the requests to a server that expires every version.
     relists: u32,
@@ -115,8 +111,11 @@ struct RetryState {
     guard: Option<RetryGuard>,
 }
 
-impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
-    async fn next(&mut self) -> Result<Change<T>, ClusterError> {
+impl<F> Follower<F> {
+    async fn next<T>(&mut self) -> Result<Change<T>, ClusterError>
+    where
+        F: Fn(&[u8]) -> serde_json::Result<Option<T>>,
+    {
         loop {
             let Some(version) = self.version.clone() else { return self.relist().await };
             match self.next_line(&version).await {
@@ -205,7 +204,10 @@ impl<W: DeserializeOwned, T, F: Fn(W) -> Option<T>> Follower<W, F> {
     }
 
     /// Lists all objects: at the start, or when the version to continue from expired.
-    async fn relist(&mut self) -> Result<Change<T>, ClusterError> {
+    async fn relist<T>(&mut self) -> Result<Change<T>, ClusterError>
+    where
+        F: Fn(&[u8]) -> serde_json::Result<Option<T>>,
+    {
         self.open = None;
         if self.relists > 0 {
             tokio::time::sleep(self.transport.backoff(self.relists)).await;
@@ -256,7 +258,10 @@ struct WatchLine<T> {
 
 /// Reads one line of a watch. Reads the type of the event first: the object of an error is a Status, which shares
 /// field names with other objects, and the object of a bookmark has only a version.
-fn read_line<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>) -> Result<WatchLine<T>, AttemptError> {
+fn read_line<T>(
+    line: &[u8],
+    keep: impl Fn(&[u8]) -> serde_json::Result<Option<T>>,
+) -> Result<WatchLine<T>, AttemptError> {
     #[derive(Deserialize)]
     struct Head<'a> {
         #[serde(rename = "type", borrow)]
@@ -273,6 +278,11 @@ fn read_line<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>)
     struct Of<T> {
         object: T,
     }
+    #[derive(Deserialize)]
+    struct Item<'a> {
+        #[serde(borrow)]
+        object: &'a RawValue,
+    }
     // No quotation: the content of an object must not appear in a log.
     let unreadable = |_| AttemptError::Lost("a line of the watch is unreadable".to_owned());
     let Head { kind, object } = serde_json::from_slice(line).map_err(unreadable)?;
@@ -284,7 +294,10 @@ fn read_line<W: DeserializeOwned, T>(line: &[u8], keep: impl Fn(W) -> Option<T>)
             status: Box::new(status),
         });
     }
-    let kept = || Ok(keep(serde_json::from_slice::<Of<W>>(line).map_err(unreadable)?.object));
+    let kept = || {
+        let item: Item<'_> = serde_json::from_slice(line).map_err(unreadable)?;
+        keep(item.object.get().as_bytes()).map_err(unreadable)
+    };
     let change = match &*kind {
         "ADDED" | "MODIFIED" => kept()?.map(Change::Upsert),
         "DELETED" => kept()?.map(Change::Deleted),
@@ -353,7 +366,7 @@ mod tests {
 
     #[test]
     fn reads_recorded_watch_lines() {
-        let read = |text: &str| read_line(text.as_bytes(), |node: WireNode| node.into_node(&LabelKeys::All));
+        let read = |text: &str| read_line(text.as_bytes(), |item| Ok(WireNode::read(item)?.into_node(&LabelKeys::All)));
         let line = read(
             r#"{"type":"MODIFIED","object":{"kind":"Node","metadata":{"name":"n1","resourceVersion":"7"},"status":{}}}"#,
         )

@@ -25,7 +25,7 @@ async fn follows_one_object_without_a_version() {
     ]);
     let operation = Operation::on_all(Verb::Watch, Resource::NodeConfigs, None);
     let following = Following { collection: Collection::one(operation, "n1"), version: None, watch: WATCH };
-    let version = |config: NodeConfigResource| config.metadata.resource_version;
+    let version = |item: &[u8]| Ok(serde_json::from_slice::<NodeConfigResource>(item)?.metadata.resource_version);
     let changes: Vec<_> = follow(&reader.transport, following, version).take(3).collect().await;
     let expected = [
         Ok(Change::Relisted(vec!["3".to_owned()])),

@@ -28,6 +28,7 @@ mod proxy;
 pub mod reader;
 mod references;
 pub mod retry;
+mod salvage;
 #[cfg(test)]
 mod sandbox_tests;
 pub mod transport;

@@ -1,7 +1,6 @@
 //! Paged reading of whole collections. Decodes each object of a page separately and keeps only the requested parts.
 
 use http::Method;
-use serde::de::DeserializeOwned;
 
 use super::error::ClusterError;
 use super::operation::{Operation, escape};
@@ -49,26 +48,27 @@ impl Collection {
     }
 }
 
-/// What `keep` returns for the first object of a collection; `None` for an empty collection.
-pub async fn any<W: DeserializeOwned, T>(
+/// What `keep` returns for the JSON of the first object of a collection; `None` for an empty collection.
+pub async fn any<T>(
     transport: &Transport,
     collection: Collection,
-    keep: impl Fn(W) -> Option<T>,
+    keep: impl Fn(&[u8]) -> serde_json::Result<Option<T>>,
 ) -> Result<Option<T>, ClusterError> {
     let call = Call::new(Method::GET, collection.uri("limit=1"));
     let (items, _) = transport.call(&collection.operation, &call, || Page::new(&keep)).await?;
     Ok(items.into_iter().next())
 }
 
-/// Reads a whole collection and its version. All pages have the same version, so the result is consistent.
+/// Reads a whole collection and its version. `keep` decodes the JSON of each object. All pages have the same version,
+/// so the result is consistent.
 ///
 /// # Errors
 /// Every [`ClusterError`] of a request; `Expired` when continuations expire repeatedly.
-pub async fn list<W: DeserializeOwned, T>(
+pub async fn list<T>(
     transport: &Transport,
     collection: &Collection,
     accept: &'static str,
-    keep: impl Fn(W) -> Option<T>,
+    keep: impl Fn(&[u8]) -> serde_json::Result<Option<T>>,
 ) -> Result<(Vec<T>, String), ClusterError> {
     let operation = &collection.operation;
     let mut restarts = 0;

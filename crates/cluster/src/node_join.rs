@@ -35,15 +35,17 @@ fn last_change(status: &NodeConfigStatus) -> Option<Timestamp> {
 /// NodeConfigs.
 pub(super) fn join(node: Node, config: Option<&NodeConfig>, now: Timestamp) -> Node {
     let own = config.filter(|config| config.represents(&node.uid));
+    let unreadable = own.and_then(|own| own.unreadable.clone()).map(NodeSupport::Unreadable);
     let support = match (config, own) {
+        _ if node.is_unreadable() => node.support.clone(),
         // The NodeConfig is created with the first assignment.
         (None, _) => NodeSupport::Follows,
         (Some(_), None) => NodeSupport::Outlived,
-        (_, Some(NodeConfig { metadata, status, .. })) => {
+        (_, Some(NodeConfig { metadata, status, .. })) => unreadable.unwrap_or_else(|| {
             let grace = SignedDuration::try_from(AGENT_START).unwrap_or_default();
             let young = metadata.creation_timestamp.is_some_and(|created| now.duration_since(created) < grace);
             if status.config.is_some() || young { NodeSupport::Follows } else { NodeSupport::AgentSilent }
-        }
+        }),
     };
     let source = own.and_then(|own| own.spec.config_source.clone());
     let status = own.map(current_status).unwrap_or_default();

@@ -7,6 +7,7 @@ use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptes
 use serde_json::{Value, json};
 
 use super::*;
+use nodecfg_contract::observed::UnreadableField;
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
 fn now() -> Timestamp {
@@ -54,6 +55,24 @@ fn accepts_only_the_nodes_own_node_config() {
     let both = json!({"ownerReferences": [{"kind": "Fleet", "uid": "f"}, {"kind": "Node", "uid": "u"}]});
     assert!(node_config(&both, json!({})).represents("u"));
     assert!(!node_config(&both, json!({})).represents("f"));
+}
+
+#[test]
+fn unreadable_node_stays_unreadable_with_any_node_config() {
+    let field = UnreadableField { field: "status.conditions".to_owned(), reason: "x".to_owned() };
+    let support = NodeSupport::Unreadable(field);
+    let attacked = Node { support: support.clone(), ..node("n1", "u") };
+    let good = node_config(&owned_by("u"), json!({"config": {}}));
+    let outlived = node_config(&owned_by("old"), json!({}));
+    for config in [None, Some(&good), Some(&outlived)] {
+        assert_eq!(join(attacked.clone(), config, now()).support, support);
+    }
+    // An unreadable NodeConfig of an earlier Node says nothing about this one.
+    let unreadable = NodeConfig {
+        unreadable: Some(UnreadableField { field: "spec".to_owned(), reason: "x".to_owned() }),
+        ..outlived
+    };
+    assert_eq!(join(node("n1", "u"), Some(&unreadable), now()).support, NodeSupport::Outlived);
 }
 
 #[test]

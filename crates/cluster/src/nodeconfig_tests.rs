@@ -251,7 +251,8 @@ async fn lists_nodes_with_the_status_of_their_agents() {
     let (nodes, versions) = reader.list_nodes().await.expect("a list");
     assert_eq!(versions.nodes, api.revision().to_string());
     assert_eq!(versions.node_configs.as_ref().map(|listed| &listed.version), Some(&api.revision().to_string()));
-    let listed: Vec<_> = nodes.iter().map(|node| (node.source.is_some(), node.status.error(), node.support)).collect();
+    let listed: Vec<_> =
+        nodes.iter().map(|node| (node.source.is_some(), node.status.error(), node.support.clone())).collect();
     assert_eq!(
         listed,
         [

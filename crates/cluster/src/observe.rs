@@ -27,9 +27,27 @@ pub async fn observe(
         })
         .buffer_unordered(MAX_CONCURRENT);
     while let Some((key, map)) = fetched.next().await {
-        observed.contents.insert(key, map?);
+        match map {
+            // The credentials of one node suffice to name any ConfigMap in its status. Without its content, planning
+            // only does not know what the node runs.
+            Err(error @ (ClusterError::Forbidden { .. } | ClusterError::Invalid { .. }))
+                if key.namespace != namespace && !is_assigned(&observed, &key) =>
+            {
+                tracing::warn!("{error}. Only the status of a node names this ConfigMap");
+            }
+            map => drop(observed.contents.insert(key, map?)),
+        }
     }
     Ok(observed)
+}
+
+/// Reports whether a node is assigned this ConfigMap.
+fn is_assigned(observed: &Observed, key: &ConfigMapKey) -> bool {
+    observed
+        .nodes
+        .values()
+        .filter_map(|node| node.source.as_ref())
+        .any(|source| ConfigMapKey::of(source).as_ref() == Some(key))
 }
 
 /// Lists Nodes and the metadata of managed ConfigMaps, for `status`. Without a namespace, lists the ConfigMaps of all

@@ -13,7 +13,8 @@ use super::list::{Collection, list};
 use super::node_join::{join, join_listed, named};
 use super::operation::{Operation, Resource, Verb};
 use super::retry::RetryPolicy;
-use super::transport::{Call, Limits, Transport, Whole};
+use super::salvage::read_node_config;
+use super::transport::{Call, Limits, One, Transport, Whole};
 pub use super::wire::LabelKeys;
 use super::wire::{WireConfigMap, WireMetadata, WireNode, WireVersion};
 use nodecfg_contract::names::NodeName;
@@ -136,7 +137,7 @@ impl ClusterReader {
         let nodes = Collection::all(Operation::on_all(Verb::List, Resource::Nodes, None));
         let keys = &*self.label_keys;
         let (nodes, version) =
-            list(&self.transport, &nodes, "application/json", |wire: WireNode| wire.into_node(keys)).await?;
+            list(&self.transport, &nodes, "application/json", |item| Ok(WireNode::read(item)?.into_node(keys))).await?;
         // Listed after the Nodes, so that the NodeConfigs are never older than the Nodes.
         let node_configs = self.list_node_configs().await?;
         if let Some(listed) = &node_configs {
@@ -154,7 +155,8 @@ impl ClusterReader {
             return Ok(None);
         }
         let all = Collection::all(Operation::on_all(Verb::List, Resource::NodeConfigs, None));
-        let (items, version) = list(&self.transport, &all, "application/json", named).await?;
+        let keep = |item: &[u8]| Ok(named(read_node_config(item)?));
+        let (items, version) = list(&self.transport, &all, "application/json", keep).await?;
         Ok(Some(NodeConfigList { version, items: items.into_iter().collect() }))
     }
 
@@ -165,15 +167,16 @@ impl ClusterReader {
     pub async fn nodes_labelled(&self, selector: &str) -> Result<Vec<Node>, ClusterError> {
         let operation = Operation::on_all(Verb::List, Resource::Nodes, None);
         let nodes = Collection::labelled(operation, selector.to_owned());
-        let keep = |wire: WireNode| wire.into_node(&self.label_keys);
+        let keep = |item: &[u8]| Ok(WireNode::read(item)?.into_node(&self.label_keys));
         Ok(list(&self.transport, &nodes, "application/json", keep).await?.0)
     }
 
     /// One Node with its assignment, or `None` when the Node is missing.
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Nodes, None, name.as_str());
-        let wire: Option<WireNode> = found(self.get(&operation).await)?;
-        let node = wire.and_then(|wire| wire.into_node(&self.label_keys));
+        let call = Call::new(Method::GET, operation.path());
+        let read = |item: &[u8]| Ok(WireNode::read(item)?.into_node(&self.label_keys));
+        let node = found(self.transport.call(&operation, &call, || One::new(read)).await)?.flatten();
         Ok(match (node, self.binding) {
             (Some(node), Binding::NodeConfig) => {
                 let config = self.node_config(name).await?;
@@ -185,7 +188,9 @@ impl ClusterReader {
 
     /// NodeConfig of this name, or `None` when it is missing.
     pub(super) async fn node_config(&self, name: &NodeName) -> Result<Option<NodeConfig>, ClusterError> {
-        found(self.get(&Operation::on(Verb::Get, Resource::NodeConfigs, None, name.as_str())).await)
+        let operation = Operation::on(Verb::Get, Resource::NodeConfigs, None, name.as_str());
+        let call = Call::new(Method::GET, operation.path());
+        found(self.transport.call(&operation, &call, || One::new(read_node_config)).await)
     }
 
     /// Metadata of the ConfigMaps in a namespace with nodecfg's label, of every fleet. Empty when the namespace is
@@ -196,7 +201,7 @@ impl ClusterReader {
     pub async fn list_config_maps(&self, namespace: &str) -> Result<Vec<ManagedConfigMap>, ClusterError> {
         let operation = Operation::on_all(Verb::List, Resource::ConfigMaps, Some(namespace));
         let managed = Collection::labelled(operation, format!("{MANAGED_BY_LABEL}={MANAGER}"));
-        let keep = |wire: WireMetadata| Some(wire.into_managed());
+        let keep = |item: &[u8]| Ok(Some(serde_json::from_slice::<WireMetadata>(item)?.into_managed()));
         Ok(list(&self.transport, &managed, METADATA_ONLY, keep).await?.0)
     }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::binding::{Binding, BindingEvidence};
 use crate::fake::{Reply, node, nodes, options, reader, replying, serving, status};
+use nodecfg_contract::observed::ConfigMapKey;
 
 fn names(nodes: &[Node]) -> Vec<&str> {
     nodes.iter().map(|node| node.name.as_str()).collect()
@@ -171,4 +172,26 @@ async fn dry_run_determines_the_binding() {
     assert_eq!(check.binding, Binding::Node);
     assert_eq!(check.evidence, BindingEvidence::ServerVersion("v1.25.1".to_owned()));
     assert!(log.lines().iter().all(|line| line == "PATCH /api/v1/nodes/a?dryRun=All&fieldManager=nodecfg"));
+}
+
+#[tokio::test]
+async fn status_of_one_node_cannot_stop_an_observation() {
+    let source = json!({"configMap": {"namespace": "theirs", "name": "x", "kubeletConfigKey": "kubelet"}});
+    let observed = async |field: &str| {
+        let mut object = node("n1", 1);
+        match field {
+            "/spec" => object["spec"] = json!({"configSource": source}),
+            _ => object["status"] = json!({"config": {"active": source}}),
+        }
+        let list = |items: Value| Reply::Json(200, json!({"items": items, "metadata": {"resourceVersion": "7"}}));
+        let refused =
+            "configmaps \"x\" is forbidden: User \"sync\" cannot get resource \"configmaps\" in namespace \"theirs\"";
+        let replies = vec![list(json!([object])), list(json!([])), status(403, "Forbidden", refused, json!({}))];
+        let (reader, _) = reader(replies);
+        let key = ConfigMapKey { namespace: "theirs".to_owned(), name: "x".to_owned() };
+        crate::observe::observe(&reader, "kube-system", |_| [key].into()).await
+    };
+    let found = observed("/status").await.expect("the status of a node is no instruction");
+    assert_eq!((found.nodes.len(), found.contents.len()), (1, 0));
+    assert!(matches!(observed("/spec").await, Err(ClusterError::Forbidden { .. })), "an assignment is");
 }

@@ -75,7 +75,7 @@ impl ClusterReader {
         let mut references = References::default();
         for resource in resources {
             let all = Collection::all(Operation::on_all(Verb::List, resource, None));
-            let keep = |referrer: Referrer| Some(referrer.into_sources());
+            let keep = |item: &[u8]| Ok(Some(serde_json::from_slice::<Referrer>(item)?.into_sources()));
             let (found, _) = list(&self.transport, &all, "application/json", keep).await?;
             for (name, sources) in found {
                 references.add(&name, &sources);

@@ -122,6 +122,33 @@ impl<T: DeserializeOwned> Decode for Whole<T> {
     }
 }
 
+/// Decoder of one object from a whole response, by a function of its JSON.
+#[derive(Debug)]
+pub struct One<F> {
+    bytes: Vec<u8>,
+    read: F,
+}
+
+impl<F> One<F> {
+    /// Decoder that passes the response to `read`.
+    pub fn new(read: F) -> Self {
+        Self { bytes: Vec::new(), read }
+    }
+}
+
+impl<T, F: Fn(&[u8]) -> serde_json::Result<T>> Decode for One<F> {
+    type Out = T;
+
+    fn chunk(&mut self, bytes: &[u8]) -> Result<(), serde_json::Error> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<T, serde_json::Error> {
+        (self.read)(&self.bytes)
+    }
+}
+
 /// State shared by all requests to one server.
 #[derive(Debug, Default)]
 struct Shared {

@@ -13,6 +13,7 @@ use super::list::Collection;
 use super::node_join::{JoinedWatch, named};
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
+use super::salvage::read_node_config;
 use super::wire::WireNode;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::NodeConfig;
@@ -44,12 +45,12 @@ impl ClusterReader {
         };
         let keys = Arc::clone(&self.label_keys);
         let nodes = following(Resource::Nodes, Some(&versions.nodes));
-        let nodes = follow(&self.transport, nodes, move |wire: WireNode| wire.into_node(&keys));
+        let nodes = follow(&self.transport, nodes, move |item| Ok(WireNode::read(item)?.into_node(&keys)));
         if self.binding == Binding::Node {
             return nodes.map(|change| Ok(to_event(change?))).left_stream();
         }
         let configs = following(Resource::NodeConfigs, versions.node_configs.as_ref().map(|listed| &listed.version));
-        let configs = follow(&self.transport, configs, named);
+        let configs = follow(&self.transport, configs, |item| Ok(named(read_node_config(item)?)));
         let both = stream::select(
             nodes.map(|change| change.map(EitherChange::Node)),
             configs.map(|change| change.map(EitherChange::Config)),

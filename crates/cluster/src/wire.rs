@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 
 use super::items::ItemSplitter;
 use super::transport::Decode;
@@ -13,7 +13,7 @@ use kubelet_config::pod_range::PodRange;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::{
     COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, KubeletVersion,
-    ManagedConfigMap, Node, NodeSupport, Readiness,
+    Maintainer, ManagedConfigMap, Node, NodeSupport, Readiness, UnreadableField, maintainer,
 };
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
@@ -65,63 +65,109 @@ pub struct Meta {
     pub deletion_timestamp: Option<IgnoredAny>,
 }
 
+/// The parts of a Node's metadata that are read.
 #[derive(Debug, Deserialize)]
-struct NodeMeta {
+pub(super) struct NodeMeta {
     #[serde(default)]
-    name: String,
+    pub(super) name: String,
     #[serde(default)]
-    uid: String,
+    pub(super) uid: String,
     #[serde(default)]
-    labels: Option<BTreeMap<String, String>>,
+    pub(super) labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    pub(super) annotations: Option<MaintenanceAnnotations>,
     #[serde(default, rename = "deletionTimestamp")]
-    deletion_timestamp: Option<IgnoredAny>,
+    pub(super) deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// Annotations by which other programs claim a Node. Other annotations may be long.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct MaintenanceAnnotations {
+    #[serde(rename = "weave.works/kured-reboot-in-progress")]
+    kured: Option<String>,
+    #[serde(rename = "machineconfiguration.openshift.io/desiredDrain")]
+    desired_drain: Option<String>,
+    #[serde(rename = "machineconfiguration.openshift.io/lastAppliedDrain")]
+    last_applied_drain: Option<String>,
+}
+
+impl MaintenanceAnnotations {
+    fn get(&self, key: &str) -> Option<&str> {
+        match key {
+            maintainer::KURED => self.kured.as_deref(),
+            maintainer::DESIRED_DRAIN => self.desired_drain.as_deref(),
+            maintainer::LAST_APPLIED_DRAIN => self.last_applied_drain.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// core/v1 Taint.
+#[derive(Debug, Deserialize)]
+pub(super) struct WireTaint {
+    #[serde(default)]
+    key: String,
 }
 
 /// core/v1 Node.
 #[derive(Debug, Deserialize)]
 pub struct WireNode {
-    metadata: NodeMeta,
+    pub(super) metadata: NodeMeta,
     #[serde(default)]
-    spec: Option<WireNodeSpec>,
+    pub(super) spec: Option<WireNodeSpec>,
     #[serde(default)]
-    status: Option<WireNodeStatus>,
+    pub(super) status: Option<WireNodeStatus>,
+    /// First field that could not be decoded, if any; see [`salvage`](super::salvage).
+    #[serde(skip)]
+    pub(super) unreadable: Option<UnreadableField>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireNodeSpec {
+pub(super) struct WireNodeSpec {
     #[serde(default)]
-    config_source: Option<ConfigSource>,
+    pub(super) config_source: Option<ConfigSource>,
     #[serde(default, rename = "podCIDR")]
-    pod_cidr: Option<String>,
+    pub(super) pod_cidr: Option<String>,
+    #[serde(default)]
+    pub(super) unschedulable: Option<bool>,
+    #[serde(default)]
+    pub(super) taints: Option<Vec<WireTaint>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireNodeStatus {
+pub(super) struct WireNodeStatus {
     #[serde(default)]
-    config: Option<ConfigStatus>,
+    pub(super) config: Option<ConfigStatus>,
     #[serde(default)]
-    conditions: Option<Vec<WireCondition>>,
+    pub(super) conditions: Option<Vec<WireCondition>>,
     #[serde(default)]
-    node_info: Option<WireNodeInfo>,
+    pub(super) node_info: Option<WireNodeInfo>,
 }
 
 #[derive(Debug, Deserialize)]
-struct WireCondition {
+pub(super) struct WireCondition {
     #[serde(default, rename = "type")]
     kind: String,
     #[serde(default)]
     status: String,
-    #[serde(default, rename = "lastHeartbeatTime")]
+    #[serde(default, rename = "lastHeartbeatTime", deserialize_with = "time")]
     heartbeat: Option<Timestamp>,
-    #[serde(default, rename = "lastTransitionTime")]
+    #[serde(default, rename = "lastTransitionTime", deserialize_with = "time")]
     since: Option<Timestamp>,
+}
+
+/// Time that a kubelet writes. Kubernetes accepts years that [`Timestamp`] cannot represent.
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    let unreadable = |_| D::Error::custom(format_args!("{text:?} is not a time in the supported range"));
+    text.parse().map(Some).map_err(unreadable)
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireNodeInfo {
+pub(super) struct WireNodeInfo {
     #[serde(default)]
     kubelet_version: String,
 }
@@ -138,6 +184,9 @@ impl WireNode {
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
         let kubelet_version = status.node_info.and_then(|info| KubeletVersion::parse(&info.kubelet_version));
         let ready = status.conditions.unwrap_or_default().into_iter().find(|condition| condition.kind == "Ready");
+        let annotations = self.metadata.annotations.unwrap_or_default();
+        let taints = spec.taints.iter().flatten().map(|taint| taint.key.as_str());
+        let maintainer = Maintainer::of(taints, |key| annotations.get(key));
         Some(Node {
             name: NodeName::new(self.metadata.name).ok()?,
             uid: self.metadata.uid,
@@ -152,8 +201,13 @@ impl WireNode {
             ready_since: ready.and_then(|condition| condition.since),
             status_since: None,
             deleting: self.metadata.deletion_timestamp.is_some(),
+            cordoned: spec.unschedulable.unwrap_or_default(),
+            maintainer,
             source: spec.config_source,
-            support: NodeSupport::of_kubelet(kubelet_version, status.config.is_some()),
+            support: match self.unreadable {
+                Some(field) => NodeSupport::Unreadable(field),
+                None => NodeSupport::of_kubelet(kubelet_version, status.config.is_some()),
+            },
             status: status.config.unwrap_or_default(),
             content: None,
         })
@@ -250,27 +304,26 @@ struct Envelope {
     metadata: ListMeta,
 }
 
-/// Decoder of one page of a list. Decodes each arriving item as `W` and keeps what `keep` returns.
-pub struct Page<W, T, F: Fn(W) -> Option<T>> {
+/// Decoder of one page of a list. Passes the JSON of each arriving item to `keep`, and keeps what that returns.
+pub struct Page<T, F> {
     splitter: ItemSplitter,
     keep: F,
     items: Vec<T>,
-    wire: std::marker::PhantomData<fn() -> W>,
 }
 
-impl<W, T, F: Fn(W) -> Option<T>> Page<W, T, F> {
+impl<T, F: Fn(&[u8]) -> serde_json::Result<Option<T>>> Page<T, F> {
     pub fn new(keep: F) -> Self {
-        Self { splitter: ItemSplitter::new(), keep, items: Vec::new(), wire: std::marker::PhantomData }
+        Self { splitter: ItemSplitter::new(), keep, items: Vec::new() }
     }
 }
 
-impl<W: serde::de::DeserializeOwned, T, F: Fn(W) -> Option<T>> Decode for Page<W, T, F> {
+impl<T, F: Fn(&[u8]) -> serde_json::Result<Option<T>>> Decode for Page<T, F> {
     type Out = (Vec<T>, ListMeta);
 
     fn chunk(&mut self, bytes: &[u8]) -> Result<(), serde_json::Error> {
         let (keep, items) = (&self.keep, &mut self.items);
         self.splitter.push(bytes, |item| {
-            items.extend(keep(serde_json::from_slice(item)?));
+            items.extend(keep(item)?);
             Ok(())
         })
     }
@@ -309,7 +362,26 @@ mod tests {
         assert_eq!(node.source, Some(ConfigSource::config_map("kube-system", "c", "kubelet")));
         assert_eq!(node.pod_range.map(PodRange::pods), Some(126));
         assert_eq!(node.status.error(), Some("e"));
-        assert!(!node.deleting);
+        assert!(!node.deleting && !node.cordoned && node.maintainer.is_none());
+    }
+
+    #[test]
+    fn node_shows_its_cordon_and_its_maintainer() {
+        let annotation = "machineconfiguration.openshift.io/desiredDrain";
+        let node = |spec: serde_json::Value| {
+            let annotations = serde_json::json!({"other": "x", annotation: "drain-a"});
+            node(serde_json::json!({"metadata": {"name": "n1", "annotations": annotations}, "spec": spec}))
+        };
+        let cordoned = node(serde_json::json!({"unschedulable": true}));
+        assert_eq!((cordoned.cordoned, cordoned.maintainer), (true, Some(Maintainer::MachineConfigOperator)));
+        let tainted = node(serde_json::json!({"taints": [{"key": "medik8s.io/drain", "effect": "NoSchedule"}]}));
+        assert_eq!((tainted.cordoned, tainted.maintainer), (false, Some(Maintainer::NodeMaintenanceOperator)));
+        // The fields have the names of the constants.
+        for key in [maintainer::KURED, maintainer::DESIRED_DRAIN, maintainer::LAST_APPLIED_DRAIN] {
+            let read: MaintenanceAnnotations =
+                serde_json::from_value(serde_json::json!({key: "x"})).expect("annotations");
+            assert_eq!(read.get(key), Some("x"));
+        }
     }
 
     #[test]

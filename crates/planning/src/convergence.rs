@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use nodecfg_contract::observed::{Node, Readiness};
+use nodecfg_contract::observed::{Node, NodeSupport, Readiness, UnreadableField};
 use nodecfg_contract::{ConfigSource, ContentHash, error_text};
 
 /// The configuration that a node should run.
@@ -152,6 +152,8 @@ pub enum Waiting {
     OtherContent,
     /// The kubelet runs the assignment. The Node was Ready before and is not Ready yet.
     NotReady,
+    /// A value of the Node or its NodeConfig is unreadable, so its state is unknown.
+    Unreadable(UnreadableField),
 }
 
 impl fmt::Display for Waiting {
@@ -163,6 +165,7 @@ impl fmt::Display for Waiting {
             Self::Activating => f.write_str("assigned, not active yet"),
             Self::OtherContent => f.write_str("reports other content of the same name"),
             Self::NotReady => f.write_str("active, Node not Ready yet"),
+            Self::Unreadable(field) => field.fmt(f),
         }
     }
 }
@@ -230,6 +233,10 @@ pub fn evaluate(target: &Target, node: &Node, wait: WaitContext) -> Convergence 
 
 /// Progress of the configuration alone, without readiness and time.
 fn config_state(target: &Target, node: &Node) -> Convergence {
+    // Before anything else: the source and the status may be the unreadable values.
+    if let NodeSupport::Unreadable(field) = &node.support {
+        return Convergence::Waiting(Waiting::Unreadable(field.clone()));
+    }
     if !target.is_named_by(node.source.as_ref()) {
         return Convergence::Waiting(Waiting::NotAssigned);
     }

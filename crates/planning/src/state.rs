@@ -14,7 +14,8 @@ pub enum State {
     Failed,
     /// The node is not Ready.
     NotReady,
-    /// No kubelet or agent on the node follows assignments, so a sync cannot change it.
+    /// A sync cannot change the node: nothing on it follows assignments, a value of it is unreadable, several pools
+    /// select it, or another program maintains it.
     // In a run, also: the node is on a ConfigMap of another owner, or its kubelet would refuse the configuration.
     Blocked,
     /// The node cannot fetch its assigned configuration and retries.

@@ -114,10 +114,6 @@ pub fn drift(drift: &Drift) -> String {
         Drift::Unselected { source } => {
             format!("assigned {source}, but no pool in the repository selects the node; a sync does not change it")
         }
-        Drift::Contested { pools } => {
-            let pools: Vec<&str> = pools.iter().map(|pool| pool.as_str()).collect();
-            format!("several pools select this node: {}; give one of them a higher priority", pools.join(", "))
-        }
         Drift::OtherContent { source } => {
             format!("{source} was deleted and recreated; the node still runs the previous content")
         }

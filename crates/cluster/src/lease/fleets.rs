@@ -15,7 +15,7 @@ use nodecfg_contract::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
 pub async fn fleets(reader: &ClusterReader, namespace: &str) -> Result<BTreeSet<FleetName>, ClusterError> {
     let operation = Operation::on_all(Verb::List, Resource::Leases, Some(namespace));
     let ours = Collection::labelled(operation, format!("{MANAGED_BY_LABEL}={MANAGER}"));
-    match list(&reader.transport, &ours, METADATA_ONLY, fleet_of).await {
+    match list(&reader.transport, &ours, METADATA_ONLY, |item| Ok(fleet_of(serde_json::from_slice(item)?))).await {
         Ok((fleets, _)) => Ok(fleets.into_iter().collect()),
         Err(ClusterError::Forbidden { .. }) => Ok(BTreeSet::new()),
         Err(error) => Err(error),

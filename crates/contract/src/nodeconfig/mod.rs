@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::observed::UnreadableField;
 use crate::{ConfigSource, ConfigStatus};
 use kubelet_config::risk::Class;
 
@@ -173,6 +174,9 @@ pub struct NodeConfig {
     /// Actual state of the node.
     #[serde(default, deserialize_with = "status_or_default")]
     pub status: NodeConfigStatus,
+    /// First field that the reconciler could not decode, if any. Such a field counts as unset.
+    #[serde(skip)]
+    pub unreadable: Option<UnreadableField>,
 }
 
 /// The part of meta/v1 ObjectMeta that nodecfg reads.

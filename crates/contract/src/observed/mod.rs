@@ -16,11 +16,13 @@ use kubelet_config::pod_range::PodRange;
 use kubelet_config::risk::Class;
 
 pub mod activity;
+pub mod maintainer;
 pub mod orders;
 pub mod references;
 pub mod version;
 
 pub use activity::{AgentActivity, NodeActivity};
+pub use maintainer::Maintainer;
 pub use orders::{Abort, Orders, Pause};
 pub use references::{Deletion, References, Referrers};
 pub use version::{KubeletVersion, ServerVersion};
@@ -141,6 +143,10 @@ pub struct Node {
     pub status_since: Option<Timestamp>,
     /// Whether the Node is being deleted.
     pub deleting: bool,
+    /// Whether the Node is cordoned (`spec.unschedulable`).
+    pub cordoned: bool,
+    /// Program that maintains the node now, if any.
+    pub maintainer: Option<Maintainer>,
     /// `spec.configSource`: desired source.
     pub source: Option<ConfigSource>,
     /// `status.config`: actual state.
@@ -182,11 +188,19 @@ impl Node {
             ready_since: None,
             status_since: None,
             deleting: false,
+            cordoned: false,
+            maintainer: None,
             source: None,
             status: ConfigStatus::default(),
             support: NodeSupport::KubeletSilent,
             content: None,
         }
+    }
+
+    /// Reports whether the state of the node is unknown, because a value is unreadable.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self.support, NodeSupport::Unreadable(_))
     }
 
     /// Reports whether the node follows `configSource`, as far as known.
@@ -197,7 +211,7 @@ impl Node {
 }
 
 /// Support of a node for assignments: whether it follows its source, as far as known, or why not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum NodeSupport {
     /// The node follows assignments, or has not had one that it could ignore.
@@ -214,6 +228,24 @@ pub enum NodeSupport {
     AgentSilent,
     /// The NodeConfig belongs to an earlier Node of the same name and is about to be deleted.
     Outlived,
+    /// The Node or its NodeConfig has a value that nodecfg cannot read, so its state is unknown.
+    Unreadable(UnreadableField),
+}
+
+/// A field of a Node or its NodeConfig that cannot be decoded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UnreadableField {
+    /// Path of the field, for example `status.conditions`.
+    pub field: String,
+    /// Reason, which may quote the value.
+    pub reason: String,
+}
+
+impl fmt::Display for UnreadableField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is unreadable: {}", self.field, self.reason)
+    }
 }
 
 impl NodeSupport {

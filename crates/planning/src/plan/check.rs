@@ -1,4 +1,4 @@
-//! Checker of a plan's invariants. It uses the plan, the observation, the scope and the risk table. It runs before
+//! Checker of a plan's invariants. It uses the plan, the selectors, the observation, the scope and the risk table. It runs before
 //! every execution, also in production. A violation is a bug in planning and must not reach a cluster.
 //!
 //! The checker must not call the functions that decide on nodes, order them or compute changes: it would repeat their
@@ -9,6 +9,7 @@ use std::fmt;
 
 use super::{Action, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::convergence::Target;
+use crate::desired::{Desired, Pool};
 use kubelet_config::risk::{self, Class};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
@@ -32,6 +33,7 @@ impl fmt::Display for Violation {
 
 struct Checker<'a> {
     plan: &'a Plan,
+    desired: &'a Desired,
     observed: &'a Observed,
     scope: &'a Scope,
     violations: Vec<Violation>,
@@ -39,8 +41,8 @@ struct Checker<'a> {
 
 /// Returns every violated invariant of a plan for `scope`; an empty result allows the plan to run.
 #[must_use]
-pub fn check(plan: &Plan, observed: &Observed, scope: &Scope) -> Vec<Violation> {
-    let mut checker = Checker { plan, observed, scope, violations: Vec::new() };
+pub fn check(plan: &Plan, desired: &Desired, observed: &Observed, scope: &Scope) -> Vec<Violation> {
+    let mut checker = Checker { plan, desired, observed, scope, violations: Vec::new() };
     checker.identity();
     checker.every_node_once();
     checker.config_maps();
@@ -50,6 +52,12 @@ pub fn check(plan: &Plan, observed: &Observed, scope: &Scope) -> Vec<Violation> 
     checker.scope();
     checker.prunable();
     checker.violations
+}
+
+/// Reports whether the node may count as available.
+fn is_usable(node: &Node) -> bool {
+    let claimed = node.deleting || node.cordoned || node.maintainer.is_some();
+    node.ready == Readiness::Ready && !claimed && !node.is_unreadable()
 }
 
 impl Checker<'_> {
@@ -173,11 +181,11 @@ impl Checker<'_> {
             }
         }
         for left in &pool.left_alone {
-            let not_ready = self.observed.nodes.get(&left.node).is_some_and(|node| node.ready != Readiness::Ready);
+            let usable = self.observed.nodes.get(&left.node).is_none_or(is_usable);
             self.require(
-                left.unavailable || !not_ready,
+                left.unavailable || usable,
                 format!("node {}", left.node),
-                "is not Ready but called available",
+                "is not available but called available",
             );
             if let Some(added) = &left.adds_hash {
                 let node = self.observed.nodes.get(&left.node);
@@ -278,6 +286,14 @@ impl Checker<'_> {
         );
     }
 
+    /// Reports whether the pool selects the node, and every other pool that does has a lower priority.
+    fn belongs(&self, pool: &PoolPlan, node: &Node) -> bool {
+        let selecting = |pool: &&Pool| pool.selects(&node.name, &node.labels);
+        let own = self.desired.pools.get(&pool.name).filter(selecting);
+        let mut others = self.desired.pools.values().filter(|other| other.name != pool.name).filter(selecting);
+        own.is_some_and(|own| others.all(|other| other.priority < own.priority))
+    }
+
     fn step(&mut self, pool: &PoolPlan, wave: WaveKind, step: &Step) {
         let subject = format!("node {}", step.node);
         let Some(node) = self.observed.nodes.get(&step.node) else { return };
@@ -288,11 +304,13 @@ impl Checker<'_> {
         let able = node.follows_config_source();
         self.require(!deleting, &subject, "is being deleted");
         self.require(able, &subject, "does not follow assignments");
+        self.require(node.maintainer.is_none(), &subject, "is maintained by another program");
+        self.require(self.belongs(pool, node), &subject, "is not selected by its pool alone");
         // Invariant 3: the precondition is what the plan observed.
         self.require(is_same, &subject, "is not the Node that was observed");
         self.require(starts_there, &subject, "does not start from the observed source");
         self.require(step.was_ready == ready, &subject, "its readiness is stated wrongly");
-        self.require(!step.available || ready, &subject, "is not Ready but called available");
+        self.require(!step.available || is_usable(node), &subject, "is not available but called available");
         match &step.action {
             Action::Await { .. } => {
                 let arrived = pool.target.is_named_by(from.as_ref());
@@ -315,7 +333,8 @@ impl Checker<'_> {
                     &subject,
                     "is available but starts without budget",
                 );
-                self.require(wave == WaveKind::Unavailable || ready, &subject, "is not Ready but waits for budget");
+                let waits = wave != WaveKind::Unavailable;
+                self.require(!waits || (ready && !node.cordoned), &subject, "is unavailable but waits for budget");
                 self.require(to.as_ref() == pool.target.source(), &subject, "is not pointed at its pool's target");
             }
         }
@@ -329,6 +348,8 @@ impl Checker<'_> {
         for source in self.observed.nodes.values().flat_map(Node::sources) {
             used.extend(source.config_map.as_ref().map(|map| (&*map.namespace, &*map.name)));
         }
+        let unknown = self.observed.nodes.values().any(Node::is_unreadable);
+        self.require(!unknown || self.plan.prunable.is_empty(), "plan", "prunes while a node is unreadable");
         for name in &self.plan.prunable {
             let subject = format!("ConfigMap {name}");
             let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name: name.clone() };

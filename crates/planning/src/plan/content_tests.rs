@@ -13,7 +13,7 @@ use nodecfg_contract::observed::{Node, NodeContent, Observed};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
-    assert_eq!(check(&plan, observed, &Scope::Everything), [], "the checker accepts the plan");
+    assert_eq!(check(&plan, desired, observed, &Scope::Everything), [], "the checker accepts the plan");
     plan
 }
 
@@ -67,11 +67,11 @@ fn checker_rejects_hash_of_content_that_the_node_does_not_run() {
     for edit in edits {
         let mut plan = planned(&repository(64), &cluster);
         edit(&mut plan.pools[0].left_alone[0]);
-        assert!(!check(&plan.identified(), &cluster, &Scope::Everything).is_empty());
+        assert!(!check(&plan.identified(), &repository(64), &cluster, &Scope::Everything).is_empty());
     }
     let mut other = cluster.clone();
     other.nodes.values_mut().for_each(|node| node.content = Some(NodeContent::default()));
-    assert!(!check(&planned(&repository(64), &cluster), &other, &Scope::Everything).is_empty());
+    assert!(!check(&planned(&repository(64), &cluster), &repository(64), &other, &Scope::Everything).is_empty());
 }
 
 #[test]

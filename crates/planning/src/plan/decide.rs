@@ -86,6 +86,9 @@ pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&Confi
     let ready = node.ready == Readiness::Ready;
     let leave = |why| Decision::LeaveAlone(LeftAlone::new(node, why));
     let step = |action, from_hash| {
+        if let Some(by) = node.maintainer {
+            return leave(Why::Maintained { by });
+        }
         let assignment = Assignment {
             uid: node.uid.clone(),
             from: node.source.clone(),
@@ -172,16 +175,32 @@ fn with_hash(left: LeftAlone, node: &Node, rules: &Rules<'_>) -> LeftAlone {
     LeftAlone { adds_hash, ..left }
 }
 
-/// Reason why the node does not follow assignments; `None` if it does.
+/// Reason why no assignment may be sent to the node: it does not follow assignments, its state is unknown, or another
+/// program maintains it.
 #[must_use]
-pub fn unsupported_reason(node: &Node) -> Option<Why> {
-    match node.support {
+pub fn blocked_reason(node: &Node) -> Option<Why> {
+    unsupported_reason(node).or_else(|| node.maintainer.map(|by| Why::Maintained { by }))
+}
+
+/// Reason why the node follows no assignment, or is unreadable.
+fn unsupported_reason(node: &Node) -> Option<Why> {
+    match &node.support {
         NodeSupport::Follows => None,
-        NodeSupport::KubeletUnable { version } => Some(Why::Unsupported { version }),
+        NodeSupport::KubeletUnable { version } => Some(Why::Unsupported { version: *version }),
         NodeSupport::KubeletSilent => Some(Why::NoDynamicConfig),
         NodeSupport::AgentSilent => Some(Why::AgentSilent),
         NodeSupport::Outlived => Some(Why::Outlived),
+        NodeSupport::Unreadable(field) => Some(Why::Unreadable(field.clone())),
     }
+}
+
+/// Reason why a rollout must not start the node in its present state.
+#[must_use]
+pub fn hold_reason(node: &Node) -> Option<Why> {
+    if node.deleting {
+        return Some(Why::Deleting);
+    }
+    blocked_reason(node).filter(Why::may_end)
 }
 
 /// Reports whether a node that points at another ConfigMap than its target is left unchanged because its status proves
@@ -192,13 +211,17 @@ pub fn is_adopted(node: &Node, current: &CurrentSource) -> bool {
     !matches!(current.owner, SourceOwner::Fleet(_)) && current.same_content && runs() == Convergence::Converged
 }
 
-/// Invariant 4: a node is available while it is Ready, converged on its current source, and not being deleted. A node
+/// Invariant 4: a node is available while it is Ready, converged on its current source, not cordoned, not maintained by
+/// another program, and not being deleted. A node
 /// that ignores its source, or cannot fetch it, is not in transition: it keeps its running configuration. (Recorded
-/// when a ConfigMap in use was deleted.)
+/// when a ConfigMap in use was deleted.) The state of an unreadable node is unknown, so it is unavailable.
 #[must_use]
 pub fn is_available(node: &Node) -> bool {
     node.ready == Readiness::Ready
         && !node.deleting
+        && !node.cordoned
+        && node.maintainer.is_none()
+        && !node.is_unreadable()
         && (!node.follows_config_source()
             || matches!(
                 present_state(node),
@@ -209,9 +232,10 @@ pub fn is_available(node: &Node) -> bool {
 }
 
 /// Reports whether a node is not Ready or refuses its current source, so that another configuration can only improve
-/// it. A Ready node in transition is unavailable but not broken: it waits for the canaries.
+/// it, or whether a person has cordoned it for a change. A Ready node in transition is unavailable but not broken: it
+/// waits for the canaries.
 pub(super) fn is_broken(node: &Node) -> bool {
-    node.ready != Readiness::Ready || refuses(node)
+    node.ready != Readiness::Ready || node.cordoned || refuses(node)
 }
 
 /// Reports whether a node refuses its current source. A node that waits for a drain runs its pods well: another

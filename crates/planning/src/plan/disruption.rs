@@ -280,7 +280,7 @@ mod tests {
 
     fn planned(desired: &Desired, cluster: &Observed) -> Plan {
         let plan = make(desired, cluster, &options()).expect("can be planned");
-        assert_eq!(check(&plan, cluster, &Scope::Everything), []);
+        assert_eq!(check(&plan, desired, cluster, &Scope::Everything), []);
         plan
     }
 
@@ -324,9 +324,10 @@ mod tests {
         assert_eq!(needs("maxPods: 130", "maxPods: 100", Class::Drain), None);
         // The checker rejects a plan without it.
         let cluster = cluster([runs("n1", "maxPods: 100")], &["maxPods: 100"]);
-        let mut plan = planned(&wants("maxPods: 130", Class::Restart), &cluster);
+        let desired = wants("maxPods: 130", Class::Restart);
+        let mut plan = planned(&desired, &cluster);
         plan.pools[0].waves[0].steps[0].rollback_needs = None;
-        let violations = check(&plan.identified(), &cluster, &Scope::Everything);
+        let violations = check(&plan.identified(), &desired, &cluster, &Scope::Everything);
         assert_eq!(
             violations.iter().map(|v| v.problem.as_str()).collect::<Vec<_>>(),
             ["the disruption of its rollback is stated wrongly"]
@@ -425,7 +426,8 @@ mod tests {
     #[test]
     fn checker_rejects_understated_risk() {
         let cluster = cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
-        let plan = planned(&wants("cgroupDriver: systemd\nmaxPods: 64", Class::Restart), &cluster);
+        let desired = wants("cgroupDriver: systemd\nmaxPods: 64", Class::Restart);
+        let plan = planned(&desired, &cluster);
         let edits: [fn(&mut Disruption, &mut Vec<ChangeSet>); 4] = [
             |disruption, _| disruption.refused = false,
             |disruption, _| disruption.worst = Some(Class::None),
@@ -436,7 +438,7 @@ mod tests {
             let mut plan = plan.clone();
             let pool = &mut plan.pools[0];
             edit(&mut pool.disruption, &mut pool.changes);
-            assert!(!check(&plan.identified(), &cluster, &Scope::Everything).is_empty());
+            assert!(!check(&plan.identified(), &desired, &cluster, &Scope::Everything).is_empty());
         }
     }
 }

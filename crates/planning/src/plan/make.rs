@@ -44,13 +44,15 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     let members = membership(desired, &observed.nodes);
     let index = ConfigMapIndex::new(desired, observed);
     let mut problems = safety_problems(desired, observed, &members, options);
+    let contested = contested_by_pool(&members, &options.scope);
 
     let mut config_maps = Vec::new();
     let mut pools = Vec::new();
     let mut findings = Vec::new();
     for (name, nodes) in &members.pools {
         let Some(pool) = desired.pools.get(*name) else { continue };
-        let planned = plan_pool(pool, nodes, observed, &index, options);
+        let contested = contested.get(name).map(Vec::as_slice).unwrap_or_default();
+        let planned = plan_pool(pool, nodes, contested, observed, &index, options);
         // A problem of a pool that is left unchanged must not block another pool.
         if !options.scope.touches(name, nodes.iter().copied()) {
             pools.push(planned);
@@ -73,9 +75,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     }
 
     config_maps.sort_by(|a: &ConfigMapPlan, b| a.name.cmp(&b.name));
-    let mut unpooled_nodes: BTreeSet<&NodeName> = members.unpooled.iter().copied().collect();
-    unpooled_nodes.extend(members.contested.keys());
-    let unpooled = unpooled_nodes.into_iter().map(|node| unpooled(node, desired, observed)).collect();
+    let unpooled = members.unpooled.iter().map(|node| unpooled(node, desired, observed)).collect();
     let prunable = prunable(desired, observed, &options.namespace);
     let plan = Plan {
         id: PlanId(String::new()),
@@ -89,6 +89,22 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         findings: dedupe(findings),
     };
     Ok(plan.identified())
+}
+
+/// Node with the pools that contest it.
+type ContestedNode<'a> = (&'a NodeName, &'a [&'a PoolName]);
+
+/// Contested nodes by the pool that reports them: the first of their pools that is in scope for the node, or else the
+/// first one.
+fn contested_by_pool<'a>(members: &'a Membership<'a>, scope: &Scope) -> BTreeMap<&'a PoolName, Vec<ContestedNode<'a>>> {
+    let mut by_pool: BTreeMap<_, Vec<ContestedNode<'a>>> = BTreeMap::new();
+    for (node, pools) in &members.contested {
+        let in_scope = pools.iter().find(|pool| scope.holds(pool, node));
+        if let Some(pool) = in_scope.or_else(|| pools.first()) {
+            by_pool.entry(*pool).or_default().push((*node, pools.as_slice()));
+        }
+    }
+    by_pool
 }
 
 /// Nodes that already point at the target of their pool.
@@ -153,6 +169,16 @@ fn out_of_scope(node: &Node) -> Decision {
     Decision::LeaveAlone(LeftAlone::new(node, Why::OutOfScope))
 }
 
+/// Leaves a node unchanged that several pools select.
+fn contested_node(node: &Node, pools: &[&PoolName]) -> Decision {
+    let why = if node.deleting {
+        Why::Deleting
+    } else {
+        Why::Contested { pools: pools.iter().map(|pool| (*pool).clone()).collect() }
+    };
+    Decision::LeaveAlone(LeftAlone::new(node, why))
+}
+
 pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
     match target {
         PoolTarget::Local => None,
@@ -160,8 +186,8 @@ pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
     }
 }
 
-/// Problems that suggest a bad checkout or a wrong selector: nodes that several pools select, and pools that select
-/// no nodes. Such a plan would release nodes by accident.
+/// Problems that suggest a bad checkout or a wrong selector: pools that select no nodes. Such a plan would release
+/// nodes by accident.
 fn safety_problems(
     desired: &Desired,
     observed: &Observed,
@@ -169,19 +195,6 @@ fn safety_problems(
     options: &Options,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut contested: BTreeMap<&Vec<&PoolName>, Vec<&NodeName>> = BTreeMap::new();
-    for (node, pools) in members.contested.iter().filter(|(node, pools)| options.scope.concerns(node, pools)) {
-        contested.entry(pools).or_default().push(node);
-    }
-    for (pools, nodes) in contested {
-        if let Some(example) = nodes.first() {
-            problems.push(Problem::Contested {
-                pools: pools.iter().map(|pool| (*pool).clone()).collect(),
-                nodes: nodes.len(),
-                example: (*example).clone(),
-            });
-        }
-    }
     if options.allow_empty {
         return problems;
     }
@@ -234,6 +247,10 @@ fn unpooled(name: &NodeName, desired: &Desired, observed: &Observed) -> Unpooled
 
 /// ConfigMaps that `nodecfg prune` with this repository and default options deletes.
 fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -> Vec<String> {
+    // An unreadable node may refer to any ConfigMap.
+    if observed.nodes.values().any(Node::is_unreadable) {
+        return Vec::new();
+    }
     let mut references = observed.references.clone();
     for node in observed.nodes.values() {
         references.add(node.name.as_str(), node.sources());
@@ -252,6 +269,7 @@ fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -
 fn plan_pool(
     pool: &Pool,
     nodes: &[&NodeName],
+    contested: &[ContestedNode<'_>],
     observed: &Observed,
     index: &ConfigMapIndex<'_>,
     options: &Options,
@@ -273,6 +291,12 @@ fn plan_pool(
         }
         sorter.add(node, decision);
     }
+    for (name, pools) in contested {
+        let Some(node) = observed.nodes.get(*name) else { continue };
+        let decision =
+            if options.scope.holds(&pool.name, name) { contested_node(node, pools) } else { out_of_scope(node) };
+        sorter.add(node, decision);
+    }
     let assigned = sorter.all_steps().filter(|step| step.action == Action::Assign);
     let (changes, disruption) =
         disruption::assess(pool, assigned.filter_map(|step| observed.nodes.get(&step.node)), index);
@@ -281,8 +305,8 @@ fn plan_pool(
     PoolPlan {
         name: pool.name.clone(),
         hash,
-        nodes: nodes.len(),
-        budget: pool.policy.max_unavailable.of(nodes.len()),
+        nodes: nodes.len() + contested.len(),
+        budget: pool.policy.max_unavailable.of(nodes.len() + contested.len()),
         policy: pool.policy.clone(),
         paused: observed.orders.pauses.get(&pool.name).cloned(),
         despite_pause: options.despite_pause.contains(&pool.name),

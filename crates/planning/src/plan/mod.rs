@@ -20,7 +20,7 @@ use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{KubeletVersion, Node, Pause};
+use nodecfg_contract::observed::{KubeletVersion, Maintainer, Node, Pause, UnreadableField};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash};
 
 mod addresses;
@@ -47,6 +47,8 @@ pub mod fixtures;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod skipped_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod verdicts_tests;
@@ -54,7 +56,8 @@ mod verdicts_tests;
 pub use check::{Violation, check};
 pub use config_maps::ConfigMapIndex;
 pub use decide::{
-    CurrentSource, Decision, PoolPause, SourceOwner, is_adopted, is_available, present_state, unsupported_reason,
+    CurrentSource, Decision, PoolPause, SourceOwner, blocked_reason, hold_reason, is_adopted, is_available,
+    present_state,
 };
 pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, fix};
 pub use make::{Options, decide_again, make};
@@ -82,7 +85,7 @@ pub struct Plan {
     pub config_maps: Vec<ConfigMapPlan>,
     /// Pools by name.
     pub pools: Vec<PoolPlan>,
-    /// Nodes in no pool, and nodes that several pools out of scope select, by name. The plan leaves them unchanged.
+    /// Nodes in no pool, by name. The plan leaves them unchanged.
     pub unpooled: Vec<Unpooled>,
     /// Names of the ConfigMaps of this fleet that `nodecfg prune` with default options deletes.
     pub prunable: Vec<String>,
@@ -127,7 +130,7 @@ pub struct PoolPlan {
     pub target: Target,
     /// Hash of the target content; `None` for the local configuration.
     pub hash: Option<ContentHash>,
-    /// Number of nodes in the pool.
+    /// Number of nodes in the pool, including contested nodes that are reported here.
     pub nodes: usize,
     /// Number of nodes that may be unavailable at once.
     pub budget: usize,
@@ -187,8 +190,8 @@ pub struct Wave {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum WaveKind {
-    /// Nodes that are not Ready, refuse their assigned configuration, or are in transition already. They need no budget
-    /// and start at once.
+    /// Nodes that are not Ready, are cordoned, refuse their assigned configuration, or are in transition already. They
+    /// need no budget and start at once.
     Unavailable,
     /// Canaries. They start within the budget and are then watched for the soak time.
     #[serde(rename_all = "camelCase")]
@@ -309,6 +312,19 @@ pub enum Why {
     AgentSilent,
     /// The NodeConfig belongs to an earlier Node of the same name and is about to be deleted.
     Outlived,
+    /// The Node or its NodeConfig has an unreadable value, so its state is unknown.
+    Unreadable(UnreadableField),
+    /// Several pools of the highest priority select the node. A node can cause that: its kubelet may change most of
+    /// its own labels.
+    Contested {
+        /// The pools.
+        pools: Vec<PoolName>,
+    },
+    /// Another program drains, reboots or removes the node.
+    Maintained {
+        /// The program.
+        by: Maintainer,
+    },
     /// The kubelet changed since the plan was made and would refuse the configuration.
     WouldRefuse {
         /// The version of the kubelet.
@@ -334,8 +350,20 @@ impl Why {
             | Self::NoDynamicConfig
             | Self::AgentSilent
             | Self::Outlived
+            | Self::Unreadable(_)
+            | Self::Contested { .. }
+            | Self::Maintained { .. }
             | Self::WouldRefuse { .. } => State::Blocked,
         }
+    }
+
+    /// Reports whether the reason is a state of the node that may end during a rollout.
+    #[must_use]
+    pub(crate) fn may_end(&self) -> bool {
+        matches!(
+            self,
+            Self::NoDynamicConfig | Self::AgentSilent | Self::Outlived | Self::Unreadable(_) | Self::Maintained { .. }
+        )
     }
 
     /// Reports whether the node cannot reach its target and an operator should know.
@@ -358,7 +386,7 @@ pub enum Owner {
     Unknown,
 }
 
-/// A node that no pool selects, or that several pools outside of the requested scope select.
+/// A node that no pool selects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unpooled {
@@ -380,7 +408,7 @@ pub struct Counts {
     pub await_: usize,
     /// Nodes that run their target.
     pub settled: usize,
-    /// Nodes left unchanged because of a conflict or an unsuitable kubelet.
+    /// Nodes left unchanged that cannot reach their target, each for a reason that an operator should know.
     pub blocked: usize,
     /// Nodes left unchanged because they are paused, being deleted or out of scope.
     pub skipped: usize,

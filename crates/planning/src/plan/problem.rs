@@ -35,16 +35,6 @@ pub enum Problem {
         /// One of them.
         example: NodeName,
     },
-    /// Several pools of the same priority select the same nodes.
-    #[error("pools {} have equal priority and both select node {example}{}", join_pools(pools), and_others(*nodes))]
-    Contested {
-        /// The pools.
-        pools: Vec<PoolName>,
-        /// Number of nodes that all these pools select.
-        nodes: usize,
-        /// One of them.
-        example: NodeName,
-    },
     /// The content of a ConfigMap does not match its name.
     #[error(
         "ConfigMap {namespace}/{name} does not have the content that its name states (wanted {wanted}, found {})",
@@ -142,18 +132,6 @@ fn fields_with_class(fields: &[(String, Class)]) -> String {
     listed.join(", ")
 }
 
-fn join_pools(pools: &[PoolName]) -> String {
-    pools.iter().map(PoolName::as_str).collect::<Vec<_>>().join(" and ")
-}
-
-fn and_others(nodes: usize) -> String {
-    match nodes.saturating_sub(1) {
-        0 => String::new(),
-        1 => " and 1 other".to_owned(),
-        more => format!(" and {more} others"),
-    }
-}
-
 fn kubelet_list(minors: &[Minor]) -> String {
     let texts: Vec<String> = minors.iter().map(ToString::to_string).collect();
     format!("{} {}", if minors.len() == 1 { "kubelet" } else { "kubelets" }, texts.join(", "))
@@ -182,9 +160,6 @@ impl Problem {
             Self::PoolLostItsNodes { pool, .. } => format!(
                 "check the nodeSelector of pool {pool}, or pass --allow-empty: the nodes then keep their configuration"
             ),
-            Self::Contested { .. } => {
-                "give one pool a higher spec.priority, or make the nodeSelectors disjoint".to_owned()
-            }
             Self::ContentMismatch { namespace, name, .. } => format!(
                 "inspect it with `kubectl get configmap -n {namespace} {name} -o yaml`, and delete it once no node refers \
                  to it"
@@ -215,7 +190,6 @@ impl Problem {
             Self::NoPools
                 | Self::NothingSelected { .. }
                 | Self::PoolLostItsNodes { .. }
-                | Self::Contested { .. }
                 | Self::Refused { .. }
                 | Self::TooDisruptive { .. }
         )
@@ -228,7 +202,6 @@ impl Problem {
             Self::NoPools => "no-pools",
             Self::NothingSelected { .. } => "nothing-selected",
             Self::PoolLostItsNodes { .. } => "pool-lost-its-nodes",
-            Self::Contested { .. } => "contested-nodes",
             Self::ContentMismatch { .. } => "config-map-differs",
             Self::NotImmutable { .. } => "config-map-mutable",
             Self::ConfigMapMissing { .. } => "config-map-gone",

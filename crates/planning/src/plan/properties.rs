@@ -141,7 +141,7 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
 proptest! {
     #[test]
     fn every_plan_satisfies_its_invariants((desired, observed) in clusters()) {
-        let violations = check(&plan(&desired, &observed), &observed, &Scope::Everything);
+        let violations = check(&plan(&desired, &observed), &desired, &observed, &Scope::Everything);
         prop_assert!(violations.is_empty(), "{violations:?}");
     }
 
@@ -189,7 +189,7 @@ proptest! {
         let scope = Scope::Nodes(nodes);
         let options = super::Options { allow_empty: true, scope: scope.clone(), ..options() };
         let narrow = make(&desired, &observed, &options).expect("these clusters can be planned");
-        prop_assert_eq!(check(&narrow, &observed, &scope), vec![]);
+        prop_assert_eq!(check(&narrow, &desired, &observed, &scope), vec![]);
         let assigned = |plan: &Plan| {
             let steps = plan.pools.iter().flat_map(|pool| pool.steps().map(move |step| (pool, step)));
             let assigned = steps.filter(|(_, step)| step.action == Action::Assign);
@@ -209,6 +209,6 @@ proptest! {
         if let Some(step) = assigned {
             step.assignment.from = Some(source("not-what-was-seen"));
         }
-        prop_assert!(!check(&plan, &observed, &Scope::Everything).is_empty());
+        prop_assert!(!check(&plan, &desired, &observed, &Scope::Everything).is_empty());
     }
 }

@@ -276,7 +276,7 @@ mod tests {
         let scope = Scope::Nodes([node_name("n1"), node_name("n2")].into());
         let options = Options { scope: scope.clone(), allow_empty: true, ..options() };
         let plan = make(&desired, &cluster, &options).unwrap();
-        assert_eq!(check(&plan, &cluster, &scope), []);
+        assert_eq!(check(&plan, &desired, &cluster, &scope), []);
         let down = |left: &&crate::plan::LeftAlone| left.unavailable && ["n7", "n8"].contains(&left.node.as_str());
         assert_eq!(plan.pools[0].left_alone.iter().filter(down).count(), 2);
 
@@ -293,7 +293,7 @@ mod tests {
         let scope = Scope::Nodes([node_name("n1"), node_name("n2")].into());
         let options = Options { scope: scope.clone(), allow_empty: true, ..options() };
         let plan = make(&desired, &cluster, &options).unwrap();
-        assert_eq!(check(&plan, &cluster, &scope), []);
+        assert_eq!(check(&plan, &desired, &cluster, &scope), []);
         assert_eq!((plan.pools[0].assignments(), plan.pools[0].budget, plan.config_maps.len()), (2, 1, 0));
         assert_eq!(plan.pools[0].left_alone.iter().map(|left| &left.why).collect::<Vec<_>>(), [&Why::OutOfScope]);
     }

@@ -38,11 +38,6 @@ impl Scope {
         }
     }
 
-    /// Reports whether a node that several pools select is relevant: one of the pools or the node is in scope.
-    pub(super) fn concerns(&self, node: &NodeName, pools: &[&PoolName]) -> bool {
-        pools.iter().any(|pool| self.holds(pool, node))
-    }
-
     /// Reports whether all nodes are in scope.
     #[must_use]
     pub fn is_everything(&self) -> bool {
@@ -71,8 +66,9 @@ mod tests {
 
     fn planned(pools: impl IntoIterator<Item = crate::desired::Pool>, cluster: &Observed, scope: Scope) -> Plan {
         let options = within(scope);
-        let plan = make(&desired(pools), cluster, &options).expect("can be planned");
-        assert_eq!(check(&plan, cluster, &options.scope), []);
+        let desired = desired(pools);
+        let plan = make(&desired, cluster, &options).expect("can be planned");
+        assert_eq!(check(&plan, &desired, cluster, &options.scope), []);
         plan
     }
 
@@ -98,13 +94,14 @@ mod tests {
     fn checker_rejects_nodes_out_of_scope() {
         let cluster = observed([node("n1", "a"), node("n2", "a")]);
         let plan = planned(both(), &cluster, Scope::Everything);
-        let violations =
-            |scope: &Scope| check(&plan, &cluster, scope).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let violations = |scope: &Scope| {
+            check(&plan, &desired(both()), &cluster, scope).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
         assert_eq!(violations(&Scope::Nodes([node_name("n1")].into())), ["node n2: was not requested"]);
         assert_eq!(violations(&pools(["b"])).len(), 2);
         // The plan must not skip a requested node either.
         let narrow = planned(both(), &cluster, Scope::Nodes([node_name("n1")].into()));
-        let passed = check(&narrow, &cluster, &Scope::Everything);
+        let passed = check(&narrow, &desired(both()), &cluster, &Scope::Everything);
         assert_eq!(passed.first().map(ToString::to_string).as_deref(), Some("node n2: was requested but is skipped"));
     }
 
@@ -121,13 +118,10 @@ mod tests {
 
         let plan = planned(others.clone(), &cluster, pools(["a"]));
         assert_eq!(plan.pools.iter().map(|pool| pool.assignments()).sum::<usize>(), 1);
-        // A contested node is listed with the nodes of no pool.
-        assert_eq!(plan.unpooled.iter().map(|node| node.node.as_str()).collect::<Vec<_>>(), ["n2", "n3"]);
+        assert_eq!(plan.unpooled.iter().map(|node| node.node.as_str()).collect::<Vec<_>>(), ["n3"]);
         let problems = |scope| make(&desired(others.clone()), &cluster, &within(scope)).unwrap_err();
-        assert!(matches!(problems(pools(["b"])).as_slice(), [Problem::Contested { .. }]));
-        assert!(matches!(problems(Scope::Nodes([node_name("n2")].into())).as_slice(), [Problem::Contested { .. }]));
         assert!(matches!(problems(pools(["d"])).as_slice(), [Problem::PoolLostItsNodes { .. }]));
-        assert_eq!(problems(Scope::Everything).len(), 2);
+        assert_eq!(problems(Scope::Everything).len(), 1);
         // A pool that never had a node cannot lose one.
         let plan =
             planned([pool("a", 64, policy(1)), pool("e", 64, policy(1))], &observed([node("n1", "a")]), pools(["e"]));
@@ -167,7 +161,5 @@ mod tests {
         let nodes = Scope::Nodes([n1.clone()].into());
         assert!(nodes.holds(&b, &n1) && !nodes.holds(&b, &n2));
         assert!(nodes.touches(&b, [&n2, &n1]) && !nodes.touches(&b, [&n2]));
-        assert!(pools.concerns(&n2, &[&a, &b]) && !pools.concerns(&n2, &[&b]));
-        assert!(nodes.concerns(&n1, &[&a, &b]) && !nodes.concerns(&n2, &[&a, &b]));
     }
 }

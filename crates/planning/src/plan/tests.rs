@@ -18,7 +18,7 @@ use nodecfg_contract::{Assignment, ConfigSource, error_text};
 
 fn planned(desired: &Desired, observed: &Observed) -> Plan {
     let plan = make(desired, observed, &options()).expect("can be planned");
-    assert_eq!(check(&plan, observed, &Scope::Everything), [], "the checker accepts the plan");
+    assert_eq!(check(&plan, desired, observed, &Scope::Everything), [], "the checker accepts the plan");
     plan
 }
 
@@ -250,14 +250,14 @@ fn pause_by_operator_prevents_changes_unless_overridden() {
 
     let despite = super::Options { despite_pause: [pool_name("a")].into(), ..options() };
     let plan = make(&desired, &observed, &despite).unwrap();
-    assert_eq!(check(&plan, &observed, &Scope::Everything), []);
+    assert_eq!(check(&plan, &desired, &observed, &Scope::Everything), []);
     assert_eq!((plan.pools[0].assignments(), plan.pools[0].despite_pause), (1, true));
 
     // The checker rejects a plan that ignores the pause.
     let unaware = Observed { orders: Orders::default(), ..observed.clone() };
     let careless = make(&desired, &unaware, &options()).unwrap();
     let violations: Vec<String> =
-        check(&careless, &observed, &Scope::Everything).iter().map(ToString::to_string).collect();
+        check(&careless, &desired, &observed, &Scope::Everything).iter().map(ToString::to_string).collect();
     assert_eq!(violations, ["pool a: its pause is stated wrongly", "pool a: is paused by order and changes nodes"]);
 }
 
@@ -271,7 +271,7 @@ fn pause_by_policy_prevents_changes() {
 }
 
 #[test]
-fn higher_priority_wins_and_equal_priority_is_a_problem() {
+fn higher_priority_wins_and_equal_priority_blocks() {
     let mut special = pool("special", 32, policy(1));
     special.selector = LabelSelector::of_label("nodecfg.dev/pool", "a");
     special.priority = 10;
@@ -282,9 +282,10 @@ fn higher_priority_wins_and_equal_priority_is_a_problem() {
     );
 
     special.priority = 0;
-    let problems =
-        problems(&desired([pool("a", 64, policy(1)), special]), &observed([node("n1", "a"), node("n2", "a")]));
-    assert_eq!(problems[0].to_string(), "pools a and special have equal priority and both select node n1 and 1 other");
+    let desired = desired([pool("a", 64, policy(1)), special]);
+    let plan = planned(&desired, &observed([node("n1", "a"), node("n2", "a")]));
+    assert!(why(&plan, "n2").to_string().starts_with("pools a and special of equal priority select the node; "));
+    assert_eq!((plan.counts().blocked, plan.has_changes()), (2, false));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Owner, Why};
+use nodecfg_contract::names::PoolName;
 
 impl fmt::Display for Why {
     /// Formats the reason, followed by a fix where one exists.
@@ -37,6 +38,17 @@ impl fmt::Display for Why {
             Self::Outlived => f.write_str(
                 "the NodeConfig belongs to an earlier node of this name and is about to be deleted; run this again",
             ),
+            Self::Contested { pools } => {
+                let pools: Vec<&str> = pools.iter().map(PoolName::as_str).collect();
+                write!(
+                    f,
+                    "pools {} of equal priority select the node; correct its labels, give one pool a higher \
+                     spec.priority, or make the nodeSelectors disjoint",
+                    pools.join(" and ")
+                )
+            }
+            Self::Maintained { by } => write!(f, "maintained by {by}; run this again when it has finished"),
+            Self::Unreadable(field) => write!(f, "{field}; correct the value, which the node itself may have written"),
             Self::Deleting => f.write_str("the node is being deleted"),
             Self::OutOfScope => f.write_str("not requested"),
         }

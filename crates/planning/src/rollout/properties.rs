@@ -1,7 +1,7 @@
 //! Property tests of invariant 4: whatever the nodes do, a rollout never makes more nodes of a pool unavailable than
-//! its budget allows, and always ends.
+//! its budget allows, starts no node that another program maintains or whose state is unknown, and always ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -18,7 +18,7 @@ use crate::plan::fixtures::{
 use crate::plan::{decide_again, make};
 use crate::state::State;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Node, Observed, Readiness};
+use nodecfg_contract::observed::{Maintainer, Node, NodeSupport, Observed, Readiness, UnreadableField};
 use nodecfg_contract::{ConfigSource, error_text};
 
 const TIMEOUT: i64 = 300;
@@ -36,6 +36,14 @@ enum SimEvent {
     NotReady(usize),
     /// A heartbeat without a change.
     Heartbeat(usize),
+    /// A person cordons or uncordons a node.
+    Cordon(usize, bool),
+    /// Another program claims or releases a node.
+    Maintain(usize, bool),
+    /// The values of a node become unreadable or readable.
+    Unreadable(usize, bool),
+    /// A finalizer delays the deletion of a node.
+    Delete(usize),
     Vanish(usize),
     Wait(i64),
     Interrupt,
@@ -53,6 +61,10 @@ fn sim_events() -> impl Strategy<Value = SimEvent> {
         2 => (0..100_usize).prop_map(SimEvent::NotReady),
         3 => (0..100_usize).prop_map(SimEvent::Ready),
         2 => (0..100_usize).prop_map(SimEvent::Heartbeat),
+        2 => (0..100_usize, any::<bool>()).prop_map(|(index, on)| SimEvent::Cordon(index, on)),
+        2 => (0..100_usize, any::<bool>()).prop_map(|(index, on)| SimEvent::Maintain(index, on)),
+        2 => (0..100_usize, any::<bool>()).prop_map(|(index, on)| SimEvent::Unreadable(index, on)),
+        1 => (0..100_usize).prop_map(SimEvent::Delete),
         1 => (0..100_usize).prop_map(SimEvent::Vanish),
         3 => (1..120_i64).prop_map(SimEvent::Wait),
         1 => Just(SimEvent::Interrupt),
@@ -62,7 +74,10 @@ fn sim_events() -> impl Strategy<Value = SimEvent> {
 }
 
 struct SimHarness {
+    /// True states of the nodes.
     nodes: BTreeMap<NodeName, Node>,
+    /// Nodes of which the machine sees only the name.
+    unreadable: BTreeSet<NodeName>,
     machine: Machine,
     requests: Vec<Command>,
     /// Nodes that the machine assigned, except those whose assignment was refused or conflicted.
@@ -99,6 +114,9 @@ impl SimHarness {
     /// Counts in the simulation only: an available node may start only if the unavailable nodes, including it, stay
     /// within the budget.
     fn assert_budget(&self, started: &NodeName) {
+        let node = self.nodes.get(started);
+        let claimed = node.is_some_and(|node| node.deleting || node.maintainer.is_some());
+        assert!(!claimed && !self.unreadable.contains(started), "{started} must not start: {node:?}");
         if !self.available(started, false) {
             return;
         }
@@ -111,7 +129,8 @@ impl SimHarness {
         let present = Target::present(node);
         let settled = evaluate(&present, node, WaitContext::STATE_ONLY) == Convergence::Converged;
         let moving = count_touched && self.touched.contains_key(name) && !self.target.is_named_by(node.source.as_ref());
-        node.ready == Readiness::Ready && settled && !moving
+        let claimed = node.cordoned || node.deleting || node.maintainer.is_some() || self.unreadable.contains(name);
+        node.ready == Readiness::Ready && settled && !moving && !claimed
     }
 
     fn nth(&self, index: usize) -> Option<NodeName> {
@@ -123,8 +142,19 @@ impl SimHarness {
         if let Some(node) = self.nodes.remove(&name) {
             let node = change(node);
             self.nodes.insert(name, node.clone());
-            self.send(Input::Observed(Box::new(node)));
+            self.show(node);
         }
+    }
+
+    /// Sends a watch event of a node, as far as it is readable.
+    fn show(&mut self, node: Node) {
+        let seen = if self.unreadable.contains(&node.name) {
+            let field = UnreadableField { field: "status".to_owned(), reason: "invalid".to_owned() };
+            Node { support: NodeSupport::Unreadable(field), ..Node::named(node.name) }
+        } else {
+            node
+        };
+        self.send(Input::Observed(Box::new(seen)));
     }
 
     fn answer(&mut self, how: u8, decide: &dyn Fn(&Node) -> Option<crate::plan::Decision>) {
@@ -153,7 +183,7 @@ impl SimHarness {
                         node.source = self.target.source().cloned();
                         self.nodes.insert(name.clone(), node.clone());
                         self.send(Input::Assigned(name));
-                        self.send(Input::Observed(Box::new(node)));
+                        self.show(node);
                     }
                 }
             }
@@ -167,7 +197,7 @@ impl SimHarness {
                     self.nodes.insert(name.clone(), node.clone());
                     // The watch event may arrive before the response.
                     if how == 1 {
-                        self.send(Input::Observed(Box::new(node)));
+                        self.show(node);
                     }
                 }
                 self.send(Input::RolledBack(name, Ok(())));
@@ -188,6 +218,22 @@ impl SimHarness {
             SimEvent::Refuse(index) => self.change(index, |node| follow(node, false)),
             SimEvent::Ready(index) => self.change(index, |node| Node { ready: Readiness::Ready, ..node }),
             SimEvent::NotReady(index) => self.change(index, |node| Node { ready: Readiness::NotReady, ..node }),
+            SimEvent::Cordon(index, cordoned) => self.change(index, |node| Node { cordoned, ..node }),
+            SimEvent::Maintain(index, on) => {
+                let maintainer = on.then_some(Maintainer::Kured);
+                self.change(index, |node| Node { maintainer, ..node });
+            }
+            SimEvent::Unreadable(index, on) => {
+                if let Some(name) = self.nth(index) {
+                    if on {
+                        self.unreadable.insert(name)
+                    } else {
+                        self.unreadable.remove(&name)
+                    };
+                    self.change(index, |node| node);
+                }
+            }
+            SimEvent::Delete(index) => self.change(index, |node| Node { deleting: true, ..node }),
             SimEvent::Heartbeat(index) => self.change(index, |node| node),
             SimEvent::Vanish(index) => {
                 if let Some(name) = self.nth(index) {
@@ -218,7 +264,7 @@ proptest! {
 
     #[test]
     fn keeps_budget_and_terminates(
-        ready in vec(prop::bool::weighted(0.85), 1..14),
+        ready in vec((prop::bool::weighted(0.85), prop::bool::weighted(0.1), prop::bool::weighted(0.1)), 1..14),
         budget in 1..5_u32,
         canaries in prop::option::of((1..3_u32, 0..60_u64)),
         max_failures in 0..3_u32,
@@ -232,8 +278,9 @@ proptest! {
         policy.convergence_timeout = Duration::from_secs(TIMEOUT.unsigned_abs());
         let desired = desired([pool("a", 64, policy)]);
         let old = rendered("a", 110).source(&crate::plan::fixtures::namespace());
-        let mut cluster: Observed = observed(ready.iter().enumerate().map(|(index, ready)| {
+        let mut cluster: Observed = observed(ready.iter().enumerate().map(|(index, (ready, cordoned, maintained))| {
             let node = on(node(&format!("n{index:02}"), "a"), &old);
+            let node = Node { cordoned: *cordoned, maintainer: maintained.then_some(Maintainer::Karpenter), ..node };
             Node { ready: if *ready { Readiness::Ready } else { Readiness::NotReady }, ..node }
         }));
         with_config_map(&mut cluster, "a", &rendered("a", 110));
@@ -245,6 +292,7 @@ proptest! {
         let mode = Mode { assign: true, as_reviewed: false, rollback_on_failure, concurrency, timeout: None };
         let mut sim = SimHarness {
             nodes: cluster.nodes.clone(),
+            unreadable: BTreeSet::new(),
             machine: Machine::new(&plan, mode),
             requests: Vec::new(),
             touched: BTreeMap::new(),

@@ -20,6 +20,7 @@ use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Node, Observed,
 
 mod canaries;
 mod counts;
+mod held;
 mod orders;
 
 const ASSIGN: Mode =

@@ -429,6 +429,9 @@ fn dropped_node(old: &SavedAssignment, pool: &SavedPool, same_target: bool, now:
             format!("kubelet {kubelet} would refuse the configuration")
         }
         Some(Why::NoDynamicConfig | Why::AgentSilent | Why::Outlived) => "it does not follow assignments".to_owned(),
+        Some(Why::Contested { .. }) => "several pools of equal priority select it".to_owned(),
+        Some(Why::Maintained { by }) => format!("{by} maintains it"),
+        Some(Why::Unreadable(field)) => field.to_string(),
         Some(Why::Converged) | None => "no assignment is needed".to_owned(),
     };
     Some(

@@ -1,6 +1,7 @@
 //! Rollout of one pool: its budget, its canaries, the start of nodes and the stop of the pool.
 //!
-//! [`node_events`] handles the events of single nodes, [`node_table`] holds the nodes and their counts.
+//! [`node_events`] handles the events of single nodes, [`held`] those of nodes that must not start, [`node_table`] holds
+//! the nodes and their counts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::convergence::{ConvergenceFailure, Target};
 use crate::plan::{PoolPlan, WaveKind};
 use nodecfg_contract::names::{NodeName, PoolName};
 
+mod held;
 mod node_events;
 mod node_table;
 

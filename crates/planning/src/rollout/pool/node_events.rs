@@ -103,6 +103,7 @@ impl PoolRun {
                 self.nodes.set(number, Phase::LeftAlone(why));
                 self.report_changed(number, current, context);
             }
+            Some(Decision::LeaveAlone(LeftAlone { why, .. })) if why.may_end() => self.hold(number, why),
             Some(Decision::LeaveAlone(_) | Decision::Step(_)) | None => {
                 self.nodes.set(number, Phase::Changed { to: current.source.clone() });
                 self.report_changed(number, current, context);
@@ -130,8 +131,8 @@ impl PoolRun {
     }
 
     pub(in crate::rollout) fn observed(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
-        if seen.deleting && self.nodes.in_phase(number, &Phase::Pending).is_some() {
-            self.gone(number, context);
+        if seen.is_unreadable() {
+            self.unreadable(number, seen, context);
             return;
         }
         let healthy = is_available(seen);
@@ -147,6 +148,10 @@ impl PoolRun {
             node.runs_target = Some(runs_target);
         });
         match phase {
+            Phase::Pending if let Some(why) = self.must_wait(number, seen) => self.hold(number, why),
+            Phase::LeftAlone(why) if why.may_end() && self.must_wait(number, seen).is_none() => {
+                self.resume(number, healthy);
+            }
             Phase::Pending if !healthy && self.is_gate_open_for(number) => self.unavailable_first.push_back(number),
             // Rolled back by this rollout: the watch event arrived before the response to the patch, or the response
             // was lost.
@@ -193,7 +198,11 @@ impl PoolRun {
     /// Handles a node that no longer matches its pool. A pending node counts as changed by another client. A started
     /// node is watched to its end, and the next run handles it.
     pub(in crate::rollout) fn unselected(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
-        if self.mode.assign && !seen.deleting && self.nodes.in_phase(number, &Phase::Pending).is_some() {
+        if self.mode.assign
+            && !seen.deleting
+            && !seen.is_unreadable()
+            && self.nodes.in_phase(number, &Phase::Pending).is_some()
+        {
             self.mark_changed(number, seen, context);
         }
         self.observed(number, seen, context);
@@ -206,7 +215,7 @@ impl PoolRun {
         self.replace_canary(number);
     }
 
-    fn evaluate_watched(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
+    pub(super) fn evaluate_watched(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
         // For example, the node is being rolled back.
         if !matches!(node.phase, Phase::Watching { .. }) {
@@ -235,7 +244,7 @@ impl PoolRun {
 
     /// Detects regressions of a converged node: a later kubelet error, or a soaking canary that is no longer Ready or
     /// no longer runs the target.
-    fn evaluate_converged(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+    pub(super) fn evaluate_converged(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
         let soaking = node.group == Group::Canary && self.gate != CanaryGate::Open;
         let wait = WaitContext { was_ready: soaking && node.was_ready, waited: Duration::ZERO, timeout: None };

@@ -1,0 +1,55 @@
+//! Nodes that must not start in their present state: unreadable ones, those that another program maintains, and those
+//! being deleted. They count as unavailable, and become pending again when the state ends.
+
+use super::PoolRun;
+use super::node_table::Phase;
+use crate::plan::{Why, hold_reason};
+use crate::rollout::signals::Context;
+use nodecfg_contract::observed::Node;
+
+impl PoolRun {
+    /// Reason why the node may not start in its present state. `None` for a node that this rollout only watches, unless
+    /// it is being deleted.
+    pub(super) fn must_wait(&self, number: usize, seen: &Node) -> Option<Why> {
+        let assigned = self.mode.assign && self.nodes.get(number).is_some_and(|node| node.assignment.is_some());
+        hold_reason(seen).filter(|why| assigned || *why == Why::Deleting)
+    }
+
+    /// Leaves a node unchanged that has not started, as long as the reason lasts.
+    pub(super) fn hold(&mut self, number: usize, why: Why) {
+        self.canaries.retain(|canary| *canary != number);
+        self.nodes.set(number, Phase::LeftAlone(why));
+        self.replace_canary(number);
+    }
+
+    /// Makes a held node pending again. Another node may have replaced it as a canary.
+    pub(super) fn resume(&mut self, number: usize, healthy: bool) {
+        let assigned = self.nodes.get(number).is_some_and(|node| node.assignment.is_some());
+        if !assigned || self.stopped.is_some() {
+            return;
+        }
+        self.nodes.set(number, Phase::Pending);
+        self.rest.push_back(number);
+        if !healthy && self.is_gate_open_for(number) {
+            self.unavailable_first.push_back(number);
+        }
+    }
+
+    /// Handles an event without a known state. The node counts as unavailable and does not start. In transition it
+    /// does not converge, so its time limit decides; a soaking canary regresses.
+    pub(super) fn unreadable(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+        self.nodes.update(number, |node| (node.ready, node.healthy) = (false, false));
+        match self.nodes.get(number).map(|node| node.phase.clone()) {
+            Some(Phase::Pending) => {
+                if let Some(why) = self.must_wait(number, seen) {
+                    self.hold(number, why);
+                }
+            }
+            Some(Phase::Watching { since }) => self.evaluate_watched(number, seen, since, context),
+            Some(Phase::Converged { .. }) => self.evaluate_converged(number, seen, context),
+            _ => {}
+        }
+        self.advance_canaries(context);
+        self.start_more(context);
+    }
+}
