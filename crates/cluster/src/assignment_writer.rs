@@ -35,7 +35,6 @@ impl ClusterWriter {
             Binding::NodeConfig => Resource::NodeConfigs,
         };
         let operation = Operation::on(Verb::Patch, resource, None, name.as_str());
-        self.check_lock(&operation)?;
         let source = match self.reader.binding {
             Binding::Node => self.patch(&operation, OWN_UID, &change.uid, change).await?,
             Binding::NodeConfig => self.assign_node_config(&operation, name, change).await?,
@@ -103,7 +102,7 @@ impl ClusterWriter {
     ) -> Result<Option<ConfigSource>, ClusterError> {
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(method, uri).content(media, body.to_string());
-        let answer = self.reader.transport.call(operation, &call, Whole::<Referrer>::new).await?;
+        let answer = self.call(operation, &call, Whole::<Referrer>::new).await?;
         Ok(answer.into_source())
     }
 }
