@@ -54,3 +54,15 @@ fn refuses_many_unknown_gates_and_counts_those_left_out() {
     assert_eq!(left_out.message, "39900 further findings about kubelet.yaml are not listed");
     assert_eq!(checked.findings.len(), MAX_PER_FILE + 1);
 }
+
+#[test]
+fn proposes_names_for_the_first_unknown_ones_only() {
+    let fields: String = (10..90).map(|index| format!("maxPods{index}: 5\n")).collect();
+    let gates: String = (10..90).map(|index| format!("  NodeSwap{index}: true\n")).collect();
+    for text in [fields, format!("featureGates:\n{gates}")] {
+        let checked = check_file("kubelet.yaml", &format!("{HEADER}{text}"), &[NEWEST], Strictness::Strict);
+        let proposed =
+            |finding: &&Finding| finding.help.as_deref().is_some_and(|help| help.starts_with("did you mean"));
+        assert_eq!((checked.findings.len(), checked.findings.iter().filter(proposed).count()), (80, 20));
+    }
+}
