@@ -6,7 +6,9 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use kubelet_config::Minor;
 use kubelet_config::document::{Document, Node, Value};
+use kubelet_config::finding::Strictness;
 use kubelet_config::verdict::assess;
+use nodecfg_planning::desired::check_file;
 
 const CONFIGURATIONS: usize = 1_000;
 
@@ -32,6 +34,17 @@ pub fn checking(criterion: &mut Criterion) {
             };
             texts.iter().filter(run).count()
         });
+    });
+    group.finish();
+
+    // A file that is made to be slow.
+    let gates: String = (0..40_000).map(|index| format!("  Gate{index}: true\n")).collect();
+    let hostile =
+        format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates:\n{gates}");
+    let mut group = criterion.benchmark_group("40,000 unknown gates");
+    group.sample_size(10);
+    group.bench_function("check for one version", |bencher| {
+        bencher.iter(|| check_file("kubelet.yaml", &hostile, &[Minor(36)], Strictness::Strict).findings.len());
     });
     group.finish();
 }

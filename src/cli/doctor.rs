@@ -321,7 +321,7 @@ async fn fetch(
 fn lock(namespace: &NamespaceName, fleet: &FleetName, lease: LeaseView) -> Lock {
     Lock {
         lease: format!("{namespace}/nodecfg-{fleet}"),
-        expires: lease.renewed.zip(lease.duration).and_then(|(renewed, held)| renewed.checked_add(held).ok()),
+        expires: lease.expires(),
         orders: Orders::read(&lease.annotations),
         holder: lease.holder.filter(|holder| !holder.is_empty()),
         since: lease.acquired,

@@ -9,7 +9,7 @@ use super::cluster_args::BoundClusterArgs;
 use super::fleet_args::FleetArgs;
 use super::unknown_name::unknown_name;
 use crate::report::orders::Holder;
-use nodecfg_cluster::lease::{self, Acquire, LeaseView, decide};
+use nodecfg_cluster::lease::{self, LeaseView};
 use nodecfg_cluster::{ClusterReader, LabelKeys, observe};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::ManagedConfigMap;
@@ -111,12 +111,10 @@ impl FleetLocation {
     }
 }
 
-/// The holder of the lock, unless its lease has expired.
+/// The holder of the lock, unless its lease seems expired.
 pub(super) fn holder(view: Option<&LeaseView>, now: Timestamp) -> Option<Holder> {
-    match decide(view, "", now) {
-        Acquire::HeldBy { holder, since, .. } => Some(Holder { identity: holder, since }),
-        Acquire::Create | Acquire::TakeOver(_) => None,
-    }
+    let identity = lease::current_holder(view, now)?.to_owned();
+    Some(Holder { identity, since: view.and_then(|view| view.acquired) })
 }
 
 /// Parses a reason: one line, not empty.

@@ -103,25 +103,25 @@ fn agents(facts: &Facts, observed: &Observed, now: Timestamp, checks: &mut Vec<C
             continue;
         };
         versions.entry(&agent.version).or_default().add(&node.name);
-        match agent.last_seen {
-            Some(at) if now.duration_since(at) > SILENCE => {
-                longest = Some(longest.map_or(at, |longest| longest.min(at)));
-                silent.add(&node.name);
-            }
-            _ => active += 1,
+        if agent.last_seen.is_some_and(|at| now.duration_since(at) <= SILENCE) {
+            active += 1;
+        } else {
+            longest = longest.into_iter().chain(agent.last_seen).min();
+            silent.add(&node.name);
         }
     }
-    checks.push(match longest {
-        Some(since) => Check::warning(
+    let since = longest.map(|since| format!(", the longest since {since:.0}")).unwrap_or_default();
+    checks.push(match silent.number {
+        1.. => Check::warning(
             "agent-silent",
-            format!("no heartbeat of the agent for more than three hours on {}, the longest since {since:.0}", silent.counted("node")),
+            format!("no heartbeat of the agent for more than three hours on {}{since}", silent.counted("node")),
         )
         .fix(
             "check the node: kubectl get nodes. If it is Ready, check its agent: kubectl -n nodecfg-agent get pods -o wide, or \
              on the node systemctl status nodecfg-agent and nodecfg-agent status",
         ),
-        None if active == 0 && unreported == 0 => Check::ok("agent-silent", "no assignment that an agent would report on"),
-        None => Check::ok("agent-silent", format!("{} with a heartbeat within three hours", count(active, "agent"))),
+        0 if active == 0 && unreported == 0 => Check::ok("agent-silent", "no assignment that an agent would report on"),
+        0 => Check::ok("agent-silent", format!("{} with a heartbeat within three hours", count(active, "agent"))),
     });
     let others: Vec<String> = versions
         .iter()

@@ -242,6 +242,11 @@ fn agent_is_silent_after_three_hours() {
         "for more than three hours on 1 node (n1), the longest since",
         &last_seen(181),
     );
+    let never = changed(true, |facts| {
+        facts.signs.get_mut(&node_name("n1")).unwrap().agent.as_mut().unwrap().last_seen = None;
+    });
+    let check = assert_check("agent-silent", CheckResult::Warning, "for more than three hours on 1 node (n1)", &never);
+    assert!(!check.seen.contains("since"), "{check:?}");
     let other = changed(true, |facts| {
         facts.signs.get_mut(&node_name("n1")).unwrap().agent.as_mut().unwrap().version = "0.0.9".to_owned();
         facts.signs.get_mut(&node_name("n2")).unwrap().agent = None;

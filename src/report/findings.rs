@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
@@ -42,19 +43,19 @@ pub const WIDTH: usize = 100;
 /// other files become help text.
 struct FindingDiagnostic<'a> {
     finding: &'a Finding,
-    source: Option<NamedSource<String>>,
+    source: Option<NamedSource<Arc<str>>>,
     code: String,
     help: Option<String>,
 }
 
 impl<'a> FindingDiagnostic<'a> {
-    fn new(finding: &'a Finding, texts: &dyn SourceTexts) -> Self {
+    fn new(finding: &'a Finding, texts: &dyn SourceTexts, secrets: &mut SecretLines) -> Self {
         let source = finding.place.as_ref().and_then(|place| {
             let text = texts.text_of(&place.file)?;
             // An empty file has no line to show.
-            let shown = !text.is_empty() && has_short_lines(text, finding) && !is_near_secrets(text, finding);
+            let shown = !text.is_empty() && has_short_lines(text, finding) && !secrets.are_near(text, finding);
             (place.offset.saturating_add(place.len) <= text.len() && shown)
-                .then(|| NamedSource::new(&place.file, text.to_string()).with_language("yaml"))
+                .then(|| NamedSource::new(&place.file, Arc::clone(text)).with_language("yaml"))
         });
         let elsewhere =
             |place: &Place| source.is_none() || finding.place.as_ref().is_none_or(|at| at.file != place.file);
@@ -83,15 +84,22 @@ fn has_short_lines(text: &str, finding: &Finding) -> bool {
     })
 }
 
-/// Reports whether a potential secret is in the lines of a place in the finding's file, or in the lines around it.
-fn is_near_secrets(text: &str, finding: &Finding) -> bool {
-    let secret = secrets::lines(text);
-    let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
-    places.filter(|place| finding.place.as_ref().is_some_and(|at| at.file == place.file)).any(|place| {
-        let spanned = text.get(place.offset..place.offset.saturating_add(place.len)).unwrap_or_default();
-        let (first, last) = (place.line.saturating_sub(1), place.line + spanned.matches('\n').count() + 1);
-        secret.iter().any(|lines| *lines.start() <= last && first <= *lines.end())
-    })
+/// The lines of each file that may hold a secret. Each file is searched once.
+#[derive(Default)]
+struct SecretLines(BTreeMap<Arc<str>, Vec<RangeInclusive<usize>>>);
+
+impl SecretLines {
+    /// Reports whether a potential secret is in the lines of a place in the finding's file, or in the lines around it.
+    fn are_near(&mut self, text: &str, finding: &Finding) -> bool {
+        let Some(at) = &finding.place else { return false };
+        let secret = self.0.entry(Arc::clone(&at.file)).or_insert_with(|| secrets::lines(text));
+        let places = finding.place.iter().chain(finding.related.iter().map(|(place, _)| place));
+        places.filter(|place| at.file == place.file).any(|place| {
+            let spanned = text.get(place.offset..place.offset.saturating_add(place.len)).unwrap_or_default();
+            let (first, last) = (place.line.saturating_sub(1), place.line + spanned.matches('\n').count() + 1);
+            secret.iter().any(|lines| *lines.start() <= last && first <= *lines.end())
+        })
+    }
 }
 
 /// The affected kubelets, with their reaction if the code is a kubelet rule: `kubelets 1.21 and 1.36 do not start on
@@ -248,9 +256,11 @@ pub fn write_each<'f>(
     width: usize,
 ) -> io::Result<()> {
     let handler = handler(width);
+    let mut secrets = SecretLines::default();
     for finding in findings {
         let mut report = String::new();
-        handler.render_report(&mut report, &FindingDiagnostic::new(finding, texts)).map_err(io::Error::other)?;
+        let diagnostic = FindingDiagnostic::new(finding, texts, &mut secrets);
+        handler.render_report(&mut report, &diagnostic).map_err(io::Error::other)?;
         writeln!(out, "{}\n", report.trim_end())?;
     }
     Ok(())
@@ -375,6 +385,14 @@ mod tests {
         assert_eq!(text(&[21, 36]), "kubelets 1.21 and 1.36");
         assert_eq!(text(&[35, 36]), "kubelets 1.35 and 1.36");
         assert_eq!(text(&[16, 17, 18, 30, 35, 36, 37]), "kubelets 1.16 to 1.18, 1.30 and 1.35 to 1.37");
+    }
+
+    #[test]
+    fn findings_share_the_text_of_their_file() {
+        let snapshot = Snapshot::of_texts([("a.yaml", "maxPods: -5\n")]);
+        let finding = Finding::error("max-pods", "no").at(Place { len: 7, ..Place::whole_file("a.yaml") });
+        let diagnostic = FindingDiagnostic::new(&finding, &snapshot, &mut SecretLines::default());
+        assert!(Arc::ptr_eq(diagnostic.source.unwrap().inner(), snapshot.text("a.yaml").unwrap()));
     }
 
     #[test]

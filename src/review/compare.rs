@@ -147,5 +147,5 @@ fn risk(name: &PoolName, changes: &[Changes], new: Option<&Pool>) -> PoolRisk {
     let allowed = pool.policy.allow_disruption;
     let refused = worst.filter(|_| refused).map(|worst| Refusal { allowed, help: fix(name, worst, &state_files) });
     let unknown = changes.iter().any(|set| !set.has_risk());
-    PoolRisk { worst, state_files, unknown, unknown_nodes: None, refused }
+    PoolRisk { worst, state_files, unknown, unknown_nodes: None, refused, unready_nodes: None }
 }

@@ -167,6 +167,10 @@ pub struct PoolRisk {
     /// Set if a sync refuses the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refusal>,
+    /// The number of nodes whose kubelet sets running containers with probes to not ready when it restarts: before
+    /// 1.35, of unknown version, or with the gate `ChangeContainerStatusOnKubeletRestart`. Unset without a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unready_nodes: Option<usize>,
 }
 
 /// Why a sync refuses the changes of a pool.

@@ -148,7 +148,8 @@ fn risk(between: &PoolRisk, planned: &PoolPlan) -> PoolRisk {
         state_files.clone_from(&between.state_files);
     }
     let unknown = disruption.unknown > 0 || (planned.nodes == 0 && between.unknown);
-    PoolRisk { worst, state_files, unknown, unknown_nodes: Some(disruption.unknown), refused }
+    let (unknown_nodes, unready_nodes) = (Some(disruption.unknown), Some(disruption.unready));
+    PoolRisk { worst, state_files, unknown, unknown_nodes, refused, unready_nodes }
 }
 
 fn rollout(planned: &PoolPlan) -> Rollout {

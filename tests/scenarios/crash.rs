@@ -169,9 +169,13 @@ fn lease(holder: &str, ago: i64) -> Value {
 
 async fn expired_lock_is_taken_over(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
-    cluster.create(&leases(&cluster), lease("ci-7_4711_00", 40)).await;
+    let mut dead = lease("ci-7_4711_00", 40);
+    dead["spec"]["leaseDurationSeconds"] = json!(2);
+    cluster.create(&leases(&cluster), dead).await;
+    // Also without --lock-timeout.
     let run = cluster.sync(&repository(), &[]).await.exits(0);
-    run.prints(&format!("taking over the lock {}, which ci-7_4711_00 no longer renews", lock(&cluster)));
+    run.prints("taking it over in 2 s unless it is renewed")
+        .prints(&format!("taking over the lock {}, which ci-7_4711_00 no longer renews", lock(&cluster)));
     let lease = cluster.get(&lease_path(&cluster)).await;
     assert_eq!(lease["spec"]["leaseTransitions"], 4, "{lease}");
     assert_eq!(holder(&cluster).await, "");

@@ -3,10 +3,10 @@
 //! `/healthz` reports only that the process is alive. It covers neither the kubelet nor the API server, because a
 //! restart of the agent would fix neither.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,19 +15,16 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::metrics::{MEDIA_TYPE, Metrics};
 
-/// Maximum number of connections: scrapers and a probe.
-const MAX_CONNECTIONS: usize = 8;
-/// Time limit for receiving the headers of a request.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time limit of a connection.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// Maximum number of connections. One more ends the oldest, so that idle connections never delay a probe.
+const MAX_CONNECTIONS: usize = 32;
+/// Time limit of a connection, which serves one request.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Listening HTTP endpoint.
 #[derive(Debug)]
@@ -55,19 +52,22 @@ impl Endpoint {
 
     /// Serves until the future is dropped, which also ends every connection.
     pub async fn serve(self, metrics: Metrics) {
-        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut connections = JoinSet::new();
+        let mut by_age: VecDeque<AbortHandle> = VecDeque::new();
         loop {
-            while connections.try_join_next().is_some() {}
-            // The semaphore is never closed.
-            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let metrics = metrics.clone();
-                    connections.spawn(async move {
-                        let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serve_connection(stream, metrics)).await;
-                        drop(permit);
-                    });
+                    while connections.try_join_next().is_some() {}
+                    by_age.retain(|connection| !connection.is_finished());
+                    if by_age.len() >= MAX_CONNECTIONS
+                        && let Some(oldest) = by_age.pop_front()
+                    {
+                        oldest.abort();
+                    }
+                    let served = serve_connection(stream, metrics.clone());
+                    by_age.push_back(connections.spawn(async move {
+                        let _ = tokio::time::timeout(CONNECTION_TIMEOUT, served).await;
+                    }));
                 }
                 // Usually out of file descriptors; retrying at once would not help.
                 Err(error) => {
@@ -85,7 +85,8 @@ async fn serve_connection(stream: TcpStream, metrics: Metrics) {
         async move { Ok::<_, Infallible>(response) }
     });
     let mut server = hyper::server::conn::http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    // CONNECTION_TIMEOUT covers the headers.
+    server.keep_alive(false).header_read_timeout(None);
     if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
         tracing::debug!("a connection failed: {error}");
     }
@@ -146,6 +147,49 @@ mod tests {
         tokio::select! {
             () = endpoint.serve(metrics) => panic!("ended"),
             () = requests => {}
+        }
+    }
+
+    /// A kubelet's probe fails after a second by default.
+    #[tokio::test]
+    async fn answers_probes_beside_idle_connections() {
+        for count in [100, 1000] {
+            let endpoint = Endpoint::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
+            let address = endpoint.address();
+            let requests = async {
+                let mut idle = Vec::new();
+                for index in 0..count {
+                    let mut stream = TcpStream::connect(address).await.expect("connects");
+                    // Half of them began a request.
+                    if index % 2 == 0 {
+                        let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost:").await;
+                    }
+                    idle.push(stream);
+                }
+                for _ in 0..3 {
+                    let answer = tokio::time::timeout(Duration::from_secs(2), send(address, "GET /healthz")).await;
+                    assert!(answer.expect("in time").ends_with("\r\n\r\nok"), "{count}");
+                }
+            };
+            tokio::select! {
+                () = endpoint.serve(Metrics::default()) => panic!("ended"),
+                () = requests => {}
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn one_idle_connection_ends_without_others() {
+        let endpoint = Endpoint::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
+        let address = endpoint.address();
+        let idle = async {
+            let mut stream = TcpStream::connect(address).await.expect("connects");
+            let limit = CONNECTION_TIMEOUT + Duration::from_secs(10);
+            tokio::time::timeout(limit, stream.read(&mut [0; 1])).await.expect("ends").expect("an orderly end")
+        };
+        tokio::select! {
+            () = endpoint.serve(Metrics::default()) => panic!("ended"),
+            read = idle => assert_eq!(read, 0),
         }
     }
 

@@ -39,7 +39,6 @@ impl ClusterWriter {
             Binding::NodeConfig => Resource::NodeConfigs,
         };
         let operation = Operation::on(Verb::Patch, resource, None, name.as_str());
-        self.check_lock(&operation)?;
         let source = match self.reader.binding {
             Binding::Node => self.patch(&operation, OWN_UID, &change.uid, change).await?,
             Binding::NodeConfig => self.assign_node_config(&operation, name, change).await?,
@@ -115,7 +114,7 @@ impl ClusterWriter {
     ) -> Result<Option<ConfigSource>, ClusterError> {
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(method, uri).content(media, body.to_string());
-        let answer = self.reader.transport.call(operation, &call, Whole::<Referrer>::new).await?;
+        let answer = self.call(operation, &call, Whole::<Referrer>::new).await?;
         let (source, hash) = answer.into_assignment();
         let dropped = self.reader.binding == Binding::NodeConfig && change.to_hash.is_some() && hash.is_none();
         if dropped {

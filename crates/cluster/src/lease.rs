@@ -2,8 +2,8 @@
 //! fleet, names the holder, and expires when the holder dies.
 //!
 //! [`decide`] is pure and determines who may take the lock. Writes use optimistic concurrency on the Lease's
-//! resourceVersion, as client-go's leader election does. All times are the server's, so that machines with different
-//! clocks agree.
+//! resourceVersion, as client-go's leader election does. `observation.rs` has the rule of expiry, which trusts no clock
+//! of another machine. The times in a Lease are for people.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,11 +28,13 @@ const MAX_CONFLICTS: u32 = 10;
 mod fleets;
 mod held;
 mod holder;
+mod observation;
 mod orders;
 
 pub use fleets::fleets;
 pub use held::{HeldLock, LockView};
-pub use holder::{ExpiredHolder, HoldState, expired_holder, wait_for_release};
+pub use holder::{ExpiredHolder, HoldState, current_holder, expired_holder, wait_for_release};
+use observation::{Moment, Observation};
 pub use orders::{LeaseSnapshot, OrderError, snapshot, update_orders};
 
 /// Options for taking a lock.
@@ -88,9 +90,30 @@ pub struct LeaseView {
     pub annotations: BTreeMap<String, String>,
 }
 
+impl LeaseView {
+    /// Identity of the holder, unless the lock is free.
+    #[must_use]
+    pub fn holder(&self) -> Option<&str> {
+        self.holder.as_deref().filter(|holder| !holder.is_empty())
+    }
+
+    /// Time of the expiry by the holder's clock, unless renewed. For display; see [`acquire`] for the rule of expiry.
+    #[must_use]
+    pub fn expires(&self) -> Option<Timestamp> {
+        self.renewed.zip(self.duration).and_then(|(renewed, held)| renewed.checked_add(held).ok())
+    }
+
+    /// True when the expiry has passed by the holder's clock. A Lease without a renewal time or a duration counts as
+    /// expired.
+    #[must_use]
+    pub fn seems_expired(&self, now: Timestamp) -> bool {
+        self.expires().is_none_or(|expires| now > expires)
+    }
+}
+
 /// Possible action on a Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Acquire {
+enum Acquire {
     /// The Lease is missing and can be created.
     Create,
     /// The Lease can be taken.
@@ -99,16 +122,14 @@ pub enum Acquire {
     HeldBy {
         /// Identity of the holder.
         holder: String,
-        /// Time of the acquisition, if the Lease contains it.
-        since: Option<Timestamp>,
-        /// Time of the expiry, unless renewed.
-        expires: Timestamp,
+        /// Time until the Lease can be taken, if it stays unchanged.
+        left: Duration,
     },
 }
 
 /// Reason why a Lease can be taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TakeoverReason {
+enum TakeoverReason {
     /// The last holder released it.
     Released,
     /// The caller holds it.
@@ -117,29 +138,29 @@ pub enum TakeoverReason {
     Expired(String),
 }
 
-/// Decides whether `me` may take a Lease. A Lease without a renewal time or a duration counts as expired.
-#[must_use]
-pub fn decide(existing: Option<&LeaseView>, me: &str, now: Timestamp) -> Acquire {
+/// Decides whether `me` may take a Lease that this process has seen `unchanged` for this time. `fallback` replaces the
+/// duration of a Lease without one.
+fn decide(existing: Option<&LeaseView>, me: &str, unchanged: Duration, fallback: Duration) -> Acquire {
     let Some(lease) = existing else { return Acquire::Create };
-    let Some(holder) = lease.holder.as_ref().filter(|holder| !holder.is_empty()) else {
-        return Acquire::TakeOver(TakeoverReason::Released);
-    };
+    let Some(holder) = lease.holder() else { return Acquire::TakeOver(TakeoverReason::Released) };
     if holder == me {
         return Acquire::TakeOver(TakeoverReason::Mine);
     }
-    let expires = lease.renewed.zip(lease.duration).and_then(|(renewed, held)| renewed.checked_add(held).ok());
-    match expires {
-        Some(expires) if now <= expires => Acquire::HeldBy { holder: holder.clone(), since: lease.acquired, expires },
-        _ => Acquire::TakeOver(TakeoverReason::Expired(holder.clone())),
+    let duration = lease.duration.and_then(|held| Duration::try_from(held).ok()).unwrap_or(fallback);
+    let left = duration.saturating_sub(unchanged);
+    if left.is_zero() {
+        return Acquire::TakeOver(TakeoverReason::Expired(holder.to_owned()));
     }
+    Acquire::HeldBy { holder: holder.to_owned(), left }
 }
 
 /// Reason for a lock that could not be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
     /// Another client holds the lock.
-    #[error("another sync of this fleet runs: {holder} holds the lock {lease}{}, until {expires:.0} unless it is renewed",
-        since.map(|since| format!(" since {since:.0}")).unwrap_or_default())]
+    #[error("another sync of this fleet runs: {holder} holds the lock {lease}{}{}",
+        since.map(|since| format!(" since {since:.0}")).unwrap_or_default(),
+        expires.map(|expires| format!(", until {expires:.0} unless it is renewed")).unwrap_or_default())]
     Held {
         /// Namespace and name of the Lease.
         lease: String,
@@ -147,8 +168,8 @@ pub enum LockError {
         holder: String,
         /// Time of the acquisition.
         since: Option<Timestamp>,
-        /// Time of the expiry, unless renewed.
-        expires: Timestamp,
+        /// Time of the expiry by the holder's clock, unless renewed.
+        expires: Option<Timestamp>,
     },
     /// The request failed.
     #[error(transparent)]
@@ -289,62 +310,82 @@ pub async fn read(
 
 /// Takes the lock of a fleet. The returned lock is renewed until its release.
 ///
+/// Takes the lock of another holder after this process has seen its Lease unchanged for the duration of the Lease.
+/// Observes a Lease that seems expired for that long, also without a timeout, so that the next sync after a killed one
+/// succeeds.
+///
 /// # Errors
 /// [`LockError::Held`] when another client still holds the lock after the timeout; every [`ClusterError`] of a request.
 pub async fn acquire(reader: &ClusterReader, options: LockOptions) -> Result<HeldLock, LockError> {
     let requests = LeaseRequests { transport: reader.transport.clone(), options };
-    let me = requests.options.identity.as_str();
-    let mut waited = Duration::ZERO;
+    let LockOptions { identity: me, duration, timeout, .. } = &requests.options;
+    let began = nodecfg_clock::instant();
+    let mut observation = Observation::default();
+    let mut announced = false;
     let mut races = 0;
     loop {
         let existing = requests.get().await?;
+        let sent = Moment::now();
+        let unchanged = existing.as_ref().map(|lease| observation.see(lease, sent.instant)).unwrap_or_default();
         let now = requests.transport.server_time();
         let mut annotations = existing.as_ref().map(|lease| lease.annotations.clone()).unwrap_or_default();
         // An abort of an earlier holder must not stop this one.
         remove_other_aborts(&mut annotations, me);
         let content = |transitions| LeaseContent {
             holder: Some(me),
-            seconds: Some(requests.options.duration.as_secs()),
+            seconds: Some(duration.as_secs()),
             acquired: Some(now),
             renewed: Some(now),
             transitions,
             annotations: &annotations,
         };
-        let attempt = match (decide(existing.as_ref(), me, now), &existing) {
+        // A write that ends after the duration of the lock is useless.
+        let writer = LeaseRequests { transport: requests.transport.within(*duration), ..requests.clone() };
+        let attempt = match (decide(existing.as_ref(), me, unchanged, *duration), &existing) {
             (Acquire::TakeOver(reason), Some(lease)) => {
                 if let TakeoverReason::Expired(holder) = &reason {
                     tracing::warn!("taking over the lock {}, which {holder} no longer renews", requests.display());
                 }
                 let transitions = lease.transitions + i64::from(reason != TakeoverReason::Mine);
-                requests.write(content(transitions), Some(&lease.resource_version)).await
+                writer.write(content(transitions), Some(&lease.resource_version)).await
             }
-            (Acquire::HeldBy { holder, since, expires }, _) => {
-                let lease = requests.display();
-                let left = requests.options.timeout.saturating_sub(waited);
+            (Acquire::HeldBy { holder, left: unobserved }, Some(lease)) => {
+                let name = requests.display();
+                let (since, expires) = (lease.acquired, lease.expires());
+                // A clock of another machine is no proof, but a reason to wait for the proof.
+                let seems_dead = lease.seems_expired(now) && !observation.renewed() && unobserved <= *duration;
+                let patience = if seems_dead { unobserved } else { Duration::ZERO };
+                let left = timeout.saturating_sub(began.elapsed()).max(patience);
                 if left.is_zero() {
-                    return Err(LockError::Held { lease, holder, since, expires });
+                    return Err(LockError::Held { lease: name, holder, since, expires });
                 }
-                if waited.is_zero() {
-                    // A warning, so that every user sees it: otherwise the command seems to hang.
-                    tracing::warn!("waiting for the lock {lease}, which {holder} holds");
+                // A warning, so that every user sees it: otherwise the command seems to hang.
+                if !announced && seems_dead {
+                    let expired = expires.map(|at| format!(" and expired at {at:.0}")).unwrap_or_default();
+                    let seconds = unobserved.as_secs_f64().ceil();
+                    tracing::warn!(
+                        "the lock {name} is held by {holder}{expired}; taking it over in {seconds} s unless it is renewed"
+                    );
+                } else if !announced {
+                    tracing::warn!("waiting for the lock {name}, which {holder} holds");
                 }
-                let pause = Duration::from_secs_f64(0.5 + requests.transport.jitter()).min(left);
-                tokio::time::sleep(pause).await;
-                waited += pause;
+                announced = true;
+                let pause = Duration::from_secs_f64(0.5 + requests.transport.jitter());
+                tokio::time::sleep(pause.min(left).min(unobserved)).await;
                 continue;
             }
-            (Acquire::Create | Acquire::TakeOver(_), _) => requests.write(content(0), None).await,
+            (Acquire::Create | Acquire::TakeOver(_) | Acquire::HeldBy { .. }, _) => {
+                writer.write(content(0), None).await
+            }
         };
         match attempt {
-            Ok(lease) => return Ok(HeldLock::start(requests, lease, now)),
+            Ok(lease) => return Ok(HeldLock::start(requests, lease, sent)),
             // Another client was faster, or the response to a successful write was lost: read again.
             Err(ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. })
                 if races < MAX_CONFLICTS =>
             {
                 races += 1;
-                let pause = requests.transport.backoff(1);
-                tokio::time::sleep(pause).await;
-                waited += pause;
+                tokio::time::sleep(requests.transport.backoff(1)).await;
             }
             Err(error) => return Err(error.into()),
         }
@@ -371,27 +412,44 @@ mod tests {
         }
     }
 
-    #[test]
-    fn free_lease_can_be_taken() {
-        assert_eq!(decide(None, "me", at(0)), Acquire::Create);
-        for holder in [None, Some(String::new())] {
-            let lease = LeaseView { holder, ..held(0) };
-            assert_eq!(decide(Some(&lease), "me", at(0)), Acquire::TakeOver(TakeoverReason::Released));
-        }
-        assert_eq!(decide(Some(&held(0)), "other", at(0)), Acquire::TakeOver(TakeoverReason::Mine));
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn decide_for(existing: Option<&LeaseView>, me: &str, unchanged: Duration) -> Acquire {
+        decide(existing, me, unchanged, 20 * SECOND)
     }
 
     #[test]
-    fn lease_is_held_until_it_expires() {
-        let lease = held(10);
-        let holder = "other".to_owned();
-        for now in [10, 25, 40] {
-            let wanted = Acquire::HeldBy { holder: holder.clone(), since: Some(at(0)), expires: at(40) };
-            assert_eq!(decide(Some(&lease), "me", at(now)), wanted, "{now}");
+    fn free_lease_can_be_taken() {
+        assert_eq!(decide_for(None, "me", Duration::ZERO), Acquire::Create);
+        for holder in [None, Some(String::new())] {
+            let lease = LeaseView { holder, ..held(0) };
+            let decision = decide_for(Some(&lease), "me", Duration::ZERO);
+            assert_eq!(decision, Acquire::TakeOver(TakeoverReason::Released));
         }
-        assert_eq!(decide(Some(&lease), "me", at(41)), Acquire::TakeOver(TakeoverReason::Expired(holder.clone())));
-        let forever = LeaseView { duration: None, ..lease };
-        assert_eq!(decide(Some(&forever), "me", at(11)), Acquire::TakeOver(TakeoverReason::Expired(holder)));
+        let mine = decide_for(Some(&held(0)), "other", Duration::ZERO);
+        assert_eq!(mine, Acquire::TakeOver(TakeoverReason::Mine));
+    }
+
+    #[test]
+    fn lease_is_held_until_it_was_unchanged_for_its_duration() {
+        let holder = "other".to_owned();
+        let unknown = LeaseView { duration: None, renewed: None, ..held(0) };
+        for (lease, duration) in [(held(0), 30 * SECOND), (unknown, 20 * SECOND)] {
+            for unchanged in [Duration::ZERO, SECOND, duration - Duration::from_nanos(1)] {
+                let wanted = Acquire::HeldBy { holder: holder.clone(), left: duration - unchanged };
+                assert_eq!(decide_for(Some(&lease), "me", unchanged), wanted, "{unchanged:?}");
+            }
+            let wanted = Acquire::TakeOver(TakeoverReason::Expired(holder.clone()));
+            assert_eq!(decide_for(Some(&lease), "me", duration), wanted);
+        }
+    }
+
+    #[test]
+    fn lease_seems_expired_by_its_own_times() {
+        assert_eq!(held(10).expires(), Some(at(40)));
+        assert!(!held(10).seems_expired(at(40)));
+        assert!(held(10).seems_expired(at(41)));
+        assert!(LeaseView { duration: None, ..held(10) }.seems_expired(at(11)));
     }
 
     #[test]
@@ -400,7 +458,7 @@ mod tests {
             lease: "kube-system/nodecfg-prod".to_owned(),
             holder: "ci-7_12_00".to_owned(),
             since: Some(at(0)),
-            expires: at(30),
+            expires: Some(at(30)),
         };
         assert_eq!(
             error.to_string(),

@@ -1,41 +1,63 @@
 //! Tests of the lock and its orders against a fake server that stores one Lease.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fake::{Log, Reply, options, serving, status};
+use crate::fake::{Log, RecordedRequest, Reply, options, serving, status};
+use crate::reader::ReaderOptions;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::orders::{ABORT_ANNOTATION, PAUSES_ANNOTATION};
 use nodecfg_contract::observed::{Abort, Orders, Pause};
 
+/// The Lease of a server; `None` when it is missing.
+type Store = Arc<Mutex<Option<Value>>>;
+
 /// A server that stores one Lease and checks versions as the API server does.
-fn lease_server(initial: Option<Value>) -> (ClusterReader, Arc<Mutex<Option<Value>>>, Log) {
+fn lease_server(initial: Option<Value>) -> (ClusterReader, Store, Log) {
     let store = Arc::new(Mutex::new(initial));
     let kept = Arc::clone(&store);
-    let mut version = 100;
-    let (client, log) = serving(move |request| {
-        let mut lease = kept.lock().expect("not poisoned");
-        let mut stored = |lease: &mut Option<Value>, code| {
-            let mut new = request.body.clone();
-            version += 1;
-            new["metadata"]["resourceVersion"] = version.to_string().into();
-            *lease = Some(new.clone());
-            Reply::Json(code, new)
-        };
-        match (request.method.as_str(), lease.clone()) {
-            ("GET", Some(lease)) => Reply::Json(200, lease),
-            ("POST", None) => stored(&mut lease, 201),
-            ("POST", Some(_)) => status(409, "AlreadyExists", "already exists", json!({})),
-            ("PUT", Some(old)) if old["metadata"]["resourceVersion"] == request.body["metadata"]["resourceVersion"] => {
-                stored(&mut lease, 200)
-            }
-            ("PUT", Some(_)) => status(409, "Conflict", "the object has been modified", json!({})),
-            _ => status(404, "NotFound", "not found", json!({"kind": "leases", "name": "nodecfg-prod"})),
-        }
-    });
+    let (client, log) = serving(move |request| answer(request, &kept));
     (ClusterReader::new(client, "https://fake", options()), store, log)
+}
+
+/// Answer of an API server that stores the Lease there.
+fn answer(request: &RecordedRequest, store: &Store) -> Reply {
+    let mut lease = store.lock().expect("not poisoned");
+    let stored = |lease: &mut Option<Value>, code| {
+        let mut new = request.body.clone();
+        let old = lease.as_ref().and_then(|lease| lease["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok());
+        new["metadata"]["resourceVersion"] = (old.unwrap_or(100) + 1).to_string().into();
+        *lease = Some(new.clone());
+        Reply::Json(code, new)
+    };
+    match (request.method.as_str(), lease.clone()) {
+        ("GET", Some(lease)) => Reply::Json(200, lease),
+        ("POST", None) => stored(&mut lease, 201),
+        ("POST", Some(_)) => status(409, "AlreadyExists", "already exists", json!({})),
+        ("PUT", Some(old)) if old["metadata"]["resourceVersion"] == request.body["metadata"]["resourceVersion"] => {
+            stored(&mut lease, 200)
+        }
+        ("PUT", Some(_)) => status(409, "Conflict", "the object has been modified", json!({})),
+        _ => status(404, "NotFound", "not found", json!({"kind": "leases", "name": "nodecfg-prod"})),
+    }
+}
+
+/// A reader of the Lease by an API server whose clock differs by `skew`, until `alive` is false.
+fn reader_with_skew(store: &Store, skew: SignedDuration, alive: &Arc<AtomicBool>) -> ClusterReader {
+    let (store, alive) = (Arc::clone(store), Arc::clone(alive));
+    let (client, _) = serving(move |request| {
+        if !alive.load(Ordering::Relaxed) {
+            return Reply::Reset;
+        }
+        let Reply::Json(code, body) = answer(request, &store) else { return Reply::Reset };
+        let date = nodecfg_clock::now().checked_add(skew).expect("in range");
+        let date = date.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        Reply::Header(code, ("date", Box::leak(date.into_boxed_str())), body)
+    });
+    ClusterReader::new(client, "https://fake", options())
 }
 
 fn lock(me: &str) -> LockOptions {
@@ -88,6 +110,100 @@ async fn refuses_or_waits_for_a_held_lock() {
         store.lock().expect("not poisoned").as_ref().expect("a Lease")["spec"]["leaseTransitions"].clone();
     assert_eq!(transitions, json!(5));
     held.release().await;
+}
+
+/// One reconciler renews its lock by an API server with the right time. The API servers of the others have other times.
+#[tokio::test]
+async fn clocks_that_differ_never_make_two_holders() {
+    let mut random = fastrand::Rng::with_seed(4711);
+    let mut skews = vec![0, 3600, -3600];
+    skews.extend(std::iter::repeat_with(|| random.i64(-90_000..90_000)).take(5));
+    futures::future::join_all(skews.into_iter().map(|seconds| async move {
+        let skew = SignedDuration::from_secs(seconds);
+        let (store, alive) = (Store::default(), Arc::new(AtomicBool::new(true)));
+        let first = reader_with_skew(&store, SignedDuration::ZERO, &alive);
+        let second = reader_with_skew(&store, skew, &Arc::new(AtomicBool::new(true)));
+        let lock = |me: &str| LockOptions { duration: Duration::from_secs(2), ..lock(me) };
+        let held = acquire(&first, lock("first")).await.expect("free");
+        for timeout in [Duration::ZERO, Duration::from_secs(3)] {
+            let attempt = acquire(&second, LockOptions { timeout, ..lock("second") });
+            let end = tokio::time::timeout(Duration::from_secs(20), attempt).await.expect("ends at its timeout");
+            let error = end.expect_err("held");
+            assert!(matches!(&error, LockError::Held { holder, .. } if holder == "first"), "{skew}: {error}");
+            assert_eq!((held.view().check(&write_operation()), holder(&store)), (Ok(()), json!("first")), "{skew}");
+        }
+        alive.store(false, Ordering::Relaxed);
+        let options = LockOptions { timeout: Duration::from_secs(10), ..lock("second") };
+        let next = acquire(&second, options).await.expect("the first one died");
+        assert!(held.view().check(&write_operation()).is_err(), "{skew}: the first one does not write any more");
+        assert_eq!(next.view().check(&write_operation()), Ok(()), "{skew}");
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn lease_of_a_dead_holder_is_observed_for_its_duration() {
+    let long_ago = nodecfg_clock::now().checked_sub(SignedDuration::from_hours(1)).expect("in range");
+    let (reader, store, _) = lease_server(Some(foreign_lease(long_ago)));
+    let began = std::time::Instant::now();
+    let held = acquire(&reader, lock("me")).await.expect("not renewed");
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    held.release().await;
+    // A Lease that claims a longer duration than this process uses needs --lock-timeout.
+    let mut longer = foreign_lease(long_ago);
+    longer["spec"]["leaseDurationSeconds"] = 2.into();
+    *store.lock().expect("not poisoned") = Some(longer);
+    let error = acquire(&reader, lock("me")).await.expect_err("not proven");
+    assert!(matches!(error, LockError::Held { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn process_that_slept_past_the_expiry_refuses_writes() {
+    let (reader, _, _) = lease_server(None);
+    let held = acquire(&reader, lock("me")).await.expect("free");
+    // Stops the only thread of this runtime, and so the renewals.
+    std::thread::sleep(Duration::from_millis(1100));
+    let error = held.view().check(&write_operation()).expect_err("expired");
+    assert!(error.to_string().contains("nothing more was written: it expired at 20"), "{error}");
+}
+
+/// Answers the request with this number late. Breaks later requests.
+fn slow_server(late: usize, delay: Duration) -> (ClusterReader, Log) {
+    let store = Store::default();
+    let mut writes = 0;
+    let (client, log) = serving(move |request| {
+        writes += usize::from(request.method != "GET");
+        if writes > late {
+            return Reply::Reset;
+        }
+        let reply = answer(request, &store);
+        if writes == late {
+            std::thread::sleep(delay);
+        }
+        reply
+    });
+    let patient = ReaderOptions { request_timeout: Duration::from_secs(5), ..options() };
+    (ClusterReader::new(client, "https://fake", patient), log)
+}
+
+#[tokio::test]
+async fn lock_lasts_from_before_its_first_write() {
+    let (reader, _) = slow_server(1, Duration::from_millis(700));
+    let began = std::time::Instant::now();
+    let held = acquire(&reader, lock("me")).await.expect("free");
+    tokio::time::sleep(Duration::from_millis(1100).saturating_sub(began.elapsed())).await;
+    held.view().check(&write_operation()).expect_err("expired a second after the request was sent");
+}
+
+#[tokio::test]
+async fn lock_lasts_from_before_its_renewal() {
+    let (reader, log) = slow_server(2, Duration::from_millis(600));
+    let began = std::time::Instant::now();
+    let held = acquire(&reader, lock("me")).await.expect("free");
+    // The renewal is sent after a third of a second, and answered late.
+    tokio::time::sleep(Duration::from_millis(1600).saturating_sub(began.elapsed())).await;
+    held.view().check(&write_operation()).expect_err("expired a second after the renewal was sent");
+    assert!(log.lines().iter().any(|line| line.starts_with("PUT")), "{:?}", log.lines());
 }
 
 #[tokio::test]

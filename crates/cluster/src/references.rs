@@ -107,14 +107,13 @@ impl ClusterWriter {
             Some(found) if !is_made_by_us(&found) => return Ok(Deletion::NotOurs),
             Some(_) => {}
         }
-        self.check_lock(&operation)?;
         let body = serde_json::json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {"uid": map.uid, "resourceVersion": map.resource_version},
         });
         let call = Call::new(Method::DELETE, operation.path()).content("application/json", body.to_string());
-        match self.reader.transport.call(&operation, &call, Whole::<IgnoredContent>::new).await {
+        match self.call(&operation, &call, Whole::<IgnoredContent>::new).await {
             Ok(_) => Ok(Deletion::Deleted),
             Err(ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. }) => Ok(Deletion::Gone),
             Err(ClusterError::Conflict { .. }) => Ok(Deletion::Changed),

@@ -217,10 +217,25 @@ impl Transport {
         call: &Call,
         decoder: impl Fn() -> D,
     ) -> Result<D::Out, ClusterError> {
+        self.call_while(operation, call, decoder, || Ok(())).await
+    }
+
+    /// As [`call`](Self::call), but asks `permit` before each attempt.
+    ///
+    /// # Errors
+    /// The error of `permit`, and those of [`call`](Self::call).
+    pub async fn call_while<D: Decode>(
+        &self,
+        operation: &Operation,
+        call: &Call,
+        decoder: impl Fn() -> D,
+        permit: impl Fn() -> Result<(), ClusterError>,
+    ) -> Result<D::Out, ClusterError> {
         let began = nodecfg_clock::instant();
         let mut attempts = 0;
         let mut guard = None;
         loop {
+            permit()?;
             attempts += 1;
             let left = self.limits.total.saturating_sub(began.elapsed());
             let limit = self.limits.attempt.min(left).max(Duration::from_millis(1));

@@ -1,5 +1,5 @@
 //! Writer of a cluster. This file creates ConfigMaps and Events; `assignment_writer` and `references` add assignments
-//! and deletions. Each request except an Event can be sent repeatedly. Requires a held lock, and refuses every write
+//! and deletions. Each request except an Event can be sent repeatedly. Requires a held lock, and sends nothing
 //! except Events after the loss of the lock. The plan decides what to write and the precondition of every patch.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::error::ClusterError;
 use super::lease::{HeldLock, LockView};
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
-use super::transport::{Call, Whole};
+use super::transport::{Call, Decode, Whole};
 use super::wire::{IgnoredContent, WireConfigMap};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::KUBELET_KEY;
@@ -107,14 +107,24 @@ impl ClusterWriter {
         self.lock.check(operation)
     }
 
+    /// Sends a write while the lock is held. A retry may follow a minute after the first attempt, so each attempt checks
+    /// the lock.
+    pub(super) async fn call<D: Decode>(
+        &self,
+        operation: &Operation,
+        call: &Call,
+        decoder: impl Fn() -> D,
+    ) -> Result<D::Out, ClusterError> {
+        self.reader.transport.call_while(operation, call, decoder, || self.check_lock(operation)).await
+    }
+
     /// Creates an immutable ConfigMap and never overwrites one. Accepts an existing ConfigMap with the same content,
     /// created by any client; other content is an error.
     pub async fn create_config_map(&self, spec: &ConfigMapSpec) -> Result<Created, ClusterError> {
         let operation = Operation::on(Verb::Create, Resource::ConfigMaps, Some(&spec.namespace), &spec.name);
-        self.lock.check(&operation)?;
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(Method::POST, uri).content("application/json", config_map(spec).to_string());
-        match self.reader.transport.call(&operation, &call, Whole::<WireConfigMap>::new).await {
+        match self.call(&operation, &call, Whole::<WireConfigMap>::new).await {
             Ok(_) => Ok(Created::Created),
             Err(error @ ClusterError::AlreadyExists { .. }) => {
                 // Missing again: another client deletes ConfigMaps. Return the first error.

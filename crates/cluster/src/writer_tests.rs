@@ -68,6 +68,8 @@ fn event_has_the_kubelets_format() {
 }
 
 mod over_the_wire {
+    use std::sync::Mutex;
+
     use super::*;
     use crate::fake::{Log, Reply, node, options, serving, status};
     use crate::lease::{self, LockOptions};
@@ -178,5 +180,56 @@ mod over_the_wire {
             assert!(matches!(error, ClusterError::LockLost { .. }), "{error}");
         }
         assert_eq!(log.all().len(), before);
+    }
+
+    #[tokio::test]
+    async fn write_under_retry_is_not_sent_again_after_the_loss_of_the_lock() {
+        let map = nodecfg_contract::observed::ManagedConfigMap {
+            namespace: "kube-system".to_owned(),
+            name: spec().name,
+            uid: "u".to_owned(),
+            resource_version: "1".to_owned(),
+            fleet: None,
+            pool: None,
+            content_hash: None,
+            commit: None,
+            created: None,
+            deleting: false,
+        };
+        for verb in ["POST", "PATCH", "DELETE"] {
+            let lock: Arc<Mutex<Option<HeldLock>>> = Arc::default();
+            let lost = Arc::clone(&lock);
+            let (client, log) =
+                serving(move |request| match (request.uri.contains("/leases"), request.method.as_str()) {
+                    (true, "GET") => status(404, "NotFound", "not found", json!({"kind": "leases"})),
+                    (true, _) => Reply::Json(200, request.body.clone()),
+                    (false, "GET") => {
+                        let text = spec().text;
+                        let name = format!("prod-gpu-{}", ContentHash::of(text.as_bytes()).short());
+                        let mut found = config_map(&ConfigMapSpec { name, ..spec() });
+                        found["metadata"]["uid"] = "u".into();
+                        Reply::Json(200, found)
+                    }
+                    // The lock is lost while the server is overloaded.
+                    (false, _) => {
+                        drop(lost.lock().expect("not poisoned").take());
+                        status(503, "ServiceUnavailable", "overloaded", json!({}))
+                    }
+                });
+            let reader = ClusterReader::new(client, "https://fake", options());
+            let options = LockOptions::new("kube-system", FleetName::new("prod").expect("a name"), "me".to_owned());
+            let held = lease::acquire(&reader, options).await.expect("free");
+            let writer = ClusterWriter::new(reader, &held);
+            *lock.lock().expect("not poisoned") = Some(held);
+            let error = match verb {
+                "POST" => writer.create_config_map(&spec()).await.map(drop),
+                "PATCH" => writer.assign(&NodeName::new("n1").expect("a name"), &set()).await.map(drop),
+                _ => writer.delete_config_map(&map).await.map(drop),
+            };
+            let error = error.expect_err("lost");
+            assert!(matches!(error, ClusterError::LockLost { .. }), "{verb}: {error}");
+            let sent = log.all().into_iter().filter(|sent| sent.method == verb && !sent.uri.contains("/leases"));
+            assert!(sent.count() <= 2, "{verb}: {:?}", log.lines());
+        }
     }
 }

@@ -262,6 +262,40 @@ pub fn merged(findings: Vec<Finding>) -> Vec<Finding> {
     merged
 }
 
+/// The number of findings that are listed for one file. Nobody reads more, and each costs time in every report.
+pub const MAX_PER_FILE: usize = 100;
+/// The code of the finding that counts those left out.
+const LEFT_OUT: &str = "findings-left-out";
+
+/// Keeps the [`MAX_PER_FILE`] most severe findings of each file, in their order. One finding counts the others, with the
+/// severity of the worst of them. Findings without a place remain.
+#[must_use]
+pub fn limited(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut by_file: BTreeMap<Arc<str>, Vec<(Severity, usize)>> = BTreeMap::new();
+    for (index, finding) in findings.iter().enumerate().filter(|(_, finding)| finding.code != LEFT_OUT) {
+        if let Some(place) = &finding.place {
+            by_file.entry(Arc::clone(&place.file)).or_default().push((finding.severity, index));
+        }
+    }
+    let mut dropped = vec![false; findings.len()];
+    let mut counts = Vec::new();
+    for (file, mut of_file) in by_file {
+        of_file.sort_unstable();
+        let others = of_file.get(MAX_PER_FILE..).unwrap_or_default();
+        let Some((severity, _)) = others.first() else { continue };
+        for (_, index) in others {
+            if let Some(dropped) = dropped.get_mut(*index) {
+                *dropped = true;
+            }
+        }
+        let message = format!("{} further findings about {file} are not listed", others.len());
+        let help = format!("fix the {MAX_PER_FILE} listed ones first");
+        counts.push(Finding::new(*severity, LEFT_OUT, message).at(Place::whole_file(file)).help(help));
+    }
+    let kept = findings.into_iter().zip(dropped).filter(|(_, dropped)| !dropped).map(|(finding, _)| finding);
+    kept.chain(counts).collect()
+}
+
 /// The properties that two findings share when they are merged.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
@@ -324,5 +358,25 @@ mod tests {
         let other = finding(36).at(at(2));
         let merged = merged(vec![finding(36), other.clone(), finding(21), finding(36)]);
         assert_eq!(merged, [finding(0).kubelets([Minor(21), Minor(36)]), other]);
+    }
+
+    #[test]
+    fn lists_the_most_severe_findings_and_counts_the_others() {
+        let at = |offset| Place { offset, ..Place::whole_file("a") };
+        let warnings = (0..3 * MAX_PER_FILE).map(|offset| Finding::warning("w", "w").at(at(offset)));
+        let errors = (0..5).map(|offset| Finding::error("e", "e").at(at(1000 + offset)));
+        let elsewhere = [Finding::note("n", "n"), Finding::note("n", "n").at(Place::whole_file("b"))];
+        let all: Vec<Finding> = warnings.chain(errors).chain(elsewhere.clone()).collect();
+        let kept = limited(all);
+        let number = |code| kept.iter().filter(|finding| finding.code == code).count();
+        assert_eq!((number("w"), number("e"), number("n"), number(LEFT_OUT)), (MAX_PER_FILE - 5, 5, 2, 1));
+        let last = kept.last().unwrap();
+        assert_eq!(last.severity, Severity::Warning, "no error is left out");
+        assert_eq!(last.message, "205 further findings about a are not listed");
+        assert_eq!(limited(kept.clone()), kept, "a second pass changes nothing");
+        assert_eq!(limited(elsewhere.to_vec()), elsewhere);
+        // An error that is left out stays an error.
+        let errors = (0..=MAX_PER_FILE).map(|offset| Finding::error("e", "e").at(at(offset))).collect();
+        assert_eq!(limited(errors).last().map(|finding| finding.severity), Some(Severity::Error));
     }
 }

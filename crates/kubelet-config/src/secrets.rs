@@ -101,6 +101,7 @@ fn end_of_quote(text: &str) -> usize {
 pub fn lines(text: &str) -> Vec<RangeInclusive<usize>> {
     let lower = text.to_ascii_lowercase();
     let lines: Vec<&str> = text.lines().collect();
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let mut secret = Vec::new();
     for field in SECRET {
         let field = field.to_ascii_lowercase();
@@ -108,7 +109,7 @@ pub fn lines(text: &str) -> Vec<RangeInclusive<usize>> {
             if lower.get(..at).is_some_and(|before| before.ends_with('/')) {
                 return vec![1..=usize::MAX];
             }
-            let first = text.get(..at).map_or(0, |before| before.matches('\n').count());
+            let first = ends.partition_point(|end| *end < at);
             let after = text.get(at + field.len()..).unwrap_or_default();
             let last = first + below(&lines, first).max(bracketed(after));
             secret.push(first + 1..=last + 1);

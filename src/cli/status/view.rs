@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::review::{Review, Side, of_plan};
 use crate::status::{DesiredFleet, FleetOrders, FleetStatus, Running, build};
-use nodecfg_cluster::lease::{self, Acquire};
+use nodecfg_cluster::lease;
 use nodecfg_cluster::observe::{list, observe};
 use nodecfg_cluster::watch::NodeEvent;
 use nodecfg_cluster::{ClusterError, ClusterReader};
@@ -186,10 +186,8 @@ async fn read_fleet_orders(
         }
         Err(error) => return Err(error),
     };
-    // The empty name holds no lock, so any other holder is reported.
-    if let Acquire::HeldBy { holder, since, .. } = lease::decide(Some(&lease), "", reader.server_time()) {
-        orders.rollout = Some(Running { holder, since });
-    }
+    let holder = lease::current_holder(Some(&lease), reader.server_time());
+    orders.rollout = holder.map(|holder| Running { holder: holder.to_owned(), since: lease.acquired });
     match Orders::read(&lease.annotations) {
         Ok(Orders { pauses, abort }) => (orders.pauses, orders.abort) = (pauses, abort),
         Err(problem) => orders.unknown = Some(problem),

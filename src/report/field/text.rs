@@ -12,6 +12,7 @@ use crate::layout::within;
 use crate::report::markdown::{code, prose};
 use crate::report::style::{heading, quiet, warning};
 use kubelet_config::minor::{NEWEST, OLDEST};
+use kubelet_config::risk;
 use kubelet_config::rules::RuleStage;
 use kubelet_config::{API_VERSION, KIND, Minor};
 
@@ -145,6 +146,13 @@ fn sections(of: &Explanation, minor: Minor) -> Vec<Section> {
         let mut paragraphs = vec![format!("{class}."), risk.why.clone()];
         if !risk.source.is_empty() {
             paragraphs.push(format!("Source: {}", risk.source));
+        }
+        if risk::restart_resets_readiness(Some(minor), None) {
+            paragraphs.push(format!(
+                "The kubelet restarts for any change. Before {} that sets containers with probes to not ready until \
+                 their probes succeed (KEP-4781).",
+                risk::READINESS_KEPT_SINCE
+            ));
         }
         add("Risk", paragraphs);
     }

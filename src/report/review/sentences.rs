@@ -186,6 +186,13 @@ pub(in crate::report) fn risk(pool: &PoolReview) -> Option<String> {
     Some(line)
 }
 
+/// The effect of the kubelets' restarts on running pods, which no class of a field states. `None` if no kubelet has it.
+pub(in crate::report) fn restarts(review: &Review) -> Option<String> {
+    let nodes: usize = review.pools.iter().filter_map(|pool| pool.risk.unready_nodes).sum();
+    let nodes = (nodes > 0).then(|| count(nodes, "node"))?;
+    Some(format!("On {nodes}, the kubelet restart makes containers with probes not ready briefly (KEP-4781)"))
+}
+
 /// Why a sync refuses the changes of a pool, if it does.
 pub(in crate::report) fn refused(pool: &PoolReview) -> Option<String> {
     let refusal = pool.risk.refused.as_ref()?;

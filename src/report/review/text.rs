@@ -75,6 +75,10 @@ pub fn write(out: &mut dyn Write, review: &Review, all: bool, width: usize) -> i
     }
     write_unchanged(&mut page, &unchanged)?;
     nodes::write_cluster(&mut page, review)?;
+    if let Some(restarts) = sentences::restarts(review) {
+        page.prose(0, &format!("{restarts}."), plain)?;
+        writeln!(page.out)?;
+    }
     write_totals(&mut page, review)
 }
 

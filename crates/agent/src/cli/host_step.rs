@@ -13,7 +13,7 @@ use crate::host::step::StepListener;
 /// in between, and report its version. Runs only the commands of its own flags, takes no command, path or
 /// configuration from the socket, and needs no credentials for the API server.
 ///
-/// Every process that may open the socket (mode 0660) may restart the kubelet. Put it into a folder that only the two
+/// Every process of the same user (mode 0600) may restart the kubelet. Put it into a folder that only the two
 /// containers share.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -6,14 +6,16 @@
 //!
 //! Protocol: one request per connection, as a line of JSON, and one line in reply.
 
+use std::fs::{File, Permissions};
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use super::RestartError;
 use super::system::Actions;
@@ -33,8 +35,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// Time limit for a version request.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
-/// Socket permissions: owner and group, which the two containers of a pod share (`fsGroup`).
-const SOCKET_MODE: u32 = 0o660;
+/// Socket permissions. Both programs run as the same user.
+const SOCKET_MODE: u32 = 0o600;
+/// Maximum number of clients that wait for the one before them.
+const BACKLOG: u32 = 16;
 
 /// Request of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,9 +185,12 @@ impl StepListener {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let listener = UnixListener::bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
-        Ok(Self { listener, path: path.to_path_buf() })
+        // The other container may replace the path by a link at any moment, so no permission is set by path. Linux
+        // creates the file with the permissions of the socket itself, and does not follow a link there.
+        let socket = UnixSocket::new_stream()?;
+        File::from(socket.as_fd().try_clone_to_owned()?).set_permissions(Permissions::from_mode(SOCKET_MODE))?;
+        socket.bind(path)?;
+        Ok(Self { listener: socket.listen(BACKLOG)?, path: path.to_path_buf() })
     }
 
     /// Serves one request at a time until `stop` completes. Finishes a restart in progress first.
@@ -373,6 +380,35 @@ mod tests {
             let error = answer.expect_err("no answer");
             assert_eq!(matches!(error, RestartError::NotRequested(_)), !read, "{error:?}");
         }
+    }
+
+    /// The agent's container can write to the folder of the socket. A link there must not lead the privileged container
+    /// to another file.
+    #[tokio::test]
+    async fn changes_no_file_behind_a_swapped_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (socket, link) = (folder.path().join("step.sock"), folder.path().join("link"));
+        let victim = folder.path().join("shadow");
+        std::fs::write(&victim, "precious").expect("written");
+        std::fs::set_permissions(&victim, Permissions::from_mode(0o640)).expect("set");
+        let end = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !end.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = std::os::unix::fs::symlink(&victim, &link);
+                    if socket.exists() {
+                        let _ = std::fs::rename(&link, &socket);
+                    }
+                }
+            });
+            for _ in 0..2000 {
+                drop(StepListener::bind(&socket));
+                let _ = std::fs::remove_file(&socket);
+            }
+            end.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(std::fs::metadata(&victim).expect("exists").permissions().mode() & 0o777, 0o640);
+        assert_eq!(std::fs::read_to_string(&victim).expect("exists"), "precious");
     }
 
     #[tokio::test]

@@ -53,8 +53,9 @@ impl Actions {
                 problems.push(reason);
                 Err(RestartError::Failed(problems.join("; ")))
             }
+            // The configuration is not at fault, and the agent tries again.
             Err(CommandError::NotStarted(reason)) => {
-                problems.push(reason);
+                problems.push(format!("{reason}; the kubelet may be stopped until the command starts"));
                 Err(RestartError::NotRequested(problems.join("; ")))
             }
         }
@@ -292,7 +293,8 @@ mod tests {
         let actions = Actions { restart: missing.clone(), ..recording(root.path(), "true") };
         for state in [StateFiles::default(), all(StateHandling::Remove)] {
             let error = actions.restart(&state).await;
-            assert!(matches!(error, Err(RestartError::NotRequested(_))), "{error:?}");
+            let Err(RestartError::NotRequested(reason)) = error else { panic!("{error:?}") };
+            assert_eq!(reason.contains("the kubelet may be stopped"), !state.files.is_empty(), "{reason}");
         }
         assert_eq!(log(root.path()), "stop\n");
         // A kubelet that was not stopped keeps running.

@@ -4,15 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use super::{LeaseContent, LeaseRequests, LeaseView, OrderError};
+use super::{LeaseContent, LeaseRequests, LeaseView, Moment, OrderError};
 use crate::error::ClusterError;
 use crate::operation::{Operation, Resource, Verb};
-use crate::transport::Transport;
 use nodecfg_contract::observed::Orders;
 use nodecfg_contract::observed::orders::remove_other_aborts;
 
@@ -22,8 +21,8 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 /// State of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum LockState {
-    /// Held until this time, unless renewed before.
-    Held(Timestamp),
+    /// Held until this moment, unless renewed before.
+    Held(Moment),
     /// Lost, with the reason.
     Lost(String),
 }
@@ -45,7 +44,6 @@ type OrderQuery = oneshot::Sender<Result<Orders, OrderError>>;
 #[derive(Debug, Clone)]
 pub struct LockView {
     lease: String,
-    transport: Transport,
     state: watch::Receiver<LockState>,
 }
 
@@ -54,8 +52,8 @@ impl LockView {
     /// before the next renewal does.
     pub fn check(&self, operation: &Operation) -> Result<(), ClusterError> {
         let reason = match &*self.state.borrow() {
-            LockState::Held(until) if self.transport.server_time() <= *until => return Ok(()),
-            LockState::Held(until) => format!("it expired at {until:.0}"),
+            LockState::Held(until) if !until.has_come(Moment::now()) => return Ok(()),
+            LockState::Held(until) => format!("it expired at {:.0}", until.time),
             LockState::Lost(reason) => reason.clone(),
         };
         Err(self.lost_for(operation, reason))
@@ -83,10 +81,11 @@ impl LockView {
 }
 
 impl HeldLock {
-    pub(super) fn start(requests: LeaseRequests, lease: LeaseView, renewed: Timestamp) -> Self {
-        let until = end_of(renewed, requests.options.duration);
+    /// Starts the renewals of a Lease whose first write was sent at `sent`.
+    pub(super) fn start(requests: LeaseRequests, lease: LeaseView, sent: Moment) -> Self {
+        let until = sent.after(requests.options.duration);
         let (state_sender, state) = watch::channel(LockState::Held(until));
-        let view = LockView { lease: requests.display(), transport: requests.transport.clone(), state };
+        let view = LockView { lease: requests.display(), state };
         let (stop, stopped) = oneshot::channel();
         let (publish, orders) = watch::channel(Orders::default());
         let (queries, received) = mpsc::channel(1);
@@ -154,15 +153,11 @@ fn loss_reason(lease: Option<LeaseView>) -> String {
     format!("{} holds it now", holder.as_deref().unwrap_or("no client"))
 }
 
-fn end_of(renewed: Timestamp, duration: Duration) -> Timestamp {
-    SignedDuration::try_from(duration).ok().and_then(|d| renewed.checked_add(d).ok()).unwrap_or(renewed)
-}
-
 /// Background task that renews one Lease.
 struct Renewer {
     requests: LeaseRequests,
     lease: LeaseView,
-    until: Timestamp,
+    until: Moment,
     state: watch::Sender<LockState>,
     publish: watch::Sender<Orders>,
     /// Error of unreadable orders that was logged last.
@@ -172,11 +167,11 @@ struct Renewer {
 impl Renewer {
     async fn run(mut self, mut stopped: oneshot::Receiver<()>, mut queries: mpsc::Receiver<OrderQuery>) {
         let every = self.requests.options.duration / 3;
-        let mut next = nodecfg_clock::instant() + every;
+        // The first write may have taken long.
+        let mut next = self.until.instant - self.requests.options.duration + every;
         let mut deferred: Option<OrderQuery> = None;
-        let mut renewals = tokio::time::interval(every);
+        let mut renewals = tokio::time::interval_at(next, every);
         renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        renewals.tick().await;
         // Users wait for the effect of their orders, so the orders are read more often than the Lease is renewed.
         let mut order_polls = tokio::time::interval(self.poll_interval());
         order_polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -288,8 +283,10 @@ impl Renewer {
     /// Renews the Lease. Retries until the Lease expires.
     async fn renew(&mut self) -> Result<(), String> {
         loop {
+            // Before the request: another client may see the renewal long before its response arrives here.
+            let sent = Moment::now();
             let now = self.requests.transport.server_time();
-            let left = Duration::try_from(self.until.duration_since(now)).unwrap_or_default();
+            let left = self.until.instant.saturating_duration_since(sent.instant);
             let requests = LeaseRequests { transport: self.requests.transport.within(left), ..self.requests.clone() };
             let content =
                 self.content(&requests.options.identity, requests.options.duration, now, &self.lease.annotations);
@@ -297,7 +294,7 @@ impl Renewer {
                 Ok(lease) => {
                     // An error was logged before.
                     let _ = self.store_lease(lease);
-                    self.until = end_of(now, requests.options.duration);
+                    self.until = sent.after(requests.options.duration);
                     return Ok(());
                 }
                 Err(ClusterError::NotFound { .. }) => return Err("the Lease was deleted".to_owned()),

@@ -1,10 +1,11 @@
-//! Wait until another client no longer holds a lock: it released the lock, or the lock expired because the client died.
+//! Holder of a lock as its Lease shows it, for display and for `abort`. The expiry is by the holder's clock: it is
+//! information, and never a reason to take the lock.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Acquire, LeaseView, TakeoverReason, decide, read};
+use super::{LeaseView, read};
 use crate::error::ClusterError;
 use crate::reader::ClusterReader;
 use nodecfg_contract::names::FleetName;
@@ -34,13 +35,17 @@ pub struct ExpiredHolder {
     pub expired: Option<Timestamp>,
 }
 
-/// Holder of an expired lock that was not released.
+/// Identity of the holder of a lock, unless the lock seems expired.
+#[must_use]
+pub fn current_holder(view: Option<&LeaseView>, now: Timestamp) -> Option<&str> {
+    view.filter(|view| !view.seems_expired(now))?.holder()
+}
+
+/// Holder of a lock that seems expired and was not released.
 #[must_use]
 pub fn expired_holder(view: Option<&LeaseView>, now: Timestamp) -> Option<ExpiredHolder> {
-    let view = view?;
-    let Acquire::TakeOver(TakeoverReason::Expired(holder)) = decide(Some(view), "", now) else { return None };
-    let expired = view.renewed.zip(view.duration).and_then(|(renewed, held)| renewed.checked_add(held).ok());
-    Some(ExpiredHolder { holder, since: view.acquired, expired })
+    let view = view.filter(|view| view.seems_expired(now))?;
+    Some(ExpiredHolder { holder: view.holder()?.to_owned(), since: view.acquired, expired: view.expires() })
 }
 
 /// State of `holder`, a present or previous holder of the lock.
@@ -48,10 +53,7 @@ fn hold_state(view: Option<&LeaseView>, holder: &str, now: Timestamp) -> HoldSta
     if let Some(expired) = expired_holder(view, now).filter(|expired| expired.holder == holder) {
         return HoldState::Expired(expired);
     }
-    match decide(view, "", now) {
-        Acquire::HeldBy { holder: found, .. } if found == holder => HoldState::StillHeld,
-        _ => HoldState::Released,
-    }
+    if current_holder(view, now) == Some(holder) { HoldState::StillHeld } else { HoldState::Released }
 }
 
 /// Waits, at most `timeout`, until this holder no longer holds the lock of a fleet. Ignores the orders, which may be

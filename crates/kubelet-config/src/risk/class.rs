@@ -6,7 +6,8 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// The effect of a change on a node with running pods, by severity.
+/// The effect of a change on a node with running pods, by severity. The restart of the kubelet has its own effect, see
+/// [`restart_resets_readiness`](super::restart_resets_readiness).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {

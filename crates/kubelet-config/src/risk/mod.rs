@@ -17,9 +17,11 @@ use super::{duration, fields, gates, table};
 
 mod class;
 mod path;
+mod readiness;
 
 pub use class::{Class, StateFile};
 use path::{parent, steps};
+pub use readiness::{READINESS_KEPT_SINCE, restart_resets_readiness};
 
 static TEXT: &str = include_str!("../../data/risk.csv");
 static TABLE: LazyLock<BTreeMap<String, Vec<Row>>> = LazyLock::new(read);

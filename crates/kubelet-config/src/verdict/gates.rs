@@ -12,7 +12,7 @@ use crate::document::{Document, Entry, Mapping, Reading};
 use crate::finding::Place;
 use crate::gates::{self, EnabledGates, GateError, GateStage};
 use crate::minor::{NEWEST, OLDEST};
-use crate::spelling;
+use crate::spelling::{self, Proposals};
 
 const UNKNOWN: &str = "unknown-feature-gate";
 const LOCKED: &str = "locked-feature-gate";
@@ -26,7 +26,8 @@ pub(super) fn apply(document: &Document, minor: Minor) -> Result<EnabledGates, V
     let given = gate_values(entries);
     gates::apply(minor, &given).map_err(|errors| {
         let gates_place = written.map_or(&document.root.place, |node| &node.place);
-        let file = FileGates { entries, given: &given, gates_place, minor };
+        let proposals = Proposals::default();
+        let file = FileGates { entries, given: &given, gates_place, minor, proposals };
         errors.iter().map(|error| file.refusal(error)).collect()
     })
 }
@@ -70,6 +71,7 @@ struct FileGates<'d> {
     given: &'d BTreeMap<String, bool>,
     gates_place: &'d Place,
     minor: Minor,
+    proposals: Proposals,
 }
 
 impl FileGates<'_> {
@@ -81,7 +83,7 @@ impl FileGates<'_> {
                 message: format!("the kubelet has no feature gate `{gate}`"),
                 place: self.entries.get(gate).map_or(self.gates_place, |entry| &entry.key_place).clone(),
                 related: Vec::new(),
-                help: Some(unknown_help(gate, self.minor)),
+                help: Some(unknown_help(gate, self.minor, &self.proposals)),
             },
             GateError::Locked { gate, default } => Refusal {
                 rule: LOCKED,
@@ -146,9 +148,10 @@ fn field_path(gate: &str) -> String {
 
 /// Returns the fix for an unknown gate. For a gate of another version the fix is identical for all versions without
 /// the gate, because a merged finding shows the fix of its first version.
-fn unknown_help(gate: &str, minor: Minor) -> String {
+fn unknown_help(gate: &str, minor: Minor, proposals: &Proposals) -> String {
     let (Some((since, until)), Some(last)) = (gates::known_by(gate), gates::history(gate).last()) else {
-        return match spelling::nearest(gate, gates::all_known(minor).map(|(name, _)| name)) {
+        let known = || gates::all_known(minor).map(|(name, _)| name);
+        return match proposals.take().then(|| spelling::nearest(gate, known())).flatten() {
             Some(name) => format!("did you mean `{name}`?"),
             None => "remove the line; no version has a gate of this name".to_owned(),
         };

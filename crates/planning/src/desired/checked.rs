@@ -9,7 +9,7 @@ use super::kubelet_file;
 use kubelet_config::Minor;
 use kubelet_config::advice;
 use kubelet_config::document::{Document, Parsed, Unread};
-use kubelet_config::finding::{Finding, Place, Strictness, merged, sort};
+use kubelet_config::finding::{Finding, Place, Strictness, limited, merged, sort};
 use kubelet_config::rules::{self, RuleStage};
 use kubelet_config::secrets;
 use kubelet_config::verdict::{Stage, Verdict, assess, dropped_fields, findings};
@@ -71,6 +71,7 @@ pub fn check_file(name: &str, text: &str, minors: &[Minor], strictness: Strictne
     let Some(document) = document else {
         let verdicts = if unread == Some(Unread::Malformed) { undecodable_verdicts(minors) } else { Vec::new() };
         strictness.apply(&mut found);
+        let mut found = limited(found);
         redact(&mut found, |_| Some(text));
         return Checked { verdicts, findings: found };
     };
@@ -79,8 +80,9 @@ pub fn check_file(name: &str, text: &str, minors: &[Minor], strictness: Strictne
     let rendered = check_document(&document, minors);
     found.extend(rendered.findings);
     strictness.apply(&mut found);
-    redact(&mut found, |_| Some(text));
-    Checked { verdicts: rendered.verdicts, findings: dedupe(found) }
+    let mut findings = dedupe(found);
+    redact(&mut findings, |_| Some(text));
+    Checked { verdicts: rendered.verdicts, findings }
 }
 
 /// Checks a document: verdicts of the kubelets and their findings, fields that some of the versions drop, and advice.
@@ -131,7 +133,7 @@ pub(super) fn redact<'t>(findings: &mut [Finding], text_of: impl Fn(&str) -> Opt
 
 /// Sorts findings, merges equal ones of several versions, and removes findings with one of the `SUPERSEDED_CODES`
 /// that repeat a decoding error of the kubelet at the same position, or at the same field of the same file. The help
-/// of a removed finding passes to a decoding error without help.
+/// of a removed finding passes to a decoding error without help. Limits the findings of each file.
 #[must_use]
 pub fn dedupe(findings: Vec<Finding>) -> Vec<Finding> {
     let is_decoding_error =
@@ -166,6 +168,8 @@ pub fn dedupe(findings: Vec<Finding>) -> Vec<Finding> {
     kept.extend(decoding_errors);
     let mut all = merged(kept);
     sort(&mut all);
+    let mut all = limited(all);
+    sort(&mut all);
     all
 }
 
@@ -181,6 +185,10 @@ pub(super) fn undecodable_verdicts(minors: &[Minor]) -> Vec<Verdict> {
     };
     minors.iter().map(verdict).collect()
 }
+
+#[cfg(test)]
+#[path = "hostile_tests.rs"]
+mod hostile_tests;
 
 #[cfg(test)]
 mod tests {

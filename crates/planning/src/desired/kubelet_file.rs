@@ -9,7 +9,7 @@ use kubelet_config::document::{Document, Mapping, Node, Reading, Value, path_of}
 use kubelet_config::fields::{self, Field, FieldType};
 use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST;
-use kubelet_config::spelling::nearest;
+use kubelet_config::spelling::{Proposals, nearest};
 use kubelet_config::{API_VERSION, KIND, duration, quantity};
 
 /// Checks the fields of a complete or partial KubeletConfiguration. `apiVersion` and `kind` may be missing, but not
@@ -34,7 +34,7 @@ pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
     let other = text_of("kind").is_some_and(|kind| kind != KIND)
         && text_of("apiVersion").is_some_and(|version| version.split('/').next() != Some(group));
     if !other {
-        check_object(map, "", "", findings);
+        check_object(map, "", "", &Proposals::default(), findings);
     }
 }
 
@@ -55,16 +55,19 @@ pub(super) fn check_header(document: &Document, findings: &mut Vec<Finding>) {
 }
 
 /// Checks the entries of the object at `table` in the field table and at `path` in the document.
-fn check_object(map: &Mapping, table: &str, path: &str, findings: &mut Vec<Finding>) {
+fn check_object(map: &Mapping, table: &str, path: &str, proposals: &Proposals, findings: &mut Vec<Finding>) {
     for (key, entry) in map {
         match fields::child(table, key) {
-            Some(field) => check_value(&entry.value, field, &path_of(path, key), true, findings),
-            None => findings.push(unknown(key, path, entry, unknown_field_help(key, table))),
+            Some(field) => check_value(&entry.value, field, &path_of(path, key), true, proposals, findings),
+            None => findings.push(unknown(key, path, entry, unknown_field_help(key, table, proposals))),
         }
     }
 }
 
-fn unknown_field_help(key: &str, table: &str) -> String {
+fn unknown_field_help(key: &str, table: &str, proposals: &Proposals) -> String {
+    if !proposals.take() {
+        return "correct its name, or remove it".to_owned();
+    }
     if let Some(near) = nearest(key, fields::children(table).iter().map(String::as_str)) {
         return format!("did you mean {near:?}?");
     }
@@ -76,7 +79,14 @@ fn unknown_field_help(key: &str, table: &str) -> String {
 }
 
 /// Checks a value. Null means the default, or removes the value of a base; it is invalid in a list.
-fn check_value(node: &Node, field: &Field, path: &str, null_allowed: bool, findings: &mut Vec<Finding>) {
+fn check_value(
+    node: &Node,
+    field: &Field,
+    path: &str,
+    null_allowed: bool,
+    proposals: &Proposals,
+    findings: &mut Vec<Finding>,
+) {
     if null_allowed && node.is_null() {
         return;
     }
@@ -96,11 +106,11 @@ fn check_value(node: &Node, field: &Field, path: &str, null_allowed: bool, findi
         }
     }
     match &node.value {
-        Value::Mapping(map) => check_object(map, &field.path, path, findings),
+        Value::Mapping(map) => check_object(map, &field.path, path, proposals, findings),
         Value::Sequence(list) => {
             for (at, item) in list.iter().enumerate() {
                 if let Some(field) = fields::items(&field.path) {
-                    check_value(item, field, &format!("{path}[{at}]"), false, findings);
+                    check_value(item, field, &format!("{path}[{at}]"), false, proposals, findings);
                 }
             }
         }

@@ -13,6 +13,7 @@ use super::config_maps::ConfigMapIndex;
 use super::decide::refuses;
 use super::{Action, Plan, PoolPlan, Problem, Step};
 use crate::desired::{Pool, PoolTarget};
+use kubelet_config::Minor;
 use kubelet_config::document::{Document, FieldChange, Node as Value, changes};
 use kubelet_config::risk::{self, Class, Risk, StateFile};
 use kubelet_config::secrets;
@@ -57,6 +58,8 @@ pub struct Disruption {
     pub unknown: usize,
     /// Whether the highest class exceeds the policy of the pool. Such a plan must not be carried out.
     pub refused: bool,
+    /// Number of nodes whose kubelet sets containers with probes to not ready when it restarts.
+    pub unready: usize,
 }
 
 impl ChangeSet {
@@ -88,6 +91,7 @@ impl Disruption {
             state_files: state_files.into_iter().collect(),
             unknown: 0,
             refused: worst.is_some_and(|worst| worst > allowed),
+            unready: 0,
         }
     }
 }
@@ -158,14 +162,18 @@ pub(super) fn assess<'a>(
     assigned: impl Iterator<Item = &'a Node>,
     index: &ConfigMapIndex<'_>,
 ) -> (Vec<ChangeSet>, Disruption) {
-    let mut groups: BTreeMap<Option<ConfigSource>, usize> = BTreeMap::new();
-    for start in assigned.flat_map(current_configurations) {
-        *groups.entry(start).or_default() += 1;
-    }
     let new = match &pool.target {
         PoolTarget::Local => None,
         PoolTarget::Config(rendered) => Some(&rendered.document),
     };
+    let mut groups: BTreeMap<Option<ConfigSource>, usize> = BTreeMap::new();
+    let mut minors: BTreeMap<Option<Minor>, usize> = BTreeMap::new();
+    for node in assigned {
+        *minors.entry(minor(node)).or_default() += 1;
+        for start in current_configurations(node) {
+            *groups.entry(start).or_default() += 1;
+        }
+    }
     let sets: Vec<ChangeSet> = groups
         .into_iter()
         .map(|(from, nodes)| {
@@ -174,8 +182,15 @@ pub(super) fn assess<'a>(
             ChangeSet { from, nodes, from_known: old.is_some(), fields }
         })
         .collect();
-    let disruption = Disruption::of(&sets, pool.policy.allow_disruption);
+    let unready = minors.into_iter().filter(|(minor, _)| risk::restart_resets_readiness(*minor, new));
+    let unready = unready.map(|(_, nodes)| nodes).sum();
+    let disruption = Disruption { unready, ..Disruption::of(&sets, pool.policy.allow_disruption) };
     (sets, disruption)
+}
+
+/// Version of a node's kubelet, also if nodecfg's tables lack it.
+fn minor(node: &Node) -> Option<Minor> {
+    node.kubelet_version.filter(|version| version.major == 1).map(|version| Minor(version.minor))
 }
 
 /// Sets the disruption of a rollback on each step whose node can be rolled back, if the policy does not allow it.
@@ -312,6 +327,25 @@ mod tests {
     }
 
     #[test]
+    fn counts_assigned_nodes_whose_kubelet_resets_readiness() {
+        let of_versions = |versions: &[Option<&str>]| {
+            let names: Vec<String> = (1..=versions.len()).map(|index| format!("n{index}")).collect();
+            let mut cluster = cluster(names.iter().map(|name| runs(name, "maxPods: 64")), &["maxPods: 64"]);
+            for (node, version) in cluster.nodes.values_mut().zip(versions) {
+                node.kubelet_version = version.and_then(KubeletVersion::parse);
+            }
+            cluster
+        };
+        let unready = |wanted: &str, cluster: &Observed| disruption(wanted, Class::Drain, cluster).unready;
+        let mixed = of_versions(&[Some("v1.34.9"), Some("v1.35.0"), Some("v1.99.0"), None]);
+        assert_eq!(unready("maxPods: 65", &mixed), 2, "before 1.35, and unknown");
+        assert_eq!(unready("maxPods: 64", &mixed), 0, "nothing restarts");
+        let new = of_versions(&[Some("v1.35.0"), Some("v1.36.2")]);
+        let gate = |on: bool| format!("featureGates: {{ChangeContainerStatusOnKubeletRestart: {on}}}");
+        assert_eq!((unready(&gate(false), &new), unready(&gate(true), &new)), (0, 2));
+    }
+
+    #[test]
     fn states_disruption_of_rollback_separately() {
         let needs = |from: &str, wanted: &str, allowed| {
             let plan = planned(&wants(wanted, allowed), &cluster([runs("n1", from)], &[from]));
@@ -365,13 +399,13 @@ mod tests {
             owner,
         );
         let found = disruption("cpuManagerPolicy: static", Class::None, &cluster);
-        assert_eq!(found, Disruption { unknown: 2, ..Disruption::default() });
+        assert_eq!(found, Disruption { unknown: 2, unready: 2, ..Disruption::default() });
         // The local configuration is unknown as a target as well.
         let mut local = pool("a", 0, policy(1));
         local.target = PoolTarget::Local;
         let cluster = self::cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
         let plan = planned(&desired([local]), &cluster);
-        assert_eq!(plan.pools[0].disruption, Disruption { unknown: 1, ..Disruption::default() });
+        assert_eq!(plan.pools[0].disruption, Disruption { unknown: 1, unready: 1, ..Disruption::default() });
         assert_eq!(plan.refusals(), []);
     }
 

@@ -139,6 +139,9 @@ fn others(review: &Review) -> String {
              `--kubeconfig` or `--context`).\n\n",
         );
     }
+    if let Some(restarts) = sentences::restarts(review) {
+        text.push_str(&format!("{}.\n\n", prose(&restarts)));
+    }
     let Some(cluster) = &review.cluster else { return text };
     let listed = |nodes: Vec<String>| names(nodes.iter().map(String::as_str), MAX_NAMES);
     let mut moves: std::collections::BTreeMap<(String, String), Vec<String>> = std::collections::BTreeMap::new();
