@@ -196,6 +196,7 @@ async fn nodes_are_reset_within_the_budget(start: ClusterSetup) {
 async fn reset_with_repository_is_limited_to_its_pools(start: ClusterSetup) {
     let cluster = start.pool("a", 2).pool("b", 1).up().await;
     let repository = repository();
+    repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: drain}");
     repository.pool("b", "maxPods: 50");
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0);
@@ -398,7 +399,7 @@ async fn desired_config_maps_are_not_pruned(start: ClusterSetup) {
     assert!(config_maps(&cluster).await.contains(&names[0]));
     let run = call(&cluster, &["prune", path(&repository), "--fleet", "other", "--yes"]).await.exits(2);
     run.prints("the repository belongs to fleet test");
-    let run = call(&cluster, &["reset", "--all", "--yes", "--quiet"]).await.exits(0);
+    let run = call(&cluster, &["reset", "--all", "--yes", "--quiet", "--allow-disruption", "drain"]).await.exits(0);
     run.does_not_print("The next sync").does_not_print("to local configuration");
     cluster.down().await;
 }

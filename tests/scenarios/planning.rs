@@ -98,7 +98,7 @@ async fn selectors_and_priorities_decide_membership(start: ClusterSetup) {
         .up()
         .await;
     let repository = Repository::empty();
-    repository.fleet("test", "{maxUnavailable: 100%}");
+    repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: drain}");
     for (pool, max_pods, selector) in [
         (
             "north",
@@ -179,7 +179,7 @@ async fn foreign_config_map_is_a_conflict_until_taken_over(start: ClusterSetup) 
 async fn node_of_another_fleet_is_skipped(start: ClusterSetup) {
     let cluster = start.pool("a", 1).pool("b", 1).up().await;
     let other = Repository::empty();
-    other.fleet("other", "");
+    other.fleet("other", "{allowDisruption: drain}");
     other.pool("b", "maxPods: 50");
     other.commit();
     cluster.sync(&other, &[]).await.exits(0);
@@ -342,10 +342,12 @@ async fn formatting_changes_nothing(start: ClusterSetup) {
 
 async fn change_that_needs_drain_is_refused_until_allowed(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
-    let repository = Repository::of_pool("kubeReserved: {cpu: 500m}\ncpuManagerPolicy: none", "{maxUnavailable: 100%}");
-    // The local configuration of the nodes is unknown, which does not prevent the takeover.
+    let drained = "{maxUnavailable: 100%, allowDisruption: drain}";
+    let repository = Repository::of_pool("kubeReserved: {cpu: 500m}\ncpuManagerPolicy: none", drained);
+    // The reconciler does not know the local configuration of the nodes. An agent does, and has the last word.
     cluster.sync(&repository, &[]).await.exits(0).prints("risk: unknown (the current configuration is unknown)");
 
+    repository.fleet("test", "{maxUnavailable: 100%}");
     repository.change("a", "kubeReserved: {cpu: 500m}\ncpuManagerPolicy: static");
     let diff = cluster.run("diff", &repository, &[]).await.exits(1);
     diff.prints("~ cpuManagerPolicy: none → static drain pools/a/kubelet.yaml:4:19")

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use http::Request;
 use kube::Client;
+use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::api::ServerProfile;
@@ -296,7 +297,9 @@ impl Cluster {
             return;
         }
         let found = self.get(&format!("{}/{config_map}", self.config_maps_path())).await;
-        let content = ContentHash::of(found["data"]["kubelet"].as_str().unwrap_or_default().as_bytes());
+        let text = found["data"]["kubelet"].as_str().unwrap_or_default();
+        let canonical = Document::parse("kubelet", text).document.map(|document| document.canonical());
+        let content = ContentHash::of(canonical.as_deref().unwrap_or(text).as_bytes());
         let spec = json!({"configSource": source, "contentHash": content, "maxDisruption": "replace"});
         let path = format!("{NODE_CONFIGS}/{node}");
         if self.get(&path).await.is_null() {

@@ -56,7 +56,7 @@ impl<'a> ConfigMapIndex<'a> {
 
     /// Hash of the content of a source by the current algorithm; `None` if unknown. A recorded hash counts only for
     /// content that was not fetched.
-    fn hash(&self, source: &ConfigSource) -> Option<ContentHash> {
+    pub(super) fn hash(&self, source: &ConfigSource) -> Option<ContentHash> {
         if let Some(known) = self.hashes.borrow().get(source) {
             return *known;
         }

@@ -168,16 +168,20 @@ pub(super) fn assess<'a>(
     };
     let mut groups: BTreeMap<Option<ConfigSource>, usize> = BTreeMap::new();
     let mut minors: BTreeMap<Option<Minor>, usize> = BTreeMap::new();
+    let mut replaced: BTreeSet<ConfigSource> = BTreeSet::new();
     for node in assigned {
         *minors.entry(minor(node)).or_default() += 1;
         for start in current_configurations(node) {
+            replaced.extend(start.clone().filter(|source| has_other_content(node, source, index)));
             *groups.entry(start).or_default() += 1;
         }
     }
     let sets: Vec<ChangeSet> = groups
         .into_iter()
         .map(|(from, nodes)| {
-            let old = from.as_ref().and_then(|source| index.document(source));
+            // A ConfigMap with other content tells nothing about what the nodes run.
+            let known = from.as_ref().filter(|source| !replaced.contains(*source));
+            let old = known.and_then(|source| index.document(source));
             let fields = changed_fields(old.as_ref(), new);
             ChangeSet { from, nodes, from_known: old.is_some(), fields }
         })
@@ -191,6 +195,14 @@ pub(super) fn assess<'a>(
 /// Version of a node's kubelet, also if nodecfg's tables lack it.
 fn minor(node: &Node) -> Option<Minor> {
     node.kubelet_version.filter(|version| version.major == 1).map(|version| Minor(version.minor))
+}
+
+/// Reports whether the ConfigMap of a source has other content than the agent of the node verified for it.
+fn has_other_content(node: &Node, source: &ConfigSource, index: &ConfigMapIndex<'_>) -> bool {
+    let Some(content) = node.content else { return false };
+    let is_active = node.status.active.as_ref().is_some_and(|active| active.names_same(source));
+    let verified = if is_active { content.active } else { content.assigned };
+    verified.is_some() && index.hash(source).is_some() && index.hash(source) != verified
 }
 
 /// Sets the disruption of a rollback on each step whose node can be rolled back, if the policy does not allow it.

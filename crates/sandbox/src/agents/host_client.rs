@@ -14,9 +14,12 @@ use tower::ServiceExt as _;
 use super::host::SimHost;
 use crate::api::{Api, Rule, User};
 use crate::kubelets::{Fault, requests};
+use nodecfg_contract::ContentHash;
 
 /// ServiceAccount of the agents.
 const AGENT: &str = "system:serviceaccount:nodecfg-system:nodecfg-agent";
+/// A configuration that no kubelet decodes.
+const GARBLED: &str = "maxPods: [\n";
 /// A configuration that every kubelet decodes and refuses.
 const INVALID: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: -1\n";
 
@@ -56,18 +59,21 @@ pub(super) fn client(api: &Api, user: User, host: Arc<SimHost>) -> kube::Client 
             let downloads = parts.method == Method::GET && parts.uri.path().contains("/configmaps/");
             let lease = parts.method == Method::GET && parts.uri.path().contains("/leases/");
             let watches = parts.uri.query().is_some_and(|query| query.contains("watch="));
+            let node_config = parts.method == Method::GET && parts.uri.path().contains("/nodeconfigs");
             let fault = host.fault().filter(|_| downloads);
             if fault == Some(Fault::SyncError) {
                 // The fault removes the permissions of this host only.
                 parts.extensions.insert(User::with_rules(AGENT, Vec::new()));
             }
             let Ok(response) = router.oneshot(Request::from_parts(parts, Body::new(body))).await;
-            match fault {
-                Some(Fault::LoadError) => with_replaced_content(response, None).await,
-                Some(Fault::ValidateError) => with_replaced_content(response, Some(INVALID)).await,
-                _ if lease => with_renewed_lease(response, host.renewed()).await,
-                _ if watches => Ok(response.map(|body| until_outage(body, host))),
-                _ => Ok(response),
+            match fault.and_then(refused_content) {
+                Some(content) => with_replaced_content(response, content).await,
+                None if node_config => {
+                    Ok(response.map(|body| with_required_content(until_outage(body, Arc::clone(&host)), host)))
+                }
+                None if lease => with_renewed_lease(response, host.renewed()).await,
+                None if watches => Ok(response.map(|body| until_outage(body, host))),
+                None => Ok(response),
             }
         }
     });
@@ -111,22 +117,67 @@ async fn with_renewed_lease(response: Response, at: Option<Timestamp>) -> Result
     Ok(Response::from_parts(parts, Body::from(lease.to_string())))
 }
 
-/// Replaces every value of a ConfigMap in a response by `content`, or removes all values. Also removes the annotation
-/// with the hash of the content.
-async fn with_replaced_content(response: Response, content: Option<&str>) -> Result<Response, std::io::Error> {
+/// Content that a host with this fault downloads, and refuses, in place of every configuration.
+fn refused_content(fault: Fault) -> Option<&'static str> {
+    match fault {
+        Fault::LoadError => Some(GARBLED),
+        Fault::ValidateError => Some(INVALID),
+        _ => None,
+    }
+}
+
+/// Requires the refused content in each NodeConfig of a response, as long as the host has the fault: its agent must
+/// get to the check of a content that it takes for reviewed. A list and each event of a watch are one line.
+fn with_required_content(body: Body, host: Arc<SimHost>) -> Body {
+    let lines = (body.into_data_stream(), Vec::new());
+    Body::from_stream(futures::stream::unfold(lines, move |(mut chunks, mut rest)| {
+        let host = Arc::clone(&host);
+        async move {
+            loop {
+                if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = rest.drain(..=end).collect();
+                    return Some((Ok(with_required_hash(line, &host)), (chunks, rest)));
+                }
+                match chunks.next().await {
+                    Some(Ok(chunk)) => rest.extend_from_slice(&chunk),
+                    Some(Err(error)) => return Some((Err(error), (chunks, rest))),
+                    None if rest.is_empty() => return None,
+                    None => {
+                        let last = std::mem::take(&mut rest);
+                        return Some((Ok(with_required_hash(last, &host)), (chunks, rest)));
+                    }
+                }
+            }
+        }
+    }))
+}
+
+fn with_required_hash(line: Vec<u8>, host: &SimHost) -> Vec<u8> {
+    let Some(content) = host.fault().and_then(refused_content) else { return line };
+    let Ok(mut value) = serde_json::from_slice::<Value>(&line) else { return line };
+    let hash = json!(ContentHash::of(content.as_bytes()));
+    let mut require = |object: &mut Value| {
+        if let Some(required) = object.pointer_mut("/spec/contentHash") {
+            *required = hash.clone();
+        }
+    };
+    require(&mut value);
+    value.get_mut("object").into_iter().for_each(&mut require);
+    value.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten().for_each(&mut require);
+    let mut text = value.to_string().into_bytes();
+    text.push(b'\n');
+    text
+}
+
+/// Replaces every value of a ConfigMap in a response.
+async fn with_replaced_content(response: Response, content: &str) -> Result<Response, std::io::Error> {
     let (mut parts, body) = response.into_parts();
     let bytes = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
     let Ok(mut object) = serde_json::from_slice::<Value>(&bytes) else {
         return Ok(Response::from_parts(parts, Body::from(bytes)));
     };
-    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        annotations.shift_remove(nodecfg_contract::observed::CONTENT_HASH_ANNOTATION);
-    }
     if let Some(data) = object.get_mut("data").and_then(Value::as_object_mut) {
-        match content {
-            Some(content) => data.values_mut().for_each(|value| *value = json!(content)),
-            None => data.clear(),
-        }
+        data.values_mut().for_each(|value| *value = json!(content));
     }
     parts.headers.remove(http::header::CONTENT_LENGTH);
     Ok(Response::from_parts(parts, Body::from(object.to_string())))
