@@ -127,6 +127,6 @@ async fn skips_admission_policies_without_support() {
     let document: Value = serde_json::from_str(&shown.out).unwrap();
     let results: Vec<&str> =
         document["objects"].as_array().unwrap().iter().map(|object| object["result"].as_str().unwrap()).collect();
-    assert_eq!(results.iter().filter(|result| **result == "skipped").count(), 2);
-    assert_eq!(results.iter().filter(|result| **result == "serverside-applied").count(), log.len() - 4);
+    assert_eq!(results.iter().filter(|result| **result == "skipped").count(), 4);
+    assert_eq!(results.iter().filter(|result| **result == "serverside-applied").count(), log.len() - 6);
 }
