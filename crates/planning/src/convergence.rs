@@ -25,12 +25,12 @@ pub enum Target {
     /// The local configuration: no `configSource`.
     Local,
     /// The configuration that this source names.
-    Source(WantedSource),
+    Source(#[schemars(with = "ConfigSource")] WantedSource),
 }
 
 /// A source, and what is known of its content. A name alone does not prove content: a ConfigMap can be deleted, and
 /// created with other content.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WantedSource {
     /// The source.
     #[serde(flatten)]
