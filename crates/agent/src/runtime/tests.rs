@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::harness::{Action, Behaviour, FOLDER, RuntimeHarness, provisioned, settings, text};
+use super::harness::{Action, Behaviour, FOLDER, RuntimeHarness, STATIC, provisioned, settings, text};
 use super::*;
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::ledger::FailureKind;
@@ -87,6 +87,42 @@ fn rolls_back_to_last_known_good() {
         assert_eq!((assigned.as_str(), active.as_str(), good.as_str()), ("b 1", "a 1", "a 1"), "{behaviour:?}");
         assert!(found.starts_with(error), "{behaviour:?}: {found}");
     }
+}
+
+/// A rollback must not leave state files that the failed configuration wrote, since the kubelet would not start with
+/// them. It must not lose those of the last known good, which hold the CPUs of running pods.
+#[test]
+fn rollback_restores_the_state_files_of_the_last_known_good() {
+    for (behaviour, rollback) in [
+        // The kubelet never started with the failed configuration: no pod depends on its state files.
+        (Behaviour::Silent, "put back cpu_manager_state"),
+        (Behaviour::NoRestart, "put back cpu_manager_state"),
+        // Pods were started under it: neither state is true anymore.
+        (Behaviour::Dies, "remove cpu_manager_state"),
+    ] {
+        for drop_in in [false, true] {
+            let mut sim =
+                RuntimeHarness::new(drop_in, &[(0, Action::Write(STATIC, behaviour)), (1, Action::Assign(STATIC))]);
+            sim.run(60);
+            assert_eq!(sim.state_files, ["set aside cpu_manager_state", rollback], "{behaviour:?} {drop_in}");
+        }
+    }
+}
+
+#[test]
+fn assignment_and_reset_set_state_files_aside() {
+    let mut sim = RuntimeHarness::new(
+        false,
+        &[
+            (0, Action::Write("a", Behaviour::Good)),
+            (0, Action::Write(STATIC, Behaviour::Good)),
+            (1, Action::Assign("a")),
+            (60, Action::Assign(STATIC)),
+            (120, Action::Reset),
+        ],
+    );
+    sim.run(200);
+    assert_eq!(sim.state_files, ["unchanged", "set aside cpu_manager_state", "set aside cpu_manager_state"]);
 }
 
 #[test]
