@@ -23,6 +23,9 @@ use nodecfg_planning::rollout::orders::OrderWatcher;
 use nodecfg_planning::rollout::progress::{Event, Progress};
 use nodecfg_planning::rollout::{Outcome, StopReason};
 
+#[cfg(test)]
+mod tests;
+
 /// Number of ConfigMaps created concurrently.
 const CONFIG_MAPS_AT_A_TIME: usize = 8;
 /// Number of content hashes added concurrently.

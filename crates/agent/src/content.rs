@@ -434,6 +434,10 @@ mod tests {
                      cpuManagerPolicy: none\n";
         assert_eq!(worst(zeros, ""), None);
         assert_eq!(worst("", zeros), None);
+        // An older kubelet has no such default.
+        let with_workers = format!("{HEADER}containerLogMaxWorkers: 1\n");
+        assert_eq!(worst_change(HEADER, &with_workers, version("v1.36.2")), None);
+        assert!(worst_change(HEADER, &with_workers, version("v1.21.14")).is_some());
     }
 
     #[test]

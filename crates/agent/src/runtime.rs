@@ -27,6 +27,8 @@ use nodecfg_contract::observed::KubeletVersion;
 use nodecfg_contract::{ConfigSource, ContentHash};
 
 #[cfg(test)]
+mod content_tests;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod harness;

@@ -372,10 +372,12 @@ mod tests {
     fn requires_readiness_if_node_was_ready() {
         let target = Target::Source(spec("b").into());
         let mut observed = node(Some(spec("b")), status(Some("b"), Some("b"), None));
-        observed.ready = Readiness::NotReady;
         let wait = |was_ready| WaitContext { was_ready, ..WaitContext::STATE_ONLY };
-        assert_eq!(evaluate(&target, &observed, wait(true)), Convergence::Waiting(Waiting::NotReady));
-        assert_eq!(evaluate(&target, &observed, wait(false)), Convergence::Converged);
+        for ready in [Readiness::NotReady, Readiness::Unknown] {
+            observed.ready = ready;
+            assert_eq!(evaluate(&target, &observed, wait(true)), Convergence::Waiting(Waiting::NotReady));
+            assert_eq!(evaluate(&target, &observed, wait(false)), Convergence::Converged);
+        }
         observed.ready = Readiness::Ready;
         assert_eq!(evaluate(&target, &observed, wait(true)), Convergence::Converged);
     }

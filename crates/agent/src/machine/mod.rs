@@ -36,6 +36,8 @@ mod failure_scenarios;
 mod heartbeat_tests;
 mod kubelet_messages;
 #[cfg(test)]
+mod outdated_scenarios;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod replay;

@@ -266,7 +266,7 @@ fn follows_mutable_configmap_only() {
 }
 
 /// Replaces a ConfigMap by one with a new uid and version.
-fn recreate(sim: &mut SimHarness, name: &str, hash: Option<&str>) {
+pub(super) fn recreate(sim: &mut SimHarness, name: &str, hash: Option<&str>) {
     let map = sim.config_maps.get_mut(name).unwrap();
     (map.uid, map.version) = (format!("{}-again", map.uid), "77".to_owned());
     map.hash = hash.map(str::to_owned);

@@ -37,6 +37,9 @@ pub(super) enum Behaviour {
 /// Name of the only mutable ConfigMap.
 pub(super) const MUTABLE: &str = "m";
 
+/// Name of the only ConfigMap under which the kubelet writes state of its CPU manager.
+pub(super) const STATIC: &str = "static";
+
 /// Text of a configuration with this name and version for a kubelet of this behaviour.
 pub(super) fn text(name: &str, version: u64, behaviour: Behaviour) -> String {
     let pods = match behaviour {
@@ -46,7 +49,8 @@ pub(super) fn text(name: &str, version: u64, behaviour: Behaviour) -> String {
         _ => 100,
     };
     let version = if name == MUTABLE { 1 } else { version };
-    format!("{HEAD}maxPods: {pods}\n# {name} {version} {behaviour:?}.\n")
+    let policy = if name == STATIC { "cpuManagerPolicy: static\nkubeReserved: {cpu: '1'}\n" } else { "" };
+    format!("{HEAD}maxPods: {pods}\n{policy}# {name} {version} {behaviour:?}.\n")
 }
 
 pub(super) fn provisioned() -> String {
@@ -115,6 +119,8 @@ pub(super) struct RuntimeHarness {
     started: Timestamp,
     /// Contents that may be in the kubelet's file.
     accepted: BTreeSet<String>,
+    /// What each activation does to the kubelet's state files, in order.
+    pub(super) state_files: Vec<String>,
 }
 
 impl RuntimeHarness {
@@ -144,6 +150,7 @@ impl RuntimeHarness {
             running: provisioned(),
             started: now,
             accepted: BTreeSet::new(),
+            state_files: Vec::new(),
         };
         for (seconds, action) in actions {
             sim.schedule(*seconds, Pending::Action(action.clone()));
@@ -248,6 +255,7 @@ impl RuntimeHarness {
         };
         self.node_config.metadata.generation += 1;
         self.node_config.spec.config_source = source;
+        self.node_config.spec.max_disruption = Some(Class::Drain);
         let reviewed = self.node_config.spec.config_source.as_ref().map(|source| {
             let name = source.config_map.as_ref().map_or("", |map| map.name.as_str());
             let (version, behaviour) = self.config_maps.get(name).copied().unwrap_or((1, Behaviour::Good));
@@ -290,7 +298,8 @@ impl RuntimeHarness {
                     Pending::Fetched(found.ok_or_else(|| FetchError::Missing("no such ConfigMap".to_owned()))),
                 );
             }
-            Effect::Activate { .. } => {
+            Effect::Activate { state, .. } => {
+                self.state_files.push(state.to_string());
                 self.start_kubelet();
                 let result = match self.behaviour() {
                     Behaviour::NoRestart => Err(ActivationError::NotRestarted("exit status 1".to_owned())),

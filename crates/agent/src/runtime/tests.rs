@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::harness::{Action, Behaviour, FOLDER, RuntimeHarness, provisioned, settings, text};
+use super::harness::{Action, Behaviour, FOLDER, RuntimeHarness, STATIC, provisioned, settings, text};
 use super::*;
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::ledger::FailureKind;
@@ -89,6 +89,54 @@ fn rolls_back_to_last_known_good() {
     }
 }
 
+/// A rollback must not leave state files that the failed configuration wrote, since the kubelet would not start with
+/// them. It must not lose those of the last known good, which hold the CPUs of running pods.
+#[test]
+fn rollback_restores_the_state_files_of_the_last_known_good() {
+    for (behaviour, rollback) in [
+        // The kubelet never started with the failed configuration: no pod depends on its state files.
+        (Behaviour::Silent, "put back cpu_manager_state"),
+        (Behaviour::NoRestart, "put back cpu_manager_state"),
+        // Pods were started under it: neither state is true anymore.
+        (Behaviour::Dies, "remove cpu_manager_state"),
+    ] {
+        for drop_in in [false, true] {
+            let mut sim =
+                RuntimeHarness::new(drop_in, &[(0, Action::Write(STATIC, behaviour)), (1, Action::Assign(STATIC))]);
+            sim.run(60);
+            assert_eq!(sim.state_files, ["set aside cpu_manager_state", rollback], "{behaviour:?} {drop_in}");
+        }
+    }
+}
+
+#[test]
+fn assignment_and_reset_set_state_files_aside() {
+    let mut sim = RuntimeHarness::new(
+        false,
+        &[
+            (0, Action::Write("a", Behaviour::Good)),
+            (0, Action::Write(STATIC, Behaviour::Good)),
+            (1, Action::Assign("a")),
+            (60, Action::Assign(STATIC)),
+            (120, Action::Reset),
+        ],
+    );
+    sim.run(200);
+    assert_eq!(sim.state_files, ["unchanged", "set aside cpu_manager_state", "set aside cpu_manager_state"]);
+    // The change starts from what runs, not from the last known good.
+    let mut sim = RuntimeHarness::new(
+        false,
+        &[
+            (0, Action::Write("a", Behaviour::Good)),
+            (0, Action::Write(STATIC, Behaviour::Good)),
+            (1, Action::Assign(STATIC)),
+            (10, Action::Assign("a")),
+        ],
+    );
+    sim.run(60);
+    assert_eq!(sim.state_files, ["set aside cpu_manager_state"; 2]);
+}
+
 #[test]
 fn reports_disk_fault_and_recovers() {
     for fault in [Fault::Full, Fault::ReadOnly, Fault::SyncFails] {
@@ -142,19 +190,23 @@ fn rolls_back_on_failing_disk() {
 
 #[test]
 fn repairs_tampered_checkpoint() {
-    let mut sim = RuntimeHarness::new(false, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
-    sim.run(60);
-    let path = Path::new(FOLDER).join("store/checkpoints/uid-of-a/1/kubelet");
-    sim.disk.put(&path, b"maxPods: -5\n", 0o600);
-    // The harness checks at every step that the changed content is never written to the kubelet's file.
-    sim.restart_agent(None);
-    assert_eq!(
-        sim.runtime().ledger().agent_state.failure.as_ref().map(|failure| failure.kind),
-        Some(FailureKind::Load)
-    );
-    sim.run(60);
-    assert_reported(&sim, "a 1", "a 1", "a 1", "");
-    assert_eq!(sim.disk.content(&path).as_deref(), Some(text("a", 1, Behaviour::Good).as_bytes()));
+    let good = text("a", 1, Behaviour::Good);
+    // The kubelet would accept the second one.
+    for changed in ["maxPods: -5\n", &good.replace("100", "5")] {
+        let mut sim = RuntimeHarness::new(false, &[(0, Action::Write("a", Behaviour::Good)), (1, Action::Assign("a"))]);
+        sim.run(60);
+        let path = Path::new(FOLDER).join("store/checkpoints/uid-of-a/1/kubelet");
+        sim.disk.put(&path, changed.as_bytes(), 0o600);
+        // The harness checks at every step that the changed content is never written to the kubelet's file.
+        sim.restart_agent(None);
+        assert_eq!(
+            sim.runtime().ledger().agent_state.failure.as_ref().map(|failure| failure.kind),
+            Some(FailureKind::Load)
+        );
+        sim.run(60);
+        assert_reported(&sim, "a 1", "a 1", "a 1", "");
+        assert_eq!(sim.disk.content(&path).as_deref(), Some(text("a", 1, Behaviour::Good).as_bytes()));
+    }
 }
 
 #[test]

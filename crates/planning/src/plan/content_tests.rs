@@ -148,3 +148,16 @@ fn node_that_needs_a_drain_is_available_and_waits_for_its_turn() {
         Action::Await { .. }
     ));
 }
+
+/// Without a hash, the agent would take any content of that name after a rollback.
+#[test]
+fn node_returns_only_to_content_with_a_known_hash() {
+    let plan = |text: &str, assigned| {
+        let mut cluster = cluster(agent(assigned, Some(64)));
+        cluster.contents.extend([fetched(&rendered("a", 64).source(&namespace()), text, true)]);
+        planned(&repository(110), &cluster).pools[0].steps().next().expect("a step").clone()
+    };
+    assert!(plan(&rendered("a", 64).canonical, None).can_return);
+    assert!(plan("[", Some(64)).can_return);
+    assert!(!plan("[", None).can_return, "an agent refuses content that cannot be parsed");
+}

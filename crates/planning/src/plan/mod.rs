@@ -41,6 +41,8 @@ mod waves;
 mod why;
 
 #[cfg(test)]
+mod check_tests;
+#[cfg(test)]
 mod content_tests;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;

@@ -19,6 +19,7 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Node, Observed, Readiness};
 
 mod canaries;
+mod conflicts;
 mod counts;
 mod held;
 mod orders;

@@ -1,10 +1,11 @@
 //! Scenario tests of canaries and their soak time.
 
 use super::{ASSIGN, Scenario, three};
-use crate::plan::fixtures::{canary, node, node_name, on, policy};
+use crate::plan::fixtures::{canary, node, node_name, on, policy, refusing};
 use crate::rollout::machine::Input;
 use crate::rollout::progress::Progress;
 use crate::rollout::{End, StopReason};
+use nodecfg_contract::error_text;
 use nodecfg_contract::observed::{Node, Readiness};
 
 #[test]
@@ -84,4 +85,65 @@ fn fails_canary_with_repeated_readiness_losses() {
         scenario.wait(30);
     }
     assert_eq!(scenario.stopped(), Some(StopReason::CanaryFailed { node: node_name("n1") }));
+}
+
+#[test]
+fn down_node_is_replaced_as_canary() {
+    let mut policy = policy(2);
+    policy.canary = canary(3, 0);
+    let nodes = ["n1", "n2", "n3", "n4"].map(|name| node(name, "a"));
+    let mut scenario = Scenario::new(nodes, policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1", "n2"]);
+    let down = Node { ready: Readiness::Unknown, ..node("n3", "a") };
+    assert_eq!(scenario.send(Input::Observed(Box::new(down))), ["n3"], "it needs no budget");
+    scenario.send(Input::Assigned(node_name("n3")));
+    scenario.converge("n1");
+    scenario.converge("n2");
+    assert_eq!(scenario.wait(300), ["n4"], "n3 proves nothing about the configuration");
+    assert!(matches!(scenario.end("n3"), End::Failed { .. }));
+    assert_eq!(scenario.state.as_ref().map(|state| state.canaries), Some(1), "n4 is a canary");
+    scenario.converge("n4");
+    assert!(scenario.machine.is_finished() && scenario.stopped().is_none());
+}
+
+/// A configuration that no canary runs yet is no repair for a node that is down.
+#[test]
+fn node_that_goes_down_waits_for_the_canaries_but_not_for_budget() {
+    let mut policy = policy(1);
+    policy.canary = canary(1, 60);
+    let mut scenario = Scenario::new(three(), policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    let down = Node { ready: Readiness::NotReady, ..node("n3", "a") };
+    assert!(scenario.send(Input::Observed(Box::new(down))).is_empty());
+    assert!(scenario.converge("n1").is_empty());
+    assert_eq!(scenario.wait(60), ["n3"], "n3 uses the budget itself");
+}
+
+#[test]
+fn stopped_pool_does_not_soak() {
+    let mut policy = policy(3);
+    policy.canary = canary(1, 60);
+    let mut scenario = Scenario::new(three(), policy, ASSIGN);
+    scenario.send(Input::Start);
+    scenario.send(Input::Stop(StopReason::Interrupted));
+    assert!(scenario.converge("n1").is_empty());
+    assert!(!scenario.progress.iter().any(|progress| matches!(progress, Progress::Soaking { .. })));
+}
+
+#[test]
+fn after_the_canaries_the_gate_stays_open() {
+    let mut policy = policy(2);
+    (policy.canary, policy.max_failures) = (canary(1, 0), 5);
+    let nodes = ["n1", "n2", "n3", "n4", "n5", "n6"].map(|name| node(name, "a"));
+    let mut scenario = Scenario::new(nodes, policy, ASSIGN);
+    scenario.send(Input::Start);
+    assert_eq!(scenario.converge("n1"), ["n2", "n3"]);
+    // A former canary is a node like any other.
+    let failed = refusing(node("n1", "a"), &Scenario::target(), error_text::VALIDATE);
+    scenario.send(Input::Observed(Box::new(failed)));
+    assert!(matches!(scenario.end("n1"), End::Failed { .. }));
+    assert_eq!(scenario.stopped(), None);
+    scenario.send(Input::Gone(node_name("n1")));
+    assert_eq!(scenario.converge("n2"), ["n4"]);
+    assert_eq!(scenario.converge("n3"), ["n5"], "n4 is not a canary");
 }

@@ -335,3 +335,35 @@ fn rolls_back_canary_that_lost_readiness() {
     scenario.send(Input::RollBackAll(aborted()));
     assert_eq!(scenario.rolled_back, [node_name("n1")]);
 }
+
+#[test]
+fn rolls_back_again_when_node_of_refused_rollback_times_out() {
+    let mut scenario = Scenario::over(returnable(), policy(1), ASSIGN);
+    scenario.send(Input::Start);
+    assigned(&mut scenario, "n1");
+    scenario.send(Input::RollBackAll(aborted()));
+    scenario.send(Input::RolledBack(node_name("n1"), Err("no answer".to_owned())));
+    assert_eq!(scenario.rolled_back.len(), 1);
+    scenario.wait(300);
+    assert_eq!(scenario.rolled_back, [node_name("n1"), node_name("n1")]);
+    // The failure stays final if the API server refuses again.
+    scenario.send(Input::RolledBack(node_name("n1"), Err("no answer".to_owned())));
+    assert!(matches!(scenario.end("n1"), End::Failed { rolled_back: false, .. }));
+    assert!(scenario.machine.is_finished(), "no rollback is awaited");
+}
+
+/// Until the watch has shown the node on its target, an event on the previous source may be older than the assignment.
+#[test]
+fn event_from_before_the_assignment_proves_no_rollback_at_first() {
+    let mut scenario = Scenario::over(returnable(), policy(1), ASSIGN);
+    scenario.send(Input::Start);
+    scenario.send(Input::Assigned(node_name("n1")));
+    scenario.send(Input::RollBackAll(aborted()));
+    scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
+    observe_previous_source(&mut scenario, "n1");
+    assert_eq!(scenario.end("n1"), End::InFlight);
+    // No other event came: the watch has shown only the last state.
+    scenario.wait(300);
+    assert_eq!(scenario.end("n1"), End::RolledBack);
+    assert!(scenario.machine.is_finished());
+}

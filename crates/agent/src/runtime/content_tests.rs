@@ -1,0 +1,137 @@
+//! Tests of what [`AgentRuntime`] requires of a download: the content that was reviewed, and no more disruption than
+//! spec allows, compared with what the kubelet runs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::harness::{Action, Behaviour, FOLDER, RuntimeHarness, STATIC, content_hash, text};
+use super::*;
+use crate::disk::memory::MemoryDisk;
+use crate::ledger::{AssignmentFailure, FailureKind};
+use nodecfg_contract::nodeconfig::NodeConfig;
+
+fn now() -> Timestamp {
+    "2026-02-01T00:00:00Z".parse().expect("a time")
+}
+
+fn source(name: &str) -> ConfigSource {
+    ConfigSource::config_map("kube-system", name, "kubelet")
+}
+
+/// Download of a ConfigMap that was created again.
+fn download(name: &str, text: &str) -> Download {
+    let mut source = source(name);
+    if let Some(map) = &mut source.config_map {
+        (map.uid, map.resource_version) = (Some("recreated".to_owned()), Some("9".to_owned()));
+    }
+    let payload = BTreeMap::from([("kubelet".to_owned(), text.to_owned())]);
+    Download { source, payload, immutable: true, ..Download::default() }
+}
+
+/// Node whose ConfigMap has had this behaviour for a minute.
+fn node_on(name: &'static str, behaviour: Behaviour) -> RuntimeHarness {
+    let mut sim = RuntimeHarness::new(false, &[(0, Action::Write(name, behaviour)), (1, Action::Assign(name))]);
+    sim.run(60);
+    sim
+}
+
+/// Reports whether an agent accepts this download for a spec that requires its content and allows this disruption.
+fn accepts(sim: &RuntimeHarness, download: &Download, allowed: Option<Class>) -> bool {
+    let mut agent = sim.open_agent();
+    agent.start(None, now());
+    let mut config = NodeConfig::default();
+    config.metadata.generation = 99;
+    config.spec.config_source = download.source.config_map.as_ref().map(|map| source(&map.name));
+    config.spec.content_hash = Some(content_hash(&download.payload["kubelet"]));
+    config.spec.max_disruption = allowed;
+    agent.handle(Event::NodeConfigRead(Some(Box::new(config))), now());
+    agent.handle_fetch(Ok(download.clone()), None, None, now());
+    agent.ledger().assigned.as_ref() == Some(&download.source)
+}
+
+#[test]
+fn refuses_change_beyond_the_allowed_disruption() {
+    let policy = text(STATIC, 1, Behaviour::Good);
+    // The same applies to other content of the assigned name.
+    for name in ["a", "b"] {
+        let sim = node_on("a", Behaviour::Good);
+        assert!(!accepts(&sim, &download(name, &policy), None), "{name}: a restart is allowed");
+        assert!(!accepts(&sim, &download(name, &policy), Some(Class::Restart)), "{name}");
+        assert!(accepts(&sim, &download(name, &policy), Some(Class::Drain)), "{name}");
+        assert!(accepts(&sim, &download(name, &text("a", 1, Behaviour::Good)), Some(Class::Restart)), "{name}");
+    }
+}
+
+/// The agent cannot know what a change from an unknown configuration does to running pods.
+#[test]
+fn change_from_unreadable_configuration_needs_a_drain() {
+    let sim = node_on("a", Behaviour::Good);
+    sim.disk.put(&Path::new(FOLDER).join("store/checkpoints/uid-of-a/1/kubelet"), b"[", 0o600);
+    let other = text("b", 1, Behaviour::Good).replace("100", "120");
+    assert!(!accepts(&sim, &download("b", &other), Some(Class::Restart)));
+    assert!(accepts(&sim, &download("b", &other), Some(Class::Drain)));
+}
+
+/// A failed assignment does not run, so trying it again disrupts pods again.
+#[test]
+fn failed_assignment_is_compared_with_what_runs() {
+    let sim = node_on(STATIC, Behaviour::Silent);
+    assert!(sim.runtime().ledger().agent_state.failure.is_some());
+    let again = download(STATIC, &text(STATIC, 1, Behaviour::Silent));
+    assert!(!accepts(&sim, &again, Some(Class::Restart)));
+    assert!(accepts(&sim, &again, Some(Class::Drain)));
+}
+
+/// Without `spec.contentHash`, the content of the present assignment proves nothing about another ConfigMap.
+#[test]
+fn accepted_content_counts_for_its_own_configmap_only() {
+    let sim = node_on("a", Behaviour::Good);
+    let agent = sim.open_agent();
+    let same = text("a", 1, Behaviour::Good);
+    assert!(agent.verify(&download("a", &same)).is_ok());
+    assert!(matches!(agent.verify(&download("b", &same)), Err(FetchError::OtherContent(_))));
+}
+
+/// Agent whose only checkpoint is the assignment, the last known good and what runs. It has this field.
+fn settled_on(field: &str) -> (AgentRuntime<MemoryDisk>, ConfigSource) {
+    let sim = node_on("a", Behaviour::Good);
+    let mut agent = sim.open_agent();
+    let text = format!("{}{field}\n", text("x", 1, Behaviour::Good));
+    let saved = download("x", &text);
+    agent.store.save_checkpoint(&agent.disk, &saved).expect("saved");
+    let source = Some(saved.source.clone());
+    let Ledger { assigned, last_known_good, agent_state } = &mut agent.state.ledger;
+    (*assigned, *last_known_good, agent_state.active) = (source.clone(), source.clone(), source);
+    agent_state.content_hash = Some(content_hash(&text));
+    agent_state.last_known_good_hash = agent_state.content_hash.clone();
+    (agent, saved.source)
+}
+
+/// The last known good ran before, and no other configuration is left.
+#[test]
+fn rollback_places_even_what_the_kubelet_now_refuses() {
+    let (mut agent, source) = settled_on("featureGates: {DynamicKubeletConfig: true}");
+    agent.kubelet = KubeletVersion::parse("v1.36.2");
+    let refused = agent.place(Some(&source)).expect_err("is no rollback");
+    assert!(refused.contains("the kubelet would refuse the checkpoint"), "{refused}");
+    let failure = AssignmentFailure {
+        kind: FailureKind::Trial,
+        was_healthy: false,
+        error: String::new(),
+        message: String::new(),
+        kubelet: None,
+    };
+    agent.state.ledger.agent_state.failure = Some(failure);
+    agent.place(Some(&source)).expect("is placed");
+}
+
+/// The kubelet may be newer than the tables of this agent.
+#[test]
+fn unknown_kubelet_version_refuses_no_running_configuration() {
+    for (kubelet, failure) in [(None, None), (Some("v1.36.2"), Some(FailureKind::Validate))] {
+        let (mut agent, _) = settled_on("featureGates: {NotInventedYet: true}");
+        agent.start(kubelet.and_then(KubeletVersion::parse), now());
+        let found = agent.ledger().agent_state.failure.as_ref().map(|failure| failure.kind);
+        assert_eq!(found, failure, "{kubelet:?}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Tests of the checker with plans that were edited after planning, and of the facts that it protects.
+
+use jiff::Timestamp;
+
+use super::fixtures::{
+    canary, desired, fetched, managed, namespace, node, observed, on, options, policy, pool, rendered, with_config_map,
+};
+use super::{Action, Plan, Scope, WaveKind, Why, check, is_available, make};
+use kubelet_config::risk::Class;
+use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, NodeContent, NodeSupport, Observed, Readiness};
+use nodecfg_contract::{ConfigSource, ConfigStatus};
+
+fn target(max_pods: u32) -> ConfigSource {
+    rendered("a", max_pods).source(&namespace())
+}
+
+/// Plan for a pool with 64 pods per node.
+fn planned(observed: &Observed) -> Plan {
+    let plan = make(&desired([pool("a", 64, policy(1))]), observed, &options()).expect("can be planned");
+    assert_eq!(check(&plan, observed, &Scope::Everything), [], "the checker accepts the plan");
+    plan
+}
+
+/// Violations of a plan after this edit.
+fn violations(mut plan: Plan, observed: &Observed, edit: impl FnOnce(&mut Plan)) -> Vec<String> {
+    edit(&mut plan);
+    check(&plan.identified(), observed, &Scope::Everything).iter().map(ToString::to_string).collect()
+}
+
+/// Adds ConfigMaps of the fleet with these numbers of pods, each older than the one before.
+fn with_old_config_maps(observed: &mut Observed, max_pods: impl IntoIterator<Item = u32>) {
+    for (age, max_pods) in (1..).zip(max_pods) {
+        let name = rendered("a", max_pods).config_map;
+        let created = Some(Timestamp::from_second(1_800_000_000 - age).unwrap());
+        let map = ManagedConfigMap { created, ..managed(&name, Some("fleet"), Some("a"), None) };
+        observed.config_maps.insert(ConfigMapKey::of(&target(max_pods)).unwrap(), map);
+    }
+}
+
+/// A node may need the ConfigMap again: a kubelet that lost its checkpoints downloads what its status names.
+#[test]
+fn config_map_that_a_single_field_names_is_not_prunable() {
+    let old = || Some(target(4));
+    let fields: [(&str, fn(&mut Node, Option<ConfigSource>)); 4] = [
+        ("spec", |node, source| node.source = source),
+        ("assigned", |node, source| node.status.assigned = source),
+        ("active", |node, source| node.status.active = source),
+        ("lastKnownGood", |node, source| node.status.last_known_good = source),
+    ];
+    let cluster = |node: Node| {
+        let mut cluster = observed([node]);
+        with_old_config_maps(&mut cluster, [1, 2, 3, 4]);
+        cluster
+    };
+    let name = rendered("a", 4).config_map;
+    let bare = || Node { status: ConfigStatus::default(), ..node("n1", "a") };
+    assert_eq!(planned(&cluster(bare())).prunable, [name.clone()], "without a reference");
+    let refused = [format!("ConfigMap {name}: would be pruned while a node refers to it")];
+    for (field, set) in fields {
+        let mut node = bare();
+        set(&mut node, old());
+        let cluster = cluster(node);
+        let plan = planned(&cluster);
+        assert_eq!(plan.prunable, [] as [String; 0], "{field}");
+        assert_eq!(violations(plan, &cluster, |plan| plan.prunable.push(name.clone())), refused, "{field}");
+    }
+    // A NodeConfig without a Node.
+    let mut cluster = cluster(bare());
+    cluster.references.add("gone", [&target(4)]);
+    let plan = planned(&cluster);
+    assert_eq!(violations(plan, &cluster, |plan| plan.prunable.push(name.clone())), refused);
+}
+
+#[test]
+fn rejects_assignment_of_other_content_or_disruption() {
+    let cluster = observed([node("n1", "a")]);
+    let edit = |edit: fn(&mut super::Step)| {
+        violations(planned(&cluster), &cluster, |plan| edit(&mut plan.pools[0].waves[0].steps[0]))
+    };
+    assert_eq!(
+        edit(|step| step.assignment.to_hash = Some(rendered("a", 5).hash)),
+        ["node n1: is assigned other content than its pool's"]
+    );
+    assert_eq!(
+        edit(|step| step.assignment.max_disruption = Class::Replace),
+        ["node n1: may be disrupted more or less than its pool allows"]
+    );
+}
+
+#[test]
+fn rejects_unchanged_node_that_is_wrongly_called_available() {
+    let cluster = observed([Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &target(64)) }]);
+    assert_eq!(
+        violations(planned(&cluster), &cluster, |plan| plan.pools[0].left_alone[0].unavailable = false),
+        ["node n1: is not Ready but called available"]
+    );
+}
+
+#[test]
+fn node_that_is_being_deleted_is_unavailable() {
+    let cluster = observed([Node { deleting: true, ..on(node("n1", "a"), &target(64)) }]);
+    let plan = planned(&cluster);
+    let left = &plan.pools[0].left_alone[0];
+    assert_eq!((&left.why, left.unavailable), (&Why::Deleting, true));
+}
+
+#[test]
+fn converged_node_that_is_not_ready_is_no_canary() {
+    let mut policy = policy(2);
+    policy.canary = canary(1, 60);
+    let down = Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &target(64)) };
+    let mut cluster = observed([down, node("n2", "a"), node("n3", "a")]);
+    with_config_map(&mut cluster, "a", &rendered("a", 64));
+    let plan = make(&desired([pool("a", 64, policy)]), &cluster, &options()).expect("can be planned");
+    let waves: Vec<(WaveKind, Vec<&str>)> = plan.pools[0]
+        .waves
+        .iter()
+        .map(|wave| (wave.kind, wave.steps.iter().map(|step| step.node.as_str()).collect()))
+        .collect();
+    assert_eq!(waves, [(WaveKind::Canary { soak_seconds: 60 }, vec!["n2"]), (WaveKind::Rest, vec!["n3"])]);
+}
+
+/// Node with an agent on the configuration with 64 pods. Its NodeConfig requires `assigned` and allows `most`.
+fn agent(assigned: Option<u32>, active: u32, most: Option<Class>) -> Node {
+    let hash = |pods| rendered("a", pods).hash;
+    let content = NodeContent { assigned: assigned.map(hash), active: Some(hash(active)), max_disruption: most };
+    Node { content: Some(content), ..on(node("n1", "a"), &target(64)) }
+}
+
+fn cluster(node: Node) -> Observed {
+    let mut cluster = observed([node]);
+    with_config_map(&mut cluster, "a", &rendered("a", 64));
+    cluster
+}
+
+#[test]
+fn node_with_other_content_than_its_assignment_is_unavailable() {
+    assert!(is_available(&agent(Some(64), 64, None)));
+    assert!(!is_available(&agent(Some(64), 5, None)), "its kubelet restarts soon");
+}
+
+/// The schema has no class above `replace`, so such an assignment is complete.
+#[test]
+fn assignment_with_the_highest_class_is_not_repeated() {
+    let mut never = pool("a", 64, policy(1));
+    never.policy.allow_disruption = Class::Never;
+    let plan = |most| {
+        let cluster = cluster(agent(Some(64), 5, Some(most)));
+        let plan = make(&desired([never.clone()]), &cluster, &options()).expect("can be planned");
+        plan.pools[0].steps().next().expect("a step").action.clone()
+    };
+    assert!(matches!(plan(Class::Replace), Action::Await { .. }));
+    assert_eq!(plan(Class::Drain), Action::Assign);
+}
+
+#[test]
+fn adds_no_hash_to_node_that_does_not_follow_assignments() {
+    let silent = Node { support: NodeSupport::AgentSilent, ..agent(None, 64, None) };
+    let plan = planned(&cluster(silent));
+    assert!(plan.pools[0].left_alone[0].adds_hash.is_none() && !plan.has_changes());
+}
+
+#[test]
+fn paused_pool_repeats_no_incomplete_assignment() {
+    let mut paused = pool("a", 64, policy(1));
+    paused.policy.paused = true;
+    for node in [agent(Some(5), 5, None), agent(Some(64), 5, None)] {
+        let plan = make(&desired([paused.clone()]), &cluster(node), &options()).expect("can be planned");
+        assert_eq!(plan.pools[0].left_alone[0].why, Why::Paused { order: None });
+    }
+}
+
+/// The rollback of a node must require what its assignment required, not what the ConfigMap of the name has now.
+#[test]
+fn rollback_requires_the_content_of_the_present_assignment() {
+    let previous = target(110);
+    let agent = Node { source: Some(previous.clone()), ..on(agent(Some(30), 30, None), &previous) };
+    let mut cluster = observed([agent]);
+    with_config_map(&mut cluster, "a", &rendered("a", 110));
+    cluster.contents.extend([fetched(&previous, &rendered("a", 110).canonical, true)]);
+    let plan = planned(&cluster);
+    let step = plan.pools[0].steps().next().expect("a step");
+    assert_eq!(step.assignment.from_hash, Some(rendered("a", 30).hash));
+}

@@ -1,0 +1,73 @@
+//! Tests of the queue of requests.
+
+use super::*;
+use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, options, policy, pool, pool_name};
+use nodecfg_planning::plan::make;
+use nodecfg_planning::rollout::End;
+
+const MODE: Mode =
+    Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: 16, timeout: None };
+
+fn runner<'a>(rollout: Rollout<'a>, listener: &'a mut dyn FnMut(Timestamp, &Event)) -> Runner<'a> {
+    Runner {
+        rollout,
+        pool_of: pools_by_node(rollout.plan),
+        machine: Machine::new(rollout.plan, rollout.mode),
+        queue: VecDeque::new(),
+        error: None,
+        lock_lost: false,
+        orders: OrderWatcher::new(&rollout.observed.orders),
+        listener,
+    }
+}
+
+/// An operator who pauses a pool expects that no further node of it changes, and that other pools continue.
+#[test]
+fn stopped_pool_withdraws_its_own_queued_assignments_only() {
+    let desired = desired([pool("a", 64, policy(2)), pool("b", 64, policy(2))]);
+    let observed = observed([node("a1", "a"), node("a2", "a"), node("a3", "a"), node("b1", "b"), node("b2", "b")]);
+    let options = options();
+    let plan = make(&desired, &observed, &options).expect("can be planned");
+    let rollout = Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE };
+    let mut ignore = |_: Timestamp, _: &Event| {};
+    let mut runner = runner(rollout, &mut ignore);
+    let queued = |runner: &Runner<'_>| {
+        let name = |request: &Request| match request {
+            Request::Assign(node, _) => node.to_string(),
+            Request::RollBack(node, _) => format!("roll back {node}"),
+            Request::Reread(node) => format!("reread {node}"),
+        };
+        runner.queue.iter().map(name).collect::<Vec<_>>()
+    };
+    runner.step(Input::Start);
+    assert_eq!(queued(&runner), ["a1", "a2", "b1", "b2"]);
+    // The patch of a1 was sent and conflicted.
+    runner.queue.pop_front();
+    runner.handle_response(Response::Changed(node_name("a1")));
+    let paused = StopReason::Paused { by: "ada".to_owned(), reason: "disks".to_owned() };
+    runner.step(Input::StopPool(pool_name("a"), paused));
+    assert_eq!(queued(&runner), ["reread a1", "b1", "b2"], "a2 is withdrawn");
+    let outcome = runner.machine.outcome();
+    let ends: Vec<(&str, &End)> =
+        outcome.pools.values().flat_map(|pool| &pool.nodes).map(|node| (node.node.as_str(), &node.end)).collect();
+    let (sent, waits) = (&End::InFlight, &End::NotStarted);
+    assert_eq!(ends, [("a1", sent), ("a2", waits), ("a3", waits), ("b1", sent), ("b2", sent)]);
+}
+
+/// An assignment does not test labels, so a queued one must not reach a node that left its pool.
+#[test]
+fn node_that_leaves_its_pool_is_withdrawn_from_the_queue() {
+    let desired = desired([pool("a", 64, policy(2))]);
+    let observed = observed([node("a1", "a"), node("a2", "a")]);
+    let options = options();
+    let plan = make(&desired, &observed, &options).expect("can be planned");
+    let rollout = Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE };
+    let mut ignore = |_: Timestamp, _: &Event| {};
+    let mut runner = runner(rollout, &mut ignore);
+    runner.step(Input::Start);
+    runner.apply_event(NodeEvent::Upsert(Box::new(node("a2", "b"))));
+    assert!(matches!(runner.queue.make_contiguous(), [Request::Assign(node, _)] if node.as_str() == "a1"));
+    let outcome = runner.machine.outcome();
+    let end = outcome.pools.values().flat_map(|pool| &pool.nodes).find(|node| node.node.as_str() == "a2");
+    assert_eq!(end.map(|node| &node.end), Some(&End::Changed { to: None }));
+}
