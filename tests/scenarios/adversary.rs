@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, ClusterSetup, KUBELET, Repository, Run, until};
+use crate::harness::{Cluster, ClusterSetup, KUBELET, Repository, Run, print_line, until};
 use nodecfg_contract::ContentHash;
 
 scenarios! {
@@ -172,6 +172,6 @@ async fn writer_of_config_maps_changes_no_node(start: ClusterSetup) {
     .await;
     assert_reviewed(&cluster, &nodes, &moves).await;
     assert!(refused > 0, "no move had an effect: {moves:#?}");
-    println!("{} moves, {refused} syncs that stopped", moves.len());
+    print_line(&format!("{} moves of a writer of ConfigMaps, {refused} syncs that stopped", moves.len()));
     cluster.down().await;
 }

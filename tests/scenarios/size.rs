@@ -21,7 +21,7 @@ async fn fifteen_thousand_nodes_in_two_hundred_pools_converge(start: ClusterSetu
 /// Syncs `pools` pools with `nodes` nodes each.
 async fn converges(mut start: ClusterSetup, pools: usize, nodes: usize) {
     let repository = Repository::empty();
-    repository.fleet("test", "{maxUnavailable: 25%, canary: {nodes: 1}}");
+    repository.fleet("test", "{maxUnavailable: 25%, canary: {nodes: 1}, allowDisruption: drain}");
     for number in 0..pools {
         let pool = format!("p{number:03}");
         repository.pool(&pool, &format!("maxPods: {}", 100 + number));

@@ -119,7 +119,7 @@ pub fn on_real<F: Future<Output = ()>>(name: &str, needs: Needs, scenario: impl 
 }
 
 /// Writes a line that is visible even if the test passes: the test runner captures print macros, but not the stream.
-fn print_line(line: &str) {
+pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

@@ -1,7 +1,8 @@
 //! Scenarios with failures of the node, the disk or the API server.
 
 use super::scenarios::{names, sim_with_good_assigned};
-use super::sim_harness::{Behaviour, SimHarness, at, source};
+use super::sim_harness::{SimHarness, at, source};
+use super::sim_inputs::Behaviour;
 use crate::events::ConfigCheck;
 use crate::ledger::Phase;
 use nodecfg_contract::ConfigSource;

@@ -45,6 +45,8 @@ mod replay;
 mod scenarios;
 #[cfg(test)]
 mod sim_harness;
+#[cfg(test)]
+mod sim_inputs;
 mod status;
 mod sync;
 mod trial;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 
-use super::sim_harness::{Behaviour, Faults, SimHarness, at, node_config, settings, source};
+use super::sim_harness::{SimHarness, at, node_config, settings, source};
+use super::sim_inputs::{Behaviour, Faults};
 use super::{MachineState, not_saved, step};
 use crate::events::{
     ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth,

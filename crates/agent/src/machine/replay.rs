@@ -7,7 +7,8 @@
 
 use serde_json::Value;
 
-use super::sim_harness::{SimConfigMap, SimHarness, at};
+use super::sim_harness::{SimHarness, at};
+use super::sim_inputs::SimConfigMap;
 use crate::events::ConfigCheck;
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 

@@ -1,6 +1,7 @@
 //! Scenarios of assignments in the simulation: activations and reports for each spec and kubelet behaviour.
 
-use super::sim_harness::{Behaviour, SimHarness, node_config, source};
+use super::sim_harness::{SimHarness, node_config, source};
+use super::sim_inputs::Behaviour;
 use crate::events::ConfigCheck;
 use crate::ledger::Phase;
 use nodecfg_contract::ConfigSource;

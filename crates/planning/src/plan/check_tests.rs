@@ -6,6 +6,7 @@ use super::fixtures::{
     canary, desired, fetched, managed, namespace, node, observed, on, options, policy, pool, rendered, with_config_map,
 };
 use super::{Action, Plan, Scope, WaveKind, Why, check, is_available, make};
+use crate::desired::Desired;
 use kubelet_config::risk::Class;
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, NodeContent, NodeSupport, Observed, Readiness};
 use nodecfg_contract::{ConfigSource, ConfigStatus};
@@ -14,17 +15,22 @@ fn target(max_pods: u32) -> ConfigSource {
     rendered("a", max_pods).source(&namespace())
 }
 
-/// Plan for a pool with 64 pods per node.
+/// Repository with a pool that has 64 pods per node.
+fn repository() -> Desired {
+    desired([pool("a", 64, policy(1))])
+}
+
+/// Plan for this repository.
 fn planned(observed: &Observed) -> Plan {
-    let plan = make(&desired([pool("a", 64, policy(1))]), observed, &options()).expect("can be planned");
-    assert_eq!(check(&plan, observed, &Scope::Everything), [], "the checker accepts the plan");
+    let plan = make(&repository(), observed, &options()).expect("can be planned");
+    assert_eq!(check(&plan, &repository(), observed, &Scope::Everything), [], "the checker accepts the plan");
     plan
 }
 
 /// Violations of a plan after this edit.
 fn violations(mut plan: Plan, observed: &Observed, edit: impl FnOnce(&mut Plan)) -> Vec<String> {
     edit(&mut plan);
-    check(&plan.identified(), observed, &Scope::Everything).iter().map(ToString::to_string).collect()
+    check(&plan.identified(), &repository(), observed, &Scope::Everything).iter().map(ToString::to_string).collect()
 }
 
 /// Adds ConfigMaps of the fleet with these numbers of pods, each older than the one before.

@@ -95,14 +95,14 @@ impl ConfigMaps {
 
     /// Returns the result of a download for each waiting kubelet, and caches it unless the request failed or a newer
     /// change arrived. `None` means that the request failed, `Some(None)` that the ConfigMap is missing.
-    pub(super) fn loaded(&mut self, key: Key, outcome: Option<Option<ConfigMap>>) -> Vec<(KubeletId, Download)> {
+    pub(super) fn loaded(&mut self, key: Key, outcome: Option<Option<Box<ConfigMap>>>) -> Vec<(KubeletId, Download)> {
         let Some(Entry::Loading { waiting, changed_to }) = self.entries.remove(&key) else { return Vec::new() };
         let mut entry = match outcome {
             None => {
                 return waiting.into_iter().map(|(kubelet, ..)| (kubelet, Download::Unreachable)).collect();
             }
             Some(None) => Entry::Missing,
-            Some(Some(config_map)) => Entry::Present(Content { config_map, verdicts: BTreeMap::new() }),
+            Some(Some(config_map)) => Entry::Present(Content { config_map: *config_map, verdicts: BTreeMap::new() }),
         };
         let results = waiting
             .into_iter()
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(cache.look_up(1, MINOR, &wanted("kubelet")), Lookup::Download(key()));
         assert_eq!(cache.look_up(2, MINOR, &wanted("bad")), Lookup::Pending);
         assert_eq!(cache.look_up(3, MINOR, &wanted("none")), Lookup::Pending);
-        let results = cache.loaded(key(), Some(Some(config_map("7"))));
+        let results = cache.loaded(key(), Some(Some(Box::new(config_map("7")))));
         let results: Vec<_> = results.iter().map(|(kubelet, download)| (*kubelet, found(download))).collect();
         assert_eq!(
             results,
@@ -212,7 +212,7 @@ mod tests {
         let mut cache = ConfigMaps::default();
         cache.look_up(1, Minor(21), &wanted("kubelet"));
         cache.look_up(2, Minor(23), &wanted("kubelet"));
-        let results = cache.loaded(key(), Some(Some(config_map)));
+        let results = cache.loaded(key(), Some(Some(Box::new(config_map))));
         let results: Vec<_> = results.iter().map(|(_, download)| found(download).1).collect();
         assert_eq!(results, [Ok(()), Err(ConfigProblem::Validate)]);
     }
@@ -221,7 +221,7 @@ mod tests {
     fn changed_config_map_is_downloaded_again() {
         let mut cache = ConfigMaps::default();
         cache.look_up(1, MINOR, &wanted("kubelet"));
-        cache.loaded(key(), Some(Some(config_map("7"))));
+        cache.loaded(key(), Some(Some(Box::new(config_map("7")))));
         assert!(!cache.changed(&key(), "7"));
         assert!(cache.changed(&key(), "8"));
         assert_eq!(cache.look_up(1, MINOR, &wanted("kubelet")), Lookup::Download(key()));
@@ -238,13 +238,13 @@ mod tests {
             let mut cache = ConfigMaps::default();
             cache.look_up(1, MINOR, &wanted("kubelet"));
             assert!(cache.changed(&key(), changed_to));
-            cache.loaded(key(), Some(Some(config_map("7"))));
+            cache.loaded(key(), Some(Some(Box::new(config_map("7")))));
             assert_eq!(matches!(cache.look_up(1, MINOR, &wanted("kubelet")), Lookup::Cached(_)), kept, "{changed_to}");
         }
         let mut cache = ConfigMaps::default();
         cache.look_up(1, MINOR, &wanted("kubelet"));
         cache.clear();
-        cache.loaded(key(), Some(Some(config_map("7"))));
+        cache.loaded(key(), Some(Some(Box::new(config_map("7")))));
         assert_eq!(cache.look_up(1, MINOR, &wanted("kubelet")), Lookup::Download(key()));
     }
 

@@ -22,7 +22,7 @@ pub(super) enum Effect {
 /// Result of a finished task.
 pub(super) enum TaskResult {
     Sent { slot: usize, config_lost: bool },
-    Loaded { key: Key, outcome: Option<Option<ConfigMap>> },
+    Loaded { key: Key, outcome: Option<Option<Box<ConfigMap>>> },
 }
 
 pub(super) async fn load(client: Client, key: Key) -> TaskResult {
@@ -30,7 +30,7 @@ pub(super) async fn load(client: Client, key: Key) -> TaskResult {
         // A name that is invalid in a path matches no ConfigMap.
         Err(_) => Some(None),
         Ok(request) => match client.request::<ConfigMap>(request).await {
-            Ok(config_map) => Some(Some(config_map)),
+            Ok(config_map) => Some(Some(Box::new(config_map))),
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Some(None),
             Err(error) => {
                 tracing::debug!(namespace = key.0, name = key.1, %error, "a simulated kubelet's download failed");

@@ -1,0 +1,44 @@
+//! Inputs of the simulation: behaviours of the kubelet, ConfigMaps of the API server, and faults around the agent.
+
+use crate::events::ConfigCheck;
+
+/// Behaviour of the simulated kubelet on a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Behaviour {
+    Good,
+    /// Never answers.
+    Silent,
+    /// Answers until this number of seconds after its start.
+    Dies(u64),
+    /// Answers for 5 s, then fails for 3 s, repeatedly.
+    Loops,
+    /// Answers, but its Node is never Ready.
+    Unready,
+    /// Its restart command fails.
+    NoRestart,
+}
+
+/// ConfigMap with the result of its config check. Only the key `kubelet` exists. A version with a dash carries the
+/// result instead: with the suffix `fine` it is accepted, with any other it is refused.
+#[derive(Debug, Clone)]
+pub(super) struct SimConfigMap {
+    pub(super) uid: String,
+    pub(super) version: String,
+    pub(super) immutable: bool,
+    pub(super) hash: Option<String>,
+    pub(super) config_check: ConfigCheck,
+}
+
+/// Faults around the agent; each lasts until it is reset.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Faults {
+    pub(super) api_down: bool,
+    /// Saving ledgers and checkpoints fails.
+    pub(super) disk_full: bool,
+    /// Replacing the kubelet's configuration fails.
+    pub(super) placement_fails: bool,
+    /// The change to the local configuration needs a drained node.
+    pub(super) needs_drain: bool,
+    /// The server refuses reports.
+    pub(super) reports_fail: bool,
+}
