@@ -96,6 +96,22 @@ fn ignores_the_nodes_own_configuration() {
     assert_eq!((joined.source, joined.status), (None, ConfigStatus::default()));
 }
 
+/// The present spec may have removed the cause of a sync error. Any other error is about what the node runs.
+#[test]
+fn ignores_the_sync_error_of_an_earlier_spec() {
+    let error_of = |seen: Option<i64>, error: &str| {
+        let mut metadata = owned_by("u");
+        metadata["generation"] = json!(2);
+        let config = node_config(&metadata, json!({"observedGeneration": seen, "config": {"error": error}}));
+        join(node("n1", "u"), Some(&config), now()).status.error
+    };
+    let sync = format!("{}{}maxPods", error_text::SYNC_PREFIX, error_text::NEEDS_DRAIN_PREFIX);
+    assert_eq!(error_of(Some(1), &sync), None);
+    for (seen, error) in [(Some(2), sync.as_str()), (None, &sync), (Some(1), error_text::VALIDATE)] {
+        assert_eq!(error_of(seen, error).as_deref(), Some(error), "{seen:?}");
+    }
+}
+
 /// Change from either watch, of two possible Nodes.
 #[derive(Debug, Clone)]
 #[expect(clippy::large_enum_variant, reason = "there are few")]

@@ -159,7 +159,9 @@ async fn first_assignment_creates_the_node_config() {
     let assigned = writer.assign(&node.name, &assign(&node.uid, None, Some("a"))).await.expect("created");
     assert_eq!(assigned, Some(source("a")));
     let made = node_config(&api, "n1");
-    assert_eq!(made["spec"], json!({"configSource": source("a")}));
+    let hash = ContentHash::of(b"a").to_string();
+    let spec = json!({"configSource": source("a"), "contentHash": hash, "maxDisruption": "restart"});
+    assert_eq!(made["spec"], spec);
     assert_eq!(made["metadata"]["labels"], json!({"app.kubernetes.io/managed-by": "nodecfg"}));
     let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": node.uid}]);
     assert_eq!(made["metadata"]["ownerReferences"], owner);
@@ -174,11 +176,54 @@ async fn first_assignment_creates_the_node_config() {
     }
     let back = assign(&node.uid, None, Some("b")).reversed();
     assert_eq!(writer.assign(&node.name, &back).await, Ok(None));
-    assert_eq!(node_config(&api, "n1")["spec"], json!({}));
+    assert_eq!(node_config(&api, "n1")["spec"], json!({"maxDisruption": "restart"}));
     // A missing NodeConfig has nothing to roll back.
     let error = writer.assign(&name("n2"), &back).await.expect_err("missing");
     assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
     assert_eq!(api.get("", "nodes", "", "n1").expect("a node")["spec"].get("configSource"), None);
+}
+
+/// Without the hash, the agent would take any content.
+#[tokio::test]
+async fn detects_a_definition_that_drops_the_content_hash() {
+    let api = api(ServerProfile::V1_36, &["n1"]);
+    let mut outdated = nodeconfig::definition();
+    let properties = &mut outdated["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    assert!(properties["properties"].as_object_mut().expect("fields").remove("contentHash").is_some());
+    create(&api, "apiextensions.k8s.io", "customresourcedefinitions", outdated);
+    let reader = reader(&api).with_binding(None).await.expect("bound");
+    let (writer, _held) = writer(&reader).await;
+    // Created, then patched.
+    for from in [None, Some("a")] {
+        let error = writer.assign(&name("n1"), &assign(&uid_of(&api, "n1"), from, Some("a"))).await;
+        assert!(matches!(error, Err(ClusterError::DefinitionOutdated { .. })), "{error:?}");
+    }
+}
+
+/// The NodeConfig that planning saw is gone: nothing is known of the node's state.
+#[tokio::test]
+async fn never_creates_a_node_config_in_place_of_a_deleted_one() {
+    let (api, reader) = cluster(&["n1"]).await;
+    let (writer, _held) = writer(&reader).await;
+    let error = writer.assign(&name("n1"), &assign(&uid_of(&api, "n1"), Some("a"), Some("b"))).await;
+    assert!(matches!(error, Err(ClusterError::PreconditionFailed { .. })), "{error:?}");
+    assert!(api.get(GROUP, "nodeconfigs", "", "n1").is_none());
+}
+
+/// A node rolls back to these ConfigMaps, and downloads them again if its disk fails.
+#[tokio::test]
+async fn a_config_map_that_a_single_field_names_is_referenced() {
+    let (api, reader) = cluster(&["n1"]).await;
+    let object = json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": "n1"},
+        "spec": {}});
+    create(&api, GROUP, "nodeconfigs", object);
+    for (field, named) in [("assigned", "a"), ("active", "b"), ("lastKnownGood", "c")] {
+        let mut accepted = json!(source(named));
+        json_patch::merge(&mut accepted, &json!({"configMap": {"uid": "u", "resourceVersion": "1"}}));
+        report(&reader, "n1", json!({field: accepted})).await;
+        let references = reader.references().await.expect("references");
+        assert_eq!(references.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), [named], "{field}");
+    }
 }
 
 #[tokio::test]

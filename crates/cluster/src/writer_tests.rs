@@ -150,6 +150,17 @@ mod over_the_wire {
         assert_eq!(request.headers[http::header::CONTENT_TYPE], "application/json-patch+json");
     }
 
+    /// The other NodeConfig may have the same assignment, or belong to an earlier Node.
+    #[tokio::test]
+    async fn node_config_that_another_client_creates_first_is_read_again() {
+        let missing = status(404, "NotFound", "not found", json!({"kind": "nodeconfigs", "name": "n1"}));
+        let (mut writer, _held, log) = writer(vec![missing, exists()]).await;
+        writer.reader.binding = crate::binding::Binding::NodeConfig;
+        let error = writer.assign(&NodeName::new("n1").expect("a name"), &set()).await.expect_err("exists");
+        assert!(matches!(error, ClusterError::PreconditionFailed { .. }), "{error}");
+        assert!(log.lines().iter().any(|line| line.starts_with("POST") && line.contains("nodeconfigs")));
+    }
+
     #[tokio::test]
     async fn sends_events_once_and_never_fails() {
         let message = "events is forbidden: User \"ci\" cannot create resource \"events\"";

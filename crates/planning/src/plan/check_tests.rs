@@ -46,8 +46,9 @@ fn with_old_config_maps(observed: &mut Observed, max_pods: impl IntoIterator<Ite
 /// A node may need the ConfigMap again: a kubelet that lost its checkpoints downloads what its status names.
 #[test]
 fn config_map_that_a_single_field_names_is_not_prunable() {
+    type Set = fn(&mut Node, Option<ConfigSource>);
     let old = || Some(target(4));
-    let fields: [(&str, fn(&mut Node, Option<ConfigSource>)); 4] = [
+    let fields: [(&str, Set); 4] = [
         ("spec", |node, source| node.source = source),
         ("assigned", |node, source| node.status.assigned = source),
         ("active", |node, source| node.status.active = source),
@@ -60,7 +61,7 @@ fn config_map_that_a_single_field_names_is_not_prunable() {
     };
     let name = rendered("a", 4).config_map;
     let bare = || Node { status: ConfigStatus::default(), ..node("n1", "a") };
-    assert_eq!(planned(&cluster(bare())).prunable, [name.clone()], "without a reference");
+    assert_eq!(planned(&cluster(bare())).prunable, std::slice::from_ref(&name), "without a reference");
     let refused = [format!("ConfigMap {name}: would be pruned while a node refers to it")];
     for (field, set) in fields {
         let mut node = bare();

@@ -149,7 +149,7 @@ fn node_that_needs_a_drain_is_available_and_waits_for_its_turn() {
     ));
 }
 
-/// Without a hash, the agent would take any content of that name after a rollback.
+/// The rollback names the hash, and an agent takes no other content.
 #[test]
 fn node_returns_only_to_content_with_a_known_hash() {
     let plan = |text: &str, assigned| {
@@ -159,5 +159,5 @@ fn node_returns_only_to_content_with_a_known_hash() {
     };
     assert!(plan(&rendered("a", 64).canonical, None).can_return);
     assert!(plan("[", Some(64)).can_return);
-    assert!(!plan("[", None).can_return, "an agent refuses content that cannot be parsed");
+    assert!(!plan("[", None).can_return, "the content cannot be parsed");
 }
