@@ -89,14 +89,14 @@ impl Scratch {
         copy(&root().join("examples/repo-layout"), &folder, &|_| true);
         let edge = folder.join("pools/edge/small.yaml");
         let now = fs::read_to_string(&edge).unwrap();
-        let first = now.replace("maxPods: 30", "maxPods: 20");
+        let first = now.replace("registryPullQPS: 2", "registryPullQPS: 1");
         assert_ne!(now, first, "the example has changed: its first revision must differ from the second");
         fs::write(&edge, first).unwrap();
         self.git(&["init", "--quiet"]);
         self.commit("Configurations of three pools");
         self.git(&["tag", "v1.0.0"]);
         fs::write(&edge, now).unwrap();
-        self.commit("Thirty pods on the machines at the edge");
+        self.commit("More image pulls on the machines at the edge");
         let origin = self.path_of("origin.git");
         let origin = origin.to_str().unwrap();
         self.git(&["init", "--quiet", "--bare", origin]);
