@@ -58,7 +58,7 @@ pub fn nodes_for(desired: &Desired, per_pool: usize, profile: ServerProfile) -> 
                     // The repository does not tell what its nodes were provisioned with. With the same content, no
                     // first assignment needs a drained node.
                     node.local_config = match &pool.target {
-                        PoolTarget::Config(rendered) => Some(rendered.canonical.clone()),
+                        PoolTarget::Config(rendered) => Some(format!("# As provisioned.\n{}", rendered.canonical)),
                         PoolTarget::Local => None,
                     };
                     // Selectors may also match labels that a kubelet sets itself, for example its name.
