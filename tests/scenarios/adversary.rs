@@ -1,6 +1,10 @@
-//! Campaigns of adversaries, each with one right: to write ConfigMaps in the namespace, or the credentials of one kubelet.
-//! Moves are random by seed. After every move, no kubelet runs content that was not reviewed, no other node is affected,
-//! and every command still serves the others.
+//! Campaign of an adversary who may write ConfigMaps in the namespace. Moves are random by seed. After every move, no
+//! kubelet runs content that was not reviewed, and `verify` calls no node converged on other content.
+//!
+//! Other adversaries have their tests where they attack: one kubelet's credentials in `hostile_node.rs` and in
+//! `crates/cluster/src/salvage.rs`, an edited plan file in `plans.rs`, a pull request with only data files in
+//! `tests/action` and `src/repository/tests.rs`, and a second reconciler with another clock in
+//! `crates/cluster/src/lease/observation_tests.rs`.
 
 use serde_json::{Value, json};
 
@@ -10,6 +14,7 @@ use nodecfg_contract::ContentHash;
 scenarios! {
     Agents {
         writer_of_config_maps_changes_no_node,
+        earlier_assignments_get_their_hash_without_restart,
     }
 }
 
@@ -173,5 +178,40 @@ async fn writer_of_config_maps_changes_no_node(start: ClusterSetup) {
     assert_reviewed(&cluster, &nodes, &moves).await;
     assert!(refused > 0, "no move had an effect: {moves:#?}");
     print_line(&format!("{} moves of a writer of ConfigMaps, {refused} syncs that stopped", moves.len()));
+    cluster.down().await;
+}
+
+/// Assignments of a reconciler before `spec.contentHash`.
+async fn earlier_assignments_get_their_hash_without_restart(start: ClusterSetup) {
+    let nodes = ["a-1", "a-2", "a-3"];
+    let cluster = start.pool("a", nodes.len()).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 1}");
+    cluster.sync(&repository, &[]).await.exits(0);
+    let hash = cluster.assignment_object("a-1").await["spec"]["contentHash"].clone();
+    assert!(hash.is_string());
+    for node in nodes {
+        let earlier = json!({"spec": {"contentHash": null, "maxDisruption": null}});
+        cluster.patch(&format!("/apis/nodecfg.dev/v1alpha1/nodeconfigs/{node}"), earlier).await;
+    }
+    // When the agent last changed what runs.
+    let activated = async |node: &str| {
+        let object = cluster.assignment_object(node).await;
+        let conditions = object["status"]["conditions"].as_array().unwrap().clone();
+        conditions.into_iter().find(|condition| condition["type"] == "Active").unwrap()["lastTransitionTime"].clone()
+    };
+    let mut before = Vec::new();
+    for node in nodes {
+        before.push(activated(node).await);
+    }
+    let diff = cluster.run("diff", &repository, &[]).await.exits(1);
+    diff.prints("contentHash to add to 3 NodeConfigs, without restarts").prints("3 nodes up to date");
+    let run = cluster.sync(&repository, &[]).await.exits(0);
+    run.prints("contentHash added to 3 NodeConfigs, without restarts").prints("3 already up to date");
+    for (node, before) in nodes.into_iter().zip(before) {
+        let spec = cluster.assignment_object(node).await["spec"].clone();
+        assert_eq!((&spec["contentHash"], &spec["maxDisruption"]), (&hash, &json!("restart")), "{node}");
+        assert_eq!(activated(node).await, before, "{node} was restarted");
+    }
+    cluster.sync(&repository, &[]).await.exits(0).prints("No changes:");
     cluster.down().await;
 }
