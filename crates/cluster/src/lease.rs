@@ -1,7 +1,7 @@
 //! Lock of a fleet: one coordination.k8s.io Lease, held while a sync writes. It excludes a second sync of the same
 //! fleet, names the holder, and expires when the holder dies.
 //!
-//! [`decide`] is pure and determines who may take the lock. Writes use optimistic concurrency on the Lease's
+//! `decide` is pure and determines who may take the lock. Writes use optimistic concurrency on the Lease's
 //! resourceVersion, as client-go's leader election does. `observation.rs` has the rule of expiry, which trusts no clock
 //! of another machine. The times in a Lease are for people.
 
