@@ -99,7 +99,7 @@ fn rejects_unchanged_node_that_is_wrongly_called_available() {
     let cluster = observed([Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &target(64)) }]);
     assert_eq!(
         violations(planned(&cluster), &cluster, |plan| plan.pools[0].left_alone[0].unavailable = false),
-        ["node n1: is not Ready but called available"]
+        ["node n1: is not available but called available"]
     );
 }
 

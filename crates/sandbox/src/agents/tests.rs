@@ -10,6 +10,7 @@ use crate::kubelets::Fault;
 use crate::nodes::NodeSpec;
 use crate::{Embedded, EmbeddedOptions, SandboxError};
 use nodecfg_agent::settings::Settings;
+use nodecfg_contract::ContentHash;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::NodeName;
 
@@ -51,7 +52,16 @@ impl TestCluster {
         let source = config.map(
             |name| json!({"configMap": {"namespace": "nodecfg-system", "name": name, "kubeletConfigKey": "kubelet"}}),
         );
-        let spec = source.map_or_else(|| json!({}), |source| json!({"configSource": source}));
+        let reviewed = config.map(|name| {
+            let map = self.embedded.api().get("", "configmaps", "nodecfg-system", name);
+            let text = map.and_then(|map| map["data"]["kubelet"].as_str().map(str::to_owned)).unwrap_or_default();
+            ContentHash::of(text.as_bytes())
+        });
+        let mut spec = json!({"maxDisruption": "replace"});
+        if let (Some(source), Some(hash)) = (source, reviewed) {
+            spec["configSource"] = source;
+            spec["contentHash"] = json!(hash);
+        }
         let object = json!({"apiVersion": "nodecfg.dev/v1alpha1", "kind": "NodeConfig", "metadata": {"name": node,
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}]}, "spec": spec});
         let request = kube::core::Request::new("/apis/nodecfg.dev/v1alpha1/nodeconfigs");
