@@ -226,16 +226,7 @@ async fn run(
     mut signals: StopSignals<'_>,
     listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Execution {
-    let mut runner = Runner {
-        rollout,
-        pool_of: pools_by_node(rollout.plan),
-        machine: Machine::new(rollout.plan, rollout.mode),
-        queue: VecDeque::new(),
-        error: None,
-        lock_lost: false,
-        orders: OrderWatcher::new(&rollout.observed.orders),
-        listener,
-    };
+    let mut runner = Runner::new(rollout, listener);
     if *signals.stop.borrow() >= Stop::Gently {
         runner.step(Input::Stop(StopReason::Interrupted));
     }
@@ -273,7 +264,20 @@ struct Runner<'a> {
     listener: &'a mut dyn FnMut(Timestamp, &Event),
 }
 
-impl Runner<'_> {
+impl<'a> Runner<'a> {
+    fn new(rollout: Rollout<'a>, listener: &'a mut dyn FnMut(Timestamp, &Event)) -> Self {
+        Self {
+            rollout,
+            pool_of: pools_by_node(rollout.plan),
+            machine: Machine::new(rollout.plan, rollout.mode),
+            queue: VecDeque::new(),
+            error: None,
+            lock_lost: false,
+            orders: OrderWatcher::new(&rollout.observed.orders),
+            listener,
+        }
+    }
+
     fn step(&mut self, input: Input) {
         let now = nodecfg_clock::now();
         let mut stopped = Vec::new();

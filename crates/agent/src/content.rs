@@ -9,7 +9,7 @@ use super::host::Healthz;
 use kubelet_config::defaults;
 use kubelet_config::document::{self, Document, Node, apply_merge_patch};
 use kubelet_config::minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
-use kubelet_config::risk::{self, Class, StateFile};
+use kubelet_config::risk::{self, Class, Risk, StateFile};
 use kubelet_config::verdict::{self, Refusal, Stage};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::observed::KubeletVersion;
@@ -209,13 +209,17 @@ fn healthz_of(document: Option<&Document>) -> Healthz {
 pub fn worst_change(from: &str, to: &str, kubelet: Option<KubeletVersion>) -> Option<(Class, String)> {
     let (minor, _) = nearest(kubelet);
     let (from, to) = (with_defaults(from, minor), with_defaults(to, minor));
-    let changed = document::changes(from.as_ref(), to.as_ref());
-    let classes = changed.into_iter().map(|change| {
-        let risk = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
-        (risk.class, change.path)
-    });
+    let classes = risks(from.as_ref(), to.as_ref()).map(|(field, risk)| (risk.class, field));
     // The first of equal classes.
     classes.reduce(|worst, next| if next.0 > worst.0 { next } else { worst })
+}
+
+/// Changed fields between two configurations, with the risk of each.
+fn risks(from: Option<&Document>, to: Option<&Document>) -> impl Iterator<Item = (String, Risk)> {
+    document::changes(from, to).into_iter().map(|change| {
+        let risk = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
+        (change.path, risk)
+    })
 }
 
 /// Configuration in which every default of a version is set.
@@ -229,10 +233,8 @@ fn with_defaults(text: &str, minor: Minor) -> Option<Document> {
 #[must_use]
 pub fn state_files(from: &str, to: &str) -> Vec<StateFile> {
     let (from, to) = (read(from).ok(), read(to).ok());
-    let changed = document::changes(from.as_ref(), to.as_ref());
-    let files: BTreeSet<StateFile> = changed
-        .iter()
-        .flat_map(|change| risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref()).state_files)
+    let files: BTreeSet<StateFile> = risks(from.as_ref(), to.as_ref())
+        .flat_map(|(_, risk)| risk.state_files)
         .filter(|file| [&from, &to].into_iter().flatten().any(|document| uses_state_file(document, *file)))
         .collect();
     files.into_iter().collect()

@@ -262,7 +262,7 @@ pub fn merged(findings: Vec<Finding>) -> Vec<Finding> {
     merged
 }
 
-/// The number of findings that are listed for one file. Nobody reads more, and each costs time in every report.
+/// The number of findings that are listed for one file. Readers need no more, and each costs time in every report.
 pub const MAX_PER_FILE: usize = 100;
 /// The code of the finding that counts those left out.
 const LEFT_OUT: &str = "findings-left-out";

@@ -8,19 +8,6 @@ use nodecfg_planning::rollout::End;
 const MODE: Mode =
     Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: 16, timeout: None };
 
-fn runner<'a>(rollout: Rollout<'a>, listener: &'a mut dyn FnMut(Timestamp, &Event)) -> Runner<'a> {
-    Runner {
-        rollout,
-        pool_of: pools_by_node(rollout.plan),
-        machine: Machine::new(rollout.plan, rollout.mode),
-        queue: VecDeque::new(),
-        error: None,
-        lock_lost: false,
-        orders: OrderWatcher::new(&rollout.observed.orders),
-        listener,
-    }
-}
-
 /// An operator who pauses a pool expects that no further node of it changes, and that other pools continue.
 #[test]
 fn stopped_pool_withdraws_its_own_queued_assignments_only() {
@@ -30,7 +17,7 @@ fn stopped_pool_withdraws_its_own_queued_assignments_only() {
     let plan = make(&desired, &observed, &options).expect("can be planned");
     let rollout = Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE };
     let mut ignore = |_: Timestamp, _: &Event| {};
-    let mut runner = runner(rollout, &mut ignore);
+    let mut runner = Runner::new(rollout, &mut ignore);
     let queued = |runner: &Runner<'_>| {
         let name = |request: &Request| match request {
             Request::Assign(node, _) => node.to_string(),
@@ -63,7 +50,7 @@ fn node_that_leaves_its_pool_is_withdrawn_from_the_queue() {
     let plan = make(&desired, &observed, &options).expect("can be planned");
     let rollout = Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE };
     let mut ignore = |_: Timestamp, _: &Event| {};
-    let mut runner = runner(rollout, &mut ignore);
+    let mut runner = Runner::new(rollout, &mut ignore);
     runner.step(Input::Start);
     runner.apply_event(NodeEvent::Upsert(Box::new(node("a2", "b"))));
     assert!(matches!(runner.queue.make_contiguous(), [Request::Assign(node, _)] if node.as_str() == "a1"));

@@ -106,11 +106,17 @@ impl MachineState {
         }
     }
 
+    /// Reports whether the local configuration is both the assignment and the last known good.
+    fn is_reset(&self) -> bool {
+        self.ledger.assigned.is_none() && self.ledger.last_known_good.is_none()
+    }
+
     /// Handles a spec without configuration: the change to the local configuration must not disrupt running pods more
     /// than spec allows.
     fn compare_local(&mut self, generation: i64, builder: &mut StepBuilder) {
+        let is_reset = self.is_reset();
         let sync = &mut self.volatile.sync;
-        if self.ledger.assigned.is_none() && self.ledger.last_known_good.is_none() {
+        if is_reset {
             sync.problem = None;
             sync.generation = Some(generation);
         } else if sync.under_way == UnderWay::Nothing && !sync.backoff.waits(builder.now) {
@@ -148,18 +154,15 @@ impl MachineState {
         }
     }
 
-    /// Time of the next read of the ConfigMap. `None` if spec names none, or while a read or a restart is in
-    /// progress.
+    /// Time of the next read of the ConfigMap, or of the next attempt of a reset. `None` if spec asks for neither, or
+    /// while a read, a comparison or a restart is in progress.
     pub(super) fn sync_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let sync = &self.volatile.sync;
-        let resets = self.ledger.assigned.is_some() || self.ledger.last_known_good.is_some();
-        let wanted = self.volatile.node_config.as_ref()?;
-        if wanted.spec.config_source.is_none() && !resets
-            || wanted.spec.config_source.is_some() && self.wanted_map().is_none()
-        {
-            return None;
-        }
-        if sync.under_way != UnderWay::Nothing || self.volatile.activation.under_way {
+        let is_done = match &self.volatile.node_config.as_ref()?.spec.config_source {
+            None => self.is_reset(),
+            Some(source) => source.config_map.is_none(),
+        };
+        if is_done || sync.under_way != UnderWay::Nothing || self.volatile.activation.under_way {
             return None;
         }
         let earliest = [sync.backoff.until(), sync.due].into_iter().flatten().max();
@@ -290,7 +293,7 @@ impl MachineState {
     /// Handles a spec without configuration: the local configuration becomes the assignment and the last known good.
     /// Does nothing if it already is both.
     fn reset_to_local(&mut self, builder: &mut StepBuilder) {
-        if self.ledger.assigned.is_none() && self.ledger.last_known_good.is_none() {
+        if self.is_reset() {
             return;
         }
         if self.ledger.assigned.take().is_some() {

@@ -1,4 +1,4 @@
-//! What runs is what was reviewed, and no pod is disrupted unasked, whoever writes ConfigMaps and specs.
+//! An agent runs only reviewed content, and disrupts no pod beyond what spec allows.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Checker of a plan's invariants. It uses the plan, the selectors, the observation, the scope and the risk table. It runs before
-//! every execution, also in production. A violation is a bug in planning and must not reach a cluster.
+//! Checker of a plan's invariants. It uses the plan, the selectors, the observation, the scope and the risk table. It
+//! runs before every execution, also in production. A violation is a bug in planning and must not reach a cluster.
 //!
 //! The checker must not call the functions that decide on nodes, order them or compute changes: it would repeat their
 //! bugs.

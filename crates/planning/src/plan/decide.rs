@@ -212,9 +212,9 @@ pub fn is_adopted(node: &Node, current: &CurrentSource) -> bool {
 }
 
 /// Invariant 4: a node is available while it is Ready, converged on its current source, not cordoned, not maintained by
-/// another program, and not being deleted. A node
-/// that ignores its source, or cannot fetch it, is not in transition: it keeps its running configuration. (Recorded
-/// when a ConfigMap in use was deleted.) The state of an unreadable node is unknown, so it is unavailable.
+/// another program, and not being deleted. A node that ignores its source, cannot fetch it, or waits for a drain is not
+/// in transition: it keeps its running configuration. (Recorded when a ConfigMap in use was deleted.) The state of an
+/// unreadable node is unknown, so it is unavailable.
 #[must_use]
 pub fn is_available(node: &Node) -> bool {
     node.ready == Readiness::Ready

@@ -202,7 +202,7 @@ fn has_other_content(node: &Node, source: &ConfigSource, index: &ConfigMapIndex<
     let Some(content) = node.content else { return false };
     let is_active = node.status.active.as_ref().is_some_and(|active| active.names_same(source));
     let verified = if is_active { content.active } else { content.assigned };
-    verified.is_some() && index.hash(source).is_some() && index.hash(source) != verified
+    verified.zip(index.hash(source)).is_some_and(|(verified, found)| verified != found)
 }
 
 /// Sets the disruption of a rollback on each step whose node can be rolled back, if the policy does not allow it.

@@ -18,6 +18,15 @@ fn seen(node: Node) -> Input {
     Input::Observed(Box::new(node))
 }
 
+/// Asserts that n3, held beside n1 and n2 in transition, uses budget until it is released, and then converges.
+fn assert_released_node_ends_the_rollout(mut scenario: Scenario) {
+    assert!(scenario.converge("n1").is_empty(), "n2 and n3 use the budget");
+    assert_eq!(scenario.send(seen(node("n3", "a"))), ["n3"]);
+    scenario.converge("n2");
+    scenario.converge("n3");
+    assert!(scenario.machine.is_finished() && scenario.machine.outcome().is_complete());
+}
+
 #[test]
 fn unreadable_pending_node_takes_budget_until_it_is_readable() {
     let mut scenario = Scenario::new(three(), policy(2), ASSIGN);
@@ -25,11 +34,7 @@ fn unreadable_pending_node_takes_budget_until_it_is_readable() {
     assert!(scenario.send(seen(unreadable("n3"))).is_empty(), "an unreadable node does not start for free");
     assert_eq!(scenario.end("n3"), End::LeftAlone { why: Why::Unreadable(field()) });
     assert_eq!(scenario.machine.budget_of(&pool_name("a")), Some((3, 2)));
-    assert!(scenario.converge("n1").is_empty(), "n2 and n3 use the budget");
-    assert_eq!(scenario.send(seen(node("n3", "a"))), ["n3"]);
-    scenario.converge("n2");
-    scenario.converge("n3");
-    assert!(scenario.machine.is_finished() && scenario.machine.outcome().is_complete());
+    assert_released_node_ends_the_rollout(scenario);
 }
 
 #[test]
@@ -150,11 +155,7 @@ fn maintained_node_takes_budget_until_it_is_released() {
     // Not even when it is down or cordoned, as during a reboot.
     let down = Node { ready: Readiness::NotReady, cordoned: true, ..maintained("n3") };
     assert!(scenario.send(seen(down)).is_empty());
-    assert!(scenario.converge("n1").is_empty(), "n2 and n3 use the budget");
-    assert_eq!(scenario.send(seen(node("n3", "a"))), ["n3"]);
-    scenario.converge("n2");
-    scenario.converge("n3");
-    assert!(scenario.machine.is_finished() && scenario.machine.outcome().is_complete());
+    assert_released_node_ends_the_rollout(scenario);
 }
 
 #[test]
