@@ -13,6 +13,8 @@ FROM rust:1.95-alpine AS build
 RUN apk add --no-cache build-base busybox-static
 WORKDIR /src
 COPY . .
+# `nodecfg version` prints this commit: --build-arg NODECFG_COMMIT=$(git rev-parse HEAD)
+ARG NODECFG_COMMIT
 # Rust's musl targets link statically. The readelf lines fail the build if a binary is dynamic.
 RUN cargo build --profile dist --locked --bin nodecfg --bin nodecfg-agent \
     && cp target/dist/nodecfg target/dist/nodecfg-agent / \

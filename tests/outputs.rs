@@ -34,6 +34,7 @@ const KINDS: &[(&str, &str)] = &[
     ("status", "Status"),
     ("status-lines", ""),
     ("validation", "Validation"),
+    ("version", "Version"),
 ];
 
 fn root() -> PathBuf {
@@ -269,6 +270,7 @@ fn commands_without_cluster_match_schemas() {
     }
     workspace.run("explain featureGates.CPUManager --kubernetes-version 1.24").is(0, "explanation");
     workspace.run("explain always-allow").is(0, "code");
+    workspace.run("version").is(0, "version");
     workspace.run("explain cluster-forbidden").is(0, "code");
     workspace.run("explain nonsense").is(2, "error");
     workspace.run("sync --nonsense").is(2, "error");

@@ -587,7 +587,7 @@ fn documented_commands_and_options_exist() {
                 found.push(format!("{document}: `{line}`: no command {command}"));
                 continue;
             }
-            let help = help.entry((*command).to_owned()).or_insert_with(|| nodecfg(&[command, "--help"]));
+            let help = help.entry((*command).to_owned()).or_insert_with(|| nodecfg(&["help", command]));
             for option in words
                 .iter()
                 .filter_map(|word| word.split('=').next())

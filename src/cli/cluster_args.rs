@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::CommandError;
 use kubelet_config::duration;
-use nodecfg_cluster::connect::{ConnectOptions, Connection, Environment, connect};
+use nodecfg_cluster::connect::{ConnectOptions, Connection, Environment, connect, contexts};
 use nodecfg_cluster::{Binding, ClusterReader, LabelKeys, ReaderOptions};
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_planning::desired::Desired;
@@ -42,14 +42,14 @@ pub(super) struct ClusterArgs {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Use this kubeconfig context instead of the current one.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "CONTEXT")]
     context: Option<String>,
     /// Use this namespace for ConfigMaps and the lock. Default: spec.namespace of nodecfg.yaml, or kube-system (with
     /// node agents: nodecfg-system).
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<NamespaceName>,
-    /// Retry a request this long while the API server is overloaded or unreachable.
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    /// Retry a request this long while the API server is overloaded or unreachable; 0 sets no limit.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_request_timeout)]
     request_timeout: Duration,
 }
 
@@ -94,6 +94,11 @@ impl ClusterArgs {
     pub(super) async fn connection(&self) -> Result<Connection, CommandError> {
         let options = ConnectOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() };
         Ok(connect(&options, &Environment::capture()).await?)
+    }
+
+    /// The contexts of the kubeconfig, or none if it cannot be read.
+    pub(super) fn contexts(&self) -> Vec<String> {
+        contexts(self.kubeconfig.clone(), &Environment::capture()).unwrap_or_default()
     }
 
     /// Creates a reader over an existing client.
@@ -158,7 +163,25 @@ pub(super) fn label_keys_of<'a>(revisions: impl IntoIterator<Item = &'a Desired>
     LabelKeys::Only(keys)
 }
 
-/// Parses a duration in Go syntax, as kubectl does: `30s`, `5m`, `1h30m`.
+/// Parses a duration as kubectl does: in Go syntax (`30s`, `5m`, `1h30m`), or a number of seconds.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
-    duration::parse(text).map_err(|problem| format!("it {problem}"))
+    duration::parse_argument(text).map_err(|problem| format!("it {problem}"))
+}
+
+/// Parses `--request-timeout`, of which 0 means no limit, as for kubectl.
+fn parse_request_timeout(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map(|limit| if limit.is_zero() { Duration::MAX } else { limit })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_timeout_of_zero_is_no_limit() {
+        assert_eq!(parse_request_timeout("0"), Ok(Duration::MAX));
+        assert_eq!(parse_request_timeout("0s"), Ok(Duration::MAX));
+        assert_eq!(parse_request_timeout("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+    }
 }

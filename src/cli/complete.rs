@@ -1,6 +1,8 @@
-//! Shell completion of pool names, node names and manual pages: from the current repository or the cluster.
+//! Shell completion of pools, nodes, revisions, contexts, fields, codes and manual pages: from the current repository,
+//! the kubeconfig or the cluster.
 //!
-//! Completion never prints an error: names that cannot be read within [`TIMEOUT`] are omitted.
+//! Completion never prints an error: names that cannot be read within [`TIMEOUT`] are omitted. So are names with
+//! characters that a shell interprets: a branch of another user may be named `$(id)`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -8,11 +10,14 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use clap::{Args as _, CommandFactory as _, FromArgMatches as _};
+use clap::{Args as _, FromArgMatches as _};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 
-use super::cluster_args::ClusterArgs;
-use super::{Cli, man};
+use super::cluster_args::{BoundClusterArgs, ClusterArgs};
+use super::{arguments, man};
+use crate::report::code_explanation::all_codes;
+use crate::repository::revisions;
+use kubelet_config::fields;
 use nodecfg_cluster::{Binding, ClusterReader, LabelKeys};
 use nodecfg_contract::names::PoolName;
 
@@ -23,45 +28,63 @@ const MAX_CANDIDATES: usize = 500;
 /// Options that select the cluster.
 const CLUSTER_OPTIONS: [&str; 4] = ["--kubeconfig", "--context", "--namespace", "-n"];
 
-/// The command line with completers for POOL, NODE and PAGE arguments.
+/// The command line with completers, chosen by the names of values.
 pub(super) fn with_completers() -> clap::Command {
-    add_completers(Cli::command())
+    // Before a command, the options of every cluster are completed.
+    add_completers(BoundClusterArgs::augment_args(arguments::declared()))
 }
 
 fn add_completers(command: clap::Command) -> clap::Command {
     let with = |arg: clap::Arg| match arg.get_value_names().and_then(<[_]>::first).map(|name| name.as_str()) {
         Some("POOL") => arg.add(pools()),
         Some("NODE") => arg.add(nodes()),
-        Some("PAGE") => arg.add(pages()),
+        Some("PAGE") => arg.add(completer(|| man::names().into_iter().collect())),
+        Some("REV") => arg.add(completer(|| revisions(Path::new(".")))),
+        Some("CONTEXT") => arg.add(completer(context_names)),
+        Some("FIELD|CODE") => arg.add(completer(field_and_code_names)),
         _ => arg,
     };
     command.mut_args(with).mut_subcommands(add_completers)
 }
 
+fn completer(names: impl Fn() -> BTreeSet<String> + Send + Sync + 'static) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &OsStr| candidates(current, names()))
+}
+
 /// Completes pools: of the repository around the current folder, or else of the ConfigMaps in the cluster.
 fn pools() -> ArgValueCompleter {
-    ArgValueCompleter::new(|current: &OsStr| {
+    completer(|| {
         let local = std::env::current_dir().map(|folder| repository_pools(&folder)).unwrap_or_default();
-        candidates(current, if local.is_empty() { cluster_names(NameKind::Pools) } else { local })
+        if local.is_empty() { cluster_names(NameKind::Pools) } else { local }
     })
 }
 
 /// Completes nodes of the cluster.
 fn nodes() -> ArgValueCompleter {
-    ArgValueCompleter::new(|current: &OsStr| candidates(current, cluster_names(NameKind::Nodes)))
+    completer(|| cluster_names(NameKind::Nodes))
 }
 
-/// Completes manual pages.
-fn pages() -> ArgValueCompleter {
-    ArgValueCompleter::new(|current: &OsStr| candidates(current, man::names(Cli::command()).into_iter().collect()))
+/// The contexts of the kubeconfig.
+fn context_names() -> BTreeSet<String> {
+    typed_cluster().contexts().into_iter().collect()
+}
+
+/// The fields of KubeletConfiguration, and all codes.
+fn field_and_code_names() -> BTreeSet<String> {
+    fields::all().map(|field| field.path.as_str()).chain(all_codes()).map(str::to_owned).collect()
 }
 
 fn candidates(current: &OsStr, names: BTreeSet<String>) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
     // In a comma-separated list, only the last name is completed.
     let (before, current) = current.rfind(',').map_or(("", current), |comma| current.split_at(comma + 1));
-    let names = names.into_iter().filter(|name| name.starts_with(current)).take(MAX_CANDIDATES);
+    let names = names.into_iter().filter(|name| name.starts_with(current) && is_plain(name)).take(MAX_CANDIDATES);
     names.map(|name| CompletionCandidate::new(format!("{before}{name}"))).collect()
+}
+
+/// Reports whether no shell interprets a part of the name, and no program takes it as an option.
+fn is_plain(name: &str) -> bool {
+    !name.starts_with('-') && name.chars().all(|c| c.is_ascii_alphanumeric() || "._/:@+-".contains(c))
 }
 
 /// Pools of the repository that contains the folder.
@@ -87,7 +110,7 @@ enum NameKind {
 /// Names read from the cluster, or none. Reads on a thread of its own, which is abandoned after the timeout.
 fn cluster_names(kind: NameKind) -> BTreeSet<String> {
     let (sender, receiver) = mpsc::channel();
-    let cluster = cluster_of(std::env::args_os().filter_map(|word| word.into_string().ok()));
+    let cluster = typed_cluster();
     // Without a thread, nothing is completed.
     let thread = std::thread::Builder::new().name("complete".to_owned()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok();
@@ -123,6 +146,11 @@ async fn names(cluster: &ClusterArgs, kind: NameKind) -> Option<BTreeSet<String>
 async fn pools_in(reader: &ClusterReader, namespace: &str) -> Option<BTreeSet<String>> {
     let maps = reader.list_config_maps(namespace).await.ok()?;
     Some(maps.into_iter().filter_map(|map| map.pool).map(|pool| pool.to_string()).collect())
+}
+
+/// The cluster of the line that the user types.
+fn typed_cluster() -> ClusterArgs {
+    cluster_of(std::env::args_os().filter_map(|word| word.into_string().ok()))
 }
 
 /// The cluster options of an unfinished command line.
@@ -168,6 +196,22 @@ mod tests {
         assert_eq!(repository_pools(&folder.path().join("pools/gpu")), both);
         assert_eq!(texts(candidates(OsStr::new("gp"), both.clone())), ["gpu"]);
         assert_eq!(texts(candidates(OsStr::new("gpu,ge"), both)), ["gpu,general"]);
+    }
+
+    #[test]
+    fn omits_names_that_a_shell_interprets() {
+        let names =
+            ["main", "feature/a.b", "user@host:6443", "$(id)", "`id`", "a b", "-n", "a;id", "a'b", "a|b", "\u{202e}a"];
+        let names = names.map(str::to_owned).into();
+        assert_eq!(texts(candidates(OsStr::new(""), names)), ["feature/a.b", "main", "user@host:6443"]);
+    }
+
+    #[test]
+    fn completes_fields_and_codes() {
+        let names = field_and_code_names();
+        for name in ["maxPods", "logging.format", "cluster-forbidden", "always-allow"] {
+            assert!(names.contains(name), "{name}");
+        }
     }
 
     #[test]

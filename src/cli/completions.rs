@@ -1,18 +1,17 @@
 //! `nodecfg completions`: completion scripts for shells.
 
-use clap::CommandFactory as _;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 
-use super::{Cli, CommandResult, Exit, Terminal};
+use super::{CommandResult, Exit, Terminal, arguments};
 
 /// Environment variable by which a shell requests completions.
 pub(super) const VARIABLE: &str = "COMPLETE";
 
 /// Print a completion script for a shell.
 ///
-/// The script calls nodecfg to complete pools and nodes too: pools of the repository in the current folder, and names
-/// from the cluster if it answers within 1.5 s.
+/// The script calls nodecfg to complete values, too: pools and revisions of the repository in the current folder,
+/// contexts of the kubeconfig, fields and codes, and names from the cluster if it answers within 1.5 s.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -38,7 +37,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
         Some(completer) if !args.complete => {
             completer.write_registration(VARIABLE, "nodecfg", "nodecfg", "nodecfg", &mut script)?;
         }
-        _ => clap_complete::generate(args.shell, &mut Cli::command(), "nodecfg", &mut script),
+        _ => clap_complete::generate(args.shell, &mut arguments::declared(), "nodecfg", &mut script),
     }
     terminal.out.write_all(&script)?;
     Ok(Exit::Done)

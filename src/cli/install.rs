@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::cluster_args::{ClusterArgs, invalid_default_name};
+use super::dry_run::DryRunArgs;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::installation::{Application, Applied, Installed};
 use crate::report::{self, Format, findings};
@@ -28,13 +29,16 @@ use nodecfg_install::{Agent, DaemonSet, Host, Installation, LISTEN};
 #[command(mut_arg("namespace", |namespace| namespace.help(format!(
     "Use this namespace for the ConfigMaps, the locks and the ServiceAccount of the reconciler [default: {NAMESPACE}]"
 ))))]
+#[command(mut_arg("dry_run", |dry_run| dry_run.help(
+    "Print the objects as YAML, or as a List with -o json, without contacting a cluster (client, the default of \
+     --dry-run); none turns it off"
+)))]
 pub(super) struct Args {
     /// Run the agents as pods (daemonset), as services on the nodes (systemd), or do not install them (none).
     #[arg(long, value_enum, default_value_t = Kind::None, value_name = "HOW", hide_possible_values = true)]
     agent: Kind,
-    /// Print the objects as YAML, or as a List with -o json, without contacting a cluster.
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    dry_run: DryRunArgs,
     /// Take over fields that another client manages.
     #[arg(long, conflicts_with = "dry_run")]
     force_conflicts: bool,
@@ -132,11 +136,8 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     if args.unit {
         return print_unit(args, terminal);
     }
-    if format == Format::Markdown {
-        return Err(CommandError::usage("install does not write markdown", "use -o text, json or yaml"));
-    }
     let objects = nodecfg_install::objects(&args.installation()?);
-    if args.dry_run {
+    if args.dry_run.is_requested() {
         print(&objects, format, terminal)?;
         return Ok(Exit::Done);
     }

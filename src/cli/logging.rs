@@ -13,15 +13,22 @@ use crate::telemetry::spans;
 
 /// Starts logging at level warn; `-v` selects info and `-vv` debug, which logs every request.
 ///
-/// NODECFG_LOG overrides the level, in the syntax of `tracing_subscriber::EnvFilter`. Spans go to `export` only.
+/// NODECFG_LOG overrides the level, in the syntax of `tracing_subscriber::EnvFilter`. Warns if it cannot be read. Spans
+/// go to `export` only.
 pub(super) fn start(verbose: u8, colored: bool, status_area: StatusArea, export: Option<&Export>) {
     let level = match verbose {
         0 => "warn",
         1 => "info",
         _ => "debug",
     };
-    let filter = EnvFilter::try_from_env("NODECFG_LOG")
-        .unwrap_or_else(|_| EnvFilter::new(format!("nodecfg={level},kubelet_config={level}")));
+    let requested = std::env::var_os("NODECFG_LOG").filter(|text| !text.is_empty());
+    let requested = requested.map(|text| EnvFilter::try_new(text.to_string_lossy()));
+    let (requested, problem) = match requested {
+        Some(Ok(filter)) => (Some(filter), None),
+        Some(Err(problem)) => (None, Some(problem)),
+        None => (None, None),
+    };
+    let filter = requested.unwrap_or_else(|| EnvFilter::new(format!("nodecfg={level},kubelet_config={level}")));
     let logs = tracing_subscriber::fmt::layer()
         .with_writer(move || AboveStatusArea(status_area.clone()))
         .with_ansi(colored)
@@ -34,6 +41,9 @@ pub(super) fn start(verbose: u8, colored: bool, status_area: StatusArea, export:
     let spans = export.and_then(Export::layer::<Registry>);
     // A second start in the same process, as in tests, keeps the first logger.
     let _ = Registry::default().with(spans).with(logs).try_init();
+    if let Some(problem) = problem {
+        tracing::warn!("NODECFG_LOG is ignored: {problem}");
+    }
 }
 
 /// Writer to standard error above the status area.

@@ -3,13 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory as _;
 use clap_mangen::Man;
 
-use super::{Cli, CommandError, CommandResult, Exit, Terminal, exit};
+use super::{CommandError, CommandResult, Exit, Terminal, arguments, exit};
 use kubelet_config::spelling::nearest;
 
-/// Print a manual page, or write all pages to a folder.
+/// Print a manual page, or write all pages to a folder, also those of nodecfg-agent.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -28,9 +27,11 @@ Examples:
 
 /// Program name, which starts the name of every page.
 const PROGRAM: &str = "nodecfg";
+/// The node agent.
+const AGENT: &str = "nodecfg-agent";
 
 pub(super) fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
-    let pages = pages(Cli::command());
+    let pages = pages();
     if let Some(folder) = &args.out {
         write(folder, &pages)?;
         writeln!(terminal.info(), "{} manual pages in {}", pages.len(), folder.display())?;
@@ -76,11 +77,16 @@ struct Page {
 }
 
 /// Names of all pages without the prefix `nodecfg-`.
-pub(super) fn names(command: clap::Command) -> Vec<String> {
-    commands(command)
-        .iter()
-        .filter_map(|command| Some(command.get_display_name()?.strip_prefix("nodecfg-")?.to_owned()))
-        .collect()
+pub(super) fn names() -> Vec<String> {
+    pages().into_iter().filter_map(|page| Some(page.name.strip_prefix("nodecfg-")?.to_owned())).collect()
+}
+
+/// The pages of nodecfg and nodecfg-agent.
+fn pages() -> Vec<Page> {
+    // The description of the agent states its exit codes.
+    let mut all = pages_of(arguments::declared(), exit::TABLE, AGENT);
+    all.extend(pages_of(nodecfg_agent::cli::command(), "", PROGRAM));
+    all
 }
 
 /// The program and all commands, including nested ones.
@@ -95,25 +101,30 @@ fn commands(mut program: clap::Command) -> Vec<clap::Command> {
     all
 }
 
-fn pages(program: clap::Command) -> Vec<Page> {
+/// The pages of a program. The first refers to the program `other`, too.
+fn pages_of(program: clap::Command, exit_codes: &str, other: &str) -> Vec<Page> {
     let commands = commands(program);
-    let related = |command: &clap::Command| -> Vec<String> {
+    let related = |index: usize, command: &clap::Command| -> Vec<String> {
         let below = visible(command).map(name);
         let is_above = |other: &&clap::Command| visible(other).any(|below| name(below) == name(command));
-        commands.iter().filter(is_above).map(name).chain(below).collect()
+        let other = (index == 0).then(|| other.to_owned());
+        commands.iter().filter(is_above).map(name).chain(below).chain(other).collect()
     };
-    commands.iter().map(|command| Page { name: name(command), text: text(command, &related(command)) }).collect()
+    let page =
+        |(index, command)| Page { name: name(command), text: text(command, &related(index, command), exit_codes) };
+    commands.iter().enumerate().map(page).collect()
 }
 
+/// The nested commands with a page. `help` prints the help of the others.
 fn visible(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
-    command.get_subcommands().filter(|command| !command.is_hide_set())
+    command.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
 }
 
 fn name(command: &clap::Command) -> String {
     command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned()
 }
 
-fn text(command: &clap::Command, see_also: &[String]) -> String {
+fn text(command: &clap::Command, see_also: &[String], exit_codes: &str) -> String {
     let notes = command.get_after_long_help().or_else(|| command.get_after_help()).map(ToString::to_string);
     let has_commands = command.has_subcommands();
     let version = concat!("nodecfg ", env!("CARGO_PKG_VERSION"));
@@ -146,7 +157,7 @@ fn text(command: &clap::Command, see_also: &[String]) -> String {
     {
         section(&mut text, &title, &lines);
     }
-    for (_, lines) in sections(exit::TABLE) {
+    for (_, lines) in sections(exit_codes) {
         section(&mut text, "Exit status", &lines);
     }
     if !see_also.is_empty() {

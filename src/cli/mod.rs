@@ -7,12 +7,13 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::{ExitCode, Termination as _};
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use clap_complete::CompleteEnv;
 use nodecfg_agent::cli::usage;
 
 mod abort;
 mod agent;
+mod arguments;
 mod capture;
 mod cluster_args;
 mod comparison;
@@ -22,6 +23,7 @@ mod confirm;
 mod crd;
 mod diff;
 mod doctor;
+mod dry_run;
 mod exit;
 mod explain;
 mod failure;
@@ -60,6 +62,7 @@ mod terminal;
 mod unknown_name;
 mod validate;
 mod verify;
+mod version;
 
 pub use exit::Exit;
 use failure::{CommandError, CommandResult};
@@ -73,10 +76,8 @@ use crate::report::Format;
 /// Keep the kubelet configuration of every node pool in git, roll it out safely, and prove that each node converged.
 #[derive(Debug, Parser)]
 #[command(name = "nodecfg", version, propagate_version = true, after_help = exit::TABLE, max_term_width = 100)]
-#[command(disable_help_subcommand = true)]
 pub struct Cli {
-    /// Print the result as text, json (sync and verify: one line per event), yaml or markdown; validate also writes
-    /// sarif and junit.
+    /// Print the result as text, json, yaml or markdown; the help of a command lists its formats.
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Text, value_name = "FORMAT")]
     #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 100)]
     output: Output,
@@ -84,9 +85,10 @@ pub struct Cli {
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 101)]
     color: Color,
-    /// Print more details and log each step; -vv logs every request.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL, display_order = 102)]
-    verbose: u8,
+    /// Print more details and log each step; -vv or -v=2 logs every request.
+    #[arg(short, long, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    #[arg(action = clap::ArgAction::Append, value_name = "N", help_heading = GLOBAL, display_order = 102)]
+    verbose: Vec<u8>,
     /// Print only warnings, errors and the result.
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = GLOBAL, display_order = 103)]
     quiet: bool,
@@ -95,14 +97,9 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Rejects `--quiet` with `--verbose`. clap detects this conflict only if both stand on the same side of the
-    /// command name.
-    fn consistent(self) -> Result<Self, clap::Error> {
-        if self.quiet && self.verbose > 0 {
-            let message = "the argument '--quiet' cannot be used with '--verbose'";
-            return Err(Self::command().error(clap::error::ErrorKind::ArgumentConflict, message));
-        }
-        Ok(self)
+    /// The level of `-v`: `-v -v`, `-vv` and `-v=2` are level 2.
+    fn verbosity(&self) -> u8 {
+        self.verbose.iter().copied().fold(0, u8::saturating_add)
     }
 }
 
@@ -135,6 +132,7 @@ enum Command {
     Crd(crd::Args),
     Completions(completions::Args),
     Man(man::Args),
+    Version(version::Args),
 }
 
 impl Command {
@@ -183,11 +181,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if completing.try_complete(arguments.clone(), folder.as_deref()).unwrap_or(false) {
         return Exit::Done.report();
     }
-    let cli = match Cli::command()
-        .try_get_matches_from(&arguments)
-        .and_then(|matches| Cli::from_arg_matches(&matches))
-        .and_then(Cli::consistent)
-    {
+    let cli = match arguments::parse(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version exit with 0, even if their output pipe is closed.
@@ -196,7 +190,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 return Exit::Done.report();
             }
             if usage::asks_for_json(&arguments) {
-                let failure = CommandError::usage(usage::message(&error), "see --help");
+                let help = arguments::hint(&error).unwrap_or("see --help");
+                let failure = CommandError::usage(usage::message(&error), help);
                 return failure.report(&mut Terminal::standard(Color::Auto, false), Format::Json).report();
             }
             let _ = error.print();
@@ -206,7 +201,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut terminal = Terminal::standard(cli.color, cli.quiet);
     let telemetry = cli.command.telemetry();
     let export = telemetry.as_ref().and_then(Telemetry::export);
-    logging::start(cli.verbose, terminal.colored_err(), terminal.status_area.clone(), export);
+    logging::start(cli.verbosity(), terminal.colored_err(), terminal.status_area.clone(), export);
     let format = cli.output.format().unwrap_or(Format::Text);
     let reports = cli.command.reports().map(|(command, reports)| (command, reports.clone()));
     let root = cli.command.root();
@@ -232,30 +227,31 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
-    let format = cli.output.format();
+    let (format, verbose) = (cli.output.format(), cli.verbosity());
     match cli.command {
         Command::Validate(args) => {
-            cli.output.shape().and_then(|shape| block_on_one(validate::run(&args, shape, cli.verbose, terminal)))
+            cli.output.shape().and_then(|shape| block_on_one(validate::run(&args, shape, verbose, terminal)))
         }
         Command::Explain(args) => explain::run(&args, format?, terminal),
         Command::Schema(args) => format.and_then(|_| schema::run(&args, terminal)),
         Command::Crd(args) => crd::run(&args, format?, terminal),
         Command::Completions(args) => format.and_then(|_| completions::run(&args, terminal)),
-        Command::Diff(args) => block_on(run::until_signal(diff::run(&args, format?, cli.verbose, terminal))),
-        Command::Sync(args) => block_on(run::until_signal(sync::run(&args, format?, cli.verbose, terminal))),
-        Command::Verify(args) => block_on(run::until_signal(verify::run(&args, format?, cli.verbose, terminal))),
+        Command::Diff(args) => block_on(run::until_signal(diff::run(&args, format?, verbose, terminal))),
+        Command::Sync(args) => block_on(run::until_signal(sync::run(&args, format?, verbose, terminal))),
+        Command::Verify(args) => block_on(run::until_signal(verify::run(&args, format?, verbose, terminal))),
         Command::Status(args) => block_on(status::run(&args, format?, terminal)),
         Command::Init(args) => block_on(run::until_signal(init::run(&args, format?, terminal))),
         Command::Capture(args) => block_on(run::until_signal(capture::run(&args, format?, terminal))),
-        Command::Doctor(args) => block_on(run::until_signal(doctor::run(&args, format?, cli.verbose, terminal))),
+        Command::Doctor(args) => block_on(run::until_signal(doctor::run(&args, format?, verbose, terminal))),
         Command::History(args) => block_on(run::until_signal(history::run(&args, format?, terminal))),
-        Command::Rollback(args) => block_on(run::until_signal(rollback::run(&args, format?, cli.verbose, terminal))),
+        Command::Rollback(args) => block_on(run::until_signal(rollback::run(&args, format?, verbose, terminal))),
         Command::Pause(args) => block_on(run::until_signal(pause::run(&args, format?, terminal))),
         Command::Resume(args) => block_on(run::until_signal(resume::run(&args, format?, terminal))),
         Command::Abort(args) => block_on(run::until_signal(abort::run(&args, format?, terminal))),
-        Command::Reset(args) => block_on(run::until_signal(reset::run(&args, format?, cli.verbose, terminal))),
-        Command::Prune(args) => block_on(run::until_signal(prune::run(&args, format?, cli.verbose, terminal))),
+        Command::Reset(args) => block_on(run::until_signal(reset::run(&args, format?, verbose, terminal))),
+        Command::Prune(args) => block_on(run::until_signal(prune::run(&args, format?, verbose, terminal))),
         Command::Man(args) => format.and_then(|_| man::run(&args, terminal)),
+        Command::Version(_) => version::run(format?, terminal),
         Command::Agent(args) => Err(agent::moved(&args)),
         Command::Install(args) => block_on(install::run(&args, format?, terminal)),
         Command::Sandbox(args) => format.and_then(|_| block_on(sandbox::run(&args, terminal))),
@@ -280,14 +276,4 @@ where
     // Background work, such as an open watch, must not delay the exit.
     runtime.shutdown_background();
     result
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn declares_consistent_arguments() {
-        Cli::command().debug_assert();
-    }
 }

@@ -1,6 +1,12 @@
-//! Output formats of `-o` and `--report`.
+//! Output formats of `-o` and `--report`, and the formats that each command writes.
 
-use super::CommandError;
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, Command, ValueEnum as _};
+
+use super::{CommandError, GLOBAL};
 use crate::report::Format;
 use crate::report::validation::ReportFormat;
 
@@ -52,5 +58,78 @@ impl Output {
                 ));
             }
         })
+    }
+}
+
+/// Formats of a document.
+const DOCUMENT: &[Output] = &[Output::Text, Output::Json, Output::Yaml, Output::Markdown];
+
+/// The formats that a command writes, and what it writes.
+fn formats(command: &str) -> (&'static [Output], &'static str) {
+    use Output::{Json, Junit, Markdown, Sarif, Text, Yaml};
+    match command {
+        "validate" => (&[Text, Json, Yaml, Markdown, Sarif, Junit], "Print the findings in this format"),
+        "sync" | "rollback" | "reset" => {
+            (DOCUMENT, "Print the run as text or json (one line per event); with --dry-run also as yaml or markdown")
+        }
+        "verify" => (&[Text, Json], "Print the run as text or json (one line per event)"),
+        "status" => (DOCUMENT, "Print the status in this format; with --watch as text or json (one line per change)"),
+        "crd" => (&[Text, Yaml, Json], "Print the definition as yaml (also with text) or json"),
+        "install" => {
+            (&[Text, Json, Yaml], "Print the result in this format; with --dry-run the objects as yaml or json")
+        }
+        "completions" | "help" | "man" | "sandbox" | "schema" => (&[Text, Json, Yaml], "Print errors in this format"),
+        _ => (DOCUMENT, "Print the result in this format"),
+    }
+}
+
+/// The argument `-o` of a command, which accepts the formats that this command writes.
+pub(super) fn argument(command: &str) -> Arg {
+    let (formats, help) = formats(command);
+    let argument = Arg::new("output").short('o').long("output").value_name("FORMAT").help(help);
+    argument.value_parser(Formats(formats)).default_value("text").help_heading(GLOBAL).display_order(100)
+}
+
+/// Parser of the formats that a command writes.
+#[derive(Clone)]
+struct Formats(&'static [Output]);
+
+impl Formats {
+    fn values(&self) -> impl Iterator<Item = PossibleValue> + '_ {
+        // Without the descriptions, which would take a line each in every help text.
+        self.0.iter().filter_map(Output::to_possible_value).map(|value| value.help(None::<&'static str>))
+    }
+}
+
+impl TypedValueParser for Formats {
+    type Value = Output;
+
+    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<Output, clap::Error> {
+        let names = PossibleValuesParser::new(self.values());
+        let name = names.parse_ref(command, argument, value).map_err(|mut error| {
+            if let Some(tip) = value.to_str().and_then(alternative) {
+                error.remove(ContextKind::SuggestedValue);
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+            }
+            error
+        })?;
+        let found =
+            self.0.iter().find(|format| format.to_possible_value().is_some_and(|value| value.matches(&name, false)));
+        found.copied().ok_or_else(|| clap::Error::new(clap::error::ErrorKind::InvalidValue).with_cmd(command))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.values()))
+    }
+}
+
+/// What replaces a format that exists elsewhere: in a report, in another command or in kubectl.
+fn alternative(format: &str) -> Option<&'static str> {
+    let kind = format.split('=').next().unwrap_or(format);
+    match kind {
+        "html" => Some("sync, rollback, verify and status write a page with --report FILE.html"),
+        "sarif" | "junit" => Some("nodecfg validate writes this format"),
+        "jsonpath" | "go-template" | "custom-columns" => Some("use -o json and a program such as jq"),
+        _ => None,
     }
 }

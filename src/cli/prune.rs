@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::cluster_args::BoundClusterArgs;
 use super::confirm::ConfirmArgs;
+use super::dry_run::DryRunArgs;
 use super::fleet_args::FleetArgs;
 use super::reconcile::LockArgs;
 use super::repository_args::RepositoryArgs;
@@ -32,6 +33,9 @@ const CONCURRENCY: usize = 8;
 /// A later sync creates deleted ConfigMaps again if the repository needs them. Asks for confirmation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_arg("dry_run", |dry_run| dry_run.help(
+    "Print what would be deleted, and delete nothing (client, the default of --dry-run); none turns it off"
+)))]
 pub(super) struct Args {
     /// Also keep the ConfigMaps that HEAD of this repository needs.
     #[arg(value_name = "REPO")]
@@ -42,9 +46,8 @@ pub(super) struct Args {
     /// Prune only this pool. May be repeated.
     #[arg(long, value_name = "POOL")]
     pool: Vec<PoolName>,
-    /// Print what would be deleted, and delete nothing.
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    dry_run: DryRunArgs,
     #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
@@ -63,7 +66,7 @@ Examples:
   nodecfg prune --yes         skip the confirmation, as in a job";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
-    if !args.dry_run {
+    if !args.dry_run.is_requested() {
         args.confirm.require_terminal()?;
     }
     let desired = match &args.repo {
@@ -84,8 +87,14 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let options = PruneOptions { fleet, namespace, keep, wanted, pools: args.pool.iter().cloned().collect() };
     let candidates = read_candidates(&reader, &options).await?;
     args.require_known_pools(&candidates.maps, &options)?;
-    let shown = Pruning::of(&candidates.plan, args.dry_run, options.fleet.clone(), options.namespace.clone(), keep);
-    if args.dry_run || candidates.plan.delete.is_empty() {
+    let shown = Pruning::of(
+        &candidates.plan,
+        args.dry_run.is_requested(),
+        options.fleet.clone(),
+        options.namespace.clone(),
+        keep,
+    );
+    if args.dry_run.is_requested() || candidates.plan.delete.is_empty() {
         write(&shown, format, verbose, terminal)?;
         return Ok(Exit::Done);
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::cluster_args::{BoundClusterArgs, label_keys_of};
 use super::confirm::ConfirmArgs;
+use super::dry_run::DryRunArgs;
 use super::fleet_args::FleetArgs;
 use super::planning::Allowances;
 use super::reconcile::{Reconciliation, RolloutArgs};
@@ -63,9 +64,8 @@ pub(super) struct Args {
     /// Also reset nodes that point at ConfigMaps not managed by this fleet.
     #[arg(long)]
     take_over: bool,
-    /// Show the plan and change nothing.
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    dry_run: DryRunArgs,
     #[command(flatten)]
     confirm: ConfirmArgs,
     #[command(flatten)]
@@ -84,7 +84,7 @@ Examples:
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
     let selection = args.selection()?;
-    if !args.dry_run {
+    if !args.dry_run.is_requested() {
         run::require_stream_format(format)?;
         args.confirm.require_terminal()?;
     }
@@ -104,7 +104,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         let place = progress::place(Some(&namespace), reader.server());
         writeln!(terminal.info(), "reset of fleet {} to local configuration {place}\n", loaded.desired.fleet)?;
     } else {
-        run::print_header(&header, format, (!args.dry_run).then_some(&ReportArgs::default()), terminal)?;
+        run::print_header(&header, format, (!args.dry_run.is_requested()).then_some(&ReportArgs::default()), terminal)?;
     }
     let nodes = args.select(&selection, &loaded.desired, &observed)?;
     if text && !Args::any_assigned(&nodes, &loaded.desired, &observed) {
@@ -135,7 +135,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         format,
         verbose,
     };
-    if args.dry_run {
+    if args.dry_run.is_requested() {
         return reconciliation.preview(terminal).await;
     }
     if !args.confirm.is_given() {

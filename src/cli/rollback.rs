@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side_of;
+use super::dry_run::DryRunArgs;
 use super::order_args::{FleetLocation, parse_reason};
 use super::planning::Allowances;
 use super::pool_history::{PoolHistory, unknown_pool};
@@ -50,9 +51,8 @@ pub(super) struct Args {
     /// Also move nodes that point at ConfigMaps not managed by this fleet.
     #[arg(long)]
     take_over: bool,
-    /// Show the plan and change nothing.
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    dry_run: DryRunArgs,
     #[command(flatten)]
     rollout_args: RolloutArgs,
     #[command(flatten)]
@@ -68,7 +68,7 @@ Examples:
   nodecfg resume gpu                 resume rollouts after the change is reverted in git";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
-    if args.dry_run {
+    if args.dry_run.is_requested() {
         diff::create_reports(&args.reports)?;
     } else {
         run::require_stream_format(format)?;
@@ -100,7 +100,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     }
     let RollbackTarget { loaded, unchanged } = target;
     let header = run::header(&loaded, &namespace, reader.server());
-    run::print_header(&header, format, (!args.dry_run).then_some(&args.reports), terminal)?;
+    run::print_header(&header, format, (!args.dry_run.is_requested()).then_some(&args.reports), terminal)?;
     let allowances = Allowances { take_over: args.take_over, allow_empty: false };
     let options = Options {
         // With an unchanged configuration nothing is changed, but the same documents are written.
@@ -110,7 +110,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     };
     let location = FleetLocation { reader, fleet: head.desired.fleet.clone(), namespace: options.namespace.clone() };
     let pause = Pause {
-        by: if args.dry_run || args.no_pause { String::new() } else { location.requester().await? },
+        by: if args.dry_run.is_requested() || args.no_pause { String::new() } else { location.requester().await? },
         at: nodecfg_clock::now(),
         reason: args.reason.clone().unwrap_or_else(|| format!("rolled back to {}", short_commit(&loaded, &revision))),
     };
@@ -128,7 +128,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         format,
         verbose,
     };
-    if args.dry_run {
+    if args.dry_run.is_requested() {
         let exit = reconciliation.preview(terminal).await?;
         if text && !args.no_pause {
             terminal.out.flush()?;

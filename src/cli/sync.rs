@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side;
+use super::dry_run::DryRunArgs;
 use super::plan_file::{self, LoadedPlan};
 use super::planning::Allowances;
 use super::reconcile::{Reconciliation, RolloutArgs};
@@ -34,9 +35,8 @@ pub(super) struct Args {
     /// its --take-over, --allow-empty, --lenient, --namespace and --binding.
     #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path, conflicts_with = "sandbox")]
     plan: Option<PathBuf>,
-    /// Show the plan and change nothing.
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    dry_run: DryRunArgs,
     #[command(flatten)]
     rollout_args: RolloutArgs,
     #[command(flatten)]
@@ -56,7 +56,7 @@ Examples:
   nodecfg sync -o json                         print one JSON object per line, for a pipeline";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
-    if !args.dry_run {
+    if !args.dry_run.is_requested() {
         run::require_stream_format(format)?;
         run::create_reports(&args.reports)?;
     } else {
@@ -81,7 +81,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
     let namespace = cluster.namespace(&loaded.desired, &reader)?;
     let header = run::header(&loaded, &namespace, server);
-    run::print_header(&header, format, (!args.dry_run).then_some(&args.reports), terminal)?;
+    run::print_header(&header, format, (!args.dry_run.is_requested()).then_some(&args.reports), terminal)?;
     let options = allowances.options(namespace, repository.gate());
     if let Some(saved_plan) = &saved_plan {
         saved_plan.fail_if_stale(&loaded, &reader, &options).await?;
@@ -100,7 +100,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         format,
         verbose,
     };
-    let exit = if args.dry_run {
+    let exit = if args.dry_run.is_requested() {
         reconciliation.preview(terminal).await?
     } else {
         reconciliation.apply_plan(terminal).await?
@@ -114,6 +114,6 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 impl Args {
     /// Name of the command in metrics. A dry run has its own name, because it does not check nodes.
     pub(super) fn name(&self) -> &'static str {
-        if self.dry_run { "dry-run" } else { "sync" }
+        if self.dry_run.is_requested() { "dry-run" } else { "sync" }
     }
 }

@@ -24,8 +24,9 @@ pub(super) struct Args {
     pub(super) repository: RepositoryArgs,
     #[command(flatten)]
     pub(super) reports: ReportArgs,
-    #[command(flatten)]
-    allowances: Allowances,
+    /// Accept a repository without pools, and pools that lost all their nodes.
+    #[arg(long)]
+    allow_empty: bool,
     /// Wait this long, instead of the convergenceTimeout of each pool.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
@@ -36,7 +37,6 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
-    run::require_stream_format(format)?;
     run::create_reports(&args.reports)?;
     let loaded = args.repository.load(terminal).await?;
     loaded.record(terminal);
@@ -45,7 +45,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let header = run::header(&loaded, &namespace, reader.server());
     run::print_header(&header, format, Some(&args.reports), terminal)?;
     let mut stop = run::stop_on_signals(terminal.status_area.clone());
-    let planning = plan(&loaded, &reader, None, args.allowances.options(namespace, args.repository.gate()));
+    let allowances = Allowances { take_over: false, allow_empty: args.allow_empty };
+    let planning = plan(&loaded, &reader, None, allowances.options(namespace, args.repository.gate()));
     let planned = run::until_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan);

@@ -128,8 +128,13 @@ fn of_stage(stage: RuleStage) -> &'static str {
 /// The known code with the most similar spelling, if any is similar.
 #[must_use]
 pub fn nearest_code(code: &str) -> Option<&'static str> {
+    nearest(code, all_codes())
+}
+
+/// All codes of errors, findings and checks.
+pub fn all_codes() -> impl Iterator<Item = &'static str> {
     let errors = ERRORS.keys().map(String::as_str);
-    nearest(code, errors.chain(codes::all()).chain(checks::CODES.iter().map(|check| check.code)))
+    errors.chain(codes::all()).chain(checks::CODES.iter().map(|check| check.code))
 }
 
 /// Writes the explanation as text.

@@ -33,6 +33,7 @@ mod style;
 pub mod summary;
 mod table;
 pub mod validation;
+pub mod version;
 
 /// The output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -19,6 +19,7 @@ use super::pruning::Pruning;
 use super::review::Diff;
 use super::status::{Line as StatusLine, Status};
 use super::validation::Validation;
+use super::version::Version;
 use nodecfg_agent::cli::description::AgentStatus;
 use nodecfg_agent::cli::pass::AgentPass;
 use nodecfg_contract::json_document::{Document, Kind, format_version, prepend};
@@ -72,6 +73,7 @@ pub const OUTPUTS: &[Output] = &[
         written_by: "`pause -o json` and `resume -o json`",
         schema: of::<Document<PoolOrders>>,
     },
+    Output { name: "version", written_by: "`version -o json`", schema: of::<Document<Version>> },
     Output { name: "abort", written_by: "`abort -o json`", schema: of::<Document<Aborted>> },
     Output {
         name: "error",

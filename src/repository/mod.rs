@@ -20,6 +20,7 @@ mod merge;
 mod program;
 mod read_file;
 pub mod remote;
+mod revisions;
 pub mod signature;
 mod subfolder;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use error::RepositoryError;
 pub use merge::merged_into;
 pub use program::{ProgramError, Programs, Stopper};
 pub use read_file::read_file;
+pub use revisions::revisions;
 pub use subfolder::{Folder, FolderError};
 
 /// The maximum number of files in a snapshot.

@@ -26,6 +26,15 @@ fn prints_help_of_commands() {
 }
 
 #[test]
+fn help_command_prints_help_of_command() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(run(folder.path(), "help").out, run(folder.path(), "--help").out);
+    assert_eq!(run(folder.path(), "help sync").out, run(folder.path(), "sync --help").out);
+    let unknown = run(folder.path(), "help nonsense");
+    assert!(unknown.exit == 2 && unknown.err.contains("unrecognized subcommand 'nonsense'"), "{}", unknown.shown());
+}
+
+#[test]
 fn prints_short_help_without_command() {
     let folder = tempfile::tempdir().unwrap();
     let shown = run(folder.path(), "");

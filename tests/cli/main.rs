@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
 
 mod cluster;
+mod conventions;
 mod diff;
 mod diff_against;
 mod doctor;

@@ -29,10 +29,31 @@ fn completes_pools_and_nodes() {
     assert_eq!(at(empty.path(), "nodecfg pause g"), [""; 0], "the cluster has no ConfigMaps yet");
     assert_eq!(cluster.run(folder.path(), "sync -q").exit, 0);
     assert_eq!(at(empty.path(), "nodecfg pause g"), ["gpu"]);
+    assert_eq!(at(empty.path(), "nodecfg --context nodecfg-sandbox status --node gpu-"), ["gpu-1", "gpu-2"]);
+    assert_eq!(at(empty.path(), "nodecfg status --context "), ["nodecfg-sandbox"]);
+    assert_eq!(at(empty.path(), "nodecfg --context n"), ["nodecfg-sandbox"]);
     let without_cluster = |words: &str| completions(nodecfg(empty.path()), words);
     assert_eq!(without_cluster("nodecfg capture gpu-"), [""; 0]);
     assert_eq!(without_cluster("nodecfg capture --kubeconfig nowhere gpu-"), [""; 0]);
     assert!(without_cluster("nodecfg sy").contains(&"sync".to_owned()));
+}
+
+#[test]
+fn completes_fields_revisions_and_formats() {
+    let (folder, repository) = (tempfile::tempdir().unwrap(), gpu_and_general());
+    let at = |folder: &std::path::Path, words: &str| completions(nodecfg(folder), words);
+    assert_eq!(at(folder.path(), "nodecfg explain maxP"), ["maxParallelImagePulls", "maxPods"]);
+    assert_eq!(at(folder.path(), "nodecfg explain cluster-forb"), ["cluster-forbidden"]);
+    assert_eq!(at(folder.path(), "nodecfg verify -o "), ["text", "json"]);
+    assert_eq!(at(folder.path(), "nodecfg diff --rev "), [""; 0], "no repository");
+    let git = git2::Repository::open(repository.path()).unwrap();
+    let head = git.head().unwrap().target().unwrap();
+    for name in ["refs/tags/v1.0.0", "refs/heads/v$(id)"] {
+        git.reference(name, head, false, "test").unwrap();
+    }
+    for option in ["diff --rev", "diff --against", "rollback gpu --to"] {
+        assert_eq!(at(repository.path(), &format!("nodecfg {option} v")), ["v1.0.0"], "{option}");
+    }
 }
 
 #[test]
@@ -64,7 +85,8 @@ fn every_command_has_valid_manual_page() {
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let commands: Vec<&str> = commands
         .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
-        .filter(|name| !name.is_empty())
+        // `help` prints the help of the other commands.
+        .filter(|name| !name.is_empty() && *name != "help")
         .collect();
     assert!(commands.contains(&"sync"), "{commands:?}");
     for command in &commands {
@@ -78,6 +100,12 @@ fn every_command_has_valid_manual_page() {
         sync.starts_with(".TH \"NODECFG\\-SYNC\" \"1\" \"\" \"nodecfg ") && sync.contains(".SH \"EXAMPLES\""),
         "{sync}"
     );
+    for (page, words) in [("agent", "Exits with 0 on SIGTERM"), ("agent-status", "Print the state in the agent")] {
+        let text = run(folder.path(), &format!("man {page}")).out;
+        assert!(text.contains(words) && !text.contains("EXIT STATUS"), "{text}");
+        assert_eq!(text, std::fs::read_to_string(folder.path().join(format!("pages/nodecfg-{page}.1"))).unwrap());
+    }
+    assert!(run(folder.path(), "man").out.contains("\\fBnodecfg\\-agent\\fR(1)"));
     let unknown = run(folder.path(), "man snyc");
     assert!(unknown.exit == 2 && unknown.err.contains("did you mean nodecfg-sync?"), "{}", unknown.shown());
     assert_eq!(run(folder.path(), "man sync --out x").exit, 2);

@@ -258,23 +258,46 @@ pub async fn connect(options: &ConnectOptions, environment: &Environment) -> Res
     Ok(Connection { client, server, context, found })
 }
 
-async fn config_from_files(
-    paths: &[PathBuf],
-    origin: &'static str,
-    context: Option<&str>,
-    environment: &Environment,
-) -> Result<(Config, Option<String>), ConnectError> {
+/// Names of the contexts from which [`ConnectOptions::context`] chooses, sorted. Empty outside of kubeconfigs.
+///
+/// # Errors
+/// No kubeconfig exists, or one cannot be read.
+pub fn contexts(kubeconfig: Option<PathBuf>, environment: &Environment) -> Result<Vec<String>, ConnectError> {
+    let options = ConnectOptions { kubeconfig, context: None };
+    match choose(&options, environment, Path::is_file)? {
+        Origin::Files(paths, origin) => Ok(context_names(&read_files(&paths, origin)?)),
+        Origin::Pod => Ok(Vec::new()),
+    }
+}
+
+/// Reads kubeconfigs as one. The first value of a name wins, as for kubectl.
+fn read_files(paths: &[PathBuf], origin: &'static str) -> Result<Kubeconfig, ConnectError> {
     let mut merged = Kubeconfig::default();
     for path in paths {
         let malformed = || ConnectError::Malformed { path: path.clone(), place: None };
         let read = Kubeconfig::read_from(path).map_err(|error| read_error(error, path, origin))?;
         merged = merged.merge(read).map_err(|_| malformed())?;
     }
+    Ok(merged)
+}
+
+fn context_names(kubeconfig: &Kubeconfig) -> Vec<String> {
+    let mut names: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
+    names.sort();
+    names
+}
+
+async fn config_from_files(
+    paths: &[PathBuf],
+    origin: &'static str,
+    context: Option<&str>,
+    environment: &Environment,
+) -> Result<(Config, Option<String>), ConnectError> {
+    let merged = read_files(paths, origin)?;
     if merged.contexts.is_empty() && merged.clusters.is_empty() && merged.auth_infos.is_empty() {
         return Err(ConnectError::Empty { paths: paths.to_vec(), origin });
     }
-    let mut known: Vec<String> = merged.contexts.iter().map(|context| context.name.clone()).collect();
-    known.sort();
+    let known = context_names(&merged);
     let Some(context) = context.map(str::to_owned).or_else(|| merged.current_context.clone().filter(|c| !c.is_empty()))
     else {
         return Err(ConnectError::NoCurrentContext { known });

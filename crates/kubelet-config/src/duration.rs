@@ -62,6 +62,16 @@ pub fn parse(text: &str) -> Result<Duration, &'static str> {
     u64::try_from(nanoseconds(text)?).map(Duration::from_nanos).map_err(|_| "is negative")
 }
 
+/// Parses a duration of a command line: as [`parse`] does, or a whole number of seconds, as kubectl's
+/// `--request-timeout` does. Files always name the unit.
+///
+/// # Errors
+/// A phrase to follow the quoted text in a sentence.
+pub fn parse_argument(text: &str) -> Result<Duration, &'static str> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { parse(&format!("{text}s")) } else { parse(text) }
+}
+
 /// Formats a duration without units that are zero: `1h30m`, `1m30s`, `0.5s`, `0s`. [`parse`] returns the same
 /// duration.
 #[must_use]
@@ -138,6 +148,18 @@ mod tests {
             assert_eq!(format(Duration::from_nanos(nanos)), text);
             assert_eq!(parse(text), Ok(Duration::from_nanos(nanos)));
         }
+    }
+
+    #[test]
+    fn reads_argument_without_unit_as_seconds() {
+        for (text, seconds) in [("30", 30), ("0", 0), ("007", 7), ("30s", 30), ("1h", 3600)] {
+            assert_eq!(parse_argument(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for bad in ["", "1.5", "-30", "+5", "30 ", "1e3", "\u{663}"] {
+            assert!(parse_argument(bad).is_err(), "{bad}");
+        }
+        assert!(parse_argument(&"9".repeat(40)).is_err());
+        assert!(parse("30").is_err(), "a file names the unit");
     }
 
     #[test]

@@ -50,7 +50,7 @@ struct Cli {
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     #[arg(hide_possible_values = true, help_heading = GLOBAL, display_order = 101)]
     color: Color,
-    /// Log more; -vv logs every request.
+    /// Log every step and every request.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL, display_order = 102)]
     verbose: u8,
     #[command(subcommand)]
@@ -176,15 +176,22 @@ fn print(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Starts logging to standard error: a service logs its actions, a command only its problems. NODECFG_LOG overrides
-/// the filter, in the syntax of `tracing_subscriber::filter::Targets`.
+/// the filter, in the syntax of `tracing_subscriber::filter::Targets`. Warns if it cannot be read.
 fn start_logging(service: Option<LogFormat>, verbose: u8) {
     let level = match (service, verbose) {
         (None, 0) => "warn",
-        (None, 1) | (Some(_), 0) => "info",
+        (Some(_), 0) => "info",
         _ => "debug",
     };
-    let asked = std::env::var("NODECFG_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    let filter = asked.or_else(|| format!("nodecfg={level},kubelet_config={level}").parse().ok()).unwrap_or_default();
+    let requested = std::env::var_os("NODECFG_LOG").filter(|text| !text.is_empty());
+    let requested = requested.map(|text| text.to_string_lossy().parse::<Targets>());
+    let (requested, problem) = match requested {
+        Some(Ok(filter)) => (Some(filter), None),
+        Some(Err(problem)) => (None, Some(problem)),
+        None => (None, None),
+    };
+    let filter =
+        requested.or_else(|| format!("nodecfg={level},kubelet_config={level}").parse().ok()).unwrap_or_default();
     let logs = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(false)
@@ -198,6 +205,9 @@ fn start_logging(service: Option<LogFormat>, verbose: u8) {
     };
     // A second start in one process, as in tests, keeps the first logger.
     let _ = tracing_subscriber::registry().with(logs.with_filter(filter)).try_init();
+    if let Some(problem) = problem {
+        tracing::warn!("NODECFG_LOG is ignored: {problem}");
+    }
 }
 
 /// Runs a future on one thread. The agent does one thing at a time, and every thread costs memory on every node.
@@ -221,9 +231,9 @@ async fn stopped() {
     }
 }
 
-/// Parses a duration as Go and kubectl write it: `30s`, `5m`, `1h30m`.
+/// Parses a duration as Go and kubectl write it: `30s`, `5m`, `1h30m`, or a number of seconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    duration::parse(text).map_err(|problem| format!("it {problem}"))
+    duration::parse_argument(text).map_err(|problem| format!("it {problem}"))
 }
 
 #[cfg(test)]

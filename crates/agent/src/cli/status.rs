@@ -6,6 +6,8 @@ use super::{AgentError, Exit, Format};
 use crate::disk::real::RealDisk;
 use crate::store;
 
+/// Print the state in the agent's folder.
+///
 /// Exits with 2 if the state is damaged: a file is missing or unreadable.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
