@@ -16,6 +16,7 @@ use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, RunHeader};
 use crate::report::run_summary::{self, PlannedRun};
+use crate::report::steps::{SMALL_ROLLOUT, Steps};
 use crate::report::{Format, findings, html, outcome, progress, review as shown, summary};
 use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
@@ -25,7 +26,7 @@ use nodecfg_agent::cli::stop_signals::Signal;
 pub(super) use nodecfg_agent::cli::stop_signals::signalled;
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NamespaceName;
-use nodecfg_planning::plan::Plan;
+use nodecfg_planning::plan::{Plan, PoolPlan};
 use nodecfg_planning::rollout::progress::Event;
 use nodecfg_planning::rollout::{PoolOutcome, StopReason};
 
@@ -92,6 +93,7 @@ pub(super) struct Reporter {
     ticker: Option<JoinHandle<()>>,
     start: Timestamp,
     format: Format,
+    verbose: bool,
     /// The reports of `--report`.
     reports: ReportArgs,
     /// Header of the reports that are written at the end.
@@ -142,8 +144,10 @@ impl Reporter {
                 } else if terminal.interactive && verbose == 0 {
                     let assigns = purpose != Purpose::Verify;
                     Box::new(LiveView::new(plan, assigns, start, terminal.status_area.clone(), terminal.colored_err()))
-                } else {
+                } else if verbose > 0 || plan.pools.iter().flat_map(PoolPlan::steps).count() <= SMALL_ROLLOUT {
                     Box::new(Lines::new(terminal.new_err(), start, verbose > 0))
+                } else {
+                    Box::new(Steps::new(terminal.new_err(), plan, start))
                 }
             }
         };
@@ -164,6 +168,7 @@ impl Reporter {
             ticker,
             start,
             format,
+            verbose: verbose > 0,
             reports: reports.clone(),
             planned,
             page,
@@ -220,7 +225,7 @@ impl Reporter {
                 }
                 // With --quiet, success prints nothing.
                 if !terminal.quiet || exit != Exit::Done {
-                    summary::write(&mut terminal.out, &execution.outcome, seconds)?;
+                    summary::write(&mut terminal.out, &execution.outcome, seconds, self.verbose)?;
                 }
                 terminal.out.flush()?;
                 if let Some(error) = &execution.error {

@@ -1,5 +1,5 @@
-//! Report of `doctor`: problems, warnings and notes with their fixes, the codes of unknown and passed checks, and a
-//! summary line.
+//! Report of `doctor`: problems, warnings and notes with their fixes, the codes of unknown checks, the number of passed
+//! ones, and a summary line.
 
 use nodecfg_contract::json_document::{Document, Kind};
 use std::io::{self, Write};
@@ -74,21 +74,26 @@ impl Findings<'_> {
     }
 }
 
-/// Writes problems, warnings and notes with their fixes, the codes of the other checks, and a summary line. With
-/// `verbose`, writes all checks in full.
+/// Writes problems, warnings and notes with their fixes, the codes of unknown checks, the number of passed ones, and a
+/// summary line. With `verbose`, writes all checks in full.
 ///
 /// # Errors
-/// When `out` cannot be written.
 /// When `out` cannot be written.
 pub fn text(out: &mut dyn Write, findings: &Findings<'_>, verbose: bool, width: usize) -> io::Result<()> {
     let width = width.min(WIDTH);
     for verdict in
         [CheckResult::Problem, CheckResult::Warning, CheckResult::Note, CheckResult::Unknown, CheckResult::Ok]
     {
-        let short = !verbose && matches!(verdict, CheckResult::Unknown | CheckResult::Ok);
-        if short {
-            write_codes(out, findings, verdict, width)?;
-            continue;
+        match verdict {
+            CheckResult::Unknown if !verbose => {
+                write_unknown(out, findings, width)?;
+                continue;
+            }
+            CheckResult::Ok if !verbose => {
+                write_passed(out, findings, width)?;
+                continue;
+            }
+            _ => {}
         }
         for check in findings.with_result(verdict) {
             write_check(out, check, verbose, width)?;
@@ -132,11 +137,12 @@ fn write_paragraph(out: &mut dyn Write, label: &str, text: &str, width: usize) -
     Ok(())
 }
 
-/// Writes the codes of the checks with a result, each code once. Skips codes that also have a worse result.
-fn write_codes(out: &mut dyn Write, findings: &Findings<'_>, verdict: CheckResult, width: usize) -> io::Result<()> {
+/// Writes the codes of the unknown checks, each code once. Skips codes that also have a worse result.
+fn write_unknown(out: &mut dyn Write, findings: &Findings<'_>, width: usize) -> io::Result<()> {
     let mut codes: Vec<&str> = Vec::new();
-    for check in findings.with_result(verdict) {
-        let worse = findings.checks.iter().any(|other| other.code == check.code && other.verdict < verdict);
+    for check in findings.with_result(CheckResult::Unknown) {
+        let worse =
+            findings.checks.iter().any(|other| other.code == check.code && other.verdict < CheckResult::Unknown);
         if !worse && !codes.contains(&check.code) {
             codes.push(check.code);
         }
@@ -144,8 +150,18 @@ fn write_codes(out: &mut dyn Write, findings: &Findings<'_>, verdict: CheckResul
     if codes.is_empty() {
         return Ok(());
     }
-    let label = if verdict == CheckResult::Ok { format!("     {}", good("ok:")) } else { quiet("unknown:") };
-    write_paragraph(out, &label, &codes.join(", "), width)
+    write_paragraph(out, &quiet("unknown:"), &format!("{}; -v shows why", codes.join(", ")), width)
+}
+
+/// Writes the number of passed checks.
+fn write_passed(out: &mut dyn Write, findings: &Findings<'_>, width: usize) -> io::Result<()> {
+    match findings.number(CheckResult::Ok) {
+        0 => Ok(()),
+        passed => {
+            let text = format!("{} passed; -v lists them", count(passed, "check"));
+            write_paragraph(out, &format!("     {}", good("ok:")), &text, width)
+        }
+    }
 }
 
 fn summary_line(findings: &Findings<'_>, width: usize) -> String {

@@ -5,11 +5,17 @@
 //! only node agents report. The causes come from recorded behaviour of a real kubelet and from how the kubelet loads
 //! a configuration.
 
+use std::mem::discriminant;
+
+use super::names;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
 use nodecfg_planning::plan::Why;
 use nodecfg_planning::rollout::StopReason;
+
+/// The maximum number of pools that a next step names.
+const MAX_POOLS: usize = 8;
 
 /// An explanation of a node's state.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
@@ -218,6 +224,14 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
     }
 }
 
+/// Reports whether pools that stopped for these reasons need the same next step.
+#[must_use]
+pub fn has_same_next_step(one: &StopReason, other: &StopReason) -> bool {
+    let nodes_failed =
+        |reason: &StopReason| matches!(reason, StopReason::CanaryFailed { .. } | StopReason::TooManyFailures { .. });
+    discriminant(one) == discriminant(other) || (nodes_failed(one) && nodes_failed(other))
+}
+
 /// The next step after a rollout that stopped. `None` if the cluster failed: the error of the run names the fix.
 #[must_use]
 pub fn next_step(pools: &[&PoolName], reason: &StopReason) -> Option<String> {
@@ -226,8 +240,8 @@ pub fn next_step(pools: &[&PoolName], reason: &StopReason) -> Option<String> {
             let back = match pools {
                 [pool] => format!("`nodecfg rollback {pool}`"),
                 _ => {
-                    let names: Vec<&str> = pools.iter().map(|pool| pool.as_str()).collect();
-                    format!("`nodecfg rollback POOL` for each of {}", names.join(", "))
+                    let pools = names(pools.iter().map(|pool| pool.as_str()), MAX_POOLS);
+                    format!("`nodecfg rollback POOL` for each of {pools}")
                 }
             };
             return Some(format!(

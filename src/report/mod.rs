@@ -29,6 +29,7 @@ pub mod schemas;
 pub mod source;
 pub mod stale;
 pub mod status;
+pub mod steps;
 mod style;
 pub mod summary;
 mod table;

@@ -1,5 +1,5 @@
-//! Progress of a running rollout: a text line or a JSON line per event. The terminal display is in
-//! [`live`](super::live).
+//! Progress of a running rollout: a text line or a JSON line per event. [`steps`](super::steps) shortens the text of a
+//! large rollout; the terminal display is in [`live`](super::live).
 
 use std::io::{self, Write};
 
@@ -10,9 +10,9 @@ use super::source;
 use super::style::{bad, good, heading, quiet, warning};
 use super::{count, duration, whole_duration};
 use nodecfg_contract::json_document::{Document, Kind};
-use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::names::{CommitId, FleetName, NamespaceName};
 use nodecfg_planning::convergence::Target;
-use nodecfg_planning::rollout::progress::{Event, Progress};
+use nodecfg_planning::rollout::progress::{Event, NodeCounts, Progress};
 use nodecfg_planning::snapshot::Signer;
 
 /// Receiver of rollout events.
@@ -76,53 +76,74 @@ pub fn is_notable(progress: &Progress) -> bool {
 /// An event in one line, after the time since the start.
 #[must_use]
 pub fn timed(start: Timestamp, now: Timestamp, progress: &Progress) -> String {
+    timed_text(start, now, &line(now, progress))
+}
+
+/// A text after the time since the start.
+pub(super) fn timed_text(start: Timestamp, now: Timestamp, text: &str) -> String {
     let since = format!("{:>6}", duration(now.duration_since(start).as_secs_f64()));
-    format!("{} {}", quiet(since), line(now, progress))
+    format!("{} {text}", quiet(since))
 }
 
 /// An event in one line.
 fn line(now: Timestamp, progress: &Progress) -> String {
-    let at = |pool: &PoolName, node: &NodeName| format!("{pool}/{node}");
+    match subject(progress) {
+        Some(subject) => format!("{subject} {}", happening(now, progress)),
+        None => happening(now, progress),
+    }
+}
+
+/// The node of an event with its pool, or the pool. `None` for an event of no pool.
+fn subject(progress: &Progress) -> Option<String> {
+    let pool = progress.pool()?;
+    Some(progress.node().map_or_else(|| pool.to_string(), |node| format!("{pool}/{node}")))
+}
+
+/// What happened, without the node or pool.
+pub(super) fn happening(now: Timestamp, progress: &Progress) -> String {
     match progress {
         Progress::ConfigMapCreated { name } => format!("ConfigMap {name} created"),
         Progress::ContentHashesAdded { nodes } => {
             format!("contentHash added to {}, without restarts", count(*nodes, "NodeConfig"))
         }
-        Progress::Assigned { pool, node, to, .. } => format!("{} assigned {}", at(pool, node), short(to)),
-        Progress::Waiting { pool, node, waiting } => format!("{} {}", at(pool, node), quiet(waiting)),
-        Progress::Converged { pool, node, seconds } => {
-            format!("{} {} in {}", at(pool, node), good("converged"), duration(*seconds))
+        Progress::Assigned { to, .. } => format!("assigned {}", short(to)),
+        Progress::Waiting { waiting, .. } => quiet(waiting),
+        Progress::Converged { seconds, .. } => format!("{} in {}", good("converged"), duration(*seconds)),
+        Progress::Failed { failure, .. } => format!("{}: {failure}", bad("failed")),
+        Progress::Refused { error, .. } => format!("{} by the API server: {error}", bad("refused")),
+        Progress::RolledBack { to, .. } => {
+            format!("{} to {}", warning("rolled back"), source::full(to.as_ref()))
         }
-        Progress::Failed { pool, node, failure } => format!("{} {}: {failure}", at(pool, node), bad("failed")),
-        Progress::Refused { pool, node, error } => {
-            format!("{} {} by the API server: {error}", at(pool, node), bad("refused"))
+        Progress::RollbackFailed { failure, .. } => format!("{}: {failure}", bad("rollback failed")),
+        Progress::NotRolledBack { needs, .. } => {
+            format!("{}: a rollback needs {needs}, which the pool does not allow", warning("not rolled back"))
         }
-        Progress::RolledBack { pool, node, to } => {
-            format!("{} {} to {}", at(pool, node), warning("rolled back"), source::full(to.as_ref()))
+        Progress::Changed { to, .. } => {
+            format!("{} by another client to {}; left unchanged", warning("changed"), source::full(to.as_ref()))
         }
-        Progress::RollbackFailed { pool, node, failure } => {
-            format!("{} {}: {failure}", at(pool, node), bad("rollback failed"))
+        Progress::Held { why, .. } => format!("{}: {why}", warning("held")),
+        Progress::Gone { .. } => "left the cluster".to_owned(),
+        Progress::Soaking { until, .. } => {
+            format!("canaries converged, soaking for {}", whole_duration(seconds_until(now, *until)))
         }
-        Progress::NotRolledBack { pool, node, needs } => {
-            format!(
-                "{} {}: a rollback needs {needs}, which the pool does not allow",
-                at(pool, node),
-                warning("not rolled back")
-            )
-        }
-        Progress::Changed { pool, node, to } => format!(
-            "{} {} by another client to {}; left unchanged",
-            at(pool, node),
-            warning("changed"),
-            source::full(to.as_ref())
-        ),
-        Progress::Gone { pool, node } => format!("{} left the cluster", at(pool, node)),
-        Progress::Soaking { pool, until } => {
-            format!("{pool} canaries converged, soaking for {}", whole_duration(seconds_until(now, *until)))
-        }
-        Progress::Soaked { pool } => format!("{pool} canaries passed, continuing with the other nodes"),
-        Progress::Stopped { pool, reason } => format!("{pool} {}: {reason}", bad("stopped")),
+        Progress::Soaked { .. } => "canaries passed, continuing with the other nodes".to_owned(),
+        Progress::Stopped { reason, .. } => format!("{}: {reason}", bad("stopped")),
     }
+}
+
+/// The numbers of nodes that failed, are in transition or left the rollout.
+pub(super) fn count_labels(counts: &NodeCounts) -> Vec<String> {
+    let mut labels = Vec::new();
+    for (number, style, what) in [
+        (counts.failed, bad as fn(String) -> String, "failed"),
+        (counts.in_flight, |plain| plain, "in transition"),
+        (counts.left, warning, "left the rollout"),
+    ] {
+        if number > 0 {
+            labels.push(style(format!("{number} {what}")));
+        }
+    }
+    labels
 }
 
 /// The seconds from `now` to `until`, rounded up.

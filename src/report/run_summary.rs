@@ -158,6 +158,12 @@ fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         let (pool, nodes) = (code(pool.as_str()), count(*nodes, "node"));
         writeln!(out, "- **paused:** pool {pool}, {nodes} unchanged: {}", quoted(&pause.to_string()))?;
     }
+    if pauses.len() > MAX_ROWS {
+        writeln!(out, "- **paused:** {} more", count(pauses.len() - MAX_ROWS, "pool"))?;
+    }
+    if let Some(step) = summary::next_step_after_pauses(&pauses) {
+        writeln!(out, "- **next:** {}", prose(&step))?;
+    }
     if stops.is_empty() && pauses.is_empty() { Ok(()) } else { writeln!(out) }
 }
 
@@ -313,10 +319,17 @@ mod tests {
         let pools = (0..200).map(|index| (pool_name(&format!("p{index}")), pool(None, [End::NotStarted])));
         let mut outcome = Outcome { pools: pools.collect() };
         outcome.pools.insert(pool_name("gpu"), pool(None, ends));
+        for index in 0..200 {
+            let pause = StopReason::Paused { by: "ada".to_owned(), reason: format!("{index}") };
+            let canary = StopReason::CanaryFailed { node: node_name(&format!("n{index}")) };
+            outcome.pools.insert(pool_name(&format!("s{index}")), pool(Some(pause), [End::NotStarted]));
+            outcome.pools.insert(pool_name(&format!("t{index}")), pool(Some(canary), [End::NotStarted]));
+        }
         let text = text(&outcome, 5, None);
         assert!(text.len() < 200_000, "{}", text.len());
-        assert!(text.contains("\n5150 nodes more: 4950 failed, 200 not started; see the JSON report\n"), "{text}");
-        assert!(text.contains("\n151 pools more; see the JSON report\n"), "{text}");
+        assert_eq!(text.matches("**next:**").count(), 2, "one per kind of stop");
+        assert!(text.contains("\n5550 nodes more: 4950 failed, 600 not started; see the JSON report\n"), "{text}");
+        assert!(text.contains("\n551 pools more; see the JSON report\n"), "{text}");
         assert_eq!(text.matches("- meaning:").count(), 1);
     }
 }

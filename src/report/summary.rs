@@ -6,8 +6,9 @@ use std::io::{self, Write};
 
 use super::explain;
 use super::source;
+use super::steps::SMALL_ROLLOUT;
 use super::style::{bad, good, heading, quiet, warning};
-use super::table::Table;
+use super::table::{MAX_ALIKE, Table};
 use super::{count, duration, names};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
@@ -16,63 +17,99 @@ use nodecfg_planning::plan::Why;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 use nodecfg_planning::state::State;
 
-/// The maximum rows of the table. A longer table omits converged nodes, and the least urgent of the others.
+/// The maximum rows of a folded table.
 const MAX_ROWS: usize = 50;
+/// The maximum number of stop reasons, and of messages per explanation.
+const MAX_REASONS: usize = 8;
+/// The maximum number of names in a list.
+const MAX_NAMES: usize = 8;
 
 /// Writes the table of nodes, the explanations, stops and pauses with next steps, and the totals. `seconds` is the
-/// duration.
-pub fn write(out: &mut dyn Write, outcome: &Outcome, seconds: f64) -> io::Result<()> {
-    write_table(out, outcome)?;
+/// duration. Folds nodes alike of a large rollout, unless `all` is set.
+pub fn write(out: &mut dyn Write, outcome: &Outcome, seconds: f64, all: bool) -> io::Result<()> {
+    write_table(out, outcome, all)?;
     write_explanations(out, outcome)?;
     write_stops(out, outcome)?;
     write_pauses(out, outcome)?;
     writeln!(out, "{}", totals(outcome, seconds))
 }
 
-/// A node that changed or should have changed.
+/// Nodes of a pool that changed or should have changed. Nodes of one row are alike.
 struct Row<'a> {
     pool: &'a PoolName,
-    node: &'a NodeOutcome,
+    nodes: Vec<&'a NodeOutcome>,
 }
 
-fn write_table(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+impl Row<'_> {
+    /// The cells, by the first node.
+    fn cells(&self) -> Option<[String; 6]> {
+        let node = self.nodes.first()?;
+        let (name, seconds) = match self.nodes.as_slice() {
+            [node] => (node.node.to_string(), node.seconds.map(|seconds| format!("{seconds:.1}"))),
+            nodes => (count(nodes.len(), "node"), None),
+        };
+        Some([
+            name,
+            self.pool.to_string(),
+            source::short(node.from.as_ref()),
+            source::short(node.to.source()),
+            state(&node.end).to_owned(),
+            seconds.unwrap_or_else(|| "-".to_owned()),
+        ])
+    }
+}
+
+fn write_table(out: &mut dyn Write, outcome: &Outcome, all: bool) -> io::Result<()> {
     let mut rows: Vec<Row<'_>> = outcome
         .pools
         .iter()
-        .flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| Row { pool, node }))
-        .filter(|row| !matches!(&row.node.end, End::LeftAlone { why } if !why.is_blocked()))
+        .flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| Row { pool, nodes: vec![node] }))
+        .filter(|row| row.nodes.iter().any(|node| !matches!(&node.end, End::LeftAlone { why } if !why.is_blocked())))
         .collect();
     if rows.is_empty() {
         return Ok(());
     }
     let mut rest = Vec::new();
-    if rows.len() > MAX_ROWS {
-        // Nodes with problems come first, so that the limit omits them last. The sort is stable: pools and nodes keep
-        // their order.
-        rows.sort_by_key(|row| priority(&row.node.end));
-        let problems = rows.iter().take_while(|row| row.node.end != End::Converged).count();
-        rest = rows.split_off(problems.min(MAX_ROWS));
+    if rows.len() > SMALL_ROLLOUT && !all {
+        (rows, rest) = folded(rows);
     }
-    let shown = rows.len();
-    let cells = rows.into_iter().map(|row| {
-        [
-            row.node.node.to_string(),
-            row.pool.to_string(),
-            source::short(row.node.from.as_ref()),
-            source::short(row.node.to.source()),
-            state(&row.node.end).to_owned(),
-            row.node.seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1}")),
-        ]
-    });
-    if shown > 0 {
-        writeln!(out, "{}", Table::plain(["NODE", "POOL", "FROM", "TO", "STATE", "SECONDS"], cells))?;
+    let cells: Vec<[String; 6]> = rows.iter().filter_map(Row::cells).collect();
+    if !cells.is_empty() {
+        let titles = ["NODE", "POOL", "FROM", "TO", "STATE", "SECONDS"];
+        writeln!(out, "{}", Table::plain(titles, cells.into_iter()))?;
     }
-    if !rest.is_empty() {
-        let states = state_counts(rest.iter().map(|row| &row.node.end));
-        let more = if shown > 0 { "more nodes" } else { "nodes" };
-        writeln!(out, "{}", quiet(format!("{} {more}: {states}; -o json lists them", rest.len())))?;
+    let nodes: Vec<&NodeOutcome> = rest.iter().flat_map(|row| row.nodes.iter().copied()).collect();
+    if !nodes.is_empty() {
+        let states = state_counts(nodes.iter().map(|node| &node.end));
+        let more = if rows.is_empty() { "nodes" } else { "more nodes" };
+        writeln!(out, "{}", quiet(format!("{} {more}: {states}; -v lists them", nodes.len())))?;
     }
     writeln!(out)
+}
+
+/// The rows of a large rollout, most urgent first, and the omitted ones. Nodes alike are one row. Converged nodes are
+/// omitted.
+fn folded(rows: Vec<Row<'_>>) -> (Vec<Row<'_>>, Vec<Row<'_>>) {
+    type Alike<'a> = (u8, &'a PoolName, &'static str, String);
+    let mut groups: BTreeMap<Alike<'_>, Row<'_>> = BTreeMap::new();
+    for Row { pool, nodes } in rows {
+        let Some(node) = nodes.first() else { continue };
+        // The target is the same for all nodes of a pool.
+        let alike = (priority(&node.end), pool, state(&node.end), source::short(node.from.as_ref()));
+        groups.entry(alike).or_insert_with(|| Row { pool, nodes: Vec::new() }).nodes.extend(nodes);
+    }
+    let (mut shown, mut omitted) = (Vec::new(), Vec::new());
+    for row in groups.into_values() {
+        let is_converged = row.nodes.iter().all(|node| node.end == End::Converged);
+        if is_converged || shown.len() >= MAX_ROWS {
+            omitted.push(row);
+        } else if row.nodes.len() <= MAX_ALIKE {
+            shown.extend(row.nodes.into_iter().map(|node| Row { pool: row.pool, nodes: vec![node] }));
+        } else {
+            shown.push(row);
+        }
+    }
+    (shown, omitted)
 }
 
 /// The number of nodes per state: `50 not started, 900 converged`.
@@ -120,19 +157,28 @@ pub fn state(end: &End) -> &'static str {
     }
 }
 
-/// Writes each problem once, with its nodes and its explanation.
+/// Writes each kind of problem once: its messages with their nodes, and its explanation.
 fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
-    let mut groups: BTreeMap<(u8, &str, String), Vec<&NodeOutcome>> = BTreeMap::new();
+    type Kind = (u8, &'static str, Option<&'static str>);
+    type Messages<'a> = BTreeMap<String, Vec<&'a NodeOutcome>>;
+    let mut kinds: BTreeMap<Kind, (Option<explain::Explanation>, Messages<'_>)> = BTreeMap::new();
     for node in outcome.pools.values().flat_map(|pool| &pool.nodes) {
         let Some((label, text)) = problem(&node.end) else { continue };
-        groups.entry((priority(&node.end), label, text)).or_default().push(node);
+        let explanation = explanation(node);
+        let kind = (priority(&node.end), label, explanation.as_ref().map(|explanation| explanation.meaning));
+        kinds.entry(kind).or_insert_with(|| (explanation, BTreeMap::new())).1.entry(text).or_default().push(node);
     }
-    for ((priority, label, text), nodes) in groups {
-        let Some(first) = nodes.first() else { continue };
-        let listed = names(nodes.iter().map(|node| node.node.as_str()), 8);
+    for ((priority, label, _), (explanation, messages)) in kinds {
         let label = if priority == 0 { bad(format!("{label}:")) } else { warning(format!("{label}:")) };
-        writeln!(out, "{label} {listed}: {text}")?;
-        if let Some(explanation) = explanation(first) {
+        for (text, nodes) in messages.iter().take(MAX_REASONS) {
+            writeln!(out, "{label} {}: {text}", names(nodes.iter().map(|node| node.node.as_str()), MAX_NAMES))?;
+        }
+        let more = messages.len().saturating_sub(MAX_REASONS);
+        if more > 0 {
+            let nodes = messages.values().skip(MAX_REASONS).map(Vec::len).sum();
+            writeln!(out, "{label} {}: {more} other messages; -o json lists them", count(nodes, "more node"))?;
+        }
+        if let Some(explanation) = explanation {
             writeln!(out, "  meaning: {}", explanation.meaning)?;
             for cause in explanation.causes {
                 writeln!(out, "  likely:  {cause}")?;
@@ -161,14 +207,27 @@ pub(super) fn problem(end: &End) -> Option<(&'static str, String)> {
 /// Writes why pools stopped, and each next step once.
 fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let stops = stops(outcome);
-    for (pools, reason) in &stops {
-        let label = if pools.len() == 1 { "pool" } else { "pools" };
-        writeln!(out, "{} {label} {}: {reason}", bad("stopped:"), names(pools.iter().map(|pool| pool.as_str()), 8))?;
+    for text in stop_texts(&stops) {
+        writeln!(out, "{} {text}", bad("stopped:"))?;
     }
     for step in next_steps(&stops) {
         writeln!(out, "{} {step}", warning("next:"))?;
     }
     if stops.is_empty() { Ok(()) } else { writeln!(out) }
+}
+
+/// The pools of each stop reason: `pool gpu: canary gpu-1 failed`. Counts those beyond a limit.
+pub(super) fn stop_texts(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
+    let text = |(pools, reason): &(Vec<&PoolName>, &StopReason)| {
+        let label = if pools.len() == 1 { "pool" } else { "pools" };
+        format!("{label} {}: {reason}", names(pools.iter().map(|pool| pool.as_str()), MAX_NAMES))
+    };
+    let more = stops.iter().skip(MAX_REASONS).map(|(pools, _)| pools.len()).sum();
+    stops.iter().take(MAX_REASONS).map(text).chain(more_pools(more)).collect()
+}
+
+fn more_pools(number: usize) -> Option<String> {
+    (number > 0).then(|| format!("{}; -o json lists them", count(number, "more pool")))
 }
 
 /// The stop reasons, each once with its pools.
@@ -187,14 +246,21 @@ pub(super) fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
 /// Writes the pools paused by `nodecfg pause` with the number of their unchanged nodes, and the next step.
 fn write_pauses(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let pauses = pauses(outcome);
-    for (pool, nodes, pause) in &pauses {
-        let nodes = count(*nodes, "node");
-        writeln!(out, "{} pool {pool}, {nodes} unchanged: {pause}", warning("paused:"))?;
+    for text in pause_texts(&pauses) {
+        writeln!(out, "{} {text}", warning("paused:"))?;
     }
-    if pauses.is_empty() {
-        return Ok(());
+    match next_step_after_pauses(&pauses) {
+        Some(step) => writeln!(out, "{} {step}\n", warning("next:")),
+        None => Ok(()),
     }
-    writeln!(out, "{} {}\n", warning("next:"), next_step_after_pauses(&pauses))
+}
+
+/// The paused pools: `pool gpu, 3 nodes unchanged: by ada …`. Counts those beyond a limit.
+pub(super) fn pause_texts(pauses: &[(&PoolName, usize, &Pause)]) -> Vec<String> {
+    let text = |(pool, nodes, pause): &(&PoolName, usize, &Pause)| {
+        format!("pool {pool}, {} unchanged: {pause}", count(*nodes, "node"))
+    };
+    pauses.iter().take(MAX_REASONS).map(text).chain(more_pools(pauses.len().saturating_sub(MAX_REASONS))).collect()
 }
 
 /// The pools paused by `nodecfg pause`, the number of their unchanged nodes, and the pause.
@@ -209,21 +275,27 @@ pub(super) fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
     outcome.pools.iter().filter_map(of_pool).collect()
 }
 
-/// The next step after pauses.
-pub(super) fn next_step_after_pauses(pauses: &[(&PoolName, usize, &Pause)]) -> String {
+/// The next step after pauses. `None` without pauses.
+pub(super) fn next_step_after_pauses(pauses: &[(&PoolName, usize, &Pause)]) -> Option<String> {
     let pools: Vec<&str> = pauses.iter().map(|(pool, ..)| pool.as_str()).collect();
-    format!("when the reason no longer applies: nodecfg resume {}, and sync again", pools.join(" "))
+    let resume = match pools.as_slice() {
+        [] => return None,
+        few if few.len() <= MAX_NAMES => format!("nodecfg resume {}", few.join(" ")),
+        _ => "nodecfg resume with the names of these pools".to_owned(),
+    };
+    Some(format!("when the reason no longer applies: {resume}, and sync again"))
 }
 
-/// The next steps after stops, each once.
+/// The next steps after stops: one for all pools that need the same.
 pub(super) fn next_steps(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
-    let mut steps = Vec::new();
-    for step in stops.iter().filter_map(|(pools, reason)| explain::next_step(pools, reason)) {
-        if !steps.contains(&step) {
-            steps.push(step);
+    let mut alike: Vec<(Vec<&PoolName>, &StopReason)> = Vec::new();
+    for (pools, reason) in stops {
+        match alike.iter_mut().find(|(_, other)| explain::has_same_next_step(reason, other)) {
+            Some((all, _)) => all.extend(pools),
+            None => alike.push((pools.clone(), reason)),
         }
     }
-    steps
+    alike.iter().filter_map(|(pools, reason)| explain::next_step(pools, reason)).collect()
 }
 
 /// The last line: the result, the duration and the node counts.
@@ -270,6 +342,7 @@ pub(super) fn explanation(node: &NodeOutcome) -> Option<explain::Explanation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodecfg_contract::error_text;
     use nodecfg_planning::convergence::Target;
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
     use nodecfg_planning::rollout::PoolOutcome;
@@ -288,7 +361,7 @@ mod tests {
 
     fn text(outcome: &Outcome) -> String {
         let mut out = Vec::new();
-        write(&mut out, outcome, 61.0).unwrap();
+        write(&mut out, outcome, 61.0, false).unwrap();
         anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
     }
 
@@ -305,26 +378,53 @@ mod tests {
     }
 
     #[test]
-    fn big_rollout_lists_problems_and_counts_the_rest() {
+    fn big_rollout_folds_nodes_alike_and_omits_converged_ones() {
         let converged = std::iter::repeat_n(End::Converged, 900);
         let waiting = std::iter::repeat_n(End::NotStarted, 99);
-        let text = text(&outcome(converged.chain(waiting).chain([failed("no")])));
-        let rows: Vec<&str> = text.lines().skip(1).map_while(|line| line.split_whitespace().next()).collect();
-        assert_eq!((rows[0], rows[1], rows.len()), ("n999", "n900", MAX_ROWS + 1), "{text}");
-        assert!(text.contains("950 more nodes: 50 not started, 900 converged; -o json lists them\n"), "{text}");
+        let outcome = outcome(converged.chain(waiting).chain([failed("no"), failed("never")]));
+        let folded = text(&outcome);
+        let expected = "NODE       POOL   FROM    TO           STATE         SECONDS\n\
+                        n999       gpu    local   prod-gpu-x   failed        1.0\n\
+                        n1000      gpu    local   prod-gpu-x   failed        1.0\n\
+                        99 nodes   gpu    local   prod-gpu-x   not started   -\n\
+                        900 more nodes: 900 converged; -v lists them\n";
+        assert!(folded.starts_with(expected), "{folded}");
+        let mut out = Vec::new();
+        write(&mut out, &outcome, 61.0, true).unwrap();
+        assert!(String::from_utf8(out).unwrap().lines().count() > 1001, "-v lists all");
+    }
+
+    #[test]
+    fn big_table_is_bounded() {
+        let pools = (0..200).map(|index| {
+            let mut pool = outcome([failed(&format!("{index}"))]).pools.into_values().next().unwrap();
+            pool.stopped = Some(StopReason::CanaryFailed { node: node_name(&format!("n{index}")) });
+            (pool_name(&format!("p{index:03}")), pool)
+        });
+        let text = text(&Outcome { pools: pools.collect() });
+        assert!(text.lines().count() < 80, "{text}");
+        for line in [
+            "150 more nodes: 150 failed; -v lists them",
+            "failed: 192 more nodes: 192 other messages; -o json lists them",
+            "stopped: 192 more pools; -o json lists them",
+            "or `nodecfg rollback POOL` for each of p000, p001, p002, p003, p004, p005, p006, p007 and 192 more: nodes",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert_eq!(text.matches("next: ").count(), 1);
     }
 
     #[test]
     fn big_successful_rollout_has_no_table() {
         let text = text(&outcome(std::iter::repeat_n(End::Converged, 60)));
-        assert_eq!(text, "60 nodes: 60 converged; -o json lists them\n\nDone in 1m01s. 60 nodes: 60 converged.\n");
+        assert_eq!(text, "60 nodes: 60 converged; -v lists them\n\nDone in 1m01s. 60 nodes: 60 converged.\n");
     }
 
     #[test]
-    fn explains_each_failure_once() {
-        let text = text(&outcome([failed("no"), failed("no"), failed("never")]));
+    fn explains_each_kind_of_failure_once() {
+        let text = text(&outcome([failed("no"), failed("no"), failed("never"), failed(error_text::LOAD)]));
         assert_eq!(text.matches("meaning:").count(), 2, "{text}");
-        assert!(text.contains("failed: n000, n001: no\n"), "{text}");
+        assert!(text.contains("failed: n002: never\nfailed: n000, n001: no\n  meaning:"), "{text}");
     }
 
     #[test]

@@ -14,6 +14,9 @@ const NARROWEST: usize = 8;
 /// The preferred width of a wrapped column, in terminal columns.
 const WRAPPED: usize = 28;
 
+/// The maximum number of things alike that have a row each in a folded table. More are one row with their number.
+pub(super) const MAX_ALIKE: usize = 4;
+
 /// A table: its columns, and the space between them.
 pub(super) struct Table {
     columns: Vec<Column>,

@@ -63,7 +63,7 @@ pub enum Stop {
 pub struct Execution {
     /// Outcome of each node.
     pub outcome: Outcome,
-    /// The error that ended the rollout early, or the first error of an assignment that was refused.
+    /// The first error: of an assignment that was refused, or the one that ended the rollout early.
     pub error: Option<ClusterError>,
     /// True if the loss of the fleet's lock ended the rollout.
     pub lock_lost: bool,
@@ -371,7 +371,8 @@ impl<'a> Runner<'a> {
 
     fn cut_short(&mut self, reason: StopReason, error: Option<ClusterError>) {
         self.step(Input::Stop(reason));
-        self.error = error;
+        // An earlier error is the likely cause.
+        self.error = self.error.take().or(error);
     }
 
     fn handle_response(&mut self, response: Response) {

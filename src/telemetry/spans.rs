@@ -105,6 +105,7 @@ impl RolloutSpans {
                 self.ended(pool, node, "changed by others", Some("changed by others"))
             }
             Progress::Gone { pool, node } => self.ended(pool, node, "gone", None),
+            Progress::Held { pool, .. } => self.note(pool, "held"),
             Progress::RolledBack { pool, .. } => self.note(pool, "rolled back"),
             Progress::RollbackFailed { pool, .. } => self.note(pool, "not back"),
             Progress::NotRolledBack { pool, .. } => self.note(pool, "not pointed back"),

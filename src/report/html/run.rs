@@ -9,7 +9,7 @@ use super::page::{FailureGroup, Node, Notice, Page, Pool};
 use super::run_timeline::RunTimeline;
 use crate::report::error::ErrorMessage;
 use crate::report::progress::RunHeader;
-use crate::report::{duration, names, source, summary};
+use crate::report::{duration, source, summary};
 use crate::review::Review;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
@@ -92,16 +92,18 @@ fn header_facts(header: &RunHeader) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Stop reasons and next steps.
+/// Stop reasons and pauses, with their next steps.
 fn notices(outcome: &Outcome) -> Vec<Notice> {
-    let stops = summary::stops(outcome);
-    let stopped = stops.iter().map(|(pools, reason)| {
-        let label = if pools.len() == 1 { "pool" } else { "pools" };
-        let listed = names(pools.iter().map(|pool| pool.as_str()), 8);
-        Notice { label: "stopped", text: format!("{label} {listed}: {reason}") }
-    });
-    let steps = summary::next_steps(&stops);
-    stopped.chain(steps.into_iter().map(|step| Notice { label: "next", text: step.to_owned() })).collect()
+    let (stops, pauses) = (summary::stops(outcome), summary::pauses(outcome));
+    [
+        ("stopped", summary::stop_texts(&stops)),
+        ("next", summary::next_steps(&stops)),
+        ("paused", summary::pause_texts(&pauses)),
+        ("next", summary::next_step_after_pauses(&pauses).into_iter().collect()),
+    ]
+    .into_iter()
+    .flat_map(|(label, texts)| texts.into_iter().map(move |text| Notice { label, text }))
+    .collect()
 }
 
 /// The pools: those with problems first, then by name.

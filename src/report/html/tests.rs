@@ -12,9 +12,10 @@ use crate::report::progress::RunHeader;
 use crate::review::{Review, Side};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName};
-use nodecfg_contract::observed::Observed;
+use nodecfg_contract::observed::{Observed, Pause};
 use nodecfg_contract::printable::is_hidden;
 use nodecfg_planning::convergence::{ConvergenceFailure, Target};
+use nodecfg_planning::plan::Why;
 use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
 use nodecfg_planning::rollout::progress::Progress;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
@@ -89,6 +90,23 @@ fn page_of_a_small_run() {
     let outcome = Outcome { pools: [(gpu, pool(Some(stopped), [refused(error), End::NotStarted]))].into() };
     let page = text(&of_run(run, &outcome, at(10), 10.0, 5, None));
     insta::assert_snapshot!("html-run", body(&page).replace("><", ">\n<"));
+}
+
+#[test]
+fn page_has_pauses_and_few_next_steps() {
+    let pause = Pause { by: "ada".to_owned(), at: at(0), reason: "disks".to_owned() };
+    let paused = || End::LeftAlone { why: Why::Paused { order: Some(pause.clone()) } };
+    let canary = |index| Some(StopReason::CanaryFailed { node: node_name(&format!("n{index}")) });
+    let mut pools: BTreeMap<_, _> =
+        (0..200).map(|index| (pool_name(&format!("p{index}")), pool(canary(index), [refused("no")]))).collect();
+    pools.insert(pool_name("web"), pool(None, [paused(), paused()]));
+    let page = of_run(run("https://cluster.example"), &Outcome { pools }, at(10), 10.0, 5, None);
+    let notices: Vec<(&str, &str)> = page.notices.iter().map(|notice| (notice.label, notice.text.as_str())).collect();
+    let web = "pool web, 2 nodes unchanged: by ada since 1970-01-01T00:00:00Z, disks";
+    let resume = "when the reason no longer applies: nodecfg resume web, and sync again";
+    assert!(notices.ends_with(&[("paused", web), ("next", resume)]), "{notices:?}");
+    assert!(notices.contains(&("stopped", "192 more pools; -o json lists them")), "{notices:?}");
+    assert_eq!(notices.iter().filter(|(label, _)| *label == "next").count(), 2, "{notices:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::LiveProgress;
 use super::estimate::{rounded, seconds};
 use super::pool::{InFlightNode, Pool};
 use crate::layout::{self, pad, shorten, within};
-use crate::report::progress::seconds_until;
+use crate::report::progress::{count_labels, seconds_until};
 use crate::report::style::{bad, good, heading, quiet, warning};
 use crate::report::{count, duration, whole_duration};
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -223,20 +223,6 @@ impl Row {
         let (done, in_flight) = (good("=".repeat(done)), warning(">".repeat(in_flight)));
         format!("[{done}{in_flight}{}{}] ", bad("x".repeat(failed)), " ".repeat(pending))
     }
-}
-
-fn count_labels(counts: &NodeCounts) -> Vec<String> {
-    let mut labels = Vec::new();
-    for (number, style, what) in [
-        (counts.failed, bad as fn(String) -> String, "failed"),
-        (counts.in_flight, |plain| plain, "in transition"),
-        (counts.left, warning, "deleted or changed"),
-    ] {
-        if number > 0 {
-            labels.push(style(format!("{number} {what}")));
-        }
-    }
-    labels
 }
 
 #[cfg(test)]

@@ -212,7 +212,7 @@ fn deleted_nodes_fill_the_bar() {
     assert!(shown(&state, 80, 24, 2).contains(" 0/3|"));
     let (pool, node) = named("gpu", 0);
     apply_event(&mut state, at(1), Progress::Gone { pool, node });
-    assert!(shown(&state, 80, 24, 2).contains(" 1/3  1 deleted or changed|"));
+    assert!(shown(&state, 80, 24, 2).contains(" 1/3  1 left the rollout|"));
 }
 
 #[test]

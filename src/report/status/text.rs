@@ -9,7 +9,7 @@ use textwrap::fill;
 use super::super::count;
 use super::super::source::short;
 use super::super::style::{bad, good, heading, quiet, warning};
-use super::super::table::{Cell, Column, Table};
+use super::super::table::{Cell, Column, MAX_ALIKE, Table};
 use super::sentences::FleetNote;
 use super::{explanation, fleet_notes, pause, problem};
 use crate::layout::{shorten_middle, within};
@@ -21,7 +21,7 @@ use nodecfg_planning::convergence::Target;
 
 /// The maximum nodes of a cluster whose nodes are all listed.
 const SMALL_CLUSTER: usize = 20;
-/// The maximum listed nodes of a larger cluster.
+/// The maximum rows of a larger cluster.
 const MAX_NODES: usize = 20;
 /// The maximum listed pools.
 const MAX_POOLS: usize = 20;
@@ -132,35 +132,79 @@ fn name_or_dash<T: ToString>(name: Option<&T>) -> Cell {
 fn write_nodes(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) -> io::Result<()> {
     let everything = options.all || status.nodes.len() <= SMALL_CLUSTER;
     let not_converged = status.nodes.iter().take_while(|node| !node.state.is_settled()).count();
-    let shown = if everything { status.nodes.len() } else { not_converged.min(MAX_NODES) };
-    let (shown, rest) = status.nodes.split_at_checked(shown).unwrap_or((&status.nodes, &[]));
+    let mut shown: Vec<Row<'_>> = if everything {
+        status.nodes.iter().map(Row::of).collect()
+    } else {
+        folded(status.nodes.iter().take(not_converged).collect())
+    };
+    let rest = if everything { Vec::new() } else { shown.split_off(shown.len().min(MAX_NODES)) };
     if shown.is_empty() {
         return Ok(());
     }
-    let mut lines = columns(shown, status.at, options.width).lines(options.width).into_iter();
+    let mut lines = columns(&shown, status.at, options.width).lines(options.width).into_iter();
     for line in lines.by_ref().take(1) {
         writeln!(out, "{line}")?;
     }
-    for (index, (node, line)) in shown.iter().zip(lines).enumerate() {
+    for (index, (row, line)) in shown.iter().zip(lines).enumerate() {
         writeln!(out, "{line}")?;
-        // Equal reasons of consecutive nodes appear once, below the last node.
+        // Equal reasons of consecutive rows appear once, below the last row.
         let next = shown.get(index + 1);
-        let node_reason = reason(node);
-        if node_reason.is_some() && next.and_then(reason) != node_reason {
-            write_reason(out, node, options.width)?;
+        let row_reason = reason(row.node);
+        if row_reason.is_some() && next.and_then(|next| reason(next.node)) != row_reason {
+            write_reason(out, row.node, options.width)?;
         }
     }
-    let more = not_converged.saturating_sub(shown.len());
-    if more > 0 {
+    if !rest.is_empty() {
         let mut states: BTreeMap<State, usize> = BTreeMap::new();
-        for node in rest.iter().take(more) {
-            *states.entry(node.state).or_default() += 1;
+        for row in &rest {
+            *states.entry(row.node.state).or_default() += row.nodes;
         }
-        let text =
-            format!("and {} more not converged: {}; list them with --all", count(more, "node"), state_counts(&states));
+        let more = count(states.values().sum(), "node");
+        let text = format!("and {more} more not converged: {}; list them with --all", state_counts(&states));
         writeln!(out, "{}", options.fill(&quiet(text)))?;
     }
     writeln!(out)
+}
+
+/// One row: a node, or several nodes alike.
+struct Row<'a> {
+    /// The node, or the first one.
+    node: &'a NodeStatus,
+    nodes: usize,
+    /// The start of the state, of the node that has been in it longest.
+    since: Option<Timestamp>,
+}
+
+impl<'a> Row<'a> {
+    fn of(node: &'a NodeStatus) -> Self {
+        Self { node, nodes: 1, since: node.since }
+    }
+}
+
+/// The rows of a large cluster, in the order of the nodes. Nodes of a pool with the same values are one row, if there
+/// are more than a few.
+fn folded(nodes: Vec<&NodeStatus>) -> Vec<Row<'_>> {
+    let mut groups: BTreeMap<_, Vec<&NodeStatus>> = BTreeMap::new();
+    for node in &nodes {
+        groups.entry(values(node)).or_default().push(node);
+    }
+    let row = |node| match groups.get(&values(node)).map(Vec::as_slice) {
+        Some([first, rest @ ..]) if rest.len() >= MAX_ALIKE => (first.node == node.node).then(|| {
+            let since = rest.iter().chain([first]).filter_map(|node| node.since).min();
+            Row { node, nodes: 1 + rest.len(), since }
+        }),
+        _ => Some(Row::of(node)),
+    };
+    nodes.into_iter().filter_map(row).collect()
+}
+
+/// What the table and the text below it show of a node, apart from name and age.
+fn values(node: &NodeStatus) -> impl Ord + use<> {
+    let sources = [&node.wanted, &node.assigned, &node.active, &node.last_known_good];
+    let desired = node.desired.as_ref().map(|target| short(target.source()));
+    let texts = [problem(node), node.kubelet.map(|version| version.to_string()), desired];
+    let names = (node.fleet.clone(), node.pool.clone());
+    (node.state, names, node.ready.to_string(), texts, sources.map(|source| short(source.as_ref())))
 }
 
 /// The state, the problem and the last known good configuration of a node, to compare nodes.
@@ -194,46 +238,61 @@ fn write_reason(out: &mut dyn Write, node: &NodeStatus, width: usize) -> io::Res
 }
 
 /// The widest table that fits, or the narrowest one.
-fn columns(nodes: &[NodeStatus], at: Timestamp, width: usize) -> Table {
-    let whole = wide(nodes, at, |_, source| short(source));
+fn columns(rows: &[Row<'_>], at: Timestamp, width: usize) -> Table {
+    let whole = wide(rows, at, |_, source| short(source));
     if whole.natural_width() <= width {
         return whole;
     }
-    let hashes = wide(nodes, at, brief);
+    let hashes = wide(rows, at, brief);
     if hashes.natural_width() <= width {
         return hashes;
     }
-    let assigned = narrow(nodes, at, true);
-    if assigned.can_fit(width) { assigned } else { narrow(nodes, at, false) }
+    let assigned = narrow(rows, at, true);
+    if assigned.can_fit(width) { assigned } else { narrow(rows, at, false) }
 }
 
 /// Reports whether nodes are compared with a repository.
-fn are_compared(nodes: &[NodeStatus]) -> bool {
-    nodes.iter().any(|node| node.desired.is_some())
+fn are_compared(rows: &[Row<'_>]) -> bool {
+    rows.iter().any(|row| row.node.desired.is_some())
 }
 
-fn each(nodes: &[NodeStatus], cell: impl Fn(&NodeStatus) -> Cell) -> Vec<Cell> {
-    nodes.iter().map(cell).collect()
+fn each(rows: &[Row<'_>], cell: impl Fn(&NodeStatus) -> Cell) -> Vec<Cell> {
+    rows.iter().map(|row| cell(row.node)).collect()
+}
+
+/// The names of nodes, changed together, and the numbers of nodes alike.
+fn names(rows: &[Row<'_>], change: fn(Vec<String>) -> Vec<String>) -> Vec<Cell> {
+    let single = rows.iter().filter(|row| row.nodes == 1);
+    let mut names = change(single.map(|row| row.node.node.to_string()).collect()).into_iter();
+    let name = |row: &Row<'_>| match row.nodes {
+        1 => names.next().unwrap_or_default().into(),
+        nodes => count(nodes, "node").into(),
+    };
+    rows.iter().map(name).collect()
+}
+
+fn ages(rows: &[Row<'_>], at: Timestamp) -> Vec<Cell> {
+    rows.iter().map(|row| age(row.since, at).into()).collect()
 }
 
 /// Formats the name of a node's ConfigMap.
 type Name = fn(&NodeStatus, Option<&ConfigSource>) -> String;
 
 /// The table with all columns.
-fn wide(nodes: &[NodeStatus], at: Timestamp, name: Name) -> Table {
+fn wide(rows: &[Row<'_>], at: Timestamp, name: Name) -> Table {
     let mut columns = vec![
-        Column::new("NODE", each(nodes, |node| (&node.node).into())).cut(),
-        Column::new("POOL", each(nodes, |node| name_or_dash(node.pool.as_ref()))).cut(),
-        Column::new("STATE", each(nodes, |node| Cell::graded(node.state, node.state.grade()))),
-        Column::new("SINCE", each(nodes, |node| age(node.since, at).into())),
-        Column::new("READY", each(nodes, |node| ready(node.ready))),
-        Column::new("KUBELET", each(nodes, |node| name_or_dash(node.kubelet.as_ref()))),
+        Column::new("NODE", names(rows, |names| names)).cut(),
+        Column::new("POOL", each(rows, |node| name_or_dash(node.pool.as_ref()))).cut(),
+        Column::new("STATE", each(rows, |node| Cell::graded(node.state, node.state.grade()))),
+        Column::new("SINCE", ages(rows, at)),
+        Column::new("READY", each(rows, |node| ready(node.ready))),
+        Column::new("KUBELET", each(rows, |node| name_or_dash(node.kubelet.as_ref()))),
     ];
-    if are_compared(nodes) {
+    if are_compared(rows) {
         columns
-            .push(Column::new("DESIRED", each(nodes, |node| desired(node, |source| name(node, source)).into())).cut());
+            .push(Column::new("DESIRED", each(rows, |node| desired(node, |source| name(node, source)).into())).cut());
     }
-    let source = |of: fn(&NodeStatus) -> Option<&ConfigSource>| each(nodes, move |node| name(node, of(node)).into());
+    let source = |of: fn(&NodeStatus) -> Option<&ConfigSource>| each(rows, move |node| name(node, of(node)).into());
     columns.push(Column::new("WANTED", source(|node| node.wanted.as_ref())).cut());
     columns.push(Column::new("ASSIGNED", source(|node| node.assigned.as_ref())).cut());
     columns.push(Column::new("ACTIVE", source(|node| node.active.as_ref())).cut());
@@ -242,23 +301,22 @@ fn wide(nodes: &[NodeStatus], at: Timestamp, name: Name) -> Table {
 }
 
 /// The table with the most important columns. Shows ConfigMaps of the node's pool by the hash in their names.
-fn narrow(nodes: &[NodeStatus], at: Timestamp, with_assigned: bool) -> Table {
-    let names = without_domain(nodes.iter().map(|node| node.node.to_string()).collect());
+fn narrow(rows: &[Row<'_>], at: Timestamp, with_assigned: bool) -> Table {
     let mut columns = vec![
         // Administrators need the node name to inspect the node.
-        Column::new("NODE", names).cut_last(),
-        Column::new("POOL", each(nodes, |node| name_or_dash(node.pool.as_ref()))).cut(),
-        Column::new("STATE", each(nodes, |node| Cell::graded(node.state, node.state.grade()))),
-        Column::new("SINCE", each(nodes, |node| age(node.since, at).into())),
+        Column::new("NODE", names(rows, without_domain)).cut_last(),
+        Column::new("POOL", each(rows, |node| name_or_dash(node.pool.as_ref()))).cut(),
+        Column::new("STATE", each(rows, |node| Cell::graded(node.state, node.state.grade()))),
+        Column::new("SINCE", ages(rows, at)),
     ];
     let brief = |node: &NodeStatus, source: Option<&ConfigSource>| shorten_middle(&brief(node, source), MAX_NAME_WIDTH);
-    if are_compared(nodes) {
-        let wants = each(nodes, |node| desired(node, |source| brief(node, source)).into());
+    if are_compared(rows) {
+        let wants = each(rows, |node| desired(node, |source| brief(node, source)).into());
         columns.push(Column::new("DESIRED", wants).cut());
     }
-    let active = each(nodes, |node| brief(node, node.active.as_ref()).into());
+    let active = each(rows, |node| brief(node, node.active.as_ref()).into());
     if with_assigned {
-        let assigned = each(nodes, |node| brief(node, node.assigned.as_ref()).into());
+        let assigned = each(rows, |node| brief(node, node.assigned.as_ref()).into());
         columns.push(Column::new("ASSIGNED", assigned).cut());
     }
     columns.push(Column::new("ACTIVE", active).cut());

@@ -1,6 +1,7 @@
 //! Tests of the queue of requests.
 
 use super::*;
+use nodecfg_cluster::operation::{Operation, Resource, Verb};
 use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, options, policy, pool, pool_name};
 use nodecfg_planning::plan::make;
 use nodecfg_planning::rollout::End;
@@ -57,4 +58,30 @@ fn node_that_leaves_its_pool_is_withdrawn_from_the_queue() {
     let outcome = runner.machine.outcome();
     let end = outcome.pools.values().flat_map(|pool| &pool.nodes).find(|node| node.node.as_str() == "a2");
     assert_eq!(end.map(|node| &node.end), Some(&End::Changed { to: None }));
+}
+
+/// A refused assignment and a lost connection may have one cause, and the first error names it.
+#[test]
+fn first_error_is_kept() {
+    let desired = desired([pool("a", 64, policy(2))]);
+    let observed = observed([node("a1", "a"), node("a2", "a")]);
+    let options = options();
+    let plan = make(&desired, &observed, &options).expect("can be planned");
+    let rollout = Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE };
+    let mut ignore = |_: Timestamp, _: &Event| {};
+    let mut runner = Runner::new(rollout, &mut ignore);
+    let operation = || Box::new(Operation::on(Verb::Patch, Resource::Nodes, None, "a1"));
+    let ended = StopReason::ClusterFailed { error: "the watch ended".to_owned() };
+    runner.step(Input::Start);
+    runner.handle_response(Response::Refused(
+        node_name("a1"),
+        ClusterError::Forbidden { operation: operation(), user: None },
+    ));
+    runner.cut_short(ended.clone(), None);
+    assert!(matches!(runner.error, Some(ClusterError::Forbidden { .. })), "{:?}", runner.error);
+    runner.cut_short(ended.clone(), Some(ClusterError::Expired { operation: operation() }));
+    assert!(matches!(runner.error, Some(ClusterError::Forbidden { .. })), "{:?}", runner.error);
+    runner.error = None;
+    runner.cut_short(ended, Some(ClusterError::Expired { operation: operation() }));
+    assert!(matches!(runner.error, Some(ClusterError::Expired { .. })), "{:?}", runner.error);
 }

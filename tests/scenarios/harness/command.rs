@@ -42,7 +42,9 @@ impl Run {
         self
     }
 
-    fn has(&self, text: &str) -> bool {
+    /// Reports whether standard output or standard error contains `text`; line breaks and repeated spaces count as one
+    /// space.
+    pub fn has(&self, text: &str) -> bool {
         flat(&self.out).contains(text) || flat(&self.err).contains(text)
     }
 

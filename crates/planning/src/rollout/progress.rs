@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::StopReason;
 use crate::convergence::{ConvergenceFailure, Target, Waiting};
+use crate::plan::Why;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::json_document::Kind;
@@ -177,6 +178,15 @@ pub enum Progress {
         /// Present source.
         to: Option<ConfigSource>,
     },
+    /// A node does not start as long as the reason lasts, for example because another program maintains it.
+    Held {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// The reason.
+        why: Why,
+    },
     /// A node left the cluster.
     Gone {
         /// The pool.
@@ -220,10 +230,34 @@ impl Progress {
             | Self::RollbackFailed { pool, .. }
             | Self::NotRolledBack { pool, .. }
             | Self::Changed { pool, .. }
+            | Self::Held { pool, .. }
             | Self::Gone { pool, .. }
             | Self::Soaking { pool, .. }
             | Self::Soaked { pool }
             | Self::Stopped { pool, .. } => Some(pool),
+        }
+    }
+
+    /// Node of the event, if any.
+    #[must_use]
+    pub fn node(&self) -> Option<&NodeName> {
+        match self {
+            Self::ConfigMapCreated { .. }
+            | Self::ContentHashesAdded { .. }
+            | Self::Soaking { .. }
+            | Self::Soaked { .. }
+            | Self::Stopped { .. } => None,
+            Self::Assigned { node, .. }
+            | Self::Waiting { node, .. }
+            | Self::Converged { node, .. }
+            | Self::Failed { node, .. }
+            | Self::Refused { node, .. }
+            | Self::RolledBack { node, .. }
+            | Self::RollbackFailed { node, .. }
+            | Self::NotRolledBack { node, .. }
+            | Self::Changed { node, .. }
+            | Self::Held { node, .. }
+            | Self::Gone { node, .. } => Some(node),
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::PoolRun;
 use super::node_table::Phase;
 use crate::plan::{Why, hold_reason};
+use crate::rollout::progress::Progress;
 use crate::rollout::signals::Context;
 use nodecfg_contract::observed::Node;
 
@@ -16,9 +17,10 @@ impl PoolRun {
     }
 
     /// Leaves a node unchanged that has not started, as long as the reason lasts.
-    pub(super) fn hold(&mut self, number: usize, why: Why) {
+    pub(super) fn hold(&mut self, number: usize, why: Why, context: &mut Context<'_>) {
         self.canaries.retain(|canary| *canary != number);
-        self.nodes.set(number, Phase::LeftAlone(why));
+        self.nodes.set(number, Phase::LeftAlone(why.clone()));
+        self.report_node(number, context, |pool, node| Progress::Held { pool, node, why });
         self.replace_canary(number);
     }
 
@@ -42,7 +44,7 @@ impl PoolRun {
         match self.nodes.get(number).map(|node| node.phase.clone()) {
             Some(Phase::Pending) => {
                 if let Some(why) = self.must_wait(number, seen) {
-                    self.hold(number, why);
+                    self.hold(number, why, context);
                 }
             }
             Some(Phase::Watching { since }) => self.evaluate_watched(number, seen, since, context),

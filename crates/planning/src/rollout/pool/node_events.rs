@@ -103,7 +103,9 @@ impl PoolRun {
                 self.nodes.set(number, Phase::LeftAlone(why));
                 self.report_changed(number, current, context);
             }
-            Some(Decision::LeaveAlone(LeftAlone { why, .. })) if why.may_end() => self.hold(number, why),
+            Some(Decision::LeaveAlone(LeftAlone { why, .. })) if why.may_end() => {
+                self.hold(number, why, context);
+            }
             Some(Decision::LeaveAlone(_) | Decision::Step(_)) | None => {
                 self.nodes.set(number, Phase::Changed { to: current.source.clone() });
                 self.report_changed(number, current, context);
@@ -148,7 +150,7 @@ impl PoolRun {
             node.runs_target = Some(runs_target);
         });
         match phase {
-            Phase::Pending if let Some(why) = self.must_wait(number, seen) => self.hold(number, why),
+            Phase::Pending if let Some(why) = self.must_wait(number, seen) => self.hold(number, why, context),
             Phase::LeftAlone(why) if why.may_end() && self.must_wait(number, seen).is_none() => {
                 self.resume(number, healthy);
             }

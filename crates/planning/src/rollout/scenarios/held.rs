@@ -151,7 +151,10 @@ fn maintained_node_takes_budget_until_it_is_released() {
     let mut scenario = Scenario::new(three(), policy(2), ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1", "n2"]);
     assert!(scenario.send(seen(maintained("n3"))).is_empty());
-    assert_eq!(scenario.end("n3"), End::LeftAlone { why: Why::Maintained { by: Maintainer::Kured } });
+    let why = Why::Maintained { by: Maintainer::Kured };
+    assert_eq!(scenario.end("n3"), End::LeftAlone { why: why.clone() });
+    let held = Progress::Held { pool: pool_name("a"), node: node_name("n3"), why };
+    assert_eq!(scenario.progress.last(), Some(&held), "the user learns why it does not start");
     // Not even when it is down or cordoned, as during a reboot.
     let down = Node { ready: Readiness::NotReady, cordoned: true, ..maintained("n3") };
     assert!(scenario.send(seen(down)).is_empty());

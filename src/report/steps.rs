@@ -1,0 +1,287 @@
+//! Progress of a large rollout as few lines: the first event of each kind per pool in full, equal ones as a number,
+//! and the state of all nodes at each tenth. The number of lines does not depend on the number of nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::mem::take;
+
+use jiff::Timestamp;
+
+use super::progress::{Listener, count_labels, happening, timed, timed_text};
+use super::style::{good, heading};
+use super::{count, duration};
+use nodecfg_contract::names::PoolName;
+use nodecfg_planning::plan::Plan;
+use nodecfg_planning::rollout::progress::{Event, NodeCounts, Progress};
+
+/// The maximum number of nodes of a small rollout, whose output lists every node.
+pub const SMALL_ROLLOUT: usize = 12;
+/// The maximum number of pools whose stages are all printed. With more pools, only the first one's.
+const FEW_POOLS: usize = 4;
+/// The maximum number of problems of one kind that are printed in full.
+const MAX_IN_FULL: usize = 8;
+
+/// Text output of a large rollout.
+pub struct Steps<W> {
+    out: W,
+    start: Timestamp,
+    /// The nodes of each pool by stage, by its latest event.
+    pools: BTreeMap<PoolName, NodeCounts>,
+    /// Created ConfigMaps that no line counts yet, and the time of the last one.
+    config_maps: (usize, Timestamp),
+    /// The tenths of all nodes that have ended.
+    tenths: usize,
+    /// The happenings printed in full, by kind.
+    printed: BTreeMap<Kind, BTreeSet<String>>,
+    /// The number of events that no line shows yet, by kind.
+    folded: BTreeMap<Kind, usize>,
+    /// The pools whose end was printed.
+    ended: BTreeSet<PoolName>,
+}
+
+/// Kind of an event, as far as lines are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Assigned,
+    Soaking,
+    Soaked,
+    /// A problem of a node, in a word.
+    Node(&'static str),
+    Stopped,
+}
+
+impl Kind {
+    /// The kind of an event. `None` for an event without a line of its own.
+    fn of(progress: &Progress) -> Option<Self> {
+        Some(match progress {
+            Progress::ConfigMapCreated { .. }
+            | Progress::ContentHashesAdded { .. }
+            | Progress::Waiting { .. }
+            | Progress::Converged { .. } => return None,
+            Progress::Assigned { .. } => Self::Assigned,
+            Progress::Failed { .. } => Self::Node("failed"),
+            Progress::Refused { .. } => Self::Node("refused by the API server"),
+            Progress::RolledBack { .. } => Self::Node("rolled back"),
+            Progress::RollbackFailed { .. } => Self::Node("failed to roll back"),
+            Progress::NotRolledBack { .. } => Self::Node("not rolled back"),
+            Progress::Changed { .. } => Self::Node("changed by another client"),
+            Progress::Held { .. } => Self::Node("held"),
+            Progress::Gone { .. } => Self::Node("left the cluster"),
+            Progress::Soaking { .. } => Self::Soaking,
+            Progress::Soaked { .. } => Self::Soaked,
+            Progress::Stopped { .. } => Self::Stopped,
+        })
+    }
+
+    /// The number of events of this kind in words. `None` if the lines of the tenths count them.
+    fn more(self, number: usize) -> Option<String> {
+        let pools = count(number, "more pool");
+        Some(match self {
+            Self::Assigned => return None,
+            Self::Node(what) => format!("{} {what}", count(number, "more node")),
+            Self::Soaking => format!("{pools}: canaries converged"),
+            Self::Soaked => format!("{pools}: canaries passed"),
+            Self::Stopped => format!("{pools} stopped"),
+        })
+    }
+}
+
+impl<W: Write> Steps<W> {
+    /// Writes to `out`.
+    pub fn new(out: W, plan: &Plan, start: Timestamp) -> Self {
+        let counts = |pending| NodeCounts { pending, ..NodeCounts::default() };
+        let pools = plan.pools.iter().map(|pool| (pool.name.clone(), pool.steps().count()));
+        Self {
+            out,
+            start,
+            pools: pools.filter(|(_, steps)| *steps > 0).map(|(pool, steps)| (pool, counts(steps))).collect(),
+            config_maps: (0, start),
+            tenths: 0,
+            printed: BTreeMap::new(),
+            folded: BTreeMap::new(),
+            ended: BTreeSet::new(),
+        }
+    }
+
+    fn line(&mut self, now: Timestamp, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{}", timed_text(self.start, now, text))
+    }
+
+    fn write_config_maps(&mut self) -> io::Result<()> {
+        let (created, at) = self.config_maps;
+        self.config_maps.0 = 0;
+        if created == 0 { Ok(()) } else { self.line(at, &format!("{} created", count(created, "ConfigMap"))) }
+    }
+
+    /// Writes the number of events that no line shows yet.
+    fn write_folded(&mut self, now: Timestamp) -> io::Result<()> {
+        for (kind, number) in take(&mut self.folded) {
+            if let Some(text) = kind.more(number) {
+                self.line(now, &text)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports whether an event gets a line, and remembers that.
+    fn is_first(&mut self, kind: Kind, now: Timestamp, progress: &Progress) -> bool {
+        let pool = progress.pool().map(PoolName::as_str).unwrap_or_default();
+        let (text, most) = match kind {
+            Kind::Node(_) | Kind::Stopped => (format!("{pool} {}", happening(now, progress)), MAX_IN_FULL),
+            _ if self.pools.len() <= FEW_POOLS => (pool.to_owned(), FEW_POOLS),
+            _ => (pool.to_owned(), 1),
+        };
+        let printed = self.printed.entry(kind).or_default();
+        printed.len() < most && printed.insert(text)
+    }
+
+    /// Writes the end of one of several pools, and the state of all nodes at each tenth.
+    fn write_state(&mut self, now: Timestamp, pool: &PoolName) -> io::Result<()> {
+        let mut all = NodeCounts::default();
+        self.pools.values().for_each(|counts| all.add(counts));
+        let tenths = ((all.done + all.failed + all.left) * 10).checked_div(all.total()).unwrap_or(0);
+        if tenths > self.tenths {
+            self.tenths = tenths;
+            self.write_folded(now)?;
+            let mut parts = vec![format!("{} of {} {}", all.done, all.total(), good("converged"))];
+            parts.extend(count_labels(&all));
+            if all.pending > 0 {
+                parts.push(format!("{} not started", all.pending));
+            }
+            self.line(now, &heading(parts.join(", ")))?;
+        }
+        let few = (2..=FEW_POOLS).contains(&self.pools.len());
+        let is_done = self.pools.get(pool).is_some_and(|counts| counts.done == counts.total());
+        if few && is_done && self.ended.insert(pool.clone()) {
+            let nodes = self.pools.get(pool).map_or(0, NodeCounts::total);
+            let took = duration(now.duration_since(self.start).as_secs_f64());
+            self.line(now, &format!("{pool} {} in {took}: {}", good("done"), count(nodes, "node")))?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Listener for Steps<W> {
+    fn event(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
+        let progress = &event.progress;
+        if matches!(progress, Progress::ConfigMapCreated { .. }) {
+            self.config_maps = (self.config_maps.0 + 1, now);
+            return Ok(());
+        }
+        self.write_config_maps()?;
+        match Kind::of(progress) {
+            Some(kind) if self.is_first(kind, now, progress) => {
+                writeln!(self.out, "{}", timed(self.start, now, progress))?;
+            }
+            Some(kind) => *self.folded.entry(kind).or_default() += 1,
+            None if progress.pool().is_none() => writeln!(self.out, "{}", timed(self.start, now, progress))?,
+            None => {}
+        }
+        if let (Some(pool), Some(state)) = (progress.pool(), &event.pool) {
+            self.pools.insert(pool.clone(), state.counts);
+            self.write_state(now, pool)?;
+        }
+        self.out.flush()
+    }
+
+    fn finish(&mut self, now: Timestamp) -> io::Result<()> {
+        self.write_config_maps()?;
+        self.write_folded(now)?;
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use jiff::ToSpan as _;
+
+    use super::*;
+    use nodecfg_contract::error_text;
+    use nodecfg_planning::plan::fixtures::{
+        canary, desired, namespace, node, observed, on, options, policy, pool, refusing, rendered,
+    };
+    use nodecfg_planning::plan::make;
+    use nodecfg_planning::rollout::StopReason;
+    use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
+
+    const MODE: Mode =
+        Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: 16, timeout: None };
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH.checked_add(second.seconds()).unwrap()
+    }
+
+    /// The output of a rollout of `pools` pools with `nodes` nodes each. Each answer of a node takes a second. Nodes of
+    /// the pools `failing` refuse their configuration. The run is interrupted after `interrupted` answers.
+    fn output(pools: usize, nodes: usize, failing: &[&str], interrupted: usize) -> String {
+        let names: Vec<String> = (1..=pools).map(|number| format!("p{number:02}")).collect();
+        let policies = names.iter().map(|name| {
+            let mut policy = policy(4);
+            policy.canary = canary(1, 3);
+            pool(name, 50, policy)
+        });
+        let cluster =
+            names.iter().flat_map(|name| (1..=nodes).map(move |number| node(&format!("{name}-{number:02}"), name)));
+        let plan = make(&desired(policies), &observed(cluster), &options()).unwrap();
+        let (mut machine, mut out, mut now) = (Machine::new(&plan, MODE), Vec::new(), 0);
+        let mut lines = Steps::new(&mut out, &plan, at(0));
+        for map in &plan.config_maps {
+            let progress = Progress::ConfigMapCreated { name: map.name.clone() };
+            lines.event(at(0), &Event { progress, pool: None }).unwrap();
+        }
+        let mut inputs = VecDeque::from([Input::Start]);
+        while !machine.is_finished() {
+            now += 1;
+            if usize::try_from(now).unwrap() == interrupted {
+                inputs.push_front(Input::Stop(StopReason::Interrupted));
+            }
+            for command in machine.step(inputs.pop_front().unwrap_or(Input::Tick), at(now)) {
+                match command {
+                    Command::Report(event) => lines.event(at(now), &event).unwrap(),
+                    Command::RollBack(..) => {}
+                    Command::Assign(name, _) => {
+                        let pool = name.as_str().split('-').next().unwrap();
+                        let target = rendered(pool, 50).source(&namespace());
+                        let seen = match failing.contains(&pool) {
+                            true => refusing(node(name.as_str(), pool), &target, error_text::VALIDATE),
+                            false => on(node(name.as_str(), pool), &target),
+                        };
+                        inputs.extend([Input::Assigned(name), Input::Observed(Box::new(seen))]);
+                    }
+                }
+            }
+        }
+        lines.finish(at(now)).unwrap();
+        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
+    }
+
+    #[test]
+    fn few_pools_show_their_stages() {
+        insta::assert_snapshot!("few-pools", output(2, 20, &[], 0));
+    }
+
+    #[test]
+    fn many_pools_show_problems_and_totals() {
+        insta::assert_snapshot!("many-pools", output(12, 20, &["p03", "p07"], 0));
+    }
+
+    #[test]
+    fn equal_problems_are_counted() {
+        let text = output(12, 20, &[], 30);
+        assert_eq!(text.matches("stopped: interrupted").count(), MAX_IN_FULL, "{text}");
+        assert!(text.contains(" 4 more pools stopped\n"), "{text}");
+        let all: Vec<String> = (1..=12).map(|number| format!("p{number:02}")).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let text = output(12, 20, &all, 0);
+        assert_eq!(text.matches("failed: failed to validate").count(), MAX_IN_FULL, "{text}");
+        assert!(text.contains(" 4 more nodes failed\n"), "{text}");
+    }
+
+    #[test]
+    fn number_of_lines_does_not_depend_on_the_number_of_nodes() {
+        let lines = |nodes| output(5, nodes, &["p02"], 0).lines().count();
+        assert_eq!(lines(20), lines(80));
+    }
+}
