@@ -1,21 +1,55 @@
 //! Layout of text in terminal columns: width, line breaks, truncation and padding.
 //!
+//! On a terminal, lines are not wider than the terminal, or than 50 columns: text wraps at spaces, and tables shorten
+//! names. Words, and commands in backticks, stay whole on any width, so that they can be copied. Elsewhere, results of
+//! runs and status have lines of any length, because programs search them; reviews, findings and explanations have a
+//! fixed width.
+//!
 //! ANSI styles have no width, here as in `textwrap`. Text from outside must pass
 //! [`printable`](nodecfg_contract::printable) first.
 
+use textwrap::core::Word;
 pub use textwrap::core::display_width as width;
-use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm, fill};
 
-/// `textwrap` options for prose of at most `columns` columns: breaks at spaces only. Longer words stay whole, so that
-/// commands and addresses can be copied.
+/// `textwrap` options for prose of at most `columns` columns: breaks at spaces outside of backticks only. Longer words
+/// stay whole, so that commands and addresses can be copied.
 #[must_use]
 pub fn within<'a>(columns: usize) -> Options<'a> {
     // Explicit options: the defaults depend on the features that other crates enable.
     Options::new(columns)
-        .word_separator(WordSeparator::AsciiSpace)
+        .word_separator(WordSeparator::Custom(words))
         .word_splitter(WordSplitter::NoHyphenation)
         .wrap_algorithm(WrapAlgorithm::FirstFit)
         .break_words(false)
+}
+
+/// The words of a line. A text in backticks is one word.
+fn words(line: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
+    // A last backtick without a partner is a character like others.
+    let mut backticks = line.matches('`').count() / 2 * 2;
+    let (mut starts, mut is_code, mut after_space) = (vec![0], false, false);
+    for (at, character) in line.char_indices() {
+        if after_space && character != ' ' {
+            starts.push(at);
+        }
+        if character == '`' && backticks > 0 {
+            backticks -= 1;
+            is_code = !is_code;
+        }
+        after_space = character == ' ' && !is_code;
+    }
+    let ends = starts.clone().into_iter().skip(1).chain([line.len()]);
+    Box::new(starts.into_iter().zip(ends).filter_map(|(start, end)| line.get(start..end)).map(Word::from))
+}
+
+/// A line that wraps at `columns` columns, with later lines indented by `indent` columns.
+#[must_use]
+pub fn hanging(line: &str, indent: usize, columns: usize) -> String {
+    if width(line) <= columns {
+        return line.to_owned();
+    }
+    fill(line, within(columns).subsequent_indent(&" ".repeat(indent)))
 }
 
 /// Start of a text, in at most `columns` columns. Styles stay whole.
@@ -76,6 +110,21 @@ mod tests {
         assert_eq!(wrap("", within(4)), [""]);
         assert_eq!(wrap("abcdefghij k", within(4).break_words(true)), ["abcd", "efgh", "ij k"]);
         assert_eq!(wrap("\u{1b}[1mab\u{1b}[0m cd ef", within(5)), ["\u{1b}[1mab\u{1b}[0m cd", "ef"]);
+    }
+
+    #[test]
+    fn keeps_commands_whole() {
+        assert_eq!(wrap("run `a b c` or d", within(9)), ["run", "`a b c`", "or d"]);
+        assert_eq!(wrap("run (`a b c`), or", within(9)), ["run", "(`a b c`),", "or"]);
+        assert_eq!(wrap("it`s a b c d", within(6)), ["it`s a", "b c d"], "no pair");
+        assert_eq!(wrap("``  x y", within(4)), ["``", "x y"]);
+    }
+
+    #[test]
+    fn hangs_later_lines() {
+        assert_eq!(hanging("  see: one two", 7, 11), "  see: one\n       two");
+        assert_eq!(hanging("  see: one two", 7, usize::MAX), "  see: one two");
+        assert_eq!(hanging("", 2, 3), "");
     }
 
     #[test]

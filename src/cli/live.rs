@@ -79,7 +79,7 @@ impl Listener for LiveView {
         let is_one_of_many =
             matches!(progress, Progress::ConfigMapCreated { .. }) && self.state.pools() > MAX_CONFIG_MAP_LINES;
         if is_notable(progress) && !is_one_of_many {
-            self.above.push_str(&timed(self.start, now, progress));
+            self.above.push_str(&timed(self.start, now, progress, self.status_area.size().0));
             self.above.push('\n');
         }
         self.draw_if_due(now)

@@ -200,7 +200,7 @@ async fn delete(
 
 fn write(pruning: &Pruning, format: Format, verbose: u8, terminal: &mut Terminal) -> Result<(), CommandError> {
     match format {
-        Format::Text => pruning::text(&mut terminal.out, pruning, verbose > 0)?,
+        Format::Text => pruning::text(&mut terminal.out, pruning, verbose > 0, terminal.out_line)?,
         Format::Markdown => pruning::markdown(&mut terminal.out, pruning)?,
         Format::Json => report::json(&mut terminal.out, &pruning::document(pruning)?)?,
         Format::Yaml => report::yaml(&mut terminal.out, &pruning::document(pruning)?)?,

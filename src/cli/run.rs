@@ -17,6 +17,7 @@ use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, RunHeader};
 use crate::report::run_summary::{self, PlannedRun};
 use crate::report::steps::{SMALL_ROLLOUT, Steps};
+use crate::report::summary::SummaryOptions;
 use crate::report::{Format, findings, html, outcome, progress, review as shown, summary};
 use crate::review::Review;
 use crate::rollout::execute::{Execution, Stop};
@@ -145,9 +146,9 @@ impl Reporter {
                     let assigns = purpose != Purpose::Verify;
                     Box::new(LiveView::new(plan, assigns, start, terminal.status_area.clone(), terminal.colored_err()))
                 } else if verbose > 0 || plan.pools.iter().flat_map(PoolPlan::steps).count() <= SMALL_ROLLOUT {
-                    Box::new(Lines::new(terminal.new_err(), start, verbose > 0))
+                    Box::new(Lines::new(terminal.new_err(), terminal.err_line, start, verbose > 0))
                 } else {
-                    Box::new(Steps::new(terminal.new_err(), plan, start))
+                    Box::new(Steps::new(terminal.new_err(), terminal.err_line, plan, start))
                 }
             }
         };
@@ -225,7 +226,8 @@ impl Reporter {
                 }
                 // With --quiet, success prints nothing.
                 if !terminal.quiet || exit != Exit::Done {
-                    summary::write(&mut terminal.out, &execution.outcome, seconds, self.verbose)?;
+                    let options = SummaryOptions { width: terminal.out_line, all: self.verbose };
+                    summary::write(&mut terminal.out, &execution.outcome, seconds, options)?;
                 }
                 terminal.out.flush()?;
                 if let Some(error) = &execution.error {

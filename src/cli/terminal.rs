@@ -50,6 +50,10 @@ pub struct Terminal {
     pub out_width: usize,
     /// Width of text on standard error, in columns.
     pub err_width: usize,
+    /// Width of results on standard output, in columns.
+    pub out_line: usize,
+    /// Width of progress on standard error, in columns.
+    pub err_line: usize,
 }
 
 /// Minimum width. Narrower terminals wrap lines.
@@ -58,6 +62,11 @@ const NARROWEST: u16 = 50;
 /// Width of the terminal behind a stream, within bounds. Other streams have a fixed width, for reproducible output.
 fn width(columns: Option<(terminal_size::Width, terminal_size::Height)>) -> usize {
     columns.map_or(WIDTH, |(terminal_size::Width(columns), _)| WIDTH.min(usize::from(columns.max(NARROWEST))))
+}
+
+/// Width of the terminal behind a stream for results. Other streams have lines of any length.
+fn line_width(columns: Option<(terminal_size::Width, terminal_size::Height)>) -> usize {
+    columns.map_or(usize::MAX, |(terminal_size::Width(columns), _)| usize::from(columns.max(NARROWEST)))
 }
 
 /// Columns and lines of the terminal on standard output, if any.
@@ -82,6 +91,8 @@ impl Terminal {
             sink: io::sink(),
             out_width: width(terminal_size::terminal_size_of(io::stdout())),
             err_width: width(terminal_size::terminal_size_of(io::stderr())),
+            out_line: line_width(terminal_size::terminal_size_of(io::stdout())),
+            err_line: line_width(terminal_size::terminal_size_of(io::stderr())),
         }
     }
 

@@ -29,7 +29,7 @@ static ERRORS: LazyLock<BTreeMap<String, [String; 3]>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The width of the text, in columns.
+/// The maximum width of the text, in columns.
 const COLUMNS: usize = 78;
 
 /// The meaning of a code.
@@ -141,7 +141,8 @@ pub fn all_codes() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn text(out: &mut dyn Write, explanation: &CodeExplanation) -> io::Result<()> {
+pub fn text(out: &mut dyn Write, explanation: &CodeExplanation, width: usize) -> io::Result<()> {
+    let width = width.min(COLUMNS);
     let grade = match explanation.grade.as_str() {
         "error" => bad(&explanation.grade),
         "check" => quiet(&explanation.grade),
@@ -156,7 +157,7 @@ pub fn text(out: &mut dyn Write, explanation: &CodeExplanation) -> io::Result<()
     ] {
         let Some(words) = words else { continue };
         let (first, rest) = (quiet(label), " ".repeat(label.len()));
-        writeln!(out, "{}", fill(words, within(COLUMNS).initial_indent(&first).subsequent_indent(&rest)))?;
+        writeln!(out, "{}", fill(words, within(width).initial_indent(&first).subsequent_indent(&rest)))?;
         if label.is_empty() {
             writeln!(out)?;
         }
@@ -209,7 +210,7 @@ mod tests {
         for code in codes::all().map(str::to_owned).chain(ERRORS.keys().cloned()).chain(checks) {
             let explanation = explain(&code).unwrap();
             let mut out = Vec::new();
-            text(&mut out, &explanation).unwrap();
+            text(&mut out, &explanation, COLUMNS).unwrap();
             let out = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
             // URLs cannot be wrapped.
             let fits = |line: &str| line.chars().count() <= 80 || line.split(' ').any(|word| word.chars().count() > 70);

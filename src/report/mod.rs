@@ -35,6 +35,8 @@ pub mod summary;
 mod table;
 pub mod validation;
 pub mod version;
+#[cfg(test)]
+mod width_tests;
 
 /// The output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

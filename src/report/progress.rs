@@ -9,11 +9,15 @@ use serde_json::{Map, Value};
 use super::source;
 use super::style::{bad, good, heading, quiet, warning};
 use super::{count, duration, whole_duration};
+use crate::layout::hanging;
 use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName};
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::rollout::progress::{Event, NodeCounts, Progress};
 use nodecfg_planning::snapshot::Signer;
+
+/// The width of the time since the start, in columns.
+const SINCE: usize = 6;
 
 /// Receiver of rollout events.
 pub trait Listener {
@@ -46,14 +50,15 @@ pub trait Listener {
 /// Text output: one line per event, with the time since the start.
 pub struct Lines<W> {
     out: W,
+    width: usize,
     start: Timestamp,
     with_waiting: bool,
 }
 
 impl<W: Write> Lines<W> {
-    /// Writes to `out`. With `with_waiting`, also reports what nodes wait for.
-    pub fn new(out: W, start: Timestamp, with_waiting: bool) -> Self {
-        Self { out, start, with_waiting }
+    /// Writes to `out`, `width` columns wide. With `with_waiting`, also reports what nodes wait for.
+    pub fn new(out: W, width: usize, start: Timestamp, with_waiting: bool) -> Self {
+        Self { out, width, start, with_waiting }
     }
 }
 
@@ -62,7 +67,7 @@ impl<W: Write> Listener for Lines<W> {
         if matches!(event.progress, Progress::Waiting { .. }) && !self.with_waiting {
             return Ok(());
         }
-        writeln!(self.out, "{}", timed(self.start, now, &event.progress))?;
+        writeln!(self.out, "{}", timed(self.start, now, &event.progress, self.width))?;
         self.out.flush()
     }
 }
@@ -73,16 +78,16 @@ pub fn is_notable(progress: &Progress) -> bool {
     !matches!(progress, Progress::Waiting { .. } | Progress::Assigned { .. } | Progress::Converged { .. })
 }
 
-/// An event in one line, after the time since the start.
+/// An event after the time since the start, in lines of at most `width` columns.
 #[must_use]
-pub fn timed(start: Timestamp, now: Timestamp, progress: &Progress) -> String {
-    timed_text(start, now, &line(now, progress))
+pub fn timed(start: Timestamp, now: Timestamp, progress: &Progress, width: usize) -> String {
+    timed_text(start, now, &line(now, progress), width)
 }
 
-/// A text after the time since the start.
-pub(super) fn timed_text(start: Timestamp, now: Timestamp, text: &str) -> String {
-    let since = format!("{:>6}", duration(now.duration_since(start).as_secs_f64()));
-    format!("{} {text}", quiet(since))
+/// A text after the time since the start, in lines of at most `width` columns.
+pub(super) fn timed_text(start: Timestamp, now: Timestamp, text: &str, width: usize) -> String {
+    let since = format!("{:>SINCE$}", duration(now.duration_since(start).as_secs_f64()));
+    hanging(&format!("{} {text}", quiet(since)), SINCE + 1, width)
 }
 
 /// An event in one line.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::count;
 use super::markdown::{code, prose};
 use super::style::{heading, quiet, warning};
+use crate::layout::hanging;
 use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::{Deletion, ManagedConfigMap};
@@ -128,7 +129,7 @@ fn created_and_commit(map: &PrunedConfigMap) -> String {
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn text(out: &mut dyn Write, pruning: &Pruning, all: bool) -> io::Result<()> {
+pub fn text(out: &mut dyn Write, pruning: &Pruning, all: bool, width: usize) -> io::Result<()> {
     let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
     let mut any_listed = false;
     for map in &pruning.config_maps {
@@ -145,20 +146,22 @@ pub fn text(out: &mut dyn Write, pruning: &Pruning, all: bool) -> io::Result<()>
                 *kept.entry(group).or_default() += 1;
                 if all {
                     any_listed = true;
-                    writeln!(out, "{} {}: {reason}", quiet("kept:"), map.name)?;
+                    let line = format!("{} {}: {reason}", quiet("kept:"), map.name);
+                    writeln!(out, "{}", hanging(&line, 4, width))?;
                 }
                 continue;
             }
         };
         any_listed = true;
-        writeln!(out, "{} {}\n    {}", warning(format!("{word}:")), map.name, quiet(created_and_commit(map)))?;
+        let line = format!("{} {}", warning(format!("{word}:")), map.name);
+        writeln!(out, "{}\n    {}", hanging(&line, 4, width), quiet(created_and_commit(map)))?;
     }
     if any_listed {
         writeln!(out)?;
     }
     writeln!(out, "{}", heading(totals(pruning)))?;
     for (reason, number) in kept {
-        writeln!(out, "{}", quiet(format!("{number} kept: {reason}")))?;
+        writeln!(out, "{}", hanging(&quiet(format!("{number} kept: {reason}")), 4, width))?;
     }
     Ok(())
 }

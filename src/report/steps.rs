@@ -24,6 +24,7 @@ const MAX_IN_FULL: usize = 8;
 /// Text output of a large rollout.
 pub struct Steps<W> {
     out: W,
+    width: usize,
     start: Timestamp,
     /// The nodes of each pool by stage, by its latest event.
     pools: BTreeMap<PoolName, NodeCounts>,
@@ -87,12 +88,13 @@ impl Kind {
 }
 
 impl<W: Write> Steps<W> {
-    /// Writes to `out`.
-    pub fn new(out: W, plan: &Plan, start: Timestamp) -> Self {
+    /// Writes to `out`, `width` columns wide.
+    pub fn new(out: W, width: usize, plan: &Plan, start: Timestamp) -> Self {
         let counts = |pending| NodeCounts { pending, ..NodeCounts::default() };
         let pools = plan.pools.iter().map(|pool| (pool.name.clone(), pool.steps().count()));
         Self {
             out,
+            width,
             start,
             pools: pools.filter(|(_, steps)| *steps > 0).map(|(pool, steps)| (pool, counts(steps))).collect(),
             config_maps: (0, start),
@@ -104,7 +106,7 @@ impl<W: Write> Steps<W> {
     }
 
     fn line(&mut self, now: Timestamp, text: &str) -> io::Result<()> {
-        writeln!(self.out, "{}", timed_text(self.start, now, text))
+        writeln!(self.out, "{}", timed_text(self.start, now, text, self.width))
     }
 
     fn write_config_maps(&mut self) -> io::Result<()> {
@@ -171,10 +173,12 @@ impl<W: Write> Listener for Steps<W> {
         self.write_config_maps()?;
         match Kind::of(progress) {
             Some(kind) if self.is_first(kind, now, progress) => {
-                writeln!(self.out, "{}", timed(self.start, now, progress))?;
+                writeln!(self.out, "{}", timed(self.start, now, progress, self.width))?;
             }
             Some(kind) => *self.folded.entry(kind).or_default() += 1,
-            None if progress.pool().is_none() => writeln!(self.out, "{}", timed(self.start, now, progress))?,
+            None if progress.pool().is_none() => {
+                writeln!(self.out, "{}", timed(self.start, now, progress, self.width))?
+            }
             None => {}
         }
         if let (Some(pool), Some(state)) = (progress.pool(), &event.pool) {
@@ -226,7 +230,7 @@ mod tests {
             names.iter().flat_map(|name| (1..=nodes).map(move |number| node(&format!("{name}-{number:02}"), name)));
         let plan = make(&desired(policies), &observed(cluster), &options()).unwrap();
         let (mut machine, mut out, mut now) = (Machine::new(&plan, MODE), Vec::new(), 0);
-        let mut lines = Steps::new(&mut out, &plan, at(0));
+        let mut lines = Steps::new(&mut out, usize::MAX, &plan, at(0));
         for map in &plan.config_maps {
             let progress = Progress::ConfigMapCreated { name: map.name.clone() };
             lines.event(at(0), &Event { progress, pool: None }).unwrap();

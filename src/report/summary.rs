@@ -8,8 +8,9 @@ use super::explain;
 use super::source;
 use super::steps::SMALL_ROLLOUT;
 use super::style::{bad, good, heading, quiet, warning};
-use super::table::{MAX_ALIKE, Table};
+use super::table::{Column, MAX_ALIKE, Table};
 use super::{count, duration, names};
+use crate::layout::hanging;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
 use nodecfg_planning::convergence::ConvergenceFailure;
@@ -24,14 +25,40 @@ const MAX_REASONS: usize = 8;
 /// The maximum number of names in a list.
 const MAX_NAMES: usize = 8;
 
+/// The indent of later lines of an explanation, in columns.
+const EXPLANATION: usize = 11;
+
+/// Options of the summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SummaryOptions {
+    /// The maximum line width, in columns.
+    pub width: usize,
+    /// Whether all nodes of a large rollout are listed.
+    pub all: bool,
+}
+
 /// Writes the table of nodes, the explanations, stops and pauses with next steps, and the totals. `seconds` is the
-/// duration. Folds nodes alike of a large rollout, unless `all` is set.
-pub fn write(out: &mut dyn Write, outcome: &Outcome, seconds: f64, all: bool) -> io::Result<()> {
-    write_table(out, outcome, all)?;
-    write_explanations(out, outcome)?;
-    write_stops(out, outcome)?;
-    write_pauses(out, outcome)?;
-    writeln!(out, "{}", totals(outcome, seconds))
+/// duration. Folds nodes alike of a large rollout.
+pub fn write(out: &mut dyn Write, outcome: &Outcome, seconds: f64, options: SummaryOptions) -> io::Result<()> {
+    let mut page = Page { out, width: options.width };
+    write_table(&mut page, outcome, options.all)?;
+    write_explanations(&mut page, outcome)?;
+    write_stops(&mut page, outcome)?;
+    write_pauses(&mut page, outcome)?;
+    page.line(&totals(outcome, seconds), 2)
+}
+
+/// An output with its width.
+struct Page<'a> {
+    out: &'a mut dyn Write,
+    width: usize,
+}
+
+impl Page<'_> {
+    /// Writes a line, and what does not fit with this indent.
+    fn line(&mut self, text: &str, indent: usize) -> io::Result<()> {
+        writeln!(self.out, "{}", hanging(text, indent, self.width))
+    }
 }
 
 /// Nodes of a pool that changed or should have changed. Nodes of one row are alike.
@@ -41,25 +68,17 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The cells, by the first node.
-    fn cells(&self) -> Option<[String; 6]> {
-        let node = self.nodes.first()?;
-        let (name, seconds) = match self.nodes.as_slice() {
-            [node] => (node.node.to_string(), node.seconds.map(|seconds| format!("{seconds:.1}"))),
-            nodes => (count(nodes.len(), "node"), None),
-        };
-        Some([
-            name,
-            self.pool.to_string(),
-            source::short(node.from.as_ref()),
-            source::short(node.to.source()),
-            state(&node.end).to_owned(),
-            seconds.unwrap_or_else(|| "-".to_owned()),
-        ])
+    fn name(&self, node: &NodeOutcome) -> String {
+        if self.nodes.len() == 1 { node.node.to_string() } else { count(self.nodes.len(), "node") }
+    }
+
+    fn seconds(&self, node: &NodeOutcome) -> String {
+        let seconds = node.seconds.filter(|_| self.nodes.len() == 1);
+        seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1}"))
     }
 }
 
-fn write_table(out: &mut dyn Write, outcome: &Outcome, all: bool) -> io::Result<()> {
+fn write_table(page: &mut Page<'_>, outcome: &Outcome, all: bool) -> io::Result<()> {
     let mut rows: Vec<Row<'_>> = outcome
         .pools
         .iter()
@@ -73,18 +92,40 @@ fn write_table(out: &mut dyn Write, outcome: &Outcome, all: bool) -> io::Result<
     if rows.len() > SMALL_ROLLOUT && !all {
         (rows, rest) = folded(rows);
     }
-    let cells: Vec<[String; 6]> = rows.iter().filter_map(Row::cells).collect();
-    if !cells.is_empty() {
-        let titles = ["NODE", "POOL", "FROM", "TO", "STATE", "SECONDS"];
-        writeln!(out, "{}", Table::plain(titles, cells.into_iter()))?;
+    if !rows.is_empty() {
+        let whole = table(&rows, false);
+        let table = if whole.can_fit(page.width) { whole } else { table(&rows, true) };
+        for line in table.lines(page.width) {
+            writeln!(page.out, "{line}")?;
+        }
     }
     let nodes: Vec<&NodeOutcome> = rest.iter().flat_map(|row| row.nodes.iter().copied()).collect();
     if !nodes.is_empty() {
         let states = state_counts(nodes.iter().map(|node| &node.end));
         let more = if rows.is_empty() { "nodes" } else { "more nodes" };
-        writeln!(out, "{}", quiet(format!("{} {more}: {states}; -v lists them", nodes.len())))?;
+        page.line(&quiet(format!("{} {more}: {states}; -v lists them", nodes.len())), 2)?;
     }
-    writeln!(out)
+    writeln!(page.out)
+}
+
+/// The table of nodes. A narrow one has the most important columns.
+fn table(rows: &[Row<'_>], narrow: bool) -> Table {
+    let each = |cell: fn(&Row<'_>, &NodeOutcome) -> String| {
+        rows.iter().filter_map(|row| Some(cell(row, row.nodes.first()?))).collect::<Vec<String>>()
+    };
+    let mut columns = vec![
+        Column::new("NODE", each(|row, node| row.name(node))).cut_last(),
+        Column::new("POOL", each(|row, _| row.pool.to_string())).cut(),
+    ];
+    if !narrow {
+        columns.push(Column::new("FROM", each(|_, node| source::short(node.from.as_ref()))).cut());
+    }
+    columns.push(Column::new("TO", each(|_, node| source::short(node.to.source()))).cut());
+    columns.push(Column::new("STATE", each(|_, node| state(&node.end).to_owned())));
+    if !narrow {
+        columns.push(Column::new("SECONDS", each(|row, node| row.seconds(node))));
+    }
+    Table::new(columns).spaced()
 }
 
 /// The rows of a large rollout, most urgent first, and the omitted ones. Nodes alike are one row. Converged nodes are
@@ -158,7 +199,7 @@ pub fn state(end: &End) -> &'static str {
 }
 
 /// Writes each kind of problem once: its messages with their nodes, and its explanation.
-fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+fn write_explanations(page: &mut Page<'_>, outcome: &Outcome) -> io::Result<()> {
     type Kind = (u8, &'static str, Option<&'static str>);
     type Messages<'a> = BTreeMap<String, Vec<&'a NodeOutcome>>;
     let mut kinds: BTreeMap<Kind, (Option<explain::Explanation>, Messages<'_>)> = BTreeMap::new();
@@ -171,21 +212,23 @@ fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> 
     for ((priority, label, _), (explanation, messages)) in kinds {
         let label = if priority == 0 { bad(format!("{label}:")) } else { warning(format!("{label}:")) };
         for (text, nodes) in messages.iter().take(MAX_REASONS) {
-            writeln!(out, "{label} {}: {text}", names(nodes.iter().map(|node| node.node.as_str()), MAX_NAMES))?;
+            let nodes = names(nodes.iter().map(|node| node.node.as_str()), MAX_NAMES);
+            page.line(&format!("{label} {nodes}: {text}"), 2)?;
         }
         let more = messages.len().saturating_sub(MAX_REASONS);
         if more > 0 {
             let nodes = messages.values().skip(MAX_REASONS).map(Vec::len).sum();
-            writeln!(out, "{label} {}: {more} other messages; -o json lists them", count(nodes, "more node"))?;
+            let nodes = count(nodes, "more node");
+            page.line(&format!("{label} {nodes}: {more} other messages; -o json lists them"), 2)?;
         }
         if let Some(explanation) = explanation {
-            writeln!(out, "  meaning: {}", explanation.meaning)?;
+            page.line(&format!("  meaning: {}", explanation.meaning), EXPLANATION)?;
             for cause in explanation.causes {
-                writeln!(out, "  likely:  {cause}")?;
+                page.line(&format!("  likely:  {cause}"), EXPLANATION)?;
             }
-            writeln!(out, "  see:     {}", explanation.look_at)?;
+            page.line(&format!("  see:     {}", explanation.look_at), EXPLANATION)?;
         }
-        writeln!(out)?;
+        writeln!(page.out)?;
     }
     Ok(())
 }
@@ -205,15 +248,15 @@ pub(super) fn problem(end: &End) -> Option<(&'static str, String)> {
 }
 
 /// Writes why pools stopped, and each next step once.
-fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+fn write_stops(page: &mut Page<'_>, outcome: &Outcome) -> io::Result<()> {
     let stops = stops(outcome);
     for text in stop_texts(&stops) {
-        writeln!(out, "{} {text}", bad("stopped:"))?;
+        page.line(&format!("{} {text}", bad("stopped:")), 2)?;
     }
     for step in next_steps(&stops) {
-        writeln!(out, "{} {step}", warning("next:"))?;
+        page.line(&format!("{} {step}", warning("next:")), 2)?;
     }
-    if stops.is_empty() { Ok(()) } else { writeln!(out) }
+    if stops.is_empty() { Ok(()) } else { writeln!(page.out) }
 }
 
 /// The pools of each stop reason: `pool gpu: canary gpu-1 failed`. Counts those beyond a limit.
@@ -244,15 +287,16 @@ pub(super) fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
 }
 
 /// Writes the pools paused by `nodecfg pause` with the number of their unchanged nodes, and the next step.
-fn write_pauses(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+fn write_pauses(page: &mut Page<'_>, outcome: &Outcome) -> io::Result<()> {
     let pauses = pauses(outcome);
     for text in pause_texts(&pauses) {
-        writeln!(out, "{} {text}", warning("paused:"))?;
+        page.line(&format!("{} {text}", warning("paused:")), 2)?;
     }
     match next_step_after_pauses(&pauses) {
-        Some(step) => writeln!(out, "{} {step}\n", warning("next:")),
-        None => Ok(()),
+        Some(step) => page.line(&format!("{} {step}", warning("next:")), 2)?,
+        None => return Ok(()),
     }
+    writeln!(page.out)
 }
 
 /// The paused pools: `pool gpu, 3 nodes unchanged: by ada …`. Counts those beyond a limit.
@@ -347,6 +391,8 @@ mod tests {
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
     use nodecfg_planning::rollout::PoolOutcome;
 
+    const FOLDED: SummaryOptions = SummaryOptions { width: usize::MAX, all: false };
+
     fn outcome(ends: impl IntoIterator<Item = End>) -> Outcome {
         let node = |(index, end)| NodeOutcome {
             node: node_name(&format!("n{index:03}")),
@@ -361,7 +407,7 @@ mod tests {
 
     fn text(outcome: &Outcome) -> String {
         let mut out = Vec::new();
-        write(&mut out, outcome, 61.0, false).unwrap();
+        write(&mut out, outcome, 61.0, FOLDED).unwrap();
         anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
     }
 
@@ -390,7 +436,7 @@ mod tests {
                         900 more nodes: 900 converged; -v lists them\n";
         assert!(folded.starts_with(expected), "{folded}");
         let mut out = Vec::new();
-        write(&mut out, &outcome, 61.0, true).unwrap();
+        write(&mut out, &outcome, 61.0, SummaryOptions { all: true, ..FOLDED }).unwrap();
         assert!(String::from_utf8(out).unwrap().lines().count() > 1001, "-v lists all");
     }
 

@@ -97,6 +97,11 @@ impl Table {
         Self { columns, gap: 2 }
     }
 
+    /// The table with three spaces between columns, as kubectl prints it.
+    pub(super) fn spaced(self) -> Self {
+        Self { gap: 3, ..self }
+    }
+
     /// A table as kubectl prints it: full width, with three spaces between columns.
     pub(super) fn plain<const N: usize>(titles: [&'static str; N], rows: impl Iterator<Item = [String; N]>) -> String {
         let mut columns = titles.map(|title| Column::new(title, [""; 0]));

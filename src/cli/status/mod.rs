@@ -13,7 +13,7 @@ use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::signers_args::SignersArgs;
 use super::unknown_name::unknown_name;
-use super::{CommandError, CommandResult, Exit, Terminal, run as runs, terminal};
+use super::{CommandError, CommandResult, Exit, Terminal, run as runs};
 use crate::report::progress;
 use crate::report::status::{self as shown, TextOptions};
 use crate::report::{self, Format, html};
@@ -144,9 +144,10 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     };
     args.reports.each(|output, out| match output {
         Output::Html => Ok(html::write(out, &page(&status))?),
-        output => write(out, &status, output.format()?, true),
+        output => write(out, &status, output.format()?, TextOptions { width: usize::MAX, all: true }),
     })?;
-    write(&mut terminal.out, &status, format, args.all)?;
+    let options = TextOptions { width: terminal.out_line, all: args.all };
+    write(&mut terminal.out, &status, format, options)?;
     Ok(Exit::Done)
 }
 
@@ -161,17 +162,12 @@ impl Args {
 }
 
 /// Prints the status once.
-fn write(out: &mut dyn Write, status: &FleetStatus, format: Format, all: bool) -> Result<(), CommandError> {
+fn write(out: &mut dyn Write, status: &FleetStatus, format: Format, options: TextOptions) -> Result<(), CommandError> {
     match format {
-        Format::Text => shown::text(out, status, TextOptions { width: width(), all })?,
-        Format::Markdown => shown::markdown(out, status, all)?,
+        Format::Text => shown::text(out, status, options)?,
+        Format::Markdown => shown::markdown(out, status, options.all)?,
         Format::Json => report::json(out, &shown::document(status)?)?,
         Format::Yaml => report::yaml(out, &shown::document(status)?)?,
     }
     Ok(())
-}
-
-/// Width of the text. Other streams than terminals get 80 columns.
-fn width() -> usize {
-    terminal::out_size().map_or(80, |(columns, _)| columns.max(50))
 }

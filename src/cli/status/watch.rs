@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval_at};
 
 use super::screen::Screen;
 use super::view::View;
-use super::{CommandError, CommandResult, Exit, Terminal, width, write};
+use super::{CommandError, CommandResult, Exit, Terminal, write};
 use crate::report::Format;
 use crate::report::progress::JsonLines;
 use crate::report::status::{self as shown, TextOptions};
@@ -52,7 +52,8 @@ pub(super) async fn watch(
     ended?;
     if drawn {
         // The alternate screen was closed, so the last status is printed again.
-        write(&mut terminal.out, &status, format, all)?;
+        let options = TextOptions { width: terminal.out_line, all };
+        write(&mut terminal.out, &status, format, options)?;
     }
     Ok(Exit::Done)
 }
@@ -114,7 +115,8 @@ impl Display {
             Format::Json => JsonLines(&mut terminal.out).document(at, "status", shown::document(&self.status)?)?,
             _ if self.screen.is_some() => self.draw(at)?,
             _ => {
-                shown::text(&mut terminal.out, &self.status, TextOptions { width: width(), all: self.all })?;
+                let options = TextOptions { width: terminal.out_line, all: self.all };
+                shown::text(&mut terminal.out, &self.status, options)?;
                 writeln!(terminal.out)?;
             }
         }

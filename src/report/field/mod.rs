@@ -427,7 +427,7 @@ mod tests {
                 let Ok(explained) = explained else { continue };
                 assert_eq!(explained.description, one.description);
                 let mut shown = Vec::new();
-                text(&mut shown, &explained, minor).unwrap();
+                text(&mut shown, &explained, minor, 80).unwrap();
                 markdown(&mut shown, &explained, minor).unwrap();
                 let document = document(&explained, minor).unwrap();
                 assert!(document.get("description").is_some_and(Json::is_string));
@@ -451,7 +451,7 @@ mod tests {
         for one in fields::all() {
             let Ok(explained) = explain(&one.path, NEWEST, false) else { continue };
             let mut shown = Vec::new();
-            text(&mut shown, &explained, NEWEST).unwrap();
+            text(&mut shown, &explained, NEWEST, 80).unwrap();
             let shown = anstream::adapter::strip_str(std::str::from_utf8(&shown).unwrap()).to_string();
             for line in shown.lines().filter(|line| line.trim().contains(' ')) {
                 assert!(line.chars().count() <= 80, "{}: {line}", one.path);

@@ -16,7 +16,7 @@ use kubelet_config::risk;
 use kubelet_config::rules::RuleStage;
 use kubelet_config::{API_VERSION, KIND, Minor};
 
-/// The width of the text, in columns.
+/// The maximum width of the text, in columns.
 const WIDTH: usize = 80;
 
 /// A heading with its paragraphs.
@@ -29,7 +29,8 @@ struct Section {
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn text(out: &mut dyn Write, explanation: &Explanation, minor: Minor) -> io::Result<()> {
+pub fn text(out: &mut dyn Write, explanation: &Explanation, minor: Minor, width: usize) -> io::Result<()> {
+    let width = width.min(WIDTH);
     writeln!(out, "{}       {KIND}", heading("KIND:"))?;
     writeln!(out, "{}    {API_VERSION}", heading("VERSION:"))?;
     writeln!(out, "{}    {minor}", heading("KUBELET:"))?;
@@ -40,32 +41,38 @@ pub fn text(out: &mut dyn Write, explanation: &Explanation, minor: Minor) -> io:
         writeln!(out, "\n{}", heading(format!("{}:", title.to_uppercase())))?;
         for paragraph in paragraphs {
             let (first, rest) = if paragraph.starts_with("- ") { ("    ", "      ") } else { ("    ", "    ") };
-            let columns = within(WIDTH).initial_indent(first).subsequent_indent(rest);
+            let columns = within(width).initial_indent(first).subsequent_indent(rest);
             writeln!(out, "{}", fill(&paragraph, columns))?;
         }
     }
     if !explanation.fields.is_empty() {
         writeln!(out, "\n{}", heading("FIELDS:"))?;
-        write_fields(out, &explanation.fields, 1)?;
+        write_fields(out, &explanation.fields, 1, width)?;
     }
     Ok(())
 }
 
-fn write_fields(out: &mut dyn Write, fields: &[InnerField], depth: usize) -> io::Result<()> {
+fn write_fields(out: &mut dyn Write, fields: &[InnerField], depth: usize, width: usize) -> io::Result<()> {
     let tree = fields.iter().any(|field| !field.fields.is_empty()) || depth > 1;
-    write_field_list(out, fields, depth, tree)
+    write_field_list(out, fields, depth, tree, width)
 }
 
-fn write_field_list(out: &mut dyn Write, fields: &[InnerField], depth: usize, tree: bool) -> io::Result<()> {
+fn write_field_list(
+    out: &mut dyn Write,
+    fields: &[InnerField],
+    depth: usize,
+    tree: bool,
+    width: usize,
+) -> io::Result<()> {
     let indent = "  ".repeat(depth);
     for field in fields {
         let deprecated = if field.deprecated { format!(" {}", warning("deprecated")) } else { String::new() };
         writeln!(out, "{indent}{} {}{deprecated}", field.name, in_angle_brackets(&field.kind))?;
         if tree {
-            write_field_list(out, &field.fields, depth + 1, true)?;
+            write_field_list(out, &field.fields, depth + 1, true, width)?;
         } else {
             let indent = "  ".repeat(depth + 1);
-            let columns = within(WIDTH).initial_indent(&indent).subsequent_indent(&indent);
+            let columns = within(width).initial_indent(&indent).subsequent_indent(&indent);
             writeln!(out, "{}\n", fill(first_sentence(&field.description), columns))?;
         }
     }

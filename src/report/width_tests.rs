@@ -1,0 +1,194 @@
+//! Tests of the width of every text report, with names as long as Kubernetes allows.
+
+use std::io::Write;
+
+use jiff::Timestamp;
+
+use super::progress::{Lines, Listener as _};
+use super::pruning::{PruneEnd, PrunedConfigMap, Pruning};
+use super::summary::SummaryOptions;
+use super::{doctor, orders, pruning, status, summary};
+use crate::doctor::{Check, CheckResult};
+use crate::layout;
+use crate::status::tests::{at, compared};
+use nodecfg_contract::error_text;
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::observed::{Maintainer, Pause};
+use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
+use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, policy, pool, pool_name, refusing, source};
+use nodecfg_planning::plan::{Kept, Why};
+use nodecfg_planning::rollout::progress::{Event, Progress};
+use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+
+/// A node name of 253 characters.
+fn long_node(number: usize) -> NodeName {
+    let label = "n".repeat(63);
+    node_name(&format!("{number:061}.{label}.{label}.{label}"))
+}
+
+/// A pool name of 63 characters.
+fn long_pool(number: usize) -> PoolName {
+    pool_name(&format!("p{}{number}", "o".repeat(61)))
+}
+
+fn long_source() -> nodecfg_contract::ConfigSource {
+    source(&format!("fleet-{}-{}", long_pool(0), "x".repeat(10)))
+}
+
+/// Asserts that no line is wider than each of several widths, apart from lines of one word.
+#[track_caller]
+fn assert_fits(name: &str, write: impl Fn(&mut dyn Write, usize)) {
+    for width in [60, 80, 200] {
+        let mut out = Vec::new();
+        write(&mut out, width);
+        let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        assert!(!text.trim().is_empty(), "{name}");
+        for line in text.lines() {
+            let one_word = layout::hanging(line.trim_start(), 0, 1).lines().count() <= 1;
+            assert!(layout::width(line) <= width || one_word, "{name} at {width}: {line}\n{text}");
+        }
+    }
+}
+
+fn ends() -> Vec<End> {
+    let failed = |failure| End::Failed { failure, rolled_back: false };
+    vec![
+        End::Converged,
+        failed(ConvergenceFailure::Refused { error: error_text::VALIDATE.to_owned() }),
+        failed(ConvergenceFailure::Refused { error: "节点 e\u{301}rror ".repeat(40) }),
+        failed(ConvergenceFailure::TimedOut { waiting: Waiting::NotAcknowledged }),
+        End::Refused { error: "admission webhook denied the request ".repeat(5) },
+        End::LeftAlone { why: Why::Maintained { by: Maintainer::ClusterAutoscaler } },
+        End::LeftAlone { why: Why::AgentSilent },
+        End::Changed { to: Some(long_source()) },
+        End::NotStarted,
+    ]
+}
+
+#[test]
+fn summary_fits() {
+    let pool = |number: usize, stopped| {
+        let pause = Pause { by: "ada".to_owned(), at: at(), reason: "disks and more disks ".repeat(9) };
+        let paused = (number == 0).then_some(End::LeftAlone { why: Why::Paused { order: Some(pause) } });
+        let node = |(index, end)| NodeOutcome {
+            node: long_node(100 * number + index),
+            from: Some(long_source()),
+            to: Target::Source(long_source().into()),
+            end,
+            seconds: Some(12.5),
+        };
+        let nodes = ends().into_iter().chain(paused).enumerate().map(node).collect();
+        (long_pool(number), PoolOutcome { stopped, nodes })
+    };
+    let canary = StopReason::CanaryFailed { node: long_node(1) };
+    let budget = StopReason::BudgetExhausted { budget: 1, unavailable: 3, examples: (0..3).map(long_node).collect() };
+    for pools in
+        [vec![pool(0, Some(canary.clone()))], vec![pool(0, Some(canary)), pool(1, Some(budget)), pool(2, None)]]
+    {
+        let outcome = Outcome { pools: pools.into_iter().collect() };
+        assert_fits("summary", |out, width| {
+            summary::write(out, &outcome, 61.0, SummaryOptions { width, all: false }).unwrap();
+        });
+    }
+}
+
+#[test]
+fn progress_fits() {
+    let (pool, node) = (long_pool(0), long_node(0));
+    let named = || (pool.clone(), node.clone());
+    let mut all = vec![
+        Progress::ConfigMapCreated { name: long_source().to_string() },
+        Progress::Soaking { pool: pool.clone(), until: at() },
+        Progress::Stopped { pool: pool.clone(), reason: StopReason::CanaryFailed { node: node.clone() } },
+    ];
+    let (pool, node) = named();
+    all.push(Progress::Assigned { pool, node, from: None, to: Target::Source(long_source().into()) });
+    let (pool, node) = named();
+    all.push(Progress::Refused { pool, node, error: "the API server says no ".repeat(20) });
+    let (pool, node) = named();
+    all.push(Progress::Held { pool, node, why: Why::Maintained { by: Maintainer::ClusterAutoscaler } });
+    assert_fits("progress", |out, width| {
+        let mut lines = Lines::new(out, width, Timestamp::UNIX_EPOCH, true);
+        for progress in &all {
+            lines.event(at(), &Event { progress: progress.clone(), pool: None }).unwrap();
+        }
+    });
+}
+
+#[test]
+fn status_fits() {
+    let (pools, nodes) = (["a".repeat(63), "b".repeat(63)], 0..40);
+    let wanted = desired(pools.iter().map(|name| pool(name, 110, policy(1))));
+    let nodes = nodes.map(|number| {
+        let node = node(long_node(number).as_str(), &pools[number % 2]);
+        if number % 3 == 0 {
+            refusing(node, &long_source(), "no such thing, anywhere on this node, at all")
+        } else {
+            node
+        }
+    });
+    let status = compared(&wanted, &observed(nodes), Vec::new());
+    for all in [false, true] {
+        assert_fits("status", |out, width| {
+            status::text(out, &status, status::TextOptions { width, all }).unwrap();
+        });
+    }
+}
+
+#[test]
+fn doctor_fits() {
+    let check = |verdict| Check {
+        code: "node-failed",
+        subject: None,
+        verdict,
+        seen: format!("refused by 2 nodes ({}, {}): no such thing", long_node(0), long_node(1)),
+        fix: Some(format!("run `nodecfg rollback {}`, or correct the configuration of the pool", long_pool(0))),
+        failure: None,
+    };
+    let checks = [CheckResult::Problem, CheckResult::Warning, CheckResult::Unknown, CheckResult::Ok].map(check);
+    let findings = doctor::Findings { checks: &checks, failure: None, exit_code: |_| 0 };
+    for verbose in [false, true] {
+        assert_fits("doctor", |out, width| doctor::text(out, &findings, verbose, width).unwrap());
+    }
+}
+
+#[test]
+fn pruning_fits() {
+    let why = Kept::InUse { nodes: 7, example: long_node(0).to_string() };
+    let ends = [PruneEnd::ToDelete, PruneEnd::Changed, PruneEnd::Kept { reason: why.to_string(), why }];
+    let map = |end| PrunedConfigMap {
+        name: long_source().to_string(),
+        pool: Some(long_pool(0)),
+        created: Some(at()),
+        commit: Some("0123456789".repeat(4)),
+        end,
+    };
+    let pruning = Pruning {
+        fleet: FleetName::new("fleet").unwrap(),
+        namespace: NamespaceName::new("kube-system").unwrap(),
+        keep: 3,
+        dry_run: true,
+        config_maps: ends.map(map).into(),
+    };
+    assert_fits("pruning", |out, width| pruning::text(out, &pruning, true, width).unwrap());
+}
+
+#[test]
+fn orders_fit() {
+    let pause =
+        |reason: &str| Pause { by: "system:serviceaccount:ci:deployer".repeat(3), at: at(), reason: reason.repeat(20) };
+    let order = |number| orders::PoolOrder {
+        pool: long_pool(number),
+        result: orders::PoolResult::Updated,
+        pause: Some(pause("new disks ")),
+        before: Some(pause("old disks ")),
+        known: false,
+    };
+    let orders = orders::PoolOrders {
+        fleet: FleetName::new("fleet").unwrap(),
+        namespace: NamespaceName::new("kube-system").unwrap(),
+        pools: (0..3).map(order).collect(),
+        running: Some(orders::Holder { identity: "ci-runner".repeat(20), since: Some(at()) }),
+    };
+    assert_fits("orders", |out, width| orders::pools(out, &orders, " --fleet-name prod", width).unwrap());
+}
