@@ -8,6 +8,7 @@ use super::comparison::{ComparisonBase, declared, side};
 use super::planning::{Allowances, plan, warn, warn_of};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
+use super::scope_args::ScopeArgs;
 use super::telemetry::MetricsArgs;
 use super::{CommandError, CommandResult, Exit, Terminal, plan_file, plan_options, run};
 use crate::report::{self, Format, findings, review as shown};
@@ -16,6 +17,7 @@ use crate::review::{Review, moves, of_plan};
 use kubelet_config::finding::Severity;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::names::{CommitId, NameError};
+use nodecfg_planning::plan::Options;
 use nodecfg_planning::plan::saved::SavedPlan;
 
 /// Show what a sync or a merge would change: fields, effects on running pods, nodes and their order.
@@ -45,8 +47,10 @@ pub(super) struct Args {
     allowances: Allowances,
     /// Save the plan to FILE. `nodecfg sync --plan FILE` with the same options then applies exactly this plan, or
     /// fails if anything changed.
-    #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path)]
+    #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path, conflicts_with_all = ["pool", "selector"])]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    scope: ScopeArgs,
     #[command(flatten)]
     bound: BoundClusterArgs,
     #[command(flatten)]
@@ -87,6 +91,12 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
                 "name the cluster with --kubeconfig or --context",
             ));
         }
+        Some(_) if !args.bound.cluster.is_named() && args.scope.is_limited() => {
+            return Err(CommandError::usage(
+                "--pool and --selector choose nodes of a cluster, and a comparison of revisions reads none",
+                "name the cluster with --kubeconfig or --context",
+            ));
+        }
         Some(base) if !args.bound.cluster.is_named() => (args.offline(base, &loaded, format, verbose, terminal)?, None),
         base => args.online(base.as_ref(), &loaded, format, verbose, terminal).await?,
     };
@@ -98,6 +108,11 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 impl Args {
+    /// Name of the command in metrics. A limited run has its own name, because it does not compare all nodes.
+    pub(super) fn name(&self) -> &'static str {
+        if self.scope.is_limited() { "diff-limited" } else { "diff" }
+    }
+
     /// The revision to compare with, if any.
     fn base(&self) -> Result<Option<String>, CommandError> {
         let Some(merged) = &self.merge_of else { return Ok(self.against.clone()) };
@@ -139,7 +154,8 @@ impl Args {
     ) -> Result<(Review, Option<SavedPlan>), CommandError> {
         loaded.record(terminal);
         let old = base.and_then(|base| base.desired());
-        let reader = self.bound.cluster.reader(label_keys_of(old.into_iter().chain([&loaded.desired]))).await?;
+        let keys = self.scope.label_keys(label_keys_of(old.into_iter().chain([&loaded.desired])));
+        let reader = self.bound.cluster.reader(keys).await?;
         let cluster = match &self.out {
             Some(_) => Some(plan_file::identify(&reader).await?),
             None => None,
@@ -147,7 +163,8 @@ impl Args {
         let reader = self.bound.binding.bind(reader).await?;
         let namespace = self.bound.cluster.namespace(&loaded.desired, &reader)?;
         run::print_header(&run::header(loaded, &namespace, reader.server()), format, None, terminal)?;
-        let options = self.allowances.options(namespace, self.repository.gate());
+        let scope = self.scope.resolve(&loaded.desired, &reader, &namespace).await?;
+        let options = Options { scope, ..self.allowances.options(namespace, self.repository.gate()) };
         let planned = plan(loaded, &reader, None, options).await?;
         let (plan, observed) = (&planned.plan, &planned.observed);
         terminal.record.planned(plan);

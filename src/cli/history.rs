@@ -1,6 +1,7 @@
 //! `nodecfg history`: lists the revisions of a pool, and the nodes on each.
 
 use super::cluster_args::{BoundClusterArgs, label_keys_of};
+use super::output::Listing;
 use super::pool_history::PoolHistory;
 use super::repository_args::RepositoryArgs;
 use super::{CommandError, CommandResult, Exit, Terminal};
@@ -39,7 +40,7 @@ Examples:
   nodecfg history gpu --no-cluster   list the revisions only
   nodecfg rollback gpu --dry-run     show what a rollback to the previous revision would do";
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
+pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) -> CommandResult {
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let PoolHistory { mut revisions, end, draft, snapshot } =
         PoolHistory::read(&args.repository, &args.pool, limit, terminal).await?;
@@ -64,11 +65,13 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     };
     let (whole, note) = (shown::note(end).is_none(), shown::note(end));
     let history = History { fleet, pool: args.pool.clone(), revisions, whole, note, whereabouts };
-    match format {
-        Format::Text => shown::text(&mut terminal.out, &history, terminal.out_width)?,
-        Format::Markdown => shown::markdown(&mut terminal.out, &history)?,
-        Format::Json => report::json(&mut terminal.out, &shown::document(&history)?)?,
-        Format::Yaml => report::yaml(&mut terminal.out, &shown::document(&history)?)?,
+    match listing {
+        Listing::Wide => shown::wide(&mut terminal.out, &history)?,
+        Listing::Names => shown::names(&mut terminal.out, &history)?,
+        Listing::Document(Format::Text) => shown::text(&mut terminal.out, &history, terminal.out_width)?,
+        Listing::Document(Format::Markdown) => shown::markdown(&mut terminal.out, &history)?,
+        Listing::Document(Format::Json) => report::json(&mut terminal.out, &shown::document(&history)?)?,
+        Listing::Document(Format::Yaml) => report::yaml(&mut terminal.out, &shown::document(&history)?)?,
     }
     Ok(Exit::Done)
 }

@@ -53,6 +53,7 @@ mod rollback;
 mod run;
 mod sandbox;
 mod schema;
+mod scope_args;
 mod signers_args;
 mod status;
 mod status_area;
@@ -164,9 +165,9 @@ impl Command {
     /// Telemetry of the commands that report to monitoring.
     fn telemetry(&self) -> Option<Telemetry> {
         match self {
-            Self::Diff(args) => Some(Telemetry::of("diff", &args.metrics)),
+            Self::Diff(args) => Some(Telemetry::of(args.name(), &args.metrics)),
             Self::Sync(args) => Some(Telemetry::of(args.name(), &args.metrics)),
-            Self::Verify(args) => Some(Telemetry::of("verify", &args.metrics)),
+            Self::Verify(args) => Some(Telemetry::of(args.name(), &args.metrics)),
             _ => None,
         }
     }
@@ -239,11 +240,11 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
         Command::Diff(args) => block_on(run::until_signal(diff::run(&args, format?, verbose, terminal))),
         Command::Sync(args) => block_on(run::until_signal(sync::run(&args, format?, verbose, terminal))),
         Command::Verify(args) => block_on(run::until_signal(verify::run(&args, format?, verbose, terminal))),
-        Command::Status(args) => block_on(status::run(&args, format?, terminal)),
+        Command::Status(args) => block_on(status::run(&args, cli.output.listing()?, terminal)),
         Command::Init(args) => block_on(run::until_signal(init::run(&args, format?, terminal))),
         Command::Capture(args) => block_on(run::until_signal(capture::run(&args, format?, terminal))),
         Command::Doctor(args) => block_on(run::until_signal(doctor::run(&args, format?, verbose, terminal))),
-        Command::History(args) => block_on(run::until_signal(history::run(&args, format?, terminal))),
+        Command::History(args) => block_on(run::until_signal(history::run(&args, cli.output.listing()?, terminal))),
         Command::Rollback(args) => block_on(run::until_signal(rollback::run(&args, format?, verbose, terminal))),
         Command::Pause(args) => block_on(run::until_signal(pause::run(&args, format?, terminal))),
         Command::Resume(args) => block_on(run::until_signal(resume::run(&args, format?, terminal))),

@@ -26,11 +26,45 @@ pub(super) enum Output {
     Sarif,
     /// JUnit XML for test reports; `validate` only.
     Junit,
+    /// A line per item with all columns; `status` and `history` only.
+    Wide,
+    /// A name per line, as kubectl accepts it; `status` and `history` only.
+    Name,
     /// A page for a browser; as a report of `sync`, `rollback`, `verify` and `status` only.
     Html,
 }
 
+/// Output of a command that lists items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listing {
+    /// A document.
+    Document(Format),
+    /// A line per item with all columns.
+    Wide,
+    /// A name per line.
+    Names,
+}
+
+impl Listing {
+    /// The format of a document and of messages about the list.
+    pub(super) fn format(self) -> Format {
+        match self {
+            Self::Document(format) => format,
+            Self::Wide | Self::Names => Format::Text,
+        }
+    }
+}
+
 impl Output {
+    /// The output of a command that lists items.
+    pub(super) fn listing(self) -> Result<Listing, CommandError> {
+        match self {
+            Self::Wide => Ok(Listing::Wide),
+            Self::Name => Ok(Listing::Names),
+            document => document.format().map(Listing::Document),
+        }
+    }
+
     /// The format, for commands that do not report on files.
     pub(super) fn format(self) -> Result<Format, CommandError> {
         match self.shape()? {
@@ -51,6 +85,12 @@ impl Output {
             Self::Markdown => ReportFormat::Format(Format::Markdown),
             Self::Sarif => ReportFormat::Sarif,
             Self::Junit => ReportFormat::Junit,
+            Self::Wide | Self::Name => {
+                return Err(CommandError::usage(
+                    "only status and history write wide and name, and only to standard output",
+                    "use -o wide or -o name with one of these commands",
+                ));
+            }
             Self::Html => {
                 return Err(CommandError::usage(
                     "html is only written as a report of sync, rollback, verify and status",
@@ -66,14 +106,22 @@ const DOCUMENT: &[Output] = &[Output::Text, Output::Json, Output::Yaml, Output::
 
 /// The formats that a command writes, and what it writes.
 fn formats(command: &str) -> (&'static [Output], &'static str) {
-    use Output::{Json, Junit, Markdown, Sarif, Text, Yaml};
+    use Output::{Json, Junit, Markdown, Name, Sarif, Text, Wide, Yaml};
     match command {
         "validate" => (&[Text, Json, Yaml, Markdown, Sarif, Junit], "Print the findings in this format"),
         "sync" | "rollback" | "reset" => {
             (DOCUMENT, "Print the run as text or json (one line per event); with --dry-run also as yaml or markdown")
         }
         "verify" => (&[Text, Json], "Print the run as text or json (one line per event)"),
-        "status" => (DOCUMENT, "Print the status in this format; with --watch as text or json (one line per change)"),
+        "status" => (
+            &[Text, Wide, Name, Json, Yaml, Markdown],
+            "Print the status in this format: wide is a line per node with all columns, name is node/NAME for other \
+             programs; with --watch text or json (one line per change)",
+        ),
+        "history" => (
+            &[Text, Wide, Name, Json, Yaml, Markdown],
+            "Print the history in this format: wide is a line per revision, name is configmap/NAME for other programs",
+        ),
         "crd" => (&[Text, Yaml, Json], "Print the definition as yaml (also with text) or json"),
         "install" => {
             (&[Text, Json, Yaml], "Print the result in this format; with --dry-run the objects as yaml or json")

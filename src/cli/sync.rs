@@ -12,9 +12,11 @@ use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Purpose};
 use super::sandbox::SandboxArgs;
+use super::scope_args::ScopeArgs;
 use super::telemetry::MetricsArgs;
 use super::{CommandResult, Terminal, diff, plan_options};
 use crate::report::Format;
+use nodecfg_planning::plan::Options;
 
 /// Make the cluster match the repository, a few nodes at a time.
 ///
@@ -33,10 +35,13 @@ pub(super) struct Args {
     allowances: Allowances,
     /// Apply exactly the plan that `nodecfg diff --out FILE` saved; exit with code 7 if anything changed since. Repeat
     /// its --take-over, --allow-empty, --lenient, --namespace and --binding.
-    #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path, conflicts_with = "sandbox")]
+    #[arg(long, value_name = "FILE", value_parser = plan_file::parse_path)]
+    #[arg(conflicts_with_all = ["sandbox", "pool", "selector"])]
     plan: Option<PathBuf>,
     #[command(flatten)]
     dry_run: DryRunArgs,
+    #[command(flatten)]
+    scope: ScopeArgs,
     #[command(flatten)]
     rollout_args: RolloutArgs,
     #[command(flatten)]
@@ -52,6 +57,7 @@ Examples:
   nodecfg sync examples/repo-layout --sandbox  run without a cluster
   nodecfg sync --dry-run                       show the plan
   nodecfg sync --rev v1.4.0                    roll out this revision
+  nodecfg sync --pool gpu -l zone=a            limit the run to these nodes
   nodecfg sync --plan plan.json                apply a plan saved by `nodecfg diff --out plan.json`
   nodecfg sync -o json                         print one JSON object per line, for a pipeline";
 
@@ -67,7 +73,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let Args { repository, allowances, bound: BoundClusterArgs { cluster, binding }, .. } = args;
     let loaded = repository.load(terminal).await?;
     loaded.record(terminal);
-    let keys = label_keys(&loaded.desired);
+    let keys = args.scope.label_keys(label_keys(&loaded.desired));
     let sandbox = args.sandbox.start(&loaded, terminal).await?;
     let reader = match &sandbox {
         Some(sandbox) => cluster.reader_over(sandbox.client(), sandbox.in_process_server(), keys),
@@ -82,7 +88,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let namespace = cluster.namespace(&loaded.desired, &reader)?;
     let header = run::header(&loaded, &namespace, server);
     run::print_header(&header, format, (!args.dry_run.is_requested()).then_some(&args.reports), terminal)?;
-    let options = allowances.options(namespace, repository.gate());
+    let scope = args.scope.resolve(&loaded.desired, &reader, &namespace).await?;
+    let options = Options { scope, ..allowances.options(namespace, repository.gate()) };
     if let Some(saved_plan) = &saved_plan {
         saved_plan.fail_if_stale(&loaded, &reader, &options).await?;
     }
@@ -112,8 +119,13 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
 }
 
 impl Args {
-    /// Name of the command in metrics. A dry run has its own name, because it does not check nodes.
+    /// Name of the command in metrics. A dry run has its own name, because it does not check nodes; so has a limited
+    /// run, because it does not check all nodes.
     pub(super) fn name(&self) -> &'static str {
-        if self.dry_run.is_requested() { "dry-run" } else { "sync" }
+        match (self.dry_run.is_requested(), self.scope.is_limited()) {
+            (true, _) => "dry-run",
+            (false, true) => "sync-limited",
+            (false, false) => "sync",
+        }
     }
 }

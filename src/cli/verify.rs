@@ -8,11 +8,13 @@ use super::planning::{Allowances, Planned, plan, warn};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Purpose, Reporter, RunSubject};
+use super::scope_args::ScopeArgs;
 use super::telemetry::MetricsArgs;
 use super::{CommandResult, Terminal};
 use crate::report::Format;
 use crate::review::of_plan;
 use crate::rollout::execute::{self, Rollout};
+use nodecfg_planning::plan::Options;
 use nodecfg_planning::rollout::machine::Mode;
 
 /// Wait until every node reports that it runs the configuration in the repository.
@@ -31,6 +33,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
     bound: BoundClusterArgs,
     #[command(flatten)]
     pub(super) metrics: MetricsArgs,
@@ -40,13 +44,16 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     run::create_reports(&args.reports)?;
     let loaded = args.repository.load(terminal).await?;
     loaded.record(terminal);
-    let reader = args.bound.reader(label_keys(&loaded.desired)).await?;
+    let reader = args.bound.reader(args.scope.label_keys(label_keys(&loaded.desired))).await?;
     let namespace = args.bound.cluster.namespace(&loaded.desired, &reader)?;
     let header = run::header(&loaded, &namespace, reader.server());
     run::print_header(&header, format, Some(&args.reports), terminal)?;
     let mut stop = run::stop_on_signals(terminal.status_area.clone());
     let allowances = Allowances { take_over: false, allow_empty: args.allow_empty };
-    let planning = plan(&loaded, &reader, None, allowances.options(namespace, args.repository.gate()));
+    let resolving = args.scope.resolve(&loaded.desired, &reader, &namespace);
+    let scope = run::until_stopped(&mut stop, resolving).await?;
+    let options = Options { scope, ..allowances.options(namespace, args.repository.gate()) };
+    let planning = plan(&loaded, &reader, None, options);
     let planned = run::until_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan);
@@ -69,4 +76,11 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     };
     let execution = execute::verify(rollout, &reader, stop, &mut |now, event| reporter.event(now, event)).await;
     reporter.finish(&execution, terminal)
+}
+
+impl Args {
+    /// Name of the command in metrics. A limited run has its own name, because it does not check all nodes.
+    pub(super) fn name(&self) -> &'static str {
+        if self.scope.is_limited() { "verify-limited" } else { "verify" }
+    }
 }

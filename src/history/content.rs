@@ -37,6 +37,15 @@ impl Content {
         }
     }
 
+    /// Name of the ConfigMap, if any.
+    #[must_use]
+    pub fn config_map(&self) -> Option<&str> {
+        match self {
+            Self::Config { config_map, .. } => Some(config_map),
+            _ => None,
+        }
+    }
+
     /// Reports whether two contents are the same. All invalid contents count as the same.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {

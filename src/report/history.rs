@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, good, heading, quiet, warning};
+use super::table::Table;
 use crate::history::{Content, Nodes, OtherConfigMap, Revision, Whereabouts};
 use crate::layout::shorten;
 use crate::repository::history::WalkEnd;
@@ -150,6 +151,38 @@ fn totals(history: &History) -> String {
         }
     }
     format!("{revisions}, {}.", parts.join(", "))
+}
+
+/// Writes a line for each revision and each other ConfigMap, with all columns at any terminal width.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn wide(out: &mut dyn Write, history: &History) -> io::Result<()> {
+    let revision = |revision: &Revision| {
+        let mark = if revision.current { "*" } else { "" };
+        let config_map = revision.content.config_map().unwrap_or("–");
+        let nodes = nodes_of(revision).unwrap_or_else(|| "–".to_owned());
+        let commit = format!("{}{mark}", revision.commit.short());
+        [commit, date(revision), config_map.to_owned(), nodes, revision.author.clone(), revision.subject.clone()]
+    };
+    let other = |other: &OtherConfigMap| {
+        let commit = other.commit.as_deref().map_or_else(|| "–".to_owned(), short);
+        [commit, "–".to_owned(), other.name.clone(), node_counts(&other.nodes), "–".to_owned(), "–".to_owned()]
+    };
+    let others = history.whereabouts.iter().flat_map(|rest| &rest.others);
+    let titles = ["REVISION", "DATE", "CONFIGMAP", "NODES", "AUTHOR", "SUBJECT"];
+    writeln!(out, "{}", Table::plain(titles, history.revisions.iter().map(revision).chain(others.map(other))))
+}
+
+/// Writes the ConfigMaps as kubectl accepts them, newest first, each once. With a cluster, only those that exist.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn names(out: &mut dyn Write, history: &History) -> io::Result<()> {
+    let revisions = history.revisions.iter().filter(|it| it.same_as.is_none() && it.exists != Some(false));
+    let listed = revisions.filter_map(|revision| revision.content.config_map());
+    let others = history.whereabouts.iter().flat_map(|rest| &rest.others).map(|other| other.name.as_str());
+    listed.chain(others).try_for_each(|name| writeln!(out, "configmap/{name}"))
 }
 
 /// Writes the revisions and other ConfigMaps as a markdown table, and why the list is incomplete.

@@ -359,9 +359,16 @@ pub fn totals(outcome: &Outcome, seconds: f64) -> String {
 /// then the worst.
 pub(super) fn node_counts(outcome: &Outcome) -> (String, String) {
     const GOOD: [State; 2] = [State::Converged, State::Settled];
-    let states = outcome.states();
+    let mut states = outcome.states();
+    let is_requested = |node: &&NodeOutcome| !matches!(node.end, End::LeftAlone { why: Why::OutOfScope });
+    let nodes = || outcome.pools.values().flat_map(|pool| &pool.nodes);
+    let not_requested = nodes().count() - nodes().filter(is_requested).count();
+    if let Some(skipped) = states.get_mut(&State::Skipped) {
+        *skipped -= not_requested;
+    }
+    states.retain(|_, number| *number > 0);
     let others = states.keys().copied().filter(|state| !GOOD.contains(state));
-    let parts: Vec<String> = GOOD
+    let mut parts: Vec<String> = GOOD
         .into_iter()
         .chain(others)
         .filter_map(|state| Some((state, states.get(&state)?)))
@@ -370,7 +377,10 @@ pub(super) fn node_counts(outcome: &Outcome) -> (String, String) {
             _ => format!("{number} {}", state.word()),
         })
         .collect();
-    let nodes = count(states.values().sum(), "node");
+    let nodes = count(states.values().sum::<usize>() + not_requested, "node");
+    if not_requested > 0 {
+        parts.push(format!("{not_requested} not requested"));
+    }
     (nodes, if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) })
 }
 

@@ -231,7 +231,8 @@ impl RunRecord {
 /// Finished run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Command: `sync`, `verify`, `diff`, or `dry-run` for a sync without writes.
+    /// Command: `sync`, `verify`, `diff`, one of them with `-limited` for a run of some nodes, or `dry-run` for a sync
+    /// without writes.
     pub command: &'static str,
     /// Start time.
     pub started: Timestamp,
@@ -260,7 +261,7 @@ impl Run {
     /// Reports whether the command succeeded. A diff that finds changes succeeds.
     #[must_use]
     pub fn succeeded(&self) -> bool {
-        self.exit == 0 || (self.command == "diff" && self.exit == 1)
+        self.exit == 0 || (self.command.starts_with("diff") && self.exit == 1)
     }
 
     /// Fleet of the run, or of the previous run when the repository is unreadable. Empty when unknown.

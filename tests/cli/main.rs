@@ -14,6 +14,7 @@ mod errors;
 mod explain;
 mod help;
 mod install;
+mod limited;
 mod program;
 mod repository;
 mod run;

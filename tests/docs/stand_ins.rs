@@ -60,6 +60,7 @@ pub const TABLE: &[StandIn] = &[
                 r"^-n [a-z-]+ create secret generic [a-z-]+( --from-file=[a-z_-]+=[a-z0-9._-]+)+$",
                 r#"echo token > token.txt; "$(type -aP kubectl | sed -n 2p)" "$@" --dry-run=client -o name"#,
             ),
+            (r"^nodecfg ", r#"exec "$(type -aP kubectl | sed -n 2p)" "$@""#),
             (
                 r"^(-n [a-z-]+ )?(apply|config|create|delete|describe|explain|get|kustomize|label|patch|wait) ",
                 r#"exec "$(type -aP kubectl | sed -n 2p)" "$@""#,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side;
 use super::git_args::GitArgs;
-use super::output::Output;
+use super::output::{Listing, Output};
 use super::planning::Allowances;
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
@@ -91,8 +91,12 @@ impl OptionalRepository {
     }
 }
 
-pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
+pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) -> CommandResult {
+    let format = listing.format();
     if args.watch {
+        if !matches!(listing, Listing::Document(_)) {
+            return Err(CommandError::usage("--watch writes text or json", "use -o text or -o json"));
+        }
         runs::require_stream_format(format)?;
     }
     args.create_reports()?;
@@ -147,7 +151,11 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
         output => write(out, &status, output.format()?, TextOptions { width: usize::MAX, all: true }),
     })?;
     let options = TextOptions { width: terminal.out_line, all: args.all };
-    write(&mut terminal.out, &status, format, options)?;
+    match listing {
+        Listing::Document(format) => write(&mut terminal.out, &status, format, options)?,
+        Listing::Wide => shown::wide(&mut terminal.out, &status)?,
+        Listing::Names => shown::node_names(&mut terminal.out, &status)?,
+    }
     Ok(Exit::Done)
 }
 

@@ -11,7 +11,7 @@ use crate::report::{count, names};
 use crate::review::{Changes, FileChangeKind, PoolChange, PoolReview, Review, Scope, Setting, Side};
 use kubelet_config::document::FieldChange;
 use kubelet_config::risk::Class;
-use nodecfg_planning::plan::{ChangedField, Plan};
+use nodecfg_planning::plan::{ChangedField, Plan, Why};
 
 /// The field column may be this wide on any terminal, in columns.
 const FIELD_WIDTH: usize = 36;
@@ -92,6 +92,9 @@ pub fn awaited(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
         let steps = pool.steps().count();
         let state = match (pool.nodes, steps) {
             (0, _) => "no nodes".to_owned(),
+            (nodes, 0) if pool.left_alone.iter().all(|left| left.why == Why::OutOfScope) => {
+                format!("{}, not requested", count(nodes, "node"))
+            }
             (nodes, 0) => format!("{}, none to wait for", count(nodes, "node")),
             (nodes, steps) => format!("{}, waiting for {steps}", count(nodes, "node")),
         };
@@ -176,6 +179,9 @@ fn write_totals(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     }
     if counts.skipped > 0 {
         parts.push(format!("{} skipped", counts.skipped));
+    }
+    if counts.not_requested > 0 {
+        parts.push(format!("{} not requested", counts.not_requested));
     }
     if counts.blocked > 0 {
         parts.push(warning(format!("{} blocked", counts.blocked)));

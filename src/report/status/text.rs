@@ -71,6 +71,24 @@ pub fn text(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) -> 
     writeln!(out, "{}", options.fill(&format!("{label} {text}")))
 }
 
+/// Writes a line for each node with all columns and full names, worst first, at any terminal width.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn wide(out: &mut dyn Write, status: &FleetStatus) -> io::Result<()> {
+    let rows: Vec<Row<'_>> = status.nodes.iter().map(Row::of).collect();
+    let table = all_columns(&rows, status.at, |_, source| short(source));
+    table.lines(table.natural_width()).iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// Writes the name of each node as kubectl accepts it, worst first.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn node_names(out: &mut dyn Write, status: &FleetStatus) -> io::Result<()> {
+    status.nodes.iter().try_for_each(|node| writeln!(out, "node/{}", node.node))
+}
+
 /// The number of nodes per state: `1 failed, 20 converged`.
 pub(super) fn state_counts(states: &BTreeMap<State, usize>) -> String {
     let states: Vec<String> = states.iter().map(|(state, number)| format!("{number} {state}")).collect();
@@ -239,11 +257,11 @@ fn write_reason(out: &mut dyn Write, node: &NodeStatus, width: usize) -> io::Res
 
 /// The widest table that fits, or the narrowest one.
 fn columns(rows: &[Row<'_>], at: Timestamp, width: usize) -> Table {
-    let whole = wide(rows, at, |_, source| short(source));
+    let whole = all_columns(rows, at, |_, source| short(source));
     if whole.natural_width() <= width {
         return whole;
     }
-    let hashes = wide(rows, at, brief);
+    let hashes = all_columns(rows, at, brief);
     if hashes.natural_width() <= width {
         return hashes;
     }
@@ -279,7 +297,7 @@ fn ages(rows: &[Row<'_>], at: Timestamp) -> Vec<Cell> {
 type Name = fn(&NodeStatus, Option<&ConfigSource>) -> String;
 
 /// The table with all columns.
-fn wide(rows: &[Row<'_>], at: Timestamp, name: Name) -> Table {
+fn all_columns(rows: &[Row<'_>], at: Timestamp, name: Name) -> Table {
     let mut columns = vec![
         Column::new("NODE", names(rows, |names| names)).cut(),
         Column::new("POOL", each(rows, |node| name_or_dash(node.pool.as_ref()))).cut(),

@@ -412,14 +412,22 @@ pub struct Counts {
     pub settled: usize,
     /// Nodes left unchanged that cannot reach their target, each for a reason that an operator should know.
     pub blocked: usize,
-    /// Nodes left unchanged because they are paused, being deleted or out of scope.
+    /// Nodes left unchanged because they are paused or being deleted.
     pub skipped: usize,
+    /// Nodes left unchanged because the run is limited to other nodes. Unset without such nodes.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub not_requested: usize,
     /// ConfigMaps to create.
     pub create: usize,
     /// NodeConfigs of settled nodes that get the content hash of their assignment.
     pub add_hash: usize,
     /// Nodes in no pool.
     pub unpooled: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl Plan {
@@ -444,6 +452,7 @@ impl Plan {
             counts.add_hash += pool.added_hashes().count();
             for left in &pool.left_alone {
                 match left.why.state() {
+                    _ if left.why == Why::OutOfScope => counts.not_requested += 1,
                     State::Settled => counts.settled += 1,
                     State::Blocked => counts.blocked += 1,
                     _ => counts.skipped += 1,

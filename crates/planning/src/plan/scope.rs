@@ -85,7 +85,7 @@ mod tests {
         assert_eq!((a.nodes, a.budget, a.assignments(), b.assignments()), (3, 2, 1, 0));
         let left: Vec<_> = a.left_alone.iter().map(|left| (left.node.as_str(), left.unavailable, &left.why)).collect();
         assert_eq!(left, [("n1", true, &Why::OutOfScope), ("n3", false, &Why::OutOfScope)]);
-        assert_eq!((plan.counts().assign, plan.counts().skipped), (1, 3));
+        assert_eq!((plan.counts().assign, plan.counts().not_requested, plan.counts().skipped), (1, 3, 0));
         // No ConfigMap for a pool that is left unchanged.
         assert_eq!(plan.config_maps.iter().map(|map| map.pool.as_str()).collect::<Vec<_>>(), ["a"]);
     }

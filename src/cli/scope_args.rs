@@ -1,0 +1,127 @@
+//! Arguments that limit a run to some nodes of the fleet.
+
+use std::collections::BTreeSet;
+
+use super::CommandError;
+use super::unknown_name::unknown_name;
+use nodecfg_cluster::observe::list;
+use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::names::{NamespaceName, PoolName};
+use nodecfg_contract::observed::Observed;
+use nodecfg_planning::desired::{Desired, LabelSelector, parse_selector};
+use nodecfg_planning::plan::{Scope, membership};
+
+/// Arguments that limit a run to some nodes. All other nodes stay as they are, and count for the budgets.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct ScopeArgs {
+    /// Limit the run to the nodes of this pool. May be repeated.
+    #[arg(long, value_name = "POOL", conflicts_with = "metrics_textfile")]
+    pool: Vec<PoolName>,
+    /// Limit the run to nodes that match this label selector, in the syntax of kubectl: `zone=a,!gpu`. With --pool,
+    /// nodes must meet both.
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = parse_selector, conflicts_with = "metrics_textfile")]
+    selector: Option<LabelSelector>,
+}
+
+impl ScopeArgs {
+    /// Reports whether the command line limits the run.
+    pub(super) fn is_limited(&self) -> bool {
+        !self.pool.is_empty() || self.selector.is_some()
+    }
+
+    /// The labels to read: those of the selector, too.
+    pub(super) fn label_keys(&self, keys: LabelKeys) -> LabelKeys {
+        match keys {
+            LabelKeys::All => LabelKeys::All,
+            LabelKeys::Only(mut keys) => {
+                keys.extend(self.selector.iter().flat_map(LabelSelector::keys).map(str::to_owned));
+                LabelKeys::Only(keys)
+            }
+        }
+    }
+
+    /// The nodes that the run may change. Reads the cluster if a selector is given: nodes that match it later are not
+    /// part of the run.
+    pub(super) async fn resolve(
+        &self,
+        desired: &Desired,
+        reader: &ClusterReader,
+        namespace: &NamespaceName,
+    ) -> Result<Scope, CommandError> {
+        if let Some(pool) = self.pool.iter().find(|pool| !desired.pools.contains_key(pool)) {
+            let known = desired.pools.keys().map(PoolName::as_str);
+            return Err(unknown_name(
+                "pool",
+                pool.as_str(),
+                "in the repository",
+                known,
+                "omit --pool to include all pools",
+            ));
+        }
+        let pools: BTreeSet<PoolName> = self.pool.iter().cloned().collect();
+        match &self.selector {
+            None if pools.is_empty() => Ok(Scope::Everything),
+            None => Ok(Scope::Pools(pools)),
+            Some(selector) => {
+                let observed = list(reader, Some(namespace.as_str())).await?;
+                matching(selector, &pools, desired, &observed)
+            }
+        }
+    }
+}
+
+/// The nodes that match the selector, and are in one of the pools if any is named.
+fn matching(
+    selector: &LabelSelector,
+    pools: &BTreeSet<PoolName>,
+    desired: &Desired,
+    observed: &Observed,
+) -> Result<Scope, CommandError> {
+    let members = membership(desired, &observed.nodes).pools;
+    let in_pools = |name| {
+        pools.is_empty() || pools.iter().any(|pool| members.get(pool).is_some_and(|nodes| nodes.contains(&name)))
+    };
+    let matches = observed.nodes.values().filter(|node| selector.matches(&node.labels) && in_pools(&node.name));
+    let nodes: BTreeSet<_> = matches.map(|node| node.name.clone()).collect();
+    if nodes.is_empty() {
+        let of_pools = if pools.is_empty() { "" } else { " in the pools of --pool" };
+        return Err(CommandError::usage(
+            format!("no node{of_pools} matches the selector of -l"),
+            "list the labels of the nodes with `kubectl get nodes --show-labels`",
+        ));
+    }
+    Ok(Scope::Nodes(nodes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, policy, pool, pool_name};
+
+    #[test]
+    fn selector_and_pools_intersect() {
+        let wanted = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+        let mut cluster = observed([node("n1", "a"), node("n2", "a"), node("n3", "b")]);
+        for name in ["n2", "n3"] {
+            cluster.nodes.get_mut(&node_name(name)).unwrap().labels.insert("zone".to_owned(), "1".to_owned());
+        }
+        let zone = parse_selector("zone=1").unwrap();
+        let nodes = |names: &[&str]| Scope::Nodes(names.iter().map(|name| node_name(name)).collect());
+        let scope = |pools: &[&str]| {
+            matching(&zone, &pools.iter().map(|pool| pool_name(pool)).collect(), &wanted, &cluster).ok()
+        };
+        assert_eq!(scope(&[]), Some(nodes(&["n2", "n3"])));
+        assert_eq!(scope(&["a"]), Some(nodes(&["n2"])));
+        let other = parse_selector("zone=2").unwrap();
+        assert!(matching(&other, &BTreeSet::new(), &wanted, &cluster).is_err(), "probably a spelling error");
+    }
+
+    #[test]
+    fn reads_labels_of_selector() {
+        let limited = ScopeArgs { selector: Some(parse_selector("zone=a,!gpu").unwrap()), ..ScopeArgs::default() };
+        let LabelKeys::Only(keys) = limited.label_keys(LabelKeys::Only(["pool".to_owned()].into())) else {
+            panic!("not all labels are needed")
+        };
+        assert_eq!(keys.into_iter().collect::<Vec<_>>(), ["gpu", "pool", "zone"]);
+    }
+}
