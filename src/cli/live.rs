@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::status_area::StatusArea;
 use crate::report::live::LiveProgress;
 use crate::report::progress::{Listener, is_notable, timed};
+use crate::report::steps::{self, FEW_POOLS, Printed};
 use nodecfg_planning::plan::Plan;
 use nodecfg_planning::rollout::progress::{Event, Progress};
 
@@ -15,8 +16,6 @@ use nodecfg_planning::rollout::progress::{Event, Progress};
 pub(super) const MIN_REDRAW: Duration = Duration::from_millis(100);
 /// Redraw interval without events, because elapsed times are shown in seconds.
 const IDLE_REDRAW: Duration = Duration::from_secs(1);
-/// With more pools than this, created ConfigMaps are not listed.
-const MAX_CONFIG_MAP_LINES: usize = 12;
 
 /// View of a rollout in the status area.
 pub(super) struct LiveView {
@@ -24,6 +23,8 @@ pub(super) struct LiveView {
     status_area: StatusArea,
     start: Timestamp,
     colored: bool,
+    /// What was printed of a large rollout, whose equal problems are printed once.
+    printed: Option<Printed>,
     /// Lines to print above the status area with the next redraw.
     above: String,
     changed: bool,
@@ -37,7 +38,8 @@ impl LiveView {
     pub(super) fn new(plan: &Plan, assigns: bool, start: Timestamp, status_area: StatusArea, colored: bool) -> Self {
         let state = LiveProgress::new(plan, assigns, start);
         let finished = state.pools() == 0;
-        Self { state, status_area, start, colored, above: String::new(), changed: true, drawn: None, finished }
+        let printed = steps::is_large(plan).then(Printed::default);
+        Self { state, status_area, start, colored, printed, above: String::new(), changed: true, drawn: None, finished }
     }
 
     fn is_due(&self, now: Timestamp, size: (usize, usize)) -> bool {
@@ -76,9 +78,13 @@ impl Listener for LiveView {
         let progress = &event.progress;
         self.state.apply(now, event);
         self.changed = true;
-        let is_one_of_many =
-            matches!(progress, Progress::ConfigMapCreated { .. }) && self.state.pools() > MAX_CONFIG_MAP_LINES;
-        if is_notable(progress) && !is_one_of_many {
+        // The bars show the stages.
+        let is_stage =
+            matches!(progress, Progress::ConfigMapCreated { .. } | Progress::Soaking { .. } | Progress::Soaked { .. });
+        let is_one_of_many = is_stage && self.state.pools() > FEW_POOLS;
+        let pools = self.state.pools();
+        let mut is_first = || self.printed.as_mut().is_none_or(|printed| printed.is_first(pools, now, progress));
+        if is_notable(progress) && !is_one_of_many && is_first() {
             self.above.push_str(&timed(self.start, now, progress, self.status_area.size().0));
             self.above.push('\n');
         }

@@ -16,7 +16,7 @@ use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, RunHeader};
 use crate::report::run_summary::{self, PlannedRun};
-use crate::report::steps::{SMALL_ROLLOUT, Steps};
+use crate::report::steps::{self, Steps};
 use crate::report::summary::SummaryOptions;
 use crate::report::{Format, findings, html, outcome, progress, review as shown, summary};
 use crate::review::Review;
@@ -27,7 +27,7 @@ use nodecfg_agent::cli::stop_signals::Signal;
 pub(super) use nodecfg_agent::cli::stop_signals::signalled;
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NamespaceName;
-use nodecfg_planning::plan::{Plan, PoolPlan};
+use nodecfg_planning::plan::Plan;
 use nodecfg_planning::rollout::progress::Event;
 use nodecfg_planning::rollout::{PoolOutcome, StopReason};
 
@@ -145,7 +145,7 @@ impl Reporter {
                 } else if terminal.interactive && verbose == 0 {
                     let assigns = purpose != Purpose::Verify;
                     Box::new(LiveView::new(plan, assigns, start, terminal.status_area.clone(), terminal.colored_err()))
-                } else if verbose > 0 || plan.pools.iter().flat_map(PoolPlan::steps).count() <= SMALL_ROLLOUT {
+                } else if verbose > 0 || !steps::is_large(plan) {
                     Box::new(Lines::new(terminal.new_err(), terminal.err_line, start, verbose > 0))
                 } else {
                     Box::new(Steps::new(terminal.new_err(), terminal.err_line, plan, start))

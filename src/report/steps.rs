@@ -11,15 +11,42 @@ use super::progress::{Listener, count_labels, happening, timed, timed_text};
 use super::style::{good, heading};
 use super::{count, duration};
 use nodecfg_contract::names::PoolName;
-use nodecfg_planning::plan::Plan;
+use nodecfg_planning::plan::{Plan, PoolPlan};
 use nodecfg_planning::rollout::progress::{Event, NodeCounts, Progress};
 
 /// The maximum number of nodes of a small rollout, whose output lists every node.
 pub const SMALL_ROLLOUT: usize = 12;
 /// The maximum number of pools whose stages are all printed. With more pools, only the first one's.
-const FEW_POOLS: usize = 4;
+pub const FEW_POOLS: usize = 4;
 /// The maximum number of problems of one kind that are printed in full.
 const MAX_IN_FULL: usize = 8;
+
+/// Reports whether a rollout of this plan is large.
+#[must_use]
+pub fn is_large(plan: &Plan) -> bool {
+    plan.pools.iter().flat_map(PoolPlan::steps).count() > SMALL_ROLLOUT
+}
+
+/// The happenings of a rollout that were printed in full, by kind.
+#[derive(Debug, Clone, Default)]
+pub struct Printed(BTreeMap<Kind, BTreeSet<String>>);
+
+impl Printed {
+    /// Reports whether an event is one of the first of its kind, of a rollout of `pools` pools. Remembers that.
+    pub fn is_first(&mut self, pools: usize, now: Timestamp, progress: &Progress) -> bool {
+        let Some(kind) = Kind::of(progress) else { return true };
+        let pool = progress.pool().map(PoolName::as_str).unwrap_or_default();
+        let (text, most) = match kind {
+            Kind::Counted(_) | Kind::Node(_) | Kind::Stopped => {
+                (format!("{pool} {}", happening(now, progress)), MAX_IN_FULL)
+            }
+            _ if pools <= FEW_POOLS => (pool.to_owned(), FEW_POOLS),
+            _ => (pool.to_owned(), 1),
+        };
+        let printed = self.0.entry(kind).or_default();
+        printed.len() < most && printed.insert(text)
+    }
+}
 
 /// Text output of a large rollout.
 pub struct Steps<W> {
@@ -32,8 +59,7 @@ pub struct Steps<W> {
     config_maps: (usize, Timestamp),
     /// The tenths of all nodes that have ended.
     tenths: usize,
-    /// The happenings printed in full, by kind.
-    printed: BTreeMap<Kind, BTreeSet<String>>,
+    printed: Printed,
     /// The number of events that no line shows yet, by kind.
     folded: BTreeMap<Kind, usize>,
     /// The pools whose end was printed.
@@ -46,7 +72,9 @@ enum Kind {
     Assigned,
     Soaking,
     Soaked,
-    /// A problem of a node, in a word.
+    /// A problem of a node that the state of all nodes counts.
+    Counted(&'static str),
+    /// Another problem of a node, in a word.
     Node(&'static str),
     Stopped,
 }
@@ -60,25 +88,25 @@ impl Kind {
             | Progress::Waiting { .. }
             | Progress::Converged { .. } => return None,
             Progress::Assigned { .. } => Self::Assigned,
-            Progress::Failed { .. } => Self::Node("failed"),
-            Progress::Refused { .. } => Self::Node("refused by the API server"),
+            Progress::Failed { .. } => Self::Counted("failed"),
+            Progress::Refused { .. } => Self::Counted("refused"),
             Progress::RolledBack { .. } => Self::Node("rolled back"),
             Progress::RollbackFailed { .. } => Self::Node("failed to roll back"),
             Progress::NotRolledBack { .. } => Self::Node("not rolled back"),
-            Progress::Changed { .. } => Self::Node("changed by another client"),
-            Progress::Held { .. } => Self::Node("held"),
-            Progress::Gone { .. } => Self::Node("left the cluster"),
+            Progress::Changed { .. } => Self::Counted("changed"),
+            Progress::Held { .. } => Self::Counted("held"),
+            Progress::Gone { .. } => Self::Counted("gone"),
             Progress::Soaking { .. } => Self::Soaking,
             Progress::Soaked { .. } => Self::Soaked,
             Progress::Stopped { .. } => Self::Stopped,
         })
     }
 
-    /// The number of events of this kind in words. `None` if the lines of the tenths count them.
+    /// The number of events of this kind in words. `None` if the state of all nodes counts them.
     fn more(self, number: usize) -> Option<String> {
         let pools = count(number, "more pool");
         Some(match self {
-            Self::Assigned => return None,
+            Self::Assigned | Self::Counted(_) => return None,
             Self::Node(what) => format!("{} {what}", count(number, "more node")),
             Self::Soaking => format!("{pools}: canaries converged"),
             Self::Soaked => format!("{pools}: canaries passed"),
@@ -99,7 +127,7 @@ impl<W: Write> Steps<W> {
             pools: pools.filter(|(_, steps)| *steps > 0).map(|(pool, steps)| (pool, counts(steps))).collect(),
             config_maps: (0, start),
             tenths: 0,
-            printed: BTreeMap::new(),
+            printed: Printed::default(),
             folded: BTreeMap::new(),
             ended: BTreeSet::new(),
         }
@@ -123,18 +151,6 @@ impl<W: Write> Steps<W> {
             }
         }
         Ok(())
-    }
-
-    /// Reports whether an event gets a line, and remembers that.
-    fn is_first(&mut self, kind: Kind, now: Timestamp, progress: &Progress) -> bool {
-        let pool = progress.pool().map(PoolName::as_str).unwrap_or_default();
-        let (text, most) = match kind {
-            Kind::Node(_) | Kind::Stopped => (format!("{pool} {}", happening(now, progress)), MAX_IN_FULL),
-            _ if self.pools.len() <= FEW_POOLS => (pool.to_owned(), FEW_POOLS),
-            _ => (pool.to_owned(), 1),
-        };
-        let printed = self.printed.entry(kind).or_default();
-        printed.len() < most && printed.insert(text)
     }
 
     /// Writes the end of one of several pools, and the state of all nodes at each tenth.
@@ -172,7 +188,7 @@ impl<W: Write> Listener for Steps<W> {
         }
         self.write_config_maps()?;
         match Kind::of(progress) {
-            Some(kind) if self.is_first(kind, now, progress) => {
+            Some(_) if self.printed.is_first(self.pools.len(), now, progress) => {
                 writeln!(self.out, "{}", timed(self.start, now, progress, self.width))?;
             }
             Some(kind) => *self.folded.entry(kind).or_default() += 1,
@@ -280,7 +296,7 @@ mod tests {
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         let text = output(12, 20, &all, 0);
         assert_eq!(text.matches("failed: failed to validate").count(), MAX_IN_FULL, "{text}");
-        assert!(text.contains(" 4 more nodes failed\n"), "{text}");
+        assert!(text.ends_with(" 4 more pools stopped\n"), "{text}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Tests of the width of every text report, with names as long as Kubernetes allows.
+//! Tests of the width and length of text reports, with names as long as Kubernetes allows.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::progress::{Lines, Listener as _};
 use super::pruning::{PruneEnd, PrunedConfigMap, Pruning};
 use super::summary::SummaryOptions;
-use super::{doctor, orders, pruning, status, summary};
+use super::{doctor, orders, pruning, review, status, summary};
 use crate::doctor::{Check, CheckResult};
 use crate::layout;
 use crate::status::tests::{at, compared};
@@ -15,8 +15,11 @@ use nodecfg_contract::error_text;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{Maintainer, Pause};
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
-use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, policy, pool, pool_name, refusing, source};
-use nodecfg_planning::plan::{Kept, Why};
+use nodecfg_planning::plan::fixtures::{
+    desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
+    with_config_map,
+};
+use nodecfg_planning::plan::{Kept, Why, make};
 use nodecfg_planning::rollout::progress::{Event, Progress};
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 
@@ -191,4 +194,23 @@ fn orders_fit() {
         running: Some(orders::Holder { identity: "ci-runner".repeat(20), since: Some(at()) }),
     };
     assert_fits("orders", |out, width| orders::pools(out, &orders, " --fleet-name prod", width).unwrap());
+}
+
+#[test]
+fn verify_counts_pools_without_awaited_nodes() {
+    let names = ["a", "b", "c", "d", "e", "web"];
+    let wanted = desired(names.map(|name| pool(name, 110, policy(1))));
+    let nodes = names.map(|name| match name {
+        "web" => node("web-1", name),
+        _ => on(node(&format!("{name}-1"), name), &rendered(name, 110).source(&namespace())),
+    });
+    let mut observed = observed(nodes);
+    for name in names {
+        with_config_map(&mut observed, name, &rendered(name, 110));
+    }
+    let plan = make(&wanted, &observed, &options()).unwrap();
+    let mut out = Vec::new();
+    review::awaited(&mut out, &plan).unwrap();
+    let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+    assert_eq!(text, "web  1 node, waiting for 1\n5 pools, 5 nodes: none to wait for\n");
 }

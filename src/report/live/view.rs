@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::LiveProgress;
 use super::estimate::{rounded, seconds};
 use super::pool::{InFlightNode, Pool};
-use crate::layout::{self, pad, shorten, within};
+use crate::layout::{self, pad, shorten, shorten_middle, within};
 use crate::report::progress::{count_labels, seconds_until};
 use crate::report::style::{bad, good, heading, quiet, warning};
 use crate::report::{count, duration, whole_duration};
@@ -72,7 +72,9 @@ impl LiveProgress {
         let Some(last) = &self.last_failure else { return Vec::new() };
         let ago = whole_duration(seconds(last.at, now) as u64);
         let (head, ago) = (bad("last failure"), quiet(format!(", {ago} ago")));
-        let mut lines = vec![format!("{head}: {}/{}{ago}", last.pool, last.node)];
+        let room = columns.saturating_sub(layout::width(&head) + 2 + layout::width(&ago));
+        let name = shorten_middle(&format!("{}/{}", last.pool, last.node), room);
+        let mut lines = vec![format!("{head}: {name}{ago}")];
         let lines_of_message = first_lines(&last.message, columns.saturating_sub(2), most);
         lines.extend(lines_of_message.into_iter().map(|line| format!("  {line}")));
         lines
@@ -113,9 +115,13 @@ impl LiveProgress {
 fn transition(pool: &PoolName, node: &NodeName, flight: &InFlightNode, columns: usize, now: Timestamp) -> String {
     let since = quiet(format!("{:>6}", duration(seconds(flight.since, now))));
     let reason = flight.waiting.as_ref().map_or_else(|| "watched".to_owned(), ToString::to_string);
-    // On narrow terminals, the waiting reason is more useful than the pool name.
-    let pool = if columns < NARROW { String::new() } else { format!("{pool}/") };
-    format!("{since} {pool}{node} {}", quiet(one_line(&reason)))
+    let reason = one_line(&reason);
+    // The waiting reason is more useful than the pool name, and than the middle of the node name.
+    let taken = layout::width(&since) + 2 + layout::width(&reason);
+    let room = columns.saturating_sub(taken).max(columns / 2);
+    let name = Some(format!("{pool}/{node}")).filter(|name| columns >= NARROW && layout::width(name) <= room);
+    let name = name.unwrap_or_else(|| shorten_middle(node.as_str(), room));
+    format!("{since} {name} {}", quiet(reason))
 }
 
 /// Wraps a text into at most `most` lines. A cut text ends with an ellipsis.
@@ -194,7 +200,7 @@ impl Row {
 
     fn line(self, sizes: Sizes) -> String {
         let Sizes { name, bar, digits } = sizes;
-        let label = heading(pad(&shorten(&self.name, name), name, false));
+        let label = heading(pad(&shorten_middle(&self.name, name), name, false));
         let bar = if bar > 0 { self.bar(bar) } else { String::new() };
         let (done, total) = (self.counts.done + self.counts.left, self.counts.total());
         let line = format!("{label} {bar}{done:>digits$}/{total:<digits$}");

@@ -248,3 +248,23 @@ fn removes_control_characters() {
     assert!(!text.chars().any(nodecfg_contract::printable::is_hidden), "{text:?}");
     assert_eq!(text.matches("[2Jb").count(), 6, "{text}");
 }
+
+#[test]
+fn long_names_keep_both_ends_and_the_reason() {
+    let pools = ["batch-spot-large-eu-central-1a", "batch-spot-large-eu-central-1b"];
+    let mut state = LiveProgress::new(&plan(&pools.map(|name| (name, 3))), true, at(0));
+    for name in pools {
+        apply_event(&mut state, at(0), assigned(name, 0));
+        apply_event(&mut state, at(1), waiting(name, 0, Waiting::NotAcknowledged));
+    }
+    apply_event(&mut state, at(1), failed(pools[0], 0, "no"));
+    let text = shown(&state, 80, 24, 2);
+    for line in [
+        "batch-spo…entral-1a [",
+        "batch-spo…entral-1b [",
+        "eu-central-1a-0000, 1s ago|",
+        "  2.0s batch-spot-large-eu-central-1b-0000 not acknowledged yet|",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}

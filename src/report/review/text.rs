@@ -7,11 +7,12 @@ use textwrap::wrap;
 use super::{nodes, sentences};
 use crate::layout::{self, within};
 use crate::report::style::{added, changed, heading, quiet, removed, warning};
+use crate::report::table::MAX_ALIKE;
 use crate::report::{count, names};
 use crate::review::{Changes, FileChangeKind, PoolChange, PoolReview, Review, Scope, Setting, Side};
 use kubelet_config::document::FieldChange;
 use kubelet_config::risk::Class;
-use nodecfg_planning::plan::{ChangedField, Plan, Why};
+use nodecfg_planning::plan::{ChangedField, Plan, PoolPlan, Why};
 
 /// The field column may be this wide on any terminal, in columns.
 const FIELD_WIDTH: usize = 36;
@@ -87,8 +88,12 @@ pub fn write(out: &mut dyn Write, review: &Review, all: bool, width: usize) -> i
 /// # Errors
 /// When `out` cannot be written.
 pub fn awaited(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
-    let width = plan.pools.iter().map(|pool| pool.name.as_str().len()).max().unwrap_or(0);
-    for pool in &plan.pools {
+    let (settled, others): (Vec<&PoolPlan>, Vec<&PoolPlan>) =
+        plan.pools.iter().partition(|pool| pool.nodes > 0 && pool.steps().next().is_none());
+    let is_folded = settled.len() > MAX_ALIKE;
+    let listed = if is_folded { others } else { plan.pools.iter().collect() };
+    let width = listed.iter().map(|pool| pool.name.as_str().len()).max().unwrap_or(0);
+    for pool in listed {
         let steps = pool.steps().count();
         let state = match (pool.nodes, steps) {
             (0, _) => "no nodes".to_owned(),
@@ -99,6 +104,10 @@ pub fn awaited(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
             (nodes, steps) => format!("{}, waiting for {steps}", count(nodes, "node")),
         };
         writeln!(out, "{}  {state}", heading(format!("{:width$}", pool.name.as_str())))?;
+    }
+    if is_folded {
+        let nodes = count(settled.iter().map(|pool| pool.nodes).sum(), "node");
+        writeln!(out, "{}", quiet(format!("{}, {nodes}: none to wait for", count(settled.len(), "pool"))))?;
     }
     Ok(())
 }
