@@ -112,6 +112,13 @@ impl ClusterArgs {
         ClusterReader::new(client, server, options)
     }
 
+    /// The arguments that select the same cluster again, without the namespace.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let kubeconfig = self.kubeconfig.iter().map(|path| ("--kubeconfig", path.to_string_lossy().into_owned()));
+        let context = self.context.iter().map(|name| ("--context", name.clone()));
+        kubeconfig.chain(context).flat_map(|(option, value)| [option.to_owned(), value]).collect()
+    }
+
     /// Reports whether the command line names a cluster.
     pub(super) fn is_named(&self) -> bool {
         self.kubeconfig.is_some() || self.context.is_some()

@@ -62,9 +62,12 @@ pub(super) fn side(repository: &RepositoryArgs, loaded: &Loaded) -> Side {
 /// Name of the revision of a snapshot, for display.
 pub(super) fn side_of(snapshot: &Snapshot, name: Option<String>) -> Side {
     match (&snapshot.commit, snapshot.source) {
-        (Some(commit), Source::Commit) => {
-            Side::Revision { name, commit: commit.clone(), signer: snapshot.signer.clone() }
-        }
+        (Some(commit), Source::Commit) => Side::Revision {
+            name,
+            commit: commit.clone(),
+            signer: snapshot.signer.clone(),
+            uncommitted: Some(snapshot.uncommitted).filter(|files| *files > 0),
+        },
         _ => Side::WorkingTree,
     }
 }

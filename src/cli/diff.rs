@@ -102,7 +102,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     };
     write(&review, format, args.max_chars, &args.reports, verbose, terminal)?;
     if let (Some(path), Some(saved)) = (&args.out, saved) {
-        plan_file::save(path, &saved, format, terminal)?;
+        let command = plan_options::sync_command(path, &saved.options, &args.repository, &args.bound);
+        plan_file::save(path, &saved, &command, format, terminal)?;
     }
     Ok(if review.is_changed() { Exit::Changes } else { Exit::Done })
 }

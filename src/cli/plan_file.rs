@@ -89,10 +89,12 @@ pub(super) fn context(
     PlanContext { cluster, binding: binding_name(reader.binding()).to_owned(), options }
 }
 
-/// Writes the plan atomically.
+/// Writes the plan atomically, also one that a sync refuses, so that the file always belongs to the last diff. `command`
+/// carries the plan out.
 pub(super) fn save(
     path: &Path,
     saved: &SavedPlan,
+    command: &str,
     format: Format,
     terminal: &mut Terminal,
 ) -> Result<(), CommandError> {
@@ -100,8 +102,12 @@ pub(super) fn save(
         .map_err(|error| CommandError::PlanFile { path: path.to_owned(), error: PlanFileError::Write(error) })?;
     if matches!(format, Format::Text | Format::Markdown) {
         terminal.out.flush()?;
-        let command = plan_options::sync_command(path, &saved.options);
-        writeln!(terminal.info(), "\nSaved as {}. Apply exactly this plan with: {command}", path.display())?;
+        let path = path.display();
+        if saved.is_refused() {
+            writeln!(terminal.info(), "\nSaved as {path}. sync refuses this plan; correct the refused pools first.")?;
+        } else {
+            writeln!(terminal.info(), "\nSaved as {path}. Apply exactly this plan with: {command}")?;
+        }
     }
     Ok(())
 }

@@ -21,11 +21,17 @@ pub(super) fn given(allowances: Allowances, repository: &RepositoryArgs, bound: 
     }
 }
 
-/// The command that carries out a plan with these options.
-pub(super) fn sync_command(path: &Path, options: &SavedOptions) -> String {
-    let path = path.to_string_lossy().into_owned();
-    let words = ["sync".to_owned(), "--plan".to_owned(), path];
-    command(words.into_iter().chain(options.arguments()))
+/// The command that carries out a plan with these options, made from these files for this cluster.
+pub(super) fn sync_command(
+    path: &Path,
+    options: &SavedOptions,
+    repository: &RepositoryArgs,
+    bound: &BoundClusterArgs,
+) -> String {
+    let plan = ["--plan".to_owned(), path.to_string_lossy().into_owned()];
+    let words = ["sync".to_owned()].into_iter().chain(repository.arguments()).chain(plan);
+    let words = words.chain(repository.signers.arguments()).chain(bound.cluster.arguments());
+    command(words.chain(options.arguments()))
 }
 
 /// Requires that the command line has exactly the options of the plan. `words` are its arguments, which the fix

@@ -78,7 +78,13 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         None => None,
     };
     let reader = args.bound.reader(LabelKeys::Only(BTreeSet::new())).await?;
-    let (fleet, namespace) = args.fleet.find(&args.bound.cluster, &reader).await?;
+    let (fleet, namespace) = match &desired {
+        // As diff and sync do, so that all of them agree on what is unused.
+        Some(desired) if args.fleet.named().is_none() => {
+            (desired.fleet.clone(), args.bound.cluster.namespace(desired, &reader)?)
+        }
+        _ => args.fleet.find(&args.bound.cluster, &reader).await?,
+    };
     let wanted = desired.map(|desired| wanted(&desired, &fleet)).transpose()?.unwrap_or_default();
     if matches!(format, Format::Text | Format::Markdown) {
         writeln!(terminal.info(), "fleet {fleet} {}\n", progress::place(Some(&namespace), reader.server()))?;

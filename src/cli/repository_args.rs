@@ -113,17 +113,22 @@ impl RepositoryArgs {
         if self.lenient { Strictness::Lenient } else { Strictness::Strict }
     }
 
+    /// The arguments that name these files again. The revision is the given one: if a branch has moved, its files
+    /// are others.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let path = Some(&self.path).filter(|path| *path != Path::new("."));
+        let mut words: Vec<String> = path.map(|path| path.to_string_lossy().into_owned()).into_iter().collect();
+        words.extend(self.rev.iter().flat_map(|revision| ["--rev".to_owned(), revision.clone()]));
+        words.extend(self.git.folder.iter().flat_map(|folder| ["--path".to_owned(), folder.as_str().to_owned()]));
+        words.extend(self.worktree.then(|| "--worktree".to_owned()));
+        words
+    }
+
     /// The `nodecfg validate` command that reports the findings of these files for the kubelets `minors`.
     pub(super) fn validate_command(&self, minors: &BTreeSet<Minor>) -> String {
         let mut words = vec!["nodecfg".to_owned(), "validate".to_owned()];
-        if self.path != Path::new(".") {
-            words.push(self.path.to_string_lossy().into_owned());
-        }
-        let revision = self.rev.iter().flat_map(|revision| ["--rev".to_owned(), revision.clone()]);
-        let folder = self.git.folder.iter().flat_map(|folder| ["--path".to_owned(), folder.as_str().to_owned()]);
-        words.extend(revision.chain(folder));
-        let flags = [(self.worktree, "--worktree"), (self.lenient, "--lenient")];
-        words.extend(flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_owned()));
+        words.extend(self.arguments());
+        words.extend(self.lenient.then(|| "--lenient".to_owned()));
         let command =
             shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| "nodecfg validate".to_owned());
         if minors.is_empty() {

@@ -99,6 +99,8 @@ pub(super) struct Reporter {
     reports: ReportArgs,
     /// Header of the reports that are written at the end.
     planned: PlannedRun,
+    /// What the result leaves out.
+    remarks: Vec<String>,
     /// Data of the HTML report, if one is requested.
     page: Option<html::Run>,
     /// Whether any event was printed.
@@ -172,6 +174,7 @@ impl Reporter {
             verbose: verbose > 0,
             reports: reports.clone(),
             planned,
+            remarks: shown::remarks(review),
             page,
             reported: false,
             output_error: None,
@@ -206,7 +209,13 @@ impl Reporter {
             message: error.to_string(),
             help: error.help(),
         });
-        let document = Document::value(outcome::ended(&execution.outcome, seconds, exit as u8, error.clone()))?;
+        let document = Document::value(outcome::ended(
+            &execution.outcome,
+            seconds,
+            exit as u8,
+            self.remarks.clone(),
+            error.clone(),
+        ))?;
         let page = self
             .page
             .take()
@@ -227,7 +236,7 @@ impl Reporter {
                 // With --quiet, success prints nothing.
                 if !terminal.quiet || exit != Exit::Done {
                     let options = SummaryOptions { width: terminal.out_line, all: self.verbose };
-                    summary::write(&mut terminal.out, &execution.outcome, seconds, options)?;
+                    summary::write(&mut terminal.out, &execution.outcome, seconds, &self.remarks, options)?;
                 }
                 terminal.out.flush()?;
                 if let Some(error) = &execution.error {

@@ -22,6 +22,11 @@ impl SignersArgs {
         self.verify_commits.is_some()
     }
 
+    /// The argument that requires the same signatures again.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = String> {
+        self.verify_commits.iter().flat_map(|path| ["--verify-commits".to_owned(), path.to_string_lossy().into_owned()])
+    }
+
     /// Reads the keys.
     pub(super) fn read(&self) -> Result<Option<Arc<Signers>>, CommandError> {
         let Some(path) = &self.verify_commits else { return Ok(None) };

@@ -99,6 +99,7 @@ fn without_other_pools(snapshot: &Snapshot, pool: &PoolName) -> Snapshot {
     Snapshot {
         files: files.map(|(path, file)| (path.clone(), file.clone())).collect(),
         commit: snapshot.commit.clone(),
+        uncommitted: 0,
         signer: None,
         source: snapshot.source,
         findings: Vec::new(),

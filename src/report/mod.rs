@@ -76,6 +76,12 @@ pub fn count(number: usize, singular: &str) -> String {
     if number == 1 { format!("1 {singular}") } else { format!("{number} {singular}s") }
 }
 
+/// The remark that files with uncommitted changes are not part of a result.
+#[must_use]
+pub fn uncommitted(files: usize) -> String {
+    format!("{} not included", count(files, "uncommitted file"))
+}
+
 /// A duration in seconds, for readers: `0.4s`, `12s`, `3m20s`, `2h05m`.
 #[must_use]
 pub fn duration(seconds: f64) -> String {

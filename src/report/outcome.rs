@@ -24,6 +24,9 @@ pub struct Ended {
     pub seconds: f64,
     /// The exit code of the process.
     pub exit_code: u8,
+    /// What the result leaves out: pools without nodes, nodes in no pool, uncommitted files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// The error that ended the run early, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorMessage>,
@@ -60,7 +63,13 @@ pub struct NodeEnd {
 
 /// The JSON document of an outcome, with explanations of failures and next steps.
 #[must_use]
-pub fn ended(outcome: &Outcome, seconds: f64, exit_code: u8, error: Option<ErrorMessage>) -> Ended {
+pub fn ended(
+    outcome: &Outcome,
+    seconds: f64,
+    exit_code: u8,
+    remarks: Vec<String>,
+    error: Option<ErrorMessage>,
+) -> Ended {
     let node = |node: &NodeOutcome| NodeEnd { outcome: node.clone(), explanation: summary::explanation(node) };
     let pool = |name: &PoolName, pool: &PoolOutcome| PoolEnd {
         stopped: pool.stopped.clone(),
@@ -68,7 +77,7 @@ pub fn ended(outcome: &Outcome, seconds: f64, exit_code: u8, error: Option<Error
         nodes: pool.nodes.iter().map(node).collect(),
     };
     let pools = outcome.pools.iter().map(|(name, ended)| (name.clone(), pool(name, ended))).collect();
-    Ended { complete: outcome.is_complete(), pools, seconds, exit_code, error }
+    Ended { complete: outcome.is_complete(), pools, seconds, exit_code, remarks, error }
 }
 
 #[cfg(test)]
@@ -94,7 +103,7 @@ mod tests {
         };
         let pool = PoolOutcome { stopped: Some(StopReason::Interrupted), nodes: (0..60).map(node).collect() };
         let outcome = Outcome { pools: [(pool_name("gpu"), pool)].into() };
-        let document = serde_json::to_value(ended(&outcome, 1.0, 5, None)).unwrap();
+        let document = serde_json::to_value(ended(&outcome, 1.0, 5, Vec::new(), None)).unwrap();
         let gpu = &document["pools"]["gpu"];
         assert_eq!(gpu["nodes"].as_array().unwrap().len(), 60);
         assert!(gpu["next"].as_str().unwrap().contains("same command again"));

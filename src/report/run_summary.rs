@@ -38,6 +38,8 @@ pub struct PlannedRun {
     plan: Option<String>,
     /// The plan as markdown. Empty if there is nothing to do.
     planned: String,
+    /// What the result leaves out.
+    remarks: Vec<String>,
 }
 
 impl PlannedRun {
@@ -55,6 +57,7 @@ impl PlannedRun {
             header: header.clone(),
             plan: review.cluster.as_ref().map(|cluster| cluster.plan.to_string()),
             planned: String::from_utf8(planned).map_err(io::Error::other)?,
+            remarks: review::remarks(review),
         })
     }
 }
@@ -124,7 +127,8 @@ fn write_verdict(
 ) -> io::Result<()> {
     let verdict = if outcome.is_complete() { "done in" } else { "not done after" };
     let (nodes, parts) = summary::node_counts(outcome);
-    writeln!(out, "### nodecfg {}: {verdict} {}. {nodes}{parts}.\n", before.command, duration(seconds))?;
+    let remarks = prose(&review::suffix(&before.remarks));
+    writeln!(out, "### nodecfg {}: {verdict} {}. {nodes}{parts}{remarks}.\n", before.command, duration(seconds))?;
     let RunHeader { fleet, commit, signer, namespace, server } = &before.header;
     let revision = match commit {
         Some(commit) => format!("at commit `{}`", commit.short()),
@@ -257,7 +261,7 @@ mod tests {
             namespace: NamespaceName::new("kube-system").unwrap(),
             server: "https://cluster.example".to_owned(),
         };
-        PlannedRun { command, header, plan: Some("p1:0123".to_owned()), planned: String::new() }
+        PlannedRun { command, header, plan: Some("p1:0123".to_owned()), planned: String::new(), remarks: Vec::new() }
     }
 
     fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> PoolOutcome {

@@ -30,7 +30,12 @@ pub fn help(path: &Path, differences: &[Difference]) -> String {
     match of(Code::Commit).and_then(|commit| commit.then.as_ref()) {
         // A different commit alone needs no new review.
         Some(commit) if differences.len() == 1 => format!("select the reviewed commit with `--rev {commit}`"),
-        _ => format!("make a new plan with `nodecfg diff --out {path}`, and have it reviewed"),
+        // The other differences may follow from the commit.
+        Some(commit) => format!(
+            "select the reviewed commit with `--rev {commit}`, or make a new plan with `nodecfg diff --out {path}` and \
+             have it reviewed"
+        ),
+        None => format!("make a new plan with `nodecfg diff --out {path}`, and have it reviewed"),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::explain;
+use super::review::suffix;
 use super::source;
 use super::steps::SMALL_ROLLOUT;
 use super::style::{bad, good, heading, quiet, warning};
@@ -38,14 +39,20 @@ pub struct SummaryOptions {
 }
 
 /// Writes the table of nodes, the explanations, stops and pauses with next steps, and the totals. `seconds` is the
-/// duration. Folds nodes alike of a large rollout.
-pub fn write(out: &mut dyn Write, outcome: &Outcome, seconds: f64, options: SummaryOptions) -> io::Result<()> {
+/// duration, `remarks` what the result leaves out. Folds nodes alike of a large rollout.
+pub fn write(
+    out: &mut dyn Write,
+    outcome: &Outcome,
+    seconds: f64,
+    remarks: &[String],
+    options: SummaryOptions,
+) -> io::Result<()> {
     let mut page = Page { out, width: options.width };
     write_table(&mut page, outcome, options.all)?;
     write_explanations(&mut page, outcome)?;
     write_stops(&mut page, outcome)?;
     write_pauses(&mut page, outcome)?;
-    page.line(&totals(outcome, seconds), 2)
+    page.line(&totals(outcome, seconds, remarks), 2)
 }
 
 /// An output with its width.
@@ -342,9 +349,9 @@ pub(super) fn next_steps(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String>
     alike.iter().filter_map(|(pools, reason)| explain::next_step(pools, reason)).collect()
 }
 
-/// The last line: the result, the duration and the node counts.
+/// The last line: the result, the duration, the node counts and the remarks.
 #[must_use]
-pub fn totals(outcome: &Outcome, seconds: f64) -> String {
+pub fn totals(outcome: &Outcome, seconds: f64, remarks: &[String]) -> String {
     let took = duration(seconds);
     let verdict = if outcome.is_complete() {
         format!("{} in {took}.", good("Done"))
@@ -352,7 +359,7 @@ pub fn totals(outcome: &Outcome, seconds: f64) -> String {
         format!("{} after {took}.", bad("Not done"))
     };
     let (nodes, parts) = node_counts(outcome);
-    format!("{verdict} {}{parts}.", heading(nodes))
+    format!("{verdict} {}{parts}{}.", heading(nodes), suffix(remarks))
 }
 
 /// The number of nodes, and the number per state: `3 nodes` and `: 2 converged, 1 failed`. Good states come first,
@@ -417,7 +424,7 @@ mod tests {
 
     fn text(outcome: &Outcome) -> String {
         let mut out = Vec::new();
-        write(&mut out, outcome, 61.0, FOLDED).unwrap();
+        write(&mut out, outcome, 61.0, &[], FOLDED).unwrap();
         anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
     }
 
@@ -446,7 +453,7 @@ mod tests {
                         900 more nodes: 900 converged; -v lists them\n";
         assert!(folded.starts_with(expected), "{folded}");
         let mut out = Vec::new();
-        write(&mut out, &outcome, 61.0, SummaryOptions { all: true, ..FOLDED }).unwrap();
+        write(&mut out, &outcome, 61.0, &[], SummaryOptions { all: true, ..FOLDED }).unwrap();
         assert!(String::from_utf8(out).unwrap().lines().count() > 1001, "-v lists all");
     }
 
@@ -481,6 +488,15 @@ mod tests {
         let text = text(&outcome([failed("no"), failed("no"), failed("never"), failed(error_text::LOAD)]));
         assert_eq!(text.matches("meaning:").count(), 2, "{text}");
         assert!(text.contains("failed: n002: never\nfailed: n000, n001: no\n  meaning:"), "{text}");
+    }
+
+    #[test]
+    fn last_line_ends_with_remarks() {
+        let remarks = ["pool gpu selects no node", "3 nodes are in no pool"].map(str::to_owned);
+        assert_eq!(
+            anstream::adapter::strip_str(&totals(&outcome([End::Converged]), 61.0, &remarks)).to_string(),
+            "Done in 1m01s. 1 node: 1 converged; pool gpu selects no node, 3 nodes are in no pool."
+        );
     }
 
     #[test]

@@ -90,7 +90,7 @@ fn summary_fits() {
     {
         let outcome = Outcome { pools: pools.into_iter().collect() };
         assert_fits("summary", |out, width| {
-            summary::write(out, &outcome, 61.0, SummaryOptions { width, all: false }).unwrap();
+            summary::write(out, &outcome, 61.0, &[], SummaryOptions { width, all: false }).unwrap();
         });
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn read(root: &Path, source: Source, repository: Option<&Repository>)
         }
         files.insert(path, file);
     }
-    Ok(Snapshot { files, commit: None, signer: None, source, findings })
+    Ok(Snapshot { files, commit: None, uncommitted: 0, signer: None, source, findings })
 }
 
 fn read_on_disk(path: &str, on_disk: &PathBuf, total: &mut u64) -> SnapshotFile {

@@ -84,7 +84,9 @@ pub(super) fn read(
     let prefix = folder_within(repository, root, folder);
     let mut snapshot = read_commit(repository, root, &prefix, commit.id(), revision, signers)?;
     if revision.is_none() {
-        snapshot.findings.extend(uncommitted(repository, &prefix, &short(commit.id())));
+        let changed = uncommitted_files(repository, &prefix);
+        snapshot.uncommitted = changed.len();
+        snapshot.findings.extend(uncommitted(changed, &short(commit.id())));
     }
     Ok(snapshot)
 }
@@ -154,7 +156,8 @@ pub(super) fn read_commit(
     let mut findings = walk.findings;
     let signed = |signer: &Signer| format!("commit {} is signed by {signer}", short(id));
     findings.extend(signer.iter().map(|signer| Finding::note("verified-commit", signed(signer))));
-    Ok(Snapshot { files, commit: CommitId::new(id.to_string()).ok(), signer, source: Source::Commit, findings })
+    let commit = CommitId::new(id.to_string()).ok();
+    Ok(Snapshot { files, commit, uncommitted: 0, signer, source: Source::Commit, findings })
 }
 
 /// Result of a folder lookup.
@@ -327,24 +330,29 @@ fn blob(odb: &Odb<'_>, path: &str, id: Oid, total: &mut u64) -> Result<SnapshotF
     Ok(normalized(path, odb.read(id)?.data()))
 }
 
-/// The warning about uncommitted changes of configuration files.
-fn uncommitted(repository: &Repository, prefix: &str, short: &str) -> Option<Finding> {
+/// The configuration files with uncommitted changes, by path, as `git status` counts them: a staged rename is one file.
+fn uncommitted_files(repository: &Repository, prefix: &str) -> Vec<String> {
     if repository.is_bare() {
-        return None;
+        return Vec::new();
     }
     let mut options = StatusOptions::new();
     options.include_untracked(true).recurse_untracked_dirs(true).include_ignored(false).exclude_submodules(true);
-    options.disable_pathspec_match(true);
+    options.disable_pathspec_match(true).renames_head_to_index(true);
     if !prefix.is_empty() {
         options.pathspec(prefix);
     }
-    let statuses = repository.statuses(Some(&mut options)).ok()?;
+    let Ok(statuses) = repository.statuses(Some(&mut options)) else { return Vec::new() };
     let below = |path: &str| {
         let rest = if prefix.is_empty() { Some(path) } else { path.strip_prefix(prefix)?.strip_prefix('/') };
         rest.filter(|rest| is_candidate(rest)).map(str::to_owned)
     };
     let mut changed: Vec<String> = statuses.iter().filter_map(|status| below(status.path().ok()?)).collect();
     changed.sort();
+    changed
+}
+
+/// The warning about uncommitted changes of configuration files.
+fn uncommitted(changed: Vec<String>, short: &str) -> Option<Finding> {
     let count = changed.len();
     let first = changed.into_iter().next()?;
     let what = if count == 1 { first } else { format!("{first} and {} more", count - 1) };

@@ -16,7 +16,8 @@ use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::Pause;
-use nodecfg_planning::plan::{self, ChangedField, PlanId, Unpooled, Why};
+use nodecfg_planning::plan::{self, ChangedField, DoubtfulSelection, PlanId, Unpooled, Why};
+use nodecfg_planning::rollout::forecast::PoolStart;
 use nodecfg_planning::snapshot::Signer;
 
 mod compare;
@@ -75,6 +76,10 @@ pub enum Side {
         /// The signer of the commit, if signatures are verified.
         #[serde(skip_serializing_if = "Option::is_none")]
         signer: Option<Signer>,
+        /// The number of files with uncommitted changes, which are not part of the checked-out commit. Unset without
+        /// such files, and for a requested revision.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        uncommitted: Option<usize>,
     },
     /// The files of the folder, committed or not.
     WorkingTree,
@@ -298,10 +303,17 @@ pub struct Rollout {
     pub despite_pause: bool,
     /// The number of nodes to assign.
     pub assign: usize,
+    /// Whether a sync starts nodes of the pool. Unset if it does, or has none to start.
+    #[serde(skip_serializing_if = "is_start")]
+    pub start: PoolStart,
     /// The nodes to change or await, in start order.
     pub waves: Vec<plan::Wave>,
     /// The unchanged nodes with the reason.
     pub left_alone: Vec<LeftAlone>,
+}
+
+fn is_start(start: &PoolStart) -> bool {
+    *start == PoolStart::Starts
 }
 
 /// A node that a sync does not change.
@@ -330,13 +342,32 @@ pub struct ClusterReview {
     pub namespace: NamespaceName,
     /// The number of nodes and ConfigMaps.
     pub counts: plan::Counts,
+    /// What a sync does with the nodes to assign.
+    pub outlook: Outlook,
     /// Nodes that move to another pool, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<Move>,
     /// Nodes without a pool, by name. A sync does not change them.
     pub unpooled: Vec<Unpooled>,
+    /// Pools whose selector probably has a spelling error, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubtful: Vec<DoubtfulSelection>,
     /// ConfigMaps of this fleet that `nodecfg prune` would delete with default options, by name.
     pub prunable: Vec<String>,
+}
+
+/// What a sync does with the nodes to assign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Outlook {
+    /// Whether a sync refuses the plan and changes nothing, because a pool does not allow the disruption.
+    pub refused: bool,
+    /// The number of nodes that a sync assigns.
+    pub assign: usize,
+    /// The number of nodes that it does not assign, because their pools stop at once.
+    pub stopped: usize,
+    /// The number of nodes that it does not assign until unavailable nodes of their pools recover.
+    pub waiting: usize,
 }
 
 /// A node that moves to another pool.

@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, Origin, PoolChange, PoolReview, PoolRisk, Refusal,
-    Review, Rollout, Side, setting_changes,
+    Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, Origin, Outlook, PoolChange, PoolReview, PoolRisk,
+    Refusal, Review, Rollout, Side, setting_changes,
 };
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{self, Plan, PoolPlan, fix, membership};
+use nodecfg_planning::rollout::forecast::{PoolStart, forecast};
 
 /// The review of a plan, compared with what the nodes run.
 #[must_use]
@@ -35,10 +36,12 @@ impl Review {
     /// Adds the plan of a sync for the revision under review.
     #[must_use]
     pub fn with_plan(mut self, desired: &Desired, plan: &Plan, moves: Vec<Move>) -> Self {
+        let starts = forecast(plan);
         for planned in &plan.pools {
+            let start = starts.get(&planned.name).cloned().unwrap_or_default();
             match self.pools.iter_mut().find(|pool| pool.name == planned.name) {
-                Some(pool) => pool.add(planned, plan),
-                None => self.pools.push(from_plan(desired, planned, plan)),
+                Some(pool) => pool.add(planned, plan, start),
+                None => self.pools.push(from_plan(desired, planned, plan, start)),
             }
         }
         self.nodes_may_move = false;
@@ -48,12 +51,27 @@ impl Review {
             changed: plan.has_changes(),
             namespace: plan.namespace.clone(),
             counts: plan.counts(),
+            outlook: self.outlook(plan),
             moves,
             unpooled: plan.unpooled.clone(),
+            doubtful: plan.doubtful.clone(),
             prunable: plan.prunable.clone(),
         });
         self.sort();
         self
+    }
+
+    fn outlook(&self, plan: &Plan) -> Outlook {
+        let refused = !plan.refusals().is_empty();
+        let mut outlook = Outlook { refused, assign: 0, stopped: 0, waiting: 0 };
+        for rollout in self.pools.iter().filter_map(|pool| pool.rollout.as_ref()).filter(|_| !refused) {
+            *match rollout.start {
+                PoolStart::Starts => &mut outlook.assign,
+                PoolStart::Waits => &mut outlook.waiting,
+                PoolStart::Stops { .. } => &mut outlook.stopped,
+            } += rollout.assign;
+        }
+        outlook
     }
 }
 
@@ -75,7 +93,7 @@ pub fn moves(old: &Desired, new: &Desired, nodes: &BTreeMap<NodeName, Node>) -> 
 }
 
 /// The review of a pool from its plan alone.
-fn from_plan(desired: &Desired, planned: &PoolPlan, plan: &Plan) -> PoolReview {
+fn from_plan(desired: &Desired, planned: &PoolPlan, plan: &Plan, start: PoolStart) -> PoolReview {
     let change = match (planned.assignments(), &planned.target) {
         (0, _) => PoolChange::Unchanged,
         (_, Target::Local) => PoolChange::ToLocal,
@@ -92,12 +110,12 @@ fn from_plan(desired: &Desired, planned: &PoolPlan, plan: &Plan) -> PoolReview {
         files: Vec::new(),
         rollout: None,
     };
-    pool.add(planned, plan);
+    pool.add(planned, plan, start);
     pool
 }
 
 impl PoolReview {
-    fn add(&mut self, planned: &PoolPlan, plan: &Plan) {
+    fn add(&mut self, planned: &PoolPlan, plan: &Plan, start: PoolStart) {
         if self.change == PoolChange::Unchanged && planned.assignments() > 0 {
             self.change = PoolChange::Drift;
         }
@@ -106,7 +124,7 @@ impl PoolReview {
         self.config_map.after =
             planned.target.source().and_then(|source| source.config_map.as_ref()).map(|map| map.name.clone());
         self.config_map.create = plan.config_maps.iter().find(|map| map.pool == planned.name).map(|map| map.create);
-        self.rollout = Some(rollout(planned));
+        self.rollout = Some(rollout(planned, start));
     }
 
     /// Counts nodes whose change equals the one between the revisions, and adds other changes separately. Removes
@@ -152,7 +170,7 @@ fn risk(between: &PoolRisk, planned: &PoolPlan) -> PoolRisk {
     PoolRisk { worst, state_files, unknown, unknown_nodes, refused, unready_nodes }
 }
 
-fn rollout(planned: &PoolPlan) -> Rollout {
+fn rollout(planned: &PoolPlan, start: PoolStart) -> Rollout {
     let left = |left: &plan::LeftAlone| LeftAlone {
         node: left.node.clone(),
         why: left.why.clone(),
@@ -166,6 +184,7 @@ fn rollout(planned: &PoolPlan) -> Rollout {
         pause: planned.paused.clone(),
         despite_pause: planned.despite_pause,
         assign: planned.assignments(),
+        start,
         waves: planned.waves.clone(),
         left_alone: planned.left_alone.iter().map(left).collect(),
     }

@@ -43,8 +43,11 @@ pub fn build(
     let pools = pools(&nodes, observed, wanted, &fleets);
     FleetStatus {
         at,
-        compared: wanted
-            .map(|wanted| Compared { fleet: wanted.desired.fleet.clone(), commit: wanted.desired.commit.clone() }),
+        compared: wanted.map(|wanted| Compared {
+            fleet: wanted.desired.fleet.clone(),
+            commit: wanted.desired.commit.clone(),
+            uncommitted: Some(wanted.desired.uncommitted).filter(|files| *files > 0),
+        }),
         fleets,
         pools,
         states: state_counts(nodes.iter()),

@@ -53,6 +53,10 @@ pub struct Compared {
     pub fleet: FleetName,
     /// The commit; unset for a working tree.
     pub commit: Option<CommitId>,
+    /// The number of files with uncommitted changes, which are not part of the checked-out commit. Unset without such
+    /// files, and for a requested revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncommitted: Option<usize>,
 }
 
 /// Rollout and orders of a fleet, from its Lease.
@@ -114,10 +118,10 @@ pub struct PoolStatus {
 }
 
 impl PoolStatus {
-    /// Percentage of converged nodes, rounded down: 100 means all nodes, or no nodes.
+    /// Percentage of converged nodes, rounded down: 100 means all nodes. `None` without nodes.
     #[must_use]
-    pub fn percent(&self) -> usize {
-        (self.converged * 100).checked_div(self.nodes).unwrap_or(100)
+    pub fn percent(&self) -> Option<usize> {
+        (self.converged * 100).checked_div(self.nodes)
     }
 }
 

@@ -68,7 +68,7 @@ fn worst_state_comes_first_and_is_counted() {
         status.pools.iter().map(|pool| (pool.pool.as_ref().map(PoolName::as_str), pool.worst)).collect();
     assert_eq!(pools, [(Some("b"), State::Failed), (None, State::Unpooled), (Some("a"), State::Converged)]);
     let worst = &status.pools[0];
-    assert_eq!((worst.nodes, worst.converged, worst.percent(), worst.configurations), (4, 1, 25, 2));
+    assert_eq!((worst.nodes, worst.converged, worst.percent(), worst.configurations), (4, 1, Some(25), 2));
     assert_eq!(status.states.values().sum::<usize>(), 6);
 }
 

@@ -19,6 +19,9 @@ scenarios! {
         desired_config_maps_are_not_pruned,
         prune_without_terminal_needs_yes,
     }
+    Kubelets {
+        diff_and_prune_agree_in_the_namespace_of_the_repository,
+    }
     Sandbox {
         node_that_leaves_during_reset_is_not_a_failure,
         recreated_config_map_is_not_pruned,
@@ -222,6 +225,25 @@ async fn reset_of_unknown_names_writes_nothing(start: ClusterSetup) {
     let run = call(&cluster, &["reset", "--all", "--fleet", "other", "--yes"]).await.exits(0);
     run.prints("Nothing to reset");
     assert_eq!(cluster.written().await, before);
+    cluster.down().await;
+}
+
+async fn diff_and_prune_agree_in_the_namespace_of_the_repository(start: ClusterSetup) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = Repository::empty();
+    let fleet = "apiVersion: nodecfg.dev/v1alpha1\nkind: Fleet\nmetadata: {name: test}\nspec: {namespace: default}\n";
+    repository.write("nodecfg.yaml", fleet);
+    for pods in 110..=115 {
+        repository.change("a", &format!("maxPods: {pods}"));
+        cluster.sync(&repository, &[]).await.exits(0);
+    }
+    let diff = call(&cluster, &["diff", path(&repository), "-o", "json"]).await.exits(0).json();
+    let document = call(&cluster, &["prune", path(&repository), "--dry-run", "-o", "json"]).await.exits(0).json();
+    assert_eq!(document["namespace"], "default");
+    let maps = document["configMaps"].as_array().unwrap().iter();
+    let doomed: Vec<&Value> = maps.filter(|map| map["end"]["kind"] == "toDelete").map(|map| &map["name"]).collect();
+    assert!(!doomed.is_empty(), "{document}");
+    assert_eq!(diff["cluster"]["prunable"], json!(doomed));
     cluster.down().await;
 }
 

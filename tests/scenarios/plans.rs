@@ -7,11 +7,12 @@ use nodecfg_planning::plan::saved::SavedPlan;
 use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, ClusterSetup, KUBELET, Repository, Run};
+use crate::harness::{Cluster, ClusterSetup, KUBELET, Repository, Run, Running};
 
 scenarios! {
     Anything {
         saved_plan_is_executed_once,
+        printed_command_carries_the_plan_out,
         unrelated_changes_do_not_make_a_plan_stale,
         created_deleted_and_replaced_nodes_make_a_plan_stale,
         changes_by_other_clients_make_a_plan_stale,
@@ -99,6 +100,30 @@ async fn saved_plan_is_executed_once(start: ClusterSetup) {
     cluster.run("diff", &repository, &["--out", path.to_str().unwrap()]).await.exits(0);
     carry_out(&cluster, &repository, &[]).await.exits(0).prints("No changes:");
     assert_eq!(cluster.written().await, after_sync);
+    cluster.down().await;
+}
+
+async fn printed_command_carries_the_plan_out(start: ClusterSetup) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
+    let reviewed = repository.commit();
+    repository.change("a", "maxPods: 120");
+    let path = cluster.home().join("my plan.json");
+    let out = path.to_str().unwrap();
+    let options = ["--rev", "HEAD~1", "--take-over", "--namespace", cluster.namespace(), "--out", out];
+    let run = cluster.run("diff", &repository, &options).await.exits(1);
+    let (_, command) = run.err.split_once("Apply exactly this plan with: ").unwrap();
+    let words = shlex::split(command.lines().next().unwrap()).unwrap();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (program, arguments) = words.split_first().unwrap();
+    assert_eq!(*program, "nodecfg");
+    for part in [repository.path().to_str().unwrap(), "HEAD~1", out, "--take-over"] {
+        assert!(arguments.contains(&part), "{command}");
+    }
+    // Without --rev, HEAD is read. The plan only asserts a commit.
+    let without = ["--plan", out, "--take-over", "--namespace", cluster.namespace()];
+    cluster.sync(&repository, &without).await.exits(7).prints(&format!("`--rev {reviewed}`"));
+    Running::start(cluster.home(), arguments).end().await.exits(0).prints("2 nodes: 2 converged");
     cluster.down().await;
 }
 

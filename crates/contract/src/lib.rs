@@ -4,6 +4,7 @@
 //! - [`nodeconfig`]: the resource that contains them.
 //! - [`ContentHash`]: name of a configuration by its content.
 //! - [`names`]: a checked type for each kind of name.
+//! - [`natural_order`]: order of names for people.
 //! - [`observed`]: observed state of a cluster.
 //! - [`installation`]: names and defaults of an installation.
 //! - [`json_document`]: header of JSON documents.
@@ -16,6 +17,7 @@ mod content_hash;
 pub mod installation;
 pub mod json_document;
 pub mod names;
+pub mod natural_order;
 pub mod nodeconfig;
 pub mod observed;
 pub mod printable;

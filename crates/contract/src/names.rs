@@ -8,6 +8,8 @@ use std::fmt;
 use kubelet_config::label::{check_dns_label, check_dns_subdomain};
 use serde::{Deserialize, Serialize};
 
+use crate::natural_order;
+
 /// Reason why a text is an invalid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {value:?} {problem}")]
@@ -23,9 +25,23 @@ pub struct NameError {
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        ///
+        /// Values are in [natural order](crate::natural_order).
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $type(String);
+
+        impl Ord for $type {
+            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                natural_order::compare(&self.0, &other.0)
+            }
+        }
+
+        impl PartialOrd for $type {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
+            }
+        }
 
         impl $type {
             /// Parses a name.
@@ -201,6 +217,13 @@ mod tests {
         for bad in ["", ".", "a..b", "a.", "..", "a/b", "N1"] {
             assert!(NodeName::new(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn sorts_numbers_by_value() {
+        let mut pools = ["p10", "p2"].map(|name| PoolName::new(name).unwrap());
+        pools.sort();
+        assert_eq!(pools.each_ref().map(PoolName::as_str), ["p2", "p10"]);
     }
 
     #[test]

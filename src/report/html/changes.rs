@@ -6,7 +6,7 @@ use super::document::{MAX_ITEMS, capital, more, table};
 use super::page::Page;
 use super::text::{Prose, Text};
 use crate::report::count;
-use crate::report::review::{clipped, sentences};
+use crate::report::review::{clipped, sentences, stop};
 use crate::review::{Changes, PoolReview, Review, Setting, Side};
 use nodecfg_planning::plan::ChangedField;
 
@@ -49,6 +49,7 @@ fn pool_details(review: &Review, pool: &PoolReview) -> Markup {
         }
         @if let Some(meaning) = meaning { p { (Prose(&capital(meaning))) "." } }
         @if let Some(risk) = sentences::risk(pool) { p { strong { "Risk" } " " (Prose(&risk)) } }
+        @if let Some(why) = pool.rollout.as_ref().and_then(stop) { p.remark { (Prose(&format!("Stops at once: {why}."))) } }
         @if let (Some(refused), Some(refusal)) = (sentences::refused(pool), &pool.risk.refused) {
             p.remark { (Prose(&format!("Refused by sync: {refused}. {}.", capital(&refusal.help)))) }
         }

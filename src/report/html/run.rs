@@ -9,6 +9,7 @@ use super::page::{FailureGroup, Node, Notice, Page, Pool};
 use super::run_timeline::RunTimeline;
 use crate::report::error::ErrorMessage;
 use crate::report::progress::RunHeader;
+use crate::report::review::{remarks, suffix};
 use crate::report::{duration, source, summary};
 use crate::review::Review;
 use nodecfg_contract::names::PoolName;
@@ -51,7 +52,7 @@ pub fn of_run(
     Page {
         command: run.command,
         good: outcome.is_complete() && error.is_none(),
-        verdict: format!("{verdict} {}. {nodes}{parts}", duration(seconds)),
+        verdict: format!("{verdict} {}. {nodes}{parts}{}", duration(seconds), suffix(&remarks(&run.review))),
         facts,
         made: now,
         errors: error.into_iter().cloned().collect(),

@@ -8,7 +8,7 @@ use super::failures::{FailedNode, grouped};
 use super::page::{FailureGroup, Node, Notice, Page, Pool};
 use crate::report::error::ErrorMessage;
 use crate::report::status::{explanation, fleet_notes, pause, problem};
-use crate::report::{count, source};
+use crate::report::{count, source, uncommitted};
 use crate::review::Review;
 use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
 use nodecfg_contract::names::{FleetName, PoolName};
@@ -29,6 +29,8 @@ pub fn of_status(status: &FleetStatus, server: &str, review: Option<Result<Revie
     };
     let states: Vec<String> = status.states.iter().map(|(state, number)| format!("{number} {state}")).collect();
     let nodes = count(status.nodes.len(), "node");
+    let files = status.compared.as_ref().and_then(|compared| compared.uncommitted);
+    let suffix = files.map_or_else(String::new, |files| format!("; {}", uncommitted(files)));
     let good = problems.is_empty() && status.nodes.iter().all(|node| node.state.grade() > Grade::Warning);
     let single = match status.fleets.as_slice() {
         [orders] => Some(&orders.fleet),
@@ -41,7 +43,7 @@ pub fn of_status(status: &FleetStatus, server: &str, review: Option<Result<Revie
     Page {
         command: "status",
         good,
-        verdict: if states.is_empty() { nodes } else { format!("{nodes}: {}", states.join(", ")) },
+        verdict: if states.is_empty() { nodes + &suffix } else { format!("{nodes}: {}{suffix}", states.join(", ")) },
         facts: facts(status, server),
         made: status.at,
         errors: problems.into_iter().map(problem).collect(),

@@ -3,11 +3,14 @@
 mod document;
 mod markdown;
 mod nodes;
+mod outlook;
 pub(super) mod sentences;
 mod text;
 
 pub use document::{Diff, document};
 pub use markdown::{LEAST_CHARS, write as markdown};
+pub use outlook::remarks;
+pub(super) use outlook::{stop, suffix};
 pub(super) use sentences::clipped;
 pub use sentences::header_line;
 pub use text::{awaited, write as text};

@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use super::outlook;
 use super::text::Page;
 use crate::report::style::{added, quiet, warning};
 use crate::report::{count, names, whole_duration};
 use crate::review::{LeftAlone, PoolReview, Review, Rollout};
 use nodecfg_planning::plan::{Action, Step, Wave, WaveKind, Why};
+use nodecfg_planning::rollout::forecast::PoolStart;
 
 /// The maximum node names per line.
 const MAX_NAMES: usize = 8;
@@ -19,6 +21,14 @@ const PAUSED: &str = "paused:";
 /// Highlights the label of a pause.
 fn highlight_pause(line: &str) -> String {
     line.strip_prefix(PAUSED).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(PAUSED)))
+}
+
+/// The label of a pool that a sync stops at once.
+const STOPPED: &str = "stops at once:";
+
+/// Highlights the label of a stop.
+fn highlight_stop(line: &str) -> String {
+    line.strip_prefix(STOPPED).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(STOPPED)))
 }
 
 fn plain(text: &str) -> String {
@@ -44,7 +54,10 @@ pub(super) fn is_out_of_scope(rollout: &Rollout) -> bool {
 pub(super) fn header_parts(rollout: &Rollout) -> Vec<String> {
     let mut parts = vec![count(rollout.nodes, "node")];
     if rollout.assign > 0 {
-        parts.push(format!("{} to assign, at most {} unavailable at a time", rollout.assign, rollout.budget));
+        parts.push(match rollout.start {
+            PoolStart::Stops { .. } => format!("{} not assigned", rollout.assign),
+            _ => format!("{} to assign, at most {} unavailable at a time", rollout.assign, rollout.budget),
+        });
     }
     if rollout.paused {
         parts.push("paused".to_owned());
@@ -69,6 +82,12 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
     if let Some(pause) = &rollout.pause {
         let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
         page.prose(2, &format!("{PAUSED} {pause}{despite}"), highlight_pause)?;
+    }
+    if let Some(why) = outlook::stop(rollout) {
+        page.prose(2, &format!("{STOPPED} {why}"), highlight_stop)?;
+    }
+    if rollout.start == PoolStart::Waits {
+        page.prose(2, "waits until unavailable nodes recover: they use up maxUnavailable", plain)?;
     }
     for wave in &rollout.waves {
         write_wave(page, wave)?;

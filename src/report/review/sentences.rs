@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::outlook::{self, remarks, suffix};
 use crate::report::count;
 use crate::review::{Changes, FileChangeKind, Origin, PoolChange, PoolReview, Review, Side};
 use kubelet_config::risk::{Class, Risk};
@@ -50,11 +51,16 @@ pub(in crate::report) fn clipped(text: &str, most: usize) -> String {
 pub(in crate::report) fn verdict(review: &Review) -> String {
     let counts = review.counts();
     let cluster = review.cluster.as_ref();
+    let remarks = suffix(&remarks(review));
     if !review.is_changed() {
-        return no_change(review);
+        return no_change(review) + &remarks;
     }
     let touching = counts.changed - counts.settings_only;
-    let nodes = cluster.map_or_else(String::new, |cluster| format!(", {}", count(cluster.counts.assign, "node")));
+    let nodes = cluster.map_or_else(String::new, |cluster| {
+        let outlook = cluster.outlook;
+        let nodes = if outlook.refused { cluster.counts.assign } else { outlook.assign };
+        format!(", {}", count(nodes, "node"))
+    });
     let pools = count(counts.pools, "pool");
     let mut text = match (touching, counts.settings_only) {
         (0, 0) => "changes settings of the fleet".to_owned(),
@@ -72,7 +78,9 @@ pub(in crate::report) fn verdict(review: &Review) -> String {
         None if unknown > 0 => text.push_str("; risk unknown"),
         None => {}
     }
+    text.push_str(&outlook::verdict_suffix(review));
     text.push_str(&blocked(review));
+    text.push_str(&remarks);
     if counts.refused > 0 {
         text.push_str(&format!(". nodecfg sync will refuse it: {}", not_allowing(counts.refused)));
     }

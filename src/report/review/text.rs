@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use textwrap::wrap;
 
+use super::outlook::last_line;
 use super::{nodes, sentences};
 use crate::layout::{self, within};
 use crate::report::style::{added, changed, heading, quiet, removed, warning};
@@ -165,47 +166,7 @@ fn write_totals(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
         }
         return page.prose(0, &format!("This {}.", sentences::verdict(review)), |line| heading(line));
     };
-    let counts = cluster.counts;
-    let mut parts = Vec::new();
-    if review.from != Side::Cluster {
-        let pools = review.counts();
-        parts.push(format!("{} of {} changed", pools.changed, count(pools.pools, "pool")));
-    }
-    if counts.create > 0 {
-        parts.push(format!("{} to create", count(counts.create, "ConfigMap")));
-    }
-    if counts.add_hash > 0 {
-        parts.push(format!("contentHash to add to {}, without restarts", count(counts.add_hash, "NodeConfig")));
-    }
-    if counts.assign > 0 {
-        parts.push(format!("{} to assign", count(counts.assign, "node")));
-    }
-    if counts.await_ > 0 {
-        parts.push(format!("{} assigned earlier", count(counts.await_, "node")));
-    }
-    if counts.settled > 0 || parts.is_empty() {
-        parts.push(format!("{} up to date", count(counts.settled, "node")));
-    }
-    if counts.skipped > 0 {
-        parts.push(format!("{} skipped", counts.skipped));
-    }
-    if counts.not_requested > 0 {
-        parts.push(format!("{} not requested", counts.not_requested));
-    }
-    if counts.blocked > 0 {
-        parts.push(warning(format!("{} blocked", counts.blocked)));
-    }
-    if counts.unpooled > 0 {
-        parts.push(format!("{} in no pool", counts.unpooled));
-    }
-    let what = match (cluster.changed, review.is_changed()) {
-        (true, _) => "Plan:",
-        (false, true) => "No changes to nodes:",
-        (false, false) => "No changes:",
-    };
-    // A prefix of the plan's name that is long enough to distinguish plans.
-    let id: String = cluster.plan.to_string().chars().take("p1:0123456789ab".len()).collect();
-    writeln!(page.out, "{} {} {}", heading(what), parts.join(", "), quiet(format!("({id})")))
+    page.prose(0, &last_line(review, cluster), plain)
 }
 
 fn write_pool(page: &mut Page<'_>, review: &Review, pool: &PoolReview, all: bool) -> io::Result<()> {

@@ -6,7 +6,7 @@ use super::super::count;
 use super::super::markdown::{code, prose};
 use super::super::source::short;
 use super::sentences::FleetNote;
-use super::text::{state_counts, totals};
+use super::text::{percent, state_counts, totals};
 use super::{explanation, fleet_notes, pause, problem};
 use crate::status::FleetStatus;
 
@@ -29,10 +29,10 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
             pool.paused.as_ref().map(|paused| format!("; paused {}", prose(&pause(paused)))).unwrap_or_default();
         writeln!(
             out,
-            "| {} | {} | {}% | {} | {}{paused} |",
+            "| {} | {} | {} | {} | {}{paused} |",
             shown(pool.pool.as_ref().map(ToString::to_string)),
             pool.nodes,
-            pool.percent(),
+            percent(pool).unwrap_or_else(|| "–".to_owned()),
             pool.configurations,
             prose(&state_counts(&pool.states)),
         )?;

@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use textwrap::fill;
 
-use super::super::count;
 use super::super::source::short;
 use super::super::style::{bad, good, heading, quiet, warning};
 use super::super::table::{Cell, Column, MAX_ALIKE, Table};
+use super::super::{count, uncommitted};
 use super::sentences::FleetNote;
 use super::{explanation, fleet_notes, pause, problem};
 use crate::layout::{shorten_middle, within};
@@ -89,6 +89,11 @@ pub fn node_names(out: &mut dyn Write, status: &FleetStatus) -> io::Result<()> {
     status.nodes.iter().try_for_each(|node| writeln!(out, "node/{}", node.node))
 }
 
+/// The percentage of converged nodes of a pool. `None` without nodes.
+pub(super) fn percent(pool: &PoolStatus) -> Option<String> {
+    Some(format!("{}%", pool.percent()?))
+}
+
 /// The number of nodes per state: `1 failed, 20 converged`.
 pub(super) fn state_counts(states: &BTreeMap<State, usize>) -> String {
     let states: Vec<String> = states.iter().map(|(state, number)| format!("{number} {state}")).collect();
@@ -104,7 +109,7 @@ fn write_pools(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) 
         columns.push(Column::new("FLEET", each(|pool| name_or_dash(pool.fleet.as_ref()))).cut());
     }
     columns.push(Column::new("NODES", each(|pool| pool.nodes.into())).right());
-    columns.push(Column::new("CONVERGED", each(|pool| format!("{}%", pool.percent()).into())).right());
+    columns.push(Column::new("CONVERGED", each(|pool| percent(pool).unwrap_or_else(|| "-".to_owned()).into())).right());
     columns.push(Column::new("CONFIGS", each(|pool| pool.configurations.into())).right());
     let states = |pool: &PoolStatus| {
         let text = if pool.nodes == 0 { "no nodes".to_owned() } else { state_counts(&pool.states) };
@@ -384,8 +389,15 @@ fn age(since: Option<Timestamp>, at: Timestamp) -> String {
     }
 }
 
-/// The last line: the result, and the number of nodes per state, problems first.
+/// The last line: the result, the number of nodes per state, problems first, and uncommitted files.
 pub(super) fn totals(status: &FleetStatus) -> (&'static str, String) {
+    let (label, text) = result(status);
+    let files = status.compared.as_ref().and_then(|compared| compared.uncommitted);
+    let suffix = files.map_or_else(String::new, |files| format!("; {}", uncommitted(files)));
+    (label, format!("{text}{suffix}."))
+}
+
+fn result(status: &FleetStatus) -> (&'static str, String) {
     let total = count(status.nodes.len(), "node");
     let of = match status.compared {
         Some(_) => "the configuration in the repository",
@@ -393,9 +405,9 @@ pub(super) fn totals(status: &FleetStatus) -> (&'static str, String) {
     };
     let worst = status.states.keys().next().copied().unwrap_or(State::Converged);
     match worst {
-        _ if status.nodes.is_empty() => ("Converged:", "no nodes.".to_owned()),
-        State::Converged => ("Converged:", format!("{total}, each runs {of}.")),
-        _ if worst.is_settled() => ("Converged:", format!("{total}: {}.", state_counts(&status.states))),
+        _ if status.nodes.is_empty() => ("Converged:", "no nodes".to_owned()),
+        State::Converged => ("Converged:", format!("{total}, each runs {of}")),
+        _ if worst.is_settled() => ("Converged:", format!("{total}: {}", state_counts(&status.states))),
         _ => {
             let (rest, not_converged): (BTreeMap<_, _>, BTreeMap<_, _>) = status
                 .states
@@ -404,7 +416,7 @@ pub(super) fn totals(status: &FleetStatus) -> (&'static str, String) {
                 .partition(|(state, _)| state.is_settled());
             let rest_in_numbers = if rest.is_empty() { String::new() } else { format!("; {}", state_counts(&rest)) };
             let number: usize = not_converged.values().sum();
-            ("Not converged:", format!("{number} of {total}: {}{rest_in_numbers}.", state_counts(&not_converged)))
+            ("Not converged:", format!("{number} of {total}: {}{rest_in_numbers}", state_counts(&not_converged)))
         }
     }
 }

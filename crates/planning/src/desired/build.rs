@@ -137,7 +137,13 @@ impl Files<'_> {
             }
         }
         self.report_equal_selectors(&pools);
-        Some(Desired { fleet: name?, namespace: spec.namespace, commit: self.snapshot.commit.clone(), pools })
+        Some(Desired {
+            fleet: name?,
+            namespace: spec.namespace,
+            commit: self.snapshot.commit.clone(),
+            uncommitted: self.snapshot.uncommitted,
+            pools,
+        })
     }
 
     fn fleet(&mut self) -> (Option<FleetName>, FleetSpec) {
@@ -196,7 +202,9 @@ impl Files<'_> {
         let (priority, kubelets) = (spec.priority, spec.kubernetes_version);
         let complete = target.is_some();
         let target = target.unwrap_or(PoolTarget::Local);
-        let pool = Pool { name, selector, named: None, priority, policy, target, kubelets, place, files };
+        let require_nodes = spec.require_nodes;
+        let pool =
+            Pool { name, selector, named: None, priority, policy, target, require_nodes, kubelets, place, files };
         if complete {
             return Some(pool);
         }

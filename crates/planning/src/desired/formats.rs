@@ -83,6 +83,10 @@ pub struct NodePoolSpec {
     pub node_selector: Option<LabelSelector>,
     /// Priority among pools that select the same node; the highest wins, equal priorities are an error. Default 0.
     pub priority: i64,
+    /// Whether the pool must have nodes: without nodes, a sync fails (true), or accepts the empty pool silently (false).
+    /// By default, diff, sync and verify warn.
+    #[schemars(with = "bool")]
+    pub require_nodes: Option<bool>,
     /// Configuration of the nodes.
     pub kubelet: KubeletSpec,
     /// Kubernetes version of the nodes' kubelets, such as "1.36", or several during an upgrade. The configuration is

@@ -39,6 +39,9 @@ pub struct Desired {
     pub namespace: Option<NamespaceName>,
     /// Commit of the files; `None` for files without a commit.
     pub commit: Option<CommitId>,
+    /// Number of changed files that the commit lacks: those that git reports as uncommitted beside the checked-out
+    /// commit.
+    pub uncommitted: usize,
     /// Pools by name.
     pub pools: BTreeMap<PoolName, Pool>,
 }
@@ -70,6 +73,8 @@ pub struct Pool {
     pub policy: RolloutPolicy,
     /// Target of its nodes.
     pub target: PoolTarget,
+    /// Whether the pool must have nodes (`spec.requireNodes`). `None`: a plan warns about a pool without nodes.
+    pub require_nodes: Option<bool>,
     /// Declared kubelet versions; empty if undeclared.
     pub kubelets: Vec<Minor>,
     /// Declaration of the pool: `pool.yaml`, or `kubelet.yaml` without one.

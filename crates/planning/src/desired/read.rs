@@ -26,7 +26,8 @@ pub(super) const METADATA: [&str; 1] = ["name"];
 /// Keys of `spec` of a Fleet.
 pub(super) const FLEET_SPEC: [&str; 2] = ["namespace", "rollout"];
 /// Keys of `spec` of a NodePool.
-pub(super) const POOL_SPEC: [&str; 5] = ["nodeSelector", "priority", "kubelet", "kubernetesVersion", "rollout"];
+pub(super) const POOL_SPEC: [&str; 6] =
+    ["nodeSelector", "priority", "requireNodes", "kubelet", "kubernetesVersion", "rollout"];
 /// Keys of `spec.kubelet`.
 pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
 /// Keys of `spec.rollout`.
@@ -83,6 +84,7 @@ pub(super) fn node_pool(document: &Document, folder: &str, findings: &mut Vec<Fi
     if let Some(fields) = file.object("spec", &POOL_SPEC, findings) {
         spec.node_selector = node_selector(&fields, findings);
         spec.priority = fields.integer("priority", "a whole number of 64 bits", findings).unwrap_or_default();
+        spec.require_nodes = fields.boolean("requireNodes", findings);
         if let Some(kubelet) = fields.object("kubelet", &KUBELET, findings) {
             spec.kubelet = KubeletSpec {
                 base: kubelet

@@ -78,6 +78,7 @@ pub fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
         priority: 0,
         policy,
         target: PoolTarget::Config(Box::new(rendered(name, max_pods))),
+        require_nodes: None,
         kubelets: Vec::new(),
         place: Place::whole_file(format!("pools/{name}/pool.yaml")),
         files: BTreeSet::new(),
@@ -89,6 +90,7 @@ pub fn desired(pools: impl IntoIterator<Item = Pool>) -> Desired {
         fleet: fleet(),
         namespace: None,
         commit: None,
+        uncommitted: 0,
         pools: pools.into_iter().map(|pool| (pool.name.clone(), pool)).collect(),
     }
 }

@@ -9,9 +9,10 @@ use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
 use super::required_config_maps::pool_target;
 use super::scope::Scope;
+use super::selection;
 use super::verdicts;
 use super::waves::Sorter;
-use super::{Action, ConfigMapPlan, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
+use super::{Action, ConfigMapPlan, DoubtfulSelection, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
 use crate::convergence::Target;
 use crate::desired::{Desired, Pool, PoolTarget, dedupe};
 use kubelet_config::finding::Strictness;
@@ -44,6 +45,10 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     let members = membership(desired, &observed.nodes);
     let index = ConfigMapIndex::new(desired, observed);
     let mut problems = safety_problems(desired, observed, &members, options);
+    let doubtful = selection::doubtful(desired, observed, &members, options);
+    if problems.is_empty() {
+        problems.extend(selection::required_nodes(desired, &doubtful));
+    }
     let contested = contested_by_pool(&members, &options.scope);
 
     let mut config_maps = Vec::new();
@@ -74,6 +79,9 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         return Err(problems);
     }
 
+    let warning =
+        |doubt: &DoubtfulSelection| Some(selection::warning(desired.pools.get(&doubt.pool)?, doubt, &observed.nodes));
+    findings.extend(doubtful.iter().filter_map(warning));
     config_maps.sort_by(|a: &ConfigMapPlan, b| a.name.cmp(&b.name));
     let unpooled = members.unpooled.iter().map(|node| unpooled(node, desired, observed)).collect();
     let prunable = prunable(desired, observed, &options.namespace);
@@ -85,6 +93,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         config_maps,
         pools,
         unpooled,
+        doubtful,
         prunable,
         findings: dedupe(findings),
     };

@@ -36,6 +36,7 @@ mod required_config_maps;
 mod reset;
 pub mod saved;
 mod scope;
+mod selection;
 mod verdicts;
 mod waves;
 mod why;
@@ -69,6 +70,7 @@ pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune,
 pub use required_config_maps::{pool_target, required_config_maps};
 pub use reset::{NodeSelection, NodeSelectionError, pools_of_nodes, select_nodes, unavailable_without_pool};
 pub use scope::Scope;
+pub use selection::{DoubtfulSelection, NearLabel};
 pub use verdicts::CLUSTER_FINDINGS;
 
 /// All changes of one sync. A plan has no serial form: a review contains its waves and nodes, a [saved plan](saved)
@@ -89,6 +91,8 @@ pub struct Plan {
     pub pools: Vec<PoolPlan>,
     /// Nodes in no pool, by name. The plan leaves them unchanged.
     pub unpooled: Vec<Unpooled>,
+    /// Pools whose selector probably has a spelling error, by name.
+    pub doubtful: Vec<DoubtfulSelection>,
     /// Names of the ConfigMaps of this fleet that `nodecfg prune` with default options deletes.
     pub prunable: Vec<String>,
     /// Warnings about the pools' configurations for the kubelet versions of their nodes. Errors prevent a plan.

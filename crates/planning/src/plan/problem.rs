@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::disruption;
+use super::selection::{NearLabel, correct_label};
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::{Class, StateFile};
@@ -34,6 +35,15 @@ pub enum Problem {
         nodes: usize,
         /// One of them.
         example: NodeName,
+    },
+    /// A pool selects no node, but requires nodes (`spec.requireNodes`).
+    #[error("pool {pool} selects no node, but its spec.requireNodes is true{}",
+        near.as_ref().map(|near| format!("; {}", near.text())).unwrap_or_default())]
+    RequiredNodesMissing {
+        /// The pool.
+        pool: PoolName,
+        /// Label of nodes in no pool that is close to the selector.
+        near: Option<NearLabel>,
     },
     /// The content of a ConfigMap does not match its name.
     #[error(
@@ -160,6 +170,10 @@ impl Problem {
             Self::PoolLostItsNodes { pool, .. } => format!(
                 "check the nodeSelector of pool {pool}, or pass --allow-empty: the nodes then keep their configuration"
             ),
+            Self::RequiredNodesMissing { pool, near: Some(near) } => correct_label(pool, near),
+            Self::RequiredNodesMissing { pool, near: None } => {
+                format!("check the nodeSelector of pool {pool} and the labels of its nodes, or pass --allow-empty")
+            }
             Self::ContentMismatch { namespace, name, .. } => format!(
                 "inspect it with `kubectl get configmap -n {namespace} {name} -o yaml`, and delete it once no node refers \
                  to it"
@@ -190,6 +204,7 @@ impl Problem {
             Self::NoPools
                 | Self::NothingSelected { .. }
                 | Self::PoolLostItsNodes { .. }
+                | Self::RequiredNodesMissing { .. }
                 | Self::Refused { .. }
                 | Self::TooDisruptive { .. }
         )
@@ -202,6 +217,7 @@ impl Problem {
             Self::NoPools => "no-pools",
             Self::NothingSelected { .. } => "nothing-selected",
             Self::PoolLostItsNodes { .. } => "pool-lost-its-nodes",
+            Self::RequiredNodesMissing { .. } => "required-nodes-missing",
             Self::ContentMismatch { .. } => "config-map-differs",
             Self::NotImmutable { .. } => "config-map-mutable",
             Self::ConfigMapMissing { .. } => "config-map-gone",

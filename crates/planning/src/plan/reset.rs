@@ -102,13 +102,20 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
             priority: 0,
             policy: policy.clone(),
             target: PoolTarget::Local,
+            require_nodes: None,
             kubelets: Vec::new(),
             place,
             files: BTreeSet::new(),
         };
         (name, pool)
     };
-    Desired { fleet: fleet.clone(), namespace: None, commit: None, pools: members.into_iter().map(pool).collect() }
+    Desired {
+        fleet: fleet.clone(),
+        namespace: None,
+        commit: None,
+        uncommitted: 0,
+        pools: members.into_iter().map(pool).collect(),
+    }
 }
 
 /// Unavailable nodes in no pool whose spec and status name no source. Each may have been reset before, in any pool.

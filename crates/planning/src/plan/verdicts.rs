@@ -96,7 +96,8 @@ fn refused_problem(
 }
 
 /// Codes of the findings that need the cluster's nodes, so that `nodecfg validate` cannot report them.
-pub const CLUSTER_FINDINGS: [&str; 3] = ["max-pods-over-addresses", "version-contradicts", "version-not-judged"];
+pub const CLUSTER_FINDINGS: [&str; 5] =
+    ["empty-pool", "max-pods-over-addresses", "similar-label", "version-contradicts", "version-not-judged"];
 
 fn unknown_version_warning(pool: &Pool, version: &str, nodes: &[&NodeName]) -> Finding {
     let example = nodes.first().map(ToString::to_string).unwrap_or_default();

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::Outcome;
+use super::forecast::PoolStart;
 use super::pool::PoolRun;
 pub use super::signals::{Command, Input, Mode};
 use super::signals::{Context, Timers};
@@ -131,6 +132,11 @@ impl Machine {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.pools.values().all(PoolRun::is_finished)
+    }
+
+    /// Whether each pool starts nodes, waits or stops, right after [`Input::Start`].
+    pub(super) fn starts(&self) -> BTreeMap<PoolName, PoolStart> {
+        self.pools.iter().map(|(name, pool)| (name.clone(), pool.pool_start())).collect()
     }
 
     /// Result of the rollout so far.

@@ -14,6 +14,7 @@ use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
 
+pub mod forecast;
 pub mod machine;
 pub mod orders;
 mod pool;

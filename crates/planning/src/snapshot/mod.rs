@@ -19,6 +19,9 @@ pub struct Snapshot {
     pub files: BTreeMap<String, SnapshotFile>,
     /// Commit of the files; `None` for a folder or a working tree.
     pub commit: Option<CommitId>,
+    /// Number of files of the working tree with changes that the checked-out commit lacks. 0 if another revision or the
+    /// working tree was requested.
+    pub uncommitted: usize,
     /// Verified signer of the commit, if requested.
     pub signer: Option<Signer>,
     /// Origin of the files.
@@ -53,7 +56,7 @@ impl Snapshot {
     pub fn of_texts<'t>(files: impl IntoIterator<Item = (&'t str, &'t str)>) -> Self {
         let files =
             files.into_iter().map(|(path, text)| (path.to_owned(), text::normalized(path, text.as_bytes()))).collect();
-        Self { files, commit: None, signer: None, source: Source::Folder, findings: Vec::new() }
+        Self { files, commit: None, uncommitted: 0, signer: None, source: Source::Folder, findings: Vec::new() }
     }
 
     /// Text of a file, if it exists and is usable.

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::sentences;
+use super::super::{outlook, sentences};
 use super::MAX_NAMES;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names, whole_duration};
 use crate::review::{Changes, LeftAlone, PoolChange, PoolReview, Review, Rollout, Scope};
 use kubelet_config::risk::{Class, Risk};
 use nodecfg_planning::plan::{Action, ChangedField, Step, WaveKind};
+use nodecfg_planning::rollout::forecast::PoolStart;
 use nodecfg_planning::state::State;
 
 /// Maximum number of fields in brief form, worst risk first, and of reasons, by path.
@@ -96,7 +97,8 @@ fn collapsed(review: &Review, pool: &PoolReview, brief: bool) -> String {
         text.push_str(&format!(", {class}{refused}{}", sentences::unknown_suffix(pool)));
     }
     if let Some(rollout) = &pool.rollout {
-        text.push_str(&format!(", {} of {}", rollout.assign, count(rollout.nodes, "node")));
+        let stops = if matches!(rollout.start, PoolStart::Stops { .. }) { "stops at once, " } else { "" };
+        text.push_str(&format!(", {stops}{} of {}", rollout.assign, count(rollout.nodes, "node")));
     }
     text.push_str("</summary>\n\n");
     if let Some(meaning) = sentences::explanation(pool, review.cluster.is_some())
@@ -223,6 +225,12 @@ fn write_rollout(text: &mut String, rollout: &Rollout) {
     if let Some(pause) = &rollout.pause {
         let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
         text.push_str(&format!("- **paused** {}{despite}\n", prose(&sentences::clipped(&pause.to_string(), 600))));
+    }
+    if let Some(why) = outlook::stop(rollout) {
+        text.push_str(&format!("- **stops at once** {}\n", prose(&sentences::clipped(&why, 600))));
+    }
+    if rollout.start == PoolStart::Waits {
+        text.push_str("- waits until unavailable nodes recover: they use up `maxUnavailable`\n");
     }
     for wave in &rollout.waves {
         let label = match wave.kind {

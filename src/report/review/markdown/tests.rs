@@ -28,8 +28,8 @@ fn snapshot(pools: &[(String, Vec<String>)]) -> Snapshot {
 fn review(old: &Snapshot, new: &Snapshot, name: &str) -> Review {
     let (was, becomes) = (draft(old, Strictness::Strict), draft(new, Strictness::Strict));
     let commit = CommitId::new("0123456789".repeat(4)).unwrap();
-    let from = Side::Revision { name: Some(name.to_owned()), commit: commit.clone(), signer: None };
-    let to = Side::Revision { name: Some(name.chars().rev().collect()), commit, signer: None };
+    let from = Side::Revision { name: Some(name.to_owned()), commit: commit.clone(), signer: None, uncommitted: None };
+    let to = Side::Revision { name: Some(name.chars().rev().collect()), commit, signer: None, uncommitted: None };
     let base = Base { side: &from, desired: was.desired.as_ref(), snapshot: old, errors: &was.errors };
     compare(&base, &Head { side: &to, desired: &becomes.desired.unwrap(), snapshot: new })
 }

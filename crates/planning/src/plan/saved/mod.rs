@@ -270,6 +270,12 @@ impl SavedPlan {
         self.pools.iter().find(|pool| pool.name == *name)
     }
 
+    /// Reports whether a sync refuses the plan, because a change exceeds the policy of its pool.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.pools.iter().any(|pool| pool.refused)
+    }
+
     /// Number of nodes to assign.
     #[must_use]
     pub fn assignments(&self) -> usize {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use self::node_table::{Group, NodeState, NodeTable, Phase, Rollback};
+use super::forecast::PoolStart;
 use super::progress::{CanaryGate, Event, PoolState, Progress};
 use super::signals::{Command, Context, Mode};
 use super::{NodeOutcome, PoolOutcome, StopReason};
@@ -150,6 +151,15 @@ impl PoolRun {
 
     pub(super) fn is_finished(&self) -> bool {
         self.nodes.in_flight() == 0 && (self.nodes.pending() == 0 || self.stopped.is_some())
+    }
+
+    /// Whether the pool starts nodes, waits for unavailable ones, or has stopped.
+    pub(super) fn pool_start(&self) -> PoolStart {
+        match &self.stopped {
+            Some(reason) => PoolStart::Stops { reason: reason.clone() },
+            None if self.stalled_since.is_some() => PoolStart::Waits,
+            None => PoolStart::Starts,
+        }
     }
 
     pub(super) fn start(&mut self, context: &mut Context<'_>) {

@@ -1,0 +1,93 @@
+//! What a sync does at its start, asked of the state machine itself.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::StopReason;
+use super::machine::{Input, Machine, Mode};
+use crate::plan::Plan;
+use nodecfg_contract::names::PoolName;
+
+/// Start of the rollout of one pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum PoolStart {
+    /// The pool starts nodes as its canaries and its budget allow, or has nothing to start.
+    #[default]
+    Starts,
+    /// No node of the pool starts, because unavailable nodes use up its budget. The pool waits for them.
+    Waits,
+    /// The pool stops at once: nodes failed on this configuration before.
+    Stops {
+        /// The reason.
+        reason: StopReason,
+    },
+}
+
+/// Starts of all pools of a plan in a sync.
+#[must_use]
+pub fn forecast(plan: &Plan) -> BTreeMap<PoolName, PoolStart> {
+    let mode =
+        Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: usize::MAX, timeout: None };
+    let mut machine = Machine::new(plan, mode);
+    // Time decides nothing at the start.
+    machine.step(Input::Start, Timestamp::UNIX_EPOCH);
+    machine.starts()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::Pool;
+    use crate::plan::fixtures::{
+        canary, desired, namespace, node, node_name, observed, options, policy, pool, refusing, rendered,
+        with_config_map,
+    };
+    use crate::plan::make;
+    use nodecfg_contract::observed::{Node, Observed, Readiness};
+
+    fn starts(pools: impl IntoIterator<Item = Pool>, observed: &Observed) -> Vec<PoolStart> {
+        let plan = make(&desired(pools), observed, &options()).expect("can be planned");
+        forecast(&plan).into_values().collect()
+    }
+
+    fn failed(name: &str, pool: &str) -> Node {
+        refusing(node(name, pool), &rendered(pool, 64).source(&namespace()), "unknown field")
+    }
+
+    #[test]
+    fn pool_with_a_known_failure_stops_at_once() {
+        let with_canary = Pool {
+            policy: crate::desired::RolloutPolicy { canary: canary(1, 60), ..policy(2) },
+            ..pool("b", 64, policy(2))
+        };
+        let tolerant =
+            Pool { policy: crate::desired::RolloutPolicy { max_failures: 1, ..policy(3) }, ..pool("c", 64, policy(3)) };
+        let nodes = ["a", "b", "c"].into_iter().flat_map(|pool| {
+            [failed(&format!("{pool}1"), pool), node(&format!("{pool}2"), pool), node(&format!("{pool}3"), pool)]
+        });
+        let mut cluster = observed(nodes);
+        for name in ["a", "b", "c"] {
+            with_config_map(&mut cluster, name, &rendered(name, 64));
+        }
+        let found = starts([pool("a", 64, policy(2)), with_canary, tolerant, pool("d", 64, policy(1))], &cluster);
+        assert_eq!(found[0], PoolStart::Stops { reason: StopReason::TooManyFailures { failures: 1, max_failures: 0 } });
+        assert!(matches!(&found[1], PoolStart::Stops { .. }), "{:?}", found[1]);
+        assert_eq!(found[2..], [PoolStart::Starts, PoolStart::Starts]);
+        assert!(
+            found[1] == found[0]
+                || found[1] == PoolStart::Stops { reason: StopReason::CanaryFailed { node: node_name("b1") } }
+        );
+    }
+
+    #[test]
+    fn pool_without_budget_waits() {
+        let maintained = Node { deleting: true, ready: Readiness::NotReady, ..node("n1", "a") };
+        let found = starts([pool("a", 64, policy(1))], &observed([maintained, node("n2", "a")]));
+        assert_eq!(found, [PoolStart::Waits]);
+        assert_eq!(starts([pool("a", 64, policy(1))], &observed([node("n2", "a")])), [PoolStart::Starts]);
+    }
+}
