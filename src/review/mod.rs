@@ -22,12 +22,14 @@ use nodecfg_planning::snapshot::Signer;
 
 mod compare;
 mod files;
+mod groups;
 mod planned;
 mod setting_changes;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use compare::{Base, Head, compare};
+pub use groups::{Group, groups};
 pub use planned::{moves, of_plan};
 
 /// A change under review.

@@ -6,8 +6,8 @@ use super::document::{MAX_ITEMS, capital, more, table};
 use super::page::Page;
 use super::text::{Prose, Text};
 use crate::report::count;
-use crate::report::review::{clipped, sentences, stop};
-use crate::review::{Changes, PoolReview, Review, Setting, Side};
+use crate::report::review::{clipped, sentences, stop, title};
+use crate::review::{Changes, Group, Review, Setting, Side, groups};
 use nodecfg_planning::plan::ChangedField;
 
 /// Maximum number of fields per current configuration of a pool.
@@ -19,8 +19,8 @@ const MAX_EXPANDED: usize = 3;
 
 /// The section. Empty without changes.
 pub(super) fn section(page: &Page, review: &Review) -> Markup {
-    let changed: Vec<&PoolReview> = review.pools.iter().filter(|pool| pool.is_changed()).collect();
-    let unchanged = review.pools.len() - changed.len();
+    let changed = groups(review.pools.iter().filter(|pool| pool.is_changed()));
+    let unchanged = review.pools.iter().filter(|pool| !pool.is_changed()).count();
     let compared = format!("Compared with {}, this {}.", sentences::side(&review.from), sentences::verdict(review));
     html! {
         @if review.is_changed() {
@@ -28,8 +28,8 @@ pub(super) fn section(page: &Page, review: &Review) -> Markup {
                 h2 { @if page.command == "sync" { "Plan" } @else { "What a sync would do" } }
                 p { (Prose(&compared)) }
                 (settings("fleet", &review.settings))
-                @for pool in changed.iter().take(MAX_ITEMS) {
-                    details open[changed.len() <= MAX_EXPANDED] { (pool_details(review, pool)) }
+                @for group in changed.iter().take(MAX_ITEMS) {
+                    details open[changed.len() <= MAX_EXPANDED] { (pool_details(review, group)) }
                     "\n"
                 }
                 (more(changed.len(), "changed pools"))
@@ -40,11 +40,12 @@ pub(super) fn section(page: &Page, review: &Review) -> Markup {
     }
 }
 
-fn pool_details(review: &Review, pool: &PoolReview) -> Markup {
+fn pool_details(review: &Review, group: &Group<'_>) -> Markup {
+    let (pool, title) = (&*group.merged, title(group.names()));
     let meaning = sentences::explanation(pool, review.cluster.is_some()).filter(|_| review.from != Side::Cluster);
     html! {
         summary {
-            b { (pool.name.as_str()) } ": " (Text(&sentences::headline(pool)))
+            b { (title) } ": " @if group.is_several() { (count(group.pools.len(), "pool")) ", " } (Text(&sentences::headline(pool)))
             @if let Some(rollout) = &pool.rollout { ", " (rollout.assign) " of " (count(rollout.nodes, "node")) }
         }
         @if let Some(meaning) = meaning { p { (Prose(&capital(meaning))) "." } }
@@ -55,9 +56,9 @@ fn pool_details(review: &Review, pool: &PoolReview) -> Markup {
         }
         @for set in &pool.changes {
             @if let Some(line) = sentences::origin(review, pool, set) { p { (Prose(&format!("{}:", capital(&line)))) } }
-            (fields(pool, set))
+            (fields(&title, set))
         }
-        (settings(pool.name.as_str(), &pool.settings))
+        (settings(&title, &pool.settings))
         @if let Some(name) = &pool.config_map.after {
             p.quiet {
                 "ConfigMap " code { (Text(name)) }
@@ -74,7 +75,7 @@ fn pool_details(review: &Review, pool: &PoolReview) -> Markup {
     }
 }
 
-fn fields(pool: &PoolReview, set: &Changes) -> Markup {
+fn fields(title: &str, set: &Changes) -> Markup {
     let rows = html! {
         @for ChangedField { change, risk } in set.fields.iter().take(MAX_FIELDS) {
             tr {
@@ -93,7 +94,7 @@ fn fields(pool: &PoolReview, set: &Changes) -> Markup {
         }
     };
     html! {
-        @if !set.fields.is_empty() { (changes(pool.name.as_str(), &["field", "now", "new", "risk", "set by"], &rows)) }
+        @if !set.fields.is_empty() { (changes(title, &["field", "now", "new", "risk", "set by"], &rows)) }
         @if set.fields.len() > MAX_FIELDS {
             p.quiet { (count(set.fields.len() - MAX_FIELDS, "field")) " more; see `nodecfg diff`." }
         }

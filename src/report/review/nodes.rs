@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use super::group::limit;
 use super::outlook;
 use super::text::Page;
 use crate::report::style::{added, quiet, warning};
 use crate::report::{count, names, whole_duration};
-use crate::review::{LeftAlone, PoolReview, Review, Rollout};
+use crate::review::{Group, LeftAlone, PoolReview, Review, Rollout};
 use nodecfg_planning::plan::{Action, Step, Wave, WaveKind, Why};
 use nodecfg_planning::rollout::forecast::PoolStart;
 
@@ -51,12 +52,12 @@ pub(super) fn is_out_of_scope(rollout: &Rollout) -> bool {
 }
 
 /// The number of nodes, of changes and a pause, for the heading of the pool.
-pub(super) fn header_parts(rollout: &Rollout) -> Vec<String> {
+pub(super) fn header_parts(rollout: &Rollout, group: &Group<'_>) -> Vec<String> {
     let mut parts = vec![count(rollout.nodes, "node")];
     if rollout.assign > 0 {
         parts.push(match rollout.start {
             PoolStart::Stops { .. } => format!("{} not assigned", rollout.assign),
-            _ => format!("{} to assign, at most {} unavailable at a time", rollout.assign, rollout.budget),
+            _ => format!("{} to assign, {}", rollout.assign, limit(group).unwrap_or_default()),
         });
     }
     if rollout.paused {

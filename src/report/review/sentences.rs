@@ -242,6 +242,12 @@ pub(in crate::report) fn origin(review: &Review, pool: &PoolReview, set: &Change
     let nodes = set.nodes.map_or_else(|| "nodes".to_owned(), |nodes| count(nodes, "node"));
     let back = if pool.change == PoolChange::ToLocal { " to the local configuration" } else { "" };
     match &set.from {
+        // Pools of a group, each with its own ConfigMap.
+        Origin::Base if review.from == Side::Cluster => {
+            let unreadable = if set.from_known { "" } else { " (content not readable)" };
+            let needed = pool.changes.len() > 1 || !set.from_known || !back.is_empty();
+            needed.then(|| format!("{nodes} from earlier ConfigMaps{unreadable}{back}"))
+        }
         Origin::Base if pool.changes.len() > 1 || set.nodes == Some(0) => {
             Some(format!("{nodes} from {}{back}", side(&review.from)))
         }

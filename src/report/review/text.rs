@@ -4,13 +4,14 @@ use std::io::{self, Write};
 
 use textwrap::wrap;
 
+use super::group::{all_names, config_maps, limits, title};
 use super::outlook::last_line;
 use super::{nodes, sentences};
 use crate::layout::{self, within};
 use crate::report::style::{added, changed, heading, quiet, removed, warning};
 use crate::report::table::MAX_ALIKE;
 use crate::report::{count, names};
-use crate::review::{Changes, FileChangeKind, PoolChange, PoolReview, Review, Scope, Setting, Side};
+use crate::review::{Changes, FileChangeKind, Group, PoolChange, PoolReview, Review, Scope, Setting, Side, groups};
 use kubelet_config::document::FieldChange;
 use kubelet_config::risk::Class;
 use nodecfg_planning::plan::{ChangedField, Plan, PoolPlan, Why};
@@ -19,6 +20,8 @@ use nodecfg_planning::plan::{ChangedField, Plan, PoolPlan, Why};
 const FIELD_WIDTH: usize = 36;
 /// Maximum number of listed fields of a configuration without a known predecessor.
 const MAX_NEW_FIELDS: usize = 25;
+/// Minimum number of pools that are up to date and share one line.
+const MIN_FOLDED: usize = 4;
 /// The width of the risk column, in columns.
 const CLASS_WIDTH: usize = 7;
 
@@ -72,10 +75,10 @@ pub fn write(out: &mut dyn Write, review: &Review, all: bool, width: usize) -> i
     }
     let (unchanged, others): (Vec<&PoolReview>, Vec<&PoolReview>) =
         review.pools.iter().partition(|pool| is_unchanged(pool));
-    for pool in others {
-        write_pool(&mut page, review, pool, all)?;
+    for group in groups(others) {
+        write_group(&mut page, review, &group, all)?;
     }
-    write_unchanged(&mut page, &unchanged)?;
+    write_unchanged(&mut page, &unchanged, all)?;
     nodes::write_cluster(&mut page, review)?;
     if let Some(restarts) = sentences::restarts(review) {
         page.prose(0, &format!("{restarts}."), plain)?;
@@ -139,9 +142,23 @@ fn is_unchanged(pool: &PoolReview) -> bool {
         && pool.rollout.as_ref().is_none_or(nodes::needs_no_details)
 }
 
-fn write_unchanged(page: &mut Page<'_>, pools: &[&PoolReview]) -> io::Result<()> {
-    let width = pools.iter().map(|pool| pool.name.as_str().len()).max().unwrap_or(0);
-    for pool in pools {
+/// Writes a line per unchanged pool. Many pools that are up to date share one, unless `all` is set.
+fn write_unchanged(page: &mut Page<'_>, pools: &[&PoolReview], all: bool) -> io::Result<()> {
+    let folds = |pool: &&&PoolReview| {
+        pool.rollout.as_ref().is_some_and(|rollout| rollout.nodes > 0 && !nodes::is_out_of_scope(rollout))
+    };
+    let (mut folded, mut listed): (Vec<&PoolReview>, Vec<&PoolReview>) = pools.iter().partition(folds);
+    if all || folded.len() < MIN_FOLDED {
+        (folded, listed) = (Vec::new(), pools.to_vec());
+    }
+    let width = listed.iter().map(|pool| pool.name.as_str().len()).max().unwrap_or(0);
+    if !folded.is_empty() {
+        let nodes = folded.iter().filter_map(|pool| pool.rollout.as_ref()).map(|rollout| rollout.nodes).sum();
+        let names = title(folded.iter().map(|pool| pool.name.as_str()));
+        let state = format!("{}, {}, all up to date", count(folded.len(), "pool"), count(nodes, "node"));
+        writeln!(page.out, "{}  {}", heading(names), quiet(state))?;
+    }
+    for pool in listed {
         let target = pool.config_map.after.as_deref().unwrap_or("the local configuration");
         let state = match pool.rollout.as_ref().map(|rollout| rollout.nodes) {
             None => "unchanged".to_owned(),
@@ -169,16 +186,23 @@ fn write_totals(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     page.prose(0, &last_line(review, cluster), plain)
 }
 
-fn write_pool(page: &mut Page<'_>, review: &Review, pool: &PoolReview, all: bool) -> io::Result<()> {
-    let compared = review.from != Side::Cluster;
+/// Writes pools with the same change. With `all`, lists the names of all pools.
+fn write_group(page: &mut Page<'_>, review: &Review, group: &Group<'_>, all: bool) -> io::Result<()> {
+    let (pool, compared) = (&*group.merged, review.from != Side::Cluster);
     let mut parts = Vec::new();
+    if group.is_several() {
+        parts.push(count(group.pools.len(), "pool"));
+    }
     if compared {
         parts.push(sentences::headline(pool));
     }
     if let Some(rollout) = &pool.rollout {
-        parts.extend(nodes::header_parts(rollout));
+        parts.extend(nodes::header_parts(rollout, group));
     }
-    writeln!(page.out, "{}  {}", heading(&pool.name), parts.join(", "))?;
+    writeln!(page.out, "{}  {}", heading(title(group.names())), parts.join(", "))?;
+    if let Some(names) = all_names(group).filter(|_| all) {
+        page.prose(2, &names, dim)?;
+    }
     if let Some(meaning) = sentences::explanation(pool, review.cluster.is_some()).filter(|_| compared) {
         page.prose(2, meaning, dim)?;
     }
@@ -192,14 +216,23 @@ fn write_pool(page: &mut Page<'_>, review: &Review, pool: &PoolReview, all: bool
         page.prose(2, &format!("{REFUSED} {refused}"), highlight_refusal)?;
         page.prose(4, &format!("fix: {}", refusal.help), plain)?;
     }
-    if pool.rollout.is_none() && pool.changes_nodes() && pool.change != PoolChange::Removed {
+    let differing = limits(group);
+    if !differing.is_empty() && pool.change != PoolChange::Removed {
+        for line in &differing {
+            page.prose(2, line, plain)?;
+        }
+    } else if pool.rollout.is_none() && pool.changes_nodes() && pool.change != PoolChange::Removed {
         let Scope { selector, max_unavailable, canary } = &pool.scope;
         let canary = canary.as_ref().map_or_else(String::new, |canary| format!(", canary: {canary}"));
-        let selector = selector.as_deref().unwrap_or("by name");
+        let own = if group.is_several() { "by the selector of each pool" } else { "by name" };
+        let selector = selector.as_deref().filter(|_| !group.is_several()).unwrap_or(own);
         page.prose(2, &format!("nodes: {selector}, at most {max_unavailable} unavailable at a time{canary}"), plain)?;
     }
     write_settings(page, pool)?;
     write_files(page, pool)?;
+    if let Some(maps) = config_maps(group) {
+        page.prose(2, &maps, plain)?;
+    }
     nodes::write_rollout(page, review, pool)?;
     writeln!(page.out)
 }

@@ -7,7 +7,7 @@ use crate::report::{count, names};
 const MAX_NAMES: usize = 3;
 
 /// The parts of a review, in order.
-pub(super) struct Parts<'a> {
+pub(super) struct Parts {
     /// The verdict. Never omitted.
     pub(super) head: String,
     /// The header of the table.
@@ -18,8 +18,8 @@ pub(super) struct Parts<'a> {
     pub(super) after_rows: String,
     /// The details of each pool, worst risk first.
     pub(super) pools: Vec<Details>,
-    /// The names of the pools in `pools`.
-    pub(super) names: Vec<&'a str>,
+    /// The names of the pools in `pools`, with their number.
+    pub(super) names: Vec<(String, usize)>,
     /// Nodes that move between pools, and nodes without a pool.
     pub(super) others: String,
     /// Warnings.
@@ -49,7 +49,7 @@ pub(super) fn length(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-impl Parts<'_> {
+impl Parts {
     /// The review within `most` UTF-16 units.
     pub(super) fn within(&self, most: Option<usize>) -> String {
         let most = most.unwrap_or(usize::MAX);
@@ -79,19 +79,21 @@ impl Parts<'_> {
     /// A note that lists the omitted parts. Empty if nothing was omitted.
     fn note(&self, cuts: &Cuts) -> String {
         let number = self.pools.len();
-        let named = |pools: &[&str]| {
-            let listed: Vec<String> = pools.iter().map(|name| format!("`{name}`")).collect();
-            names(listed.iter().map(String::as_str), MAX_NAMES)
+        let named = |pools: &[&(String, usize)]| {
+            let listed: Vec<String> = pools.iter().map(|(name, _)| format!("`{name}`")).collect();
+            let number = pools.iter().map(|(_, number)| number).sum();
+            format!("{} ({})", count(number, "pool"), names(listed.iter().map(String::as_str), MAX_NAMES))
         };
-        let omitted: Vec<&str> = self.names.iter().skip(number - cuts.pools).copied().collect();
+        let omitted: Vec<&(String, usize)> = self.names.iter().skip(number - cuts.pools).collect();
         let brief = self.names.iter().zip(&self.pools).take(number - cuts.pools).skip(number - cuts.brief);
-        let cut: Vec<&str> = brief.filter(|(_, pool)| pool.full != pool.brief).map(|(name, _)| *name).collect();
+        let cut: Vec<&(String, usize)> =
+            brief.filter(|(_, pool)| pool.full != pool.brief).map(|(name, _)| name).collect();
         let mut out = Vec::new();
         if !omitted.is_empty() {
-            out.push(format!("the details of {} ({})", count(omitted.len(), "pool"), named(&omitted)));
+            out.push(format!("the details of {}", named(&omitted)));
         }
         if !cut.is_empty() {
-            out.push(format!("some details of {} ({})", count(cut.len(), "pool"), named(&cut)));
+            out.push(format!("some details of {}", named(&cut)));
         }
         if cuts.rows > 0 {
             out.push(format!("{} of the table", count(cuts.rows, "row")));

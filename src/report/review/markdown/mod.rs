@@ -6,11 +6,12 @@
 
 use std::io::{self, Write};
 
+use super::group::title;
 use super::sentences;
 use crate::report::findings;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names};
-use crate::review::{FileChangeKind, PoolReview, Review, Side};
+use crate::review::{FileChangeKind, PoolReview, Review, Side, groups};
 use kubelet_config::risk::Class;
 
 mod fit;
@@ -39,13 +40,14 @@ pub(super) fn render(review: &Review, most: Option<usize>) -> String {
     if shown.is_empty() && !review.is_changed() && review.base_findings.is_empty() {
         return format!("**nodecfg**: this {} ({}).\n", prose(&sentences::verdict(review)), compared(review));
     }
+    let groups = groups(shown.iter().copied());
     let mut parts = Parts {
         head: head(review),
         table: pool::table_head(review),
-        rows: shown.iter().map(|pool| pool::row(review, pool)).collect(),
+        rows: groups.iter().map(|group| pool::row(review, group)).collect(),
         after_rows: unchanged(review),
-        pools: shown.iter().map(|pool| pool::details(review, pool)).collect(),
-        names: shown.iter().map(|pool| pool.name.as_str()).collect(),
+        pools: groups.iter().map(|group| pool::details(review, group)).collect(),
+        names: groups.iter().map(|group| (title(group.names()), group.pools.len())).collect(),
         others: others(review),
         findings: warnings(review),
         foot: foot(review),

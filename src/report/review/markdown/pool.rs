@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::super::group::{self, title};
 use super::super::{outlook, sentences};
 use super::MAX_NAMES;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names, whole_duration};
-use crate::review::{Changes, LeftAlone, PoolChange, PoolReview, Review, Rollout, Scope};
+use crate::review::{Changes, Group, LeftAlone, PoolChange, PoolReview, Review, Rollout, Scope};
 use kubelet_config::risk::{Class, Risk};
 use nodecfg_planning::plan::{Action, ChangedField, Step, WaveKind};
 use nodecfg_planning::rollout::forecast::PoolStart;
@@ -36,13 +37,23 @@ pub(super) fn table_head(review: &Review) -> String {
     }
 }
 
-/// The row of a pool.
-pub(super) fn row(review: &Review, pool: &PoolReview) -> String {
-    let mut row = format!("| `{}` | {} | {} |", pool.name, sentences::headline(pool), risk(pool));
+/// The row of pools with the same change.
+pub(super) fn row(review: &Review, group: &Group<'_>) -> String {
+    let pool = &*group.merged;
+    let names: Vec<String> = group.names().map(|name| format!("`{name}`")).collect();
+    let mut names = title(names.iter().map(String::as_str));
+    if group.is_several() {
+        names.push_str(&format!(" ({})", count(group.pools.len(), "pool")));
+    }
+    let mut row = format!("| {names} | {} | {} |", sentences::headline(pool), risk(pool));
     if review.cluster.is_some() {
         match &pool.rollout {
             Some(rollout) => {
-                let at_a_time = if rollout.assign > 0 { rollout.budget.to_string() } else { "–".to_owned() };
+                let at_a_time = match group::budgets(group) {
+                    None => "–".to_owned(),
+                    Some(budgets) if group.is_several() => format!("{budgets} each"),
+                    Some(budgets) => budgets,
+                };
                 let (nodes, assign, left) = (rollout.nodes, rollout.assign, left_alone(rollout));
                 // Writing to a string does not fail.
                 let _ = write!(row, " {nodes} | {assign} | {at_a_time} | {left} |");
@@ -81,17 +92,19 @@ fn risk(pool: &PoolReview) -> String {
     }
 }
 
-/// The details of a pool, collapsed.
-pub(super) fn details(review: &Review, pool: &PoolReview) -> Details {
-    let full = collapsed(review, pool, false);
-    let brief = collapsed(review, pool, true);
+/// The details of pools with the same change, collapsed.
+pub(super) fn details(review: &Review, group: &Group<'_>) -> Details {
+    let full = collapsed(review, group, false);
+    let brief = collapsed(review, group, true);
     // Falls back to the full form if the brief one is not shorter.
     let brief = if brief.len() < full.len() { brief } else { full.clone() };
     Details { full, brief }
 }
 
-fn collapsed(review: &Review, pool: &PoolReview, brief: bool) -> String {
-    let mut text = format!("<details><summary><b>{}</b>: {}", pool.name, sentences::headline(pool));
+fn collapsed(review: &Review, group: &Group<'_>, brief: bool) -> String {
+    let pool = &*group.merged;
+    let several = if group.is_several() { format!("{}, ", count(group.pools.len(), "pool")) } else { String::new() };
+    let mut text = format!("<details><summary><b>{}</b>: {several}{}", title(group.names()), sentences::headline(pool));
     if let Some(class) = pool.risk.worst {
         let refused = if pool.risk.refused.is_some() { ", refused" } else { "" };
         text.push_str(&format!(", {class}{refused}{}", sentences::unknown_suffix(pool)));
@@ -111,10 +124,13 @@ fn collapsed(review: &Review, pool: &PoolReview, brief: bool) -> String {
     }
     write_risk(&mut text, pool, brief);
     write_settings(&mut text, pool);
-    write_scope(&mut text, pool);
+    write_scope(&mut text, group);
     write_config_map(&mut text, review, pool);
+    if let Some(maps) = group::config_maps(group) {
+        text.push_str(&format!("{maps}\n\n"));
+    }
     if let Some(rollout) = &pool.rollout {
-        write_rollout(&mut text, rollout);
+        write_rollout(&mut text, rollout, group.is_several());
     }
     write_files(&mut text, pool);
     text.push_str("</details>\n\n");
@@ -194,14 +210,21 @@ fn write_settings(text: &mut String, pool: &PoolReview) {
 }
 
 /// Writes which nodes the pool selects and how many change at a time, for a review without a cluster.
-fn write_scope(text: &mut String, pool: &PoolReview) {
+fn write_scope(text: &mut String, group: &Group<'_>) {
+    let pool = &*group.merged;
+    let limits = group::limits(group);
+    if !limits.is_empty() && pool.change != PoolChange::Removed {
+        limits.iter().for_each(|line| text.push_str(&format!("- {}\n", prose(line))));
+        text.push('\n');
+        return;
+    }
     if pool.rollout.is_some() || !pool.changes_nodes() || pool.change == PoolChange::Removed {
         return;
     }
     let Scope { selector, max_unavailable, canary } = &pool.scope;
     let canary = canary.as_ref().map_or_else(String::new, |canary| format!(", after a canary ({canary})"));
-    let nodes = selector.as_ref().map_or_else(
-        || "selected by name".to_owned(),
+    let nodes = selector.as_ref().filter(|_| !group.is_several()).map_or_else(
+        || if group.is_several() { "of each pool".to_owned() } else { "selected by name".to_owned() },
         |selector| format!("with labels {}", code(&sentences::clipped(selector, 500))),
     );
     text.push_str(&format!("Nodes: {nodes}, at most {max_unavailable} at a time{canary}.\n\n"));
@@ -220,7 +243,7 @@ fn write_config_map(text: &mut String, review: &Review, pool: &PoolReview) {
     text.push_str(&format!("ConfigMap {before}`{namespace}{after}`{state}\n\n"));
 }
 
-fn write_rollout(text: &mut String, rollout: &Rollout) {
+fn write_rollout(text: &mut String, rollout: &Rollout, several: bool) {
     let before = text.len();
     if let Some(pause) = &rollout.pause {
         let despite = if rollout.despite_pause { "; changed despite the pause" } else { "" };
@@ -236,6 +259,7 @@ fn write_rollout(text: &mut String, rollout: &Rollout) {
         let label = match wave.kind {
             WaveKind::Unavailable => "first, already unavailable".to_owned(),
             WaveKind::Canary { soak_seconds } => format!("canary, {} soak", whole_duration(soak_seconds)),
+            WaveKind::Rest if several => "then, as the budget of each pool allows".to_owned(),
             WaveKind::Rest => format!("then, {} at a time", rollout.budget),
         };
         let assign = wave.steps.iter().filter(|step| step.action == Action::Assign);
