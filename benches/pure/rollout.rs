@@ -32,8 +32,14 @@ fn states(plan: &Plan, observed: &Observed) -> BTreeMap<NodeName, NodeStates> {
 
 /// Runs a rollout in which every node converges immediately.
 fn roll_out(plan: &Plan, states: &BTreeMap<NodeName, NodeStates>) -> Machine {
-    let mode =
-        Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: usize::MAX, timeout: None };
+    let mode = Mode {
+        assign: true,
+        as_reviewed: false,
+        rollback_on_failure: false,
+        concurrency: usize::MAX,
+        timeout: None,
+        wait_trial: false,
+    };
     let mut machine = Machine::new(plan, mode);
     let mut now = Timestamp::UNIX_EPOCH;
     let mut commands: VecDeque<Command> = machine.step(Input::Start, now).into();

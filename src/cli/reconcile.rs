@@ -37,6 +37,15 @@ pub(super) struct RolloutArgs {
     concurrency: u16,
 }
 
+/// Argument that waits for trials.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(super) struct TrialArgs {
+    /// Also wait until the trial of each converged node ends. A failed trial is a failure, as is one that takes longer
+    /// than its time and the convergenceTimeout.
+    #[arg(long)]
+    pub(super) wait_trial: bool,
+}
+
 /// Argument that controls the lock.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct LockArgs {
@@ -76,6 +85,8 @@ pub(super) struct Reconciliation<'a> {
     /// Pauses this pool before the first change, once it is certain that the change can start.
     pub(super) pause: Option<(PoolName, Pause)>,
     pub(super) rollout_args: &'a RolloutArgs,
+    /// Whether the run waits for trials.
+    pub(super) wait_trial: bool,
     pub(super) reports: &'a ReportArgs,
     pub(super) format: Format,
     pub(super) verbose: u8,
@@ -192,6 +203,7 @@ impl Reconciliation<'_> {
                 rollback_on_failure: self.rollout_args.rollback_on_failure,
                 concurrency: usize::from(self.rollout_args.concurrency),
                 timeout: None,
+                wait_trial: self.wait_trial,
             },
         };
         let writer = ClusterWriter::new(self.reader.clone(), lock);

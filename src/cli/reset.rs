@@ -131,6 +131,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         options,
         pause: None,
         rollout_args: &args.rollout_args,
+        // The local configuration has no trial.
+        wait_trial: false,
         reports: &ReportArgs::default(),
         format,
         verbose,

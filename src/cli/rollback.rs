@@ -8,7 +8,7 @@ use super::dry_run::DryRunArgs;
 use super::order_args::{FleetLocation, parse_reason};
 use super::planning::Allowances;
 use super::pool_history::{PoolHistory, unknown_pool};
-use super::reconcile::{Reconciliation, RolloutArgs};
+use super::reconcile::{Reconciliation, RolloutArgs, TrialArgs};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
@@ -53,6 +53,8 @@ pub(super) struct Args {
     take_over: bool,
     #[command(flatten)]
     dry_run: DryRunArgs,
+    #[command(flatten)]
+    trial: TrialArgs,
     #[command(flatten)]
     rollout_args: RolloutArgs,
     #[command(flatten)]
@@ -124,6 +126,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         options,
         pause: (!args.no_pause && !unchanged).then(|| (args.pool.clone(), pause)),
         rollout_args: &args.rollout_args,
+        wait_trial: args.trial.wait_trial,
         reports: &args.reports,
         format,
         verbose,

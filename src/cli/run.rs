@@ -223,7 +223,7 @@ impl Reporter {
         self.reports.each(|output, out| match output {
             Output::Html => page.as_ref().map_or(Ok(()), |page| html::write(out, page)),
             Output::Markdown => {
-                run_summary::write(out, &self.planned, &execution.outcome, seconds, exit as u8, error.as_ref())
+                run_summary::write(out, &self.planned, &execution.outcome, (seconds, now), exit as u8, error.as_ref())
             }
             _ => JsonLines(out).document(now, "finished", document.clone()),
         })?;
@@ -235,7 +235,7 @@ impl Reporter {
                 }
                 // With --quiet, success prints nothing.
                 if !terminal.quiet || exit != Exit::Done {
-                    let options = SummaryOptions { width: terminal.out_line, all: self.verbose };
+                    let options = SummaryOptions { width: terminal.out_line, all: self.verbose, at: now };
                     summary::write(&mut terminal.out, &execution.outcome, seconds, &self.remarks, options)?;
                 }
                 terminal.out.flush()?;

@@ -7,7 +7,7 @@ use super::comparison::side;
 use super::dry_run::DryRunArgs;
 use super::plan_file::{self, LoadedPlan};
 use super::planning::Allowances;
-use super::reconcile::{Reconciliation, RolloutArgs};
+use super::reconcile::{Reconciliation, RolloutArgs, TrialArgs};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Purpose};
@@ -42,6 +42,8 @@ pub(super) struct Args {
     dry_run: DryRunArgs,
     #[command(flatten)]
     scope: ScopeArgs,
+    #[command(flatten)]
+    trial: TrialArgs,
     #[command(flatten)]
     rollout_args: RolloutArgs,
     #[command(flatten)]
@@ -103,6 +105,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         options,
         pause: None,
         rollout_args: &args.rollout_args,
+        wait_trial: args.trial.wait_trial,
         reports: &args.reports,
         format,
         verbose,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::cluster_args::{BoundClusterArgs, label_keys, parse_duration};
 use super::comparison::side;
 use super::planning::{Allowances, Planned, plan, warn};
+use super::reconcile::TrialArgs;
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Purpose, Reporter, RunSubject};
@@ -19,7 +20,8 @@ use nodecfg_planning::rollout::machine::Mode;
 
 /// Wait until every node reports that it runs the configuration in the repository.
 ///
-/// Changes nothing. Exits with code 5 if a node fails or does not converge in time.
+/// Changes nothing. Exits with code 5 if a node fails or does not converge in time. A node converges before the trial
+/// of its configuration ends, unless --wait-trial is given.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -34,6 +36,8 @@ pub(super) struct Args {
     timeout: Option<Duration>,
     #[command(flatten)]
     scope: ScopeArgs,
+    #[command(flatten)]
+    trial: TrialArgs,
     #[command(flatten)]
     bound: BoundClusterArgs,
     #[command(flatten)]
@@ -72,6 +76,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
             rollback_on_failure: false,
             concurrency: 1,
             timeout: args.timeout,
+            wait_trial: args.trial.wait_trial,
         },
     };
     let execution = execute::verify(rollout, &reader, stop, &mut |now, event| reporter.event(now, event)).await;

@@ -110,7 +110,7 @@ fn counts_nodes_per_revision() {
     let (fleet, namespace, pool) = (fleet(), namespace(), pool_name("a"));
     let subject = Subject { fleet: &fleet, pool: &pool, namespace: &namespace, desired: Some(&wanted) };
     let rest = subject.find(&mut found, &cluster, &BTreeSet::new());
-    let counted = |wanted, assigned, active| Some(Nodes { wanted, assigned, active, last_known_good: 0 });
+    let counted = |wanted, assigned, active| Some(Nodes { wanted, assigned, active, last_known_good: 1 });
     assert_eq!((found[0].exists, found[0].nodes), (Some(true), counted(2, 1, 1)));
     assert_eq!((found[1].exists, found[1].nodes), (Some(false), counted(0, 1, 1)));
     assert_eq!((rest.nodes, rest.local, rest.elsewhere), (5, 1, 1));

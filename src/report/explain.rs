@@ -221,6 +221,15 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
             ],
             look_at: format!("the Ready condition's message in `kubectl describe node {node}`, then the kubelet's log"),
         },
+        Waiting::OnTrial => Explanation {
+            meaning: "the node runs the configuration and is Ready, but its trial has not ended",
+            causes: &[
+                "the node agent cannot reach the API server, which must confirm the end of the trial",
+                "the kubelet was unhealthy for a moment, so its trial began again",
+                "the agent's --trial-period is longer than nodecfg waits",
+            ],
+            look_at: format!("`kubectl describe nodeconfig {node}`, then `nodecfg-agent status` on {node}"),
+        },
     }
 }
 

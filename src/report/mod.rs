@@ -5,6 +5,11 @@
 
 use std::io;
 
+use jiff::Timestamp;
+
+use nodecfg_planning::convergence::Trial;
+use nodecfg_planning::state::State;
+
 pub mod capture;
 pub mod code_explanation;
 pub mod codes;
@@ -104,6 +109,21 @@ pub fn whole_duration(whole: u64) -> String {
     }
 }
 
+/// A trial in words: `on trial, 8m left`. The time is missing if it is unknown or has passed.
+#[must_use]
+pub fn trial(trial: &Trial, at: Timestamp) -> String {
+    trial
+        .ends_at
+        .and_then(|end| time_left(at, end))
+        .map_or_else(|| State::OnTrial.to_string(), |left| format!("{}, {left} left", State::OnTrial))
+}
+
+/// The time from `at` to `end`, rounded up to whole minutes from one minute on. `None` if it has passed.
+fn time_left(at: Timestamp, end: Timestamp) -> Option<String> {
+    let seconds = u64::try_from(end.duration_since(at).as_secs()).ok().filter(|seconds| *seconds > 0)?;
+    Some(whole_duration(if seconds < 60 { seconds } else { seconds.div_ceil(60) * 60 }))
+}
+
 /// Up to `most` names, and the number of omitted ones.
 #[must_use]
 pub fn names<'a>(names: impl IntoIterator<Item = &'a str>, most: usize) -> String {
@@ -139,6 +159,14 @@ mod tests {
         assert_eq!(whole_duration(3), "3s");
         assert_eq!(whole_duration(600), "10m");
         assert_eq!(whole_duration(5400), "1h30m");
+    }
+
+    #[test]
+    fn trial_has_its_remaining_time_if_that_is_known() {
+        let at = Timestamp::UNIX_EPOCH;
+        let left = |seconds| trial(&Trial { ends_at: Some(Timestamp::from_second(seconds).unwrap()) }, at);
+        assert_eq!([472, 60, 59].map(left), ["on trial, 8m left", "on trial, 1m left", "on trial, 59s left"]);
+        assert_eq!([left(0), left(-5), trial(&Trial::default(), at)], ["on trial"; 3]);
     }
 
     #[test]

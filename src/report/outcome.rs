@@ -100,6 +100,7 @@ mod tests {
                 _ => End::NotStarted,
             },
             seconds: None,
+            trial: None,
         };
         let pool = PoolOutcome { stopped: Some(StopReason::Interrupted), nodes: (0..60).map(node).collect() };
         let outcome = Outcome { pools: [(pool_name("gpu"), pool)].into() };

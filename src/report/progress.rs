@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::source;
 use super::style::{bad, good, heading, quiet, warning};
-use super::{count, duration, whole_duration};
+use super::{count, duration, time_left, whole_duration};
 use crate::layout::hanging;
 use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName};
@@ -75,7 +75,13 @@ impl<W: Write> Listener for Lines<W> {
 /// Reports whether an event needs its own line beside the live display.
 #[must_use]
 pub fn is_notable(progress: &Progress) -> bool {
-    !matches!(progress, Progress::Waiting { .. } | Progress::Assigned { .. } | Progress::Converged { .. })
+    !matches!(
+        progress,
+        Progress::Waiting { .. }
+            | Progress::Assigned { .. }
+            | Progress::Converged { .. }
+            | Progress::TrialPassed { .. }
+    )
 }
 
 /// An event after the time since the start, in lines of at most `width` columns.
@@ -114,6 +120,12 @@ pub(super) fn happening(now: Timestamp, progress: &Progress) -> String {
         Progress::Assigned { to, .. } => format!("assigned {}", short(to)),
         Progress::Waiting { waiting, .. } => quiet(waiting),
         Progress::Converged { seconds, .. } => format!("{} in {}", good("converged"), duration(*seconds)),
+        Progress::TrialPassed { .. } => format!("{} its trial", good("passed")),
+        Progress::AwaitingTrials { nodes, until, .. } => {
+            let left = until.and_then(|until| time_left(now, until));
+            let left = left.map(|left| format!(", up to {left}")).unwrap_or_default();
+            format!("waiting for the trials of {}{left}", count(*nodes, "node"))
+        }
         Progress::Failed { failure, .. } => format!("{}: {failure}", bad("failed")),
         Progress::Refused { error, .. } => format!("{} by the API server: {error}", bad("refused")),
         Progress::RolledBack { to, .. } => {

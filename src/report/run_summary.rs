@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use jiff::Timestamp;
+
 use super::error::ErrorMessage;
 use super::explain::Explanation;
 use super::markdown::{code, prose};
@@ -62,7 +64,7 @@ impl PlannedRun {
     }
 }
 
-/// Writes the summary of a finished run. `seconds` is its duration, `error` the error that ended it early.
+/// Writes the summary of a run that ended at `at` after `seconds`. `error` is the error that ended it early.
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -70,11 +72,11 @@ pub fn write(
     out: &mut dyn Write,
     before: &PlannedRun,
     outcome: &Outcome,
-    seconds: f64,
+    (seconds, at): (f64, Timestamp),
     exit_code: u8,
     error: Option<&ErrorMessage>,
 ) -> io::Result<()> {
-    write_verdict(out, before, outcome, seconds, exit_code)?;
+    write_verdict(out, before, outcome, (seconds, at), exit_code)?;
     if let Some(error) = error {
         writeln!(out, "- **error:** {}", quoted(&error.message))?;
         writeln!(out, "- **help:** {}\n", quoted(&error.help))?;
@@ -122,11 +124,11 @@ fn write_verdict(
     out: &mut dyn Write,
     before: &PlannedRun,
     outcome: &Outcome,
-    seconds: f64,
+    (seconds, at): (f64, Timestamp),
     exit_code: u8,
 ) -> io::Result<()> {
     let verdict = if outcome.is_complete() { "done in" } else { "not done after" };
-    let (nodes, parts) = summary::node_counts(outcome);
+    let (nodes, parts) = summary::node_counts(outcome, at);
     let remarks = prose(&review::suffix(&before.remarks));
     writeln!(out, "### nodecfg {}: {verdict} {}. {nodes}{parts}{remarks}.\n", before.command, duration(seconds))?;
     let RunHeader { fleet, commit, signer, namespace, server } = &before.header;
@@ -168,7 +170,11 @@ fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     if let Some(step) = summary::next_step_after_pauses(&pauses) {
         writeln!(out, "- **next:** {}", prose(&step))?;
     }
-    if stops.is_empty() && pauses.is_empty() { Ok(()) } else { writeln!(out) }
+    let trials = summary::next_step_of_trials(outcome);
+    if let Some(step) = trials {
+        writeln!(out, "- **next:** {}", prose(step))?;
+    }
+    if stops.is_empty() && pauses.is_empty() && trials.is_none() { Ok(()) } else { writeln!(out) }
 }
 
 /// Writes the nodes with problems and their messages, failed ones first.
@@ -271,13 +277,14 @@ mod tests {
             to: Target::Source(config_map("prod-gpu-x").into()),
             end,
             seconds: Some(1.0),
+            trial: None,
         };
         PoolOutcome { stopped, nodes: ends.into_iter().enumerate().map(node).collect() }
     }
 
     fn text(outcome: &Outcome, exit_code: u8, error: Option<&ErrorMessage>) -> String {
         let mut out = Vec::new();
-        write(&mut out, &before("sync"), outcome, 61.0, exit_code, error).unwrap();
+        write(&mut out, &before("sync"), outcome, (61.0, Timestamp::UNIX_EPOCH), exit_code, error).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -72,6 +72,7 @@ enum Kind {
     Assigned,
     Soaking,
     Soaked,
+    AwaitingTrials,
     /// A problem of a node that the state of all nodes counts.
     Counted(&'static str),
     /// Another problem of a node, in a word.
@@ -86,7 +87,8 @@ impl Kind {
             Progress::ConfigMapCreated { .. }
             | Progress::ContentHashesAdded { .. }
             | Progress::Waiting { .. }
-            | Progress::Converged { .. } => return None,
+            | Progress::Converged { .. }
+            | Progress::TrialPassed { .. } => return None,
             Progress::Assigned { .. } => Self::Assigned,
             Progress::Failed { .. } => Self::Counted("failed"),
             Progress::Refused { .. } => Self::Counted("refused"),
@@ -98,6 +100,7 @@ impl Kind {
             Progress::Gone { .. } => Self::Counted("gone"),
             Progress::Soaking { .. } => Self::Soaking,
             Progress::Soaked { .. } => Self::Soaked,
+            Progress::AwaitingTrials { .. } => Self::AwaitingTrials,
             Progress::Stopped { .. } => Self::Stopped,
         })
     }
@@ -110,6 +113,7 @@ impl Kind {
             Self::Node(what) => format!("{} {what}", count(number, "more node")),
             Self::Soaking => format!("{pools}: canaries converged"),
             Self::Soaked => format!("{pools}: canaries passed"),
+            Self::AwaitingTrials => format!("{pools} waiting for trials"),
             Self::Stopped => format!("{pools} stopped"),
         })
     }
@@ -226,8 +230,14 @@ mod tests {
     use nodecfg_planning::rollout::StopReason;
     use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 
-    const MODE: Mode =
-        Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: 16, timeout: None };
+    const MODE: Mode = Mode {
+        assign: true,
+        as_reviewed: false,
+        rollback_on_failure: false,
+        concurrency: 16,
+        timeout: None,
+        wait_trial: false,
+    };
 
     fn at(second: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH.checked_add(second.seconds()).unwrap()

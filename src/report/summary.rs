@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use jiff::Timestamp;
+
 use super::explain;
 use super::review::suffix;
 use super::source;
@@ -36,6 +38,8 @@ pub struct SummaryOptions {
     pub width: usize,
     /// Whether all nodes of a large rollout are listed.
     pub all: bool,
+    /// The end of the run.
+    pub at: Timestamp,
 }
 
 /// Writes the table of nodes, the explanations, stops and pauses with next steps, and the totals. `seconds` is the
@@ -48,11 +52,15 @@ pub fn write(
     options: SummaryOptions,
 ) -> io::Result<()> {
     let mut page = Page { out, width: options.width };
-    write_table(&mut page, outcome, options.all)?;
+    write_table(&mut page, outcome, options)?;
     write_explanations(&mut page, outcome)?;
     write_stops(&mut page, outcome)?;
     write_pauses(&mut page, outcome)?;
-    page.line(&totals(outcome, seconds, remarks), 2)
+    if let Some(step) = next_step_of_trials(outcome) {
+        page.line(&format!("{} {step}", warning("next:")), 2)?;
+        writeln!(page.out)?;
+    }
+    page.line(&totals(outcome, seconds, remarks, options.at), 2)
 }
 
 /// An output with its width.
@@ -85,7 +93,7 @@ impl Row<'_> {
     }
 }
 
-fn write_table(page: &mut Page<'_>, outcome: &Outcome, all: bool) -> io::Result<()> {
+fn write_table(page: &mut Page<'_>, outcome: &Outcome, options: SummaryOptions) -> io::Result<()> {
     let mut rows: Vec<Row<'_>> = outcome
         .pools
         .iter()
@@ -96,12 +104,12 @@ fn write_table(page: &mut Page<'_>, outcome: &Outcome, all: bool) -> io::Result<
         return Ok(());
     }
     let mut rest = Vec::new();
-    if rows.len() > SMALL_ROLLOUT && !all {
+    if rows.len() > SMALL_ROLLOUT && !options.all {
         (rows, rest) = folded(rows);
     }
     if !rows.is_empty() {
-        let whole = table(&rows, false);
-        let table = if whole.can_fit(page.width) { whole } else { table(&rows, true) };
+        let whole = table(&rows, options.at, false);
+        let table = if whole.can_fit(page.width) { whole } else { table(&rows, options.at, true) };
         for line in table.lines(page.width) {
             writeln!(page.out, "{line}")?;
         }
@@ -116,21 +124,21 @@ fn write_table(page: &mut Page<'_>, outcome: &Outcome, all: bool) -> io::Result<
 }
 
 /// The table of nodes. A narrow one has the most important columns.
-fn table(rows: &[Row<'_>], narrow: bool) -> Table {
-    let each = |cell: fn(&Row<'_>, &NodeOutcome) -> String| {
+fn table(rows: &[Row<'_>], at: Timestamp, narrow: bool) -> Table {
+    let each = |cell: &dyn Fn(&Row<'_>, &NodeOutcome) -> String| {
         rows.iter().filter_map(|row| Some(cell(row, row.nodes.first()?))).collect::<Vec<String>>()
     };
     let mut columns = vec![
-        Column::new("NODE", each(|row, node| row.name(node))).cut_last(),
-        Column::new("POOL", each(|row, _| row.pool.to_string())).cut(),
+        Column::new("NODE", each(&|row, node| row.name(node))).cut_last(),
+        Column::new("POOL", each(&|row, _| row.pool.to_string())).cut(),
     ];
     if !narrow {
-        columns.push(Column::new("FROM", each(|_, node| source::short(node.from.as_ref()))).cut());
+        columns.push(Column::new("FROM", each(&|_, node| source::short(node.from.as_ref()))).cut());
     }
-    columns.push(Column::new("TO", each(|_, node| source::short(node.to.source()))).cut());
-    columns.push(Column::new("STATE", each(|_, node| state(&node.end).to_owned())));
+    columns.push(Column::new("TO", each(&|_, node| source::short(node.to.source()))).cut());
+    columns.push(Column::new("STATE", each(&|_, node| state_of(node, at))));
     if !narrow {
-        columns.push(Column::new("SECONDS", each(|row, node| row.seconds(node))));
+        columns.push(Column::new("SECONDS", each(&|row, node| row.seconds(node))));
     }
     Table::new(columns).spaced()
 }
@@ -203,6 +211,12 @@ pub fn state(end: &End) -> &'static str {
         End::Refused { .. } => "refused",
         _ => end.state().word(),
     }
+}
+
+/// The result of a node in words, with its trial: `converged, on trial, 8m left`.
+pub(super) fn state_of(node: &NodeOutcome, at: Timestamp) -> String {
+    let state = state(&node.end);
+    node.trial.map_or_else(|| state.to_owned(), |trial| format!("{state}, {}", super::trial(&trial, at)))
 }
 
 /// Writes each kind of problem once: its messages with their nodes, and its explanation.
@@ -349,22 +363,29 @@ pub(super) fn next_steps(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String>
     alike.iter().filter_map(|(pools, reason)| explain::next_step(pools, reason)).collect()
 }
 
-/// The last line: the result, the duration, the node counts and the remarks.
+/// The next step of a complete run with nodes on trial.
+pub(super) fn next_step_of_trials(outcome: &Outcome) -> Option<&'static str> {
+    (outcome.is_complete() && outcome.trials().next().is_some()).then_some(
+        "pass --wait-trial to wait for the end of the trials; a node that fails its trial rolls back by itself",
+    )
+}
+
+/// The last line: the result, the duration, the node counts at `at` and the remarks.
 #[must_use]
-pub fn totals(outcome: &Outcome, seconds: f64, remarks: &[String]) -> String {
+pub fn totals(outcome: &Outcome, seconds: f64, remarks: &[String], at: Timestamp) -> String {
     let took = duration(seconds);
     let verdict = if outcome.is_complete() {
         format!("{} in {took}.", good("Done"))
     } else {
         format!("{} after {took}.", bad("Not done"))
     };
-    let (nodes, parts) = node_counts(outcome);
+    let (nodes, parts) = node_counts(outcome, at);
     format!("{verdict} {}{parts}{}.", heading(nodes), suffix(remarks))
 }
 
 /// The number of nodes, and the number per state: `3 nodes` and `: 2 converged, 1 failed`. Good states come first,
-/// then the worst.
-pub(super) fn node_counts(outcome: &Outcome) -> (String, String) {
+/// then the number of these nodes that are on trial, then the worst.
+pub(super) fn node_counts(outcome: &Outcome, at: Timestamp) -> (String, String) {
     const GOOD: [State; 2] = [State::Converged, State::Settled];
     let mut states = outcome.states();
     let is_requested = |node: &&NodeOutcome| !matches!(node.end, End::LeftAlone { why: Why::OutOfScope });
@@ -375,20 +396,31 @@ pub(super) fn node_counts(outcome: &Outcome) -> (String, String) {
     }
     states.retain(|_, number| *number > 0);
     let others = states.keys().copied().filter(|state| !GOOD.contains(state));
-    let mut parts: Vec<String> = GOOD
-        .into_iter()
-        .chain(others)
-        .filter_map(|state| Some((state, states.get(&state)?)))
-        .map(|(state, number)| match state {
+    let part = |state: State| {
+        let number = states.get(&state)?;
+        Some(match state {
             State::Settled => format!("{number} already up to date"),
             _ => format!("{number} {}", state.word()),
         })
-        .collect();
+    };
+    let good = GOOD.into_iter().filter_map(part);
+    let mut parts: Vec<String> = good.chain(trial_count(outcome, at)).chain(others.filter_map(part)).collect();
     let nodes = count(states.values().sum::<usize>() + not_requested, "node");
     if not_requested > 0 {
         parts.push(format!("{not_requested} not requested"));
     }
     (nodes, if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) })
+}
+
+/// The number of nodes on trial, with the time until the last trial ends if every end is known: `3 on trial (up to 8m
+/// left)`. `None` without such nodes.
+fn trial_count(outcome: &Outcome, at: Timestamp) -> Option<String> {
+    let ends: Vec<Option<Timestamp>> = outcome.trials().map(|(_, trial)| trial.ends_at).collect();
+    // An unknown end sorts first.
+    let last = ends.iter().min().copied().flatten().and(ends.iter().max().copied().flatten());
+    let left = last.and_then(|last| super::time_left(at, last));
+    let left = left.map(|left| format!(" (up to {left} left)")).unwrap_or_default();
+    (!ends.is_empty()).then(|| format!("{} {}{left}", ends.len(), State::OnTrial))
 }
 
 /// The explanation of a node's result, if one exists.
@@ -401,108 +433,5 @@ pub(super) fn explanation(node: &NodeOutcome) -> Option<explain::Explanation> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nodecfg_contract::error_text;
-    use nodecfg_planning::convergence::Target;
-    use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
-    use nodecfg_planning::rollout::PoolOutcome;
-
-    const FOLDED: SummaryOptions = SummaryOptions { width: usize::MAX, all: false };
-
-    fn outcome(ends: impl IntoIterator<Item = End>) -> Outcome {
-        let node = |(index, end)| NodeOutcome {
-            node: node_name(&format!("n{index:03}")),
-            from: None,
-            to: Target::Source(config_map("prod-gpu-x").into()),
-            end,
-            seconds: Some(1.0),
-        };
-        let nodes = ends.into_iter().enumerate().map(node).collect();
-        Outcome { pools: [(pool_name("gpu"), PoolOutcome { stopped: None, nodes })].into() }
-    }
-
-    fn text(outcome: &Outcome) -> String {
-        let mut out = Vec::new();
-        write(&mut out, outcome, 61.0, &[], FOLDED).unwrap();
-        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
-    }
-
-    fn failed(error: &str) -> End {
-        End::Failed { failure: ConvergenceFailure::Refused { error: error.to_owned() }, rolled_back: false }
-    }
-
-    #[test]
-    fn small_rollout_lists_every_node_in_order() {
-        let text = text(&outcome([End::Converged, failed("no"), End::NotStarted]));
-        let nodes: Vec<&str> = text.lines().skip(1).map_while(|line| line.split_whitespace().next()).collect();
-        assert_eq!(nodes, ["n000", "n001", "n002"]);
-        assert!(text.ends_with("Not done after 1m01s. 3 nodes: 1 converged, 1 failed, 1 not started.\n"), "{text}");
-    }
-
-    #[test]
-    fn big_rollout_folds_nodes_alike_and_omits_converged_ones() {
-        let converged = std::iter::repeat_n(End::Converged, 900);
-        let waiting = std::iter::repeat_n(End::NotStarted, 99);
-        let outcome = outcome(converged.chain(waiting).chain([failed("no"), failed("never")]));
-        let folded = text(&outcome);
-        let expected = "NODE       POOL   FROM    TO           STATE         SECONDS\n\
-                        n999       gpu    local   prod-gpu-x   failed        1.0\n\
-                        n1000      gpu    local   prod-gpu-x   failed        1.0\n\
-                        99 nodes   gpu    local   prod-gpu-x   not started   -\n\
-                        900 more nodes: 900 converged; -v lists them\n";
-        assert!(folded.starts_with(expected), "{folded}");
-        let mut out = Vec::new();
-        write(&mut out, &outcome, 61.0, &[], SummaryOptions { all: true, ..FOLDED }).unwrap();
-        assert!(String::from_utf8(out).unwrap().lines().count() > 1001, "-v lists all");
-    }
-
-    #[test]
-    fn big_table_is_bounded() {
-        let pools = (0..200).map(|index| {
-            let mut pool = outcome([failed(&format!("{index}"))]).pools.into_values().next().unwrap();
-            pool.stopped = Some(StopReason::CanaryFailed { node: node_name(&format!("n{index}")) });
-            (pool_name(&format!("p{index:03}")), pool)
-        });
-        let text = text(&Outcome { pools: pools.collect() });
-        assert!(text.lines().count() < 80, "{text}");
-        for line in [
-            "150 more nodes: 150 failed; -v lists them",
-            "failed: 192 more nodes: 192 other messages; -o json lists them",
-            "stopped: 192 more pools; -o json lists them",
-            "or `nodecfg rollback POOL` for each of p000, p001, p002, p003, p004, p005, p006, p007 and 192 more: nodes",
-        ] {
-            assert!(text.contains(line), "{line}\n{text}");
-        }
-        assert_eq!(text.matches("next: ").count(), 1);
-    }
-
-    #[test]
-    fn big_successful_rollout_has_no_table() {
-        let text = text(&outcome(std::iter::repeat_n(End::Converged, 60)));
-        assert_eq!(text, "60 nodes: 60 converged; -v lists them\n\nDone in 1m01s. 60 nodes: 60 converged.\n");
-    }
-
-    #[test]
-    fn explains_each_kind_of_failure_once() {
-        let text = text(&outcome([failed("no"), failed("no"), failed("never"), failed(error_text::LOAD)]));
-        assert_eq!(text.matches("meaning:").count(), 2, "{text}");
-        assert!(text.contains("failed: n002: never\nfailed: n000, n001: no\n  meaning:"), "{text}");
-    }
-
-    #[test]
-    fn last_line_ends_with_remarks() {
-        let remarks = ["pool gpu selects no node", "3 nodes are in no pool"].map(str::to_owned);
-        assert_eq!(
-            anstream::adapter::strip_str(&totals(&outcome([End::Converged]), 61.0, &remarks)).to_string(),
-            "Done in 1m01s. 1 node: 1 converged; pool gpu selects no node, 3 nodes are in no pool."
-        );
-    }
-
-    #[test]
-    fn no_changes_are_one_line() {
-        let settled = outcome([End::LeftAlone { why: Why::Converged }]);
-        assert_eq!(text(&settled), "Done in 1m01s. 1 node: 1 already up to date.\n");
-        assert_eq!(text(&outcome([])), "Done in 1m01s. 0 nodes.\n");
-    }
-}
+#[path = "summary_tests.rs"]
+mod tests;

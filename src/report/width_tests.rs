@@ -79,6 +79,7 @@ fn summary_fits() {
             to: Target::Source(long_source().into()),
             end,
             seconds: Some(12.5),
+            trial: None,
         };
         let nodes = ends().into_iter().chain(paused).enumerate().map(node).collect();
         (long_pool(number), PoolOutcome { stopped, nodes })
@@ -90,7 +91,7 @@ fn summary_fits() {
     {
         let outcome = Outcome { pools: pools.into_iter().collect() };
         assert_fits("summary", |out, width| {
-            summary::write(out, &outcome, 61.0, &[], SummaryOptions { width, all: false }).unwrap();
+            summary::write(out, &outcome, 61.0, &[], SummaryOptions { width, all: false, at: at() }).unwrap();
         });
     }
 }

@@ -22,6 +22,7 @@ use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 use nodecfg_planning::rollout::orders::OrderWatcher;
 use nodecfg_planning::rollout::progress::{Event, Progress};
 use nodecfg_planning::rollout::{Outcome, StopReason};
+use nodecfg_planning::state::State;
 
 #[cfg(test)]
 mod tests;
@@ -234,17 +235,12 @@ async fn run(
         let ordered = orders.borrow_and_update().clone();
         runner.apply_orders(&ordered);
     }
+    // The observed state of the plan; the watch yields later changes. Settled nodes may be on trial.
+    let pools = &rollout.plan.pools;
+    let settled = pools.iter().flat_map(|pool| &pool.left_alone).filter(|left| left.why.state() == State::Settled);
+    runner.observe_planned(settled.map(|left| &left.node));
     runner.step(Input::Start);
-    // The observed state of the plan; the watch yields later changes.
-    for node in rollout
-        .plan
-        .pools
-        .iter()
-        .flat_map(|pool| pool.steps())
-        .filter_map(|step| rollout.observed.nodes.get(&step.node))
-    {
-        runner.step(Input::Observed(Box::new(node.clone())));
-    }
+    runner.observe_planned(pools.iter().flat_map(|pool| pool.steps()).map(|step| &step.node));
     runner.drive(reader, writer, signals).await;
     Execution { outcome: runner.machine.outcome(), error: runner.error, lock_lost: runner.lock_lost }
 }
@@ -275,6 +271,14 @@ impl<'a> Runner<'a> {
             lock_lost: false,
             orders: OrderWatcher::new(&rollout.observed.orders),
             listener,
+        }
+    }
+
+    /// Passes the state of these nodes that the plan considered.
+    fn observe_planned<'n>(&mut self, names: impl Iterator<Item = &'n NodeName>) {
+        let observed = self.rollout.observed;
+        for node in names.filter_map(|name| observed.nodes.get(name)) {
+            self.step(Input::Observed(Box::new(node.clone())));
         }
     }
 

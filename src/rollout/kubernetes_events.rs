@@ -96,7 +96,8 @@ mod tests {
     fn reports_progress_on_the_node_that_caused_it() {
         let notice_of = |last_failed: Option<&NodeName>, progress| {
             let counts = NodeCounts::default();
-            let pool = PoolState { counts, gate: CanaryGate::Open, canaries: 0, last_failed: last_failed.cloned() };
+            let last_failed = last_failed.cloned();
+            let pool = PoolState { counts, gate: CanaryGate::Open, canaries: 0, last_failed, trials_end: None };
             let event = Event { progress, pool: Some(pool) };
             to_notice("fleet f at commit 0123456789", Timestamp::UNIX_EPOCH, &event)
         };

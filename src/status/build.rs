@@ -9,7 +9,7 @@ use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolS
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Readiness};
 use nodecfg_contract::{ConfigSource, ContentHash};
-use nodecfg_planning::convergence::{Convergence, Target, WaitContext, Waiting, evaluate};
+use nodecfg_planning::convergence::{Convergence, Target, WaitContext, Waiting, evaluate, trial};
 use nodecfg_planning::desired::{Desired, Pool};
 use nodecfg_planning::plan::{
     ConfigMapIndex, Owner, PoolPause, SourceOwner, Why, blocked_reason, is_adopted, membership, pool_target,
@@ -91,6 +91,7 @@ fn without_comparison(node: &Node, pool: Option<PoolName>, fleet: Option<FleetNa
         state: State::Converged,
         since: None,
         drift: None,
+        trial: None,
         blocked: None,
     }
 }
@@ -244,13 +245,16 @@ fn with_state(mut status: NodeStatus, node: &Node, target_state: State) -> NodeS
         (convergence != State::Converged).then_some(convergence),
         (target_state != State::Converged).then_some(target_state),
     ];
-    let worst = candidates.into_iter().flatten().min().unwrap_or(State::Converged);
+    let worst = candidates.into_iter().flatten().min();
+    // The comparisons above judge the content.
+    status.trial = trial(&Target::named(node.source.as_ref()), node).filter(|_| worst.is_none());
+    let worst = worst.unwrap_or(if status.trial.is_some() { State::OnTrial } else { State::Converged });
     // A node that is being deleted need not converge.
-    status.state = if node.deleting && worst != State::Converged { State::Deleting } else { worst };
+    status.state = if node.deleting && !worst.is_converged() { State::Deleting } else { worst };
     status.since = match status.state {
         State::NotReady => node.ready_since,
         // The status time is the start of these states. For other states it is the start of the previous state.
-        State::Failed | State::CannotFetch | State::Converged => node.status_since,
+        State::Failed | State::CannotFetch | State::OnTrial | State::Converged => node.status_since,
         State::InTransition if convergence == State::InTransition && node.status.assigned.is_some() => {
             node.status_since.filter(|_| present_state(node) == Convergence::Waiting(Waiting::Activating))
         }
@@ -295,7 +299,7 @@ fn pools(
                 fleet: fleet.cloned(),
                 desired: wanted.zip(pool).map(|(wanted, pool)| pool_target(pool, wanted.namespace, observed)),
                 nodes: nodes.len(),
-                converged: states.get(&State::Converged).copied().unwrap_or_default(),
+                converged: states.iter().filter(|(state, _)| state.is_converged()).map(|(_, number)| number).sum(),
                 worst: states.keys().next().copied().unwrap_or(State::Converged),
                 configurations: configurations(&nodes),
                 paused: name.zip(fleet).and_then(|(name, fleet)| paused(name, pool, fleet, fleets)),

@@ -12,7 +12,7 @@ use serde::Serialize;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::{Abort, KubeletVersion, Pause, Readiness};
-use nodecfg_planning::convergence::{Convergence, Target};
+use nodecfg_planning::convergence::{Convergence, Target, Trial};
 use nodecfg_planning::plan::{Owner, Why};
 
 mod build;
@@ -104,7 +104,7 @@ pub struct PoolStatus {
     pub desired: Option<Target>,
     /// Number of nodes.
     pub nodes: usize,
-    /// Number of converged nodes.
+    /// Number of converged nodes, including those on trial.
     pub converged: usize,
     /// Worst state of its nodes; converged without nodes.
     pub worst: State,
@@ -175,6 +175,9 @@ pub struct NodeStatus {
     /// Change by another client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
+    /// Trial of a converged node, if it has not ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
     /// Reason why no sync can bring the node to its target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Why>,

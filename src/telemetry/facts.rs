@@ -137,6 +137,8 @@ pub struct PoolFacts {
     pub states: BTreeMap<State, usize>,
     /// Number of failures per kind; a missing kind has none.
     pub failures: BTreeMap<NodeFailure, usize>,
+    /// Number of converged nodes on trial; `None` before the end of a rollout.
+    pub on_trial: Option<usize>,
 }
 
 impl PoolFacts {
@@ -189,6 +191,7 @@ impl Nodes {
             let facts = nodes.pools.entry(pool.clone()).or_default();
             for node in &ended.nodes {
                 facts.add(node.end.state());
+                *facts.on_trial.get_or_insert_default() += usize::from(node.trial.is_some());
                 if let Some(failure) = NodeFailure::of(&node.end) {
                     *facts.failures.entry(failure).or_default() += 1;
                 }

@@ -51,6 +51,8 @@ metrics! {
         "Nodes by pool and state at the end of the run; missing without a plan";
     DRIFTED: "nodecfg_drifted_nodes", "nodecfg.drifted_nodes", "", ["pool"],
         "Nodes that should run the configuration of the repository and do not";
+    ON_TRIAL: "nodecfg_nodes_on_trial", "nodecfg.nodes_on_trial", "", ["pool"],
+        "Converged nodes whose configuration was on trial at the end of the run; missing without a rollout";
     NODE_FAILURES: "nodecfg_node_failures", "nodecfg.node_failures", "", ["pool", "kind"],
         "Failed nodes by pool and kind of failure";
 }
@@ -100,6 +102,11 @@ pub fn samples(run: &Run) -> Vec<Sample> {
     for (pool, facts) in &nodes.pools {
         let drifted = facts.labelled().into_iter().filter(|(label, _)| !["converged", "skipped"].contains(label));
         add(&DRIFTED, &[pool.as_str()], number(drifted.map(|(_, count)| count).sum()));
+    }
+    for (pool, facts) in &nodes.pools {
+        if let Some(nodes) = facts.on_trial {
+            add(&ON_TRIAL, &[pool.as_str()], number(nodes));
+        }
     }
     for (pool, facts) in &nodes.pools {
         for kind in NodeFailure::ALL {

@@ -111,6 +111,8 @@ impl RolloutSpans {
             Progress::NotRolledBack { pool, .. } => self.note(pool, "not pointed back"),
             Progress::Soaking { pool, .. } => self.note(pool, "soaking"),
             Progress::Soaked { pool } => self.note(pool, "soaked"),
+            Progress::AwaitingTrials { pool, .. } => self.note(pool, "awaiting trials"),
+            Progress::TrialPassed { pool, .. } => self.note(pool, "trial passed"),
             Progress::Stopped { pool, reason } => {
                 if let Some(span) = self.pools.get(pool) {
                     span.record("otel.status_code", "ERROR");

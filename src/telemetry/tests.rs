@@ -22,10 +22,11 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn run(exit: u8) -> Run {
-    let general = PoolFacts { states: [(State::Converged, 7), (State::Skipped, 1)].into(), failures: BTreeMap::new() };
+    let general = PoolFacts { states: [(State::Converged, 7), (State::Skipped, 1)].into(), ..PoolFacts::default() };
     let gpu = PoolFacts {
         states: [(State::Converged, 2), (State::NotStarted, 3), (State::Failed, 1), (State::Blocked, 1)].into(),
         failures: [(NodeFailure::TimedOut, 1)].into(),
+        on_trial: Some(2),
     };
     let pool = |name: &str| PoolName::new(name).expect("a name");
     let record = RunRecord {
@@ -172,6 +173,7 @@ fn counts_the_outcomes_of_nodes() {
         to: Target::Local,
         end: end.clone(),
         seconds: None,
+        trial: None,
     };
     let pool = PoolOutcome { stopped: None, nodes: ends.iter().map(node).collect() };
     let outcome = Outcome { pools: [(PoolName::new("gpu").expect("a name"), pool)].into() };

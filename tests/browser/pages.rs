@@ -118,7 +118,10 @@ pub fn run(nodes: usize, pools: usize) -> Page {
             let (of, node) = at();
             match &end {
                 End::Converged => {
-                    timeline.record(began + took, &Progress::Converged { pool: of, node, seconds: took.as_secs_f64() });
+                    timeline.record(
+                        began + took,
+                        &Progress::Converged { pool: of, node, seconds: took.as_secs_f64(), trial: None },
+                    );
                 }
                 End::Failed { failure, .. } => {
                     timeline.record(began + took, &Progress::Failed { pool: of, node, failure: failure.clone() });
@@ -126,7 +129,7 @@ pub fn run(nodes: usize, pools: usize) -> Page {
                 _ => {}
             }
             let (_, node) = at();
-            ended.nodes.push(NodeOutcome { node, from: None, to, end, seconds: Some(took.as_secs_f64()) });
+            ended.nodes.push(NodeOutcome { node, from: None, to, end, trial: None, seconds: Some(took.as_secs_f64()) });
         }
         if number == 0 {
             let reason = StopReason::TooManyFailures { failures: 2, max_failures: 1 };
@@ -166,6 +169,7 @@ pub fn hostile() -> Page {
             _ => End::Refused { error: text.to_owned() },
         },
         seconds: None,
+        trial: None,
     };
     let all = HOSTILE.concat();
     let stopped = Some(StopReason::ClusterFailed { error: all.clone() });

@@ -33,7 +33,8 @@ impl Cluster {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let options = EmbeddedOptions {
             seed: 1,
-            speed: 100.0,
+            // A trial takes 15 s, so that it does not end during a test.
+            speed: 40.0,
             images: 0,
             faults: faults.iter().map(|fault| fault.parse().unwrap()).collect(),
             ..EmbeddedOptions::default()

@@ -76,6 +76,8 @@ const VOLATILE: &[(&str, &str)] = &[
     // Elapsed time of a progress line, padded to six columns.
     (r"(?m)^ *(\d+m)?\d+(\.\d)?s (?P<rest>[a-zA-Z])", "[since] $rest"),
     (r"\b(?P<word>in|after) (\d+m)?\d+(\.\d)?s\b", "$word [duration]"),
+    // Time left of a trial.
+    (r"(?P<word>on trial(, | \(up to ))(\d+m)?(\d+s)? left", "$word[left] left"),
     // Last column of the table.
     (r"(?m) \d+\.\d$", " [seconds]"),
     (r#""seconds": ?\d+\.\d+"#, r#""seconds": "[seconds]""#),

@@ -115,6 +115,6 @@ fn dry_run_writes_nothing() {
 fn sandbox_sync_of_example_succeeds() {
     let folder = gpu();
     let mut command = crate::program::nodecfg(folder.path());
-    command.args(["sync", "--sandbox", "--sandbox-nodes", "2", "--sandbox-speed", "100"]);
+    command.args(["sync", "--sandbox", "--sandbox-nodes", "2", "--sandbox-speed", "10"]);
     shows!("sync-sandbox", Run::of(command).shown());
 }

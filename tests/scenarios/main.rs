@@ -26,6 +26,7 @@ mod plans;
 mod rollout;
 mod size;
 mod status;
+mod trials;
 mod wire;
 
 /// The program under test.

@@ -4,6 +4,7 @@
 //! Must not make decisions. A started restart of the kubelet is always awaited, because the ledger depends on its
 //! result.
 
+use std::iter;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -281,12 +282,15 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         }
     }
 
-    /// Converts the heartbeat to wall-clock time. At another pace, the agent's own time may be in the future.
+    /// Converts the heartbeat and the end of the trial to wall-clock time. At another pace, the agent's own time may be
+    /// in the future.
     fn with_wall_clock_time(&self, mut status: NodeConfigStatus) -> NodeConfigStatus {
-        if let Some(agent) = &mut status.agent
-            && let Ok(time) = agent.heard_at.parse::<Timestamp>()
-        {
-            agent.heard_at = format!("{:.0}", self.options.pace.to_real_time(time));
+        let times =
+            status.agent.iter_mut().flat_map(|agent| iter::once(&mut agent.heard_at).chain(&mut agent.trial_ends_at));
+        for time in times {
+            if let Ok(moment) = time.parse::<Timestamp>() {
+                *time = format!("{:.0}", self.options.pace.to_real_time(moment));
+            }
         }
         status
     }

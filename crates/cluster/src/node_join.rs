@@ -17,6 +17,10 @@ use nodecfg_contract::{ConfigStatus, ContentHash, error_text};
 /// is being installed, or that reopens its watch, needs a little longer.
 const AGENT_START: Duration = Duration::from_secs(120);
 
+/// Maximum remaining time of a trial that is believed. A node with a wrong clock, or a compromised one, may report any
+/// time.
+const MAX_TRIAL: SignedDuration = SignedDuration::from_hours(24);
+
 /// NodeConfig by its name, without the long messages of its conditions. `None` when the name is not a valid Node
 /// name.
 pub(super) fn named(mut config: NodeConfig) -> Option<(NodeName, Arc<NodeConfig>)> {
@@ -29,6 +33,12 @@ pub(super) fn named(mut config: NodeConfig) -> Option<(NodeName, Arc<NodeConfig>
 fn last_change(status: &NodeConfigStatus) -> Option<Timestamp> {
     let relevant = status.conditions.iter().filter(|condition| matches!(condition.kind.as_str(), SYNCED | ACTIVE));
     relevant.filter_map(|condition| condition.last_transition_time.parse().ok()).max()
+}
+
+/// End of the trial that the agent reports, unless it is too far in the future.
+fn trial_end(status: &NodeConfigStatus, now: Timestamp) -> Option<Timestamp> {
+    let end: Timestamp = status.agent.as_ref()?.trial_ends_at.as_ref()?.parse().ok()?;
+    (end.duration_since(now) <= MAX_TRIAL).then_some(end)
 }
 
 /// Node with the state of its NodeConfig. Ignores the Node's own configuration fields, which do not apply with
@@ -50,8 +60,9 @@ pub(super) fn join(node: Node, config: Option<&NodeConfig>, now: Timestamp) -> N
     let source = own.and_then(|own| own.spec.config_source.clone());
     let status = own.map(current_status).unwrap_or_default();
     let status_since = own.and_then(|own| last_change(&own.status));
+    let trial_ends = own.and_then(|own| trial_end(&own.status, now));
     let content = Some(own.map(content).unwrap_or_default());
-    Node { source, status, support, status_since, content, ..node }
+    Node { source, status, support, status_since, trial_ends, content, ..node }
 }
 
 /// Status without the sync error of an earlier spec: the present spec may have removed its cause, for example by a

@@ -200,6 +200,7 @@ impl WireNode {
             },
             ready_since: ready.and_then(|condition| condition.since),
             status_since: None,
+            trial_ends: None,
             deleting: self.metadata.deletion_timestamp.is_some(),
             cordoned: spec.unschedulable.unwrap_or_default(),
             maintainer,

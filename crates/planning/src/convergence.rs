@@ -13,10 +13,15 @@
 use std::fmt;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use nodecfg_contract::observed::{Node, NodeSupport, Readiness, UnreadableField};
 use nodecfg_contract::{ConfigSource, ContentHash, error_text};
+
+/// Trial of kubelets that follow `spec.configSource`: the fixed time after which an assignment without error becomes the
+/// last known good (`configTrialDuration`, Kubernetes 1.11 to 1.23). Agents report the end of theirs.
+pub const KUBELET_TRIAL: Duration = Duration::from_secs(10 * 60);
 
 /// The configuration that a node should run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -152,6 +157,8 @@ pub enum Waiting {
     OtherContent,
     /// The kubelet runs the assignment. The Node was Ready before and is not Ready yet.
     NotReady,
+    /// The node converged, and the trial of its configuration has not ended. Only a wait for trials reports this.
+    OnTrial,
     /// A value of the Node or its NodeConfig is unreadable, so its state is unknown.
     Unreadable(UnreadableField),
 }
@@ -165,6 +172,7 @@ impl fmt::Display for Waiting {
             Self::Activating => f.write_str("assigned, not active yet"),
             Self::OtherContent => f.write_str("reports other content of the same name"),
             Self::NotReady => f.write_str("active, Node not Ready yet"),
+            Self::OnTrial => f.write_str("active, still on trial"),
             Self::Unreadable(field) => field.fmt(f),
         }
     }
@@ -229,6 +237,34 @@ pub fn evaluate(target: &Target, node: &Node, wait: WaitContext) -> Convergence 
         Some(timeout) if wait.waited >= timeout => Convergence::Failed(ConvergenceFailure::TimedOut { waiting }),
         _ => Convergence::Waiting(waiting),
     }
+}
+
+/// Trial of a converged node: it runs its target, which is not its last known good yet. If the trial fails, the node
+/// rolls back by itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Trial {
+    /// Expected end of the trial, if known. Agents report it by their clock. Kubelets report none: it is known only to
+    /// a run that observed the activation, as the latest possible time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ends_at: Option<Timestamp>,
+}
+
+impl Trial {
+    /// The trial with the end that was known before, unless the node reports one.
+    #[must_use]
+    pub fn or_known(self, before: Option<Self>) -> Self {
+        Self { ends_at: self.ends_at.or(before.and_then(|before| before.ends_at)) }
+    }
+}
+
+/// Returns the trial of a node that has converged to `target`, regardless of readiness. `None` if the node has not
+/// converged, or if its configuration passed its trial. The local configuration has no trial.
+#[must_use]
+pub fn trial(target: &Target, node: &Node) -> Option<Trial> {
+    let status = &node.status;
+    let passed = status.active.is_none() || status.active == status.last_known_good;
+    (!passed && config_state(target, node) == Convergence::Converged).then_some(Trial { ends_at: node.trial_ends })
 }
 
 /// Progress of the configuration alone, without readiness and time.
@@ -315,6 +351,31 @@ mod tests {
         assert_eq!(verdict("b", status(Some("b"), Some("b"), Some(""))), Convergence::Converged);
         assert_eq!(verdict("b", status(Some("b"), Some("a"), None)), Convergence::Waiting(Waiting::Activating));
         assert_eq!(verdict("b", status(Some("b"), None, None)), Convergence::Waiting(Waiting::Activating));
+    }
+
+    #[test]
+    fn converged_node_is_on_trial_until_its_target_is_the_last_known_good() {
+        let target = Target::Source(spec("b").into());
+        let with_good = |good: Option<&str>, status: ConfigStatus| {
+            let last_known_good = good.map(|name| accepted(name, "1"));
+            node(Some(spec("b")), ConfigStatus { last_known_good, ..status })
+        };
+        let converged = || status(Some("b"), Some("b"), None);
+        for good in [None, Some("a")] {
+            assert_eq!(trial(&target, &with_good(good, converged())), Some(Trial::default()));
+        }
+        assert_eq!(trial(&target, &with_good(Some("b"), converged())), None);
+        // The ConfigMap was deleted and created again since.
+        let mut recreated = with_good(Some("b"), converged());
+        recreated.status.last_known_good = Some(accepted("b", "0"));
+        assert!(trial(&target, &recreated).is_some());
+        let failed = status(Some("b"), Some("a"), Some("failed trial: it died"));
+        assert_eq!(trial(&target, &with_good(Some("a"), failed)), None);
+        assert_eq!(trial(&Target::Local, &node(None, ConfigStatus::default())), None);
+        let ends = Some(Timestamp::UNIX_EPOCH);
+        let reported = Node { trial_ends: ends, ..with_good(None, converged()) };
+        assert_eq!(trial(&target, &reported), Some(Trial { ends_at: ends }));
+        assert_eq!(Trial::default().or_known(Some(Trial { ends_at: ends })), Trial { ends_at: ends });
     }
 
     #[test]

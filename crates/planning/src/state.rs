@@ -50,6 +50,8 @@ pub enum State {
     Deleting,
     /// No pool of the repository selects it.
     Unpooled,
+    /// The node runs the desired configuration, which has not passed its trial yet.
+    OnTrial,
     /// The node ran the desired configuration before the run began.
     #[schemars(skip)]
     Settled,
@@ -86,14 +88,21 @@ impl State {
             Self::InFlight | Self::InTransition | Self::Skipped | Self::Gone | Self::Deleting | Self::Unpooled => {
                 Grade::Neutral
             }
-            Self::Settled | Self::Converged => Grade::Good,
+            // The node runs what it should. A trial that fails makes it `Failed`.
+            Self::OnTrial | Self::Settled | Self::Converged => Grade::Good,
         }
     }
 
     /// Reports whether the state needs no mention in a report.
     #[must_use]
     pub fn is_settled(self) -> bool {
-        matches!(self, Self::Converged | Self::Unpooled)
+        self.is_converged() || self == Self::Unpooled
+    }
+
+    /// Reports whether the node runs the desired configuration.
+    #[must_use]
+    pub fn is_converged(self) -> bool {
+        matches!(self, Self::OnTrial | Self::Settled | Self::Converged)
     }
 
     /// Name of the state in reports.
@@ -116,6 +125,7 @@ impl State {
             Self::Gone => "gone",
             Self::Deleting => "being deleted",
             Self::Unpooled => "in no pool",
+            Self::OnTrial => "on trial",
             Self::Settled => "up to date",
             Self::Converged => "converged",
         }
@@ -139,12 +149,14 @@ mod tests {
             State::CannotFetch,
             State::ChangedByOthers,
             State::Unpooled,
+            State::OnTrial,
             State::Settled,
             State::Converged,
         ];
         assert!(edges.is_sorted());
-        let [failed, cannot_fetch, changed, unpooled, settled, converged] = edges.map(State::grade);
+        let [failed, cannot_fetch, changed, unpooled, on_trial, settled, converged] = edges.map(State::grade);
         assert_eq!((failed, cannot_fetch, changed), (Grade::Bad, Grade::Bad, Grade::Warning));
         assert_eq!((unpooled, settled, converged), (Grade::Neutral, Grade::Good, Grade::Good));
+        assert_eq!((on_trial, State::OnTrial.is_settled()), (Grade::Good, true));
     }
 }

@@ -90,6 +90,7 @@ pub(super) fn class(state: State) -> &'static str {
         State::Skipped => "skipped",
         State::Gone | State::Deleting => "gone",
         State::Unpooled => "unpooled",
+        State::OnTrial => "on-trial",
         State::Settled => "settled",
         State::Converged => "converged",
     }

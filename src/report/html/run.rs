@@ -40,7 +40,7 @@ pub fn of_run(
     error: Option<&ErrorMessage>,
 ) -> Page {
     let verdict = if outcome.is_complete() { "done in" } else { "not done after" };
-    let (nodes, parts) = summary::node_counts(outcome);
+    let (nodes, parts) = summary::node_counts(outcome, now);
     let mut facts = header_facts(&run.header);
     facts.extend(run.review.cluster.as_ref().map(|cluster| ("plan", cluster.plan.to_string())));
     facts.push(("exit code", exit_code.to_string()));
@@ -57,7 +57,7 @@ pub fn of_run(
         made: now,
         errors: error.into_iter().cloned().collect(),
         notices: notices(outcome),
-        pools: pools(outcome),
+        pools: pools(outcome, now),
         columns: &["from", "to", "took"],
         failures: failures(outcome),
         timeline,
@@ -101,6 +101,7 @@ fn notices(outcome: &Outcome) -> Vec<Notice> {
         ("next", summary::next_steps(&stops)),
         ("paused", summary::pause_texts(&pauses)),
         ("next", summary::next_step_after_pauses(&pauses).into_iter().collect()),
+        ("next", summary::next_step_of_trials(outcome).map(str::to_owned).into_iter().collect()),
     ]
     .into_iter()
     .flat_map(|(label, texts)| texts.into_iter().map(move |text| Notice { label, text }))
@@ -108,24 +109,26 @@ fn notices(outcome: &Outcome) -> Vec<Notice> {
 }
 
 /// The pools: those with problems first, then by name.
-fn pools(outcome: &Outcome) -> Vec<Pool> {
+fn pools(outcome: &Outcome, at: Timestamp) -> Vec<Pool> {
     let mut pools: Vec<(&PoolName, &PoolOutcome)> = outcome.pools.iter().collect();
     pools.sort_by_key(|(_, ended)| ended.stopped.is_none() && ended.nodes.iter().all(|node| node.end.is_good()));
     let pool = |(name, ended): (&PoolName, &PoolOutcome)| Pool {
         name: Some(name.clone()),
         fleet: None,
         remarks: ended.stopped.iter().map(|reason| format!("stopped: {reason}")).collect(),
-        nodes: ended.nodes.iter().map(node).collect(),
+        nodes: ended.nodes.iter().map(|outcome| node(outcome, at)).collect(),
     };
     pools.into_iter().map(pool).collect()
 }
 
-fn node(outcome: &NodeOutcome) -> Node {
-    let state = outcome.end.state();
-    let state_text = match state {
-        State::Settled | State::Skipped => state.word(),
-        _ => summary::state(&outcome.end),
+fn node(outcome: &NodeOutcome, at: Timestamp) -> Node {
+    let (end, trial) = (outcome.end.state(), outcome.trial);
+    let state_text = match end {
+        State::Settled | State::Skipped => end.to_string(),
+        _ => summary::state(&outcome.end).to_owned(),
     };
+    let state_text =
+        trial.map_or(state_text.clone(), |trial| format!("{state_text}, {}", super::super::trial(&trial, at)));
     let message = match (&outcome.end, summary::problem(&outcome.end)) {
         (_, Some((_, text))) => text,
         (End::LeftAlone { why }, None) => why.to_string(),
@@ -133,8 +136,8 @@ fn node(outcome: &NodeOutcome) -> Node {
     };
     Node {
         name: outcome.node.clone(),
-        state,
-        state_text: state_text.to_owned(),
+        state: trial.map_or(end, |_| State::OnTrial),
+        state_text,
         cells: vec![
             source::short(outcome.from.as_ref()),
             source::short(outcome.to.source()),

@@ -131,7 +131,7 @@ mod tests {
             let waiting = if second % 2 == 0 { Waiting::Activating } else { Waiting::NotReady };
             timeline.record(at(second), &Progress::Waiting { pool: pool.clone(), node: node.clone(), waiting });
         }
-        timeline.record(at(200), &Progress::Converged { pool: pool.clone(), node, seconds: 98.0 });
+        timeline.record(at(200), &Progress::Converged { pool: pool.clone(), node, seconds: 98.0, trial: None });
         let late = node_name("n0");
         let failure = ConvergenceFailure::Refused { error: "no".to_owned() };
         timeline.record(at(210), &Progress::Failed { pool: pool.clone(), node: late, failure });

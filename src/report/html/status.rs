@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::failures::{FailedNode, grouped};
 use super::page::{FailureGroup, Node, Notice, Page, Pool};
 use crate::report::error::ErrorMessage;
-use crate::report::status::{explanation, fleet_notes, pause, problem};
+use crate::report::status::{explanation, fleet_notes, pause, problem, state};
 use crate::report::{count, source, uncommitted};
 use crate::review::Review;
 use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
@@ -56,7 +56,10 @@ pub fn of_status(status: &FleetStatus, server: &str, review: Option<Result<Revie
         pools: status
             .pools
             .iter()
-            .map(|of| pool(of, by_pool.remove(&(of.fleet.as_ref(), of.pool.as_ref())).unwrap_or_default(), single))
+            .map(|of| {
+                let nodes = by_pool.remove(&(of.fleet.as_ref(), of.pool.as_ref())).unwrap_or_default();
+                pool(of, nodes, single, status.at)
+            })
             .collect(),
         columns: &["ready", "kubelet", "assigned", "active", "last known good", "since"],
         failures: failures(status),
@@ -85,7 +88,7 @@ fn moment(at: Timestamp) -> String {
     format!("{at:.0}")
 }
 
-fn pool(of: &PoolStatus, mut nodes: Vec<&NodeStatus>, single: Option<&FleetName>) -> Pool {
+fn pool(of: &PoolStatus, mut nodes: Vec<&NodeStatus>, single: Option<&FleetName>, at: Timestamp) -> Pool {
     nodes.sort_by(|a, b| a.node.cmp(&b.node));
     let mut remarks: Vec<String> =
         of.paused.as_ref().map(|paused| format!("paused: {}", pause(paused))).into_iter().collect();
@@ -96,15 +99,15 @@ fn pool(of: &PoolStatus, mut nodes: Vec<&NodeStatus>, single: Option<&FleetName>
         name: of.pool.clone(),
         fleet: of.fleet.clone().filter(|fleet| single != Some(fleet)),
         remarks,
-        nodes: nodes.into_iter().map(node).collect(),
+        nodes: nodes.into_iter().map(|status| node(status, at)).collect(),
     }
 }
 
-fn node(status: &NodeStatus) -> Node {
+fn node(status: &NodeStatus, at: Timestamp) -> Node {
     Node {
         name: status.node.clone(),
         state: status.state,
-        state_text: status.state.to_string(),
+        state_text: state(status, at),
         cells: vec![
             status.ready.to_string(),
             status.kubelet.map(|version| version.to_string()).unwrap_or_default(),

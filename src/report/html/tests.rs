@@ -68,6 +68,7 @@ fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> Poo
         to: Target::Source(source("prod-gpu-x").into()),
         end,
         seconds: Some(1.0),
+        trial: None,
     };
     PoolOutcome { stopped, nodes: ends.into_iter().enumerate().map(node).collect() }
 }
@@ -136,7 +137,7 @@ fn pages_of_large_clusters_are_bounded() {
         let gpu = pool_name("gpu");
         for index in 0..nodes {
             let node = node_name(&format!("n{index:05}"));
-            let progress = Progress::Converged { pool: gpu.clone(), node, seconds: 1.0 };
+            let progress = Progress::Converged { pool: gpu.clone(), node, seconds: 1.0, trial: None };
             run.timeline.record(at(index), &progress);
         }
         let ends = (0..nodes).map(|index| match index % 50 {

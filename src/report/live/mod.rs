@@ -84,6 +84,9 @@ impl LiveProgress {
                 None => bound = bound.max(pace.at_most()?),
             }
         }
+        for end in self.pools.iter().filter_map(|pool| pool.trials_end) {
+            known = known.max(estimate::seconds(now, end));
+        }
         (known > 0.0).then_some((known, bound > known))
     }
 }

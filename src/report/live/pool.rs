@@ -33,6 +33,8 @@ pub(super) struct Pool {
     pub(super) stopped: Option<String>,
     /// When the last node finished.
     pub(super) done: Option<Timestamp>,
+    /// The latest known end of a trial, once the pool waits for trials only.
+    pub(super) trials_end: Option<Timestamp>,
     /// The maximum number of nodes in transition. `None` if another client assigns nodes.
     budget: Option<usize>,
     /// The soak time of canaries, in seconds.
@@ -73,6 +75,7 @@ impl Pool {
             canaries,
             stopped: None,
             done: None,
+            trials_end: None,
             budget: assigns.then(|| plan.budget.saturating_sub(unavailable)),
             soak: soak as f64,
             timeout: plan.policy.convergence_timeout,
@@ -83,7 +86,7 @@ impl Pool {
 
     /// Handles an event, with the state of the pool right after the event.
     pub(super) fn apply(&mut self, now: Timestamp, progress: &Progress, state: &PoolState) {
-        (self.counts, self.canaries) = (state.counts, state.canaries);
+        (self.counts, self.canaries, self.trials_end) = (state.counts, state.canaries, state.trials_end);
         match progress {
             Progress::Assigned { node, .. } => {
                 self.in_flight

@@ -8,10 +8,12 @@ use super::pool::{InFlightNode, Pool};
 use crate::layout::{self, pad, shorten, shorten_middle, within};
 use crate::report::progress::{count_labels, seconds_until};
 use crate::report::style::{bad, good, heading, quiet, warning};
-use crate::report::{count, duration, whole_duration};
+use crate::report::{count, duration, trial, whole_duration};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
+use nodecfg_planning::convergence::Trial;
 use nodecfg_planning::rollout::progress::{CanaryGate, NodeCounts};
+use nodecfg_planning::state::State;
 
 /// Terminals below this width show numbers without bars.
 const NARROW: usize = 50;
@@ -166,6 +168,10 @@ impl Row {
         if let Some(done) = pool.done {
             labels.push(good(format!("done in {}", duration(seconds(pool.start, done)))));
         }
+        if pool.counts.on_trial > 0 {
+            let on_trial = trial(&Trial { ends_at: pool.trials_end }, now);
+            labels.push(format!("{} {on_trial}", pool.counts.on_trial));
+        }
         if let Some(reason) = &pool.stopped {
             labels.push(warning(format!("stopped: {}", one_line(reason))));
         }
@@ -193,6 +199,9 @@ impl Row {
         match pools.iter().filter(|pool| pool.done.is_some()).count() {
             0 => {}
             done => labels.push(good(format!("{} done", count(done, "pool")))),
+        }
+        if counts.on_trial > 0 {
+            labels.push(format!("{} {}", counts.on_trial, State::OnTrial));
         }
         let name = if beside_others { format!("{} others", pools.len()) } else { count(pools.len(), "pool") };
         Self { name, counts, labels }

@@ -46,7 +46,7 @@ fn waiting(name: &str, number: usize, waiting: Waiting) -> Progress {
 
 fn converged(name: &str, number: usize, seconds: f64) -> Progress {
     let (pool, node) = named(name, number);
-    Progress::Converged { pool, node, seconds }
+    Progress::Converged { pool, node, seconds, trial: None }
 }
 
 fn failed(name: &str, number: usize, error: &str) -> Progress {
@@ -78,7 +78,10 @@ fn apply_event(state: &mut LiveProgress, now: Timestamp, progress: Progress) {
         Progress::Soaked { .. } => gate = CanaryGate::Open,
         _ => {}
     }
-    state.apply(now, &Event { progress, pool: Some(PoolState { counts, gate, canaries, last_failed: None }) });
+    state.apply(
+        now,
+        &Event { progress, pool: Some(PoolState { counts, gate, canaries, last_failed: None, trials_end: None }) },
+    );
 }
 
 fn shown(state: &LiveProgress, width: usize, height: usize, now: i64) -> String {

@@ -6,7 +6,7 @@ use super::super::count;
 use super::super::markdown::{code, prose};
 use super::super::source::short;
 use super::sentences::FleetNote;
-use super::text::{percent, state_counts, totals};
+use super::text::{percent, state, state_counts, totals};
 use super::{explanation, fleet_notes, pause, problem};
 use crate::status::FleetStatus;
 
@@ -63,7 +63,7 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
             code(&short(node.active.as_ref())),
             code(&short(node.last_known_good.as_ref())),
             node.since.map_or_else(|| "–".to_owned(), |since| format!("{since:.0}")),
-            prose(&format!("{}{problem_text}", node.state)),
+            prose(&format!("{}{problem_text}", state(node, status.at))),
         )?;
     }
     if most > 0 {

@@ -16,7 +16,7 @@ mod text;
 pub use changes::{Line, change_event, change_line, screen_header};
 pub use markdown::markdown;
 pub use sentences::{drift, fleet_notes, pause, problem};
-pub use text::{TextOptions, node_names, text, wide};
+pub use text::{TextOptions, node_names, state, text, wide};
 
 /// Status of a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]

@@ -279,6 +279,11 @@ fn are_compared(rows: &[Row<'_>]) -> bool {
     rows.iter().any(|row| row.node.desired.is_some())
 }
 
+/// The state of a node, with the remaining time of a trial.
+pub fn state(node: &NodeStatus, at: Timestamp) -> String {
+    node.trial.map_or_else(|| node.state.to_string(), |trial| super::super::trial(&trial, at))
+}
+
 fn each(rows: &[Row<'_>], cell: impl Fn(&NodeStatus) -> Cell) -> Vec<Cell> {
     rows.iter().map(|row| cell(row.node)).collect()
 }
@@ -306,7 +311,7 @@ fn all_columns(rows: &[Row<'_>], at: Timestamp, name: Name) -> Table {
     let mut columns = vec![
         Column::new("NODE", names(rows, |names| names)).cut(),
         Column::new("POOL", each(rows, |node| name_or_dash(node.pool.as_ref()))).cut(),
-        Column::new("STATE", each(rows, |node| Cell::graded(node.state, node.state.grade()))),
+        Column::new("STATE", each(rows, |node| Cell::graded(state(node, at), node.state.grade()))),
         Column::new("SINCE", ages(rows, at)),
         Column::new("READY", each(rows, |node| ready(node.ready))),
         Column::new("KUBELET", each(rows, |node| name_or_dash(node.kubelet.as_ref()))),
@@ -329,7 +334,7 @@ fn narrow(rows: &[Row<'_>], at: Timestamp, with_assigned: bool) -> Table {
         // Administrators need the node name to inspect the node.
         Column::new("NODE", names(rows, without_domain)).cut_last(),
         Column::new("POOL", each(rows, |node| name_or_dash(node.pool.as_ref()))).cut(),
-        Column::new("STATE", each(rows, |node| Cell::graded(node.state, node.state.grade()))),
+        Column::new("STATE", each(rows, |node| Cell::graded(state(node, at), node.state.grade()))),
         Column::new("SINCE", ages(rows, at)),
     ];
     let brief = |node: &NodeStatus, source: Option<&ConfigSource>| shorten_middle(&brief(node, source), MAX_NAME_WIDTH);
@@ -407,6 +412,10 @@ fn result(status: &FleetStatus) -> (&'static str, String) {
     match worst {
         _ if status.nodes.is_empty() => ("Converged:", "no nodes".to_owned()),
         State::Converged => ("Converged:", format!("{total}, each runs {of}")),
+        State::OnTrial => {
+            let on_trial = status.states.get(&State::OnTrial).copied().unwrap_or_default();
+            ("Converged:", format!("{total}, each runs {of}; {on_trial} on trial"))
+        }
         _ if worst.is_settled() => ("Converged:", format!("{total}: {}", state_counts(&status.states))),
         _ => {
             let (rest, not_converged): (BTreeMap<_, _>, BTreeMap<_, _>) = status

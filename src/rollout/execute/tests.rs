@@ -6,8 +6,14 @@ use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, optio
 use nodecfg_planning::plan::make;
 use nodecfg_planning::rollout::End;
 
-const MODE: Mode =
-    Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: 16, timeout: None };
+const MODE: Mode = Mode {
+    assign: true,
+    as_reviewed: false,
+    rollback_on_failure: false,
+    concurrency: 16,
+    timeout: None,
+    wait_trial: false,
+};
 
 /// An operator who pauses a pool expects that no further node of it changes, and that other pools continue.
 #[test]

@@ -28,12 +28,13 @@ impl MachineState {
         self.volatile.node_config.as_ref()?;
         let status = self.status(now);
         self.volatile.report.current = Some(status.clone());
+        let trial_ends_at = self.trial_end(now).map(rfc3339);
         let nothing_due = !self.has_changes() && self.next_heartbeat() > now;
         let report = &mut self.volatile.report;
         if report.pending.is_some() || report.backoff.waits(now) || nothing_due {
             return None;
         }
-        let agent = ReportingAgent { version: VERSION.to_owned(), heard_at: rfc3339(now) };
+        let agent = ReportingAgent { version: VERSION.to_owned(), heard_at: rfc3339(now), trial_ends_at };
         let status = Box::new(NodeConfigStatus { agent: Some(agent), ..status });
         report.pending = Some(status.clone());
         Some(Effect::Report(status))

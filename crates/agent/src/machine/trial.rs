@@ -105,6 +105,14 @@ impl MachineState {
         self.target() == self.ledger.last_known_good.as_ref()
     }
 
+    /// Time at which the trial ends if the kubelet is healthy from now on. `None` outside of a trial, and on the last
+    /// known good, which needs none.
+    pub(super) fn trial_end(&self, now: Timestamp) -> Option<Timestamp> {
+        let Phase::Trying(trial) = &self.ledger.agent_state.phase else { return None };
+        let healthy_since = trial.healthy_since.filter(|_| trial.unhealthy_since.is_none()).unwrap_or(now);
+        (!self.targets_last_known_good()).then(|| after(healthy_since, self.volatile.settings.trial_period))
+    }
+
     /// Requests a probe when one is due.
     pub(super) fn probe(&mut self, builder: &mut StepBuilder) {
         let Phase::Trying(trial) = &self.ledger.agent_state.phase else { return };

@@ -67,6 +67,7 @@ impl Snapshot {
         let mut status = status.clone();
         if let Some(agent) = &mut status.agent {
             agent.heard_at = String::new();
+            agent.trial_ends_at = agent.trial_ends_at.take().map(|_| String::new());
         }
         for condition in &mut status.conditions {
             condition.last_transition_time = String::new();

@@ -139,6 +139,10 @@ pub struct ReportingAgent {
     /// Time of the last write of this status by the agent's clock, RFC 3339. Without changes, the agent writes about
     /// hourly.
     pub heard_at: String,
+    /// Time at which the trial of the running configuration ends if the kubelet stays healthy, by the agent's clock,
+    /// RFC 3339. Unset outside of a trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial_ends_at: Option<String>,
 }
 
 /// meta/v1 Condition.

@@ -63,8 +63,10 @@ pub(super) fn condition(schema: &mut Schema) {
 /// Completes the schema of the reporting agent.
 pub(super) fn agent(schema: &mut Schema) {
     limit_length(property_at(schema, &["version"]), 1, 128);
-    if let Some(time) = property_at(schema, &["heardAt"]) {
-        time.insert("format".to_owned(), json!("date-time"));
+    for name in ["heardAt", "trialEndsAt"] {
+        if let Some(time) = property_at(schema, &[name]) {
+            time.insert("format".to_owned(), json!("date-time"));
+        }
     }
 }
 

@@ -141,6 +141,9 @@ pub struct Node {
     /// Time of the last change that `status` shows, as the agent reports it, if known.
     #[serde(skip)]
     pub status_since: Option<Timestamp>,
+    /// End of the trial of the running configuration, as the agent reports it, if known.
+    #[serde(skip)]
+    pub trial_ends: Option<Timestamp>,
     /// Whether the Node is being deleted.
     pub deleting: bool,
     /// Whether the Node is cordoned (`spec.unschedulable`).
@@ -187,6 +190,7 @@ impl Node {
             ready: Readiness::Unknown,
             ready_since: None,
             status_since: None,
+            trial_ends: None,
             deleting: false,
             cordoned: false,
             maintainer: None,

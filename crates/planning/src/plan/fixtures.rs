@@ -123,8 +123,15 @@ pub fn accepted(source: &ConfigSource) -> ConfigSource {
     accepted
 }
 
-/// The node, pointing at `source` and running it.
-pub fn on(mut node: Node, source: &ConfigSource) -> Node {
+/// The node, pointing at `source` and running it, past its trial.
+pub fn on(node: Node, source: &ConfigSource) -> Node {
+    let mut node = on_trial(node, source);
+    node.status.last_known_good = node.status.active.clone();
+    node
+}
+
+/// The node, pointing at `source` and running it on trial, with the local configuration as its last known good.
+pub fn on_trial(mut node: Node, source: &ConfigSource) -> Node {
     node.source = Some(source.clone());
     node.status =
         ConfigStatus { assigned: Some(accepted(source)), active: Some(accepted(source)), ..ConfigStatus::default() };

@@ -44,7 +44,9 @@ impl Machine {
             Input::Stop(reason) => self.for_each_pool(now, &mut commands, |pool, context| pool.stop(&reason, context)),
             Input::StopPool(name, reason) => {
                 if let Some(pool) = self.pools.get_mut(&name) {
-                    pool.stop(&reason, &mut Context { now, commands: &mut commands, timers: &mut self.timers });
+                    let mut context = Context { now, commands: &mut commands, timers: &mut self.timers };
+                    pool.stop(&reason, &mut context);
+                    pool.announce_trials(&mut context);
                 }
             }
             Input::RollBackAll(reason) => {
@@ -92,7 +94,9 @@ impl Machine {
         mut act: impl FnMut(&mut PoolRun, &mut Context<'_>),
     ) {
         for pool in self.pools.values_mut() {
-            act(pool, &mut Context { now, commands, timers: &mut self.timers });
+            let mut context = Context { now, commands, timers: &mut self.timers };
+            act(pool, &mut context);
+            pool.announce_trials(&mut context);
         }
     }
 
@@ -106,13 +110,17 @@ impl Machine {
         // Ignores nodes of no pool and nodes that joined after the plan was made.
         let Some(pool) = self.pool_of.get(node).and_then(|pool| self.pools.get_mut(pool)) else { return };
         let Some(index) = pool.index_of(node) else { return };
-        act(pool, index, &mut Context { now, commands, timers: &mut self.timers });
+        let mut context = Context { now, commands, timers: &mut self.timers };
+        act(pool, index, &mut context);
+        pool.announce_trials(&mut context);
     }
 
     fn tick(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         while let Some((name, node)) = self.timers.due(now) {
             if let Some(pool) = self.pools.get_mut(&name) {
-                pool.timer_fired(node, &mut Context { now, commands, timers: &mut self.timers });
+                let mut context = Context { now, commands, timers: &mut self.timers };
+                pool.timer_fired(node, &mut context);
+                pool.announce_trials(&mut context);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::convergence::{ConvergenceFailure, Target};
+use crate::convergence::{ConvergenceFailure, Target, Trial};
 use crate::plan::Why;
 use crate::state::State;
 use nodecfg_contract::ConfigSource;
@@ -50,6 +50,11 @@ impl Outcome {
         }
         states
     }
+
+    /// Nodes that run their target and are on trial, with the trial of each.
+    pub fn trials(&self) -> impl Iterator<Item = (&NodeName, Trial)> {
+        self.pools.values().flat_map(|pool| &pool.nodes).filter_map(|node| Some((&node.node, node.trial?)))
+    }
 }
 
 /// Result of a rollout for one pool.
@@ -76,6 +81,9 @@ pub struct NodeOutcome {
     pub end: End,
     /// Seconds from assignment to the end. For a node that was assigned before, from the start of the run.
     pub seconds: Option<f64>,
+    /// Trial of a converged node that has not ended. Unset: the trial was passed, or none is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
 }
 
 /// Final state of one node in a rollout.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::StopReason;
-use crate::convergence::{ConvergenceFailure, Target, Waiting};
+use crate::convergence::{ConvergenceFailure, Target, Trial, Waiting};
 use crate::plan::Why;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
@@ -31,6 +31,8 @@ pub struct PoolState {
     pub canaries: usize,
     /// The node that failed last.
     pub last_failed: Option<NodeName>,
+    /// Latest known end of a trial, while the pool waits for trials only.
+    pub trials_end: Option<Timestamp>,
 }
 
 /// Nodes of a pool that the plan has a step for, counted by stage.
@@ -47,10 +49,12 @@ pub struct NodeCounts {
     /// Nodes that left the cluster, were changed by another client, were left unchanged by a new decision, or were
     /// rolled back.
     pub left: usize,
+    /// Converged nodes on trial, also counted elsewhere. Includes nodes that the plan leaves unchanged.
+    pub on_trial: usize,
 }
 
 impl NodeCounts {
-    /// Total number of nodes.
+    /// Total number of nodes that the plan has a step for.
     #[must_use]
     pub fn total(&self) -> usize {
         self.pending + self.in_flight + self.done + self.failed + self.left
@@ -63,6 +67,7 @@ impl NodeCounts {
         self.done += other.done;
         self.failed += other.failed;
         self.left += other.left;
+        self.on_trial += other.on_trial;
     }
 }
 
@@ -122,6 +127,26 @@ pub enum Progress {
         node: NodeName,
         /// Seconds from assignment to convergence.
         seconds: f64,
+        /// Its trial, unless it was passed or none is needed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        trial: Option<Trial>,
+    },
+    /// The configuration of a converged node passed its trial.
+    TrialPassed {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+    },
+    /// The pool has finished but for trials, and the run waits for them.
+    AwaitingTrials {
+        /// The pool.
+        pool: PoolName,
+        /// Number of nodes on trial.
+        nodes: usize,
+        /// Latest known end of a trial.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
     },
     /// A node failed.
     Failed {
@@ -224,6 +249,8 @@ impl Progress {
             Self::Assigned { pool, .. }
             | Self::Waiting { pool, .. }
             | Self::Converged { pool, .. }
+            | Self::TrialPassed { pool, .. }
+            | Self::AwaitingTrials { pool, .. }
             | Self::Failed { pool, .. }
             | Self::Refused { pool, .. }
             | Self::RolledBack { pool, .. }
@@ -246,10 +273,12 @@ impl Progress {
             | Self::ContentHashesAdded { .. }
             | Self::Soaking { .. }
             | Self::Soaked { .. }
+            | Self::AwaitingTrials { .. }
             | Self::Stopped { .. } => None,
             Self::Assigned { node, .. }
             | Self::Waiting { node, .. }
             | Self::Converged { node, .. }
+            | Self::TrialPassed { node, .. }
             | Self::Failed { node, .. }
             | Self::Refused { node, .. }
             | Self::RolledBack { node, .. }

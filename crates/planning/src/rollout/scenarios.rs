@@ -23,9 +23,16 @@ mod conflicts;
 mod counts;
 mod held;
 mod orders;
+mod trials;
 
-const ASSIGN: Mode =
-    Mode { assign: true, as_reviewed: false, rollback_on_failure: false, concurrency: 16, timeout: None };
+const ASSIGN: Mode = Mode {
+    assign: true,
+    as_reviewed: false,
+    rollback_on_failure: false,
+    concurrency: 16,
+    timeout: None,
+    wait_trial: false,
+};
 
 /// A rollout of one pool, driven step by step.
 struct Scenario {
@@ -412,6 +419,7 @@ fn verify_waits_without_assigning() {
         rollback_on_failure: false,
         concurrency: 1,
         timeout: Some(Duration::from_secs(30)),
+        wait_trial: false,
     };
     let mut scenario = Scenario::new(three(), policy(1), mode);
     assert!(scenario.send(Input::Start).is_empty());

@@ -27,6 +27,8 @@ pub struct Mode {
     pub concurrency: usize,
     /// Time limit that replaces the limit of each pool.
     pub timeout: Option<Duration>,
+    /// Whether the rollout ends only after the trial of every converged node.
+    pub wait_trial: bool,
 }
 
 /// Event for the state machine.
@@ -34,7 +36,8 @@ pub struct Mode {
 pub enum Input {
     /// The rollout may begin: the ConfigMaps exist and the watch is established.
     Start,
-    /// The watch delivered this state of a node.
+    /// The watch delivered this state of a node. Before [`Input::Start`], the state that the plan considered of a node
+    /// that it leaves unchanged.
     Observed(Box<Node>),
     /// The watch delivered this state of a node whose labels no longer match its pool.
     Unselected(Box<Node>),

@@ -1,7 +1,7 @@
 //! Rollout of one pool: its budget, its canaries, the start of nodes and the stop of the pool.
 //!
-//! [`node_events`] handles the events of single nodes, [`held`] those of nodes that must not start, [`node_table`] holds
-//! the nodes and their counts.
+//! [`node_events`] handles the events of single nodes, [`held`] those of nodes that must not start, [`trials`] the
+//! trials of converged nodes, [`node_table`] holds the nodes and their counts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,6 +20,9 @@ use nodecfg_contract::names::{NodeName, PoolName};
 mod held;
 mod node_events;
 mod node_table;
+mod trials;
+
+use self::trials::TrialWait;
 
 /// Maximum number of unavailable nodes that the report of an exhausted budget names.
 const MAX_EXAMPLES: usize = 3;
@@ -51,6 +54,8 @@ pub(super) struct PoolRun {
     rolling_back: bool,
     /// Time since which nodes are pending although no node is in transition or soaks.
     stalled_since: Option<Timestamp>,
+    /// Wait for the trials of the nodes.
+    trials: TrialWait,
 }
 
 impl PoolRun {
@@ -75,6 +80,7 @@ impl PoolRun {
             stopped: None,
             rolling_back: false,
             stalled_since: None,
+            trials: TrialWait::default(),
         };
         for left in &plan.left_alone {
             run.nodes.add(NodeState::left_alone(left, &plan.target));
@@ -133,6 +139,7 @@ impl PoolRun {
             gate: self.gate,
             canaries: if self.gate == CanaryGate::Canaries { self.canaries_left() } else { 0 },
             last_failed: self.last_failed.clone(),
+            trials_end: self.trials.end.filter(|_| self.trials.announced),
         };
         context.commands.push(Command::Report(Box::new(Event { progress, pool: Some(pool) })));
     }
@@ -150,6 +157,10 @@ impl PoolRun {
     }
 
     pub(super) fn is_finished(&self) -> bool {
+        self.is_finished_but_for_trials() && !self.awaits_trials()
+    }
+
+    fn is_finished_but_for_trials(&self) -> bool {
         self.nodes.in_flight() == 0 && (self.nodes.pending() == 0 || self.stopped.is_some())
     }
 
@@ -163,6 +174,7 @@ impl PoolRun {
     }
 
     pub(super) fn start(&mut self, context: &mut Context<'_>) {
+        self.trials.started = true;
         if !self.mode.assign {
             // `verify` watches every pending node from the start, assigned or not.
             for number in self.nodes.numbers() {
@@ -344,6 +356,7 @@ impl PoolRun {
                     self.start_more(context);
                     return;
                 }
+                self.end_overdue_trial(number, context);
                 let Some(node) = self.nodes.get(number) else { return };
                 let Phase::Watching { since } = node.phase else { return };
                 let waited = elapsed(since, context.now);
@@ -388,6 +401,9 @@ impl PoolRun {
     /// Starts no further node. Nodes in transition are watched to their end. Has no effect if no node is left to
     /// start.
     pub(super) fn stop(&mut self, reason: &StopReason, context: &mut Context<'_>) {
+        if self.abandon_trials(reason) && self.stopped.is_none() {
+            return self.mark_stopped(reason, context);
+        }
         let assigning = || self.nodes.iter().any(|node| node.phase == Phase::Assigning);
         if self.stopped.is_some() || (self.nodes.pending() == 0 && !assigning()) {
             return;
@@ -424,7 +440,8 @@ impl PoolRun {
             .by_name()
             .map(|node| {
                 let (end, seconds) = node.end();
-                NodeOutcome { node: node.name.clone(), from: node.from.clone(), to: self.target.clone(), end, seconds }
+                let (from, to, trial) = (node.from.clone(), self.target.clone(), node.current_trial());
+                NodeOutcome { node: node.name.clone(), from, to, end, seconds, trial }
             })
             .collect();
         // A requested stop that prevented no start and rolled back no node is not reported.
@@ -434,7 +451,10 @@ impl PoolRun {
             Phase::Failed { rollback, .. } => self.rolling_back && *rollback != Rollback::No,
             _ => false,
         };
-        let prevented_nothing = requested && self.nodes.pending() == 0 && !self.nodes.iter().any(was_rolled_back);
+        let prevented_nothing = requested
+            && self.nodes.pending() == 0
+            && !self.has_abandoned_trials()
+            && !self.nodes.iter().any(was_rolled_back);
         PoolOutcome { stopped: self.stopped.clone().filter(|_| !prevented_nothing), nodes }
     }
 }

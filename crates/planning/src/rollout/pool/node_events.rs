@@ -190,7 +190,9 @@ impl PoolRun {
                 }
                 self.evaluate_watched(number, seen, since, context);
             }
-            Phase::Converged { .. } => self.evaluate_converged(number, seen, context),
+            Phase::Converged { .. } | Phase::LeftAlone(Why::Converged | Why::Adopted { .. }) => {
+                self.evaluate_converged(number, seen, context);
+            }
             _ => {}
         }
         self.advance_canaries(context);
@@ -229,7 +231,8 @@ impl PoolRun {
             Convergence::Converged => {
                 let seconds = waited.as_secs_f64();
                 self.nodes.set(number, Phase::Converged { seconds });
-                self.report_node(number, context, |pool, node| Progress::Converged { pool, node, seconds });
+                let trial = self.begin_trial(number, seen, context);
+                self.report_node(number, context, |pool, node| Progress::Converged { pool, node, seconds, trial });
             }
             // The event is older than the assignment.
             Convergence::Waiting(Waiting::NotAssigned) if self.mode.assign => {}
@@ -244,13 +247,19 @@ impl PoolRun {
         self.report_node(number, context, |pool, node| Progress::Waiting { pool, node, waiting });
     }
 
-    /// Detects regressions of a converged node: a later kubelet error, or a soaking canary that is no longer Ready or
-    /// no longer runs the target.
+    /// Detects regressions of a converged node: a later kubelet error, a failed trial, or a soaking canary that is no
+    /// longer Ready or no longer runs the target.
     pub(super) fn evaluate_converged(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
         let soaking = node.group == Group::Canary && self.gate != CanaryGate::Open;
-        let wait = WaitContext { was_ready: soaking && node.was_ready, waited: Duration::ZERO, timeout: None };
-        match evaluate(&self.target, seen, wait) {
+        let on_trial = node.trial.is_some();
+        let was_settled = matches!(node.phase, Phase::LeftAlone(_));
+        // A node that is not Ready has not passed its trial.
+        let was_ready = (soaking || on_trial) && node.was_ready;
+        let wait = WaitContext { was_ready, waited: Duration::ZERO, timeout: None };
+        match evaluate(&self.target_of(number), seen, wait) {
+            Convergence::Converged => self.update_trial(number, seen, context),
+            Convergence::Failed(_) if was_settled && !on_trial => {}
             Convergence::Failed(failure) => self.fail(number, failure, Duration::ZERO, context),
             Convergence::Waiting(waiting) if soaking && node.readiness_losses >= MAX_REGRESSIONS => {
                 self.fail(number, ConvergenceFailure::TimedOut { waiting }, Duration::ZERO, context);
@@ -264,7 +273,7 @@ impl PoolRun {
                     self.roll_back_node(number, context);
                 }
             }
-            _ => {}
+            Convergence::Waiting(waiting) => self.nodes.update(number, |node| node.waiting = waiting),
         }
     }
 
@@ -278,9 +287,11 @@ impl PoolRun {
         let Some(node) = self.nodes.get(number) else { return };
         let (group, seconds) = (node.group, waited.as_secs_f64());
         self.last_failed = Some(node.name.clone());
+        // A trial that takes too long proves nothing: the node runs the target and is Ready.
+        let proven = !matches!(failure, ConvergenceFailure::TimedOut { waiting: Waiting::OnTrial });
         self.nodes.set(number, Phase::Failed { failure: failure.clone(), seconds, rollback: Rollback::No });
         self.report_node(number, context, |pool, node| Progress::Failed { pool, node, failure });
-        if self.mode.rollback_on_failure || self.rolling_back {
+        if (self.mode.rollback_on_failure && proven) || self.rolling_back {
             self.roll_back_node(number, context);
         }
         if self.nodes.get(number).is_some_and(NodeState::was_down) {

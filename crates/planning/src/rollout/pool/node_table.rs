@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::convergence::{ConvergenceFailure, Target, Waiting};
+use crate::convergence::{ConvergenceFailure, Target, Trial, Waiting};
 use crate::plan::{Action, LeftAlone, Step, Why};
 use crate::rollout::End;
 use crate::rollout::progress::NodeCounts;
@@ -97,6 +97,10 @@ pub(super) struct NodeState {
     pub(super) replans: u8,
     /// Number of readiness losses as a soaking canary.
     pub(super) readiness_losses: u8,
+    /// Trial of the node since it converged, if it has not passed.
+    pub(super) trial: Option<Trial>,
+    /// Time at which a trial that has not ended counts as failed, if the rollout waits for it.
+    pub(super) trial_limit: Option<Timestamp>,
 }
 
 impl NodeState {
@@ -125,6 +129,16 @@ impl NodeState {
     /// Disruption that prevents a rollback now. While the node does not run the target, a rollback disrupts nothing.
     pub(super) fn rollback_blocked_by(&self) -> Option<Class> {
         self.rollback_needs.filter(|_| self.runs_target != Some(false))
+    }
+
+    /// Reports whether the node runs its target, by its own transition or since before the rollout.
+    pub(super) fn is_converged(&self) -> bool {
+        matches!(self.phase, Phase::Converged { .. } | Phase::LeftAlone(Why::Converged | Why::Adopted { .. }))
+    }
+
+    /// Trial of the node, if it is converged.
+    pub(super) fn current_trial(&self) -> Option<Trial> {
+        self.trial.filter(|_| self.is_converged())
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -168,6 +182,8 @@ impl NodeState {
             waiting: Waiting::NotAssigned,
             replans: 0,
             readiness_losses: 0,
+            trial: None,
+            trial_limit: None,
         }
     }
 
@@ -198,6 +214,8 @@ impl NodeState {
             waiting: waiting.unwrap_or(before),
             replans: 0,
             readiness_losses: 0,
+            trial: None,
+            trial_limit: None,
         }
     }
 
@@ -221,6 +239,9 @@ impl NodeState {
     }
 }
 
+/// Number of counts of a [`NodeTable`].
+const COUNTS: usize = 9;
+
 /// All nodes of a pool by number. The number of a node never changes.
 #[derive(Debug, Default)]
 pub(super) struct NodeTable {
@@ -233,9 +254,9 @@ pub(super) struct NodeTable {
     reported: NodeCounts,
 }
 
-/// Contribution of a node to each count. Events show the last four: a node that points at its target from the start
+/// Contribution of a node to each count. Events show the last five: a node that points at its target from the start
 /// is in transition, and one with an unanswered patch is pending.
-fn counts(node: &NodeState) -> [usize; 8] {
+fn counts(node: &NodeState) -> [usize; COUNTS] {
     let (pending, assigning) = (node.phase == Phase::Pending, node.phase == Phase::Assigning);
     let moves = matches!(node.phase, Phase::Watching { .. } | Phase::RollbackSent { .. } | Phase::RollingBack { .. });
     let waits = node.assignment.is_some() && (pending || assigning);
@@ -248,6 +269,7 @@ fn counts(node: &NodeState) -> [usize; 8] {
         moves || (pending && !waits),
         matches!(node.phase, Phase::Converged { .. }),
         matches!(node.phase, Phase::Failed { .. } | Phase::Refused { .. }),
+        node.current_trial().is_some(),
     ]
     .map(usize::from)
 }
@@ -256,7 +278,7 @@ impl NodeTable {
     /// Adds a node and returns its number.
     pub(super) fn add(&mut self, node: NodeState) -> usize {
         let number = self.nodes.len();
-        self.count([0; 8], counts(&node));
+        self.count([0; COUNTS], counts(&node));
         self.index.insert(node.name.clone(), number);
         self.nodes.push(node);
         number
@@ -271,10 +293,10 @@ impl NodeTable {
         self.count(before, after);
     }
 
-    fn count(&mut self, before: [usize; 8], after: [usize; 8]) {
-        let NodeCounts { pending, in_flight, done, failed, .. } = &mut self.reported;
+    fn count(&mut self, before: [usize; COUNTS], after: [usize; COUNTS]) {
+        let NodeCounts { pending, in_flight, done, failed, on_trial, .. } = &mut self.reported;
         let kept = [&mut self.unavailable, &mut self.in_flight, &mut self.pending, &mut self.assigning];
-        let totals = kept.into_iter().chain([pending, in_flight, done, failed]);
+        let totals = kept.into_iter().chain([pending, in_flight, done, failed, on_trial]);
         for (total, (before, after)) in totals.zip(before.into_iter().zip(after)) {
             *total = *total + after - before;
         }
@@ -335,5 +357,9 @@ impl NodeTable {
 
     pub(super) fn pending(&self) -> usize {
         self.pending
+    }
+
+    pub(super) fn on_trial(&self) -> usize {
+        self.reported.on_trial
     }
 }

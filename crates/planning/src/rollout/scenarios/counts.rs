@@ -16,7 +16,7 @@ fn events_carry_counts_of_their_pool() {
     let mut scenario = Scenario::new(three().into_iter().chain([deleted]), policy, ASSIGN);
     let counts = |scenario: &Scenario| {
         let state = scenario.state.clone().unwrap();
-        let NodeCounts { pending, in_flight, done, failed, left } = state.counts;
+        let NodeCounts { pending, in_flight, done, failed, left, .. } = state.counts;
         ((pending, in_flight, done, failed, left), state.gate, state.canaries)
     };
     scenario.send(Input::Start);
