@@ -581,7 +581,10 @@ fn documented_commands_and_options_exist() {
     let mut seen = 0;
     for document in documents() {
         for (words, line) in code(&read(&document)).into_iter().filter_map(|code| Some((arguments(code)?, code))) {
-            let Some(command) = words.iter().find(|word| !word.starts_with('-')) else { continue };
+            // The value of an option may precede the command.
+            let options_first = words.first().is_some_and(|word| word.starts_with('-'));
+            let command = words.iter().find(|word| options_first && known.contains(**word));
+            let Some(command) = command.or_else(|| words.iter().find(|word| !word.starts_with('-'))) else { continue };
             seen += 1;
             if !known.contains(*command) {
                 found.push(format!("{document}: `{line}`: no command {command}"));
