@@ -36,7 +36,7 @@ fn file(cluster: &Cluster) -> PathBuf {
 /// Saves a plan with changes.
 async fn save(cluster: &Cluster, repository: &Repository) -> PathBuf {
     let path = file(cluster);
-    cluster.run("diff", repository, &["--out", path.to_str().unwrap()]).await.exits(1).prints("nodecfg sync --plan");
+    cluster.run("diff", repository, &["--out", path.to_str().unwrap()]).await.exits(1).prints("Saved as");
     path
 }
 
@@ -366,7 +366,9 @@ async fn disallowed_disruption_is_saved_and_refused(start: ClusterSetup) {
     let repository = Repository::of_pool("maxPods: 110", "");
     cluster.sync(&repository, &[]).await.exits(0);
     repository.change("a", "maxPods: 50");
-    save(&cluster, &repository).await;
+    let path = file(&cluster);
+    let run = cluster.run("diff", &repository, &["--out", path.to_str().unwrap()]).await.exits(1);
+    run.prints("sync refuses this plan").does_not_print("Apply exactly this plan");
     let before = cluster.written().await;
     carry_out(&cluster, &repository, &[]).await.exits(3);
     carry_out(&cluster, &repository, &["--dry-run"]).await.exits(3);
