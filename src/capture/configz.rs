@@ -84,21 +84,37 @@ impl NodeConfiguration {
             false
         });
         left_out.sort();
-        without_empty_structs(&mut configuration, "");
-        for name in children("") {
-            let emptied = child("", name).is_some_and(|field| {
-                has_nonempty_default(field, minor.unwrap_or(NEWEST)) && !configuration.contains_key(name)
-            });
-            if emptied {
-                let is_list = items(name).is_some();
-                let nothing = if is_list { Json::Array(Vec::new()) } else { Json::Object(Map::new()) };
-                configuration.insert(name.clone(), nothing);
-            }
-        }
-        configuration.insert("apiVersion".to_owned(), API_VERSION.into());
-        configuration.insert("kind".to_owned(), KIND.into());
+        restore_omitted(&mut configuration, minor);
         Self { node, minor, configuration, left_out }
     }
+}
+
+/// Configuration of the `kubeletconfig` of a response, as text, to compare it with another one: with all fields that do
+/// not describe one node. It may contain secrets. `None` when it is beyond the limits of a document.
+#[must_use]
+pub fn running_config(kubeletconfig: Map<String, Json>, minor: Option<Minor>) -> Option<String> {
+    let mut configuration = kubeletconfig;
+    configuration.retain(|field, value| !OF_ONE_NODE.contains(&field.as_str()) && !value.is_null());
+    restore_omitted(&mut configuration, minor);
+    to_yaml(&configuration)
+}
+
+/// Restores what Go omits: `apiVersion` and `kind`, and the fields with a non-empty default that were emptied on
+/// purpose.
+fn restore_omitted(configuration: &mut Map<String, Json>, minor: Option<Minor>) {
+    without_empty_structs(configuration, "");
+    for name in children("") {
+        let emptied = child("", name).is_some_and(|field| {
+            has_nonempty_default(field, minor.unwrap_or(NEWEST)) && !configuration.contains_key(name)
+        });
+        if emptied {
+            let is_list = items(name).is_some();
+            let nothing = if is_list { Json::Array(Vec::new()) } else { Json::Object(Map::new()) };
+            configuration.insert(name.clone(), nothing);
+        }
+    }
+    configuration.insert("apiVersion".to_owned(), API_VERSION.into());
+    configuration.insert("kind".to_owned(), KIND.into());
 }
 
 /// Fields of a text that may contain secrets, in values or in comments.
@@ -180,6 +196,15 @@ mod tests {
         });
         assert_eq!(Json::Object(converted.configuration), expected);
         assert_eq!(converted.left_out, []);
+    }
+
+    #[test]
+    fn running_config_keeps_everything_that_a_change_may_replace() {
+        let answer = json!({"maxPods": 7, "providerID": "aws:///a/i-1", "staticPodURL": "https://u:p@host/pods"});
+        let text = running_config(answer.as_object().unwrap().clone(), Some(Minor(36))).unwrap();
+        assert!(text.contains("staticPodURL") && text.contains("evictionHard: {}"), "{text}");
+        assert!(!text.contains("providerID"), "{text}");
+        assert_eq!(running_config(json!({"a": "x".repeat(8 << 20)}).as_object().unwrap().clone(), None), None);
     }
 
     #[test]

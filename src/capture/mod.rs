@@ -17,7 +17,7 @@ mod strip_defaults;
 
 pub use adoption::{AdoptionError, Draft, adopt, common_config};
 pub use agreement::{Common, Difference, Share, common};
-pub use configz::{NodeConfiguration, OmissionReason, OmittedField, to_yaml};
+pub use configz::{NodeConfiguration, OmissionReason, OmittedField, running_config, to_yaml};
 pub use pools::{Group, Selection, group_nodes};
 use remarks::wrapped;
 pub use remarks::{comments, is_same_yaml, names, remarks};

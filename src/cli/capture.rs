@@ -15,7 +15,7 @@ use crate::report::capture::{Capture, Failed};
 use crate::report::{self, Format, findings};
 use kubelet_config::Minor;
 use kubelet_config::spelling::nearest;
-use nodecfg_cluster::{ClusterError, ClusterReader, LabelKeys, Operation, Resource, Verb};
+use nodecfg_cluster::{CONFIGZ_PATIENCE, ClusterError, ClusterReader, LabelKeys, Operation, Resource, Verb};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
@@ -165,7 +165,7 @@ pub(super) async fn capture_nodes(
         })
         .collect();
     let (mut taken, mut errors) = (Vec::new(), Vec::new());
-    for (node, answer) in reader.configz_of(nodes.iter().map(|node| &node.name)).await {
+    for (node, answer) in reader.configz_of(nodes.iter().map(|node| &node.name), CONFIGZ_PATIENCE).await {
         match answer {
             Ok(configuration) => {
                 let mut one = NodeConfiguration::of(node.clone(), minors.get(&node).copied().flatten(), configuration);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::cluster_args::{BoundClusterArgs, label_keys_of};
 use super::comparison::{ComparisonBase, declared, side};
+use super::kubelet_samples::KubeletArgs;
 use super::planning::{Allowances, plan, warn, warn_of};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
@@ -51,6 +52,8 @@ pub(super) struct Args {
     out: Option<PathBuf>,
     #[command(flatten)]
     scope: ScopeArgs,
+    #[command(flatten)]
+    kubelets: KubeletArgs,
     #[command(flatten)]
     bound: BoundClusterArgs,
     #[command(flatten)]
@@ -166,7 +169,7 @@ impl Args {
         run::print_header(&run::header(loaded, &namespace, reader.server()), format, None, terminal)?;
         let scope = self.scope.resolve(&loaded.desired, &reader, &namespace).await?;
         let options = Options { scope, ..self.allowances.options(namespace, self.repository.gate()) };
-        let planned = plan(loaded, &reader, None, options).await?;
+        let planned = plan(loaded, &reader, None, options, self.kubelets).await?;
         let (plan, observed) = (&planned.plan, &planned.observed);
         terminal.record.planned(plan);
         warn(plan, loaded, format, verbose, terminal)?;

@@ -33,6 +33,7 @@ mod github_actions;
 mod history;
 mod init;
 mod install;
+mod kubelet_samples;
 mod live;
 mod logging;
 mod man;

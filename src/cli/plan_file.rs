@@ -6,6 +6,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::cluster_args::binding_name;
+use super::kubelet_samples::KubeletArgs;
 use super::planning::{Planned, plan};
 use super::repository_args::Loaded;
 use super::{CommandError, Exit, Terminal, plan_options};
@@ -167,7 +168,7 @@ impl SavedPlanCheck {
             return Ok(());
         }
         // If planning fails, the known differences are reported.
-        if let Ok(planned) = plan(loaded, reader, None, options.clone()).await {
+        if let Ok(planned) = plan(loaded, reader, None, options.clone(), KubeletArgs::NEVER).await {
             self.require_match(&planned, reader)?;
         }
         Err(self.stale(self.differences.clone()))

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use tracing::Instrument as _;
 
 use super::CommandError;
+use super::kubelet_samples::KubeletArgs;
 use super::repository_args::Loaded;
 use super::terminal::Terminal;
 use crate::report::{Format, findings};
@@ -83,11 +84,13 @@ async fn orders(
 }
 
 /// Reads the cluster, creates the plan and checks its invariants. Orders are read under the lock, if it is held.
+/// Kubelets are asked only for configurations that the plan does not know.
 pub(super) async fn plan(
     loaded: &Loaded,
     reader: &ClusterReader,
     lock: Option<&HeldLock>,
     options: Options,
+    kubelets: KubeletArgs,
 ) -> Result<Planned, CommandError> {
     let desired = &loaded.desired;
     let ordered = orders(reader, lock, &options.namespace, &desired.fleet).await?;
@@ -95,9 +98,16 @@ pub(super) async fn plan(
     let looking = observe::observe(reader, options.namespace.as_str(), questions);
     let mut observed = looking.instrument(spans::stage("observe")).await?;
     observed.orders = ordered;
-    let plan = spans::stage("plan")
-        .in_scope(|| plan::make(desired, &observed, &options))
-        .map_err(|problems| CommandError::Problems { problems, snapshot: Box::new(loaded.snapshot.clone()) })?;
+    let make = |observed: &Observed| {
+        plan::make(desired, observed, &options)
+            .map_err(|problems| CommandError::Problems { problems, snapshot: Box::new(loaded.snapshot.clone()) })
+    };
+    let planning = async {
+        let plan = make(&observed)?;
+        observed.running = kubelets.ask(reader, plan::nodes_to_sample(&plan, &observed), &observed).await;
+        if observed.running.is_empty() { Ok(plan) } else { make(&observed) }
+    };
+    let plan = planning.instrument(spans::stage("plan")).await?;
     let violations = plan::check(&plan, desired, &observed, &options.scope);
     if violations.is_empty() {
         Ok(Planned { plan, observed, options })

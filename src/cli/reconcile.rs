@@ -6,6 +6,7 @@ use tokio::sync::watch;
 use tracing::Instrument as _;
 
 use super::cluster_args::parse_duration;
+use super::kubelet_samples::KubeletArgs;
 use super::plan_file::SavedPlanCheck;
 use super::planning::{Planned, plan, warn};
 use super::reports::ReportArgs;
@@ -84,6 +85,7 @@ pub(super) struct Reconciliation<'a> {
     pub(super) options: Options,
     /// Pauses this pool before the first change, once it is certain that the change can start.
     pub(super) pause: Option<(PoolName, Pause)>,
+    pub(super) kubelets: KubeletArgs,
     pub(super) rollout_args: &'a RolloutArgs,
     /// Whether the run waits for trials.
     pub(super) wait_trial: bool,
@@ -103,7 +105,7 @@ impl Reconciliation<'_> {
     /// Prints the plan and returns it.
     pub(super) async fn print_plan(&self, terminal: &mut Terminal) -> Result<Plan, CommandError> {
         let Planned { plan, .. } =
-            plan(self.loaded, self.reader, None, self.options.clone()).await.and_then(|planned| {
+            plan(self.loaded, self.reader, None, self.options.clone(), self.kubelets).await.and_then(|planned| {
                 if let Some(saved_plan) = self.saved_plan {
                     saved_plan.require_match(&planned, self.reader)?;
                 }
@@ -121,7 +123,7 @@ impl Reconciliation<'_> {
         if show {
             return self.print_plan(terminal).await;
         }
-        Ok(plan(self.loaded, self.reader, None, self.options.clone()).await?.plan)
+        Ok(plan(self.loaded, self.reader, None, self.options.clone(), self.kubelets).await?.plan)
     }
 
     /// Runs the rollout under the lock.
@@ -215,7 +217,7 @@ impl Reconciliation<'_> {
 
     /// Creates a plan, and checks that it may be carried out.
     async fn checked_plan(&self, lock: &HeldLock) -> Result<Planned, CommandError> {
-        let planned = plan(self.loaded, self.reader, Some(lock), self.options.clone()).await?;
+        let planned = plan(self.loaded, self.reader, Some(lock), self.options.clone(), self.kubelets).await?;
         if let Some(saved_plan) = self.saved_plan {
             saved_plan.require_match(&planned, self.reader)?;
         }

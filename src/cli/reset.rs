@@ -7,6 +7,7 @@ use super::cluster_args::{BoundClusterArgs, label_keys_of};
 use super::confirm::ConfirmArgs;
 use super::dry_run::DryRunArgs;
 use super::fleet_args::FleetArgs;
+use super::kubelet_samples::KubeletArgs;
 use super::planning::Allowances;
 use super::reconcile::{Reconciliation, RolloutArgs};
 use super::reports::ReportArgs;
@@ -130,6 +131,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         saved_plan: None,
         options,
         pause: None,
+        kubelets: KubeletArgs::NEVER,
         rollout_args: &args.rollout_args,
         // The local configuration has no trial.
         wait_trial: false,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side_of;
 use super::dry_run::DryRunArgs;
+use super::kubelet_samples::KubeletArgs;
 use super::order_args::{FleetLocation, parse_reason};
 use super::planning::Allowances;
 use super::pool_history::{PoolHistory, unknown_pool};
@@ -125,6 +126,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         saved_plan: None,
         options,
         pause: (!args.no_pause && !unchanged).then(|| (args.pool.clone(), pause)),
+        kubelets: KubeletArgs::NEVER,
         rollout_args: &args.rollout_args,
         wait_trial: args.trial.wait_trial,
         reports: &args.reports,

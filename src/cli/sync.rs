@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side;
 use super::dry_run::DryRunArgs;
+use super::kubelet_samples::KubeletArgs;
 use super::plan_file::{self, LoadedPlan};
 use super::planning::Allowances;
 use super::reconcile::{Reconciliation, RolloutArgs, TrialArgs};
@@ -44,6 +45,8 @@ pub(super) struct Args {
     scope: ScopeArgs,
     #[command(flatten)]
     trial: TrialArgs,
+    #[command(flatten)]
+    kubelets: KubeletArgs,
     #[command(flatten)]
     rollout_args: RolloutArgs,
     #[command(flatten)]
@@ -104,6 +107,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         saved_plan: saved_plan.as_ref(),
         options,
         pause: None,
+        kubelets: args.kubelets,
         rollout_args: &args.rollout_args,
         wait_trial: args.trial.wait_trial,
         reports: &args.reports,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::cluster_args::{BoundClusterArgs, label_keys, parse_duration};
 use super::comparison::side;
+use super::kubelet_samples::KubeletArgs;
 use super::planning::{Allowances, Planned, plan, warn};
 use super::reconcile::TrialArgs;
 use super::reports::ReportArgs;
@@ -57,7 +58,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let resolving = args.scope.resolve(&loaded.desired, &reader, &namespace);
     let scope = run::until_stopped(&mut stop, resolving).await?;
     let options = Options { scope, ..allowances.options(namespace, args.repository.gate()) };
-    let planning = plan(&loaded, &reader, None, options);
+    let planning = plan(&loaded, &reader, None, options, KubeletArgs::NEVER);
     let planned = run::until_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan);

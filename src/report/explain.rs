@@ -83,6 +83,12 @@ pub fn blocked(node: &NodeName, why: &Why) -> Option<Explanation> {
             ),
         }),
         Why::Unreadable(_) => Some(unreadable(node)),
+        Why::OverReserved(_) => Some(Explanation {
+            meaning: "the kubelet would exit at its start (invalid Node Allocatable configuration), so nodecfg does not \
+                      assign the configuration",
+            causes: &["the pool has smaller nodes than its author knew", "an amount has a wrong unit"],
+            look_at: format!("the capacity: `kubectl describe node {node}`"),
+        }),
         Why::Maintained { .. } => Some(Explanation {
             meaning: "another program drains, reboots or removes the node; nodecfg does not change it meanwhile, and it \
                       counts against the budget",

@@ -201,6 +201,7 @@ pub fn state(end: &End) -> &'static str {
         End::LeftAlone { why: Why::Unsupported { .. } | Why::NoDynamicConfig | Why::WouldRefuse { .. } } => {
             "unsupported"
         }
+        End::LeftAlone { why: Why::OverReserved(_) } => "too small",
         End::LeftAlone { why: Why::AgentSilent } => "no agent",
         End::LeftAlone { why: Why::Unreadable(_) } => "unreadable",
         End::LeftAlone { why: Why::Contested { .. } } => "contested",

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use super::{
     Changes, ConfigMapChange, Origin, PoolChange, PoolReview, PoolRisk, Refusal, Review, Side, files, setting_changes,
 };
+use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use kubelet_config::finding::Finding;
+use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::desired::{Desired, Pool, PoolTarget, Rendered};
 use nodecfg_planning::plan::{ChangedField, Disruption, changed_fields, fix};
@@ -101,7 +103,7 @@ fn pool(
         _ => Origin::Base,
     };
     let content = |rendered: Option<&Rendered>| rendered.map(|rendered| rendered.document.clone());
-    let changes = change_set(from, change, content(was).as_ref(), content(becomes).as_ref());
+    let changes = change_set(from, change, content(was).as_ref(), content(becomes).as_ref(), &minors(new));
     let risk = risk(name, &changes, new);
     let paths: BTreeSet<&str> = old.into_iter().chain(new).flat_map(|pool| &pool.files).map(String::as_str).collect();
     Some(PoolReview {
@@ -121,6 +123,13 @@ fn pool(
     })
 }
 
+/// The kubelet versions of a pool without a cluster: the declared ones, or the newest release.
+fn minors(pool: Option<&Pool>) -> BTreeSet<Option<Minor>> {
+    let declared = pool.map(|pool| pool.kubelets.as_slice()).unwrap_or_default();
+    let minors = if declared.is_empty() { &[NEWEST_RELEASED] } else { declared };
+    minors.iter().copied().map(Some).collect()
+}
+
 fn rendered(pool: &Pool) -> Option<&Rendered> {
     match &pool.target {
         PoolTarget::Local => None,
@@ -130,13 +139,20 @@ fn rendered(pool: &Pool) -> Option<&Rendered> {
 
 /// The changed fields. Empty if the configuration does not change, for a removed pool, because its nodes keep their
 /// configuration, and for a new pool with the local configuration.
-fn change_set(from: Origin, change: PoolChange, old: Option<&Document>, new: Option<&Document>) -> Vec<Changes> {
+fn change_set(
+    from: Origin,
+    change: PoolChange,
+    old: Option<&Document>,
+    new: Option<&Document>,
+    minors: &BTreeSet<Option<Minor>>,
+) -> Vec<Changes> {
     let same =
         matches!(change, PoolChange::Unchanged | PoolChange::PolicyOnly | PoolChange::Selection | PoolChange::Removed);
     if same || (old.is_none() && new.is_none()) {
         return Vec::new();
     }
-    vec![Changes { from, nodes: None, from_known: old.is_some(), fields: changed_fields(old, new) }]
+    let fields = changed_fields(old, new, minors);
+    vec![Changes { from, nodes: None, from_known: old.is_some(), sample: None, fields }]
 }
 
 /// The risk of changes from one revision to another.

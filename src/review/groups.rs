@@ -9,7 +9,7 @@ use kubelet_config::finding::Place;
 use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
-use nodecfg_planning::plan::{ChangedField, Wave, WaveKind};
+use nodecfg_planning::plan::{ChangedField, Sample, Wave, WaveKind};
 use nodecfg_planning::rollout::forecast::PoolStart;
 
 /// Pools with the same change: equal fields, settings, files, risk and pause. Their nodes, budgets and canaries may
@@ -106,6 +106,11 @@ fn changes(pool: &PoolReview, without_places: bool) -> Vec<Changes> {
             from => from.clone(),
         },
         nodes: if without_places { None } else { set.nodes },
+        // Pools of different sizes have samples of different sizes.
+        sample: set.sample.map(|sample| match without_places {
+            true => Sample { asked: 0, read: sample.read.min(1), same: 0, ..sample },
+            false => sample,
+        }),
         fields: set.fields.iter().map(|field| general_field(field, &pool.name, without_places)).collect(),
         ..set.clone()
     };
@@ -152,6 +157,13 @@ fn merge(first: &PoolReview, pools: &[&PoolReview]) -> PoolReview {
     for (number, set) in merged.changes.iter_mut().enumerate() {
         let nodes = pools.iter().filter_map(|pool| pool.changes.get(number)?.nodes);
         set.nodes = set.nodes.map(|_| nodes.sum());
+        let samples = pools.iter().filter_map(|pool| pool.changes.get(number)?.sample);
+        set.sample = samples.reduce(|a, b| Sample {
+            asked: a.asked + b.asked,
+            read: a.read + b.read,
+            same: a.same + b.same,
+            unread: a.unread.max(b.unread),
+        });
     }
     merged.files = files(first).into_iter().collect();
     merged.rollout = first.rollout.as_ref().map(|rollout| merge_rollouts(rollout, pools));

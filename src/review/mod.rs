@@ -16,7 +16,7 @@ use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::Pause;
-use nodecfg_planning::plan::{self, ChangedField, DoubtfulSelection, PlanId, Unpooled, Why};
+use nodecfg_planning::plan::{self, ChangedField, DoubtfulSelection, PlanId, Sample, Unpooled, Why};
 use nodecfg_planning::rollout::forecast::PoolStart;
 use nodecfg_planning::snapshot::Signer;
 
@@ -214,9 +214,12 @@ pub struct Changes {
     /// The number of nodes. Unset without a cluster. A node between two configurations counts for both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<usize>,
-    /// Whether the content of the current configuration is known. Otherwise all fields of the new one are listed as
-    /// set.
+    /// Whether the content of the current configuration is known, if only of sampled nodes. Otherwise all fields of the
+    /// new one are listed as set.
     pub from_known: bool,
+    /// What kubelets answered, if the content of the current configuration is unknown and some were asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Sample>,
     /// The changed fields, by path.
     pub fields: Vec<ChangedField>,
 }
@@ -240,7 +243,7 @@ pub enum Origin {
     Nothing,
     /// Unknown: the base revision of the pool is invalid.
     Unreadable,
-    /// The local configuration, which nodecfg does not know.
+    /// The local configuration, which the repository does not have.
     Local,
     /// A ConfigMap of the cluster.
     ConfigMap {

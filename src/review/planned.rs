@@ -128,20 +128,26 @@ impl PoolReview {
     }
 
     /// Counts nodes whose change equals the one between the revisions, and adds other changes separately. Removes
-    /// assumed changes that apply to no node.
+    /// assumed changes that apply to no node. The plan knows the kubelet versions and so their defaults, so its fields
+    /// replace those between the revisions.
     fn add_changes(&mut self, planned: &PoolPlan) {
         for set in &mut self.changes {
             set.nodes = Some(0);
         }
+        let base = self.config_map.before.clone();
         for set in &planned.changes {
-            let same = |known: &&mut Changes| known.from_known == set.from_known && known.fields == set.fields;
+            let named = set.from.as_ref().and_then(|source| source.config_map.as_ref()).map(|map| &map.name);
+            let is_base = base.is_some() && named == base.as_ref();
+            let same =
+                |known: &&mut Changes| known.from_known == set.from_known && (is_base || known.fields == set.fields);
             if let Some(known) = self.changes.iter_mut().filter(|known| known.from == Origin::Base).find(same) {
                 known.nodes = known.nodes.map(|nodes| nodes + set.nodes);
+                known.fields.clone_from(&set.fields);
                 continue;
             }
             let from = set.from.clone().map_or(Origin::Local, |source| Origin::ConfigMap { source });
             let (fields, from_known) = (set.fields.clone(), set.from_known);
-            self.changes.push(Changes { from, nodes: Some(set.nodes), from_known, fields });
+            self.changes.push(Changes { from, nodes: Some(set.nodes), from_known, sample: set.sample, fields });
         }
         // The plan reads the current configuration of nodes from the cluster, so it replaces assumptions about it.
         let is_assumed = |set: &Changes| matches!(set.from, Origin::Nothing | Origin::Unreadable | Origin::Local);

@@ -40,6 +40,8 @@ impl Cluster {
         });
         let home = tempfile::tempdir().unwrap();
         embedded.save_kubeconfig(&serving, &home.path().join("kubeconfig")).unwrap();
+        // No role of `diff` and `sync` has this right.
+        embedded.api().deny("get", "nodes/proxy");
         Self { _runtime: runtime, _embedded: embedded, _serving: serving, home }
     }
 

@@ -42,6 +42,10 @@ fn review(pools: &[PoolName], value: &str) -> Review {
             new: Some(value.to_owned()),
             place: Some(Place { file: Arc::from("pools/gpu/kubelet.yaml"), offset: 0, len: 0, line: 12, column: 3 }),
         },
+        old_default: None,
+        new_default: None,
+        no_effect: false,
+        in_effect: Vec::new(),
         risk: None,
     };
     let pool = |name: &PoolName| PoolReview {
@@ -54,6 +58,7 @@ fn review(pools: &[PoolName], value: &str) -> Review {
             from: Origin::Base,
             nodes: Some(3),
             from_known: true,
+            sample: None,
             fields: vec![field("maxPods", Some("110")), field("evictionHard[\"memory.available\"]", None)],
         }],
         settings: Vec::new(),

@@ -46,7 +46,15 @@ impl Cluster {
             (embedded, serving)
         });
         embedded.save_kubeconfig(&serving, &home.path().join("kubeconfig")).unwrap();
-        Self { runtime, embedded, _serving: serving, home }
+        let cluster = Self { runtime, embedded, _serving: serving, home };
+        cluster.restrict();
+        cluster
+    }
+
+    /// Leaves the user all rights except the one that no role of `diff` and `sync` has.
+    pub fn restrict(&self) {
+        self.embedded.api().clear_denials();
+        self.embedded.api().deny("get", "nodes/proxy");
     }
 
     pub fn kubeconfig(&self) -> PathBuf {

@@ -118,13 +118,13 @@ fn reports_forbidden_requests() {
     show(cluster.run(folder.path(), "sync -n nowhere"), 4);
     cluster.embedded().api().deny("create", "configmaps");
     show(cluster.run(folder.path(), "sync"), 4);
-    cluster.embedded().api().clear_denials();
+    cluster.restrict();
     cluster.embedded().api().deny("patch", "nodes");
     show(cluster.run(folder.path(), "sync"), 4);
-    cluster.embedded().api().clear_denials();
+    cluster.restrict();
     cluster.embedded().api().deny("list", "nodes");
     show(cluster.run(folder.path(), "diff -o json"), 4);
-    cluster.embedded().api().clear_denials();
+    cluster.restrict();
     shows!("refused", shown);
 }
 

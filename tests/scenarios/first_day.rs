@@ -186,7 +186,7 @@ async fn init_works_without_permission_for_configz(start: ClusterSetup) {
 }
 
 async fn init_works_before_installation(start: ClusterSetup) {
-    let cluster = start.pool("a", 2).up().await;
+    let cluster = start.kubeadm().pool("a", 2).up().await;
     let folder = cluster.home().join("started");
     run(&cluster, &["init", folder.to_str().unwrap()]).await.exits(0).prints("nodecfg install");
     assert!(read(&folder, "pools/a/kubelet.yaml").contains("cgroupDriver: systemd"));

@@ -17,6 +17,7 @@ mod doctor;
 mod first_day;
 mod hostile_node;
 mod input;
+mod kubelet_samples;
 mod last_line;
 mod maintenance;
 mod oncall_orders;

@@ -344,8 +344,12 @@ async fn change_that_needs_drain_is_refused_until_allowed(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let drained = "{maxUnavailable: 100%, allowDisruption: drain}";
     let repository = Repository::of_pool("kubeReserved: {cpu: 500m}\ncpuManagerPolicy: none", drained);
-    // The reconciler does not know the local configuration of the nodes. An agent does, and has the last word.
-    cluster.sync(&repository, &[]).await.exits(0).prints("risk: unknown (the current configuration is unknown)");
+    // Without an answer of kubelets, the local configuration is unknown. An agent knows it, and has the last word.
+    cluster
+        .sync(&repository, &["--no-ask-kubelets"])
+        .await
+        .exits(0)
+        .prints("risk: unknown (the current configuration is unknown)");
 
     repository.fleet("test", "{maxUnavailable: 100%}");
     repository.change("a", "kubeReserved: {cpu: 500m}\ncpuManagerPolicy: static");

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::events::{ConfigCheck, Download, FetchError};
 use super::host::Healthz;
-use kubelet_config::defaults;
 use kubelet_config::document::{self, Document, Node, apply_merge_patch};
+use kubelet_config::effective::{self, EffectiveChange, ValueChange};
 use kubelet_config::minor::{Minor, NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::risk::{self, Class, Risk, StateFile};
 use kubelet_config::verdict::{self, Refusal, Stage};
@@ -208,10 +208,19 @@ fn healthz_of(document: Option<&Document>) -> Healthz {
 #[must_use]
 pub fn worst_change(from: &str, to: &str, kubelet: Option<KubeletVersion>) -> Option<(Class, String)> {
     let (minor, _) = nearest(kubelet);
-    let (from, to) = (with_defaults(from, minor), with_defaults(to, minor));
-    let classes = risks(from.as_ref(), to.as_ref()).map(|(field, risk)| (risk.class, field));
+    let classes: Vec<(Class, String)> = match (read(from).ok(), read(to).ok()) {
+        (Some(from), Some(to)) => effective::changes(&from, &to, &BTreeSet::from([Some(minor)]))
+            .into_iter()
+            .filter_map(|EffectiveChange { change, in_effect, .. }| {
+                let class =
+                    |pair: &ValueChange| risk::of_change(&change.path, pair.old.as_deref(), pair.new.as_deref()).class;
+                Some((in_effect.iter().map(class).max()?, change.path))
+            })
+            .collect(),
+        (from, to) => risks(from.as_ref(), to.as_ref()).map(|(field, risk)| (risk.class, field)).collect(),
+    };
     // The first of equal classes.
-    classes.reduce(|worst, next| if next.0 > worst.0 { next } else { worst })
+    classes.into_iter().reduce(|worst, next| if next.0 > worst.0 { next } else { worst })
 }
 
 /// Changed fields between two configurations, with the risk of each.
@@ -220,13 +229,6 @@ fn risks(from: Option<&Document>, to: Option<&Document>) -> impl Iterator<Item =
         let risk = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
         (change.path, risk)
     })
-}
-
-/// Configuration in which every default of a version is set.
-fn with_defaults(text: &str, minor: Minor) -> Option<Document> {
-    let json = read(text).ok()?.root.to_json();
-    let whole = defaults::with_defaults(json.as_object()?, minor);
-    read(&serde_json::Value::Object(whole).to_string()).ok()
 }
 
 /// State files that contradict a change between these configurations: the kubelet would not start with them.

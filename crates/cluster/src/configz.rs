@@ -20,8 +20,8 @@ use nodecfg_contract::names::NodeName;
 
 /// Limit of the bytes read from a response. A KubeletConfiguration has a few kilobytes.
 const LIMIT: usize = 1 << 20;
-/// Time limit of one kubelet's request with all its retries: a dead kubelet must not delay the others.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Usual time limit of one kubelet's request with all its retries: a dead kubelet must not delay the others.
+pub const CONFIGZ_PATIENCE: Duration = Duration::from_secs(10);
 /// Number of concurrent requests.
 const MAX_CONCURRENT: usize = 8;
 /// Message of API servers for an unreachable kubelet (apimachinery, `pkg/util/proxy/transport.go`).
@@ -29,15 +29,15 @@ const UNREACHED: &str = "error trying to reach service";
 
 impl ClusterReader {
     /// Configuration that the kubelet of a node runs, as the kubelet returns it: with defaults, without `apiVersion`
-    /// and `kind`.
+    /// and `kind`. `patience` limits the time of the request with all its retries.
     ///
     /// # Errors
     /// `Forbidden` when the API server refuses; `KubeletRefuses`, `KubeletUnreachable` and `KubeletSilent` for
     /// failures of the kubelet; `NotFound` when the Node is missing; every other [`ClusterError`] of a request.
-    pub async fn configz(&self, node: &NodeName) -> Result<Map<String, Value>, ClusterError> {
+    pub async fn configz(&self, node: &NodeName, patience: Duration) -> Result<Map<String, Value>, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Configz, None, node.as_str());
         let call = Call::new(Method::GET, operation.path());
-        let transport = self.transport.within(self.transport.limits.total.min(PATIENCE));
+        let transport = self.transport.within(self.transport.limits.total.min(patience));
         let answer = transport.call(&operation, &call, Bounded::default).await;
         let operation = Box::new(operation);
         match answer {
@@ -61,10 +61,11 @@ impl ClusterReader {
     pub async fn configz_of(
         &self,
         nodes: impl IntoIterator<Item = &NodeName>,
+        patience: Duration,
     ) -> Vec<(NodeName, Result<Map<String, Value>, ClusterError>)> {
         let nodes: Vec<NodeName> = nodes.into_iter().cloned().collect();
         let requests = nodes.into_iter().map(|node| async move {
-            let answer = self.configz(&node).await;
+            let answer = self.configz(&node, patience).await;
             (node, answer)
         });
         stream::iter(requests).buffered(MAX_CONCURRENT).collect().await
@@ -140,7 +141,7 @@ mod tests {
         for (profile, burst) in [(ServerProfile::V1_21, 10), (ServerProfile::V1_36, 100)] {
             let (embedded, reader) = up(profile).await;
             let names = [node(3), node(1), node(2)];
-            let shown = reader.configz_of(&names).await;
+            let shown = reader.configz_of(&names, CONFIGZ_PATIENCE).await;
             let order: Vec<&NodeName> = shown.iter().map(|(name, _)| name).collect();
             assert_eq!(order, [&names[0], &names[1], &names[2]]);
             for (_, configuration) in &shown {
@@ -160,19 +161,19 @@ mod tests {
             let (embedded, reader) = up(profile).await;
             embedded.nodes().inject(&node(1), Some(Fault::Deaf)).await.unwrap();
             embedded.nodes().inject(&node(2), Some(Fault::RefusesConfigz)).await.unwrap();
-            let error = reader.configz(&node(1)).await.unwrap_err();
+            let error = reader.configz(&node(1), CONFIGZ_PATIENCE).await.unwrap_err();
             assert_eq!(error.code(), "kubelet-unreachable", "{error}");
             assert!(
                 error.to_string().contains("node-1") && error.to_string().contains("connection refused"),
                 "{error}"
             );
-            let error = reader.configz(&node(2)).await.unwrap_err();
+            let error = reader.configz(&node(2), CONFIGZ_PATIENCE).await.unwrap_err();
             assert_eq!(error.code(), "kubelet-refuses", "{error}");
             assert!(error.help().contains("system:kubelet-api-admin"), "{}", error.help());
-            let error = reader.configz(&node(9)).await.unwrap_err();
+            let error = reader.configz(&node(9), CONFIGZ_PATIENCE).await.unwrap_err();
             assert_eq!(error.code(), "object-missing", "{error}");
             embedded.api().deny("get", "nodes/proxy");
-            let error = reader.configz(&node(3)).await.unwrap_err();
+            let error = reader.configz(&node(3), CONFIGZ_PATIENCE).await.unwrap_err();
             assert_eq!(error.code(), "cluster-forbidden");
             assert!(error.to_string().contains("sandbox may not get nodes/proxy in the cluster"), "{error}");
             assert!(error.help().contains("nodecfg-capture"), "{}", error.help());

@@ -38,6 +38,7 @@ mod wire;
 pub mod writer;
 
 pub use binding::Binding;
+pub use configz::CONFIGZ_PATIENCE;
 pub use connect::ConnectError;
 pub use error::ClusterError;
 pub use lease::LockError;

@@ -97,6 +97,7 @@ impl WireNode {
                 config: damage.take(&status, "status", "config"),
                 conditions: damage.take(&status, "status", "conditions"),
                 node_info: damage.take(&status, "status", "nodeInfo"),
+                capacity: damage.take(&status, "status", "capacity"),
             }),
             unreadable: damage.0,
         })

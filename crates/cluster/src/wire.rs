@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::items::ItemSplitter;
 use super::transport::Decode;
+use kubelet_config::capacity::Capacity;
 use kubelet_config::pod_range::PodRange;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::{
@@ -144,6 +145,20 @@ pub(super) struct WireNodeStatus {
     pub(super) conditions: Option<Vec<WireCondition>>,
     #[serde(default)]
     pub(super) node_info: Option<WireNodeInfo>,
+    #[serde(default)]
+    pub(super) capacity: Option<WireCapacity>,
+}
+
+/// The parts of core/v1 ResourceList that are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct WireCapacity {
+    #[serde(default)]
+    cpu: Option<String>,
+    #[serde(default)]
+    memory: Option<String>,
+    #[serde(default)]
+    ephemeral_storage: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -185,6 +200,7 @@ impl WireNode {
         let kubelet_version = status.node_info.and_then(|info| KubeletVersion::parse(&info.kubelet_version));
         let ready = status.conditions.unwrap_or_default().into_iter().find(|condition| condition.kind == "Ready");
         let annotations = self.metadata.annotations.unwrap_or_default();
+        let capacity = status.capacity.unwrap_or_default();
         let taints = spec.taints.iter().flatten().map(|taint| taint.key.as_str());
         let maintainer = Maintainer::of(taints, |key| annotations.get(key));
         Some(Node {
@@ -193,6 +209,11 @@ impl WireNode {
             labels: keys.filter(self.metadata.labels.unwrap_or_default()),
             kubelet_version,
             pod_range: spec.pod_cidr.as_deref().and_then(PodRange::parse),
+            capacity: Capacity::parse(
+                capacity.cpu.as_deref(),
+                capacity.memory.as_deref(),
+                capacity.ephemeral_storage.as_deref(),
+            ),
             ready: match ready.as_ref().map(|condition| condition.status.as_str()) {
                 Some("True") => Readiness::Ready,
                 Some("False") => Readiness::NotReady,

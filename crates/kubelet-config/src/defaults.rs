@@ -13,6 +13,8 @@ use super::fields::{Field, FieldType, child, children, items};
 const GATED: [&str; 2] = ["imagePullCredentialsVerificationPolicy", "crashLoopBackOff.maxContainerRestartPeriod"];
 const REPORT: &str = "nodeStatusReportFrequency";
 const UPDATE: &str = "nodeStatusUpdateFrequency";
+const EVICTION: &str = "evictionHard";
+const MERGE_EVICTION: &str = "mergeDefaultEvictionSettings";
 const SERIALIZE: &str = "serializeImagePulls";
 const PARALLEL: &str = "maxParallelImagePulls";
 
@@ -21,7 +23,9 @@ const PARALLEL: &str = "maxParallelImagePulls";
 #[must_use]
 pub fn with_defaults(configuration: &Map<String, Json>, minor: Minor) -> Map<String, Json> {
     let mut whole = configuration.clone();
-    let set = |name: &str| configuration.get(name).filter(|value| !is_zero(value));
+    let set = |name: &str| {
+        configuration.get(name).filter(|value| child("", name).is_none_or(|field| !is_zero_of(field, value, minor)))
+    };
     // Since 1.27 several parallel pulls are not serialized unless the file sets serializeImagePulls.
     let several = minor >= Minor(27) && set(PARALLEL).and_then(Json::as_i64).is_some_and(|pulls| pulls > 1);
     if several && configuration.get(SERIALIZE).is_none_or(Json::is_null) {
@@ -30,8 +34,23 @@ pub fn with_defaults(configuration: &Map<String, Json>, minor: Minor) -> Map<Str
     if let (None, Some(update)) = (set(REPORT), set(UPDATE)) {
         whole.insert(REPORT.to_owned(), update.clone());
     }
+    if whole.get(MERGE_EVICTION) == Some(&Json::Bool(true)) {
+        merge_eviction(&mut whole, minor);
+    }
     fill(&mut whole, "", minor);
     whole
+}
+
+/// Adds the default thresholds of signals that `evictionHard` omits (1.33 on, `cmd/kubelet/app/server.go`,
+/// `loadConfigFile`).
+fn merge_eviction(whole: &mut Map<String, Json>, minor: Minor) {
+    let merges = child("", MERGE_EVICTION).is_some_and(|field| field.is_known_to(minor));
+    let defaults = child("", EVICTION).filter(|_| merges).and_then(|field| field.default.at(minor)?.as_object());
+    if let (Some(defaults), Some(Json::Object(given))) = (defaults, whole.get_mut(EVICTION)) {
+        for (signal, value) in defaults {
+            given.entry(signal).or_insert_with(|| value.clone());
+        }
+    }
 }
 
 fn fill(map: &mut Map<String, Json>, parent: &str, minor: Minor) {
@@ -72,7 +91,7 @@ fn value_of(field: &Field, given: Option<Json>, minor: Minor) -> Option<Json> {
     match given {
         // An empty list or map overrides a default. Without a default it means the same as an unset value.
         Some(value) if is_empty(&value) => default.map(|_| value),
-        Some(value) if field.keeps_zero(minor) || !is_zero(&value) => Some(value),
+        Some(value) if field.keeps_zero(minor) || !is_zero_of(field, &value, minor) => Some(value),
         _ if GATED.contains(&field.path.as_str()) => None,
         _ => default.or_else(|| zero(field, minor)),
     }
@@ -139,14 +158,20 @@ fn written(value: Json, field: &Field, minor: Minor) -> Json {
     }
 }
 
-/// Reports whether the value is the zero value in Go.
+/// Reports whether the value is the zero value of a field. A text may be a duration of zero.
+fn is_zero_of(field: &Field, value: &Json, minor: Minor) -> bool {
+    let is_duration = field.types.at(minor).is_some_and(|types| types.contains(&FieldType::Duration));
+    is_zero(value) || (is_duration && value.as_str().is_some_and(|text| duration::nanoseconds(text) == Ok(0)))
+}
+
+/// Reports whether the value is the zero value in Go of a field that is no duration.
 #[must_use]
 pub fn is_zero(value: &Json) -> bool {
     match value {
         Json::Null => true,
         Json::Bool(value) => !value,
         Json::Number(number) => number.as_f64() == Some(0.0),
-        Json::String(text) => text.is_empty() || duration::nanoseconds(text) == Ok(0),
+        Json::String(text) => text.is_empty(),
         Json::Array(_) | Json::Object(_) => false,
     }
 }
@@ -186,6 +211,7 @@ mod tests {
         let whole = filled_of(json!({"maxPods": 0, "registryPullQPS": 0, "syncFrequency": "0s", "port": null}), 30);
         assert_eq!((&whole["maxPods"], &whole["registryPullQPS"]), (&json!(110), &json!(0)));
         assert_eq!((&whole["syncFrequency"], &whole["port"]), (&json!("1m0s"), &json!(10250)));
+        assert_eq!(filled_of(json!({"reservedSystemCPUs": "0"}), 30)["reservedSystemCPUs"], "0", "a CPU, no duration");
     }
 
     #[test]
@@ -205,6 +231,18 @@ mod tests {
         assert_eq!(report(json!({"nodeStatusUpdateFrequency": "20s", "nodeStatusReportFrequency": "1m"})), "1m0s");
         assert_eq!(filled_of(json!({"maxParallelImagePulls": 4}), 30)["serializeImagePulls"], false);
         assert_eq!(filled_of(json!({"maxParallelImagePulls": 4}), 26)["serializeImagePulls"], true);
+    }
+
+    #[test]
+    fn merges_default_thresholds_on_request() {
+        let hard = |merge: bool, minor| {
+            let whole = filled_of(
+                json!({"mergeDefaultEvictionSettings": merge, "evictionHard": {"memory.available": "1Gi"}}),
+                minor,
+            );
+            whole["evictionHard"].as_object().unwrap().len()
+        };
+        assert_eq!((hard(true, 33), hard(false, 33), hard(true, 32)), (5, 1, 1));
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! - the result of loading, validating and starting with a configuration, and the stage and error of a failure
 //!   ([`verdict`]);
 //! - accepted settings that are likely mistakes ([`advice`]);
-//! - the effect of a change on running pods ([`risk`]).
+//! - the changes between two configurations with the defaults of a version ([`effective`]), and the effect of each on
+//!   running pods ([`risk`]).
 //!
 //! The facts are tables in the folder `data`. Each row names its source in Kubernetes. Every function is pure: the
 //! crate reads no file, clock, network or environment.
@@ -35,10 +36,12 @@
 //! ```
 
 pub mod advice;
+pub mod capacity;
 pub mod defaults;
 pub mod direction;
 pub mod document;
 pub mod duration;
+pub mod effective;
 pub mod field_path;
 pub mod fields;
 pub mod filepath;

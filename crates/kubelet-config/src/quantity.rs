@@ -74,6 +74,13 @@ impl Quantity {
         Self { nanos: self.nanos.saturating_add(other.nanos) }
     }
 
+    /// Returns the number of thousandths, rounded away from zero as `Quantity.MilliValue` does. Saturates at the bounds
+    /// of `i64`.
+    #[must_use]
+    pub fn rounded_up_thousandths(self) -> i64 {
+        Self { nanos: self.nanos.saturating_mul(1000) }.rounded_up()
+    }
+
     /// Returns the number of whole units, rounded away from zero as `Quantity.Value` does. Saturates at the bounds of
     /// `i64`.
     #[must_use]

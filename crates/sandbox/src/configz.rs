@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::api::{Api, NodeProxy, ProxyResult};
 use super::kubelets::Fault;
+use super::nodes::LOCAL_CONFIG_ANNOTATION;
 use kubelet_config::Minor;
 use kubelet_config::defaults::{is_struct, is_zero, with_defaults};
 use kubelet_config::document::Document;
@@ -107,11 +108,15 @@ pub(super) fn minor_of(version: &str) -> Minor {
 }
 
 /// Configuration that a kubelet with Dynamic Kubelet Configuration runs, according to its Node's status: the active
-/// ConfigMap or the local configuration.
+/// ConfigMap or the local configuration, which an annotation may set.
 ///
 /// `None` if the active ConfigMap or its key is missing. A real kubelet would have a copy on its disk.
 pub(super) fn active(api: &Api, node: &Json) -> Option<String> {
-    let Some(active) = node.pointer("/status/config/active/configMap") else { return Some(LOCAL_CONFIG.to_owned()) };
+    let Some(active) = node.pointer("/status/config/active/configMap") else {
+        let annotations = node.pointer("/metadata/annotations").and_then(Json::as_object);
+        let own = annotations.and_then(|annotations| annotations.get(LOCAL_CONFIG_ANNOTATION)?.as_str());
+        return Some(own.unwrap_or(LOCAL_CONFIG).to_owned());
+    };
     let text = |key: &str| active.get(key).and_then(Json::as_str).unwrap_or_default();
     let map = api.get("", "configmaps", text("namespace"), text("name"))?;
     map.get("data")?.get(text("kubeletConfigKey"))?.as_str().map(str::to_owned)

@@ -77,10 +77,11 @@ fn pool_details(review: &Review, group: &Group<'_>) -> Markup {
 
 fn fields(title: &str, set: &Changes) -> Markup {
     let rows = html! {
-        @for ChangedField { change, risk } in set.fields.iter().take(MAX_FIELDS) {
+        @for field @ ChangedField { change, risk, .. } in set.fields.iter().take(MAX_FIELDS) {
+            @let (old, new) = sentences::values(field);
             tr {
                 th scope="row" { code { (Text(&clipped(&change.path, MAX_VALUE))) } }
-                (values(change.old.as_deref(), change.new.as_deref()))
+                (values(old.as_deref(), new.as_deref()))
                 td {
                     @if let Some(risk) = risk {
                         b { (risk.class.as_str()) } " " span.quiet { (Prose(&sentences::reason_and_source(risk))) }

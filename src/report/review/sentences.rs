@@ -7,7 +7,7 @@ use crate::report::count;
 use crate::review::{Changes, FileChangeKind, Origin, PoolChange, PoolReview, Review, Side};
 use kubelet_config::risk::{Class, Risk};
 use nodecfg_contract::printable::at_most;
-use nodecfg_planning::plan::ChangedField;
+use nodecfg_planning::plan::{ChangedField, Sample};
 
 /// The first line on standard error: the revision and the base of a command.
 #[must_use]
@@ -130,7 +130,8 @@ pub(in crate::report) fn headline(pool: &PoolReview) -> String {
     match pool.change {
         PoolChange::Added => "new pool".to_owned(),
         PoolChange::Removed => "removed".to_owned(),
-        PoolChange::Changed => match pool.changes.iter().map(|set| set.fields.len()).max().unwrap_or(0) {
+        PoolChange::Changed => match most_fields(pool, |field| !field.no_effect) {
+            0 if most_fields(pool, |_| true) > 0 => "no value in effect changes".to_owned(),
             0 => "reassigned".to_owned(),
             1 => "1 field changes".to_owned(),
             fields => format!("{fields} fields change"),
@@ -145,6 +146,19 @@ pub(in crate::report) fn headline(pool: &PoolReview) -> String {
     }
 }
 
+/// The highest number of such fields in the changes from one configuration.
+fn most_fields(pool: &PoolReview, is: impl Fn(&ChangedField) -> bool) -> usize {
+    pool.changes.iter().map(|set| set.fields.iter().filter(|field| is(field)).count()).max().unwrap_or(0)
+}
+
+/// The old and the new value of a field, or the default in effect, with a mark.
+pub(in crate::report) fn values(field: &ChangedField) -> (Option<String>, Option<String>) {
+    let value = |default: &Option<String>, written: &Option<String>| {
+        default.as_ref().map(|default| format!("{default} (default)")).or_else(|| written.clone())
+    };
+    (value(&field.old_default, &field.change.old), value(&field.new_default, &field.change.new))
+}
+
 /// Explains a pool change that is not self-explanatory.
 pub(in crate::report) fn explanation(pool: &PoolReview, cluster: bool) -> Option<&'static str> {
     Some(match pool.change {
@@ -154,7 +168,7 @@ pub(in crate::report) fn explanation(pool: &PoolReview, cluster: bool) -> Option
              unless another pool selects them"
         }
         PoolChange::ToLocal => "the nodes return to their local configuration, which nodecfg does not know",
-        PoolChange::FromLocal => "the nodes leave their local configuration, which nodecfg does not know",
+        PoolChange::FromLocal => "the nodes leave their local configuration, which the repository does not have",
         PoolChange::Selection if cluster => "the configuration stays the same; the set of nodes changes",
         PoolChange::Selection => {
             "the configuration stays the same. Nodes may move between pools and get the configuration of their new \
@@ -185,6 +199,9 @@ pub(in crate::report) fn risk(pool: &PoolReview) -> Option<String> {
     if !risk.state_files.is_empty() {
         let files: Vec<&str> = risk.state_files.iter().map(|file| file.as_str()).collect();
         line.push_str(&format!(", and {} removed", files.join(" and ")));
+    }
+    if let Some((read, of)) = sampled(pool) {
+        line.push_str(&format!(" (from configz of {read} of {})", count(of, "node")));
     }
     match nodes {
         Some(nodes) => line.push_str(&format!("; unknown for {}", count(nodes, "node"))),
@@ -252,15 +269,42 @@ pub(in crate::report) fn origin(review: &Review, pool: &PoolReview, set: &Change
             Some(format!("{nodes} from {}{back}", side(&review.from)))
         }
         Origin::Base | Origin::Nothing | Origin::Unreadable => None,
-        Origin::Local => Some(format!("{nodes} from the local configuration (content unknown)")),
-        Origin::ConfigMap { source } if !set.from_known => {
-            Some(format!("{nodes} from {source} (content not readable)"))
+        Origin::Local => Some(format!("{nodes} from the local configuration ({})", content(set, "content unknown"))),
+        Origin::ConfigMap { source } if !set.from_known || set.sample.is_some() => {
+            Some(format!("{nodes} from {source} ({})", content(set, "content unreadable")))
         }
         Origin::ConfigMap { source } if pool.changes.len() > 1 || !back.is_empty() => {
             Some(format!("{nodes} from {source}{back}"))
         }
         Origin::ConfigMap { .. } => None,
     }
+}
+
+/// What is known of a configuration that only its kubelets know. `unknown` if none was asked.
+fn content(set: &Changes, unknown: &str) -> String {
+    match set.sample {
+        None => unknown.to_owned(),
+        Some(Sample { read: 0, unread, .. }) => {
+            unread.map_or_else(|| unknown.to_owned(), |reason| format!("{unknown}: {reason}"))
+        }
+        Some(Sample { read, same, .. }) => {
+            let of = set.nodes.map_or_else(String::new, |nodes| format!(" of {}", count(nodes, "node")));
+            let worst =
+                if same < read { format!("; the worst, on {same} of {read} sampled nodes") } else { String::new() };
+            format!("from configz of {read}{of}{worst}")
+        }
+    }
+}
+
+/// The numbers of sampled and of all nodes whose risk follows from a sample. `None` without a sample.
+fn sampled(pool: &PoolReview) -> Option<(usize, usize)> {
+    let sets: Vec<(usize, usize)> = pool
+        .changes
+        .iter()
+        .filter_map(|set| Some((set.sample.filter(|sample| sample.read > 0)?.read, set.nodes?)))
+        .collect();
+    let sum = |number: fn(&(usize, usize)) -> usize| sets.iter().map(number).sum();
+    (!sets.is_empty()).then(|| (sum(|set| set.0), sum(|set| set.1)))
 }
 
 /// The change of a file in a few words.

@@ -12,7 +12,6 @@ use crate::report::style::{added, changed, heading, quiet, removed, warning};
 use crate::report::table::MAX_ALIKE;
 use crate::report::{count, names};
 use crate::review::{Changes, FileChangeKind, Group, PoolChange, PoolReview, Review, Scope, Setting, Side, groups};
-use kubelet_config::document::FieldChange;
 use kubelet_config::risk::Class;
 use nodecfg_planning::plan::{ChangedField, Plan, PoolPlan, Why};
 
@@ -22,6 +21,8 @@ const FIELD_WIDTH: usize = 36;
 const MAX_NEW_FIELDS: usize = 25;
 /// Minimum number of pools that are up to date and share one line.
 const MIN_FOLDED: usize = 4;
+/// Maximum number of listed fields whose value in effect stays the same.
+const MAX_WITHOUT_EFFECT: usize = 3;
 /// The width of the risk column, in columns.
 const CLASS_WIDTH: usize = 7;
 
@@ -244,19 +245,30 @@ fn write_changes(page: &mut Page<'_>, review: &Review, pool: &PoolReview, set: &
     if !all && !set.from_known && set.fields.len() > MAX_NEW_FIELDS {
         page.prose(4, &format!("+ {}; -v lists them", sentences::field_counts(&set.fields)), |line| added(line))?;
     } else {
-        write_fields(page, pool, &set.fields, all)?;
+        let without_effect = set.fields.iter().filter(|field| field.no_effect).count();
+        let fold = !all && without_effect > MAX_WITHOUT_EFFECT;
+        let listed: Vec<&ChangedField> = set.fields.iter().filter(|field| !(fold && field.no_effect)).collect();
+        write_fields(page, pool, &listed, all)?;
+        if fold {
+            let folded = count(without_effect, "field");
+            page.prose(4, &format!("= {folded} with the same value in effect; -v lists them"), dim)?;
+        }
     }
     if set.fields.is_empty() && pool.change != PoolChange::ToLocal {
-        page.prose(4, "no field changes: the content is the same, but the node does not report running it", dim)?;
+        let why = match set.sample {
+            Some(_) => "no field changes: the sampled nodes run these values already",
+            None => "no field changes: the content is the same, but the node does not report running it",
+        };
+        page.prose(4, why, dim)?;
     }
     Ok(())
 }
 
 /// Writes one field per line, with columns for risk and place. Adds the reason of the risk below refused fields, and
 /// with `all` below every field.
-fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[ChangedField], all: bool) -> io::Result<()> {
+fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[&ChangedField], all: bool) -> io::Result<()> {
     let allowed = pool.risk.refused.as_ref().map(|refusal| refusal.allowed);
-    let texts: Vec<(String, &ChangedField)> = fields.iter().map(|field| (field_text(&field.change), field)).collect();
+    let texts: Vec<(String, &ChangedField)> = fields.iter().map(|field| (field_text(field), *field)).collect();
     let place = |field: &ChangedField| field.change.place.as_ref().map_or_else(String::new, ToString::to_string);
     let classes = fields.iter().any(|field| field.risk.is_some());
     let columns = fields.iter().map(|field| layout::width(&place(field))).max().unwrap_or(0)
@@ -264,7 +276,8 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[ChangedField],
     let most = page.width.saturating_sub(4 + 2 + columns).max(FIELD_WIDTH);
     let width = texts.iter().map(|(text, _)| layout::width(text)).filter(|width| *width <= most).max().unwrap_or(4);
     for (text, field) in texts {
-        let styled = match (&field.change.old, &field.change.new) {
+        let styled = match sentences::values(field) {
+            _ if field.no_effect => quiet(&text),
             (None, Some(_)) => added(&text),
             (Some(_), None) => removed(&text),
             _ => changed(&text),
@@ -297,8 +310,16 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[ChangedField],
     Ok(())
 }
 
-fn field_text(field: &FieldChange) -> String {
-    change_text(&field.path, field.old.as_deref(), field.new.as_deref())
+/// The change of a field. One without an effect has the mark `=`, and one value if a side is the default.
+fn field_text(field: &ChangedField) -> String {
+    let path = &field.change.path;
+    let (old, new) = sentences::values(field);
+    let default = field.old_default.as_ref().and(old.as_ref()).or(field.new_default.as_ref().and(new.as_ref()));
+    match (field.no_effect, default) {
+        (true, Some(default)) => format!("= {path}: {default}"),
+        (true, None) => format!("= {path}: {}", [old, new].into_iter().flatten().collect::<Vec<_>>().join(" → ")),
+        (false, _) => change_text(path, old.as_deref(), new.as_deref()),
+    }
 }
 
 fn setting_text(setting: &Setting) -> String {
@@ -310,7 +331,8 @@ fn change_text(path: &str, old: Option<&str>, new: Option<&str>) -> String {
         (None, Some(new)) => format!("+ {path}: {new}"),
         (Some(old), None) => format!("- {path}: {old}"),
         (Some(old), Some(new)) => format!("~ {path}: {old} → {new}"),
-        (None, None) => path.to_owned(),
+        // Only a default changes, and it differs between the kubelet versions.
+        (None, None) => format!("~ {path}: another default"),
     }
 }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::names::{FleetName, NodeName, PoolName};
 use crate::nodeconfig::NodeConfig;
 use crate::{ConfigSource, ConfigStatus, ContentHash};
+use kubelet_config::capacity::Capacity;
 use kubelet_config::pod_range::PodRange;
 use kubelet_config::risk::Class;
 
@@ -19,12 +20,14 @@ pub mod activity;
 pub mod maintainer;
 pub mod orders;
 pub mod references;
+pub mod running;
 pub mod version;
 
 pub use activity::{AgentActivity, NodeActivity};
 pub use maintainer::Maintainer;
 pub use orders::{Abort, Orders, Pause};
 pub use references::{Deletion, References, Referrers};
+pub use running::{RunningConfig, UnreadReason};
 pub use version::{KubeletVersion, ServerVersion};
 
 /// Default selector label of a pool: `nodecfg.dev/pool=<pool>`.
@@ -60,6 +63,8 @@ pub struct Observed {
     pub contents: BTreeMap<ConfigMapKey, Option<FetchedConfigMap>>,
     /// Orders of operators for the fleet.
     pub orders: Orders,
+    /// Answers of some kubelets to the question what they run.
+    pub running: BTreeMap<NodeName, RunningConfig>,
 }
 
 impl Observed {
@@ -133,6 +138,9 @@ pub struct Node {
     /// Size of `spec.podCIDR`, if set. Only the size is stored, because there may be thousands of nodes.
     #[serde(skip)]
     pub pod_range: Option<PodRange>,
+    /// Capacity of the node (`status.capacity`), as far as known.
+    #[serde(skip)]
+    pub capacity: Capacity,
     /// Ready condition.
     pub ready: Readiness,
     /// Last transition of the Ready condition, if known.
@@ -187,6 +195,7 @@ impl Node {
             labels: BTreeMap::new(),
             kubelet_version: None,
             pod_range: None,
+            capacity: Capacity::default(),
             ready: Readiness::Unknown,
             ready_since: None,
             status_since: None,

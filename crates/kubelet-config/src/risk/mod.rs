@@ -74,11 +74,13 @@ impl Risk {
         }
     }
 
-    fn no_change() -> Self {
+    /// Returns the risk of a change that keeps the value in effect, for example to the default.
+    #[must_use]
+    pub fn no_effect() -> Self {
         Self {
             class: Class::None,
             state_files: Vec::new(),
-            why: "The value is the default, which was already in effect.".to_owned(),
+            why: "The value in effect stays the same.".to_owned(),
             source: "crates/kubelet-config/data/fields.csv".to_owned(),
         }
     }
@@ -114,7 +116,7 @@ pub fn of_change(path: &str, old: Option<&str>, new: Option<&str>) -> Risk {
         && (old.is_none() || new.is_none())
         && same(was, becomes)
     {
-        return Risk::no_change();
+        return Risk::no_effect();
     }
     let way = was.zip(becomes).and_then(|(was, becomes)| direction(&was, &becomes));
     let Some(rows) = rows(path) else { return Risk::unclassified() };

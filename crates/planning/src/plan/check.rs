@@ -10,6 +10,8 @@ use std::fmt;
 use super::{Action, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::convergence::Target;
 use crate::desired::{Desired, Pool};
+use kubelet_config::direction::direction;
+use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::{self, Class};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
@@ -249,13 +251,25 @@ impl Checker<'_> {
         }
         let mut worst = None;
         for set in &pool.changes {
-            let known = set.from.is_some() && set.from_known && pool.target != Target::Local;
+            let readable = set.from.is_some() || set.is_sampled();
+            let known = readable && set.from_known && pool.target != Target::Local;
             for field in &set.fields {
-                let change = &field.change;
-                let expected = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
-                let right = field.risk.as_ref().map(|risk| risk.class) == known.then_some(expected.class);
-                self.require(right, subject, format!("the risk of {} differs from the risk table", change.path));
-                worst = worst.max(known.then_some(expected.class));
+                let path = &field.change.path;
+                let class = |pair: &ValueChange| risk::of_change(path, pair.old.as_deref(), pair.new.as_deref()).class;
+                let expected = field.in_effect.iter().map(class).max().unwrap_or(Class::None);
+                let right = field.risk.as_ref().map(|risk| risk.class) == known.then_some(expected);
+                self.require(right, subject, format!("the risk of {path} differs from the risk table"));
+                // A change without an effect keeps its value, although perhaps in another notation.
+                let old = field.old_default.as_ref().or(field.change.old.as_ref());
+                let new = field.new_default.as_ref().or(field.change.new.as_ref());
+                let same = old.zip(new).is_none_or(|(old, new)| direction(old, new).is_none());
+                self.require(!field.no_effect || same, subject, format!("the change of {path} has an effect"));
+                self.require(
+                    !known || field.no_effect == field.in_effect.is_empty(),
+                    subject,
+                    format!("the effect of {path} is stated wrongly"),
+                );
+                worst = worst.max(known.then_some(expected));
             }
         }
         self.require(pool.disruption.worst == worst, subject, "its highest class is not the highest of its changes");
@@ -272,10 +286,13 @@ impl Checker<'_> {
             _ => false,
         };
         let sets = pool.changes.iter().filter(|set| step.can_return && same(set.from.as_ref()));
-        for set in sets.filter(|set| set.from.is_some() && set.from_known && pool.target != Target::Local) {
-            for change in set.fields.iter().map(|field| &field.change) {
-                let back = risk::of_change(&change.path, change.new.as_deref(), change.old.as_deref());
-                worst = worst.max(Some(back.class));
+        // A sample does not tell what a rollback does to other nodes.
+        let sets = sets.filter(|set| set.from.is_some() && !set.is_sampled());
+        for set in sets.filter(|set| set.from_known && pool.target != Target::Local) {
+            for field in &set.fields {
+                let path = &field.change.path;
+                let back = |pair: &ValueChange| risk::of_change(path, pair.new.as_deref(), pair.old.as_deref()).class;
+                worst = worst.max(Some(field.in_effect.iter().map(back).max().unwrap_or(Class::None)));
             }
         }
         let beyond = worst.filter(|worst| *worst > pool.policy.allow_disruption);

@@ -30,6 +30,11 @@ impl<'a> ConfigMapIndex<'a> {
         Self { desired, observed, parsed: RefCell::default(), hashes: RefCell::default() }
     }
 
+    /// The observation that the index is built from.
+    pub(super) fn observed(&self) -> &'a Observed {
+        self.observed
+    }
+
     fn fetched(&self, source: &ConfigSource) -> Option<&'a FetchedConfigMap> {
         self.observed.contents.get(&ConfigMapKey::of(source)?)?.as_ref()
     }

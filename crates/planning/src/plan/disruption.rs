@@ -3,7 +3,7 @@
 //!
 //! The risk is unknown if the current or the new content is unknown: the local configuration, or a ConfigMap that is
 //! missing or unreadable. Reports show that, but the plan is not refused, because every node starts with its local
-//! configuration.
+//! configuration. A [sample](super::sample) of the nodes may show the current content, and then refuse the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,13 @@ use serde::Serialize;
 
 use super::config_maps::ConfigMapIndex;
 use super::decide::refuses;
+use super::sample::{self, Sample};
+use super::verdicts::known_minor;
 use super::{Action, Plan, PoolPlan, Problem, Step};
 use crate::desired::{Pool, PoolTarget};
 use kubelet_config::Minor;
 use kubelet_config::document::{Document, FieldChange, Node as Value, changes};
+use kubelet_config::effective::{self, EffectiveChange, ValueChange};
 use kubelet_config::risk::{self, Class, Risk, StateFile};
 use kubelet_config::secrets;
 use nodecfg_contract::ConfigSource;
@@ -28,8 +31,11 @@ pub struct ChangeSet {
     pub from: Option<ConfigSource>,
     /// Number of nodes. A node in transition counts for both its configurations.
     pub nodes: usize,
-    /// Whether the current content is known. If not, every field of the new content is listed as added.
+    /// Whether the current content is known, if only of sampled nodes. If not, every field of the new content is listed
+    /// as added.
     pub from_known: bool,
+    /// Sample of the nodes, if their current content is unknown and some were asked.
+    pub sample: Option<Sample>,
     /// Changes per field.
     pub fields: Vec<ChangedField>,
 }
@@ -38,9 +44,24 @@ pub struct ChangeSet {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedField {
-    /// The change.
+    /// The change as written. Both values are unset if only a default changes.
     #[serde(flatten)]
     pub change: FieldChange,
+    /// The default in effect instead of the old value. Unset without one, and if the kubelet versions of the nodes have
+    /// different ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_default: Option<String>,
+    /// The default in effect instead of the new value. Unset without one, and if the kubelet versions of the nodes have
+    /// different ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_default: Option<String>,
+    /// Whether the value in effect stays the same, so that no kubelet notices the change.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_effect: bool,
+    /// The distinct changes of the value in effect, over the kubelet versions of the nodes. Empty if both sides of the
+    /// change are known and no kubelet notices it.
+    #[serde(skip)]
+    pub in_effect: Vec<ValueChange>,
     /// Effect on a node with running pods; `None` if only one side of the change is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
@@ -67,6 +88,12 @@ impl ChangeSet {
     #[must_use]
     pub fn has_risk(&self) -> bool {
         self.from_known && self.fields.iter().all(|field| field.risk.is_some())
+    }
+
+    /// Reports whether the current content is known only of sampled nodes.
+    #[must_use]
+    pub fn is_sampled(&self) -> bool {
+        self.sample.is_some_and(|sample| sample.read > 0)
     }
 }
 
@@ -96,17 +123,56 @@ impl Disruption {
     }
 }
 
-/// Returns the changed fields between two configurations with their risk. An unknown configuration counts as empty,
-/// and its changes have no known risk.
+/// Returns the changed fields between two configurations with their risk: the highest over kubelets of these versions,
+/// whose defaults count as set. An unknown configuration counts as empty, and its changes have no known risk.
 #[must_use]
-pub fn changed_fields(old: Option<&Document>, new: Option<&Document>) -> Vec<ChangedField> {
-    let field = |change: FieldChange| {
-        // Redacted first, so that the checker computes the same risk.
-        let change = redacted(change);
-        let risk = old.zip(new).map(|(old, new)| risk_of(&change, old, new));
-        ChangedField { change, risk }
+pub fn changed_fields(
+    old: Option<&Document>,
+    new: Option<&Document>,
+    minors: &BTreeSet<Option<Minor>>,
+) -> Vec<ChangedField> {
+    let (Some(old), Some(new)) = (old, new) else {
+        return changes(old, new).into_iter().map(without_risk).collect();
     };
-    changes(old, new).into_iter().map(field).collect()
+    let field = |found: EffectiveChange| {
+        // Redacted first, so that the checker computes the same risk.
+        let (path, change) = (found.change.path.clone(), redacted(found.change));
+        let in_effect: Vec<ValueChange> = found.in_effect.into_iter().map(|pair| redacted_pair(&path, pair)).collect();
+        let risks = in_effect.iter().map(|pair| risk_of(&path, pair, old, new));
+        let worst = risks.reduce(|worst, next| if next.class > worst.class { next } else { worst });
+        ChangedField {
+            change,
+            old_default: found.old_default.map(|value| secrets::redacted(&path, &value)),
+            new_default: found.new_default.map(|value| secrets::redacted(&path, &value)),
+            no_effect: in_effect.is_empty(),
+            in_effect,
+            risk: Some(worst.unwrap_or_else(Risk::no_effect)),
+        }
+    };
+    effective::changes(old, new, minors).into_iter().map(field).collect()
+}
+
+/// A change of which only one side is known.
+fn without_risk(change: FieldChange) -> ChangedField {
+    let change = redacted(change);
+    ChangedField { change, old_default: None, new_default: None, no_effect: false, in_effect: Vec::new(), risk: None }
+}
+
+impl PoolPlan {
+    /// The effect without samples: the risk is unknown for all nodes whose current content is. Unlike samples, it does
+    /// not depend on the rights of the user and the answers of kubelets.
+    #[must_use]
+    pub fn disruption_without_samples(&self) -> Disruption {
+        let (sampled, known): (Vec<&ChangeSet>, Vec<&ChangeSet>) =
+            self.changes.iter().partition(|set| set.is_sampled());
+        let unknown = sampled.into_iter().chain(known.iter().copied().filter(|set| !set.has_risk()));
+        let fields = known.iter().flat_map(|set| &set.fields);
+        Disruption {
+            unknown: unknown.map(|set| set.nodes).sum(),
+            unready: self.disruption.unready,
+            ..Disruption::of_fields(fields, self.policy.allow_disruption)
+        }
+    }
 }
 
 impl Plan {
@@ -155,6 +221,16 @@ fn without_version(source: &ConfigSource) -> ConfigSource {
     }
 }
 
+/// Nodes that leave one configuration.
+#[derive(Default)]
+struct Group<'a> {
+    nodes: usize,
+    /// Kubelet versions with known defaults; `None` stands for all others.
+    minors: BTreeSet<Option<Minor>>,
+    /// Nodes that were asked what they run.
+    asked: Vec<&'a Node>,
+}
+
 /// Groups the assigned nodes by the configurations that they may run, and computes the changed fields and their risk
 /// per group.
 pub(super) fn assess<'a>(
@@ -166,24 +242,35 @@ pub(super) fn assess<'a>(
         PoolTarget::Local => None,
         PoolTarget::Config(rendered) => Some(&rendered.document),
     };
-    let mut groups: BTreeMap<Option<ConfigSource>, usize> = BTreeMap::new();
+    let observed = index.observed();
+    let mut groups: BTreeMap<Option<ConfigSource>, Group<'_>> = BTreeMap::new();
     let mut minors: BTreeMap<Option<Minor>, usize> = BTreeMap::new();
     let mut replaced: BTreeSet<ConfigSource> = BTreeSet::new();
     for node in assigned {
         *minors.entry(minor(node)).or_default() += 1;
         for start in current_configurations(node) {
             replaced.extend(start.clone().filter(|source| has_other_content(node, source, index)));
-            *groups.entry(start).or_default() += 1;
+            let is_asked = observed.running.contains_key(&node.name) && sample::runs(node, start.as_ref());
+            let group = groups.entry(start).or_default();
+            group.nodes += 1;
+            group.minors.insert(known_minor(node));
+            group.asked.extend(is_asked.then_some(node));
         }
     }
     let sets: Vec<ChangeSet> = groups
         .into_iter()
-        .map(|(from, nodes)| {
+        .map(|(from, Group { nodes, minors, asked })| {
             // A ConfigMap with other content tells nothing about what the nodes run.
             let known = from.as_ref().filter(|source| !replaced.contains(*source));
             let old = known.and_then(|source| index.document(source));
-            let fields = changed_fields(old.as_ref(), new);
-            ChangeSet { from, nodes, from_known: old.is_some(), fields }
+            let answers = match (&old, new) {
+                (None, Some(_)) => sample::changes_of(asked.into_iter(), observed, new),
+                _ => None,
+            };
+            let (sampled, sample) = answers.map_or((None, None), |(fields, sample)| (fields, Some(sample)));
+            let from_known = old.is_some() || sampled.is_some();
+            let fields = sampled.unwrap_or_else(|| changed_fields(old.as_ref(), new, &minors));
+            ChangeSet { from, nodes, from_known, sample, fields }
         })
         .collect();
     let unready = minors.into_iter().filter(|(minor, _)| risk::restart_resets_readiness(*minor, new));
@@ -210,6 +297,7 @@ pub(super) fn assess_rollbacks<'a>(pool: &Pool, steps: impl Iterator<Item = &'a 
     let allowed = pool.policy.allow_disruption;
     let needs: BTreeMap<Option<&ConfigSource>, Option<Class>> = sets
         .iter()
+        .filter(|set| !set.is_sampled())
         .map(|set| {
             (set.from.as_ref(), set.fields.iter().filter_map(rollback_class).max().filter(|class| *class > allowed))
         })
@@ -222,8 +310,9 @@ pub(super) fn assess_rollbacks<'a>(pool: &Pool, steps: impl Iterator<Item = &'a 
 
 /// Risk class of reverting a change, if both sides are known.
 fn rollback_class(field: &ChangedField) -> Option<Class> {
-    let FieldChange { path, old, new, .. } = &field.change;
-    field.risk.as_ref().map(|_| risk::of_change(path, new.as_deref(), old.as_deref()).class)
+    let reverted =
+        |pair: &ValueChange| risk::of_change(&field.change.path, pair.new.as_deref(), pair.old.as_deref()).class;
+    field.risk.as_ref().map(|_| field.in_effect.iter().map(reverted).max().unwrap_or(Class::None))
 }
 
 /// Redacts values that may be secrets, or contain one.
@@ -234,9 +323,16 @@ fn redacted(mut change: FieldChange) -> FieldChange {
     change
 }
 
+fn redacted_pair(path: &str, mut pair: ValueChange) -> ValueChange {
+    for value in pair.old.iter_mut().chain(&mut pair.new) {
+        *value = secrets::redacted(path, value);
+    }
+    pair
+}
+
 /// Risk of a change by the risk table, without state files that neither configuration uses.
-fn risk_of(change: &FieldChange, old: &Document, new: &Document) -> Risk {
-    let mut risk = risk::of_change(&change.path, change.old.as_deref(), change.new.as_deref());
+fn risk_of(path: &str, pair: &ValueChange, old: &Document, new: &Document) -> Risk {
+    let mut risk = risk::of_change(path, pair.old.as_deref(), pair.new.as_deref());
     risk.state_files.retain(|file| {
         let (field, value) = file.policy();
         [old, new].iter().any(|document| document.root.get(field).and_then(Value::text) == Some(value))
@@ -260,231 +356,4 @@ pub fn fix(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
         Class::Never => "revert the change, or accept the loss of pods and ".to_owned(),
     };
     format!("{first}{allow}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::fixtures::{
-        desired, fetched, namespace, node, observed, on, options, policy, pool, refusing, rendered_of, source,
-        with_config_map,
-    };
-    use super::super::{Scope, check, make};
-    use super::*;
-    use crate::desired::{Desired, Rendered};
-    use nodecfg_contract::error_text;
-    use nodecfg_contract::observed::{KubeletVersion, Observed};
-
-    /// A configuration with these fields. A static CPU policy needs a reservation, so one is added if missing.
-    fn config(fields: &str) -> Rendered {
-        let reserved = if fields.contains("kubeReserved") { "" } else { "\nkubeReserved: {cpu: 500m}" };
-        rendered_of("a", &format!("{fields}{reserved}"))
-    }
-
-    /// Desired state with one pool that has these fields and allows `allowed`.
-    fn wants(fields: &str, allowed: Class) -> Desired {
-        let mut pool = pool("a", 0, policy(1));
-        pool.policy.allow_disruption = allowed;
-        pool.target = PoolTarget::Config(Box::new(config(fields)));
-        desired([pool])
-    }
-
-    /// A cluster with these nodes and the readable contents of these configurations.
-    fn cluster(nodes: impl IntoIterator<Item = Node>, configs: &[&str]) -> Observed {
-        // Configurations of kubelets this old are not checked: these tests are about changes only.
-        let old = |node| Node { kubelet_version: KubeletVersion::parse("v1.15.12"), ..node };
-        let mut cluster = observed(nodes.into_iter().map(old));
-        for fields in configs {
-            let rendered = config(fields);
-            with_config_map(&mut cluster, "a", &rendered);
-            cluster.contents.extend([fetched(&rendered.source(&namespace()), &rendered.canonical, true)]);
-        }
-        cluster
-    }
-
-    fn runs(name: &str, fields: &str) -> Node {
-        on(node(name, "a"), &config(fields).source(&namespace()))
-    }
-
-    fn planned(desired: &Desired, cluster: &Observed) -> Plan {
-        let plan = make(desired, cluster, &options()).expect("can be planned");
-        assert_eq!(check(&plan, desired, cluster, &Scope::Everything), []);
-        plan
-    }
-
-    fn disruption(wanted: &str, allowed: Class, cluster: &Observed) -> Disruption {
-        planned(&wants(wanted, allowed), cluster).pools.remove(0).disruption
-    }
-
-    #[test]
-    fn refuses_cpu_policy_until_pool_allows_drain() {
-        let cluster = cluster([runs("n1", "cpuManagerPolicy: none")], &["cpuManagerPolicy: none"]);
-        let wanted = "cpuManagerPolicy: static\nmaxPods: 200";
-        let plan = planned(&wants(wanted, Class::Restart), &cluster);
-        assert!(plan.has_changes(), "it can be shown");
-        let refusals = plan.refusals();
-        assert_eq!(
-            refusals.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["pool a: the change requires draining the node first (drain), but the pool allows at most restart: \
-              cpuManagerPolicy (drain)"]
-        );
-        assert_eq!(
-            refusals[0].help(),
-            "drain the nodes first (nodecfg does not drain), delete /var/lib/kubelet/cpu_manager_state before the \
-             kubelet starts, then set spec.rollout.allowDisruption: drain in pools/a/pool.yaml"
-        );
-        for allowed in [Class::Drain, Class::Replace, Class::Never] {
-            assert_eq!(planned(&wants(wanted, allowed), &cluster).refusals(), []);
-        }
-        assert_eq!(disruption(wanted, Class::Drain, &cluster).state_files, [StateFile::CpuManagerState]);
-    }
-
-    #[test]
-    fn counts_assigned_nodes_whose_kubelet_resets_readiness() {
-        let of_versions = |versions: &[Option<&str>]| {
-            let names: Vec<String> = (1..=versions.len()).map(|index| format!("n{index}")).collect();
-            let mut cluster = cluster(names.iter().map(|name| runs(name, "maxPods: 64")), &["maxPods: 64"]);
-            for (node, version) in cluster.nodes.values_mut().zip(versions) {
-                node.kubelet_version = version.and_then(KubeletVersion::parse);
-            }
-            cluster
-        };
-        let unready = |wanted: &str, cluster: &Observed| disruption(wanted, Class::Drain, cluster).unready;
-        let mixed = of_versions(&[Some("v1.34.9"), Some("v1.35.0"), Some("v1.99.0"), None]);
-        assert_eq!(unready("maxPods: 65", &mixed), 2, "before 1.35, and unknown");
-        assert_eq!(unready("maxPods: 64", &mixed), 0, "nothing restarts");
-        let new = of_versions(&[Some("v1.35.0"), Some("v1.36.2")]);
-        let gate = |on: bool| format!("featureGates: {{ChangeContainerStatusOnKubeletRestart: {on}}}");
-        assert_eq!((unready(&gate(false), &new), unready(&gate(true), &new)), (0, 2));
-    }
-
-    #[test]
-    fn states_disruption_of_rollback_separately() {
-        let needs = |from: &str, wanted: &str, allowed| {
-            let plan = planned(&wants(wanted, allowed), &cluster([runs("n1", from)], &[from]));
-            let step = plan.pools[0].steps().next().expect("a step").clone();
-            assert!(step.can_return);
-            step.rollback_needs
-        };
-        assert_eq!(needs("maxPods: 100", "maxPods: 130", Class::Restart), Some(Class::Drain));
-        assert_eq!(needs("maxPods: 100", "maxPods: 130", Class::Drain), None);
-        assert_eq!(needs("maxPods: 130", "maxPods: 100", Class::Drain), None);
-        // The checker rejects a plan without it.
-        let cluster = cluster([runs("n1", "maxPods: 100")], &["maxPods: 100"]);
-        let desired = wants("maxPods: 130", Class::Restart);
-        let mut plan = planned(&desired, &cluster);
-        plan.pools[0].waves[0].steps[0].rollback_needs = None;
-        let violations = check(&plan.identified(), &desired, &cluster, &Scope::Everything);
-        assert_eq!(
-            violations.iter().map(|v| v.problem.as_str()).collect::<Vec<_>>(),
-            ["the disruption of its rollback is stated wrongly"]
-        );
-    }
-
-    #[test]
-    fn refuses_each_class_above_the_allowed_one() {
-        for (fields, class) in [
-            ("syncFrequency: 2m", Class::None),
-            ("clusterDNS: [10.0.0.1]", Class::Restart),
-            ("podPidsLimit: 100", Class::Drain),
-            ("cgroupDriver: systemd", Class::Replace),
-            ("runOnce: true", Class::Never),
-        ] {
-            let cluster = cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
-            for allowed in Class::ALL {
-                let found = disruption(&format!("{fields}\nmaxPods: 64"), allowed, &cluster);
-                assert_eq!(found.worst, Some(class), "{fields}");
-                assert_eq!(found.refused, class > allowed, "{fields}, {allowed} allowed");
-            }
-        }
-    }
-
-    #[test]
-    fn accepts_unknown_current_configuration() {
-        let gone = on(node("n2", "a"), &source("fleet-a-gone"));
-        let mut cluster = cluster([node("n1", "a"), gone], &[]);
-        let owner = super::super::fixtures::managed("fleet-a-gone", Some("fleet"), Some("a"), None);
-        cluster.config_maps.insert(
-            nodecfg_contract::observed::ConfigMapKey {
-                namespace: "kube-system".to_owned(),
-                name: "fleet-a-gone".to_owned(),
-            },
-            owner,
-        );
-        let found = disruption("cpuManagerPolicy: static", Class::None, &cluster);
-        assert_eq!(found, Disruption { unknown: 2, unready: 2, ..Disruption::default() });
-        // The local configuration is unknown as a target as well.
-        let mut local = pool("a", 0, policy(1));
-        local.target = PoolTarget::Local;
-        let cluster = self::cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
-        let plan = planned(&desired([local]), &cluster);
-        assert_eq!(plan.pools[0].disruption, Disruption { unknown: 1, unready: 1, ..Disruption::default() });
-        assert_eq!(plan.refusals(), []);
-    }
-
-    #[test]
-    fn takes_highest_class_of_all_current_configurations() {
-        let (same, other) = ("cpuManagerPolicy: static\nmaxPods: 64", "maxPods: 64");
-        let cluster = cluster([runs("n1", same), runs("n2", other), node("n3", "a")], &[same, other]);
-        let found = disruption("cpuManagerPolicy: static\nmaxPods: 100", Class::Restart, &cluster);
-        assert_eq!((found.worst, found.unknown, found.refused), (Some(Class::Drain), 1, true));
-    }
-
-    #[test]
-    fn ignores_configuration_that_the_node_refused() {
-        let (good, bad) = ("maxPods: 64", "maxPods: 64\ncpuManagerPolicy: static");
-        let bad_source = config(bad).source(&namespace());
-        // The node refused the new policy and still runs the old one. Reverting the new one has no effect on it.
-        let mut node = runs("n1", good);
-        let active = node.status.active.clone();
-        node = refusing(node, &bad_source, error_text::VALIDATE);
-        node.status.active = active;
-        let cluster = cluster([node.clone()], &[good, bad]);
-        let found = disruption(good, Class::None, &cluster);
-        assert_eq!((found.worst, found.unknown, found.refused), (None, 0, false));
-        // Without an error in its status, the node may run either configuration.
-        node.status.error = None;
-        let cluster = self::cluster([node], &[good, bad]);
-        assert!(disruption(good, Class::Restart, &cluster).refused);
-    }
-
-    #[test]
-    fn never_refuses_plan_without_effect() {
-        let wanted = "cpuManagerPolicy: static";
-        let cluster = cluster([runs("n1", wanted)], &[wanted]);
-        assert_eq!(disruption(wanted, Class::None, &cluster), Disruption::default());
-        // Writing out a default is a change without an effect.
-        let found = disruption("cpuManagerPolicy: static\ntopologyManagerPolicy: none", Class::None, &cluster);
-        assert_eq!((found.worst, found.refused), (Some(Class::None), false));
-    }
-
-    #[test]
-    fn lists_state_file_only_if_a_policy_uses_it() {
-        let change = |policy: &str| {
-            let (old, new) =
-                (format!("{policy}kubeReserved: {{cpu: '1'}}"), format!("{policy}kubeReserved: {{cpu: '2'}}"));
-            disruption(&new, Class::Drain, &cluster([runs("n1", &old)], &[&old])).state_files
-        };
-        assert_eq!(change("cpuManagerPolicy: static\n"), [StateFile::CpuManagerState]);
-        assert_eq!(change("memoryManagerPolicy: Static\n"), []);
-        assert_eq!(change(""), []);
-    }
-
-    #[test]
-    fn checker_rejects_understated_risk() {
-        let cluster = cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
-        let desired = wants("cgroupDriver: systemd\nmaxPods: 64", Class::Restart);
-        let plan = planned(&desired, &cluster);
-        let edits: [fn(&mut Disruption, &mut Vec<ChangeSet>); 4] = [
-            |disruption, _| disruption.refused = false,
-            |disruption, _| disruption.worst = Some(Class::None),
-            |_, sets| sets.clear(),
-            |_, sets| sets.iter_mut().flat_map(|set| &mut set.fields).for_each(|field| field.risk = None),
-        ];
-        for edit in edits {
-            let mut plan = plan.clone();
-            let pool = &mut plan.pools[0];
-            edit(&mut pool.disruption, &mut pool.changes);
-            assert!(!check(&plan.identified(), &desired, &cluster, &Scope::Everything).is_empty());
-        }
-    }
 }

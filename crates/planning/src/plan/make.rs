@@ -8,6 +8,7 @@ use super::membership::{Membership, belongs, membership};
 use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
 use super::required_config_maps::pool_target;
+use super::reservations::PoolReservations;
 use super::scope::Scope;
 use super::selection;
 use super::verdicts;
@@ -150,7 +151,7 @@ pub fn decide_again(
     // The kubelet of the node may have changed.
     if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &pool.target)
         && step.action == Action::Assign
-        && let Some(why) = verdicts::refusal(node, rendered)
+        && let Some(why) = verdicts::refusal(node, rendered).or_else(|| PoolReservations::new(pool).refusal(node))
     {
         return Some(Decision::LeaveAlone(LeftAlone::new(node, why)));
     }
@@ -286,6 +287,7 @@ fn plan_pool(
     let target = pool_target(pool, &options.namespace, observed);
     let hash = hash_of(&pool.target);
     let rules = rules_of(pool, &target, observed, options);
+    let reservations = PoolReservations::new(pool);
     let mut sorter = Sorter::new(pool.policy.canary);
     for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
         let mut decision = if options.scope.holds(&pool.name, &node.name) {
@@ -293,6 +295,12 @@ fn plan_pool(
         } else {
             out_of_scope(node)
         };
+        if let Decision::Step(step) = &decision
+            && step.action == Action::Assign
+            && let Some(why) = reservations.refusal(node)
+        {
+            decision = Decision::LeaveAlone(LeftAlone::new(node, why));
+        }
         if let Decision::Step(step) = &mut decision {
             let returns =
                 |source| index.is_readable(source) && (node.content.is_none() || step.assignment.from_hash.is_some());

@@ -17,6 +17,7 @@ use crate::convergence::{Target, Waiting};
 use crate::desired::RolloutPolicy;
 use crate::state::State;
 use kubelet_config::Minor;
+use kubelet_config::capacity::Reservation;
 use kubelet_config::finding::Finding;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
@@ -33,7 +34,9 @@ mod membership;
 mod problem;
 mod prune;
 mod required_config_maps;
+mod reservations;
 mod reset;
+mod sample;
 pub mod saved;
 mod scope;
 mod selection;
@@ -45,6 +48,8 @@ mod why;
 mod check_tests;
 #[cfg(test)]
 mod content_tests;
+#[cfg(test)]
+mod disruption_tests;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 #[cfg(test)]
@@ -69,6 +74,7 @@ pub use problem::Problem;
 pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
 pub use required_config_maps::{pool_target, required_config_maps};
 pub use reset::{NodeSelection, NodeSelectionError, pools_of_nodes, select_nodes, unavailable_without_pool};
+pub use sample::{Sample, nodes_to_sample};
 pub use scope::Scope;
 pub use selection::{DoubtfulSelection, NearLabel};
 pub use verdicts::CLUSTER_FINDINGS;
@@ -338,6 +344,8 @@ pub enum Why {
         /// First reason of the refusal.
         reason: String,
     },
+    /// The configuration reserves more of a resource than the node has: its kubelet would not start.
+    OverReserved(Reservation),
     /// The node is being deleted.
     Deleting,
     /// The request excludes the node.
@@ -359,7 +367,8 @@ impl Why {
             | Self::Unreadable(_)
             | Self::Contested { .. }
             | Self::Maintained { .. }
-            | Self::WouldRefuse { .. } => State::Blocked,
+            | Self::WouldRefuse { .. }
+            | Self::OverReserved(_) => State::Blocked,
         }
     }
 

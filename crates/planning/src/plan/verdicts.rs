@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::reservations::PoolReservations;
 use super::{PoolPlan, Problem, Why, addresses};
 use crate::desired::{Checked, Pool, PoolTarget, Rendered, check_document, dedupe};
 use kubelet_config::Minor;
@@ -14,7 +15,7 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed};
 
 /// Minor version of a node's kubelet, if its rules are known.
-fn known_minor(node: &Node) -> Option<Minor> {
+pub(super) fn known_minor(node: &Node) -> Option<Minor> {
     node.kubelet_version
         .filter(|version| version.major == 1)
         .map(|version| Minor(version.minor))
@@ -58,6 +59,7 @@ pub(super) fn check_pool(
     let problem = refused_problem(pool, &affected_nodes, &findings);
     findings.extend(unknown_versions.iter().map(|(version, nodes)| unknown_version_warning(pool, version, nodes)));
     findings.extend(undeclared_version_warning(pool, &by_minor));
+    findings.extend(PoolReservations::new(pool).warning(pool, nodes, observed));
     findings.extend(addresses::check_pod_addresses(pool, rendered, &verdicts, &by_minor, observed));
     (dedupe(findings), problem)
 }
@@ -96,8 +98,14 @@ fn refused_problem(
 }
 
 /// Codes of the findings that need the cluster's nodes, so that `nodecfg validate` cannot report them.
-pub const CLUSTER_FINDINGS: [&str; 5] =
-    ["empty-pool", "max-pods-over-addresses", "similar-label", "version-contradicts", "version-not-judged"];
+pub const CLUSTER_FINDINGS: [&str; 6] = [
+    "empty-pool",
+    "max-pods-over-addresses",
+    "reservations-near-capacity",
+    "similar-label",
+    "version-contradicts",
+    "version-not-judged",
+];
 
 fn unknown_version_warning(pool: &Pool, version: &str, nodes: &[&NodeName]) -> Finding {
     let example = nodes.first().map(ToString::to_string).unwrap_or_default();

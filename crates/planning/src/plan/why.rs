@@ -28,6 +28,11 @@ impl fmt::Display for Why {
             Self::WouldRefuse { kubelet, reason } => {
                 write!(f, "the kubelet is now {kubelet} and would refuse the configuration: {reason}")
             }
+            Self::OverReserved(reservation) => write!(
+                f,
+                "the kubelet would not start: kubeReserved, systemReserved and evictionHard reserve {reservation}; \
+                 reserve less, or move the node to another pool"
+            ),
             Self::NoDynamicConfig => f.write_str(
                 "the kubelet reports no status.config: it runs without --dynamic-config-dir, or has just started",
             ),

@@ -171,7 +171,8 @@ fn field_row(field: &ChangedField, brief: bool) -> String {
     let risk = field.risk.as_ref().map_or("unknown", |risk| risk.class.as_str());
     let change = &field.change;
     let place = change.place.as_ref().map_or_else(String::new, |place| clipped(&place.to_string()));
-    format!("| {} | {} | {} | {risk} | {place} |\n", clipped(&change.path), value(&change.old), value(&change.new))
+    let (old, new) = sentences::values(field);
+    format!("| {} | {} | {} | {risk} | {place} |\n", clipped(&change.path), value(&old), value(&new))
 }
 
 /// Writes the worst risk, the reasons of risks from restart (brief form: from drain), and the fix if a sync refuses

@@ -428,6 +428,7 @@ fn dropped_node(old: &SavedAssignment, pool: &SavedPool, same_target: bool, now:
         Some(Why::WouldRefuse { kubelet, .. }) => {
             format!("kubelet {kubelet} would refuse the configuration")
         }
+        Some(Why::OverReserved(reservation)) => format!("the configuration reserves {reservation}"),
         Some(Why::NoDynamicConfig | Why::AgentSilent | Why::Outlived) => "it does not follow assignments".to_owned(),
         Some(Why::Contested { .. }) => "several pools of equal priority select it".to_owned(),
         Some(Why::Maintained { by }) => format!("{by} maintains it"),

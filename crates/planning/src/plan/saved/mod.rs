@@ -292,6 +292,8 @@ impl SavedPool {
         };
         let mut assignments: Vec<SavedAssignment> = assigned.map(one).collect();
         assignments.sort_by(|a, b| a.node.cmp(&b.node));
+        // A sample may have other results in the sync, whose user may have other rights.
+        let known = plan.disruption_without_samples();
         Self {
             name: plan.name.clone(),
             target: plan.target.source().cloned(),
@@ -299,8 +301,8 @@ impl SavedPool {
             budget: plan.budget,
             policy: SavedPolicy::of(&plan.policy),
             paused: plan.paused.clone(),
-            risk: plan.disruption.worst,
-            risk_unknown: plan.disruption.unknown,
+            risk: known.worst,
+            risk_unknown: known.unknown,
             refused: plan.disruption.refused,
             assignments,
         }

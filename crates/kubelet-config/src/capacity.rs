@@ -1,0 +1,253 @@
+//! The reservations of a configuration against the capacity of a node.
+//!
+//! The kubelet does not start if `kubeReserved`, `systemReserved` and the hard eviction thresholds together exceed the
+//! capacity of the node (`pkg/kubelet/cm/node_container_manager_linux.go`, `validateNodeAllocatable`: "invalid Node
+//! Allocatable configuration").
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+
+use super::Minor;
+use super::defaults::with_defaults;
+use super::document::Document;
+use super::finding::Place;
+use super::quantity::Quantity;
+
+/// Fields that reserve resources.
+const RESERVED: [&str; 2] = ["kubeReserved", "systemReserved"];
+/// Share of the capacity, in percent, above which reservations are probably a mistake.
+const NEARLY_ALL: u128 = 90;
+
+/// The capacity of a node (`status.capacity`). Small, because there may be thousands of nodes. A capacity of zero counts
+/// as unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// CPU in thousandths of a core.
+    cpu: Option<NonZeroU64>,
+    /// Memory in bytes.
+    memory: Option<NonZeroU64>,
+    /// Ephemeral storage in bytes.
+    storage: Option<NonZeroU64>,
+}
+
+impl Capacity {
+    /// Reads the quantities of `cpu`, `memory` and `ephemeral-storage`. An unreadable one is unknown.
+    #[must_use]
+    pub fn parse(cpu: Option<&str>, memory: Option<&str>, storage: Option<&str>) -> Self {
+        let amount = |text: Option<&str>| Quantity::parse(text?).ok();
+        let number = |value: i64| u64::try_from(value).ok().and_then(NonZeroU64::new);
+        Self {
+            cpu: amount(cpu).and_then(|cpu| number(cpu.rounded_up_thousandths())),
+            memory: amount(memory).and_then(|memory| number(memory.rounded_up())),
+            storage: amount(storage).and_then(|storage| number(storage.rounded_up())),
+        }
+    }
+
+    fn of(self, resource: Resource) -> Option<u64> {
+        let capacity = match resource {
+            Resource::Cpu => self.cpu,
+            Resource::Memory => self.memory,
+            Resource::EphemeralStorage => self.storage,
+        };
+        capacity.map(NonZeroU64::get)
+    }
+}
+
+/// A resource that a kubelet can reserve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resource {
+    /// CPU.
+    Cpu,
+    /// Memory.
+    Memory,
+    /// The node's root file system.
+    EphemeralStorage,
+}
+
+impl Resource {
+    const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::EphemeralStorage];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::EphemeralStorage => "ephemeral-storage",
+        }
+    }
+
+    /// Returns the signal of `evictionHard` whose threshold is reserved, too.
+    fn signal(self) -> Option<&'static str> {
+        match self {
+            Self::Cpu => None,
+            Self::Memory => Some("memory.available"),
+            Self::EphemeralStorage => Some("nodefs.available"),
+        }
+    }
+}
+
+/// The reservation of one resource, and the capacity of a node that it exceeds or nearly reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Reservation {
+    /// The resource.
+    pub resource: Resource,
+    /// The reserved amount: bytes, or thousandths of a core.
+    pub reserved: u64,
+    /// The capacity of the node, in the same unit.
+    pub capacity: u64,
+}
+
+impl fmt::Display for Reservation {
+    /// Writes `20480Mi of memory, but the node has 15974Mi`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, reserved, capacity } = *self;
+        let name = resource.as_str();
+        match resource {
+            Resource::Cpu => write!(f, "{reserved}m of {name}, but the node has {capacity}m"),
+            Resource::Memory | Resource::EphemeralStorage => {
+                write!(f, "{}Mi of {name}, but the node has {}Mi", reserved.div_ceil(1 << 20), capacity >> 20)
+            }
+        }
+    }
+}
+
+/// The reservations of a configuration, for kubelets of one version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reservations {
+    amounts: Vec<(Resource, Amount)>,
+    place: Option<Place>,
+}
+
+/// A reserved amount.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Amount {
+    fixed: Quantity,
+    /// Share of the capacity, from an eviction threshold.
+    share: f64,
+}
+
+impl Reservations {
+    /// Reads the reservations of a configuration. Values that the kubelet refuses count as zero.
+    #[must_use]
+    pub fn of(document: &Document, minor: Minor) -> Self {
+        let json = document.root.to_json();
+        let whole = json.as_object().map(|map| with_defaults(map, minor)).unwrap_or_default();
+        let counts = |resource: &Resource| match resource {
+            // This field replaces the reservations of CPU (`cmd/kubelet/app/server.go`, `run`).
+            Resource::Cpu => text(&whole, &["reservedSystemCPUs"]).is_none_or(str::is_empty),
+            Resource::EphemeralStorage => whole.get("localStorageCapacityIsolation") != Some(&Json::Bool(false)),
+            Resource::Memory => true,
+        };
+        let amounts = Resource::ALL.into_iter().filter(counts).map(|resource| (resource, amount(&whole, resource)));
+        let place = RESERVED.iter().chain(&["evictionHard"]).find_map(|field| document.root.get(field));
+        Self { amounts: amounts.collect(), place: place.map(|node| node.place.clone()) }
+    }
+
+    /// Returns the place of the first field that reserves resources.
+    #[must_use]
+    pub fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    /// Returns the first reservation that exceeds the capacity, so that the kubelet does not start.
+    #[must_use]
+    pub fn exceeding(&self, capacity: Capacity) -> Option<Reservation> {
+        self.reservations(capacity).find(|found| found.reserved > found.capacity)
+    }
+
+    /// Returns the first reservation that leaves pods less than a tenth of the capacity.
+    #[must_use]
+    pub fn nearly_all(&self, capacity: Capacity) -> Option<Reservation> {
+        self.reservations(capacity)
+            .find(|found| u128::from(found.reserved) * 100 > u128::from(found.capacity) * NEARLY_ALL)
+    }
+
+    fn reservations(&self, capacity: Capacity) -> impl Iterator<Item = Reservation> {
+        self.amounts.iter().filter_map(move |(resource, amount)| {
+            let capacity = capacity.of(*resource)?;
+            let fixed = match resource {
+                Resource::Cpu => amount.fixed.rounded_up_thousandths(),
+                Resource::Memory | Resource::EphemeralStorage => amount.fixed.rounded_up(),
+            };
+            // The kubelet computes shares in floating point, too.
+            let share = (capacity as f64 * amount.share) as u64;
+            let reserved = u64::try_from(fixed).unwrap_or(0).saturating_add(share);
+            Some(Reservation { resource: *resource, reserved, capacity })
+        })
+    }
+}
+
+fn text<'a>(whole: &'a Map<String, Json>, path: &[&str]) -> Option<&'a str> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(whole.get(*first)?, |value, name| value.get(*name))?.as_str()
+}
+
+fn amount(whole: &Map<String, Json>, resource: Resource) -> Amount {
+    let quantity = |text: &str| Quantity::parse(text).ok().filter(|amount| !amount.is_negative());
+    let reserved = RESERVED.iter().filter_map(|field| quantity(text(whole, &[field, resource.as_str()])?));
+    let mut amount = Amount { fixed: reserved.fold(Quantity::ZERO, Quantity::plus), share: 0.0 };
+    match resource.signal().and_then(|signal| text(whole, &["evictionHard", signal])) {
+        // These two disable a threshold (`pkg/kubelet/eviction/helpers.go`, `parseThreshold`).
+        None | Some("0%" | "100%") => {}
+        Some(threshold) => match threshold.strip_suffix('%') {
+            Some(percent) => amount.share = percent.parse::<f64>().unwrap_or(0.0).clamp(0.0, 100.0) / 100.0,
+            None => amount.fixed = amount.fixed.plus(quantity(threshold).unwrap_or(Quantity::ZERO)),
+        },
+    }
+    amount
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reservations(body: &str) -> Reservations {
+        let document = Document::parse("f.yaml", &format!("kind: K\n{body}")).document.expect("a document");
+        Reservations::of(&document, Minor(36))
+    }
+
+    fn node(cpu: &str, memory: &str, storage: &str) -> Capacity {
+        Capacity::parse(Some(cpu), Some(memory), Some(storage))
+    }
+
+    #[test]
+    fn reservations_and_thresholds_count_together() {
+        let exceeding = |body: &str, capacity: Capacity| {
+            reservations(body).exceeding(capacity).map_or_else(|| "fits".to_owned(), |found| found.to_string())
+        };
+        let small = node("2", "4Gi", "20Gi");
+        let both = "kubeReserved: {memory: 2Gi}\nsystemReserved: {memory: 1Gi}\n";
+        // kubernetes/kubernetes, node_container_manager_linux_test.go: equal amounts are valid.
+        for (body, expected) in [
+            ("", "fits"),
+            (both, "fits"),
+            (&format!("{both}evictionHard: {{memory.available: 1Gi}}"), "fits"),
+            (&format!("{both}evictionHard: {{memory.available: 1025Mi}}"), "4097Mi of memory, but the node has 4096Mi"),
+            (&format!("{both}evictionHard: {{memory.available: 25%}}"), "fits"),
+            (&format!("{both}evictionHard: {{memory.available: 26%}}"), "4137Mi of memory, but the node has 4096Mi"),
+            (&format!("{both}evictionHard: {{memory.available: 100%}}"), "fits"),
+            // The default threshold counts, too.
+            ("kubeReserved: {memory: 4000Mi}", "4100Mi of memory, but the node has 4096Mi"),
+            ("kubeReserved: {cpu: 1500m}\nsystemReserved: {cpu: 501m}", "2001m of cpu, but the node has 2000m"),
+            ("kubeReserved: {cpu: '3'}\nreservedSystemCPUs: 0-1", "fits"),
+            ("systemReserved: {ephemeral-storage: 19Gi}", "21504Mi of ephemeral-storage, but the node has 20480Mi"),
+            ("systemReserved: {ephemeral-storage: 19Gi}\nlocalStorageCapacityIsolation: false", "fits"),
+        ] {
+            assert_eq!(exceeding(body, small), expected, "{body}");
+        }
+        assert_eq!(exceeding("kubeReserved: {memory: 99Gi}", Capacity::default()), "fits", "unknown capacity");
+        assert_eq!(exceeding("kubeReserved: {memory: 99Gi}", node("0", "x", "-1")), "fits", "unusable capacity");
+    }
+
+    #[test]
+    fn finds_reservations_of_nearly_all() {
+        let found = |body: &str| reservations(body).nearly_all(node("2", "4Gi", "20Gi")).map(|found| found.resource);
+        assert_eq!(found("kubeReserved: {memory: 3Gi}"), None);
+        assert_eq!(found("kubeReserved: {memory: 3700Mi}"), Some(Resource::Memory));
+        assert_eq!(found("kubeReserved: {cpu: 1801m}"), Some(Resource::Cpu));
+    }
+}

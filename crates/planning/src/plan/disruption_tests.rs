@@ -1,0 +1,384 @@
+//! Tests of the effect of changes on running pods.
+
+use super::disruption::{ChangeSet, Disruption};
+use super::fixtures::{
+    desired, fetched, namespace, node, observed, on, options, policy, pool, refusing, rendered_of, source,
+    with_config_map,
+};
+use super::saved::{ClusterIdentity, PlanContext, SavedOptions, SavedPlan};
+use super::{Plan, Sample, Scope, check, make, nodes_to_sample};
+use crate::desired::{Desired, PoolTarget, Rendered};
+use kubelet_config::risk::{Class, StateFile};
+use nodecfg_contract::error_text;
+use nodecfg_contract::observed::{KubeletVersion, Node, Observed, Readiness, RunningConfig, UnreadReason};
+
+/// A configuration with these fields. A static CPU policy needs a reservation, so one is added if missing.
+fn config(fields: &str) -> Rendered {
+    let reserved = if fields.contains("kubeReserved") { "" } else { "\nkubeReserved: {cpu: 500m}" };
+    rendered_of("a", &format!("{fields}{reserved}"))
+}
+
+/// Desired state with one pool that has these fields and allows `allowed`.
+fn wants(fields: &str, allowed: Class) -> Desired {
+    let mut pool = pool("a", 0, policy(1));
+    pool.policy.allow_disruption = allowed;
+    pool.target = PoolTarget::Config(Box::new(config(fields)));
+    desired([pool])
+}
+
+/// A cluster with these nodes and the readable contents of these configurations.
+fn cluster(nodes: impl IntoIterator<Item = Node>, configs: &[&str]) -> Observed {
+    // Configurations of kubelets this old are not checked: these tests are about changes only.
+    let old = |node| Node { kubelet_version: KubeletVersion::parse("v1.15.12"), ..node };
+    let mut cluster = observed(nodes.into_iter().map(old));
+    for fields in configs {
+        let rendered = config(fields);
+        with_config_map(&mut cluster, "a", &rendered);
+        cluster.contents.extend([fetched(&rendered.source(&namespace()), &rendered.canonical, true)]);
+    }
+    cluster
+}
+
+fn runs(name: &str, fields: &str) -> Node {
+    on(node(name, "a"), &config(fields).source(&namespace()))
+}
+
+fn planned(desired: &Desired, cluster: &Observed) -> Plan {
+    let plan = make(desired, cluster, &options()).expect("can be planned");
+    assert_eq!(check(&plan, desired, cluster, &Scope::Everything), []);
+    plan
+}
+
+fn disruption(wanted: &str, allowed: Class, cluster: &Observed) -> Disruption {
+    planned(&wants(wanted, allowed), cluster).pools.remove(0).disruption
+}
+
+#[test]
+fn refuses_cpu_policy_until_pool_allows_drain() {
+    let cluster = cluster([runs("n1", "cpuManagerPolicy: none")], &["cpuManagerPolicy: none"]);
+    let wanted = "cpuManagerPolicy: static\nmaxPods: 200";
+    let plan = planned(&wants(wanted, Class::Restart), &cluster);
+    assert!(plan.has_changes(), "it can be shown");
+    let refusals = plan.refusals();
+    assert_eq!(
+        refusals.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["pool a: the change requires draining the node first (drain), but the pool allows at most restart: \
+          cpuManagerPolicy (drain)"]
+    );
+    assert_eq!(
+        refusals[0].help(),
+        "drain the nodes first (nodecfg does not drain), delete /var/lib/kubelet/cpu_manager_state before the \
+         kubelet starts, then set spec.rollout.allowDisruption: drain in pools/a/pool.yaml"
+    );
+    for allowed in [Class::Drain, Class::Replace, Class::Never] {
+        assert_eq!(planned(&wants(wanted, allowed), &cluster).refusals(), []);
+    }
+    assert_eq!(disruption(wanted, Class::Drain, &cluster).state_files, [StateFile::CpuManagerState]);
+}
+
+#[test]
+fn counts_assigned_nodes_whose_kubelet_resets_readiness() {
+    let of_versions = |versions: &[Option<&str>]| {
+        let names: Vec<String> = (1..=versions.len()).map(|index| format!("n{index}")).collect();
+        let mut cluster = cluster(names.iter().map(|name| runs(name, "maxPods: 64")), &["maxPods: 64"]);
+        for (node, version) in cluster.nodes.values_mut().zip(versions) {
+            node.kubelet_version = version.and_then(KubeletVersion::parse);
+        }
+        cluster
+    };
+    let unready = |wanted: &str, cluster: &Observed| disruption(wanted, Class::Drain, cluster).unready;
+    let mixed = of_versions(&[Some("v1.34.9"), Some("v1.35.0"), Some("v1.99.0"), None]);
+    assert_eq!(unready("maxPods: 65", &mixed), 2, "before 1.35, and unknown");
+    assert_eq!(unready("maxPods: 64", &mixed), 0, "nothing restarts");
+    let new = of_versions(&[Some("v1.35.0"), Some("v1.36.2")]);
+    let gate = |on: bool| format!("featureGates: {{ChangeContainerStatusOnKubeletRestart: {on}}}");
+    assert_eq!((unready(&gate(false), &new), unready(&gate(true), &new)), (0, 2));
+}
+
+#[test]
+fn states_disruption_of_rollback_separately() {
+    let needs = |from: &str, wanted: &str, allowed| {
+        let plan = planned(&wants(wanted, allowed), &cluster([runs("n1", from)], &[from]));
+        let step = plan.pools[0].steps().next().expect("a step").clone();
+        assert!(step.can_return);
+        step.rollback_needs
+    };
+    assert_eq!(needs("maxPods: 100", "maxPods: 130", Class::Restart), Some(Class::Drain));
+    assert_eq!(needs("maxPods: 100", "maxPods: 130", Class::Drain), None);
+    assert_eq!(needs("maxPods: 130", "maxPods: 100", Class::Drain), None);
+    // The checker rejects a plan without it.
+    let cluster = cluster([runs("n1", "maxPods: 100")], &["maxPods: 100"]);
+    let desired = wants("maxPods: 130", Class::Restart);
+    let mut plan = planned(&desired, &cluster);
+    plan.pools[0].waves[0].steps[0].rollback_needs = None;
+    let violations = check(&plan.identified(), &desired, &cluster, &Scope::Everything);
+    assert_eq!(
+        violations.iter().map(|v| v.problem.as_str()).collect::<Vec<_>>(),
+        ["the disruption of its rollback is stated wrongly"]
+    );
+}
+
+#[test]
+fn refuses_each_class_above_the_allowed_one() {
+    for (fields, class) in [
+        ("syncFrequency: 2m", Class::None),
+        ("clusterDNS: [10.0.0.1]", Class::Restart),
+        ("podPidsLimit: 100", Class::Drain),
+        ("cgroupDriver: systemd", Class::Replace),
+        ("runOnce: true", Class::Never),
+    ] {
+        let cluster = cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
+        for allowed in Class::ALL {
+            let found = disruption(&format!("{fields}\nmaxPods: 64"), allowed, &cluster);
+            assert_eq!(found.worst, Some(class), "{fields}");
+            assert_eq!(found.refused, class > allowed, "{fields}, {allowed} allowed");
+        }
+    }
+}
+
+#[test]
+fn accepts_unknown_current_configuration() {
+    let gone = on(node("n2", "a"), &source("fleet-a-gone"));
+    let mut cluster = cluster([node("n1", "a"), gone], &[]);
+    let owner = super::fixtures::managed("fleet-a-gone", Some("fleet"), Some("a"), None);
+    cluster.config_maps.insert(
+        nodecfg_contract::observed::ConfigMapKey {
+            namespace: "kube-system".to_owned(),
+            name: "fleet-a-gone".to_owned(),
+        },
+        owner,
+    );
+    let found = disruption("cpuManagerPolicy: static", Class::None, &cluster);
+    assert_eq!(found, Disruption { unknown: 2, unready: 2, ..Disruption::default() });
+    // The local configuration is unknown as a target as well.
+    let mut local = pool("a", 0, policy(1));
+    local.target = PoolTarget::Local;
+    let cluster = self::cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
+    let plan = planned(&desired([local]), &cluster);
+    assert_eq!(plan.pools[0].disruption, Disruption { unknown: 1, unready: 1, ..Disruption::default() });
+    assert_eq!(plan.refusals(), []);
+}
+
+#[test]
+fn takes_highest_class_of_all_current_configurations() {
+    let (same, other) = ("cpuManagerPolicy: static\nmaxPods: 64", "maxPods: 64");
+    let cluster = cluster([runs("n1", same), runs("n2", other), node("n3", "a")], &[same, other]);
+    let found = disruption("cpuManagerPolicy: static\nmaxPods: 100", Class::Restart, &cluster);
+    assert_eq!((found.worst, found.unknown, found.refused), (Some(Class::Drain), 1, true));
+}
+
+#[test]
+fn ignores_configuration_that_the_node_refused() {
+    let (good, bad) = ("maxPods: 64", "maxPods: 64\ncpuManagerPolicy: static");
+    let bad_source = config(bad).source(&namespace());
+    // The node refused the new policy and still runs the old one. Reverting the new one has no effect on it.
+    let mut node = runs("n1", good);
+    let active = node.status.active.clone();
+    node = refusing(node, &bad_source, error_text::VALIDATE);
+    node.status.active = active;
+    let cluster = cluster([node.clone()], &[good, bad]);
+    let found = disruption(good, Class::None, &cluster);
+    assert_eq!((found.worst, found.unknown, found.refused), (None, 0, false));
+    // Without an error in its status, the node may run either configuration.
+    node.status.error = None;
+    let cluster = self::cluster([node], &[good, bad]);
+    assert!(disruption(good, Class::Restart, &cluster).refused);
+}
+
+#[test]
+fn written_defaults_never_refuse() {
+    let five = "evictionHard: {memory.available: 100Mi, nodefs.available: 10%, nodefs.inodesFree: 5%, \
+                imagefs.available: 15%, imagefs.inodesFree: 5%}";
+    let of_versions = |from: &str, versions: &[&str]| {
+        let names: Vec<String> = (1..=versions.len()).map(|index| format!("n{index}")).collect();
+        let mut cluster = cluster(names.iter().map(|name| runs(name, from)), &[from]);
+        for (node, version) in cluster.nodes.values_mut().zip(versions) {
+            node.kubelet_version = KubeletVersion::parse(version);
+        }
+        cluster
+    };
+    let plan = planned(&wants(five, Class::Restart), &of_versions("", &["v1.30.1", "v1.36.2"]));
+    let pool = &plan.pools[0];
+    assert_eq!((pool.disruption.worst, pool.disruption.refused), (Some(Class::None), false));
+    assert_eq!(pool.assignments(), 2, "the content differs");
+    assert!(pool.changes[0].fields.iter().all(|field| field.no_effect && field.old_default.is_some()));
+    assert_eq!(pool.steps().next().unwrap().rollback_needs, None);
+    // The signal has no default before 1.30, so it is new there. The plan is as risky as for the worst version.
+    let mixed = planned(&wants(five, Class::Restart), &of_versions("", &["v1.29.1", "v1.36.2"]));
+    assert_eq!(mixed.refusals().len(), 1);
+    assert!(mixed.pools[0].changes[0].fields.iter().any(|field| !field.no_effect && field.old_default.is_none()));
+}
+
+#[test]
+fn never_refuses_plan_without_effect() {
+    let wanted = "cpuManagerPolicy: static";
+    let cluster = cluster([runs("n1", wanted)], &[wanted]);
+    assert_eq!(disruption(wanted, Class::None, &cluster), Disruption::default());
+    // Writing out a default is a change without an effect.
+    let found = disruption("cpuManagerPolicy: static\ntopologyManagerPolicy: none", Class::None, &cluster);
+    assert_eq!((found.worst, found.refused), (Some(Class::None), false));
+}
+
+#[test]
+fn lists_state_file_only_if_a_policy_uses_it() {
+    let change = |policy: &str| {
+        let (old, new) = (format!("{policy}kubeReserved: {{cpu: '1'}}"), format!("{policy}kubeReserved: {{cpu: '2'}}"));
+        disruption(&new, Class::Drain, &cluster([runs("n1", &old)], &[&old])).state_files
+    };
+    assert_eq!(change("cpuManagerPolicy: static\n"), [StateFile::CpuManagerState]);
+    assert_eq!(change("memoryManagerPolicy: Static\n"), []);
+    assert_eq!(change(""), []);
+}
+
+#[test]
+fn checker_rejects_understated_risk() {
+    let cluster = cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
+    let desired = wants("cgroupDriver: systemd\nmaxPods: 64", Class::Restart);
+    let plan = planned(&desired, &cluster);
+    let edits: [fn(&mut Disruption, &mut Vec<ChangeSet>); 4] = [
+        |disruption, _| disruption.refused = false,
+        |disruption, _| disruption.worst = Some(Class::None),
+        |_, sets| sets.clear(),
+        |_, sets| sets.iter_mut().flat_map(|set| &mut set.fields).for_each(|field| field.risk = None),
+    ];
+    for edit in edits {
+        let mut plan = plan.clone();
+        let pool = &mut plan.pools[0];
+        edit(&mut pool.disruption, &mut pool.changes);
+        assert!(!check(&plan.identified(), &desired, &cluster, &Scope::Everything).is_empty());
+    }
+}
+
+/// `number` nodes `n01`… on their local configuration, with kubelets of this version.
+fn local(number: usize, version: &str) -> Observed {
+    let node = |index: usize| Node {
+        kubelet_version: KubeletVersion::parse(version),
+        ready: Readiness::Ready,
+        ..node(&format!("n{index:02}"), "a")
+    };
+    observed((1..=number).map(node))
+}
+
+/// Sets the answers of nodes: the fields that they run, or an error.
+fn answer(cluster: &mut Observed, answers: &[(&str, Result<&str, UnreadReason>)]) {
+    let one = |(name, answer): &(&str, Result<&str, UnreadReason>)| {
+        let answer = match answer {
+            Ok(fields) => RunningConfig::Read(config(fields).canonical),
+            Err(reason) => RunningConfig::Unread(*reason),
+        };
+        (super::fixtures::node_name(name), answer)
+    };
+    cluster.running = answers.iter().map(one).collect();
+}
+
+#[test]
+fn samples_few_nodes_of_each_unknown_group() {
+    let sampled = |cluster: &Observed| {
+        let plan = planned(&wants("maxPods: 150", Class::Restart), cluster);
+        nodes_to_sample(&plan, cluster).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(sampled(&local(40, "v1.36.2")), "n01 n20 n40");
+    assert_eq!(sampled(&local(2, "v1.36.2")), "n01 n02");
+    assert_eq!(sampled(&local(3, "v1.99.0")), "", "their defaults are unknown");
+    let mut mixed = local(9, "v1.36.2");
+    for (index, node) in mixed.nodes.values_mut().enumerate() {
+        if index < 4 {
+            node.kubelet_version = KubeletVersion::parse("v1.35.0");
+        }
+        if index == 8 {
+            node.ready = Readiness::NotReady;
+        }
+    }
+    assert_eq!(sampled(&mixed), "n01 n02 n04 n05 n06 n08");
+    assert_eq!(sampled(&cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"])), "", "the configuration is known");
+    // Every version is a group of its own.
+    let mut many = local(90, "v1.36.2");
+    for (index, node) in many.nodes.values_mut().enumerate() {
+        node.kubelet_version = KubeletVersion::parse(&format!("v1.{}.0", 20 + index % 15));
+    }
+    assert_eq!(sampled(&many).split(' ').count(), 24);
+}
+
+#[test]
+fn sample_gives_risk_and_refuses() {
+    let mut cluster = local(40, "v1.36.2");
+    answer(&mut cluster, &[("n01", Ok("maxPods: 110")), ("n20", Ok("maxPods: 200")), ("n40", Ok(""))]);
+    let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);
+    let set = &plan.pools[0].changes[0];
+    assert_eq!(set.sample, Some(Sample { asked: 3, read: 3, same: 1, unread: None }));
+    // The riskiest answer counts: fewer pods than now on n20.
+    assert_eq!((set.fields[0].change.old.as_deref(), set.nodes, set.from_known), (Some("200"), 40, true));
+    let disruption = &plan.pools[0].disruption;
+    assert_eq!((disruption.worst, disruption.unknown, disruption.refused), (Some(Class::Drain), 0, true));
+    assert_eq!(plan.refusals().len(), 1);
+    // The checker rejects a plan that hides it.
+    let mut hidden = plan.clone();
+    hidden.pools[0].disruption.refused = false;
+    let desired = wants("maxPods: 150", Class::Restart);
+    assert!(!check(&hidden.identified(), &desired, &cluster, &Scope::Everything).is_empty());
+    assert_eq!(planned(&wants("maxPods: 150", Class::Drain), &cluster).refusals(), []);
+    // A rollback to an unknown configuration is as possible as without a sample.
+    assert!(plan.pools[0].steps().all(|step| step.rollback_needs.is_none()));
+}
+
+#[test]
+fn running_values_and_defaults_are_compared_in_effect() {
+    let mut cluster = local(3, "v1.36.2");
+    answer(&mut cluster, &[("n01", Ok("maxPods: 110\nsyncFrequency: 1m0s\npodsPerCore: 7"))]);
+    let plan = planned(&wants("maxPods: 110", Class::Restart), &cluster);
+    let fields: Vec<(&str, bool)> =
+        plan.pools[0].changes[0].fields.iter().map(|field| (&*field.change.path, field.no_effect)).collect();
+    assert_eq!(fields, [("podsPerCore", false)], "a default that runs is no change");
+}
+
+#[test]
+fn benign_sample_permits_nothing() {
+    let wanted = "cpuManagerPolicy: static";
+    let mut cluster = local(2, "v1.36.2");
+    let known = runs("n9", "maxPods: 64");
+    let rendered = config("maxPods: 64");
+    with_config_map(&mut cluster, "a", &rendered);
+    cluster.contents.extend([fetched(&rendered.source(&namespace()), &rendered.canonical, true)]);
+    cluster.nodes.insert(known.name.clone(), known);
+    assert_eq!(planned(&wants(wanted, Class::Restart), &cluster).refusals().len(), 1);
+    answer(&mut cluster, &[("n01", Ok(wanted)), ("n02", Ok(wanted))]);
+    assert_eq!(planned(&wants(wanted, Class::Restart), &cluster).refusals().len(), 1);
+}
+
+#[test]
+fn unread_sample_leaves_the_risk_unknown() {
+    let mut cluster = local(3, "v1.36.2");
+    answer(&mut cluster, &[("n01", Err(UnreadReason::Unreachable)), ("n02", Err(UnreadReason::Forbidden))]);
+    let plan = planned(&wants("cpuManagerPolicy: static", Class::None), &cluster);
+    let set = &plan.pools[0].changes[0];
+    assert_eq!(set.sample, Some(Sample { asked: 2, read: 0, same: 0, unread: Some(UnreadReason::Forbidden) }));
+    assert_eq!((set.from_known, plan.pools[0].disruption.unknown), (false, 3));
+    assert_eq!(plan.refusals(), []);
+    // Hostile answers.
+    for text in ["", "[", "- 1\n", "x"] {
+        cluster.running = [(super::fixtures::node_name("n01"), RunningConfig::Read(text.to_owned()))].into();
+        assert_eq!(planned(&wants("maxPods: 5", Class::None), &cluster).refusals(), [], "{text:?}");
+    }
+    let long: String = (0..2000).map(|index| format!("field{index}: 1\n")).collect();
+    cluster.running = [(super::fixtures::node_name("n01"), RunningConfig::Read(long))].into();
+    let plan = planned(&wants("maxPods: 5", Class::None), &cluster);
+    assert_eq!(plan.pools[0].changes[0].sample.and_then(|sample| sample.unread), Some(UnreadReason::Unusable));
+}
+
+#[test]
+fn saved_plan_does_not_depend_on_samples() {
+    let desired = wants("maxPods: 150", Class::Restart);
+    let mut cluster = local(3, "v1.36.2");
+    let context = PlanContext {
+        cluster: ClusterIdentity { uid: "u".to_owned(), server: "s".to_owned() },
+        binding: "node".to_owned(),
+        options: SavedOptions { take_over: false, allow_empty: false, lenient: false, namespace: None, binding: None },
+    };
+    let risk = |cluster: &Observed| {
+        let saved = SavedPlan::of(&planned(&desired, cluster), &context);
+        (saved.pools[0].risk, saved.pools[0].risk_unknown)
+    };
+    assert_eq!(risk(&cluster), (None, 3));
+    answer(&mut cluster, &[("n01", Ok("maxPods: 64"))]);
+    assert_eq!(risk(&cluster), (None, 3));
+}

@@ -1,0 +1,142 @@
+//! Check of a pool's reservations against the capacity of its nodes. A kubelet does not start with reservations above the
+//! capacity, so such a node is left unchanged. One node alone is concerned, because it reports its own capacity.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::Why;
+use super::verdicts::known_minor;
+use crate::desired::{Pool, PoolTarget, Rendered};
+use kubelet_config::Minor;
+use kubelet_config::capacity::Reservations;
+use kubelet_config::finding::Finding;
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::observed::{Node, Observed};
+
+/// Reservations of one pool, by kubelet version.
+pub(super) struct PoolReservations<'a> {
+    rendered: Option<&'a Rendered>,
+    by_minor: RefCell<BTreeMap<Minor, Reservations>>,
+}
+
+impl<'a> PoolReservations<'a> {
+    pub(super) fn new(pool: &'a Pool) -> Self {
+        let rendered = match &pool.target {
+            PoolTarget::Local => None,
+            PoolTarget::Config(rendered) => Some(&**rendered),
+        };
+        Self { rendered, by_minor: RefCell::default() }
+    }
+
+    /// Why the kubelet of this node would not start. `None` if it would, or its version is unknown.
+    pub(super) fn refusal(&self, node: &Node) -> Option<Why> {
+        self.check(node, |reservations| reservations.exceeding(node.capacity)).map(Why::OverReserved)
+    }
+
+    fn check<T>(&self, node: &Node, check: impl FnOnce(&Reservations) -> Option<T>) -> Option<T> {
+        let (rendered, minor) = (self.rendered?, known_minor(node)?);
+        let mut by_minor = self.by_minor.borrow_mut();
+        check(by_minor.entry(minor).or_insert_with(|| Reservations::of(&rendered.document, minor)))
+    }
+
+    /// Warns if the reservations leave pods less than a tenth of a node, with the smallest such node.
+    pub(super) fn warning(&self, pool: &Pool, nodes: &[&NodeName], observed: &Observed) -> Option<Finding> {
+        let tight: Vec<_> = nodes
+            .iter()
+            .filter_map(|name| observed.nodes.get(*name))
+            .filter_map(|node| {
+                let check = |all: &Reservations| Some((all.nearly_all(node.capacity)?, all.place().cloned()));
+                self.check(node, check).map(|(found, place)| (found, place, node))
+            })
+            .collect();
+        // The same resource for all nodes, so that their capacities compare.
+        let (found, place, node) =
+            tight.iter().min_by_key(|(found, _, node)| (found.resource, found.capacity, &node.name))?;
+        let others = match tight.len() {
+            1 => String::new(),
+            more => format!(", and on {} more of its nodes", more - 1),
+        };
+        let message = format!(
+            "pool {}: kubeReserved, systemReserved and evictionHard leave pods less than 10% of node {}{others}: they \
+             reserve {found}",
+            pool.name, node.name
+        );
+        let warning = Finding::warning("reservations-near-capacity", message)
+            .kubelets(known_minor(node).into_iter().collect::<Vec<_>>())
+            .help("reserve less, or put smaller nodes into a pool of their own");
+        Some(warning.at(place.clone().unwrap_or_else(|| pool.place.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{desired, node, observed, options, policy, pool, rendered_of};
+    use super::super::{Action, Plan, decide_again, make};
+    use super::*;
+    use crate::plan::Decision;
+    use kubelet_config::capacity::Capacity;
+    use kubelet_config::finding::Severity;
+
+    /// Plan of a pool that reserves 4 GiB, for nodes `n0`… with this memory.
+    fn planned(memory: &[&str]) -> Plan {
+        let (desired, cluster) = input(memory);
+        make(&desired, &cluster, &options()).expect("a plan")
+    }
+
+    fn input(memory: &[&str]) -> (crate::desired::Desired, Observed) {
+        let with = |(at, memory): (usize, &&str)| Node {
+            capacity: Capacity::parse(None, Some(memory), None),
+            ..node(&format!("n{at}"), "gpu")
+        };
+        let cluster = observed(memory.iter().enumerate().map(with));
+        let mut pool = pool("gpu", 10, policy(1));
+        pool.target = PoolTarget::Config(Box::new(rendered_of(
+            "gpu",
+            "kubeReserved: {memory: 3Gi}\nsystemReserved: {memory: 924Mi}",
+        )));
+        (desired([pool]), cluster)
+    }
+
+    #[test]
+    fn node_without_capacity_for_reservations_is_blocked_alone() {
+        let plan = planned(&["16Gi", "4000Mi", "", "4Gi"]);
+        let assigned: Vec<&str> =
+            plan.pools[0].steps().filter(|step| step.action == Action::Assign).map(|step| step.node.as_str()).collect();
+        assert_eq!(assigned, ["n0", "n2", "n3"], "equal amounts are valid, and an unknown capacity");
+        let left = &plan.pools[0].left_alone[0];
+        assert!(left.why.is_blocked());
+        assert_eq!(
+            left.why.to_string(),
+            "the kubelet would not start: kubeReserved, systemReserved and evictionHard reserve 4096Mi of memory, but \
+             the node has 4000Mi; reserve less, or move the node to another pool"
+        );
+    }
+
+    #[test]
+    fn conflicting_node_is_checked_again() {
+        let (desired, cluster) = input(&["4000Mi"]);
+        let node = cluster.nodes.values().next().expect("a node");
+        let pool = desired.pools.keys().next().expect("a pool");
+        let decision = decide_again(&desired, &cluster, &options(), pool, node);
+        assert!(matches!(decision, Some(Decision::LeaveAlone(left)) if matches!(left.why, Why::OverReserved(_))));
+    }
+
+    #[test]
+    fn smallest_tight_node_is_named() {
+        let warnings = |memory: &[&str]| -> Vec<(Severity, String)> {
+            let found =
+                planned(memory).findings.into_iter().filter(|finding| finding.code == "reservations-near-capacity");
+            found.map(|finding| (finding.severity, finding.message)).collect()
+        };
+        assert_eq!(
+            warnings(&["16Gi", "4400Mi", "4200Mi"]),
+            [(
+                Severity::Warning,
+                "pool gpu: kubeReserved, systemReserved and evictionHard leave pods less than 10% of node n2, and on 1 \
+                 more of its nodes: they reserve 4096Mi of memory, but the node has 4200Mi"
+                    .to_owned()
+            )]
+        );
+        assert_eq!(warnings(&["16Gi", ""]), []);
+    }
+}

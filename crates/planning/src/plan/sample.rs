@@ -1,0 +1,134 @@
+//! Samples of nodes whose configuration is unknown: which kubelets to ask for it, and what their answers say about the
+//! other nodes.
+//!
+//! A plan cannot read the local configuration of nodes, or a missing ConfigMap. Kubelets return what they run
+//! (`configz`). Only a few of a group are asked: a plan for thousands of nodes sends a bounded number of requests. An
+//! answer proves nothing about other nodes, and a compromised kubelet may lie. So an answer can add a refusal, and
+//! permits nothing that an unknown configuration does not permit.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::disruption::{ChangedField, changed_fields};
+use super::verdicts::known_minor;
+use super::{Action, Plan};
+use kubelet_config::Minor;
+use kubelet_config::document::Document;
+use kubelet_config::risk::Class;
+use nodecfg_contract::ConfigSource;
+use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::observed::{Node, Observed, Readiness, RunningConfig, UnreadReason};
+
+/// Maximum number of asked nodes of one pool, one current configuration and one kubelet version.
+const MAX_PER_GROUP: usize = 3;
+/// Maximum number of asked nodes.
+const MAX_NODES: usize = 24;
+/// Maximum number of changed fields. A KubeletConfiguration has fewer than 200 fields.
+const MAX_FIELDS: usize = 1000;
+
+/// Answers of some nodes with an unknown configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Sample {
+    /// Number of asked nodes.
+    pub asked: usize,
+    /// Number of nodes whose configuration was read. The changes of the group are those of the riskiest one.
+    pub read: usize,
+    /// Number of read nodes with these changes.
+    pub same: usize,
+    /// Why the configuration of another asked node was not read. Unset if all were read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread: Option<UnreadReason>,
+}
+
+/// Nodes to ask for the configuration that they run, by name. Empty if every current configuration is known.
+#[must_use]
+pub fn nodes_to_sample(plan: &Plan, observed: &Observed) -> Vec<NodeName> {
+    type Group<'a> = (&'a PoolName, Option<&'a ConfigSource>, Minor);
+    let mut groups: BTreeMap<Group<'_>, Vec<&NodeName>> = BTreeMap::new();
+    for pool in plan.pools.iter().filter(|pool| pool.target.source().is_some()) {
+        let unknown: Vec<&Option<ConfigSource>> =
+            pool.changes.iter().filter(|set| !set.from_known).map(|set| &set.from).collect();
+        let assigned = pool.steps().filter(|step| step.action == Action::Assign);
+        for node in assigned.filter_map(|step| observed.nodes.get(&step.node)) {
+            let Some(from) = unknown.iter().find(|from| runs(node, from.as_ref())) else { continue };
+            // The defaults of other versions are unknown, and a kubelet that is down does not answer.
+            let Some(minor) = known_minor(node).filter(|_| node.ready == Readiness::Ready) else { continue };
+            groups.entry((&pool.name, from.as_ref(), minor)).or_default().push(&node.name);
+        }
+    }
+    let spread: Vec<Vec<&NodeName>> = groups
+        .into_values()
+        .map(|mut nodes| {
+            nodes.sort();
+            let last = nodes.len().saturating_sub(1);
+            let mut chosen = vec![0, last, last / 2];
+            chosen.dedup();
+            chosen.truncate(MAX_PER_GROUP.min(nodes.len()));
+            chosen.into_iter().filter_map(|index| nodes.get(index).copied()).collect()
+        })
+        .collect();
+    // One node of each group first, so that the limit leaves out second and third nodes.
+    let rounds = (0..MAX_PER_GROUP).flat_map(|round| spread.iter().filter_map(move |nodes| nodes.get(round)));
+    let mut chosen: Vec<NodeName> = rounds.take(MAX_NODES).map(|name| (*name).clone()).collect();
+    chosen.sort();
+    chosen
+}
+
+/// Reports whether the active configuration of a node is this one.
+pub(super) fn runs(node: &Node, from: Option<&ConfigSource>) -> bool {
+    match (from, node.status.active.as_ref()) {
+        (Some(from), Some(active)) => from.names_same(active),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// Changed fields of a group of nodes according to the answers of some of them. `None` if none was asked.
+pub(super) fn changes_of<'a>(
+    nodes: impl Iterator<Item = &'a Node>,
+    observed: &Observed,
+    new: Option<&Document>,
+) -> Option<(Option<Vec<ChangedField>>, Sample)> {
+    let mut sample = Sample { asked: 0, read: 0, same: 0, unread: None };
+    let mut found: Vec<(Vec<ChangedField>, usize)> = Vec::new();
+    for node in nodes {
+        let Some(answer) = observed.running.get(&node.name) else { continue };
+        sample.asked += 1;
+        match fields_of(node, answer, new) {
+            Ok(fields) => {
+                sample.read += 1;
+                match found.iter_mut().find(|(known, _)| *known == fields) {
+                    Some((_, nodes)) => *nodes += 1,
+                    None => found.push((fields, 1)),
+                }
+            }
+            Err(reason) => sample.unread = sample.unread.max(Some(reason)),
+        }
+    }
+    // The first of equal ones, by the names of the nodes.
+    let riskier = |a: (Vec<ChangedField>, usize), b: (Vec<ChangedField>, usize)| {
+        if (worst(&b.0), b.1) > (worst(&a.0), a.1) { b } else { a }
+    };
+    let riskiest = found.into_iter().reduce(riskier);
+    sample.same = riskiest.as_ref().map_or(0, |(_, nodes)| *nodes);
+    (sample.asked > 0).then_some((riskiest.map(|(fields, _)| fields), sample))
+}
+
+fn worst(fields: &[ChangedField]) -> Option<Class> {
+    fields.iter().filter_map(|field| field.risk.as_ref()).map(|risk| risk.class).max()
+}
+
+fn fields_of(node: &Node, answer: &RunningConfig, new: Option<&Document>) -> Result<Vec<ChangedField>, UnreadReason> {
+    let text = match answer {
+        RunningConfig::Read(text) => text,
+        RunningConfig::Unread(reason) => return Err(*reason),
+    };
+    let old = Document::parse("configz", text).document.filter(|document| document.root.mapping().is_some());
+    let old = old.ok_or(UnreadReason::Unusable)?;
+    let mut fields = changed_fields(Some(&old), new, &[known_minor(node)].into_iter().collect());
+    // A kubelet returns all fields, also those that it has by default: a missing one is no change.
+    fields.retain(|field| !field.no_effect || field.change.new.is_some());
+    if fields.len() > MAX_FIELDS { Err(UnreadReason::Unusable) } else { Ok(fields) }
+}
