@@ -4,12 +4,14 @@
 //!   defaults.
 //! - `agreement.rs` and `remarks.rs` compare the configurations of several nodes.
 //! - `pools.rs`, `starter.rs` and `adoption.rs` create a repository that changes no node of a cluster.
+//! - `editor_schemas.rs` adds JSON Schemas for editors.
 //!
 //! Pure: must not use a client, a file or the clock.
 
 mod adoption;
 mod agreement;
 mod configz;
+mod editor_schemas;
 mod pools;
 mod remarks;
 mod starter;
@@ -18,6 +20,7 @@ mod strip_defaults;
 pub use adoption::{AdoptionError, Draft, adopt, common_config};
 pub use agreement::{Common, Difference, Share, common};
 pub use configz::{NodeConfiguration, OmissionReason, OmittedField, running_config, to_yaml};
+pub use editor_schemas::{SCHEMA_FOLDER, schema_of, with_schema_line, with_schemas};
 pub use pools::{Group, Selection, group_nodes};
 use remarks::wrapped;
 pub use remarks::{comments, is_same_yaml, names, remarks};

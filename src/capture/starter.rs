@@ -225,7 +225,9 @@ fn readme<'p>(pools: impl Iterator<Item = &'p PoolName>) -> String {
         "# Kubelet configuration\n\nConfigurations of the kubelets of this cluster, managed by nodecfg. Pools:\n\n{pools}\n\
          Before a merge: `nodecfg validate` and `nodecfg diff`. After it: `nodecfg sync`.\n\n\
          A pool with `local: true` in its `pool.yaml` runs the local configuration of its nodes. To roll out its\n\
-         `kubelet.yaml`, a few nodes at a time: remove that line, check `nodecfg diff`, and merge.\n"
+         `kubelet.yaml`, a few nodes at a time: remove that line, check `nodecfg diff`, and merge.\n\n\
+         Editors with yaml-language-server check the files against the schemas in `.nodecfg`. After an upgrade of the nodes:\n\
+         `nodecfg schema kubelet --kubernetes-version VERSION > .nodecfg/kubelet.schema.json`.\n"
     )
 }
 

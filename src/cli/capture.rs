@@ -9,7 +9,8 @@ use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::atomic_file::{Readers, replace};
 use crate::capture::{
-    Common, NodeConfiguration, captured_pool, common, kubelet_file, names, remarks, to_yaml, without_defaults,
+    Common, NodeConfiguration, captured_pool, common, kubelet_file, names, remarks, schema_of, to_yaml,
+    with_schema_line, without_defaults,
 };
 use crate::report::capture::{Capture, Failed};
 use crate::report::{self, Format, findings};
@@ -305,6 +306,9 @@ fn write(folder: &Path, pool: &PoolName, text: String, named: bool) -> Result<Ve
     let mut written = Vec::new();
     for (name, text) in files {
         let path = pool_folder.join(name);
+        let in_repository = format!("pools/{pool}/{name}");
+        let has_schema = schema_of(&in_repository).is_some_and(|schema| folder.join(schema).is_file());
+        let text = if has_schema { with_schema_line(&in_repository, &text) } else { text };
         replace(&path, text.as_bytes(), Readers::AsUsual).map_err(|error| write_error(&path, error))?;
         written.push(path.display().to_string());
     }

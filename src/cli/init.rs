@@ -7,12 +7,14 @@ use super::capture::capture_nodes;
 use super::cluster_args::{BoundClusterArgs, invalid_default_name};
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::capture::{
-    AdoptionError, CurrentConfig, Draft, Group, Repository, StarterPool, adopt, common, common_config,
-    empty_repository, group_nodes,
+    AdoptionError, CurrentConfig, Draft, Group, Repository, SCHEMA_FOLDER, StarterPool, adopt, common, common_config,
+    empty_repository, group_nodes, with_schemas,
 };
 use crate::report::initialization::{InitialPool, InitialRuns, Initialization};
 use crate::report::{self, Format, findings};
+use kubelet_config::Minor;
 use kubelet_config::label::check_label_key;
+use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_cluster::observe::observe;
 use nodecfg_cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
 use nodecfg_contract::json_document::Document;
@@ -23,8 +25,8 @@ use nodecfg_planning::desired::{DEFAULT_FLEET, FLEET_FILE};
 /// Create a repository from the nodes of a cluster, or a small example without a kubeconfig.
 ///
 /// Groups the nodes into pools by a label, captures some nodes of each pool, and writes a repository for which
-/// `nodecfg diff` finds no change: nodes keep their ConfigMap content or local configuration. Writes all files or
-/// none. Changes nothing in the cluster.
+/// `nodecfg diff` finds no change: nodes keep their ConfigMap content or local configuration. Also writes JSON Schemas
+/// for editors to the folder .nodecfg. Writes all files or none. Changes nothing in the cluster.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -73,6 +75,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
             } else {
                 vec!["No kubeconfig was found. This is an example, not the configuration of your nodes.".to_owned()]
             };
+            let repository = with_schemas(repository, NEWEST_RELEASED);
             (Draft { fleet, namespace: None, label: None, pools: Vec::new(), remarks }, repository)
         }
     };
@@ -157,7 +160,10 @@ impl Args {
                 "write the repository by hand: docs/reference/repository.md",
             ),
         })?;
-        Ok((draft, repository))
+        // Fields of the oldest kubelet exist on all nodes, unless a later version removed them.
+        let minors = observed.nodes.values().filter_map(|node| Some(Minor(node.kubelet_version?.minor)));
+        let oldest = minors.filter(|minor| minor.is_known()).min().unwrap_or(NEWEST_RELEASED);
+        Ok((draft, with_schemas(repository, oldest)))
     }
 
     /// Describes what the nodes of a group run.
@@ -266,7 +272,7 @@ fn contents_of_nodes(observed: &Observed) -> BTreeSet<ConfigMapKey> {
 }
 
 fn refuse_existing(folder: &Path) -> Result<(), CommandError> {
-    let taken = [FLEET_FILE, "pools", "base"].into_iter().find(|name| folder.join(name).exists());
+    let taken = [FLEET_FILE, "pools", "base", SCHEMA_FOLDER].into_iter().find(|name| folder.join(name).exists());
     match taken {
         Some(name) => Err(CommandError::usage(
             format!("{} already exists, and init replaces nothing", folder.join(name).display()),

@@ -175,3 +175,66 @@ fn verbose_lists_host_checks() {
     let folder = Folder::with(&[("a.yaml", &format!("{HEADER}staticPodPath: /etc/kubernetes/manifests\n"))]);
     shows!("validate-verbose", run(folder.path(), "validate a.yaml -v").shown());
 }
+
+/// Two pools, of which `gpu` has a base and two patches, and `general` an error.
+fn two_pools() -> Folder {
+    let pool = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {name: gpu}\nspec:\n  kubernetesVersion: \"1.36\"\n  \
+                kubelet: {base: ../../base/kubelet.yaml, patches: [tuning.yaml, headroom.yaml]}\n";
+    Folder::committed(&[
+        ("nodecfg.yaml", FLEET),
+        ("base/kubelet.yaml", &format!("{HEADER}maxPods: 58\n")),
+        ("pools/gpu/pool.yaml", pool),
+        ("pools/gpu/tuning.yaml", "maxPods: 32\n"),
+        ("pools/gpu/headroom.yaml", "- {op: replace, path: /maxPods, value: 31}\n"),
+        ("pools/general/kubelet.yaml", &format!("{HEADER}port: x\n")),
+        ("notes/node.yaml", &format!("{HEADER}maxPods: 20\n")),
+    ])
+}
+
+#[test]
+fn checks_the_pools_that_use_named_files() {
+    let folder = two_pools();
+    for paths in
+        ["pools/gpu", "pools/gpu/pool.yaml pools/gpu/tuning.yaml pools/gpu/headroom.yaml", "base", "pools/gpu/"]
+    {
+        let run = run(folder.path(), &format!("validate {paths}"));
+        assert_eq!((run.exit, run.out.lines().next()), (0, Some("Valid: 1 pool")), "{}", run.shown());
+    }
+    let both = run(folder.path(), "validate nodecfg.yaml");
+    assert_eq!((both.exit, both.out.contains("Invalid: 2 pools, 1 error")), (3, true), "{}", both.shown());
+    let unused = run(folder.path(), "validate notes/node.yaml pools/gpu");
+    assert_eq!((unused.exit, unused.out.lines().next()), (0, Some("Valid: 1 pool, 1 file")), "{}", unused.shown());
+    // The files on disk count, and the error is in a file that was not named.
+    folder.write("pools/gpu/tuning.yaml", "maxPod: 32\n");
+    shows!("validate-part", run(folder.path(), "validate base/kubelet.yaml").shown());
+    let inside = run(&folder.path().join("pools/gpu"), "validate ../../base/kubelet.yaml");
+    assert!(inside.out.contains("[tuning.yaml:1:1]"), "{}", inside.shown());
+    let document = json_of(&run(folder.path(), "validate pools/gpu -o json"));
+    let reported: Vec<&str> = document["files"].as_array().unwrap().iter().filter_map(|f| f["file"].as_str()).collect();
+    assert_eq!(
+        reported,
+        [
+            "base/kubelet.yaml",
+            "nodecfg.yaml",
+            "pools/gpu/headroom.yaml",
+            "pools/gpu/pool.yaml",
+            "pools/gpu/tuning.yaml"
+        ]
+    );
+    assert_eq!(run(folder.path(), "validate pools/gpu --rev HEAD").exit, 2);
+    assert_eq!(run(folder.path(), "validate pools/gpu --worktree").exit, 3);
+    shows!("validate-part-unused", run(folder.path(), "validate notes").shown());
+}
+
+#[test]
+fn recognizes_files_by_their_content() {
+    let folder = Folder::with(&[
+        ("fleet.yaml", &FLEET.replace("Fleet", "Flet")),
+        ("pool.yaml", &POOL.replace("canary", "canaries")),
+        ("patch.yaml", "maxPods: '32'\n"),
+        ("operations.yaml", "- {op: replace, path: /evictionHrad/memory.available, value: 1Gi}\n"),
+    ]);
+    let run = run(folder.path(), "validate fleet.yaml pool.yaml patch.yaml operations.yaml");
+    assert_eq!(run.exit, 3);
+    shows!("validate-by-content", run.shown());
+}

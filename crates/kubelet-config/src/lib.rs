@@ -61,6 +61,7 @@ pub mod spelling;
 pub mod strconv;
 pub mod table;
 pub mod tls;
+pub mod units;
 pub mod verdict;
 
 pub use minor::Minor;

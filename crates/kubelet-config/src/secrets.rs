@@ -71,7 +71,7 @@ pub fn redacted_message(sentence: &str) -> String {
     }
     masked.push_str(rest);
     for unquoted in ["the number ", "the boolean "] {
-        if let Some((before, after)) = masked.split_once(unquoted) {
+        if let Some((before, after)) = masked.split_once(unquoted).filter(|(_, after)| !after.starts_with(NOT_SHOWN)) {
             let after = after.split_once(' ').map_or(String::new(), |(_, after)| format!(" {after}"));
             masked = format!("{before}{unquoted}{NOT_SHOWN}{after}");
         }

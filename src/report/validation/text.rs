@@ -62,7 +62,8 @@ impl Renderer for TextReport {
             more.push(count(totals.notes, "note"));
         }
         if totals.host_conditions > 0 {
-            more.push(format!("{} that need the node's host", count(totals.host_conditions, "check")));
+            let need = if totals.host_conditions == 1 { "needs" } else { "need" };
+            more.push(format!("{} that {need} the node's host", count(totals.host_conditions, "check")));
         }
         if !more.is_empty() {
             writeln!(out, "  {}", quiet(format!("{}; show with -v", more.join(", "))))?;

@@ -160,7 +160,7 @@ fn soft(config: &Config<'_>, remarks: &mut Remarks) {
                 "evictionSoft",
                 "`evictionMaxPodGracePeriod` is 0: a soft eviction gives pods no grace period, like a hard one",
             )
-            .help("set evictionMaxPodGracePeriod to the maximum grace period in seconds, such as 60");
+            .help("set evictionMaxPodGracePeriod: 60, or another maximum grace period in seconds");
     }
     if !active && pod_grace != 0 {
         let message = format!("`evictionMaxPodGracePeriod` is {pod_grace}, but has no effect without soft thresholds");

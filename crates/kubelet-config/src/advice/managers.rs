@@ -3,7 +3,7 @@
 
 use super::defaults;
 use super::remarks::Remarks;
-use crate::verdict::{Config, memory_manager};
+use crate::verdict::{Config, cpu_manager::static_policy, memory_manager};
 
 pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
     cpu(config, remarks);
@@ -22,7 +22,7 @@ fn cpu(config: &Config<'_>, remarks: &mut Remarks) {
                 "cpuManagerReconcilePeriod",
                 "`cpuManagerReconcilePeriod` has no effect: the policy none reconciles nothing",
             )
-            .help("remove it, or set cpuManagerPolicy: static");
+            .help(format!("remove it, or set {}", static_policy(config)));
     }
     if config.flag("cpuCFSQuota") == Some(false) && defaults::is_changed(config, "cpuCFSQuotaPeriod") {
         remarks
@@ -82,9 +82,10 @@ fn topology(config: &Config<'_>, remarks: &mut Remarks) {
             let message = format!(
                 "`topologyManagerPolicy` is {policy}, but the CPU and memory managers are off: only devices are aligned"
             );
-            remarks
-                .field(config, "topology-devices-only", "topologyManagerPolicy", message)
-                .help("to align CPUs, set cpuManagerPolicy: static; to align memory, set memoryManagerPolicy: Static");
+            remarks.field(config, "topology-devices-only", "topologyManagerPolicy", message).help(format!(
+                "to align CPUs, set {}; the memory manager aligns memory with its policy Static",
+                static_policy(config)
+            ));
         }
         return;
     }

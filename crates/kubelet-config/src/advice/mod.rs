@@ -12,8 +12,11 @@ use crate::finding::Finding;
 use crate::verdict::{Config, Stage, Verdict, configuration};
 
 mod access;
+mod amounts;
 mod defaults;
 mod eviction;
+#[cfg(test)]
+mod example_files;
 #[cfg(test)]
 mod examples;
 mod fields;
@@ -31,8 +34,9 @@ use remarks::Remarks;
 
 type Topic = fn(&Config<'_>, &mut Remarks);
 
-const TOPICS: [Topic; 9] = [
+const TOPICS: [Topic; 10] = [
     access::check,
+    amounts::check,
     eviction::check,
     fields::check,
     images::check,

@@ -28,7 +28,7 @@ fn status(config: &Config<'_>, remarks: &mut Remarks) {
         );
         remarks
             .field(config, "report-before-update", "nodeStatusReportFrequency", message)
-            .help("set it to nodeStatusUpdateFrequency or more; the kubelet reports changes at once anyway");
+            .help(format!("write {} or more; the kubelet reports changes at once anyway", seconds(update)));
     }
     if follows && update > 0 && update < 300 * SECOND {
         let message = format!(
@@ -38,7 +38,7 @@ fn status(config: &Config<'_>, remarks: &mut Remarks) {
         );
         remarks
             .field(config, "report-follows-update", "nodeStatusUpdateFrequency", message)
-            .help("also set nodeStatusReportFrequency: 5m, or remove the field if it is the default of 10s");
+            .help("also set nodeStatusReportFrequency: 5m");
     }
     // The kubelet renews the lease four times per duration (pkg/kubelet/kubelet.go, nodeLeaseRenewIntervalFraction).
     let lease = config.int("nodeLeaseDurationSeconds").unwrap_or(0);
@@ -112,15 +112,19 @@ fn shutdown(config: &Config<'_>, remarks: &mut Remarks) {
         remarks
             .field(config, "shutdown-all-critical", "shutdownGracePeriodCriticalPods", message)
             .related(config.place("shutdownGracePeriod"), "the period for all pods")
-            .help("set it to less than shutdownGracePeriod; the difference is for other pods");
+            .help(format!(
+                "write less than the total period, such as {}; the difference is for other pods",
+                seconds(total / 3 / SECOND * SECOND)
+            ));
     } else if critical == 0 {
         let message = format!(
             "`shutdownGracePeriod` is {}, all for ordinary pods: critical pods are killed without a grace period",
             seconds(total)
         );
-        remarks
-            .field(config, "shutdown-none-critical", "shutdownGracePeriod", message)
-            .help("set shutdownGracePeriodCriticalPods to a part of shutdownGracePeriod, such as 10s");
+        remarks.field(config, "shutdown-none-critical", "shutdownGracePeriod", message).help(format!(
+            "set shutdownGracePeriodCriticalPods: {}, or another part of the period",
+            seconds((total / 3 / SECOND).max(1) * SECOND)
+        ));
     }
 }
 

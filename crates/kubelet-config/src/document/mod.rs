@@ -27,7 +27,7 @@ mod yaml;
 pub use canonical::{scalar_text, text as canonical_text};
 pub use changes::{FieldChange, changes, path_of};
 pub use merge::{apply_merge_patch, without_nulls};
-pub use patch::{PatchKind, apply_json_patch, kind_of_patch};
+pub use patch::{PatchKind, apply_json_patch, json_patch_additions, json_patch_problems, kind_of_patch};
 pub use scalar::{Ambiguity, Reading, Scalar, ScalarStyle};
 
 /// The maximum nesting of a document, before and after merging. The deepest field of a KubeletConfiguration is at

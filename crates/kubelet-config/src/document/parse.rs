@@ -114,7 +114,7 @@ impl ParseContext {
             .at(again)
             .label("duplicate")
             .related(first, "first occurrence")
-            .help("keep one of them: readers disagree on which one applies");
+            .help("remove one of them: readers disagree on which one applies");
         self.push(finding);
     }
 }

@@ -6,6 +6,7 @@
 
 use super::{Entry, MAX_DEPTH, MAX_NODES, Node, Reading, Value, too_deep, too_many};
 use crate::finding::{Finding, Place};
+use crate::spelling::nearest;
 
 /// The most operations of one patch.
 const MAX_OPERATIONS: usize = 1000;
@@ -44,6 +45,53 @@ pub fn kind_of_patch(root: &Node) -> Result<PatchKind, Box<Finding>> {
 /// A finding for each malformed operation, or else one for the first operation that fails. Also a finding if the
 /// patch has too many operations, or if it removes the whole document.
 pub fn apply_json_patch(target: Node, patch: &Node) -> Result<Node, Vec<Finding>> {
+    let operations = operations(patch)?;
+    let mut root = Some(target);
+    // The count never decreases, so that copies of copies are limited too.
+    let mut count = root.as_ref().map_or(0, Node::count);
+    for operation in operations {
+        let place = operation.place;
+        operation.apply(&mut root, &mut count).map_err(|problem| {
+            let finding = Finding::error("patch-failed", problem).at(place.clone());
+            vec![
+                finding
+                    .label("this operation failed")
+                    .help("correct the operation for the configuration that it applies to"),
+            ]
+        })?;
+    }
+    root.ok_or_else(|| {
+        vec![Finding::error("patch-failed", "the patch removes the whole document").at(patch.place.clone())]
+    })
+}
+
+/// Returns a finding for each malformed operation of a JSON patch, and one if it has too many.
+#[must_use]
+pub fn json_patch_problems(patch: &Node) -> Vec<Finding> {
+    operations(patch).err().unwrap_or_default()
+}
+
+/// Returns what a JSON patch adds or replaces: for each such operation, the maps on its path down to its value.
+/// Omits malformed operations and paths into lists.
+#[must_use]
+pub fn json_patch_additions(patch: &Node) -> Vec<Node> {
+    let into_list = |token: &String| token == "-" || token.parse::<usize>().is_ok();
+    let addition = |operation: Operation<'_>| match operation.action {
+        Action::Add(value) | Action::Replace(value) if !operation.path.tokens.iter().any(into_list) => {
+            let nested = |value: Node, token: &String| {
+                let place = operation.path_place.clone();
+                let entry = Entry { key_place: place.clone(), value, earlier: Vec::new() };
+                Node { value: Value::Mapping([(token.clone(), entry)].into()), place }
+            };
+            Some(operation.path.tokens.iter().rev().fold(value.clone(), nested))
+        }
+        _ => None,
+    };
+    patch.sequence().unwrap_or_default().iter().filter_map(|item| addition(Operation::read(item).ok()?)).collect()
+}
+
+/// The operations of a patch, or a finding for each malformed one.
+fn operations(patch: &Node) -> Result<Vec<Operation<'_>>, Vec<Finding>> {
     let items = patch.sequence().unwrap_or_default();
     if items.len() > MAX_OPERATIONS {
         let message = format!("the patch has {} operations; the limit is {MAX_OPERATIONS}", items.len());
@@ -56,22 +104,7 @@ pub fn apply_json_patch(target: Node, patch: &Node) -> Result<Node, Vec<Finding>
             Err(finding) => findings.push(*finding),
         }
     }
-    if !findings.is_empty() {
-        return Err(findings);
-    }
-    let mut root = Some(target);
-    // The count never decreases, so that copies of copies are limited too.
-    let mut count = root.as_ref().map_or(0, Node::count);
-    for operation in operations {
-        let place = operation.place;
-        operation.apply(&mut root, &mut count).map_err(|problem| {
-            let finding = Finding::error("patch-failed", problem).at(place.clone());
-            vec![finding.label("this operation failed")]
-        })?;
-    }
-    root.ok_or_else(|| {
-        vec![Finding::error("patch-failed", "the patch removes the whole document").at(patch.place.clone())]
-    })
+    if findings.is_empty() { Ok(operations) } else { Err(findings) }
 }
 
 enum Action<'a> {
@@ -86,6 +119,7 @@ enum Action<'a> {
 struct Operation<'a> {
     action: Action<'a>,
     path: Pointer,
+    path_place: &'a Place,
     place: &'a Place,
 }
 
@@ -99,7 +133,10 @@ impl<'a> Operation<'a> {
     fn read(item: &'a Node) -> Result<Self, Box<Finding>> {
         let bad = |message: String| Box::new(Finding::error("bad-patch", message).at(item.place.clone()));
         let name = item.get("op").and_then(Node::text).unwrap_or_default();
-        let value = || item.get("value").ok_or_else(|| bad(format!("`{name}` needs a `value`")));
+        let value = || {
+            let missing = || Box::new(bad(format!("`{name}` needs a `value`")).help("add a `value`"));
+            item.get("value").ok_or_else(missing)
+        };
         let (operand, action) = match name {
             "add" => ("value", Action::Add(value()?)),
             "replace" => ("value", Action::Replace(value()?)),
@@ -110,7 +147,11 @@ impl<'a> Operation<'a> {
             _ => {
                 let place = item.get("op").map_or(&item.place, |op| &op.place);
                 let finding = Finding::error("bad-patch", "`op` is not a JSON patch operation").at(place.clone());
-                return Err(Box::new(finding.help("set it to add, remove, replace, move, copy or test")));
+                let known = ["add", "copy", "move", "remove", "replace", "test"];
+                return Err(Box::new(finding.help(match nearest(name, known) {
+                    Some(near) => format!("did you mean {near}?"),
+                    None => format!("use one of {}", known.join(", ")),
+                })));
             }
         };
         // The RFC ignores other members. Here they are errors, because they are likely mistakes.
@@ -118,7 +159,7 @@ impl<'a> Operation<'a> {
             item.mapping().and_then(|map| map.iter().find(|(key, _)| !["op", "path", operand].contains(&key.as_str())))
         {
             let finding = Finding::error("unknown-field", format!("`{name}` does not take {key:?}"));
-            return Err(Box::new(finding.at(entry.key_place.clone())));
+            return Err(Box::new(finding.at(entry.key_place.clone()).help(format!("remove {key}"))));
         }
         let path = pointer(item, "path")?;
         if let Action::Move(from) = &action
@@ -127,11 +168,12 @@ impl<'a> Operation<'a> {
         {
             return Err(bad(format!("`move` cannot move {:?} into itself", from.text)));
         }
-        Ok(Self { action, path, place: &item.place })
+        let path_place = item.get("path").map_or(&item.place, |path| &path.place);
+        Ok(Self { action, path, path_place, place: &item.place })
     }
 
     fn apply(self, root: &mut Option<Node>, count: &mut usize) -> Result<(), String> {
-        let place = self.place;
+        let place = self.path_place;
         match self.action {
             Action::Add(value) => {
                 self.path.check_growth(value, count)?;
@@ -182,11 +224,18 @@ fn truncated_json(node: &Node) -> String {
 fn pointer(item: &Node, key: &str) -> Result<Pointer, Box<Finding>> {
     let Some(node) = item.get(key) else {
         let finding = Finding::error("bad-patch", format!("the operation needs a `{key}`"));
-        return Err(Box::new(finding.at(item.place.clone())));
+        let help = format!("add a `{key}` such as /evictionHard/memory.available");
+        return Err(Box::new(finding.at(item.place.clone()).help(help)));
     };
     let bad = |problem: String| {
-        let help =
-            "write a JSON pointer (RFC 6901), such as /evictionHard/memory.available, with ~1 for a slash in a key";
+        let unrooted = node.text().filter(|text| !text.starts_with('/') && !text.contains('~'));
+        let help = unrooted.map_or_else(
+            || {
+                "write a JSON pointer (RFC 6901), such as /evictionHard/memory.available, with ~1 for a slash"
+                    .to_owned()
+            },
+            |text| format!("write \"/{text}\""),
+        );
         Err(Box::new(Finding::error("bad-patch", problem).at(node.place.clone()).help(help)))
     };
     let Some(Reading::Text(text)) = node.reading() else {

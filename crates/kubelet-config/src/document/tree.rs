@@ -176,7 +176,9 @@ impl Builder<'_, '_> {
             Some(Anchor::Value { cost, height, .. }) => (*cost, *height),
             Some(Anchor::Open) => {
                 let message = "an alias refers to a value that contains the alias";
-                return self.context.stop(Finding::error("recursive-alias", message).at(place));
+                return self
+                    .context
+                    .stop(Finding::error("recursive-alias", message).at(place).help("write the value instead"));
             }
             None => {
                 let message = format!("the file is not valid YAML: no anchor `{name}` precedes this alias");

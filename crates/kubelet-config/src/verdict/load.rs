@@ -5,7 +5,7 @@
 use super::Refusal;
 use crate::document::{Document, Mapping, Node, Reading, ScalarStyle, Syntax, Value};
 use crate::fields::{self, Field, FieldType};
-use crate::{Minor, duration, quantity, rules};
+use crate::{Minor, duration, quantity, rules, units};
 
 mod header;
 mod number;
@@ -101,7 +101,7 @@ impl Load {
                     let what = if path.is_empty() { "the file" } else { path };
                     let message = format!("{what} is {}, which JSON cannot represent as a number", scalar.text);
                     self.refuse("finite-numbers", path.to_owned(), node, message)
-                        .help(format!("write a number, or {:?} for the text", scalar.text));
+                        .help(format!("write a finite number, or the text in quotes: {:?}", scalar.text));
                 }
             }
         }
@@ -142,7 +142,7 @@ impl Load {
             Shape::Number(number) if allows(FieldType::Number) => {
                 if !number.parse::<f64>().is_ok_and(f64::is_finite) {
                     let message = format!("{path} is {number}, which is out of range");
-                    self.refuse("number-bounds", path, node, message);
+                    self.refuse("number-bounds", path, node, message).help("write a finite number");
                 }
             }
             Shape::Number(number) if allows(FieldType::Quantity) => self.check_quantity(node, path, &number),
@@ -151,14 +151,13 @@ impl Load {
             Shape::Text(text) if allows(FieldType::String) => {
                 if field.path == TIME_FIELD && !time::is_rfc3339(text) {
                     let message = format!("{path} is {text:?}, which is not a time");
-                    self.refuse("times", path, node, message)
-                        .help("write a time such as 2006-01-02T15:04:05Z, or omit the key");
+                    self.refuse("times", path, node, message).help("remove it: the kubelet refuses every time");
                 }
             }
             shape => {
                 let expected = types.iter().map(|one| one.phrase()).collect::<Vec<_>>().join(" or ");
                 let message = format!("{path} must be {expected}, not {}", node.describe());
-                let help = type_fix(&shape, node, types);
+                let help = type_fix(&shape, node, &path, types);
                 let refused = self.refuse("field-types", path, node, message);
                 if let Some(help) = help {
                     refused.help(help);
@@ -185,15 +184,15 @@ impl Load {
         // Go allows no sign in an unsigned number, not even -0.
         if !within || (least == 0 && sign == "-") {
             let message = format!("{path} is {number}; the field allows {least} to {largest}");
-            self.refuse("number-bounds", path, node, message);
+            let closest = if sign == "-" { least } else { largest };
+            self.refuse("number-bounds", path, node, message).help(format!("the closest allowed value is {closest}"));
         }
     }
 
     fn check_duration(&mut self, node: &Node, path: String, text: &str) {
         if let Err(problem) = duration::nanoseconds(text) {
             let message = format!("{path} is {text:?}, which {}", problem.split(';').next().unwrap_or(problem));
-            self.refuse("durations", path, node, message)
-                .help("write a number and a unit (ns, us, ms, s, m, h), such as 30s, 10m or 1h30m");
+            self.refuse("durations", path, node, message).help(units::duration_help(text));
         }
     }
 
@@ -204,9 +203,9 @@ impl Load {
         });
         if let Err(problem) = quantity::read(text) {
             let problem = problem.to_string();
-            let (what, help) = problem.split_once("; ").unwrap_or((&problem, "write a number with a unit"));
+            let what = problem.split("; ").next().unwrap_or(&problem);
             let message = format!("{path} is {text:?}, which {what}");
-            self.refuse("quantities", path, node, message).help(help);
+            self.refuse("quantities", path, node, message).help(units::quantity_help(text, "1Gi"));
         }
     }
 
@@ -234,16 +233,16 @@ fn join(path: &str, key: &str) -> String {
 }
 
 /// Returns the correct notation of a value with the wrong type, if it is obvious.
-fn type_fix(shape: &Shape<'_>, node: &Node, types: &[FieldType]) -> Option<String> {
+fn type_fix(shape: &Shape<'_>, node: &Node, path: &str, types: &[FieldType]) -> Option<String> {
     let allows = |one: FieldType| types.contains(&one);
     let Value::Scalar(scalar) = &node.value else { return None };
     match shape {
-        Shape::Number(_) if allows(FieldType::Duration) => {
-            Some(format!("add a unit, such as {0}s or {0}ms", scalar.text))
+        Shape::Number(_) if allows(FieldType::Duration) => Some(units::seconds_help(&scalar.text)),
+        Shape::Number(number) if allows(FieldType::String) => {
+            let with_unit = number.parse().ok().and_then(|number| units::number_help(path, number));
+            with_unit.or_else(|| Some(format!("write {:?}, in quotes", scalar.text)))
         }
-        Shape::Bool | Shape::Number(_) if allows(FieldType::String) => {
-            Some(format!("write {:?}, in quotes", scalar.text))
-        }
+        Shape::Bool if allows(FieldType::String) => Some(format!("write {:?}, in quotes", scalar.text)),
         Shape::Text(text) => {
             let plain = crate::document::Scalar::plain(*text);
             let fits = match plain.read() {

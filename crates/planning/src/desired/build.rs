@@ -11,7 +11,7 @@ use super::checked::{Checks, Kubelets, dedupe, redact, undecodable_verdicts};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
-use super::{Desired, LabelSelector, Pool, PoolTarget, read};
+use super::{Desired, LabelSelector, Pool, PoolTarget, proposals, read};
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
@@ -34,6 +34,9 @@ pub struct Built {
     /// Verdicts of the kubelets per pool, also if other findings are errors. Local pools are missing, and so are
     /// pools that do not render, unless the reason is a `kubelet.yaml` that no kubelet can decode.
     pub checked: Vec<CheckedPool>,
+    /// Paths of the files of each folder under `pools/`: those in it, and those that its `pool.yaml` names. An invalid
+    /// `pool.yaml` names none.
+    pub files: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Verdicts of the kubelets on the configuration of one pool.
@@ -85,13 +88,15 @@ fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, BTreeMap<
         pools: Vec::new(),
         claims: BTreeMap::new(),
         malformed: BTreeSet::new(),
+        of_folders: BTreeMap::new(),
+        unread_pools: false,
     };
     let desired = files.desired();
     files.report_unused();
     // Several pools may report the same finding on a shared file.
     let mut findings = dedupe(files.findings);
     redact(&mut findings, |file| snapshot.text(file).map(AsRef::as_ref));
-    (desired, files.claims, Built { desired: None, findings, checked: files.pools })
+    (desired, files.claims, Built { desired: None, findings, checked: files.pools, files: files.of_folders })
 }
 
 /// Files of a snapshot, each parsed and reported once.
@@ -106,6 +111,10 @@ struct Files<'s> {
     claims: BTreeMap<PoolName, Pool>,
     /// Files that no kubelet can decode.
     malformed: BTreeSet<String>,
+    /// See [`Built::files`].
+    of_folders: BTreeMap<String, BTreeSet<String>>,
+    /// Whether the files that a pool names are unknown.
+    unread_pools: bool,
 }
 
 impl Files<'_> {
@@ -122,6 +131,10 @@ impl Files<'_> {
         }
         let mut pools = BTreeMap::new();
         for folder in folders {
+            let prefix = format!("pools/{folder}/");
+            let inside = self.snapshot.files.keys().filter(|path| path.starts_with(&prefix)).cloned();
+            let fleet_file = self.snapshot.files.contains_key(FLEET_FILE).then(|| FLEET_FILE.to_owned());
+            self.of_folders.insert(folder.clone(), inside.chain(fleet_file).collect());
             match PoolName::new(&folder) {
                 Ok(pool_name) => {
                     if let Some(pool) = self.pool(&config_map_fleet, &spec, pool_name.clone()) {
@@ -129,10 +142,13 @@ impl Files<'_> {
                     }
                 }
                 Err(error) => {
-                    let place = self.first_file(&format!("pools/{folder}/"));
-                    self.findings.push(
-                        Finding::error("bad-name", error.to_string()).at(place).help("rename the folder under pools/"),
-                    );
+                    let place = self.first_file(&prefix);
+                    self.use_is_unknown(&prefix);
+                    let help = match proposals::dns_label(&folder) {
+                        Some(name) => format!("rename the folder to pools/{name}"),
+                        None => "rename the folder under pools/".to_owned(),
+                    };
+                    self.findings.push(Finding::error("bad-name", error.to_string()).at(place).help(help));
                 }
             }
         }
@@ -144,6 +160,14 @@ impl Files<'_> {
             uncommitted: self.snapshot.uncommitted,
             pools,
         })
+    }
+
+    /// Without a valid pool, the use of the files in its folder and of bases is unknown, so none is reported as unused.
+    fn use_is_unknown(&mut self, prefix: &str) {
+        self.unread_pools = true;
+        for path in self.snapshot.files.keys().filter(|path| path.starts_with(prefix)) {
+            self.read.entry(path.clone()).or_insert(None);
+        }
     }
 
     fn fleet(&mut self) -> (Option<FleetName>, FleetSpec) {
@@ -184,19 +208,16 @@ impl Files<'_> {
         let place = Place::whole_file(if has_pool { pool_path.as_str() } else { kubelet_path.as_str() });
         let (spec, valid) = if has_pool { self.pool_file(&pool_path, &name) } else { (NodePoolSpec::default(), true) };
         let Some(spec) = Some(spec).filter(|_| valid) else {
-            // Without a valid `pool.yaml`, the use of the other files is unknown, so none is reported as unused.
             if has_kubelet {
                 self.config_file(&kubelet_path);
             }
-            let prefix = format!("{folder}/");
-            for path in self.snapshot.files.keys().filter(|path| path.starts_with(&prefix)) {
-                self.read.entry(path.clone()).or_insert(None);
-            }
+            self.use_is_unknown(&format!("{folder}/"));
             return None;
         };
         let fleet_file = has(FLEET_FILE).then(|| FLEET_FILE.to_owned());
         let mut files: BTreeSet<String> = fleet_file.into_iter().chain(has_pool.then(|| pool_path.clone())).collect();
         let target = self.target(fleet, &name, &spec, &mut files);
+        self.of_folders.entry(name.to_string()).or_default().extend(files.iter().cloned());
         let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
         let policy = spec.rollout.policy(&defaults.rollout);
         let (priority, kubelets) = (spec.priority, spec.kubernetes_version);
@@ -229,32 +250,32 @@ impl Files<'_> {
             if has_kubelet {
                 // The file is unused, but its errors are reported.
                 let minors = self.checks.kubelets.among(&spec.kubernetes_version);
-                if let Some(layers) = self.layers(&folder, spec, Some(kubelet_path.as_str())) {
+                if let Some(layers) = self.layers(&folder, spec, Some(kubelet_path.as_str()), &mut BTreeSet::new()) {
                     let _ = render(&layers, fleet, name, kubelet_path, minors, self.checks.gate, &mut self.findings);
                 }
             } else {
-                self.report_local(spec);
+                self.report_local(&folder, spec);
             }
             Some(PoolTarget::Local)
         } else if !has_kubelet && spec.kubelet.base.is_none() && spec.kubelet.patches.is_empty() {
             let place =
                 if has_pool { Place::whole_file(pool_path.as_str()) } else { self.first_file(&format!("{folder}/")) };
-            let help =
-                format!("write {kubelet_path}, or set spec.kubelet.base or spec.kubelet.local: true in {pool_path}");
+            let help = format!(
+                "write {kubelet_path}, or set spec.kubelet.base, or set spec.kubelet.local: true in {pool_path}"
+            );
             let message = format!("pool {name} has no KubeletConfiguration");
             self.findings.push(Finding::error("no-configuration", message).at(place).help(help));
             None
         } else {
             let minors = self.checks.kubelets.among(&spec.kubernetes_version);
             let declared = !spec.kubernetes_version.is_empty();
-            let layers = self.layers(&folder, spec, has_kubelet.then_some(kubelet_path.as_str()));
+            let layers = self.layers(&folder, spec, has_kubelet.then_some(kubelet_path.as_str()), files);
             if layers.is_none() && self.malformed.contains(&kubelet_path) {
                 // No kubelet can decode the file, so the verdicts need no merge.
                 let verdicts = undecodable_verdicts(minors);
                 self.pools.push(CheckedPool { name: name.clone(), path: kubelet_path.clone(), declared, verdicts });
             }
-            let (mut layers, path) = (layers?, if has_kubelet { kubelet_path } else { pool_path });
-            files.extend(layers.paths.drain(..));
+            let (layers, path) = (layers?, if has_kubelet { kubelet_path } else { pool_path });
             let (rendered, verdicts) =
                 render(&layers, fleet, name, path, minors, self.checks.gate, &mut self.findings)?;
             self.pools.push(CheckedPool { name: name.clone(), path: rendered.path.clone(), declared, verdicts });
@@ -265,23 +286,33 @@ impl Files<'_> {
     /// Content of a `pool.yaml`, and whether it has no errors.
     fn pool_file(&mut self, path: &str, name: &PoolName) -> (NodePoolSpec, bool) {
         let before = self.findings.len();
-        let file = self.document(path).and_then(|d| read::node_pool(&d, name.as_str(), &mut self.findings));
+        let file = self.document(path).and_then(|d| read::node_pool(&d, Some(name), &mut self.findings));
         let valid = file.is_some() && !any_error(self.findings.get(before..).unwrap_or_default());
         (file.map(|file| file.spec).unwrap_or_default(), valid)
     }
 
-    fn report_local(&mut self, spec: &NodePoolSpec) {
+    fn report_local(&mut self, folder: &str, spec: &NodePoolSpec) {
         for FileRef { path, place } in spec.kubelet.base.iter().chain(&spec.kubelet.patches) {
+            // Naming the file again would not make it used.
+            if let Some(file) = proposals::resolved(folder, path) {
+                self.read.entry(file).or_insert(None);
+            }
             let finding = Finding::warning("local-ignores", format!("{path} is not used: the pool is local"));
             self.findings.push(finding.at(place.clone()).help("remove it, or remove `local: true`"));
         }
     }
 
     /// Checked files of a pool's configuration; `None` if a reference is invalid or a file is unreadable. Errors of
-    /// fields are findings and do not prevent the merge.
-    fn layers(&mut self, folder: &str, spec: &NodePoolSpec, kubelet: Option<&str>) -> Option<Layers> {
+    /// fields are findings and do not prevent the merge. Adds the paths of existing files to `paths`.
+    fn layers(
+        &mut self,
+        folder: &str,
+        spec: &NodePoolSpec,
+        kubelet: Option<&str>,
+        paths: &mut BTreeSet<String>,
+    ) -> Option<Layers> {
         let mut complete = true;
-        let (mut files, mut patches, mut paths) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut files, mut patches) = (Vec::new(), Vec::new());
         let base = spec.kubelet.base.as_ref().map(|base| self.referred(folder, base));
         for path in base.into_iter().chain(kubelet.map(|path| Some(path.to_owned()))) {
             paths.extend(path.clone());
@@ -298,33 +329,28 @@ impl Files<'_> {
                 None => complete = false,
             }
         }
-        complete.then_some(Layers { files, patches, paths })
+        complete.then_some(Layers { files, patches })
     }
 
     /// Path from the root of a file that a file in `folder` refers to. `None`, with a finding, if the reference is
     /// invalid or the file is missing.
     fn referred(&mut self, folder: &str, file: &FileRef) -> Option<String> {
-        let bad = |message: String, help: &str| Finding::error("bad-path", message).at(file.place.clone()).help(help);
-        let mut parts: Vec<&str> = folder.split('/').collect();
+        let snapshot = self.snapshot;
+        let bad = |message: String, otherwise: &str| {
+            let near = proposals::path(snapshot.files.keys(), folder, &file.path);
+            let help = near.map_or_else(|| otherwise.to_owned(), |near| format!("write {near}"));
+            Finding::error("bad-path", message).at(file.place.clone()).help(help)
+        };
         if file.path.starts_with('/') {
             let message = format!("{:?} is an absolute path", file.path);
-            self.findings
-                .push(bad(message, "write a path from the folder of this file, such as ../../base/kubelet.yaml"));
+            self.findings.push(bad(message, "write a path from the folder of this file"));
             return None;
         }
-        for part in file.path.split('/') {
-            match part {
-                "" | "." => {}
-                ".." if parts.pop().is_none() => {
-                    let message = format!("{:?} leaves the root of the configuration", file.path);
-                    self.findings.push(bad(message, "keep every file that a pool needs under the root"));
-                    return None;
-                }
-                ".." => {}
-                part => parts.push(part),
-            }
-        }
-        let path = parts.join("/");
+        let Some(path) = proposals::resolved(folder, &file.path) else {
+            let message = format!("{:?} leaves the root of the configuration", file.path);
+            self.findings.push(bad(message, "keep every file that a pool needs under the root"));
+            return None;
+        };
         if self.snapshot.files.contains_key(&path) {
             return Some(path);
         }
@@ -337,12 +363,9 @@ impl Files<'_> {
             }
             above = folder;
         }
-        let help = match kubelet_config::spelling::nearest(&path, self.snapshot.files.keys().map(String::as_str)) {
-            Some(near) => format!("there is {near}"),
-            None => "only files that end in .yaml, .yml or .json are read, and in a git repository only committed ones"
-                .to_owned(),
-        };
-        self.findings.push(bad(format!("{:?} does not exist: {path} is missing", file.path), &help));
+        let help = "add the file, or remove the path; nodecfg reads files that end in .yaml, .yml or .json, and of a git \
+                    repository only committed ones";
+        self.findings.push(bad(format!("{:?} does not exist: {path} is missing", file.path), help));
         None
     }
 
@@ -426,7 +449,10 @@ impl Files<'_> {
                     )
                     .at(pool.place.clone())
                     .related(first.place.clone(), "the other pool")
-                    .help("set spec.priority: the higher pool wins a node that several select"),
+                    .help(format!(
+                        "set spec.priority: {}; the higher pool wins a node that several select",
+                        pool.priority.saturating_add(1)
+                    )),
                 ),
                 None => {
                     seen.insert(key, pool);
@@ -439,7 +465,7 @@ impl Files<'_> {
     fn report_unused(&mut self) {
         for (path, file) in &self.snapshot.files {
             let expected = path == "nodecfg.yml"
-                || path.starts_with("base/")
+                || (path.starts_with("base/") && !self.unread_pools)
                 || path
                     .strip_prefix("pools/")
                     .is_some_and(|rest| rest.contains('/') || matches!(file, SnapshotFile::Text(_)));
@@ -448,7 +474,7 @@ impl Files<'_> {
             }
             let name = path.rsplit('/').next().unwrap_or(path);
             let help = match name {
-                "nodecfg.yml" | "pool.yml" | "kubelet.yml" => format!("call it {}", name.replace(".yml", ".yaml")),
+                "nodecfg.yml" | "pool.yml" | "kubelet.yml" => format!("rename it to {}", name.replace(".yml", ".yaml")),
                 _ if path.starts_with("base/") => format!("name it in a pool.yaml: spec.kubelet.base: ../../{path}"),
                 _ if path.matches('/').count() == 1 => "move it into the folder of a pool, or remove it".to_owned(),
                 _ => "name it in pool.yaml under spec.kubelet.patches, or remove it".to_owned(),

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::kubelet_file;
 use kubelet_config::Minor;
 use kubelet_config::advice;
-use kubelet_config::document::{Document, Parsed, Unread};
+use kubelet_config::document::Document;
 use kubelet_config::finding::{Finding, Place, Strictness, limited, merged, sort};
 use kubelet_config::rules::{self, RuleStage};
 use kubelet_config::secrets;
@@ -62,27 +61,6 @@ pub struct Checked {
     pub verdicts: Vec<Verdict>,
     /// All findings, in order.
     pub findings: Vec<Finding>,
-}
-
-/// Checks the text of a single KubeletConfiguration.
-#[must_use]
-pub fn check_file(name: &str, text: &str, minors: &[Minor], strictness: Strictness) -> Checked {
-    let Parsed { document, findings: mut found, unread } = Document::parse(name, text);
-    let Some(document) = document else {
-        let verdicts = if unread == Some(Unread::Malformed) { undecodable_verdicts(minors) } else { Vec::new() };
-        strictness.apply(&mut found);
-        let mut found = limited(found);
-        redact(&mut found, |_| Some(text));
-        return Checked { verdicts, findings: found };
-    };
-    kubelet_file::check_header(&document, &mut found);
-    kubelet_file::check(&document, &mut found);
-    let rendered = check_document(&document, minors);
-    found.extend(rendered.findings);
-    strictness.apply(&mut found);
-    let mut findings = dedupe(found);
-    redact(&mut findings, |_| Some(text));
-    Checked { verdicts: rendered.verdicts, findings }
 }
 
 /// Checks a document: verdicts of the kubelets and their findings, fields that some of the versions drop, and advice.
@@ -192,6 +170,7 @@ mod hostile_tests;
 
 #[cfg(test)]
 mod tests {
+    use super::super::check_file;
     use super::*;
     use kubelet_config::finding::Severity;
 

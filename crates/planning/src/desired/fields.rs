@@ -4,6 +4,7 @@
 use kubelet_config::document::{Entry, Mapping, Node, Reading, Value, path_of};
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::spelling::nearest;
+use kubelet_config::units;
 
 /// A map whose keys are being read.
 pub(super) struct Fields<'n> {
@@ -32,7 +33,7 @@ pub(super) fn wrong_type(path: &str, expected: &str, node: &Node) -> Option<Find
     if !path.is_empty() {
         finding = finding.field(path);
     }
-    let Value::Scalar(scalar) = &node.value else { return Some(finding) };
+    let Value::Scalar(scalar) = &node.value else { return Some(finding.help(general_fix(expected))) };
     if scalar.ambiguity().is_some() {
         return None;
     }
@@ -40,16 +41,50 @@ pub(super) fn wrong_type(path: &str, expected: &str, node: &Node) -> Option<Find
         Reading::Int(_) | Reading::Float(_) | Reading::Bool(_) if expected.contains("text") => {
             Some(finding.help(format!("write {:?}, in quotes", scalar.text)))
         }
+        // In quotes, because a value in quotes can be redacted.
+        _ if expected.contains("list") && !node.is_null() => {
+            let items: Vec<String> = scalar.text.split(',').map(|item| format!("{:?}", item.trim())).collect();
+            Some(finding.help(format!("write [{}]", items.join(", "))))
+        }
+        Reading::Int(number) if expected.contains("duration") => {
+            Some(finding.help(units::seconds_help(&number.to_string())))
+        }
         Reading::Text(text) => {
             let plain = kubelet_config::document::Scalar::plain(text);
-            let fits = match plain.read() {
-                Reading::Bool(_) => expected.contains("boolean"),
-                Reading::Int(_) | Reading::Float(_) => expected.contains("number"),
-                _ => false,
+            let fix = match plain.read() {
+                // Unquoted `yes` would be ambiguous.
+                Reading::Bool(value) if expected.contains("boolean") => format!("write {value}, without quotes"),
+                Reading::Int(_) | Reading::Float(_) if expected.contains("number") => {
+                    format!("write {text}, without quotes")
+                }
+                _ => general_fix(expected),
             };
-            Some(if fits { finding.help(format!("write {text}, without quotes")) } else { finding })
+            Some(finding.help(fix))
         }
-        _ => Some(finding),
+        _ => Some(finding.help(general_fix(expected))),
+    }
+}
+
+/// Replaces the fix of an ambiguous value where only a boolean is allowed: its text would be invalid.
+pub(super) fn fix_ambiguous_boolean(node: &Node, findings: &mut [Finding]) {
+    if let Value::Scalar(scalar) = &node.value
+        && let (Some(_), Reading::Bool(value)) = (scalar.ambiguity(), scalar.read())
+        && let Some(finding) =
+            findings.iter_mut().rfind(|one| one.code == "ambiguous-scalar" && one.place.as_ref() == Some(&node.place))
+    {
+        finding.help = Some(format!("write {value}"));
+    }
+}
+
+/// The fix for a value that is no whole number.
+pub(super) const NO_NUMBER: &str = "write a whole number such as 1";
+
+/// The fix for a value from which the right one cannot be derived.
+fn general_fix(expected: &str) -> String {
+    match expected {
+        "a whole number" => NO_NUMBER.to_owned(),
+        "a boolean" => "write true, or false".to_owned(),
+        _ => format!("remove it, or write {expected}"),
     }
 }
 
@@ -63,7 +98,7 @@ impl<'n> Fields<'n> {
         for (key, entry) in map.iter().filter(|(key, _)| !known.contains(&key.as_str())) {
             let help = match nearest(key, known.iter().copied()) {
                 Some(near) => format!("did you mean {near:?}?"),
-                None => format!("known here: {}", known.join(", ")),
+                None => format!("remove it; the known fields are {}", known.join(", ")),
             };
             findings.push(unknown(key, path, entry, help));
         }
@@ -114,6 +149,7 @@ impl<'n> Fields<'n> {
     pub(super) fn boolean(&self, key: &str, findings: &mut Vec<Finding>) -> Option<bool> {
         let node = self.get(key)?;
         if let Some(Reading::Bool(value)) = node.reading() {
+            fix_ambiguous_boolean(node, findings);
             return Some(value);
         }
         findings.extend(wrong_type(&self.path(key), "a boolean", node));
@@ -129,7 +165,10 @@ impl<'n> Fields<'n> {
             return None;
         };
         T::try_from(value)
-            .map_err(|_| findings.push(self.bad_value(key, node, &format!("{value} is not {bounds}"))))
+            .map_err(|_| {
+                let help = if value < 0 { "write 0, or a larger number" } else { "write a smaller number" };
+                findings.push(self.bad_value(key, node, &format!("{value} is not {bounds}")).help(help));
+            })
             .ok()
     }
 

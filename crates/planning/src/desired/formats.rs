@@ -14,6 +14,8 @@ use nodecfg_contract::names::NamespaceName;
 
 /// `apiVersion` of nodecfg's files.
 pub const API_VERSION: &str = "nodecfg.dev/v1alpha1";
+/// API group of `nodecfg.yaml` and `pool.yaml`.
+pub const GROUP: &str = "nodecfg.dev";
 /// `kind` of `nodecfg.yaml`.
 pub const FLEET: &str = "Fleet";
 /// `kind` of `pool.yaml`.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::super::check_file;
 use super::*;
 use kubelet_config::finding::{MAX_PER_FILE, Severity};
 use kubelet_config::minor::NEWEST;

@@ -4,13 +4,13 @@
 //! An unknown field is an error here. The kubelet would fall back to lenient decoding and ignore it, against the
 //! intent of its author.
 
-use super::fields::{unknown, wrong_type};
-use kubelet_config::document::{Document, Mapping, Node, Reading, Value, path_of};
+use super::fields::{NO_NUMBER, fix_ambiguous_boolean, unknown, wrong_type};
+use kubelet_config::document::{Document, Entry, Mapping, Node, Reading, Value, path_of};
 use kubelet_config::fields::{self, Field, FieldType};
 use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST;
 use kubelet_config::spelling::{Proposals, nearest};
-use kubelet_config::{API_VERSION, KIND, duration, quantity};
+use kubelet_config::{API_VERSION, KIND, duration, quantity, units};
 
 /// Checks the fields of a complete or partial KubeletConfiguration. `apiVersion` and `kind` may be missing, but not
 /// wrong.
@@ -59,23 +59,44 @@ fn check_object(map: &Mapping, table: &str, path: &str, proposals: &Proposals, f
     for (key, entry) in map {
         match fields::child(table, key) {
             Some(field) => check_value(&entry.value, field, &path_of(path, key), true, proposals, findings),
-            None => findings.push(unknown(key, path, entry, unknown_field_help(key, table, proposals))),
+            None => findings.push(unknown(key, path, entry, unknown_field_help(key, entry, (map, table), proposals))),
         }
     }
 }
 
-fn unknown_field_help(key: &str, table: &str, proposals: &Proposals) -> String {
+fn unknown_field_help(key: &str, entry: &Entry, (map, table): (&Mapping, &str), proposals: &Proposals) -> String {
     if !proposals.take() {
         return "correct its name, or remove it".to_owned();
     }
     if let Some(near) = nearest(key, fields::children(table).iter().map(String::as_str)) {
         return format!("did you mean {near:?}?");
     }
+    let inner = entry.value.mapping().filter(|inner| !inner.is_empty());
+    if inner.is_some_and(|inner| inner.keys().all(|key| fields::child(table, key).is_some())) {
+        return "move its entries up one level".to_owned();
+    }
+    if let Some(parent) = map_of_key(key, entry, map, table) {
+        return format!("did you mean `{parent}.{key}`?");
+    }
     let named = |field: &&Field| field.path.rsplit('.').next().is_some_and(|name| name.eq_ignore_ascii_case(key));
     match fields::all().find(named) {
         Some(field) => format!("did you mean `{}`?", field.path),
         None => format!("remove it: no kubelet from 1.12 to {NEWEST} supports it"),
     }
+}
+
+/// A map in `table` that takes this key, such as `evictionHard` for the key `memory.available` without indentation.
+/// Of several maps that of the nearest line above, else the first of the table.
+fn map_of_key(key: &str, entry: &Entry, map: &Mapping, table: &str) -> Option<String> {
+    let takes = |name: &&String| {
+        let field = fields::child(table, name);
+        field.is_some_and(|field| field.keys.iter().any(|(_, _, keys)| keys.iter().any(|known| known == key)))
+    };
+    let above = |name: &&String| map.get(*name).filter(|other| other.key_place.offset < entry.key_place.offset);
+    let candidates: Vec<&String> = fields::children(table).iter().filter(takes).collect();
+    let nearest = candidates.iter().filter_map(|name| Some((above(name)?.key_place.offset, *name))).max();
+    let parent = nearest.map(|(_, name)| name).or_else(|| candidates.first().copied())?;
+    Some(path_of(table, parent))
 }
 
 /// Checks a value. Null means the default, or removes the value of a base; it is invalid in a list.
@@ -91,9 +112,12 @@ fn check_value(
         return;
     }
     let types = field.any_types();
+    if types == [FieldType::Boolean] && is_ambiguous(node) && proposals.take() {
+        fix_ambiguous_boolean(node, findings);
+    }
     if !types.iter().any(|one| has_type(node, *one)) {
         let expected = types.iter().map(|one| one.phrase()).collect::<Vec<_>>().join(" or ");
-        findings.extend(wrong_type(path, &expected, node).map(|finding| with_duration_help(finding, node, &types)));
+        findings.extend(wrong_type(path, &expected, node).map(|finding| with_unit_help(finding, node, path, &types)));
         return;
     }
     if types.contains(&FieldType::Integer)
@@ -118,6 +142,35 @@ fn check_value(
     }
 }
 
+fn is_ambiguous(node: &Node) -> bool {
+    matches!(&node.value, Value::Scalar(scalar) if scalar.ambiguity().is_some())
+}
+
+/// A map for a value that is written like a flag, such as `MemoryQoS=true`, or like the only field of the map.
+fn map_of(node: &Node, path: &str) -> Option<String> {
+    let Value::Scalar(scalar) = &node.value else { return None };
+    let text_values = fields::lookup(&format!("{path}{{}}")).map(|field| field.any_types() == [FieldType::String]);
+    if let Some(text_values) = text_values {
+        let pair = |pair: &str| {
+            let (key, value) = pair.split_once(['=', '<'])?;
+            let is_name =
+                |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._%/".contains(c));
+            let value = if text_values { format!("{value:?}") } else { value.to_owned() };
+            (is_name(key) && is_name(value.trim_matches('"'))).then(|| format!("{key}: {value}"))
+        };
+        let pairs: Option<Vec<String>> = scalar.text.split(',').map(|text| pair(text.trim())).collect();
+        return pairs.map(|pairs| pairs.join(", "));
+    }
+    let children = fields::children(path).iter().filter_map(|name| fields::child(path, name));
+    let named = |field: &&Field| match scalar.read() {
+        Reading::Bool(_) => field.any_types() == [FieldType::Boolean],
+        Reading::Text(text) => field.allowed.at(NEWEST).is_some_and(|allowed| allowed.iter().any(|one| one == text)),
+        _ => false,
+    };
+    let field = children.filter(|field| field.is_known_to(NEWEST)).find(named)?;
+    Some(format!("{}: {}", field.path.rsplit('.').next()?, scalar.text))
+}
+
 fn has_type(node: &Node, one: FieldType) -> bool {
     match (&node.value, one) {
         (Value::Mapping(_), FieldType::Object) | (Value::Sequence(_), FieldType::Array) => true,
@@ -134,15 +187,40 @@ fn has_type(node: &Node, one: FieldType) -> bool {
     }
 }
 
-fn with_duration_help(finding: Finding, node: &Node, types: &[FieldType]) -> Finding {
-    if types.contains(&FieldType::Duration) && finding.help.is_none() {
-        let text = node.text().unwrap_or_default();
-        return match duration::nanoseconds(text) {
-            Err(problem) if !text.is_empty() => finding.help(format!("{text:?} {problem}")),
-            _ => finding.help("write a number and a unit (ns, us, ms, s, m, h), such as 30s, 10m or 1h30m"),
-        };
+/// Sets the fix for a duration or an amount whose unit is missing or unknown.
+fn with_unit_help(finding: Finding, node: &Node, path: &str, types: &[FieldType]) -> Finding {
+    let text = node.text().unwrap_or_default();
+    let number = match node.reading() {
+        Some(Reading::Int(number)) => Some(number),
+        _ => None,
+    };
+    if types.contains(&FieldType::Duration) {
+        return finding.help(
+            number.map_or_else(|| units::duration_help(text), |number| units::seconds_help(&number.to_string())),
+        );
     }
-    finding
+    if types.contains(&FieldType::Quantity) {
+        return finding.help(units::quantity_help(text, "1Gi"));
+    }
+    if types == [FieldType::Object]
+        && let Some(map) = map_of(node, path)
+    {
+        return finding.help(format!("write {{{map}}}"));
+    }
+    if types == [FieldType::Array]
+        && let Value::Scalar(scalar) = &node.value
+        && fields::items(path).is_some_and(|item| item.any_types() == [FieldType::Integer])
+    {
+        return finding.help(format!("write [{}]", scalar.text));
+    }
+    if let Some(help) = number.and_then(|number| units::number_help(path, number)) {
+        return finding.help(help);
+    }
+    let default = fields::lookup(path).and_then(|field| field.default.at(NEWEST)).and_then(serde_json::Value::as_i64);
+    match default.filter(|_| types == [FieldType::Integer] && finding.help.as_deref() == Some(NO_NUMBER)) {
+        Some(default) => finding.help(format!("write a whole number such as {default}")),
+        None => finding,
+    }
 }
 
 #[cfg(test)]
@@ -188,7 +266,10 @@ mod tests {
                 "maxPods: '110'",
                 "wrong-type: `maxPods` must be a whole number, not the text \"110\" (write 110, without quotes)",
             ),
-            ("maxPods: 1.5", "wrong-type: `maxPods` must be a whole number, not the number 1.5 ()"),
+            (
+                "maxPods: 1.5",
+                "wrong-type: `maxPods` must be a whole number, not the number 1.5 (write a whole number such as 110)",
+            ),
             (
                 "failSwapOn: 'false'",
                 "wrong-type: `failSwapOn` must be a boolean, not the text \"false\" (write false, without quotes)",
@@ -197,18 +278,43 @@ mod tests {
                 "evictionHard: {a: 5}",
                 "wrong-type: `evictionHard.a` must be text, not the number 5 (write \"5\", in quotes)",
             ),
-            ("clusterDNS: 10.0.0.10", "wrong-type: `clusterDNS` must be a list, not the text \"10.0.0.10\" ()"),
-            ("clusterDNS: [~]", "wrong-type: `clusterDNS[0]` must be text, not null ()"),
-            ("authentication: []", "wrong-type: `authentication` must be a map, not a list ()"),
+            (
+                "clusterDNS: 10.0.0.10",
+                "wrong-type: `clusterDNS` must be a list, not the text \"10.0.0.10\" (write [\"10.0.0.10\"])",
+            ),
+            ("clusterDNS: [~]", "wrong-type: `clusterDNS[0]` must be text, not null (remove it, or write text)"),
+            (
+                "authentication: []",
+                "wrong-type: `authentication` must be a map, not a list (remove it, or write a map)",
+            ),
             (
                 "syncFrequency: 10",
-                "wrong-type: `syncFrequency` must be a duration, not the number 10 (write a number and a unit (ns, us, ms, s, m, h), \
-                 such as 30s, 10m or 1h30m)",
+                "wrong-type: `syncFrequency` must be a duration, not the number 10 (write 10s for seconds, or another unit: ms, m, h)",
+            ),
+            (
+                "evictionHard: {nodefs.available: 10}",
+                "wrong-type: `evictionHard[\"nodefs.available\"]` must be text, not the number 10 (write \"10%\" for a share of the capacity, \
+                 or write \"10Mi\" for mebibytes)",
+            ),
+            (
+                "kubeReserved: {memory: 512}",
+                "wrong-type: `kubeReserved.memory` must be text, not the number 512 (write \"512Mi\" for mebibytes)",
+            ),
+            (
+                "kubeReserved: {cpu: 1}",
+                "wrong-type: `kubeReserved.cpu` must be text, not the number 1 (write \"1\", in quotes)",
+            ),
+            (
+                "evictionHard: {memory.available: 1073741824}",
+                "wrong-type: `evictionHard[\"memory.available\"]` must be text, not the number 1073741824 (write \"1073741824\", in quotes)",
+            ),
+            (
+                "reservedMemory: [{limits: {memory: 1GB}}]",
+                "wrong-type: `reservedMemory[0].limits.memory` must be a quantity such as 100Mi, not the text \"1GB\" (write \"1Gi\")",
             ),
             (
                 "syncFrequency: 1d",
-                "wrong-type: `syncFrequency` must be a duration, not the text \"1d\" (\"1d\" is not a duration; write a number and a \
-                 unit (ns, us, ms, s, m, h), such as 30s, 10m or 1h30m)",
+                "wrong-type: `syncFrequency` must be a duration, not the text \"1d\" (write 24h: a day is no unit)",
             ),
             (
                 "kind: Kubelet",

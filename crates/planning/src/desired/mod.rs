@@ -14,9 +14,11 @@ use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 
 mod build;
 mod checked;
+mod concerning;
 mod fields;
 pub mod formats;
 mod kubelet_file;
+mod proposals;
 mod read;
 mod render;
 #[cfg(test)]
@@ -24,11 +26,13 @@ mod scenarios;
 pub mod schema;
 pub mod selector;
 mod selector_text;
+mod single_file;
 
 pub use build::{Built, CheckedPool, DEFAULT_FLEET, Draft, FLEET_FILE, build, draft};
-pub use checked::{Checked, Checks, Kubelets, check_document, check_file, dedupe};
+pub use checked::{Checked, Checks, Kubelets, check_document, dedupe};
 pub use selector::LabelSelector;
 pub use selector_text::parse_selector;
+pub use single_file::check_file;
 
 /// Desired state of one revision.
 #[derive(Debug, Clone)]

@@ -4,20 +4,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::MaxUnavailable;
 use super::fields::{Fields, text};
 use super::formats::{
     API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetSpec, KubeletSpec, Metadata, NODE_POOL, NodePoolFile,
     NodePoolSpec, RolloutSpec,
 };
 use super::selector::{LabelSelector, Operator, Requirement};
+use super::{DEFAULT_FLEET, MaxUnavailable, proposals};
 use kubelet_config::document::{Document, Node, Reading, path_of};
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::label::{check_label_key, check_label_value};
+use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::risk::Class;
 use kubelet_config::spelling::nearest;
-use kubelet_config::{Minor, duration};
-use nodecfg_contract::names::{FleetName, NamespaceName};
+use kubelet_config::{Minor, duration, units};
+use nodecfg_contract::names::{FleetName, NameError, NamespaceName, PoolName};
 
 /// Keys of both kinds of file.
 pub(super) const FILE: [&str; 4] = ["apiVersion", "kind", "metadata", "spec"];
@@ -44,10 +45,10 @@ pub(super) const REQUIREMENT: [&str; 3] = ["key", "operator", "values"];
 pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<(FleetFile, FleetName)> {
     let file = Fields::open(&document.root, "", &FILE, findings)?;
     check_header(&file, FLEET, findings);
-    let name = metadata_name(&file, findings).and_then(|(name, place)| match FleetName::new(name) {
+    let name = metadata_name(&file, DEFAULT_FLEET, findings).and_then(|(name, place)| match FleetName::new(name) {
         Ok(name) => Some(name),
         Err(error) => {
-            findings.push(Finding::error("bad-name", error.to_string()).at(place.clone()));
+            findings.push(bad_name(&error).at(place.clone()));
             None
         }
     });
@@ -56,7 +57,7 @@ pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<
         spec.namespace = fields.text("namespace", findings).and_then(|(text, place)| match NamespaceName::new(text) {
             Ok(namespace) => Some(namespace),
             Err(error) => {
-                findings.push(Finding::error("bad-name", error.to_string()).at(place.clone()));
+                findings.push(bad_name(&error).at(place.clone()));
                 None
             }
         });
@@ -67,21 +68,22 @@ pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<
     Some((FleetFile { api_version: API_VERSION.to_owned(), kind: FLEET.to_owned(), metadata, spec }, name))
 }
 
-/// Reads the `pool.yaml` in the folder of this name.
-pub(super) fn node_pool(document: &Document, folder: &str, findings: &mut Vec<Finding>) -> Option<NodePoolFile> {
+/// Reads a `pool.yaml`, in the folder of this name if known.
+pub(super) fn node_pool(
+    document: &Document,
+    folder: Option<&PoolName>,
+    findings: &mut Vec<Finding>,
+) -> Option<NodePoolFile> {
     let file = Fields::open(&document.root, "", &FILE, findings)?;
     check_header(&file, NODE_POOL, findings);
-    if let Some((name, place)) = metadata_name(&file, findings)
-        && name != folder
-    {
-        findings.push(
-            Finding::error("pool-name", format!("the pool name {name:?} differs from the folder name {folder:?}"))
-                .at(place.clone())
-                .help(format!("write {folder:?}, or rename the folder")),
-        );
+    let name = metadata_name(&file, folder.map_or("general", PoolName::as_str), findings);
+    if let Some((name, place)) = name {
+        findings.extend(pool_name_problem(name, folder).map(|finding| finding.at(place.clone())));
     }
     let mut spec = NodePoolSpec::default();
+    let before = findings.len();
     if let Some(fields) = file.object("spec", &POOL_SPEC, findings) {
+        fix_misplaced(findings.get_mut(before..).unwrap_or_default());
         spec.node_selector = node_selector(&fields, findings);
         spec.priority = fields.integer("priority", "a whole number of 64 bits", findings).unwrap_or_default();
         spec.require_nodes = fields.boolean("requireNodes", findings);
@@ -100,8 +102,45 @@ pub(super) fn node_pool(document: &Document, folder: &str, findings: &mut Vec<Fi
         spec.kubernetes_version = kubernetes_version(&fields, findings);
         spec.rollout = rollout(&fields, findings);
     }
-    let metadata = Metadata { name: folder.to_owned() };
+    let metadata = Metadata { name: name.map(|(name, _)| name.to_owned()).unwrap_or_default() };
     Some(NodePoolFile { api_version: API_VERSION.to_owned(), kind: NODE_POOL.to_owned(), metadata, spec })
+}
+
+/// Proposes the right map for fields that are written directly under `spec`.
+fn fix_misplaced(findings: &mut [Finding]) {
+    for finding in findings.iter_mut().filter(|finding| finding.code == "unknown-field") {
+        let Some(name) = finding.field.as_deref().and_then(|field| field.strip_prefix("spec.")) else { continue };
+        let parent =
+            [("rollout", &ROLLOUT[..]), ("kubelet", &KUBELET[..])].into_iter().find(|(_, keys)| keys.contains(&name));
+        if let Some((parent, _)) = parent {
+            finding.help = Some(format!("did you mean `spec.{parent}.{name}`?"));
+        }
+    }
+}
+
+fn pool_name_problem(name: &str, folder: Option<&PoolName>) -> Option<Finding> {
+    match folder {
+        Some(folder) if folder.as_str() == name => None,
+        Some(folder) => {
+            let folder = folder.as_str();
+            let message = format!("the pool name {name:?} differs from the folder name {folder:?}");
+            let renamed = if PoolName::new(name).is_ok() {
+                format!(", or rename the folder to pools/{name}")
+            } else {
+                String::new()
+            };
+            Some(Finding::error("pool-name", message).help(format!("write {folder:?}{renamed}")))
+        }
+        None => PoolName::new(name).err().map(|error| bad_name(&error)),
+    }
+}
+
+fn bad_name(error: &NameError) -> Finding {
+    let finding = Finding::error("bad-name", error.to_string());
+    match proposals::dns_label(&error.value) {
+        Some(name) => finding.help(format!("write {name}")),
+        None => finding.help("write lower-case letters, digits and `-`"),
+    }
 }
 
 fn check_header(file: &Fields<'_>, kind: &str, findings: &mut Vec<Finding>) {
@@ -127,17 +166,19 @@ fn check_header(file: &Fields<'_>, kind: &str, findings: &mut Vec<Finding>) {
 fn missing_field(fields: &Fields<'_>, key: &str, help: &str) -> Finding {
     Finding::error("missing-field", format!("`{}` is missing", fields.path(key)))
         .at(fields.place().clone())
+        .field(fields.path(key))
         .help(format!("write {help}"))
 }
 
-fn metadata_name<'n>(file: &Fields<'n>, findings: &mut Vec<Finding>) -> Option<(&'n str, &'n Place)> {
+/// The name, or a finding that proposes `example`.
+fn metadata_name<'n>(file: &Fields<'n>, example: &str, findings: &mut Vec<Finding>) -> Option<(&'n str, &'n Place)> {
     if file.get("metadata").is_none() {
-        findings.push(missing_field(file, "metadata", "metadata: {name: ...}"));
+        findings.push(missing_field(file, "metadata", &format!("metadata: {{name: {example}}}")));
         return None;
     }
     let metadata = file.object("metadata", &METADATA, findings)?;
     if metadata.get("name").is_none() {
-        findings.push(missing_field(&metadata, "name", "a name"));
+        findings.push(missing_field(&metadata, "name", &format!("name: {example}")));
     }
     metadata.text("name", findings)
 }
@@ -164,7 +205,7 @@ fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
         && let Some(node) = fields.get("convergenceTimeout")
     {
         let finding = fields.bad_value("convergenceTimeout", node, "it must be greater than 0");
-        findings.push(finding.help("a kubelet takes 5 to 15 s to acknowledge an assignment; the default is 5m"));
+        findings.push(finding.help("write 5m, the default: a kubelet takes 5 to 15 s to acknowledge an assignment"));
     }
     RolloutSpec {
         max_unavailable: max_unavailable(&fields, findings),
@@ -182,7 +223,7 @@ fn kubernetes_version(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Vec<Min
     let path = spec.path(KEY);
     let listed: Vec<(String, &Node)> = match node.sequence() {
         Some([]) => {
-            findings.push(spec.bad_value(KEY, node, "the list is empty").help("name a version, or omit the field"));
+            findings.push(spec.bad_value(KEY, node, "the list is empty").help("remove the field, or list a version"));
             return Vec::new();
         }
         Some(items) => items.iter().enumerate().map(|(at, item)| (format!("{path}[{at}]"), item)).collect(),
@@ -195,7 +236,9 @@ fn kubernetes_version(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Vec<Min
             Ok(minor) => minors.push(minor),
             Err(problem) => {
                 let message = format!("`{path}`: {problem}");
-                findings.push(Finding::error("bad-value", message).at(node.place.clone()).field(path));
+                let help =
+                    format!("write a version from {OLDEST} to {NEWEST} in quotes, such as \"{NEWEST_RELEASED}\"");
+                findings.push(Finding::error("bad-value", message).at(node.place.clone()).field(path).help(help));
             }
         }
     }
@@ -211,10 +254,10 @@ fn allow_disruption(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<
     if class.is_none() {
         let help = match nearest(name, Class::ALL.map(Class::as_str)) {
             Some(near) => format!("did you mean {near}?"),
-            None => format!("write one of {}", Class::ALL.map(Class::as_str).join(", ")),
+            None => format!("use one of {}", Class::ALL.map(Class::as_str).join(", ")),
         };
         let message = format!("`{}`: unknown class {name:?}", fields.path(KEY));
-        findings.push(Finding::error("bad-value", message).at(place.clone()).help(help));
+        findings.push(Finding::error("bad-value", message).at(place.clone()).field(fields.path(KEY)).help(help));
     }
     class
 }
@@ -226,7 +269,11 @@ fn duration_of(fields: &Fields<'_>, key: &str, findings: &mut Vec<Finding>) -> O
         return None;
     };
     duration::parse(text)
-        .map_err(|problem| findings.push(fields.bad_value(key, node, &format!("{text:?} {problem}"))))
+        .map_err(|problem| {
+            let problem = problem.split("; ").next().unwrap_or(problem);
+            let finding = fields.bad_value(key, node, &format!("{text:?} {problem}"));
+            findings.push(finding.help(units::duration_help(text)));
+        })
         .ok()
 }
 
@@ -253,7 +300,9 @@ fn max_unavailable(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<M
             Some(Reading::Int(0)) => "0 would prevent every change; pause the pool instead".to_owned(),
             _ => format!("{} is not a budget", node.describe()),
         };
-        findings.push(fields.bad_value(KEY, node, &problem).help(HELP));
+        let number = node.text().filter(|text| text.parse::<u32>().is_ok_and(|count| count > 0));
+        let help = number.map_or_else(|| HELP.to_owned(), |number| format!("write {number}, without quotes"));
+        findings.push(fields.bad_value(KEY, node, &problem).help(help));
     }
     value
 }
@@ -266,7 +315,15 @@ fn node_selector(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Label
         findings.push(spec.bad_value(KEY, node, "the value is null").help(ALL));
         return None;
     }
+    let before = findings.len();
     let fields = spec.object(KEY, &SELECTOR, findings)?;
+    // A label directly under nodeSelector, as in a Pod.
+    for finding in findings.iter_mut().skip(before).filter(|finding| finding.code == "unknown-field") {
+        let label = finding.field.as_deref().and_then(|field| field.strip_prefix(&spec.path(KEY))).unwrap_or_default();
+        if check_label_key(label.trim_start_matches('.')).is_ok() {
+            finding.help = Some(format!("did you mean `{}{label}`?", path_of(&spec.path(KEY), "matchLabels")));
+        }
+    }
     let selector = LabelSelector {
         match_labels: match_labels(&fields, findings),
         match_expressions: fields
@@ -341,7 +398,7 @@ fn requirement(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<R
     let Some((_, operator)) = Operator::ALL.into_iter().find(|(known, _)| *known == name) else {
         let help = match nearest(name, Operator::ALL.map(|(known, _)| known)) {
             Some(near) => format!("did you mean {near}?"),
-            None => "write In, NotIn, Exists or DoesNotExist".to_owned(),
+            None => "use one of In, NotIn, Exists, DoesNotExist".to_owned(),
         };
         let message = format!("`{}`: unknown operator {name:?}", fields.path("operator"));
         findings.push(Finding::error("bad-value", message).at(place.clone()).help(help));
@@ -350,11 +407,13 @@ fn requirement(node: &Node, path: &str, findings: &mut Vec<Finding>) -> Option<R
     let needs_values = matches!(operator, Operator::In | Operator::NotIn);
     if needs_values && fields.get("values").and_then(Node::sequence).is_none_or(<[Node]>::is_empty) {
         let message = format!("`{path}`: {name} needs at least one value");
-        findings.push(Finding::error("bad-value", message).at(node.place.clone()));
+        let help = "set operator: Exists for any value, or add the values";
+        findings.push(Finding::error("bad-value", message).at(node.place.clone()).field(path).help(help));
     }
     if !needs_values && !values.is_empty() {
         let message = format!("`{path}`: {name} takes no values");
-        findings.push(Finding::error("bad-value", message).at(node.place.clone()));
+        let finding = Finding::error("bad-value", message).at(node.place.clone()).field(path);
+        findings.push(finding.help(format!("remove {path}.values")));
     }
     let values = values.into_iter().map(|(value, _)| value.to_owned()).collect();
     key.map(|(key, _)| Requirement { key: key.to_owned(), operator, values })

@@ -24,8 +24,6 @@ pub(super) struct Layers {
     pub files: Vec<Arc<Document>>,
     /// Merge patches and JSON patches.
     pub patches: Vec<Arc<Document>>,
-    /// Paths of all these files in the snapshot.
-    pub paths: Vec<String>,
 }
 
 /// Merges the files. Returns `None` if they do not merge, and adds a finding unless the check of the file reported

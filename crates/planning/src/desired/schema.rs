@@ -150,7 +150,8 @@ mod tests {
         ] {
             let document = Document::parse("pool.yaml", &format!("{head}{spec}\n")).document.expect("a document");
             let mut findings = Vec::new();
-            let _ = read::node_pool(&document, "gpu", &mut findings);
+            let _ =
+                read::node_pool(&document, nodecfg_contract::names::PoolName::new("gpu").ok().as_ref(), &mut findings);
             assert_eq!(!kubelet_config::finding::any_error(&findings), good, "reader: {spec}: {findings:?}");
             assert_eq!(validator.is_valid(&document.to_json()), good, "schema: {spec}");
         }

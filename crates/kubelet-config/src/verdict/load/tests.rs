@@ -36,7 +36,7 @@ const EXAMPLES: [(&str, &str, u32, &str, &str); 17] = [
         "field-types",
         "evictionHard: {memory.available: 5}",
         36,
-        "evictionHard.memory.available: evictionHard.memory.available must be text, not the number 5 (write \"5\", in quotes)",
+        "evictionHard.memory.available: evictionHard.memory.available must be text, not the number 5 (write \"5%\" for a share of the capacity, or write \"5Mi\" for mebibytes)",
         "evictionHard: {memory.available: ~}",
     ),
     (
@@ -64,7 +64,7 @@ const EXAMPLES: [(&str, &str, u32, &str, &str); 17] = [
         "field-types",
         "syncFrequency: 10",
         36,
-        "syncFrequency: syncFrequency must be a duration, not the number 10 (add a unit, such as 10s or 10ms)",
+        "syncFrequency: syncFrequency must be a duration, not the number 10 (write 10s for seconds, or another unit: ms, m, h)",
         "syncFrequency: 10s",
     ),
     (
@@ -78,14 +78,14 @@ const EXAMPLES: [(&str, &str, u32, &str, &str); 17] = [
         "number-bounds",
         "maxPods: 2147483648",
         36,
-        "maxPods: maxPods is 2147483648; the field allows -2147483648 to 2147483647 ()",
+        "maxPods: maxPods is 2147483648; the field allows -2147483648 to 2147483647 (the closest allowed value is 2147483647)",
         "maxPods: -2147483648",
     ),
     (
         "number-bounds",
         "logging: {verbosity: -0.0}",
         36,
-        "logging.verbosity: logging.verbosity is -0; the field allows 0 to 4294967295 ()",
+        "logging.verbosity: logging.verbosity is -0; the field allows 0 to 4294967295 (the closest allowed value is 0)",
         "logging: {verbosity: -0}",
     ),
     (
@@ -100,39 +100,37 @@ const EXAMPLES: [(&str, &str, u32, &str, &str); 17] = [
         "durations",
         "syncFrequency: 1d",
         36,
-        "syncFrequency: syncFrequency is \"1d\", which is not a duration (write a number and a unit (ns, us, ms, s, m, h), such \
-         as 30s, 10m or 1h30m)",
+        "syncFrequency: syncFrequency is \"1d\", which is not a duration (write 24h: a day is no unit)",
         "syncFrequency: 24h",
     ),
     (
         "quantities",
         "reservedMemory: [{limits: {memory: 1GiB}}]",
         21,
-        "reservedMemory[0].limits.memory: reservedMemory[0].limits.memory is \"1GiB\", which is not a quantity (write a number \
-         with or without a unit, such as 500m, 2, 100Mi or 1.5Gi)",
+        "reservedMemory[0].limits.memory: reservedMemory[0].limits.memory is \"1GiB\", which is not a quantity (write \"1Gi\")",
         "reservedMemory: [{limits: {memory: ' 1Gi ', cpu: 1.5, other: ~, large: 1e30}}]",
     ),
     (
         "times",
         "registerWithTaints: [{timeAdded: ''}]",
         36,
-        "registerWithTaints[0].timeAdded: registerWithTaints[0].timeAdded is \"\", which is not a time (write a time \
-         such as 2006-01-02T15:04:05Z, or omit the key)",
+        "registerWithTaints[0].timeAdded: registerWithTaints[0].timeAdded is \"\", which is not a time (remove it: the kubelet \
+         refuses every time)",
         "registerWithTaints: [{timeAdded: 2024-01-01T00:00:00Z}, {timeAdded: ~}]",
     ),
     (
         "finite-numbers",
         "unknown: [{a: -.inf}]",
         36,
-        "unknown[0].a: unknown[0].a is -.inf, which JSON cannot represent as a number (write a number, or \
-         \"-.inf\" for the text)",
+        "unknown[0].a: unknown[0].a is -.inf, which JSON cannot represent as a number (write a finite number, or the text in quotes: \
+         \"-.inf\")",
         "unknown: [{a: 1e999}]",
     ),
     (
         "finite-numbers",
         "unknown: .inf\nunknown: 1\nmaxPods: .nan",
         36,
-        "maxPods: maxPods is .nan, which JSON cannot represent as a number (write a number, or \".nan\" for the text)",
+        "maxPods: maxPods is .nan, which JSON cannot represent as a number (write a finite number, or the text in quotes: \".nan\")",
         "unknown: .inf\nunknown: 1",
     ),
     (
@@ -222,7 +220,9 @@ fn decodes_json_without_conversion() {
     assert_eq!(json(r#""maxPods":1e2"#).len(), 1);
     assert_eq!(
         json(r#""memoryThrottlingFactor":1e400"#),
-        ["number-bounds memoryThrottlingFactor: memoryThrottlingFactor is 1e400, which is out of range ()"]
+        [
+            "number-bounds memoryThrottlingFactor: memoryThrottlingFactor is 1e400, which is out of range (write a finite number)"
+        ]
     );
     assert_eq!(json(r#""clusterDomain":1e400"#).len(), 1);
     assert_eq!(json(r#""unknown":1e400,"maxPods":-0,"memoryThrottlingFactor":1e-1"#), Vec::<String>::new());

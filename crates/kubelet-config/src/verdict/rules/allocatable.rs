@@ -11,7 +11,7 @@ pub(super) const CHECKS: &[Check] = &[
         if !config.text("systemCgroups").is_empty() && config.text("cgroupRoot").is_empty() {
             refusals
                 .field(config, "systemCgroups", "systemCgroups is set, but cgroupRoot is not")
-                .help("set cgroupRoot, for example to / for the root of the hierarchy");
+                .help("set cgroupRoot: /, the root of the hierarchy");
         }
     }),
     ("cgroups-per-qos-off", |config, refusals| {
@@ -23,7 +23,7 @@ pub(super) const CHECKS: &[Check] = &[
                     format!("enforceNodeAllocatable {}, but cgroupsPerQOS is false", list_state(config)),
                 )
                 .related_field(config, "cgroupsPerQOS", "enforcement requires these cgroups")
-                .help("write `enforceNodeAllocatable: []`, or keep cgroupsPerQOS on");
+                .help("set enforceNodeAllocatable: [], or keep cgroupsPerQOS on");
         }
     }),
     ("enforce-node-allocatable-compressible", |config, refusals| {
@@ -38,7 +38,9 @@ pub(super) const CHECKS: &[Check] = &[
                         format!("enforceNodeAllocatable contains both {reserved} and {compressible}"),
                     )
                     .related(place(config, Some(whole)), "conflicting value")
-                    .help(format!("keep {compressible} to enforce only the CPU, or {reserved} to enforce memory too"));
+                    .help(format!(
+                        "remove {reserved} to enforce only the CPU, or remove {compressible} to enforce memory too"
+                    ));
             }
         }
     }),
@@ -97,7 +99,7 @@ pub(super) const CHECKS: &[Check] = &[
                     format!("cgroupsPerQOS is false, but enforceNodeAllocatable {} {value}", contains_phrase(index)),
                 )
                 .related(place(config, index), "enforcement requires these cgroups")
-                .help("write `enforceNodeAllocatable: [none]`, or keep cgroupsPerQOS on");
+                .help("set enforceNodeAllocatable: [none], or keep cgroupsPerQOS on");
         }
     }),
 ];

@@ -52,7 +52,7 @@ pub(super) fn value_of(
     }
     let help = match nearest(value, allowed.iter().map(String::as_str)) {
         Some(near) => format!("did you mean {near}?"),
-        None => "write one of these names; case matters".to_owned(),
+        None => format!("use one of {}; case matters", allowed.join(", ")),
     };
     refusals.at(field, place, format!("{field} is {value:?}; it must be {}", alternatives(allowed))).help(help);
     false

@@ -22,7 +22,14 @@ pub(super) const CHECKS: &[Check] = &[
             refusals
                 .field(config, LOW, format!("{LOW} is {low}; it must be less than {HIGH}, which is {high}"))
                 .related_field(config, HIGH, "the high threshold")
-                .help("collection starts at the high threshold and stops at the low one");
+                .help(if high > 0 {
+                    format!(
+                        "write {} or less: collection starts at the high threshold and stops at the low one",
+                        high - 1
+                    )
+                } else {
+                    format!("set {HIGH}: 85")
+                });
         }
     }),
     ("image-maximum-gc-age-gate", |config, refusals| {

@@ -23,7 +23,7 @@ pub(super) const CHECKS: &[Check] = &[
         if config.text(FORMAT) == "json" && !config.gate("LoggingBetaOptions") {
             refusals
                 .field(config, FORMAT, format!("{FORMAT} is json, but the feature gate LoggingBetaOptions is off"))
-                .help("keep featureGates.LoggingBetaOptions on, or set the format to text");
+                .help("keep featureGates.LoggingBetaOptions on, or write text");
         }
     }),
     ("logging-flush-frequency", |config, refusals| {
@@ -60,7 +60,9 @@ pub(super) const CHECKS: &[Check] = &[
             {
                 let field = format!("{VMODULE}[{index}].verbosity");
                 let message = format!("{field} is {value}; it must be {MAX_LEVEL} or less");
-                refusals.at(field, level.place.clone(), message).help("10 is the highest level that the kubelet uses");
+                refusals
+                    .at(field, level.place.clone(), message)
+                    .help("write 10, the highest level that the kubelet uses");
             }
         }
     }),

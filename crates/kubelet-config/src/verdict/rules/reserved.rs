@@ -20,7 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
                 refusals
                     .field(config, CPUS, format!("{CPUS} and {cgroup} are both set"))
                     .related_field(config, cgroup, "conflicting field")
-                    .help("reserve CPUs either by number or by a cgroup with system services");
+                    .help(format!("remove {CPUS}, or remove {cgroup}"));
             }
         }
     }),
@@ -31,7 +31,7 @@ pub(super) const CHECKS: &[Check] = &[
         {
             refusals
                 .field(config, CPUS, format!("{CPUS} is {cpus:?}, which is not a list of CPUs: {problem}"))
-                .help("write numbers and ranges without blanks, such as 0,2-3");
+                .help("write numbers and ranges without blanks, such as \"0,2-3\"");
         }
     }),
     ("reserved-memory-resource", |config, refusals| {

@@ -17,7 +17,7 @@ pub(super) const CHECKS: &[Check] = &[
             refusals
                 .field(config, CRITICAL, format!("{CRITICAL} is {critical}, more than {ALL}, which is {all}"))
                 .related_field(config, ALL, "the total period")
-                .help(format!("raise {ALL} or lower {CRITICAL}; the total includes the time for critical pods"));
+                .help(format!("write {all} or less, or raise {ALL}: the total includes the time for critical pods"));
         }
     }),
     ("shutdown-grace-period-gate", |config, refusals| {
@@ -26,7 +26,7 @@ pub(super) const CHECKS: &[Check] = &[
         {
             refusals
                 .field(config, path, format!("{path} is {}, but the feature gate {GATE} is off", written(config, path)))
-                .help(format!("keep featureGates.{GATE} on, or set the grace periods to 0s"));
+                .help(format!("keep featureGates.{GATE} on, or set {path}: 0s"));
         }
     }),
     ("shutdown-by-pod-priority", |config, refusals| {
@@ -37,7 +37,7 @@ pub(super) const CHECKS: &[Check] = &[
             refusals
                 .field(config, BY_PRIORITY, format!("{BY_PRIORITY} and {path} are both set"))
                 .related_field(config, path, "conflicting field")
-                .help("set either periods by priority or one period for all pods");
+                .help(format!("remove {path}, or remove {BY_PRIORITY}"));
         }
     }),
     ("shutdown-by-pod-priority-gate", |config, refusals| {

@@ -33,7 +33,7 @@ pub(super) const CHECKS: &[Check] = &[
         {
             let message =
                 "cpuManagerPolicy is \"static\", but no CPU is reserved; at least one CPU must remain for shared use";
-            let help = "reserve some with systemReserved.cpu, kubeReserved.cpu or reservedSystemCPUs";
+            let help = "set kubeReserved.cpu: \"500m\", or reservedSystemCPUs: \"0\"";
             refusals.field(config, "cpuManagerPolicy", message).help(help);
             for path in reservations::LISTS.into_iter().filter(|path| config.given(path).is_some()) {
                 refusals.related(config.place(path), format!("{path} reserves no cpu"));
@@ -51,7 +51,9 @@ pub(super) const CHECKS: &[Check] = &[
             && config.entries(OPTIONS).next().is_some()
         {
             let message = "cpuManagerPolicyOptions are set, but cpuManagerPolicy is \"none\", which has no options";
-            refusals.field(config, OPTIONS, message).help("set cpuManagerPolicy: static, or remove the options");
+            refusals
+                .field(config, OPTIONS, message)
+                .help(format!("set {}, or remove the options", static_policy(config)));
             if config.given("cpuManagerPolicy").is_some() {
                 refusals.related(config.place("cpuManagerPolicy"), "the policy");
             }
@@ -71,7 +73,7 @@ pub(super) const CHECKS: &[Check] = &[
             if let (Some(first), Some(second)) = (on(one), on(other)) {
                 let message = format!("the options {one} and {other} exclude each other");
                 refusals.at(format!("{OPTIONS}.{one}"), first.key_place.clone(), message);
-                refusals.related(second.key_place.clone(), other);
+                refusals.related(second.key_place.clone(), other).help("remove one of them");
             }
         }
     }),
@@ -84,10 +86,19 @@ pub(super) const CHECKS: &[Check] = &[
         {
             let message = "the option align-by-socket is incompatible with topologyManagerPolicy \"single-numa-node\"";
             refusals.at(format!("{OPTIONS}.align-by-socket"), option.key_place.clone(), message);
-            refusals.related(config.place("topologyManagerPolicy"), "topologyManagerPolicy");
+            refusals
+                .related(config.place("topologyManagerPolicy"), "topologyManagerPolicy")
+                .help("remove it, or set topologyManagerPolicy: restricted");
         }
     }),
 ];
+
+/// Returns the assignments that select the static policy, with the CPU that it requires.
+pub(crate) fn static_policy(config: &Config<'_>) -> &'static str {
+    let is_reserved = reserved_cpus::count(config).is_some_and(|cpus| cpus > 0)
+        || reservations::reserved(config, "cpu").is_some_and(|amount| !amount.is_zero());
+    if is_reserved { "cpuManagerPolicy: static" } else { "cpuManagerPolicy: static and kubeReserved.cpu: \"500m\"" }
+}
 
 /// Reports whether the kubelet creates a CPU manager.
 fn is_on(config: &Config<'_>) -> bool {

@@ -6,12 +6,12 @@ use crate::document::Entry;
 use crate::quantity::Quantity;
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
-use crate::{duration, strconv};
+use crate::{duration, strconv, units};
 
 /// The maps with signals as keys.
 const MAPS: [&str; 4] = ["evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim"];
 
-const HELP: &str = "write a quantity such as 500Mi, or a percentage of the capacity such as 10%";
+const HELP: &str = "write a quantity such as \"500Mi\", or a percentage of the capacity such as \"10%\"";
 
 pub(super) const CHECKS: &[Check] = &[
     ("eviction-signal", |config, refusals| {
@@ -40,7 +40,7 @@ pub(super) const CHECKS: &[Check] = &[
             let given = config.entries("evictionSoftGracePeriod").any(|(with_grace, _)| with_grace == signal);
             if threshold(text) == Ok(true) && is_known(config, "evictionSoft", signal) && !given {
                 let message = format!("the soft threshold {signal} has no entry in evictionSoftGracePeriod");
-                let help = format!("set a grace period: evictionSoftGracePeriod: {{{signal}: 1m30s}}");
+                let help = format!("set evictionSoftGracePeriod: {{{signal}: 1m30s}}, or another period");
                 refusals.at(format!("evictionSoft.{signal}"), entry.key_place.clone(), message).help(help);
                 if config.given("evictionSoftGracePeriod").is_some() {
                     refusals.related(config.place("evictionSoftGracePeriod"), "the grace periods");
@@ -77,9 +77,11 @@ fn refuse(refusals: &mut Refusals, entry: (&str, &str, &str, &Entry), why: &str)
     let field = format!("{path}.{signal}");
     let message = format!("{field} {text:?} {why}");
     refusals.at(field, entry.value.place.clone(), message);
-    if path != "evictionSoftGracePeriod" {
-        refusals.help(HELP);
-    }
+    match units::intended(text).filter(|_| units::counts_bytes(path, signal)) {
+        Some(meant) => refusals.help(format!("write {meant:?}")),
+        None if path == "evictionSoftGracePeriod" => refusals.help("write a duration such as 1m30s"),
+        None => refusals.help(HELP),
+    };
 }
 
 fn is_known(config: &Config<'_>, path: &str, signal: &str) -> bool {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
+use super::example_files::{EXAMPLES, STATIC};
 use super::{GROUPS, check};
 use crate::Minor;
 use crate::document::Document;
@@ -11,78 +12,6 @@ use crate::gates::EnabledGates;
 use crate::minor::NEWEST;
 use crate::rules::{self, RuleStage};
 use crate::verdict::{Config, Refusal, gates};
-
-/// A rule, a version, a file that is refused, the field that is named, and a neighbour that is not refused.
-type Example = (&'static str, u32, &'static str, &'static str, &'static str);
-
-/// Replaces a line `~` of an example.
-const STATIC: &str = "cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\n";
-
-#[rustfmt::skip]
-const EXAMPLES: &[Example] = &[
-    ("authorization-mode", 36, "authorization: {mode: RBAC}", "authorization.mode", "authorization: {mode: ''}"),
-    ("authorization-mode", 16, "authorization: {mode: webhook}", "authorization.mode", "authorization: {mode: AlwaysAllow}"),
-    ("change-detection-strategy", 21, "configMapAndSecretChangeDetectionStrategy: watch", "configMapAndSecretChangeDetectionStrategy", "configMapAndSecretChangeDetectionStrategy: Watch"),
-    ("cpu-manager-align-by-socket", 36, "featureGates: {CPUManagerPolicyAlphaOptions: true}\n~\ncpuManagerPolicyOptions: {align-by-socket: 'true'}\ntopologyManagerPolicy: single-numa-node", "cpuManagerPolicyOptions.align-by-socket", "featureGates: {CPUManagerPolicyAlphaOptions: true}\n~\ncpuManagerPolicyOptions: {align-by-socket: 'false'}\ntopologyManagerPolicy: single-numa-node"),
-    ("cpu-manager-option", 36, "~\ncpuManagerPolicyOptions: {full-pcpus: 'true'}", "cpuManagerPolicyOptions.full-pcpus", "~\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}"),
-    ("cpu-manager-option", 36, "~\ncpuManagerPolicyOptions: {full-pcpus-only: 'yes'}", "cpuManagerPolicyOptions.full-pcpus-only", "~\ncpuManagerPolicyOptions: {full-pcpus-only: T}"),
-    ("cpu-manager-option", 36, "~\ncpuManagerPolicyOptions: {align-by-socket: 'true'}", "cpuManagerPolicyOptions.align-by-socket", "featureGates: {CPUManagerPolicyAlphaOptions: true}\n~\ncpuManagerPolicyOptions: {align-by-socket: 'true'}"),
-    ("cpu-manager-option", 32, "~\ncpuManagerPolicyOptions: {strict-cpu-reservation: 'true'}", "cpuManagerPolicyOptions.strict-cpu-reservation", "~\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}"),
-    ("cpu-manager-option", 34, "featureGates: {CPUManagerPolicyBetaOptions: false}\n~\ncpuManagerPolicyOptions: {strict-cpu-reservation: 'true'}", "cpuManagerPolicyOptions.strict-cpu-reservation", "~\ncpuManagerPolicyOptions: {strict-cpu-reservation: 'true'}"),
-    ("cpu-manager-options-exclusive", 36, "featureGates: {CPUManagerPolicyAlphaOptions: true}\n~\ncpuManagerPolicyOptions: {full-pcpus-only: 'true', distribute-cpus-across-cores: 'true'}", "cpuManagerPolicyOptions.full-pcpus-only", "featureGates: {CPUManagerPolicyAlphaOptions: true}\n~\ncpuManagerPolicyOptions: {full-pcpus-only: 'true', distribute-cpus-across-cores: 'false'}"),
-    ("cpu-manager-options-exclusive", 36, "~\ncpuManagerPolicyOptions: {prefer-align-cpus-by-uncorecache: 'true', distribute-cpus-across-numa: 'true'}", "cpuManagerPolicyOptions.prefer-align-cpus-by-uncorecache", "~\ncpuManagerPolicyOptions: {full-pcpus-only: 'true', distribute-cpus-across-numa: 'true'}"),
-    ("cpu-manager-options-gate", 22, "~\ncpuManagerPolicyOptions: {}", "cpuManagerPolicyOptions", "featureGates: {CPUManagerPolicyOptions: true}\n~\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}"),
-    ("cpu-manager-options-gate", 28, "featureGates: {CPUManagerPolicyOptions: false}\n~\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}", "cpuManagerPolicyOptions", "~\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}"),
-    ("cpu-manager-options-policy", 36, "cpuManagerPolicyOptions: {full-pcpus-only: 'true'}", "cpuManagerPolicyOptions", "cpuManagerPolicyOptions: {}"),
-    ("cpu-manager-policy", 36, "cpuManagerPolicy: None", "cpuManagerPolicy", "cpuManagerPolicy: none"),
-    ("cpu-manager-policy", 21, "cpuManagerPolicy: dynamic", "cpuManagerPolicy", "featureGates: {CPUManager: false}\ncpuManagerPolicy: dynamic"),
-    ("cpu-manager-static-reservation", 36, "cpuManagerPolicy: static", "cpuManagerPolicy", "cpuManagerPolicy: static\nreservedSystemCPUs: '0'"),
-    ("cpu-manager-static-reservation", 36, "cpuManagerPolicy: static\nkubeReserved: {memory: 1Gi, cpu: '0'}", "cpuManagerPolicy", "cpuManagerPolicy: static\nkubeReserved: {cpu: 0.1n}"),
-    ("eviction-grace-period", 36, "evictionSoftGracePeriod: {memory.available: -1m}", "evictionSoftGracePeriod.memory.available", "evictionSoftGracePeriod: {memory.available: 0s}"),
-    ("eviction-grace-period", 21, "evictionSoftGracePeriod: {memory.available: 1d}", "evictionSoftGracePeriod.memory.available", "evictionSoftGracePeriod: {memory.available: 1h30m}"),
-    ("eviction-minimum-reclaim", 36, "evictionMinimumReclaim: {memory.available: 0%}", "evictionMinimumReclaim.memory.available", "evictionMinimumReclaim: {memory.available: '0'}"),
-    ("eviction-minimum-reclaim", 36, "evictionMinimumReclaim: {memory.available: -1Mi}", "evictionMinimumReclaim.memory.available", "evictionMinimumReclaim: {memory.available: 500%}"),
-    ("eviction-signal", 36, "evictionHard: {memory.availble: 10%}", "evictionHard.memory.availble", "evictionHard: {memory.available: 10%}"),
-    ("eviction-signal", 28, "evictionSoftGracePeriod: {containerfs.available: 1m}", "evictionSoftGracePeriod.containerfs.available", "evictionSoftGracePeriod: {imagefs.available: 1m}"),
-    ("eviction-soft-grace", 36, "evictionSoft: {memory.available: 500Mi}\nevictionSoftGracePeriod: {nodefs.available: 1m}", "evictionSoft.memory.available", "evictionSoft: {memory.available: 100%}"),
-    ("eviction-soft-grace", 21, "evictionSoft: {memory.available: 0.0%}", "evictionSoft.memory.available", "evictionSoft: {memory.available: 0%}"),
-    ("eviction-threshold", 36, "evictionHard: {memory.available: 101%}", "evictionHard.memory.available", "evictionHard: {memory.available: 1e1%%}"),
-    ("eviction-threshold", 36, "evictionHard: {memory.available: -1%}", "evictionHard.memory.available", "evictionHard: {memory.available: -0%}"),
-    ("eviction-threshold", 36, "evictionHard: {memory.available: 10 %}", "evictionHard.memory.available", "evictionHard: {memory.available: NaN%}"),
-    ("eviction-threshold", 21, "evictionHard: {memory.available: '0'}", "evictionHard.memory.available", "evictionHard: {memory.available: 1n}"),
-    ("eviction-threshold", 21, "evictionHard: {memory.available: null}", "evictionHard.memory.available", "evictionHard: null"),
-    ("iptables-bits", 27, "iptablesDropBit: 14", "iptablesDropBit", "iptablesDropBit: 14\nmakeIPTablesUtilChains: false"),
-    ("iptables-bits", 21, "iptablesMasqueradeBit: 15", "iptablesMasqueradeBit", "iptablesMasqueradeBit: 15\niptablesDropBit: 14"),
-    ("log-rotation-files", 24, "containerLogMaxFiles: 1", "containerLogMaxFiles", "containerLogMaxFiles: 2"),
-    ("log-rotation-size", 36, "containerLogMaxSize: 10MB", "containerLogMaxSize", "containerLogMaxSize: 10M"),
-    ("log-rotation-size", 21, "containerLogMaxSize: 1.5Gi", "containerLogMaxSize", "containerLogMaxSize: 1.5G"),
-    ("memory-manager-policy", 36, "memoryManagerPolicy: BestEffort", "memoryManagerPolicy", "memoryManagerPolicy: Static"),
-    ("memory-manager-policy", 26, "memoryManagerPolicy: static", "memoryManagerPolicy", "featureGates: {MemoryManager: false}\nmemoryManagerPolicy: static"),
-    ("qos-reserved-percentage", 36, "qosReserved: {memory: '50'}", "qosReserved.memory", "qosReserved: {memory: +50%}"),
-    ("qos-reserved-percentage", 21, "qosReserved: {memory: 5.5%}", "qosReserved.memory", "qosReserved: {memory: 100%}"),
-    ("qos-reserved-resource", 36, "qosReserved: {cpu: 50%}", "qosReserved.cpu", "qosReserved: {memory: 50%}"),
-    ("reserved-quantity", 36, "kubeReserved: {memory: '-1'}", "kubeReserved.memory", "kubeReserved: {memory: '0'}"),
-    ("reserved-quantity", 21, "systemReserved: {cpu: x}", "systemReserved.cpu", "systemReserved: {cpu: x}\nreservedSystemCPUs: 0-1"),
-    ("reserved-resource", 36, "systemReserved: {hugepages-2Mi: 1Gi}", "systemReserved.hugepages-2Mi", "systemReserved: {ephemeral-storage: 1Gi, pid: '100'}"),
-    ("sync-frequency", 36, "syncFrequency: -1ns", "syncFrequency", "syncFrequency: 0s"),
-    ("tls-cipher-suite", 36, "tlsCipherSuites: [TLS_AES_128_GCM_SHA265]", "tlsCipherSuites[0]", "tlsCipherSuites: [TLS_AES_128_GCM_SHA256]"),
-    ("tls-cipher-suite", 18, "tlsCipherSuites: [TLS_AES_128_GCM_SHA256]", "tlsCipherSuites[0]", "tlsCipherSuites: [TLS_RSA_WITH_RC4_128_SHA]"),
-    ("tls-curve", 36, "tlsCurvePreferences: [29, 16]", "tlsCurvePreferences[1]", "tlsCurvePreferences: [29, 4588]"),
-    ("tls-curve", 36, "tlsCurvePreferences: [23, 29, 23]", "tlsCurvePreferences[2]", "tlsCurvePreferences: [23, 29]"),
-    ("tls-min-version", 36, "tlsMinVersion: TLS12", "tlsMinVersion", "tlsMinVersion: VersionTLS12"),
-    ("tls-min-version", 16, "tlsMinVersion: '1.2'", "tlsMinVersion", "tlsMinVersion: ''"),
-    ("topology-manager-option", 36, "topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {max-allowable-numa-nodes: '7'}", "topologyManagerPolicyOptions.max-allowable-numa-nodes", "topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {max-allowable-numa-nodes: '8'}"),
-    ("topology-manager-option", 36, "topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {bogus: x}", "topologyManagerPolicyOptions.bogus", "topologyManagerPolicyOptions: {bogus: x}"),
-    ("topology-manager-option", 28, "topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {max-allowable-numa-nodes: '8'}", "topologyManagerPolicyOptions.max-allowable-numa-nodes", "topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true'}"),
-    ("topology-manager-options-gate", 26, "topologyManagerPolicyOptions: {}", "topologyManagerPolicyOptions", "featureGates: {TopologyManagerPolicyOptions: true}\ntopologyManagerPolicyOptions: {}"),
-    ("topology-manager-policy-name", 18, "topologyManagerPolicy: Restricted", "topologyManagerPolicy", "topologyManagerPolicy: restricted"),
-    ("unsafe-sysctl-form", 36, "allowedUnsafeSysctls: ['']", "allowedUnsafeSysctls[0]", "allowedUnsafeSysctls: [net.*]"),
-    ("unsafe-sysctl-form", 21, "allowedUnsafeSysctls: [net/core/somaxconn]", "allowedUnsafeSysctls[0]", "allowedUnsafeSysctls: [net.core.somaxconn]"),
-    ("unsafe-sysctl-form", 36, "allowedUnsafeSysctls: [net.core.*.x, net.Core]", "allowedUnsafeSysctls[1]", "allowedUnsafeSysctls: [net/ipv4/conf/eno2.100/rp_filter]"),
-    ("unsafe-sysctl-namespace", 36, "allowedUnsafeSysctls: [net.core.somaxconn, vm.swappiness]", "allowedUnsafeSysctls[1]", "allowedUnsafeSysctls: [kernel.shm*, fs.mqueue.*, kernel.sem]"),
-    ("unsafe-sysctl-namespace", 29, "allowedUnsafeSysctls: [kernel.shm_next_id]", "allowedUnsafeSysctls[0]", "allowedUnsafeSysctls: [kernel.shm_rmid_forced]"),
-    ("unsafe-sysctl-namespace", 28, "allowedUnsafeSysctls: [kernel.*]", "allowedUnsafeSysctls[0]", "allowedUnsafeSysctls: [kernel.shm_next_id]"),
-];
 
 /// Returns the refusals at start-up of a version, after gates are applied.
 fn refused(text: &str, minor: u32) -> Vec<Refusal> {

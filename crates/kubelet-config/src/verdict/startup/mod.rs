@@ -9,7 +9,7 @@ use crate::document::{Entry, Node};
 use crate::fields;
 use crate::spelling::nearest;
 
-mod cpu_manager;
+pub(crate) mod cpu_manager;
 mod eviction;
 mod host;
 pub(crate) mod memory_manager;
@@ -22,6 +22,8 @@ mod sysctls;
 mod tls;
 mod topology_manager;
 
+#[cfg(test)]
+mod example_files;
 #[cfg(test)]
 mod examples;
 
@@ -78,6 +80,6 @@ fn keys<'f>(config: &Config<'_>, path: &str) -> impl Iterator<Item = &'f str> + 
 fn did_you_mean<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> String {
     match nearest(name, known.clone()) {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("use one of {}", known.collect::<Vec<_>>().join(", ")),
+        None => format!("remove it, or use one of {}", known.collect::<Vec<_>>().join(", ")),
     }
 }

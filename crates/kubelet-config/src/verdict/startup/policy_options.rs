@@ -35,17 +35,22 @@ pub(super) fn options(config: &Config<'_>, refusals: &mut Refusals, path: &str) 
             refusals.at(field, entry.key_place.clone(), message).help(format!("set featureGates: {{{gate}: true}}"));
             continue;
         }
-        let why = match option.value_type {
-            OptionType::Boolean if strconv::boolean(text).is_none() => "is neither \"true\" nor \"false\"".to_owned(),
-            OptionType::Integer => match strconv::integer(text) {
-                None => "is not a whole number".to_owned(),
-                Some(number) if number < NUMA_NODES => format!("is below {NUMA_NODES}"),
-                Some(_) => continue,
-            },
+        let (why, help) = match option.value_type {
+            OptionType::Boolean if strconv::boolean(text).is_none() => {
+                ("is neither \"true\" nor \"false\"".to_owned(), "write \"true\", or \"false\"".to_owned())
+            }
+            OptionType::Integer => {
+                let help = format!("write \"{NUMA_NODES}\" in quotes, or a larger number");
+                match strconv::integer(text) {
+                    None => ("is not a whole number".to_owned(), help),
+                    Some(number) if number < NUMA_NODES => (format!("is below {NUMA_NODES}"), help),
+                    Some(_) => continue,
+                }
+            }
             OptionType::Boolean => continue,
         };
         let message = format!("{field} {text:?} {why}");
-        refusals.at(field, entry.value.place.clone(), message);
+        refusals.at(field, entry.value.place.clone(), message).help(help);
     }
 }
 

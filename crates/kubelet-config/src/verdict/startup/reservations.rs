@@ -3,9 +3,9 @@
 
 use super::{did_you_mean, keys, reserved_cpus, texts};
 use crate::quantity::Quantity;
-use crate::strconv;
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
+use crate::{strconv, units};
 
 /// The fields with reserved resources.
 pub(super) const LISTS: [&str; 2] = ["kubeReserved", "systemReserved"];
@@ -27,7 +27,17 @@ pub(super) const CHECKS: &[Check] = &[
                 };
                 let field = format!("{path}.{resource}");
                 let message = format!("{field} {text:?} {why}");
-                refusals.at(field, entry.value.place.clone(), message);
+                let example = match resource {
+                    "cpu" => "500m",
+                    "pid" => "1000",
+                    _ => "1Gi",
+                };
+                let meant = units::intended(text).filter(|_| units::counts_bytes(path, resource));
+                let help = meant.map_or_else(
+                    || format!("write a quantity such as {example:?}"),
+                    |meant| format!("write {meant:?}"),
+                );
+                refusals.at(field, entry.value.place.clone(), message).help(help);
             }
         }
     }),

@@ -1,8 +1,8 @@
 //! Single values that a component refuses at start-up: `pkg/kubelet/kubelet.go` `NewMainKubelet`, and the rotation of
 //! container logs in `pkg/kubelet/logs/container_log_manager.go` `NewContainerLogManager`.
 
-use crate::quantity;
 use crate::verdict::refusals::Check;
+use crate::{quantity, units};
 
 pub(super) const CHECKS: &[Check] = &[
     ("sync-frequency", |config, refusals| {
@@ -18,16 +18,21 @@ pub(super) const CHECKS: &[Check] = &[
             && files <= 1
         {
             let message = format!("containerLogMaxFiles is {files}; log rotation requires at least 2 files");
-            refusals.field(config, "containerLogMaxFiles", message);
+            refusals.field(config, "containerLogMaxFiles", message).help("write 2, or a larger number");
         }
     }),
     ("log-rotation-size", |config, refusals| {
         let text = config.text("containerLogMaxSize");
         let (why, help) = match quantity::read(text) {
-            Err(why) => (why.to_string(), "write a number of bytes such as 10Mi"),
+            Err(why) => (why.to_string(), units::quantity_help(text, "10Mi")),
+            Ok(_) if text.ends_with('m') => (
+                "is not a number of bytes that the kubelet can read here".to_owned(),
+                format!("write \"{}Mi\" for mebibytes: m means thousandths", text.trim_end_matches('m')),
+            ),
             Ok(reading) if reading.as_int64.is_none() => (
                 "is not a number of bytes that the kubelet can read here".to_owned(),
-                "write a whole number without a fraction and with at most 15 digits, such as 1536Mi for 1.5Gi",
+                "write a whole number without a fraction and with at most 15 digits, such as 1536Mi for 1.5Gi"
+                    .to_owned(),
             ),
             Ok(_) => return,
         };
@@ -42,7 +47,8 @@ pub(super) const CHECKS: &[Check] = &[
             let path =
                 if config.given("iptablesDropBit").is_some() { "iptablesDropBit" } else { "iptablesMasqueradeBit" };
             let message = format!("iptablesMasqueradeBit and iptablesDropBit are both {bit}; the two bits must differ");
-            refusals.field(config, path, message);
+            let other = if bit == 0 { 1 } else { bit - 1 };
+            refusals.field(config, path, message).help(format!("write another bit, such as {other}"));
             if config.given("iptablesMasqueradeBit").is_some() && path == "iptablesDropBit" {
                 refusals.related(config.place("iptablesMasqueradeBit"), "iptablesMasqueradeBit");
             }

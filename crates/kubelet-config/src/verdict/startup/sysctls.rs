@@ -31,7 +31,8 @@ pub(super) const CHECKS: &[Check] = &[
         for (field, sysctl, node) in items(config, "allowedUnsafeSysctls") {
             if !is_pattern(sysctl, config.minor()) {
                 let message = format!("{field} {sysctl:?} is not the name of a sysctl");
-                let help = "write lower-case names joined by dots; a * at the end matches all sysctls with that prefix";
+                let help =
+                    "write lower-case names joined by dots such as net.core.somaxconn; a * at the end matches a prefix";
                 refusals.at(field, node.place.clone(), message).help(help);
             }
         }
@@ -41,8 +42,8 @@ pub(super) const CHECKS: &[Check] = &[
         for (field, sysctl, node) in patterns {
             if !is_namespaced(sysctl, config.minor()) {
                 let message = format!("{field} {sysctl:?} has no value of its own in each pod");
-                let help =
-                    "use only kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.* and net.*; set others on the node";
+                let help = "remove it, and set it on the node; pods have own values only of kernel.shm*, kernel.msg*, kernel.sem, \
+                     fs.mqueue.* and net.*";
                 refusals.at(field, node.place.clone(), message).help(help);
             }
         }

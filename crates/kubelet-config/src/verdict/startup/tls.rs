@@ -27,12 +27,15 @@ pub(super) const CHECKS: &[Check] = &[
             if !known(Kind::Curve, config.minor()).any(|curve| curve.value.parse() == Ok(id)) {
                 let curves =
                     known(Kind::Curve, config.minor()).map(|curve| format!("{} ({})", curve.value, curve.common_name));
-                let help = format!("use one of {}", curves.collect::<Vec<_>>().join(", "));
+                let help = format!("remove it, or use one of {}", curves.collect::<Vec<_>>().join(", "));
                 let message = format!("{field} is {id}, a curve that kubelet {} lacks", config.minor());
                 refusals.at(field, node.place.clone(), message).help(help);
             } else if let Some(first) = seen.get(&id) {
                 let message = format!("{field} repeats the curve {id}");
-                refusals.at(field, node.place.clone(), message).related(first.place.clone(), "first occurrence");
+                refusals
+                    .at(field, node.place.clone(), message)
+                    .related(first.place.clone(), "first occurrence")
+                    .help("remove it");
             } else {
                 seen.insert(id, node);
             }

@@ -1,5 +1,6 @@
-//! `nodecfg validate`: checks repositories and KubeletConfiguration files.
+//! `nodecfg validate`: checks repositories, parts of them, and single files.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,19 +18,22 @@ use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Place, Strictness};
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_planning::desired::{Built, CheckedPool, Checks, Kubelets, build, check_file};
-use nodecfg_planning::snapshot::text::is_candidate;
 use nodecfg_planning::snapshot::{Snapshot, SnapshotFile};
+use targets::{FileNames, Target};
 
-/// Check repositories and KubeletConfiguration files, and report all problems.
+mod targets;
+
+/// Check repositories and single files, and report all problems.
 ///
-/// Reports how kubelets of the selected versions would treat each configuration, plus the checks of nodecfg. Notes,
-/// and checks that only a node can decide, are counted; -v prints them. Needs no cluster. Exits with code 3 if a file
-/// is unreadable or has errors, or if nothing was checked.
+/// Reports how kubelets of the selected versions would treat each configuration, plus the checks of nodecfg. For a file
+/// or folder within a repository, checks the pools that use it, as on disk. Other files are checked alone: a
+/// KubeletConfiguration, Fleet, NodePool or patch. Notes, and checks that only a node can decide, are counted; -v
+/// prints them. Needs no cluster. Exits with code 3 if a file is unreadable or has errors, or if nothing was checked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Check these repositories (folders, or addresses such as https://host/path) and KubeletConfiguration files; -
-    /// is standard input [default: .]
+    /// Check these repositories (folders, or addresses such as https://host/path), folders and files; - is standard
+    /// input [default: .]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Also check the files listed in FILE, one per line; - is standard input.
@@ -61,14 +65,16 @@ const EXAMPLES: &str = "\
 Examples:
   nodecfg validate                                     check the repository in this folder
   nodecfg validate --kubernetes-version 1.36,1.37      check before an upgrade
+  nodecfg validate pools/gpu base/kubelet.yaml         check the pools that use these files
   nodecfg validate nodes/*.yaml --lenient              check single files
   git ls-files '*kubelet*.yaml' | nodecfg validate --files-from -
   nodecfg validate -o sarif > nodecfg.sarif            write a report for code scanning";
 
 pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal: &mut Terminal) -> CommandResult {
-    let targets = args.targets()?;
+    let paths = args.paths()?;
     args.reports.create(|output| output.shape().map(drop))?;
     let location = github_actions::location();
+    let targets = targets::targets(&paths, args.git.folder.is_none(), |path| args.source(path))?;
     let mut run = Run {
         checks: args.checks(),
         single: targets.len() == 1,
@@ -84,22 +90,30 @@ pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal:
         annotation_root: github_actions::is_active().then_some(location),
         signers: args.signers.read()?,
     };
-    for (index, target) in targets.iter().enumerate() {
-        let source = SnapshotSource { signers: run.signers.clone(), ..args.source(target) };
-        // A path from a list, or with the name of a configuration file, is a file even if it is missing.
-        let named = index < args.paths.len() && !is_candidate(&target.to_string_lossy()) && !target.exists();
-        if target != Path::new("-") && (target.is_dir() || (named && source.remote()?.is_some())) {
-            run.repository(source, terminal).await?;
-        } else if args.worktree || args.rev.is_some() || args.signers.are_given() {
-            return Err(CommandError::usage(
-                format!(
-                    "--rev, --worktree and --verify-commits require a repository, and {} is a file",
-                    target.display()
-                ),
-                "omit these options",
-            ));
-        } else {
-            run.file(target, terminal)?;
+    for target in &targets {
+        match target {
+            Target::Repository(path) => {
+                let source = SnapshotSource { signers: run.signers.clone(), ..args.source(path) };
+                run.repository(source, terminal).await?;
+            }
+            Target::Part { root, paths } => {
+                if args.rev.is_some() || args.signers.are_given() {
+                    return Err(args.needs_repository(
+                        "--rev and --verify-commits",
+                        paths.values().next(),
+                        "part of one",
+                    ));
+                }
+                let source = SnapshotSource { worktree: true, ..args.source(root) };
+                run.part(source, root, paths, terminal).await?;
+            }
+            Target::File(path) => {
+                if args.worktree || args.rev.is_some() || args.signers.are_given() {
+                    let options = "--rev, --worktree and --verify-commits";
+                    return Err(args.needs_repository(options, Some(path), "a file"));
+                }
+                run.file(path, terminal)?;
+            }
         }
     }
     if run.totals.files == 0 && run.totals.pools == 0 && run.totals.errors == 0 {
@@ -114,9 +128,15 @@ pub(super) async fn run(args: &Args, shape: ReportFormat, verbose: u8, terminal:
 }
 
 impl Args {
-    /// All repositories and files to check, in the order given.
-    fn targets(&self) -> Result<Vec<PathBuf>, CommandError> {
-        let mut targets = self.paths.clone();
+    /// Usage error for an option that requires a repository.
+    fn needs_repository(&self, options: &str, path: Option<&PathBuf>, what: &str) -> CommandError {
+        let path = path.map(|path| path.display().to_string()).unwrap_or_default();
+        CommandError::usage(format!("{options} require a repository, and {path} is {what}"), "omit these options")
+    }
+
+    /// All paths to check, in the order given, and whether the list of files named each.
+    fn paths(&self) -> Result<Vec<(PathBuf, bool)>, CommandError> {
+        let mut paths: Vec<(PathBuf, bool)> = self.paths.iter().map(|path| (path.clone(), false)).collect();
         if let Some(list) = &self.files_from {
             let read_error = |error: std::io::Error| {
                 let message = format!("cannot read the list of files {}: {error}", list.display());
@@ -130,13 +150,13 @@ impl Args {
             for line in BufReader::new(source).lines() {
                 let line = line.map_err(read_error)?;
                 if !line.trim().is_empty() {
-                    targets.push(PathBuf::from(line.trim_end_matches('\r')));
+                    paths.push((PathBuf::from(line.trim_end_matches('\r')), true));
                 }
             }
-        } else if targets.is_empty() {
-            targets.push(PathBuf::from("."));
+        } else if paths.is_empty() {
+            paths.push((PathBuf::from("."), false));
         }
-        Ok(targets)
+        Ok(paths)
     }
 
     fn source<'a>(&'a self, repository: &'a Path) -> SnapshotSource<'a> {
@@ -186,7 +206,10 @@ impl Run {
         let mut report = FileReport { file: name.clone(), ..FileReport::default() };
         let mut text = None;
         match read_file(path, &name) {
-            SnapshotFile::Unusable(finding) => report.findings.push(*finding),
+            SnapshotFile::Unusable(finding) => {
+                let near = targets::nearest_path(path).map(|near| format!("did you mean {near}?"));
+                report.findings.push(Finding { help: near.or(finding.help.clone()), ..*finding });
+            }
             SnapshotFile::Text(read) => {
                 let minors = self.checks.kubelets.among(&[]);
                 let checked = check_file(&name, &read, minors, self.checks.gate);
@@ -210,7 +233,7 @@ impl Run {
             }
             Err(failure) => return Err(failure),
         };
-        let Built { desired, mut findings, checked } = build(&snapshot, &self.checks);
+        let Built { desired, mut findings, checked, .. } = build(&snapshot, &self.checks);
         self.totals.pools += desired.as_ref().map_or(checked.len(), |desired| desired.pools.len());
         for pool in checked.iter().filter(|pool| !pool.declared) {
             self.assume(&pool.verdicts);
@@ -218,18 +241,51 @@ impl Run {
         if desired.is_some_and(|desired| desired.pools.is_empty()) {
             findings.retain(|finding| finding.code != "no-pools");
             let mut nothing = nothing_checked(&format!("{name} has no pools"));
-            if !snapshot.files.is_empty() {
+            if let Some(file) = snapshot.files.keys().next() {
                 // The folder most likely contains single configuration files.
-                let help = format!("to check single files, run nodecfg validate {name}/*.yaml");
-                nothing = nothing.help(help);
+                nothing = nothing.help(format!(
+                    "to check single files, name them, such as nodecfg validate {}",
+                    path_in(&name, file)
+                ));
             }
             findings.insert(0, nothing);
         }
         let prefix = if self.single { String::new() } else { format!("{name}/") };
-        let (files, others) = by_file(&snapshot, findings, checked, &prefix);
+        let names = FileNames::prefixed(&prefix, snapshot.files.keys());
+        let (files, others) = by_file(snapshot.files.keys(), findings, checked, &names);
         let root = if self.single { name } else { String::new() };
-        let texts = PrefixedTexts { prefix: &prefix, snapshot: &snapshot };
+        let texts = NamedTexts { names: &names, snapshot: &snapshot };
         self.report(&Batch { root: &root, files: &files, findings: &others, texts: &texts }, terminal)
+    }
+
+    /// Checks the pools that use files at or below these paths of a repository. Other files are checked alone.
+    async fn part(
+        &mut self,
+        source: SnapshotSource<'_>,
+        root: &Path,
+        paths: &BTreeMap<String, PathBuf>,
+        terminal: &mut Terminal,
+    ) -> Result<(), CommandError> {
+        let snapshot = source.snapshot(terminal).await?;
+        let built = build(&snapshot, &self.checks).concerning(&paths.keys().cloned().collect());
+        let used: BTreeSet<String> = built.files.values().flatten().cloned().collect();
+        if !used.is_empty() {
+            self.totals.pools += built.files.len();
+            built.checked.iter().filter(|pool| !pool.declared).for_each(|pool| self.assume(&pool.verdicts));
+            let names = FileNames::around(root, paths.values(), snapshot.files.keys());
+            let (files, others) = by_file(used.iter(), built.findings, built.checked, &names);
+            let texts = NamedTexts { names: &names, snapshot: &snapshot };
+            self.report(&Batch { root: "", files: &files, findings: &others, texts: &texts }, terminal)?;
+        }
+        for path in targets::unused(paths, &used) {
+            if path.is_dir() {
+                let why = format!("no pool uses a file in {}", path.display());
+                self.report_nothing_checked(&why, terminal)?;
+            } else {
+                self.file(path, terminal)?;
+            }
+        }
+        Ok(())
     }
 
     fn report_nothing_checked(&mut self, why: &str, terminal: &mut Terminal) -> Result<(), CommandError> {
@@ -263,25 +319,27 @@ impl Run {
 
 fn nothing_checked(why: &str) -> Finding {
     Finding::error("nothing-checked", format!("nothing was checked: {why}"))
-        .help("name a folder that contains pools/, or KubeletConfiguration files as in `nodecfg validate nodes/*.yaml`")
+        .help("name a folder that contains pools/, or create a repository with `nodecfg init`")
 }
 
-/// Findings and verdicts of a repository grouped by file, and findings without a file.
-fn by_file(
-    snapshot: &Snapshot,
+/// The path of a file in a folder, without a leading `./`.
+fn path_in(folder: &str, file: &str) -> String {
+    if folder == "." { file.to_owned() } else { format!("{}/{file}", folder.trim_end_matches('/')) }
+}
+
+/// Findings and verdicts of these files of a repository grouped by file, and findings without a file.
+fn by_file<'f>(
+    paths: impl Iterator<Item = &'f String>,
     findings: Vec<Finding>,
     checked: Vec<CheckedPool>,
-    prefix: &str,
+    names: &FileNames,
 ) -> (Vec<FileReport>, Vec<Finding>) {
-    let mut files: std::collections::BTreeMap<String, FileReport> = std::collections::BTreeMap::new();
-    for file in snapshot.files.keys() {
-        files.insert(file.clone(), FileReport::default());
-    }
+    let mut files: BTreeMap<String, FileReport> = paths.map(|path| (path.clone(), FileReport::default())).collect();
     let mut others = Vec::new();
     for mut finding in findings {
         let file = finding.place.as_ref().map(|place| place.file.to_string());
         for place in finding.place.iter_mut().chain(finding.related.iter_mut().map(|(place, _)| place)) {
-            prefix_path(place, prefix);
+            rename(place, names);
         }
         match file {
             Some(file) => files.entry(file).or_default().findings.push(finding),
@@ -290,17 +348,18 @@ fn by_file(
     }
     for mut pool in checked {
         for verdict in &mut pool.verdicts {
-            verdict.host_conditions.iter_mut().for_each(|condition| prefix_path(&mut condition.place, prefix));
+            verdict.host_conditions.iter_mut().for_each(|condition| rename(&mut condition.place, names));
         }
         files.entry(pool.path).or_default().verdicts = pool.verdicts;
     }
-    let reports = files.into_iter().map(|(file, report)| FileReport { file: format!("{prefix}{file}"), ..report });
-    (reports.collect(), others)
+    let named = |(path, report): (String, FileReport)| FileReport { file: names.name(&path).to_owned(), ..report };
+    (files.into_iter().map(named).collect(), others)
 }
 
-fn prefix_path(place: &mut Place, prefix: &str) {
-    if !prefix.is_empty() {
-        place.file = format!("{prefix}{}", place.file).into();
+fn rename(place: &mut Place, names: &FileNames) {
+    let name = names.name(&place.file);
+    if name != &*place.file {
+        place.file = name.into();
     }
 }
 
@@ -316,14 +375,14 @@ impl SourceTexts for SingleText {
     }
 }
 
-/// The texts of one repository, with a path prefix.
-struct PrefixedTexts<'a> {
-    prefix: &'a str,
+/// The texts of one repository by the names of its files in reports.
+struct NamedTexts<'a> {
+    names: &'a FileNames,
     snapshot: &'a Snapshot,
 }
 
-impl SourceTexts for PrefixedTexts<'_> {
+impl SourceTexts for NamedTexts<'_> {
     fn text_of(&self, file: &str) -> Option<&Arc<str>> {
-        self.snapshot.text(file.strip_prefix(self.prefix)?)
+        self.snapshot.text(self.names.path(file)?)
     }
 }

@@ -1,0 +1,196 @@
+//! Examples of files and repositories with findings that no rule of the kubelet and no advice covers.
+
+use super::Example;
+
+const POOL: &str = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {name: gpu}\n";
+const FLEET: &str = "apiVersion: nodecfg.dev/v1alpha1\nkind: Fleet\nmetadata: {name: prod}\n";
+
+/// Fields of a KubeletConfiguration, for kubelet 1.36.
+const FIELDS: &[&str] = &[
+    "maxPod: 10",
+    "MaxPods: 10",
+    "clientCAFile: /ca.crt",
+    "memory.available: 200Mi",
+    "evictionHard:\nnodefs.available: 10%",
+    "evictionHard: {nodefs.available: 10}",
+    "evictionHard: {nodefs.available: 500}",
+    "evictionHard: {pid.available: 500}",
+    "evictionHard: {memory.available: 500MB}",
+    "evictionSoftGracePeriod: {memory.available: 90}\nevictionSoft: {memory.available: 1Gi}",
+    "evictionMinimumReclaim: {nodefs.available: 5}",
+    "kubeReserved: {memory: 512}",
+    "kubeReserved: {memory: 1GB}",
+    "kubeReserved: {cpu: 1}",
+    "kubeReserved: {memory: 1g, ephemeral-storage: 10gib}",
+    "containerLogMaxSize: 10mb",
+    "reservedMemory: [{numaNode: 0, limits: {memory: 1GB}}]",
+    "maxPods: '110'",
+    "maxPods: 110.5",
+    "maxPods: many",
+    "failSwapOn: 'false'",
+    "failSwapOn: no",
+    "clusterDomain: yes",
+    "clusterDNS: 10.96.0.10",
+    "authentication: []",
+    "syncFrequency: 10",
+    "syncFrequency: '10'",
+    "syncFrequency: 1d",
+    "syncFrequency: 1min",
+    "maxPods: 10\nmaxPods: 11",
+    "featureGates: {CPUManagr: true}",
+    "featureGates: {NodeSwap: 'true'}",
+    "featureGates: [NodeSwap]",
+    "featureGates: {DynamicKubeletConfig: true}",
+    "1: 2",
+    "podLogDirs: /var/log/pods",
+    "tlsCipherSuites: TLS_AES_128_GCM_SHA256",
+    "authorization: {mode: Webhok}",
+    "logging: {verbosty: 3}",
+    "x: &x {a: *x}",
+    "<<: 5",
+    "staticPodURLHeader: {X-Token: 5}",
+    "memoryThrottlingFactor: .inf",
+    "featureGates: {NodeSwap: false}",
+    "maxPods: 3000000000",
+    "registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: now}]",
+    "podLogsDir: !!binary YQ==",
+    "dynamicConfigDir: /var/lib/kubelet",
+    "clusterDNS: '10.96.0.10, 10.96.0.11'",
+    "containerLogMaxSize: 50m",
+    "featureGates: MemoryQoS=true",
+    "kubeReserved: 'cpu=500m,memory=1Gi'",
+    "evictionHard: memory.available<500Mi",
+    "authorization: Webhook",
+    "authentication: {anonymous: false}",
+    "spec: {maxPods: 20}",
+    "tlsCurvePreferences: 29",
+];
+
+/// Whole files, for kubelet 1.36.
+const FILES: &[&str] = &[
+    "",
+    "maxPods: [\n",
+    "apiVersion: v1\nkind: Pod\n",
+    "kind: KubeletConfiguration\n",
+    "apiVersion: kubelet.config.k8s.io/v1alpha1\nkind: KubeletConfiguration\n",
+    "maxPods: 5\n",
+    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nauthentication:\n  x509:\n    clientCAFile: /ca\n   webhook: {}\n",
+    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nevictionHard:\n\tmemory.available: 5%\n",
+    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n---\na: b\n",
+    "{\"maxPods\": 5,}\n",
+    "- a\n",
+];
+
+/// The file pool.yaml of the pool `gpu` after its header.
+const POOLS: &[&str] = &[
+    "spec: {rollout: {maxUnavailable: 0}}",
+    "spec: {rollout: {maxUnavailable: 150%}}",
+    "spec: {rollout: {maxUnavailable: [1]}}",
+    "spec: {rollout: {convergenceTimeout: 10}}",
+    "spec: {rollout: {convergenceTimeout: 1d}}",
+    "spec: {rollout: {convergenceTimeout: 0s}}",
+    "spec: {rollout: {maxFailures: -1}}",
+    "spec: {rollout: {paused: 'yes'}}",
+    "spec: {rollout: {paused: 'true'}}",
+    "spec: {rollout: {canary: {soak: 5}}}",
+    "spec: {rollout: {allowDisruption: drian}}",
+    "spec: {rollout: {allowDisruption: everything}}",
+    "spec: {rolout: {paused: true}}",
+    "spec: {kubernetesVersion: 1.30}",
+    "spec: {kubernetesVersion: '1.99'}",
+    "spec: {kubernetesVersion: []}",
+    "spec: {nodeSelector: {matchLabels: {gpu: true}}}",
+    "spec: {nodeSelector: {gpu: 'true'}}",
+    "spec: {nodeSelector: null}",
+    "spec: {nodeSelector: {}}",
+    "spec: {nodeSelector: {matchLabels: {}}}",
+    "spec: {nodeSelector: {matchLabels: {a b: c}}}",
+    "spec: {nodeSelector: {matchLabels: {a: b c}}}",
+    "spec: {nodeSelector: {matchExpressions: [{key: a, operator: in, values: [b]}]}}",
+    "spec: {nodeSelector: {matchExpressions: [{key: a, operator: In}]}}",
+    "spec: {nodeSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}",
+    "spec: {nodeSelector: {matchExpressions: [{operator: Exists}]}}",
+    "spec: {priority: high}",
+    "spec: {maxUnavailable: 1}",
+    "spec: {rollout: {maxUnavailable: '2'}}",
+    "spec: {rollout: {paused: on}}",
+    "spec: {base: ../../base/kubelet.yaml}",
+    "spec: {kubelet: {base: /base/kubelet.yaml}}",
+    "spec: {kubelet: {base: ../../../base/kubelet.yaml}}",
+    "spec: {kubelet: {base: ../../base/kublet.yaml}}",
+    "spec: {kubelet: {base: base/kubelet.yaml}}",
+    "spec: {kubelet: {patches: [missing.yaml]}}",
+    "spec: {kubelet: {patches: kubelet.yaml}}",
+    "spec: {kubelet: {local: 'true'}}",
+];
+
+/// Patches of the pool `gpu`.
+const PATCHES: &[&str] = &[
+    "maxPod: 5\n",
+    "5\n",
+    "- {op: replac, path: /maxPods, value: 5}\n",
+    "- {op: replace, path: maxPods, value: 5}\n",
+    "- {op: replace, path: /maxPods}\n",
+    "- {op: replace, value: 5}\n",
+    "- {op: replace, path: /podPidsLimit, value: 5}\n",
+    "- {op: test, path: /maxPods, value: 5}\n",
+    "- {op: remove, path: /maxPods, value: 5}\n",
+    "- {op: replace, path: /maxPods, value: '5'}\n",
+    "- {op: add, path: /maxPds, value: 5}\n",
+];
+
+pub fn all() -> impl Iterator<Item = Example> {
+    let fields = FIELDS.iter().map(|fields| Example::of_fields(fields, 36));
+    let files = FILES.iter().map(|text| Example::of_file(text, 36));
+    let pools = POOLS.iter().map(|spec| {
+        let pool = format!("{POOL}{spec}\n");
+        Example::of_repository(&[
+            ("base/kubelet.yaml", "HEAD\nmaxPods: 60\n"),
+            ("pools/gpu/pool.yaml", &pool),
+            ("pools/gpu/kubelet.yaml", "HEAD\nmaxPods: 50\n"),
+        ])
+    });
+    let patches = PATCHES.iter().map(|patch| {
+        let pool = format!("{POOL}spec: {{kubelet: {{patches: [patch.yaml]}}}}\n");
+        Example::of_repository(&[
+            ("pools/gpu/pool.yaml", &pool),
+            ("pools/gpu/kubelet.yaml", "HEAD\nmaxPods: 50\n"),
+            ("pools/gpu/patch.yaml", patch),
+        ])
+    });
+    fields.chain(files).chain(pools).chain(patches).chain(repositories())
+}
+
+fn repositories() -> impl Iterator<Item = Example> {
+    const KUBELET: (&str, &str) = ("pools/gpu/kubelet.yaml", "HEAD\nmaxPods: 50\n");
+    let cpu = POOL.replace("gpu", "cpu");
+    let local = format!("{POOL}spec: {{kubelet: {{local: true, base: ../../base/kubelet.yaml}}}}\n");
+    let selector = "spec: {nodeSelector: {matchLabels: {a: b}}}\n";
+    let (one, other) = (format!("{POOL}{selector}"), format!("{cpu}{selector}"));
+    [
+        Example::of_repository(&[("nodecfg.yaml", FLEET)]),
+        Example::of_repository(&[("nodecfg.yaml", &FLEET.replace("prod", "Prod")), KUBELET]),
+        Example::of_repository(&[("nodecfg.yaml", &FLEET.replace("Fleet", "Flet")), KUBELET]),
+        Example::of_repository(&[("nodecfg.yaml", &FLEET.replace("v1alpha1", "v1")), KUBELET]),
+        Example::of_repository(&[("nodecfg.yaml", "kind: Fleet\n"), KUBELET]),
+        Example::of_repository(&[("nodecfg.yaml", &format!("{FLEET}spec: {{namespace: Kube_System}}\n")), KUBELET]),
+        Example::of_repository(&[("nodecfg.yml", FLEET), KUBELET]),
+        Example::of_repository(&[("pools/gpu/pool.yaml", &cpu), KUBELET]),
+        Example::of_repository(&[("pools/gpu/pool.yml", POOL), KUBELET]),
+        Example::of_repository(&[("pools/gpu/pool.yaml", POOL)]),
+        Example::of_repository(&[("pools/gpu/pool.yaml", POOL), ("pools/gpu/kubelet.yml", "HEAD\n")]),
+        Example::of_repository(&[("pools/gpu/tuning.yaml", "maxPods: 5\n"), KUBELET]),
+        Example::of_repository(&[("pools/tuning.yaml", "maxPods: 5\n"), KUBELET]),
+        Example::of_repository(&[("base/kubelet.yaml", "HEAD\n"), KUBELET]),
+        Example::of_repository(&[("pools/GPU_1/kubelet.yaml", "HEAD\n"), ("base/kubelet.yaml", "HEAD\n")]),
+        Example::of_repository(&[("base/kubelet.yaml", "HEAD\n"), ("pools/gpu/pool.yaml", &local)]),
+        Example::of_repository(&[
+            ("pools/gpu/pool.yaml", &one),
+            KUBELET,
+            ("pools/cpu/pool.yaml", &other),
+            ("pools/cpu/kubelet.yaml", "HEAD\n"),
+        ]),
+        Example::of_repository(&[("pools/gpu/kubelet.yaml", "maxPods: 5\n")]),
+    ]
+    .into_iter()
+}

@@ -1,0 +1,225 @@
+//! What to check: whole repositories, parts of them, and single files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::cli::CommandError;
+use crate::cli::git_args::SnapshotSource;
+use kubelet_config::filepath;
+use kubelet_config::spelling::nearest;
+use nodecfg_planning::desired::FLEET_FILE;
+use nodecfg_planning::snapshot::text::is_candidate;
+
+/// The number of names to compare with that of a missing file.
+const MAX_SIBLINGS: usize = 1000;
+
+/// One thing to check.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A folder or an address.
+    Repository(PathBuf),
+    /// Files and folders within a repository.
+    Part {
+        /// The folder of the repository, absolute.
+        root: PathBuf,
+        /// Paths from the root, each with the path as given.
+        paths: BTreeMap<String, PathBuf>,
+    },
+    /// A file outside of repositories, or standard input.
+    File(PathBuf),
+}
+
+/// Decides what each path is. Paths within one repository become one target at the position of the first.
+/// `from_list` tells for each path whether a list of files named it, `source` makes a repository of a path, and
+/// `with_parts` allows parts of repositories.
+///
+/// # Errors
+/// An address that is invalid.
+pub(super) fn targets<'p>(
+    paths: &'p [(PathBuf, bool)],
+    with_parts: bool,
+    source: impl Fn(&'p Path) -> SnapshotSource<'p>,
+) -> Result<Vec<Target>, CommandError> {
+    let mut targets: Vec<Target> = Vec::new();
+    let mut roots = Roots::default();
+    for (path, from_list) in paths {
+        if path == Path::new("-") {
+            targets.push(Target::File(path.clone()));
+            continue;
+        }
+        let root = if with_parts { roots.around(path) } else { None };
+        if let Some((root, below)) = root {
+            let same = targets.iter_mut().find_map(|target| match target {
+                Target::Part { root: other, paths } if *other == root => Some(paths),
+                _ => None,
+            });
+            match same {
+                Some(paths) => drop(paths.insert(below, path.clone())),
+                None => targets.push(Target::Part { root, paths: BTreeMap::from([(below, path.clone())]) }),
+            }
+            continue;
+        }
+        // A path from a list, or with the name of a configuration file, is a file even if it is missing.
+        let named = !from_list && !is_candidate(&path.to_string_lossy()) && !path.exists();
+        let is_repository = path.is_dir() || (named && source(path).remote()?.is_some());
+        targets.push(if is_repository { Target::Repository(path.clone()) } else { Target::File(path.clone()) });
+    }
+    Ok(targets)
+}
+
+/// The repository around each folder, found once.
+#[derive(Default)]
+struct Roots(BTreeMap<PathBuf, Option<PathBuf>>);
+
+impl Roots {
+    /// The repository around an existing path, and the path from there. `None` for a repository itself, and for a
+    /// path outside of repositories.
+    fn around(&mut self, path: &Path) -> Option<(PathBuf, String)> {
+        let absolute = PathBuf::from(filepath::clean(std::path::absolute(path).ok()?.to_str()?));
+        let is_folder = absolute.is_dir();
+        if !absolute.exists() || (is_folder && (is_root(&absolute) || is_top(&absolute))) {
+            return None;
+        }
+        let folder = absolute.parent()?.to_owned();
+        let root = self.0.entry(folder.clone()).or_insert_with(|| enclosing(&folder)).clone()?;
+        let below = absolute.strip_prefix(&root).ok()?.to_str()?.to_owned();
+        Some((root, below))
+    }
+}
+
+/// The nearest repository at or above a folder, within the folder's git repository.
+fn enclosing(folder: &Path) -> Option<PathBuf> {
+    let mut inside = true;
+    let above = folder.ancestors().take_while(|folder| std::mem::replace(&mut inside, !is_top(folder)));
+    above.into_iter().find(|folder| is_root(folder)).map(Path::to_owned)
+}
+
+/// Reports whether a folder is the top of a git repository.
+fn is_top(folder: &Path) -> bool {
+    folder.join(".git").exists()
+}
+
+/// Reports whether a folder has a `nodecfg.yaml`, or a pool under `pools/`.
+fn is_root(folder: &Path) -> bool {
+    let is_pool = |folder: &Path| ["kubelet.yaml", "pool.yaml"].iter().any(|name| folder.join(name).is_file());
+    folder.join(FLEET_FILE).is_file()
+        || std::fs::read_dir(folder.join("pools"))
+            .is_ok_and(|entries| entries.flatten().any(|entry| is_pool(&entry.path())))
+}
+
+/// The path of the file or folder whose name is nearest to that of a missing one.
+pub(super) fn nearest_path(missing: &Path) -> Option<String> {
+    if missing.exists() {
+        return None;
+    }
+    let folder = missing.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(folder).ok()?.take(MAX_SIBLINGS).flatten();
+    let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let near = nearest(missing.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    missing.with_file_name(near).to_str().map(str::to_owned)
+}
+
+/// Names of a repository's files in reports, as a user in the current folder would name them.
+pub(super) struct FileNames {
+    names: BTreeMap<String, String>,
+    /// The path from the root by name.
+    paths: BTreeMap<String, String>,
+}
+
+impl FileNames {
+    /// Names that start with a prefix.
+    pub(super) fn prefixed<'f>(prefix: &str, files: impl Iterator<Item = &'f String>) -> Self {
+        Self::new(files.map(|file| (file.clone(), format!("{prefix}{file}"))))
+    }
+
+    /// Names for a repository around the `given` paths: relative to the current folder unless all given paths are
+    /// absolute.
+    pub(super) fn around<'g, 'f>(
+        root: &Path,
+        given: impl IntoIterator<Item = &'g PathBuf>,
+        files: impl Iterator<Item = &'f String>,
+    ) -> Self {
+        let current = std::env::current_dir().unwrap_or_default();
+        let is_absolute = given.into_iter().all(|path| path.is_absolute());
+        Self::new(files.map(|file| {
+            let path = root.join(file);
+            let name = if is_absolute { path } else { relative(&current, &path) };
+            (file.clone(), name.to_string_lossy().into_owned())
+        }))
+    }
+
+    fn new(names: impl Iterator<Item = (String, String)>) -> Self {
+        let names: BTreeMap<String, String> = names.collect();
+        let paths = names.iter().map(|(path, name)| (name.clone(), path.clone())).collect();
+        Self { names, paths }
+    }
+
+    /// The name of a file.
+    pub(super) fn name<'n>(&'n self, path: &'n str) -> &'n str {
+        self.names.get(path).map_or(path, String::as_str)
+    }
+
+    /// The path of a file from the root by its name.
+    pub(super) fn path(&self, name: &str) -> Option<&str> {
+        self.paths.get(name).map(String::as_str)
+    }
+}
+
+/// A path relative to a folder, both absolute.
+fn relative(folder: &Path, path: &Path) -> PathBuf {
+    let shared = folder.components().zip(path.components()).take_while(|(a, b)| a == b).count();
+    let up = folder.components().skip(shared).map(|_| Path::new("..").as_os_str());
+    let down = path.components().skip(shared);
+    up.chain(down.map(std::path::Component::as_os_str)).collect()
+}
+
+/// The paths from the root that no file in `used` is at or below.
+pub(super) fn unused<'p>(
+    paths: &'p BTreeMap<String, PathBuf>,
+    used: &BTreeSet<String>,
+) -> impl Iterator<Item = &'p PathBuf> {
+    let is_used = |path: &str| {
+        used.iter().any(|file| file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    };
+    paths.iter().filter(move |(path, _)| !is_used(path)).map(|(_, given)| given)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_files_from_the_current_folder() {
+        let name = |folder: &str, path: &str| relative(Path::new(folder), Path::new(path)).display().to_string();
+        assert_eq!(name("/repo", "/repo/pools/gpu/kubelet.yaml"), "pools/gpu/kubelet.yaml");
+        assert_eq!(name("/repo/pools/gpu", "/repo/pools/gpu/kubelet.yaml"), "kubelet.yaml");
+        assert_eq!(name("/repo/pools/gpu", "/repo/base/kubelet.yaml"), "../../base/kubelet.yaml");
+    }
+
+    #[test]
+    fn finds_the_repository_within_its_git_repository() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        };
+        [
+            "nodecfg.yaml",
+            "other/.git/HEAD",
+            "other/a.yaml",
+            "fleet/pools/a/kubelet.yaml",
+            "fleet/base/b.yaml",
+            "c/d.yaml",
+        ]
+        .iter()
+        .for_each(|path| write(path));
+        let root = folder.path();
+        let around = |path: &str| Roots::default().around(&root.join(path));
+        assert_eq!(around("fleet/base/b.yaml"), Some((root.join("fleet"), "base/b.yaml".to_owned())));
+        assert_eq!(around("fleet/pools/a/"), Some((root.join("fleet"), "pools/a".to_owned())));
+        assert_eq!(around("c/d.yaml"), Some((root.to_owned(), "c/d.yaml".to_owned())));
+        assert_eq!(around("other/a.yaml"), None, "another git repository");
+        assert_eq!((around("fleet"), around("other"), around("fleet/pools/a/missing.yaml")), (None, None, None));
+    }
+}
