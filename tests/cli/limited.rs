@@ -23,14 +23,18 @@ fn pool_limits_diff_sync_and_verify() {
 
     let sync = cluster.run(folder.path(), "sync --pool gpu");
     assert_eq!(sync.exit, 0, "{}", sync.shown());
-    assert!(last_line(&sync.out).ends_with(". 4 nodes: 2 converged, 2 not requested."), "{}", sync.shown());
+    assert!(
+        last_line(&sync.out).ends_with(". 4 nodes: 2 converged, 2 on trial (up to 10m left), 2 not requested."),
+        "{}",
+        sync.shown()
+    );
     let again = cluster.run(folder.path(), "diff --pool gpu");
     assert!(again.exit == 0 && last_line(&again.out).starts_with("No changes: "), "{}", again.shown());
 
     let verify = cluster.run(folder.path(), "verify --pool gpu");
     assert!(verify.exit == 0 && verify.out.contains("general  2 nodes, not requested\n"), "{}", verify.shown());
     assert!(
-        last_line(&verify.out).ends_with(". 4 nodes: 2 already up to date, 2 not requested."),
+        last_line(&verify.out).ends_with(". 4 nodes: 2 already up to date, 2 on trial, 2 not requested."),
         "{}",
         verify.shown()
     );
@@ -47,10 +51,14 @@ fn selector_limits_run_to_matching_nodes() {
         cluster.send("PATCH", &format!("/api/v1/nodes/{node}"), "application/merge-patch+json", &patch);
     }
     let one = cluster.run(folder.path(), "sync -l zone=a --pool gpu");
-    assert!(last_line(&one.out).ends_with(". 4 nodes: 1 converged, 3 not requested."), "{}", one.shown());
+    assert!(
+        last_line(&one.out).ends_with(". 4 nodes: 1 converged, 1 on trial (up to 10m left), 3 not requested."),
+        "{}",
+        one.shown()
+    );
     let both = cluster.run(folder.path(), "sync -l zone=a");
     assert!(
-        last_line(&both.out).contains("4 nodes: 1 converged, 1 already up to date, 2 not requested"),
+        last_line(&both.out).contains("4 nodes: 1 converged, 1 already up to date, 2 on trial, 2 not requested"),
         "{}",
         both.shown()
     );
