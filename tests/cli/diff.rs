@@ -46,6 +46,13 @@ fn prints_blocked_nodes() {
     nodes[2].kubelet_version = "v1.24.1".to_owned();
     let cluster = Cluster::of(nodes, &[]);
     cluster.point("gpu-2", "made-by-hand");
+    // A node in transition uses up the budget, so that the pool waits.
+    let node = || cluster.send("GET", "/api/v1/nodes/gpu-2", "application/json", &serde_json::Value::Null);
+    let settles = |_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        node()["status"]["config"]["error"].is_string()
+    };
+    assert!((0..1000).any(settles), "{}", node());
     shows!("diff-blocked", cluster.run(folder.path(), "diff").shown());
     shows!("diff-blocked-markdown", cluster.run(folder.path(), "diff -o markdown").shown());
     let over = cluster.run(folder.path(), "diff --take-over");
