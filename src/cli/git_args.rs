@@ -8,8 +8,7 @@ use tokio::sync::oneshot;
 
 use super::cluster_args::parse_duration;
 use super::failure::CommandError;
-use super::status_area::StatusLine;
-use super::terminal::Terminal;
+use super::status_area::{StatusArea, StatusLine};
 use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, read};
 use crate::repository::signature::Signers;
 use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryError, open};
@@ -67,8 +66,8 @@ impl SnapshotSource<'_> {
         }
     }
 
-    /// Reads the files, from a server if necessary.
-    pub(super) async fn snapshot(&self, terminal: &mut Terminal) -> Result<Snapshot, CommandError> {
+    /// Reads the files, from a server if necessary. The status area shows the progress of a fetch.
+    pub(super) async fn snapshot(&self, progress: Option<&StatusArea>) -> Result<Snapshot, CommandError> {
         let folder = self.git.folder.clone().unwrap_or_default();
         let revision = self.revision.map(str::to_owned);
         let Some(address) = self.remote()? else {
@@ -96,7 +95,7 @@ impl SnapshotSource<'_> {
         };
         let environment = Environment::new(std::env::vars_os());
         let request = Request { address, revision, folder, cache, signers: self.signers.clone(), environment };
-        fetch(request, self.git.git_timeout, terminal).await
+        fetch(request, self.git.git_timeout, progress).await
     }
 
     /// The folder that file paths in messages start from, or the address of a remote repository.
@@ -140,7 +139,11 @@ impl Drop for FetchGuard {
 }
 
 /// Fetches on a separate thread, which is stopped after `timeout` without progress or when the caller stops waiting.
-async fn fetch(request: Request, timeout: Duration, terminal: &Terminal) -> Result<Snapshot, CommandError> {
+async fn fetch(
+    request: Request,
+    timeout: Duration,
+    status_area: Option<&StatusArea>,
+) -> Result<Snapshot, CommandError> {
     tracing::info!("fetching {} of {}", request.revision.as_deref().unwrap_or("HEAD"), request.address);
     let address = request.address.to_string();
     let progress = Arc::new(Progress::default());
@@ -149,7 +152,7 @@ async fn fetch(request: Request, timeout: Duration, terminal: &Terminal) -> Resu
     let thread = std::thread::Builder::new().name("git".to_owned());
     // The thread is never joined: it sends its result, and the receiver may be dropped.
     drop(thread.spawn(move || drop(sender.send(read(&request, &progress)))).map_err(CommandError::Runtime)?);
-    let line = (terminal.interactive && !terminal.quiet).then(|| StatusLine::new(&terminal.status_area));
+    let line = status_area.map(StatusLine::new);
     let mut last = guard.0.extent();
     let mut idle_timeout = Box::pin(tokio::time::sleep(timeout));
     let overall = timeout.saturating_mul(OVERALL_FACTOR);

@@ -8,6 +8,7 @@ use tracing::Instrument as _;
 use super::failure::CommandError;
 use super::git_args::{GitArgs, SnapshotSource};
 use super::signers_args::SignersArgs;
+use super::status_area::StatusArea;
 use super::terminal::Terminal;
 use crate::repository::OpenOptions;
 use crate::telemetry::spans;
@@ -70,8 +71,22 @@ impl RepositoryArgs {
     }
 
     /// Reads the files of the revision.
-    async fn snapshot(&self, terminal: &mut Terminal) -> Result<Snapshot, CommandError> {
-        SnapshotSource { signers: self.signers.read()?, ..self.source() }.snapshot(terminal).await
+    async fn snapshot(&self, progress: Option<&StatusArea>) -> Result<Snapshot, CommandError> {
+        SnapshotSource { signers: self.signers.read()?, ..self.source() }.snapshot(progress).await
+    }
+
+    /// Reads the files of the revision again. `None` if they are those of `last`, which are then not validated again.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load). The files may then differ from `last`.
+    pub(super) async fn reload(&self, last: &Snapshot) -> Result<Option<Loaded>, CommandError> {
+        let snapshot = self.snapshot(None).await?;
+        if snapshot == *last { Ok(None) } else { self.loaded(snapshot).map(Some) }
+    }
+
+    /// Whether the repository is on a git server.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self.source().remote(), Ok(Some(_)))
     }
 
     /// The files to read, without a signature check.
@@ -140,7 +155,7 @@ impl RepositoryArgs {
 
     /// Reads the revision and builds its desired state. Any error finding fails, with all findings.
     pub(super) async fn load(&self, terminal: &mut Terminal) -> Result<Loaded, CommandError> {
-        let reading = async { self.loaded(self.snapshot(terminal).await?) };
+        let reading = async { self.loaded(self.snapshot(terminal.progress()).await?) };
         reading.instrument(spans::stage("load")).await
     }
 
@@ -154,7 +169,7 @@ impl RepositoryArgs {
     /// Reads the files of another revision of the same folder to roll out. It must be signed like this one.
     pub(super) async fn load_signed(&self, revision: &str, terminal: &mut Terminal) -> Result<Snapshot, CommandError> {
         let other = Self { rev: Some(revision.to_owned()), worktree: false, ..self.clone() };
-        other.snapshot(terminal).await
+        other.snapshot(terminal.progress()).await
     }
 
     fn loaded(&self, snapshot: Snapshot) -> Result<Loaded, CommandError> {

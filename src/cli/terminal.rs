@@ -102,6 +102,12 @@ impl Terminal {
         if self.quiet { &mut self.sink } else { &mut *self.err }
     }
 
+    /// The lines that show progress, if standard error shows any.
+    #[must_use]
+    pub fn progress(&self) -> Option<&StatusArea> {
+        (self.interactive && !self.quiet).then_some(&self.status_area)
+    }
+
     /// Another writer to standard error.
     #[must_use]
     pub fn new_err(&self) -> Box<dyn Write + Send> {

@@ -249,6 +249,6 @@ pub fn place(namespace: Option<&NamespaceName>, server: &str) -> String {
 }
 
 /// A revision in a sentence: `at commit 0123456789`, `from the working tree`.
-fn revision(commit: Option<&CommitId>) -> String {
+pub(super) fn revision(commit: Option<&CommitId>) -> String {
     commit.map_or_else(|| "from the working tree".to_owned(), |commit| format!("at commit {}", commit.short()))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{FleetOrders, FleetStatus, NodeStatus};
+use super::{Compared, FleetOrders, FleetStatus, NodeStatus};
 use nodecfg_contract::names::{NodeName, PoolName};
 
 /// Change of a fleet.
@@ -22,6 +22,11 @@ pub enum Change<'a> {
         /// Previous pool of the node.
         pool: Option<&'a PoolName>,
     },
+    /// The nodes are compared with another revision.
+    Compared {
+        /// The revision.
+        compared: &'a Compared,
+    },
     /// A rollout started or ended, a pool was paused or resumed, or a rollout was ordered to stop.
     Orders {
         /// Current orders.
@@ -29,11 +34,13 @@ pub enum Change<'a> {
     },
 }
 
-/// Changes between two statuses: new or changed orders first, then nodes by name.
+/// Changes between two statuses: another revision first, then new or changed orders, then nodes by name.
 #[must_use]
 pub fn changes<'a>(before: &'a FleetStatus, after: &'a FleetStatus) -> Vec<Change<'a>> {
     let orders = after.fleets.iter().filter(|fleet| !before.fleets.contains(fleet));
-    let mut changes: Vec<Change<'a>> = orders.map(|orders| Change::Orders { orders }).collect();
+    let compared = after.compared.as_ref().filter(|_| before.compared != after.compared);
+    let mut changes: Vec<Change<'a>> = compared.map(|compared| Change::Compared { compared }).into_iter().collect();
+    changes.extend(orders.map(|orders| Change::Orders { orders }));
     let (old, new) = (by_name(before), by_name(after));
     let mut nodes: BTreeMap<&NodeName, Change<'a>> = BTreeMap::new();
     for (name, node) in &new {

@@ -15,6 +15,8 @@ scenarios! {
         refuses_unknown_names,
         watch_shows_changes_until_ctrl_c,
         watch_ends_with_its_reader,
+        watch_follows_the_repository,
+        uses_the_repository_of_the_folder,
     }
     Sandbox {
         unreadable_objects_are_unknown,
@@ -158,6 +160,59 @@ async fn watch_shows_changes_until_ctrl_c(start: ClusterSetup) {
         let wanted = if line["event"] == "status" { "Status" } else { "StatusChange" };
         assert_eq!(line["kind"], wanted, "{line}");
     }
+    cluster.down().await;
+}
+
+async fn watch_follows_the_repository(start: ClusterSetup) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = repository();
+    cluster.sync(&repository, &[]).await.exits(0);
+    let mut lines = cluster.start_run("status", &repository, &["--watch"]);
+    let mut json = cluster.start_run("status", &repository, &["--watch", "-o", "json"]);
+    lines.until_stdout_contains("Converged: 1 node").await;
+    json.until_stdout_contains("\"event\":\"status\"").await;
+    let second = repository.change("a", "maxPods: 120");
+    lines.until_stdout_line_contains(&["Z compared with fleet test at commit ", &second[..10]]).await;
+    lines.until_stdout_line_contains(&["Z a-1 (a): ", " → behind"]).await;
+    json.until_stdout_line_contains(&["\"event\":\"compared\"", second.as_str()]).await;
+    // An invalid revision does not end the watch, and is reported once.
+    repository.change("a", "maxPods: many");
+    lines.until_stderr_contains("warning: its last valid revision stays: ").await;
+    // Nodes that a sync assigned just now are not behind.
+    let last = repository.change("a", "maxPods: 130");
+    lines.until_stdout_line_contains(&["Z compared with fleet test at commit ", &last[..10]]).await;
+    cluster.sync(&repository, &[]).await.exits(0);
+    lines.until_stdout_line_contains(&["Z a-1 (a): ", " → on trial"]).await;
+    lines.interrupt();
+    json.interrupt();
+    let run = lines.end().await.exits(0);
+    assert_eq!(run.err.matches("last valid revision").count(), 1, "{run}");
+    for line in json.end().await.exits(0).json_lines() {
+        assert_eq!(line["kind"], if line["event"] == "status" { "Status" } else { "StatusChange" }, "{line}");
+    }
+    cluster.down().await;
+}
+
+/// Runs `status` in the folder of a repository.
+async fn status_in(cluster: &Cluster, folder: &std::path::Path, more: &[&str]) -> Run {
+    let kubeconfig = cluster.kubeconfig();
+    let arguments = [&["status", "--kubeconfig", kubeconfig.to_str().unwrap()], more].concat();
+    Running::start(folder, &arguments).end().await
+}
+
+async fn uses_the_repository_of_the_folder(start: ClusterSetup) {
+    let cluster = start.pool("a", 1).up().await;
+    let repository = repository();
+    cluster.sync(&repository, &[]).await.exits(0);
+    repository.change("a", "maxPods: 120");
+    let folder = repository.path();
+    status_in(&cluster, folder, &[]).await.exits(0).prints("1 behind").prints("fleet test at commit");
+    status_in(&cluster, folder, &["--rev", "HEAD~1"]).await.exits(0).prints("Converged: 1 node");
+    status_in(&cluster, folder, &["--no-repo"]).await.exits(0).prints("Converged: 1 node");
+    repository.change("a", "maxPods: many");
+    let run = status_in(&cluster, folder, &[]).await.exits(0).prints("Converged: 1 node");
+    run.prints("warning: the repository in this folder is invalid (1 error)").prints("`nodecfg validate` lists");
+    status_in(&cluster, folder, &["."]).await.exits(3);
     cluster.down().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side;
@@ -16,11 +16,14 @@ use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal, run as runs};
 use crate::report::progress;
 use crate::report::status::{self as shown, TextOptions};
-use crate::report::{self, Format, html};
+use crate::report::{self, Format, count, html};
 use crate::status::{FleetStatus, Selection};
-use nodecfg_cluster::LabelKeys;
-use nodecfg_contract::names::{NodeName, PoolName};
+use kubelet_config::finding::Severity;
+use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
+use nodecfg_planning::desired::FLEET_FILE;
 
+mod revisions;
 mod screen;
 mod view;
 mod watch;
@@ -29,9 +32,9 @@ use view::View;
 
 /// Show the state of all pools and nodes, worst first.
 ///
-/// Without a repository, a node belongs to the pool of its ConfigMap and is compared with its assignment; ConfigMaps
-/// are read from all namespaces that nodes point at, or from --namespace only. With a repository, nodes are compared
-/// with their desired configuration. Exits with 0 for any state; use `nodecfg verify` to check it.
+/// Compares nodes with the repository REPO, or with the one in this folder. Without a repository, a node belongs to the
+/// pool of its ConfigMap and is compared with its assignment; ConfigMaps are read from all namespaces that nodes point
+/// at, or from --namespace only. Exits with 0 for any state; use `nodecfg verify` to check it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -57,19 +60,23 @@ pub(super) struct Args {
 /// Arguments that select an optional repository.
 #[derive(Debug, clap::Args)]
 struct OptionalRepository {
-    /// Compare with this repository: a folder in a git repository, or an address on a git server.
+    /// Compare with this repository: a folder in a git repository, or an address on a git server. Default: this folder,
+    /// if it has a nodecfg.yaml or pools.
     #[arg(value_name = "REPO")]
     path: Option<PathBuf>,
     /// Read this branch, tag or commit instead of HEAD or $NODECFG_REV, without uncommitted changes.
-    #[arg(long, value_name = "REV", conflicts_with = "worktree", requires = "path")]
+    #[arg(long, value_name = "REV", conflicts_with = "worktree")]
     rev: Option<String>,
     /// Read the working tree, including uncommitted changes.
-    #[arg(long, requires = "path")]
+    #[arg(long)]
     worktree: bool,
     /// Report what kubelets silently drop or misread (unknown fields, duplicate keys, ambiguous values) as warnings
     /// instead of errors.
-    #[arg(long, requires = "path")]
+    #[arg(long)]
     lenient: bool,
+    /// Compare each node with its assignment, also in the folder of a repository.
+    #[arg(long, conflicts_with_all = ["path", "rev", "worktree", "lenient"])]
+    no_repo: bool,
     #[command(flatten)]
     git: GitArgs,
     #[command(flatten)]
@@ -77,17 +84,55 @@ struct OptionalRepository {
 }
 
 impl OptionalRepository {
-    /// The equivalent arguments of other commands, if a repository is named.
-    fn named(&self) -> Option<RepositoryArgs> {
+    /// The equivalent arguments of other commands, if a repository is named or this folder has one.
+    fn chosen(&self) -> Result<Option<RepositoryArgs>, CommandError> {
+        let path = match &self.path {
+            _ if self.no_repo => return Ok(None),
+            Some(path) => path.clone(),
+            None if self.is_here() => PathBuf::from("."),
+            None if self.rev.is_some() || self.worktree || self.lenient => {
+                return Err(CommandError::usage(
+                    "--rev, --worktree and --lenient read a repository, and this folder has none",
+                    "name the folder or address of the repository",
+                ));
+            }
+            None => return Ok(None),
+        };
         let from_environment = || std::env::var("NODECFG_REV").ok().filter(|rev| !rev.is_empty() && !self.worktree);
-        Some(RepositoryArgs {
-            path: self.path.clone()?,
+        Ok(Some(RepositoryArgs {
+            path,
             rev: self.rev.clone().or_else(from_environment),
             worktree: self.worktree,
             lenient: self.lenient,
             git: self.git.clone(),
             signers: self.signers.clone(),
-        })
+        }))
+    }
+
+    /// Reports whether the working folder, with `--path`, looks like a repository of nodecfg.
+    fn is_here(&self) -> bool {
+        let folder = Path::new(self.git.folder.as_ref().map_or(".", |folder| folder.as_str()));
+        folder.join(FLEET_FILE).is_file() || folder.join("pools").is_dir()
+    }
+
+    /// Reads the repository. An invalid one that was not named leaves a warning, because the state of the cluster does
+    /// not depend on it.
+    async fn load(&self, chosen: &RepositoryArgs, terminal: &mut Terminal) -> Result<Option<Loaded>, CommandError> {
+        match chosen.load(terminal).await {
+            Ok(loaded) => Ok(Some(loaded)),
+            Err(CommandError::Invalid { findings, .. }) if self.path.is_none() => {
+                let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+                let validate = chosen.validate_command(&BTreeSet::new());
+                writeln!(
+                    terminal.err,
+                    "warning: the repository in this folder is invalid ({}), so nodes are compared with their\n\
+                     assignments; `{validate}` lists the errors",
+                    count(errors, "error")
+                )?;
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
     }
 }
 
@@ -100,30 +145,25 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
         runs::require_stream_format(format)?;
     }
     args.create_reports()?;
-    let repository = args.repository.named();
+    let repository = args.repository.chosen()?;
     let loaded = match &repository {
-        Some(repository) => Some(repository.load(terminal).await?),
+        Some(repository) => args.repository.load(repository, terminal).await?,
         None => None,
     };
     if let Some(loaded) = &loaded {
         loaded.record(terminal);
     }
-    let keys = loaded.as_ref().map_or(LabelKeys::Only(BTreeSet::new()), |loaded| label_keys(&loaded.desired));
-    let reader = args.bound.cluster.reader(keys).await?;
+    let reader = args.connect(loaded.as_ref()).await?;
     // Printed before the first request, because the server may not answer.
     if loaded.is_none() && format != Format::Json && format != Format::Yaml {
         writeln!(terminal.info(), "{}\n", progress::place(args.bound.cluster.named_namespace(), reader.server()))?;
     }
-    let reader = args.bound.binding.bind(reader).await?;
-    let namespace = match &loaded {
-        Some(Loaded { desired, .. }) => Some(args.bound.cluster.namespace(desired, &reader)?),
-        None => args.bound.cluster.named_namespace().cloned(),
-    };
+    let (reader, namespace) = args.bind(reader, loaded.as_ref()).await?;
     if let Some((loaded, namespace)) = loaded.as_ref().zip(namespace.as_ref()) {
         runs::print_header(&runs::header(loaded, namespace, reader.server()), format, None, terminal)?;
     }
-    let desired = loaded.as_ref().map(|loaded| &loaded.desired);
-    let view = View::open(reader, desired, namespace.as_ref()).await?;
+    let desired = loaded.as_ref().map(|loaded| loaded.desired.clone());
+    let view = View::open(reader, desired, namespace.clone()).await?;
     let selection =
         Selection { pools: args.pool.iter().cloned().collect(), nodes: args.node.iter().cloned().collect() };
     let status = view.status(nodecfg_clock::now());
@@ -134,7 +174,9 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
     }
     let status = selection.of(status);
     if args.watch {
-        return watch::watch(view, status, &selection, format, args.all, terminal).await;
+        let watched =
+            watch::Watched { args, selection: &selection, repository: repository.as_ref().zip(loaded), format };
+        return watched.run(view, status, terminal).await;
     }
     let page = |status: &FleetStatus| {
         let review = match (&repository, &loaded, &namespace) {
@@ -160,6 +202,26 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
 }
 
 impl Args {
+    /// A reader of the labels that the pools of a revision select by.
+    async fn connect(&self, loaded: Option<&Loaded>) -> Result<ClusterReader, CommandError> {
+        let keys = loaded.map_or(LabelKeys::Only(BTreeSet::new()), |loaded| label_keys(&loaded.desired));
+        self.bound.cluster.reader(keys).await
+    }
+
+    /// Finds out the binding, and the namespace of the ConfigMaps that a revision is compared with.
+    async fn bind(
+        &self,
+        reader: ClusterReader,
+        loaded: Option<&Loaded>,
+    ) -> Result<(ClusterReader, Option<NamespaceName>), CommandError> {
+        let reader = self.bound.binding.bind(reader).await?;
+        let namespace = match loaded {
+            Some(Loaded { desired, .. }) => Some(self.bound.cluster.namespace(desired, &reader)?),
+            None => self.bound.cluster.named_namespace().cloned(),
+        };
+        Ok((reader, namespace))
+    }
+
     fn create_reports(&self) -> Result<(), CommandError> {
         self.reports.create(|output| match output {
             _ if self.watch => Err(CommandError::usage("--report cannot be combined with --watch", "omit --watch")),

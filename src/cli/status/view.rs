@@ -18,35 +18,35 @@ use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{self, Options, Problem};
 
 /// Observed state of a cluster.
-pub(super) struct View<'a> {
+pub(super) struct View {
     reader: ClusterReader,
-    desired: Option<&'a Desired>,
+    desired: Option<Desired>,
     /// Namespace of the ConfigMaps. Without it, the namespaces that nodes point at are read.
-    namespace: Option<&'a NamespaceName>,
+    namespace: Option<NamespaceName>,
     observed: Observed,
     fleets: Vec<FleetOrders>,
     /// ConfigMaps that nodes point at but that were not listed. They are not requested again.
     known_unlisted: BTreeSet<ConfigMapKey>,
 }
 
-impl<'a> View<'a> {
+impl View {
     /// Lists the objects of the cluster, and reads a Lease for each fleet.
     ///
     /// # Errors
     /// Any error of a request.
     pub(super) async fn open(
         reader: ClusterReader,
-        desired: Option<&'a Desired>,
-        namespace: Option<&'a NamespaceName>,
+        desired: Option<Desired>,
+        namespace: Option<NamespaceName>,
     ) -> Result<Self, ClusterError> {
-        let observed = match (desired, namespace) {
+        let observed = match (&desired, &namespace) {
             (Some(desired), Some(namespace)) => {
                 observe(&reader, namespace.as_str(), |observed| {
                     plan::required_config_maps(desired, observed, namespace)
                 })
                 .await?
             }
-            _ => list(&reader, namespace.map(NamespaceName::as_str)).await?,
+            _ => list(&reader, namespace.as_ref().map(NamespaceName::as_str)).await?,
         };
         let mut view =
             Self { reader, desired, namespace, observed, fleets: Vec::new(), known_unlisted: BTreeSet::new() };
@@ -57,18 +57,23 @@ impl<'a> View<'a> {
 
     /// The status of all pools and nodes.
     pub(super) fn status(&self, at: Timestamp) -> FleetStatus {
-        let wanted = self.desired.zip(self.namespace).map(|(desired, namespace)| DesiredFleet { desired, namespace });
+        let wanted = self.compared().map(|(desired, namespace)| DesiredFleet { desired, namespace });
         build(&self.observed, wanted.as_ref(), self.fleets.clone(), at)
     }
 
     /// The plan of a sync, or the problems that prevent it.
     pub(super) fn review(&self, to: Side, options: &Options) -> Option<Result<Review, Vec<Problem>>> {
-        let desired = self.desired?;
+        let desired = self.desired.as_ref()?;
         let mut observed = self.observed.clone();
         if let Some(orders) = self.fleets.iter().find(|orders| orders.fleet == desired.fleet) {
             observed.orders = Orders { pauses: orders.pauses.clone(), abort: orders.abort.clone() };
         }
         Some(plan::make(desired, &observed, options).map(|plan| of_plan(to, desired, &plan)))
+    }
+
+    /// The desired state and the namespace of its ConfigMaps.
+    fn compared(&self) -> Option<(&Desired, &NamespaceName)> {
+        self.desired.as_ref().zip(self.namespace.as_ref())
     }
 
     /// Address of the server.
@@ -107,7 +112,7 @@ impl<'a> View<'a> {
         if new.is_empty() {
             return Ok(false);
         }
-        let namespaces: BTreeSet<&str> = match self.namespace {
+        let namespaces: BTreeSet<&str> = match &self.namespace {
             Some(namespace) => [namespace.as_str()].into(),
             None => new.iter().map(|key| key.namespace.as_str()).collect(),
         };
@@ -121,7 +126,7 @@ impl<'a> View<'a> {
                 ),
             }
         }
-        if let Some((desired, namespace)) = self.desired.zip(self.namespace) {
+        if let Some((desired, namespace)) = self.compared() {
             let mut requested = plan::required_config_maps(desired, &self.observed, namespace);
             requested.retain(|key| !self.observed.contents.contains_key(key));
             for key in requested {
@@ -145,12 +150,14 @@ impl<'a> View<'a> {
             .filter_map(|map| Some((map.fleet.clone()?, map.namespace.clone())))
             .collect();
         if fleets.is_empty() && self.desired.is_none() {
-            let namespace =
-                self.namespace.map_or_else(|| self.reader.binding().default_namespace(), NamespaceName::as_str);
+            let namespace = self
+                .namespace
+                .as_ref()
+                .map_or_else(|| self.reader.binding().default_namespace(), NamespaceName::as_str);
             let found = lease::fleets(&self.reader, namespace).await?;
             fleets.extend(found.into_iter().map(|fleet| (fleet, namespace.to_owned())));
         }
-        if let Some((desired, namespace)) = self.desired.zip(self.namespace) {
+        if let Some((desired, namespace)) = self.compared() {
             fleets.retain(|(fleet, _)| *fleet == desired.fleet);
             fleets.insert((desired.fleet.clone(), namespace.to_string()));
         }

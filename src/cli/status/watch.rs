@@ -1,22 +1,25 @@
 //! `nodecfg status --watch`: follows the nodes and shows changes, as a redrawn screen on a terminal or as one line
 //! per change.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _, stream};
 use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, interval_at};
 
+use super::revisions::revisions;
 use super::screen::Screen;
 use super::view::View;
-use super::{CommandError, CommandResult, Exit, Terminal, write};
+use super::{Args, CommandError, CommandResult, Exit, Loaded, RepositoryArgs, Terminal, write};
+use crate::doctor::Unavailable;
 use crate::report::Format;
 use crate::report::progress::JsonLines;
 use crate::report::status::{self as shown, TextOptions};
 use crate::status::{FleetStatus, Selection, changes};
 use nodecfg_agent::cli::stop_signals::signalled;
 use nodecfg_contract::json_document::Document;
+use nodecfg_contract::printable::one_line;
 
 /// Minimum interval between outputs.
 const TICK: Duration = Duration::from_millis(250);
@@ -27,44 +30,76 @@ const ORDER_TICKS: u32 = 40;
 /// Number of ticks between redraws without changes. The screen shows elapsed times.
 const IDLE_TICKS: u32 = 20;
 
-/// Shows the status and its changes until a signal arrives or standard output is closed.
-pub(super) async fn watch(
-    view: View<'_>,
-    status: FleetStatus,
-    selection: &Selection,
-    format: Format,
-    all: bool,
-    terminal: &mut Terminal,
-) -> CommandResult {
-    let screen = if format == Format::Text { Screen::open(terminal.colored_out())? } else { None };
-    let drawn = screen.is_some();
-    let mut display = Display { screen, status, format, all, server: view.server().to_owned() };
-    let ended = {
-        let following = follow(view, &mut display, selection, terminal);
-        tokio::select! {
-            ended = following => ended,
-            _ = signalled() => Ok(()),
-            () = until_reader_closes() => Ok(()),
-        }
-    };
-    let Display { screen, status, .. } = display;
-    drop(screen);
-    ended?;
-    if drawn {
-        // The alternate screen was closed, so the last status is printed again.
-        let options = TextOptions { width: terminal.out_line, all };
-        write(&mut terminal.out, &status, format, options)?;
-    }
-    Ok(Exit::Done)
+/// What to watch.
+pub(super) struct Watched<'a> {
+    pub(super) args: &'a Args,
+    pub(super) selection: &'a Selection,
+    /// The repository that nodes are compared with, as read at the start.
+    pub(super) repository: Option<(&'a RepositoryArgs, Loaded)>,
+    pub(super) format: Format,
 }
 
-async fn follow(
-    mut view: View<'_>,
+impl Watched<'_> {
+    /// Shows the status and its changes until a signal arrives or standard output is closed.
+    pub(super) async fn run(self, view: View, status: FleetStatus, terminal: &mut Terminal) -> CommandResult {
+        let Self { args, selection, repository, format } = self;
+        let screen = if format == Format::Text { Screen::open(terminal.colored_out())? } else { None };
+        let drawn = screen.is_some();
+        let server = view.server().to_owned();
+        let mut display = Display { screen, status, format, all: args.all, server, problem: None };
+        let ended = {
+            let revisions = pin!(match repository {
+                Some((repository, loaded)) => revisions(repository, loaded.snapshot).left_stream(),
+                None => stream::pending().right_stream(),
+            });
+            let following = follow(args, view, &mut display, selection, revisions, terminal);
+            tokio::select! {
+                ended = following => ended,
+                _ = signalled() => Ok(()),
+                () = until_reader_closes() => Ok(()),
+            }
+        };
+        let Display { screen, status, .. } = display;
+        drop(screen);
+        ended?;
+        if drawn {
+            // The alternate screen was closed, so the last status is printed again.
+            let options = TextOptions { width: terminal.out_line, all: args.all };
+            write(&mut terminal.out, &status, format, options)?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Shows the changes of the cluster, and of the repository that it is compared with.
+async fn follow<S: Stream<Item = Result<Loaded, CommandError>>>(
+    args: &Args,
+    mut view: View,
     display: &mut Display,
     selection: &Selection,
+    mut revisions: Pin<&mut S>,
     terminal: &mut Terminal,
 ) -> Result<(), CommandError> {
     display.begin(terminal)?;
+    while let Some(loaded) = follow_cluster(&mut view, display, selection, &mut revisions, terminal).await? {
+        // Another revision may select by other labels, and keep its ConfigMaps elsewhere.
+        let (reader, namespace) = args.bind(args.connect(Some(&loaded)).await?, Some(&loaded)).await?;
+        view = View::open(reader, Some(loaded.desired), namespace).await?;
+        let now = nodecfg_clock::now();
+        display.show(selection.of(view.status(now)), now, terminal)?;
+    }
+    Ok(())
+}
+
+/// Shows the changes of the cluster until the repository has another revision, which it returns. `None`: the cluster
+/// sends no more events.
+async fn follow_cluster<S: Stream<Item = Result<Loaded, CommandError>>>(
+    view: &mut View,
+    display: &mut Display,
+    selection: &Selection,
+    revisions: &mut Pin<&mut S>,
+    terminal: &mut Terminal,
+) -> Result<Option<Loaded>, CommandError> {
     let mut events = pin!(view.events());
     let mut ticks = interval_at(nodecfg_clock::instant() + TICK, TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -76,7 +111,14 @@ async fn follow(
                     view.apply(event?);
                     changed = true;
                 }
-                None => return Ok(()),
+                None => return Ok(None),
+            },
+            Some(revision) = revisions.next() => match revision {
+                Ok(loaded) => {
+                    display.problem = None;
+                    return Ok(Some(loaded));
+                }
+                Err(failure) => display.warn(&failure, terminal)?,
             },
             _ = ticks.tick() => {
                 tick = tick.wrapping_add(1);
@@ -106,6 +148,8 @@ struct Display {
     format: Format,
     all: bool,
     server: String,
+    /// Why the repository cannot be read now. The nodes are then compared with its last valid revision.
+    problem: Option<String>,
 }
 
 impl Display {
@@ -145,6 +189,17 @@ impl Display {
         Ok(terminal.out.flush()?)
     }
 
+    /// Reports that the repository cannot be read, or is invalid.
+    fn warn(&mut self, failure: &CommandError, terminal: &mut Terminal) -> Result<(), CommandError> {
+        let problem =
+            format!("warning: its last valid revision stays: {}", one_line(&Unavailable::of(failure).message));
+        if self.screen.is_some() {
+            self.problem = Some(problem);
+            return self.draw(nodecfg_clock::now());
+        }
+        Ok(writeln!(terminal.err, "{problem}")?)
+    }
+
     /// Redraws the screen if the window was resized or elapsed times changed.
     fn idle(&mut self, tick: u32, now: Timestamp) -> Result<(), CommandError> {
         let Some(screen) = &mut self.screen else { return Ok(()) };
@@ -158,7 +213,7 @@ impl Display {
         self.status.at = now;
         let mut text = Vec::new();
         shown::text(&mut text, &self.status, TextOptions { width: columns, all: self.all })?;
-        let mut lines = vec![shown::screen_header(&self.server, now, columns), String::new()];
+        let mut lines = shown::screen_header(&self.status, &self.server, self.problem.as_deref(), columns);
         lines.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));
         // A closed terminal ends the watch without an error.
         Ok(screen.draw(&lines)?)

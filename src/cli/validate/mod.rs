@@ -225,7 +225,7 @@ impl Run {
 
     async fn repository(&mut self, source: SnapshotSource<'_>, terminal: &mut Terminal) -> Result<(), CommandError> {
         let name = source.root();
-        let snapshot = match source.snapshot(terminal).await {
+        let snapshot = match source.snapshot(terminal.progress()).await {
             Ok(snapshot) => snapshot,
             Err(CommandError::Repository(error)) if !self.single => {
                 let finding = Finding::error("repository", error.to_string()).help(error.help());

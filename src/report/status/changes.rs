@@ -1,14 +1,17 @@
 //! Changes during `status --watch`: one line each, as text and JSON.
 
+use std::iter;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::super::style::quiet;
+use super::super::progress;
+use super::super::style::{quiet, warning};
 use super::super::table::styled;
 use super::{Row, problem};
 use crate::layout::{self, shorten_middle};
-use crate::status::{Change, FleetOrders, State};
+use crate::status::{Change, Compared, FleetOrders, FleetStatus, State};
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
@@ -31,6 +34,11 @@ pub enum Line<'a> {
         /// The pool of the node.
         pool: Option<&'a PoolName>,
     },
+    /// The repository has another revision, with which the nodes are compared from now on.
+    Compared {
+        /// The revision.
+        compared: &'a Compared,
+    },
     /// A rollout started, ended or was ordered to stop, or a pool was paused or resumed.
     Orders {
         /// The orders of the fleet.
@@ -48,6 +56,7 @@ pub fn change_event<'a>(change: &Change<'a>) -> Line<'a> {
     match *change {
         Change::Node { node, was } => Line::Node { node: Box::new(Row::of(node)), was: was.map(|was| was.state) },
         Change::Gone { node, pool } => Line::Gone { node, pool },
+        Change::Compared { compared } => Line::Compared { compared },
         Change::Orders { orders } => Line::Orders { orders },
     }
 }
@@ -72,6 +81,7 @@ pub fn change_line(now: Timestamp, change: &Change<'_>) -> Option<String> {
             format!("{time} {}{}: {state}{text}", node.node, in_pool(node.pool.as_ref()))
         }
         Change::Gone { node, pool } => format!("{time} {node}{}: deleted", in_pool(*pool)),
+        Change::Compared { compared } => format!("{time} compared with {}", revision(compared)),
         Change::Orders { orders } => {
             let rollout = match &orders.rollout {
                 Some(rollout) => format!("{} holds the lock", one_line(&rollout.holder)),
@@ -91,11 +101,19 @@ pub fn change_line(now: Timestamp, change: &Change<'_>) -> Option<String> {
     })
 }
 
-/// The first line of the redrawn screen.
+/// The fleet and the revision that nodes are compared with.
+fn revision(compared: &Compared) -> String {
+    format!("fleet {} {}", compared.fleet, progress::revision(compared.commit.as_ref()))
+}
+
+/// The first lines of the redrawn screen: the revision if any, the server and the time, then the problem if any, and an
+/// empty line.
 #[must_use]
-pub fn screen_header(server: &str, now: Timestamp, width: usize) -> String {
-    let time = now.strftime("%H:%M:%S UTC");
-    let tail = format!("  {time}  Ctrl-C to exit");
+pub fn screen_header(status: &FleetStatus, server: &str, problem: Option<&str>, width: usize) -> Vec<String> {
+    let compared = status.compared.as_ref().map(|compared| format!("{}, on ", revision(compared))).unwrap_or_default();
+    let tail = format!("  {}  Ctrl-C to exit", status.at.strftime("%H:%M:%S UTC"));
     let room = width.saturating_sub(layout::width(&tail));
-    quiet(format!("{}{tail}", shorten_middle(&one_line(server), room)))
+    let first = quiet(format!("{}{tail}", shorten_middle(&format!("{compared}{}", one_line(server)), room)));
+    let problem = problem.map(|problem| warning(shorten_middle(problem, width)));
+    iter::once(first).chain(problem).chain([String::new()]).collect()
 }

@@ -12,7 +12,7 @@ pub mod text;
 /// Maximum file size in bytes.
 pub const MAX_FILE: u64 = 1 << 20;
 /// Files of one commit or folder.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     /// YAML and JSON files by path from the root, with `/` on every platform. A folder that cannot be read, such as a
     /// submodule, is an unusable file.
@@ -31,7 +31,7 @@ pub struct Snapshot {
 }
 
 /// One file of a snapshot.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum SnapshotFile {
     /// Text without a byte order mark and with `\n` as line end.
     Text(Arc<str>),
