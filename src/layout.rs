@@ -2,8 +2,8 @@
 //!
 //! On a terminal, lines are not wider than the terminal, or than 50 columns: text wraps at spaces, and tables shorten
 //! names. Words, and commands in backticks, stay whole on any width, so that they can be copied. Elsewhere, results of
-//! runs and status have lines of any length, because programs search them; reviews, findings and explanations have a
-//! fixed width.
+//! runs, status and history have lines of any length, because programs search them; reviews, findings and explanations
+//! have a fixed width.
 //!
 //! ANSI styles have no width, here as in `textwrap`. Text from outside must pass
 //! [`printable`](nodecfg_contract::printable) first.

@@ -68,7 +68,7 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
     match listing {
         Listing::Wide => shown::wide(&mut terminal.out, &history)?,
         Listing::Names => shown::names(&mut terminal.out, &history)?,
-        Listing::Document(Format::Text) => shown::text(&mut terminal.out, &history, terminal.out_width)?,
+        Listing::Document(Format::Text) => shown::text(&mut terminal.out, &history, terminal.out_line)?,
         Listing::Document(Format::Markdown) => shown::markdown(&mut terminal.out, &history)?,
         Listing::Document(Format::Json) => report::json(&mut terminal.out, &shown::document(&history)?)?,
         Listing::Document(Format::Yaml) => report::yaml(&mut terminal.out, &shown::document(&history)?)?,

@@ -240,7 +240,7 @@ impl Args {
             }
         }
         match format {
-            Format::Text => document.text(&mut terminal.out, &self.next())?,
+            Format::Text => document.text(&mut terminal.out, &self.next(), terminal.out_line)?,
             Format::Markdown => document.markdown(&mut terminal.out)?,
             Format::Json => report::json(&mut terminal.out, &Document::value(document)?)?,
             Format::Yaml => report::yaml(&mut terminal.out, &Document::value(document)?)?,

@@ -10,7 +10,7 @@ use super::markdown::{code, prose};
 use super::style::{bad, good, heading, quiet, warning};
 use super::table::Table;
 use crate::history::{Content, Nodes, OtherConfigMap, Revision, Whereabouts};
-use crate::layout::shorten;
+use crate::layout::{hanging, shorten};
 use crate::repository::history::WalkEnd;
 use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{FleetName, PoolName};
@@ -107,23 +107,23 @@ pub fn text(out: &mut dyn Write, history: &History, width: usize) -> io::Result<
         let line = if matches!(revision.content, Content::Invalid { .. }) { bad(line) } else { quiet(line) };
         writeln!(out, "    {line}")?;
         if let Some(nodes) = nodes_of(revision) {
-            writeln!(out, "    {nodes}")?;
+            writeln!(out, "{}", hanging(&format!("    {nodes}"), 4, width))?;
         }
         writeln!(out)?;
     }
     if let Some(rest) = &history.whereabouts {
         for other in &rest.others {
-            writeln!(out, "  {} {}", warning("other:"), other.name)?;
-            writeln!(out, "    {}", source_text(other))?;
+            writeln!(out, "{}", hanging(&format!("  {} {}", warning("other:"), other.name), 4, width))?;
+            writeln!(out, "{}", hanging(&format!("    {}", source_text(other)), 4, width))?;
             if !other.nodes.is_none() {
-                writeln!(out, "    {}", node_counts(&other.nodes))?;
+                writeln!(out, "{}", hanging(&format!("    {}", node_counts(&other.nodes)), 4, width))?;
             }
             writeln!(out)?;
         }
     }
-    writeln!(out, "{}", totals(history))?;
+    writeln!(out, "{}", hanging(&totals(history), 2, width))?;
     if let Some(note) = &history.note {
-        writeln!(out, "{}", quiet(note))?;
+        writeln!(out, "{}", hanging(&quiet(note), 2, width))?;
     }
     Ok(())
 }

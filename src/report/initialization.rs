@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::count;
-use super::table::Table;
+use super::table::{Column, Table};
+use crate::layout::hanging;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
@@ -61,18 +62,21 @@ pub enum InitialRuns {
 }
 
 impl Initialization {
-    /// Writes the result and the next steps as text.
+    /// Writes the result and the next steps as text, `width` columns wide. Commands stay on one line.
     ///
     /// # Errors
     /// When `out` cannot be written.
-    pub fn text(&self, out: &mut dyn Write, next: &[String]) -> io::Result<()> {
+    pub fn text(&self, out: &mut dyn Write, next: &[String], width: usize) -> io::Result<()> {
         let by = self.label.as_ref().map_or_else(String::new, |label| format!(" by the label {label}"));
         let (files, pools) = (count(self.files.len(), "file"), count(self.pools.len(), "pool"));
-        writeln!(out, "Wrote {files} to {}: {pools}{by}.\n", self.folder)?;
+        writeln!(out, "{}\n", hanging(&format!("Wrote {files} to {}: {pools}{by}.", self.folder), 2, width))?;
         if self.label.is_some() && !self.pools.is_empty() {
-            let rows =
-                self.pools.iter().map(|pool| [pool.name.to_string(), pool.nodes.to_string(), pool.configuration()]);
-            writeln!(out, "{}\n", Table::plain(["POOL", "NODES", "CURRENT CONFIGURATION"], rows))?;
+            let columns = vec![
+                Column::new("POOL", self.pools.iter().map(|pool| &pool.name)).cut_last(),
+                Column::new("NODES", self.pools.iter().map(|pool| pool.nodes)),
+                Column::new("CURRENT CONFIGURATION", self.pools.iter().map(InitialPool::configuration)),
+            ];
+            writeln!(out, "{}\n", Table::new(columns).spaced().lines(width).join("\n"))?;
         }
         writeln!(out, "Next:")?;
         for line in next {

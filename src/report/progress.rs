@@ -1,6 +1,7 @@
 //! Progress of a running rollout: a text line or a JSON line per event. [`steps`](super::steps) shortens the text of a
 //! large rollout; the terminal display is in [`live`](super::live).
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use jiff::Timestamp;
@@ -12,10 +13,13 @@ use super::{count, duration, time_left, whole_duration};
 use crate::layout::hanging;
 use nodecfg_contract::json_document::{Document, Kind};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName};
+use nodecfg_contract::printable::{at_most, one_line};
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::rollout::progress::{Event, NodeCounts, Progress};
 use nodecfg_planning::snapshot::Signer;
 
+/// The maximum length of a message, in characters. JSON has the whole message.
+const MAX_MESSAGE: usize = 1000;
 /// The width of the time since the start, in columns.
 const SINCE: usize = 6;
 
@@ -118,7 +122,7 @@ pub(super) fn happening(now: Timestamp, progress: &Progress) -> String {
             format!("contentHash added to {}, without restarts", count(*nodes, "NodeConfig"))
         }
         Progress::Assigned { to, .. } => format!("assigned {}", short(to)),
-        Progress::Waiting { waiting, .. } => quiet(waiting),
+        Progress::Waiting { waiting, .. } => quiet(message(waiting)),
         Progress::Converged { seconds, .. } => format!("{} in {}", good("converged"), duration(*seconds)),
         Progress::TrialPassed { .. } => format!("{} its trial", good("passed")),
         Progress::AwaitingTrials { nodes, until, .. } => {
@@ -126,26 +130,31 @@ pub(super) fn happening(now: Timestamp, progress: &Progress) -> String {
             let left = left.map(|left| format!(", up to {left}")).unwrap_or_default();
             format!("waiting for the trials of {}{left}", count(*nodes, "node"))
         }
-        Progress::Failed { failure, .. } => format!("{}: {failure}", bad("failed")),
-        Progress::Refused { error, .. } => format!("{} by the API server: {error}", bad("refused")),
+        Progress::Failed { failure, .. } => format!("{}: {}", bad("failed"), message(failure)),
+        Progress::Refused { error, .. } => format!("{} by the API server: {}", bad("refused"), message(error)),
         Progress::RolledBack { to, .. } => {
             format!("{} to {}", warning("rolled back"), source::full(to.as_ref()))
         }
-        Progress::RollbackFailed { failure, .. } => format!("{}: {failure}", bad("rollback failed")),
+        Progress::RollbackFailed { failure, .. } => format!("{}: {}", bad("rollback failed"), message(failure)),
         Progress::NotRolledBack { needs, .. } => {
             format!("{}: a rollback needs {needs}, which the pool does not allow", warning("not rolled back"))
         }
         Progress::Changed { to, .. } => {
             format!("{} by another client to {}; left unchanged", warning("changed"), source::full(to.as_ref()))
         }
-        Progress::Held { why, .. } => format!("{}: {why}", warning("held")),
+        Progress::Held { why, .. } => format!("{}: {}", warning("held"), message(why)),
         Progress::Gone { .. } => "left the cluster".to_owned(),
         Progress::Soaking { until, .. } => {
             format!("canaries converged, soaking for {}", whole_duration(seconds_until(now, *until)))
         }
         Progress::Soaked { .. } => "canaries passed, continuing with the other nodes".to_owned(),
-        Progress::Stopped { reason, .. } => format!("{}: {reason}", bad("stopped")),
+        Progress::Stopped { reason, .. } => format!("{}: {}", bad("stopped"), message(reason)),
     }
+}
+
+/// A message that may contain text of a node or of the API server: on one line, without control characters, shortened.
+pub(super) fn message(text: impl Display) -> String {
+    at_most(&one_line(&text.to_string()), MAX_MESSAGE)
 }
 
 /// The numbers of nodes that failed, are in transition or left the rollout.

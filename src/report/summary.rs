@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 
 use super::explain;
+use super::progress::message;
 use super::review::suffix;
 use super::source;
 use super::steps::SMALL_ROLLOUT;
@@ -235,7 +236,7 @@ fn write_explanations(page: &mut Page<'_>, outcome: &Outcome) -> io::Result<()> 
         let label = if priority == 0 { bad(format!("{label}:")) } else { warning(format!("{label}:")) };
         for (text, nodes) in messages.iter().take(MAX_REASONS) {
             let nodes = names(nodes.iter().map(|node| node.node.as_str()), MAX_NAMES);
-            page.line(&format!("{label} {nodes}: {text}"), 2)?;
+            page.line(&format!("{label} {nodes}: {}", message(text)), 2)?;
         }
         let more = messages.len().saturating_sub(MAX_REASONS);
         if more > 0 {
@@ -285,7 +286,7 @@ fn write_stops(page: &mut Page<'_>, outcome: &Outcome) -> io::Result<()> {
 pub(super) fn stop_texts(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
     let text = |(pools, reason): &(Vec<&PoolName>, &StopReason)| {
         let label = if pools.len() == 1 { "pool" } else { "pools" };
-        format!("{label} {}: {reason}", names(pools.iter().map(|pool| pool.as_str()), MAX_NAMES))
+        format!("{label} {}: {}", names(pools.iter().map(|pool| pool.as_str()), MAX_NAMES), message(reason))
     };
     let more = stops.iter().skip(MAX_REASONS).map(|(pools, _)| pools.len()).sum();
     stops.iter().take(MAX_REASONS).map(text).chain(more_pools(more)).collect()

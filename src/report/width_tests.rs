@@ -4,16 +4,18 @@ use std::io::Write;
 
 use jiff::Timestamp;
 
+use super::initialization::{InitialPool, InitialRuns, Initialization};
 use super::progress::{Lines, Listener as _};
 use super::pruning::{PruneEnd, PrunedConfigMap, Pruning};
 use super::summary::SummaryOptions;
 use super::{doctor, orders, pruning, review, status, summary};
 use crate::doctor::{Check, CheckResult};
 use crate::layout;
+use crate::review::{Side, of_plan};
 use crate::status::tests::{at, compared};
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{Maintainer, Pause};
+use nodecfg_contract::observed::{Maintainer, Node, Pause};
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::plan::fixtures::{
     desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
@@ -140,6 +142,33 @@ fn status_fits() {
 }
 
 #[test]
+fn review_fits() {
+    let pools = ["a".repeat(63), "b".repeat(63)];
+    let wanted = desired(pools.iter().map(|name| pool(name, 110, policy(1))));
+    let nodes = (0..12).map(|number| {
+        let node = node(long_node(number).as_str(), &pools[number % 2]);
+        let source = rendered(&pools[number % 2], 110).source(&namespace());
+        match number {
+            0 => refusing(node, &source, "no such thing, anywhere on this node, at all"),
+            1 => Node { maintainer: Some(Maintainer::ClusterAutoscaler), ..node },
+            2 | 3 => Node { labels: Default::default(), ..node },
+            4 => on(node, &source),
+            5 => on(node, &long_source()),
+            _ => node,
+        }
+    });
+    let mut observed = observed(nodes);
+    for name in &pools {
+        with_config_map(&mut observed, name, &rendered(name, 110));
+    }
+    let plan = make(&wanted, &observed, &options()).unwrap();
+    let review = of_plan(Side::WorkingTree, &wanted, &plan);
+    for all in [false, true] {
+        assert_fits("review", |out, width| review::text(out, &review, all, width).unwrap());
+    }
+}
+
+#[test]
 fn doctor_fits() {
     let check = |verdict| Check {
         code: "node-failed",
@@ -198,6 +227,26 @@ fn orders_fit() {
 }
 
 #[test]
+fn initialization_fits() {
+    let pool = |number| InitialPool {
+        name: long_pool(number),
+        nodes: 15_000,
+        runs: InitialRuns::Local,
+        paused: true,
+        captured: Vec::new(),
+    };
+    let initialization = Initialization {
+        folder: "kubelet-configuration".to_owned(),
+        fleet: FleetName::new("fleet").unwrap(),
+        label: Some(format!("{}/{}", "d".repeat(40), "l".repeat(40))),
+        pools: (0..3).map(pool).collect(),
+        files: vec!["nodecfg.yaml".to_owned()],
+        remarks: Vec::new(),
+    };
+    assert_fits("init", |out, width| initialization.text(out, &[], width).unwrap());
+}
+
+#[test]
 fn verify_counts_pools_without_awaited_nodes() {
     let names = ["a", "b", "c", "d", "e", "web"];
     let wanted = desired(names.map(|name| pool(name, 110, policy(1))));
@@ -214,4 +263,33 @@ fn verify_counts_pools_without_awaited_nodes() {
     review::awaited(&mut out, &plan).unwrap();
     let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
     assert_eq!(text, "web  1 node, waiting for 1\n5 pools, 5 nodes: none to wait for\n");
+}
+
+#[test]
+fn messages_of_nodes_cannot_control_the_terminal() {
+    let evil = format!("no\u{1b}]0;owned\u{7}\r\n\u{1b}[2Jfailed {}", "long ".repeat(10_000));
+    let failure = ConvergenceFailure::Refused { error: evil.clone() };
+    let (pool, node) = (long_pool(0), long_node(0));
+    let mut out = Vec::new();
+    let mut lines = Lines::new(&mut out, usize::MAX, Timestamp::UNIX_EPOCH, true);
+    for progress in [
+        Progress::Failed { pool: pool.clone(), node: node.clone(), failure: failure.clone() },
+        Progress::Refused { pool: pool.clone(), node: node.clone(), error: evil.clone() },
+        Progress::Waiting { pool: pool.clone(), node: node.clone(), waiting: Waiting::Syncing { error: evil.clone() } },
+        Progress::Stopped { pool: pool.clone(), reason: StopReason::ClusterFailed { error: evil.clone() } },
+    ] {
+        lines.event(at(), &Event { progress, pool: None }).unwrap();
+    }
+    let to = Target::Local;
+    let end = End::Failed { failure, rolled_back: false };
+    let nodes = vec![NodeOutcome { node, from: None, to, end, seconds: None, trial: None }];
+    let stopped = Some(StopReason::ClusterFailed { error: evil });
+    let outcome = Outcome { pools: [(pool, PoolOutcome { stopped, nodes })].into() };
+    let options = SummaryOptions { width: usize::MAX, all: false, at: at() };
+    summary::write(&mut out, &outcome, 1.0, &[], options).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    for control in ["\u{1b}]", "\u{1b}[2J", "\u{7}", "\r", "\n failed"] {
+        assert!(!text.contains(control), "{control:?}\n{text}");
+    }
+    assert!(text.len() < 15_000, "{}", text.len());
 }

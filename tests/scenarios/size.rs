@@ -48,7 +48,7 @@ async fn converges(mut start: ClusterSetup, pools: usize, nodes: usize) {
     cluster.down().await;
 }
 
-/// 240 nodes in 12 pools, of which two fail at their canary. The plan before has its own length.
+/// 240 nodes in 12 pools, of which two fail at their canary.
 async fn report_of_hundreds_of_nodes_fits_sixty_lines(mut start: ClusterSetup) {
     let repository = Repository::empty();
     repository.fleet("test", "{maxUnavailable: 25%, canary: {nodes: 1}, allowDisruption: drain}");
@@ -64,9 +64,8 @@ async fn report_of_hundreds_of_nodes_fits_sixty_lines(mut start: ClusterSetup) {
     }
     let cluster = start.large().up().await;
     let run = cluster.sync(&repository, &[]).await.exits(5);
-    let (_, result) = run.out.split_once("\nPlan: ").unwrap();
-    let lines = result.lines().count() + run.err.lines().count();
-    assert!(lines <= 45, "{lines} lines\n{run}");
+    let lines = run.out.lines().count() + run.err.lines().count();
+    assert!(lines <= 60, "{lines} lines\n{run}");
     for text in ["stopped: pool p03: canary p03-1 failed", "19 nodes p03 ", "200 more nodes: 200 converged"] {
         assert!(run.has(text), "{text:?} is missing\n{run}");
     }

@@ -7,6 +7,7 @@ use std::io;
 use super::group::limit;
 use super::outlook;
 use super::text::Page;
+use crate::report::progress::message;
 use crate::report::style::{added, quiet, warning};
 use crate::report::{count, names, whole_duration};
 use crate::review::{Group, LeftAlone, PoolReview, Review, Rollout};
@@ -71,11 +72,11 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
     match (&review.cluster, &pool.config_map.after, pool.config_map.create) {
         (Some(cluster), Some(name), Some(create)) => {
             let state = if create { added("to be created") } else { quiet("exists") };
-            writeln!(page.out, "  ConfigMap {}/{name} {state}", cluster.namespace)?;
+            page.prose(2, &format!("ConfigMap {}/{name} {state}", cluster.namespace), plain)?;
         }
         (None, Some(after), _) if pool.changes_nodes() => match &pool.config_map.before {
-            Some(before) => writeln!(page.out, "  ConfigMap {before} → {after}")?,
-            None => writeln!(page.out, "  ConfigMap {after}")?,
+            Some(before) => page.prose(2, &format!("ConfigMap {before} → {after}"), plain)?,
+            None => page.prose(2, &format!("ConfigMap {after}"), plain)?,
         },
         _ => {}
     }
@@ -116,15 +117,15 @@ fn write_wave(page: &mut Page<'_>, wave: &Wave) -> io::Result<()> {
     for step in awaited {
         if let Action::Await { waiting, error } = &step.action {
             let state = match (waiting, error) {
-                (_, Some(error)) => warning(error),
-                (Some(waiting), None) => waiting.to_string(),
+                (_, Some(error)) => warning(message(error)),
+                (Some(waiting), None) => message(waiting),
                 (None, None) => "in transition".to_owned(),
             };
             groups.entry(state).or_default().push(step.node.as_str());
         }
     }
     for (state, nodes) in groups {
-        writeln!(page.out, "  assigned earlier: {}: {state}", names(nodes, MAX_NAMES))?;
+        page.prose(2, &format!("assigned earlier: {}: {state}", names(nodes, MAX_NAMES)), plain)?;
     }
     Ok(())
 }
@@ -145,7 +146,7 @@ fn write_left_alone(page: &mut Page<'_>, rollout: &Rollout) -> io::Result<()> {
         let listed = names(group.iter().map(|left| left.node.as_str()), MAX_NAMES);
         let line = format!("{listed}: {reason}");
         let line = if blocked { format!("{} {line}", warning("blocked:")) } else { format!("unchanged: {line}") };
-        writeln!(page.out, "  {line}")?;
+        page.prose(2, &line, plain)?;
     }
     Ok(())
 }
@@ -170,18 +171,21 @@ pub(super) fn write_cluster(page: &mut Page<'_>, review: &Review) -> io::Result<
     let (orphans, others): (Vec<_>, Vec<_>) = cluster.unpooled.iter().partition(|node| node.still_on.is_some());
     if !orphans.is_empty() {
         let listed = names(orphans.iter().map(|node| node.node.as_str()), MAX_NAMES);
-        writeln!(page.out, "{} {listed}: no longer in any pool; configuration unchanged", warning("note:"))?;
+        let line = format!("{} {listed}: no longer in any pool; configuration unchanged", warning("note:"));
+        page.prose(0, &line, plain)?;
     }
     if !others.is_empty() {
         let listed = names(others.iter().map(|node| node.node.as_str()), MAX_NAMES);
-        writeln!(page.out, "{}", quiet(format!("in no pool: {listed}")))?;
+        page.prose(0, &format!("in no pool: {listed}"), |line| quiet(line))?;
     }
     if !cluster.unpooled.is_empty() {
         writeln!(page.out)?;
     }
     if !cluster.prunable.is_empty() {
         let names = names(cluster.prunable.iter().map(String::as_str), 3);
-        writeln!(page.out, "{}\n", quiet(format!("{} unused: {names}", count(cluster.prunable.len(), "ConfigMap"))))?;
+        let unused = count(cluster.prunable.len(), "ConfigMap");
+        page.prose(0, &format!("{unused} unused: {names}"), |line| quiet(line))?;
+        writeln!(page.out)?;
     }
     Ok(())
 }

@@ -15,8 +15,6 @@ use crate::review::{Changes, FileChangeKind, Group, PoolChange, PoolReview, Revi
 use kubelet_config::risk::Class;
 use nodecfg_planning::plan::{ChangedField, Plan, PoolPlan, Why};
 
-/// The field column may be this wide on any terminal, in columns.
-const FIELD_WIDTH: usize = 36;
 /// Maximum number of listed fields of a configuration without a known predecessor.
 const MAX_NEW_FIELDS: usize = 25;
 /// Minimum number of pools that are up to date and share one line.
@@ -157,7 +155,7 @@ fn write_unchanged(page: &mut Page<'_>, pools: &[&PoolReview], all: bool) -> io:
         let nodes = folded.iter().filter_map(|pool| pool.rollout.as_ref()).map(|rollout| rollout.nodes).sum();
         let names = title(folded.iter().map(|pool| pool.name.as_str()));
         let state = format!("{}, {}, all up to date", count(folded.len(), "pool"), count(nodes, "node"));
-        writeln!(page.out, "{}  {}", heading(names), quiet(state))?;
+        page.prose(0, &format!("{}  {}", heading(names), quiet(state)), plain)?;
     }
     for pool in listed {
         let target = pool.config_map.after.as_deref().unwrap_or("the local configuration");
@@ -170,7 +168,8 @@ fn write_unchanged(page: &mut Page<'_>, pools: &[&PoolReview], all: bool) -> io:
             Some(1) => format!("1 node, on {target}"),
             Some(nodes) => format!("{nodes} nodes, all on {target}"),
         };
-        writeln!(page.out, "{}  {}", heading(format!("{:width$}", pool.name.as_str())), quiet(state))?;
+        let name = heading(format!("{:width$}", pool.name.as_str()));
+        page.prose(0, &format!("{name}  {}", quiet(state)), plain)?;
     }
     if pools.is_empty() { Ok(()) } else { writeln!(page.out) }
 }
@@ -200,7 +199,7 @@ fn write_group(page: &mut Page<'_>, review: &Review, group: &Group<'_>, all: boo
     if let Some(rollout) = &pool.rollout {
         parts.extend(nodes::header_parts(rollout, group));
     }
-    writeln!(page.out, "{}  {}", heading(title(group.names())), parts.join(", "))?;
+    page.prose(0, &format!("{}  {}", heading(title(group.names())), parts.join(", ")), plain)?;
     if let Some(names) = all_names(group).filter(|_| all) {
         page.prose(2, &names, dim)?;
     }
@@ -273,7 +272,7 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[&ChangedField]
     let classes = fields.iter().any(|field| field.risk.is_some());
     let columns = fields.iter().map(|field| layout::width(&place(field))).max().unwrap_or(0)
         + if classes { CLASS_WIDTH + 2 } else { 0 };
-    let most = page.width.saturating_sub(4 + 2 + columns).max(FIELD_WIDTH);
+    let most = page.width.saturating_sub(4 + 2 + columns);
     let width = texts.iter().map(|(text, _)| layout::width(text)).filter(|width| *width <= most).max().unwrap_or(4);
     for (text, field) in texts {
         let styled = match sentences::values(field) {
