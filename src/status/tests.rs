@@ -178,16 +178,19 @@ fn lists_changes_by_node() {
     let before = compared(&a, &observed([node("n1", "a"), node("n2", "a"), node("n3", "a")]), vec![orders([])]);
     let down = Node { ready: Readiness::Unknown, ..node("n2", "a") };
     let pause = Pause { by: "ada".to_owned(), at: at(), reason: "x".to_owned() };
-    let after = compared(&a, &observed([node("n1", "a"), down, node("n4", "a")]), vec![orders([("b", pause)])]);
+    let next = Desired { commit: Some(CommitId::new("0123456789".repeat(4)).unwrap()), ..a.clone() };
+    let after = compared(&next, &observed([node("n1", "a"), down, node("n4", "a")]), vec![orders([("b", pause)])]);
     let listed: Vec<String> = changes(&before, &after)
         .iter()
         .map(|change| match change {
             Change::Node { node, was } => format!("{} {:?} {:?}", node.node, was.map(|was| was.state), node.state),
             Change::Gone { node, .. } => format!("{node} gone"),
             Change::Orders { orders } => format!("{} orders", orders.fleet),
+            Change::Compared { compared } => format!("compared with {:?}", compared.commit),
         })
         .collect();
-    let wanted = ["fleet orders", "n2 Some(Behind) NotReady", "n3 gone", "n4 None Behind"];
+    let commit = format!("compared with {:?}", next.commit);
+    let wanted = [commit.as_str(), "fleet orders", "n2 Some(Behind) NotReady", "n3 gone", "n4 None Behind"];
     assert_eq!(listed, wanted);
     assert!(changes(&before, &before).is_empty());
 }

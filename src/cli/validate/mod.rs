@@ -266,7 +266,7 @@ impl Run {
         paths: &BTreeMap<String, PathBuf>,
         terminal: &mut Terminal,
     ) -> Result<(), CommandError> {
-        let snapshot = source.snapshot(terminal).await?;
+        let snapshot = source.snapshot(terminal.progress()).await?;
         let built = build(&snapshot, &self.checks).concerning(&paths.keys().cloned().collect());
         let used: BTreeSet<String> = built.files.values().flatten().cloned().collect();
         if !used.is_empty() {
