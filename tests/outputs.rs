@@ -337,7 +337,7 @@ fn rollout_and_readers_match_schemas() {
     workspace.run(&format!("sync {repository} --plan plan.json")).are_events(7);
     workspace.run(&format!("diff {repository}")).is(0, "diff");
     let compared = workspace.run(&format!("status {repository}")).is(0, "status");
-    assert_eq!(compared["states"].as_object().unwrap().keys().collect::<Vec<_>>(), ["converged"]);
+    assert_eq!(compared["states"].as_object().unwrap().keys().collect::<Vec<_>>(), ["onTrial"]);
     let status = workspace.run("status").is(0, "status");
     assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["verdict"]["state"] == "converged"));
 }

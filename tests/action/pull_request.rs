@@ -162,8 +162,9 @@ fn too_long_diff_is_shortened_in_comment() {
         "nodeStatusMaxImages",
     ];
     let head = KUBELET.replace("maxPods: 32\n", "");
+    // Pools with the same change would be shown once.
     let pool = |index: usize, value: usize| {
-        let fields: String = fields.iter().map(|field| format!("{field}: {value}\n")).collect();
+        let fields: String = fields.iter().map(|field| format!("{field}: {}\n", value + index)).collect();
         (format!("pools/pool-{index:03}/kubelet.yaml"), format!("{head}{fields}"))
     };
     let files = |pods| (0..150).map(|index| pool(index, pods)).collect::<Vec<_>>();

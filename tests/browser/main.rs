@@ -129,7 +129,7 @@ fn visible_content_is_accessible() {
         assert_eq!(role_and_name(".grid li").await.0, "listitem");
         assert_eq!(role_and_name("table.nodes").await, pair("table", "Nodes: pool-00"));
         assert_eq!(role_and_name("table.nodes tbody th").await, pair("rowheader", "ip-10-0-0-0.ec2.internal"));
-        assert_eq!(role_and_name("table.changes").await, pair("table", "Changes: pool-00"));
+        assert_eq!(role_and_name("table.changes").await, pair("table", "Changes: pool-00, pool-01"));
         assert_eq!(role_and_name(".search input").await, pair("searchbox", "Find"));
         assert_eq!(role_and_name("main").await.0, "main");
         let heading = role_and_name("h1").await;

@@ -201,7 +201,12 @@ fn verifies_no_commit_of_a_bare_repository_in_the_checkout() {
     folder.write("prod/refs/heads/keep", "");
     folder.commit();
     let arguments = format!("validate prod --verify-commits {}", allowed.display());
-    refused(&run(folder.path(), &arguments), 3, "prod is a bare git repository inside the checkout");
+    // A folder of the checkout is checked as part of its repository, and alone is not signed.
+    refused(&run(folder.path(), &arguments), 2, "--verify-commits require a repository, and prod is part of one");
+    for command in ["diff", "sync", "verify"] {
+        let arguments = format!("{command} prod --verify-commits {}", allowed.display());
+        refused(&run(folder.path(), &arguments), 3, "prod is a bare git repository inside the checkout");
+    }
     // The same repository outside of a checkout is valid.
     let outside = tempfile::tempdir().unwrap();
     std::fs::rename(&embedded, outside.path().join("prod")).unwrap();

@@ -91,7 +91,7 @@ async fn ctrl_c_finishes_nodes_in_transition_and_next_sync_resumes(start: Cluste
     run.until_stderr_contains("a stopped: interrupted").await;
     cluster.fault("a-1", None).await;
     let run = run.end().await.exits(5);
-    run.prints("a/a-1 converged").prints("stopped: pool a: interrupted").prints("1 converged, 2 not started");
+    run.prints("a/a-1 converged").prints("stopped: pool a: interrupted").prints("1 converged").prints("2 not started.");
     assert_eq!(cluster.source("a-2").await, None);
     assert_eq!(holder(&cluster).await, "", "the lock is released");
 

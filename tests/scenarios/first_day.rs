@@ -104,7 +104,7 @@ async fn initial_repository_changes_nothing(start: ClusterSetup) {
     assert!(read(&folder, "pools/a/pool.yaml").contains("local: true"));
     assert!(read(&folder, "pools/a/kubelet.yaml").contains("clusterDomain: cluster.local"));
     assert!(read(&folder, "pools/others/pool.yaml").contains("operator: DoesNotExist"));
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "only the expected files exist");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 4, "nodecfg.yaml, pools, README.md and the schemas");
     offline(&cluster, &["validate", folder.to_str().unwrap()]).await.exits(0);
     cluster.down().await;
 }

@@ -34,7 +34,7 @@ async fn converges(mut start: ClusterSetup, pools: usize, nodes: usize) {
     let cluster = start.large().up().await;
     let history = cluster.history().await;
     let all = pools * nodes;
-    cluster.sync(&repository, &[]).await.exits(0).prints(&format!("{all} nodes: {all} converged."));
+    cluster.sync(&repository, &[]).await.exits(0).prints(&format!("{all} nodes: {all} converged, "));
     assert!(cluster.states().await.values().all(|state| state.converged() && state.source.is_some()));
     assert_eq!(history.end().await.assigned().len(), all, "each node once");
     let log = &cluster.sandbox().wire().log;
@@ -71,7 +71,8 @@ async fn report_of_hundreds_of_nodes_fits_sixty_lines(mut start: ClusterSetup) {
     }
     let last = run.out.lines().last().unwrap();
     assert!(last.starts_with("Not done after "), "{run}");
-    assert!(last.ends_with(". 240 nodes: 200 converged, 2 failed, 38 not started."), "{run}");
+    assert!(last.contains(". 240 nodes: 200 converged, "), "{run}");
+    assert!(last.ends_with(", 2 failed, 38 not started."), "{run}");
 
     for node in failing {
         cluster.fault(node, None).await;
@@ -81,6 +82,6 @@ async fn report_of_hundreds_of_nodes_fits_sixty_lines(mut start: ClusterSetup) {
     let run = cluster.sync(&repository, &["-v"]).await.exits(0);
     assert_eq!(run.lines_with(" converged in "), 40, "{run}");
     assert!(run.out.contains("\np03-20 ") && run.err.contains(" p03/p03-20 assigned "), "{run}");
-    assert!(run.out.ends_with(". 240 nodes: 40 converged, 200 already up to date.\n"), "{run}");
+    assert!(run.out.lines().last().unwrap().contains(". 240 nodes: 40 converged, 200 already up to date"), "{run}");
     cluster.down().await;
 }
