@@ -92,7 +92,7 @@ fn lists_fit_other_programs() {
     assert_eq!(cluster.run(folder.path(), "sync --pool gpu -q").exit, 0);
     let names = cluster.run(folder.path(), "status --pool gpu -o name");
     assert_eq!((names.exit, names.out.as_str()), (0, "node/gpu-1\nnode/gpu-2\n"), "{}", names.shown());
-    let wide = cluster.run(folder.path(), "status -o wide");
+    let wide = cluster.run(folder.path(), "status --no-repo -o wide");
     let header: Vec<&str> =
         wide.out.lines().next().unwrap().split("  ").map(str::trim).filter(|t| !t.is_empty()).collect();
     let all = ["NODE", "POOL", "STATE", "SINCE", "READY", "KUBELET", "WANTED", "ASSIGNED", "ACTIVE", "LAST KNOWN GOOD"];
