@@ -32,15 +32,7 @@ fn states(plan: &Plan, observed: &Observed) -> BTreeMap<NodeName, NodeStates> {
 
 /// Runs a rollout in which every node converges immediately.
 fn roll_out(plan: &Plan, states: &BTreeMap<NodeName, NodeStates>) -> Machine {
-    let mode = Mode {
-        assign: true,
-        as_reviewed: false,
-        rollback_on_failure: false,
-        concurrency: usize::MAX,
-        timeout: None,
-        wait_trial: false,
-    };
-    let mut machine = Machine::new(plan, mode);
+    let mut machine = Machine::new(plan, Mode::ASSIGN);
     let mut now = Timestamp::UNIX_EPOCH;
     let mut commands: VecDeque<Command> = machine.step(Input::Start, now).into();
     while let Some(command) = commands.pop_front() {

@@ -230,14 +230,7 @@ mod tests {
     use nodecfg_planning::rollout::StopReason;
     use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 
-    const MODE: Mode = Mode {
-        assign: true,
-        as_reviewed: false,
-        rollback_on_failure: false,
-        concurrency: 16,
-        timeout: None,
-        wait_trial: false,
-    };
+    const MODE: Mode = Mode { concurrency: 16, ..Mode::ASSIGN };
 
     fn at(second: i64) -> Timestamp {
         Timestamp::UNIX_EPOCH.checked_add(second.seconds()).unwrap()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::{Stream, StreamExt as _, stream};
+use futures::{Stream, stream};
 
 use crate::cli::CommandError;
 use crate::cli::repository_args::{Loaded, RepositoryArgs};
@@ -38,5 +38,4 @@ pub(super) fn revisions(
             }
         }
     })
-    .fuse()
 }

@@ -6,14 +6,7 @@ use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, optio
 use nodecfg_planning::plan::make;
 use nodecfg_planning::rollout::End;
 
-const MODE: Mode = Mode {
-    assign: true,
-    as_reviewed: false,
-    rollback_on_failure: false,
-    concurrency: 16,
-    timeout: None,
-    wait_trial: false,
-};
+const MODE: Mode = Mode { concurrency: 16, ..Mode::ASSIGN };
 
 /// An operator who pauses a pool expects that no further node of it changes, and that other pools continue.
 #[test]

@@ -30,15 +30,7 @@ pub enum PoolStart {
 /// Starts of all pools of a plan in a sync.
 #[must_use]
 pub fn forecast(plan: &Plan) -> BTreeMap<PoolName, PoolStart> {
-    let mode = Mode {
-        assign: true,
-        as_reviewed: false,
-        rollback_on_failure: false,
-        concurrency: usize::MAX,
-        timeout: None,
-        wait_trial: false,
-    };
-    let mut machine = Machine::new(plan, mode);
+    let mut machine = Machine::new(plan, Mode::ASSIGN);
     // Time decides nothing at the start.
     machine.step(Input::Start, Timestamp::UNIX_EPOCH);
     machine.starts()

@@ -289,7 +289,7 @@ proptest! {
         let plan = make(&desired, &cluster, &options()).unwrap();
         let name = plan.pools[0].name.clone();
         let decide = |node: &Node| decide_again(&desired, &cluster, &options(), &name, node);
-        let mode = Mode { assign: true, as_reviewed: false, rollback_on_failure, concurrency, timeout: None, wait_trial: false };
+        let mode = Mode { rollback_on_failure, concurrency, ..Mode::ASSIGN };
         let mut sim = SimHarness {
             nodes: cluster.nodes.clone(),
             unreadable: BTreeSet::new(),

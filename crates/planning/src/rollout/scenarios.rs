@@ -25,14 +25,7 @@ mod held;
 mod orders;
 mod trials;
 
-const ASSIGN: Mode = Mode {
-    assign: true,
-    as_reviewed: false,
-    rollback_on_failure: false,
-    concurrency: 16,
-    timeout: None,
-    wait_trial: false,
-};
+const ASSIGN: Mode = Mode { concurrency: 16, ..Mode::ASSIGN };
 
 /// A rollout of one pool, driven step by step.
 struct Scenario {
@@ -413,14 +406,7 @@ fn keeps_failed_node_when_previous_config_map_is_missing() {
 
 #[test]
 fn verify_waits_without_assigning() {
-    let mode = Mode {
-        assign: false,
-        as_reviewed: false,
-        rollback_on_failure: false,
-        concurrency: 1,
-        timeout: Some(Duration::from_secs(30)),
-        wait_trial: false,
-    };
+    let mode = Mode { assign: false, concurrency: 1, timeout: Some(Duration::from_secs(30)), ..ASSIGN };
     let mut scenario = Scenario::new(three(), policy(1), mode);
     assert!(scenario.send(Input::Start).is_empty());
     // A sync by another client moves both nodes at once.

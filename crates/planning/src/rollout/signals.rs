@@ -31,6 +31,18 @@ pub struct Mode {
     pub wait_trial: bool,
 }
 
+impl Mode {
+    /// Assigns nodes of a fresh plan, within the limits of each pool only.
+    pub const ASSIGN: Self = Self {
+        assign: true,
+        as_reviewed: false,
+        rollback_on_failure: false,
+        concurrency: usize::MAX,
+        timeout: None,
+        wait_trial: false,
+    };
+}
+
 /// Event for the state machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
