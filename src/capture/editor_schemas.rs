@@ -34,7 +34,7 @@ pub fn with_schema_line(path: &str, text: &str) -> String {
     if !is_json && is_same_yaml(&named, text) { named } else { text.to_owned() }
 }
 
-/// The repository with schemas for editors; that of KubeletConfiguration for a kubelet of this version.
+/// Adds schemas for editors to a repository. That of KubeletConfiguration is for a kubelet of this version.
 #[must_use]
 pub fn with_schemas(repository: Repository, minor: Minor) -> Repository {
     let mut files: std::collections::BTreeMap<String, String> =

@@ -9,7 +9,7 @@ pub(super) struct DryRunArgs {
     dry_run: Strategy,
 }
 
-/// What a dry run is carried out by, in the terms of kubectl.
+/// Strategy of a dry run, in the terms of kubectl: the program that carries it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strategy {
     /// No dry run.

@@ -1,4 +1,4 @@
-//! Asks a bounded number of kubelets what they run, where planning cannot know it.
+//! Requests to a bounded number of kubelets for the configuration that they run, where planning does not know it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

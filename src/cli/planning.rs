@@ -122,7 +122,7 @@ pub(super) struct Allowances {
     /// Also move nodes that point at ConfigMaps not managed by this fleet.
     #[arg(long)]
     pub(super) take_over: bool,
-    /// Accept a repository without pools, and pools that lost all their nodes.
+    /// Accept a repository without pools, and pools without nodes.
     #[arg(long)]
     pub(super) allow_empty: bool,
 }

@@ -29,7 +29,7 @@ pub(super) struct Args {
     pub(super) repository: RepositoryArgs,
     #[command(flatten)]
     pub(super) reports: ReportArgs,
-    /// Accept a repository without pools, and pools that lost all their nodes.
+    /// Accept a repository without pools, and pools without nodes.
     #[arg(long)]
     allow_empty: bool,
     /// Wait this long, instead of the convergenceTimeout of each pool.

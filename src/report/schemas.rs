@@ -51,7 +51,11 @@ pub const OUTPUTS: &[Output] = &[
         written_by: "`diff -o json` and `sync --dry-run -o json`",
         schema: of::<Document<Diff<'_>>>,
     },
-    Output { name: "events", written_by: "`sync -o json` and `verify -o json`", schema: of::<Line> },
+    Output {
+        name: "events",
+        written_by: "`sync`, `rollback`, `reset` and `verify` with `-o json`",
+        schema: of::<Line>,
+    },
     Output { name: "status", written_by: "`status -o json`", schema: of::<Document<Status<'_>>> },
     Output { name: "doctor", written_by: "`doctor -o json`", schema: of::<Document<Doctor<'_>>> },
     Output { name: "code", written_by: "`explain -o json` of a code", schema: of::<Document<&CodeExplanation>> },
@@ -91,7 +95,7 @@ fn of<T: JsonSchema>(name: &str) -> Value {
     schema
 }
 
-/// A line of `sync -o json` or `verify -o json`.
+/// A line of a run with `-o json`.
 struct Line;
 
 impl JsonSchema for Line {
@@ -109,7 +113,7 @@ impl JsonSchema for Line {
         // A run that fails early ends with an error instead of the last line.
         lines.push(generator.subschema_for::<Document<ErrorReport<'_>>>().to_value());
         json_schema!({
-            "description": "One line of `sync -o json` and `verify -o json`.",
+            "description": "One line of `sync`, `rollback`, `reset` or `verify` with `-o json`.",
             "oneOf": lines,
         })
     }

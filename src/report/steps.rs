@@ -27,7 +27,7 @@ pub fn is_large(plan: &Plan) -> bool {
     plan.pools.iter().flat_map(PoolPlan::steps).count() > SMALL_ROLLOUT
 }
 
-/// The happenings of a rollout that were printed in full, by kind.
+/// The events of a rollout that were printed in full, by kind.
 #[derive(Debug, Clone, Default)]
 pub struct Printed(BTreeMap<Kind, BTreeSet<String>>);
 

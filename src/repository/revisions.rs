@@ -6,7 +6,7 @@ use std::path::Path;
 use super::git;
 
 /// The names of branches, remote branches and tags of the repository that contains the folder. Empty without a
-/// repository, and without those that are no UTF-8.
+/// repository. Omits names that are not UTF-8.
 #[must_use]
 pub fn revisions(folder: &Path) -> BTreeSet<String> {
     let Ok(Some(repository)) = git::discover(folder) else { return BTreeSet::new() };

@@ -1,4 +1,4 @@
-//! Pools with the same change, which people read once. The JSON document lists every pool.
+//! Groups of pools with the same change, which reports show once. The JSON document lists every pool.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

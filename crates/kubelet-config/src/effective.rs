@@ -28,7 +28,7 @@ pub struct EffectiveChange {
     pub in_effect: Vec<ValueChange>,
 }
 
-/// A change of the value in effect. A missing value has no default either, or an unknown one.
+/// A change of the value in effect. `None`: the field is unset, and its default is empty or unknown.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ValueChange {
     /// The old value.
@@ -38,8 +38,8 @@ pub struct ValueChange {
 }
 
 /// Returns the changed fields between two configurations for kubelets of these versions, ordered by path. A field
-/// that only one file sets is included even if its value in effect stays the same. For an unknown version (`None`) only
-/// the written values count.
+/// whose written value changes is included even if its value in effect stays the same. For an unknown version (`None`)
+/// only the written values count.
 #[must_use]
 pub fn changes(old: &Document, new: &Document, minors: &BTreeSet<Option<Minor>>) -> Vec<EffectiveChange> {
     let unknown = BTreeSet::from([None]);

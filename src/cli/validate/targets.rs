@@ -30,8 +30,8 @@ pub(super) enum Target {
 }
 
 /// Decides what each path is. Paths within one repository become one target at the position of the first.
-/// `from_list` tells for each path whether a list of files named it, `source` makes a repository of a path, and
-/// `with_parts` allows parts of repositories.
+/// The flag of a path states whether a list of files named it. `source` makes a repository of a path. `with_parts`
+/// allows parts of repositories.
 ///
 /// # Errors
 /// An address that is invalid.

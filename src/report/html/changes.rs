@@ -1,3 +1,5 @@
+//! The "Plan" or "What a sync would do" section: changed pools with their fields, risk and nodes.
+//!
 //! Facts and texts come from the review, in which secret values are redacted.
 
 use maud::{Markup, html};

@@ -1,4 +1,6 @@
-//! The size of the record depends on the number of nodes in the plan, not on the number of events.
+//! Record of a rollout's events for the "Timeline" section.
+//!
+//! Its size depends on the number of nodes in the plan, not on the number of events.
 
 use std::collections::BTreeMap;
 

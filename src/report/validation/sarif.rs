@@ -1,3 +1,5 @@
+//! Report of `validate` as SARIF 2.1.0, for code scanning.
+//!
 //! GitHub requires a place for every result and paths relative to the checkout root, and rejects too many results.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 use kubelet_config::spelling::nearest;
 use nodecfg_contract::names::PoolName;
 
-/// The path from the root of a path in a file in `folder`. `None` if it leaves the root.
+/// Resolves a path in a file of `folder` to a path from the root. `None` if it leaves the root.
 pub(super) fn resolved(folder: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = folder.split('/').collect();
     for part in path.split('/') {
@@ -16,7 +16,8 @@ pub(super) fn resolved(folder: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// A DNS label that is like an invalid one: in lower case, with `-` for other characters.
+/// Proposes a DNS label for an invalid name: in lower case, with `-` for other characters. `None` if that is invalid,
+/// too.
 pub(super) fn dns_label(invalid: &str) -> Option<String> {
     let lower = invalid.to_lowercase();
     let name: String = lower.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();

@@ -260,7 +260,7 @@ pub(super) fn assess<'a>(
     let sets: Vec<ChangeSet> = groups
         .into_iter()
         .map(|(from, Group { nodes, minors, asked })| {
-            // A ConfigMap with other content tells nothing about what the nodes run.
+            // A ConfigMap with other content does not show what the nodes run.
             let known = from.as_ref().filter(|source| !replaced.contains(*source));
             let old = known.and_then(|source| index.document(source));
             let answers = match (&old, new) {

@@ -28,7 +28,7 @@ pub struct Options {
     pub namespace: NamespaceName,
     /// Whether to move nodes from ConfigMaps that other owners manage.
     pub take_over: bool,
-    /// Whether to accept a repository without pools, pools that select no node, and pools that lost all their nodes.
+    /// Whether to accept a repository without pools, and pools without nodes, whatever the reason.
     pub allow_empty: bool,
     /// Strictness beyond the checks of the kubelets.
     pub gate: Strictness,

@@ -1,5 +1,7 @@
-//! Check of a pool's reservations against the capacity of its nodes. A kubelet does not start with reservations above the
-//! capacity, so such a node is left unchanged. One node alone is concerned, because it reports its own capacity.
+//! Check of a pool's reservations against the capacity of its nodes.
+//!
+//! A kubelet does not start with reservations above the capacity, so such a node is left unchanged. The check blocks
+//! this node alone, because the node reports its own capacity.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

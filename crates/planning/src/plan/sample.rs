@@ -1,5 +1,5 @@
-//! Samples of nodes whose configuration is unknown: which kubelets to ask for it, and what their answers say about the
-//! other nodes.
+//! Samples of nodes whose configuration is unknown: which kubelets to ask for it, and what their answers mean for a
+//! plan.
 //!
 //! A plan cannot read the local configuration of nodes, or a missing ConfigMap. Kubelets return what they run
 //! (`configz`). Only a few of a group are asked: a plan for thousands of nodes sends a bounded number of requests. An
@@ -42,7 +42,8 @@ pub struct Sample {
     pub unread: Option<UnreadReason>,
 }
 
-/// Nodes to ask for the configuration that they run, by name. Empty if every current configuration is known.
+/// Nodes to ask for the configuration that they run, ordered by name: Ready nodes that the plan assigns, whose kubelet
+/// version is known and whose current configuration is unknown.
 #[must_use]
 pub fn nodes_to_sample(plan: &Plan, observed: &Observed) -> Vec<NodeName> {
     type Group<'a> = (&'a PoolName, Option<&'a ConfigSource>, Minor);

@@ -1,8 +1,8 @@
 //! Selectors that probably have a spelling error: pools without nodes, and nodes in no pool whose labels are close to
 //! the selector of a pool.
 //!
-//! Nodes in no pool are no mistake by themselves, because a fleet need not manage the control plane. They are one
-//! beside an empty pool, or with a value of [`POOL_LABEL`] that is close to that of a pool.
+//! Nodes in no pool are valid by themselves, because a fleet need not manage the control plane. They are a probable
+//! mistake beside an empty pool, or if their value of [`POOL_LABEL`] is close to that of a pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,8 @@ use nodecfg_contract::printable::one_line;
 /// Maximum number of different label sets that are compared with the selectors. A node can write labels of its own.
 const MAX_LABEL_SETS: usize = 200;
 
-/// Minimum length of a value that is compared with a pool that has nodes: `cpu` is no misspelt `gpu`.
+/// Minimum length of a value that is compared with a pool that has nodes, so that `cpu` does not count as a misspelt
+/// `gpu`.
 const MIN_LENGTH: usize = 5;
 
 /// A pool whose selector probably has a spelling error.

@@ -1,4 +1,4 @@
-//! What a sync does at its start, asked of the state machine itself.
+//! Forecast of the start of a sync, computed by the state machine of the rollout itself.
 
 use std::collections::BTreeMap;
 

@@ -50,12 +50,12 @@ impl PoolRun {
         waited
     }
 
-    /// Reports whether trials were to be awaited that had not ended.
+    /// Reports whether a stop ended the wait before the end of all trials.
     pub(super) fn has_abandoned_trials(&self) -> bool {
         self.mode.wait_trial && self.trials.abandoned && self.nodes.on_trial() > 0
     }
 
-    /// What a converged node runs: the target, or the same content under another name.
+    /// Target that a converged node runs: that of the pool, or the same content under another name.
     pub(super) fn target_of(&self, number: usize) -> Cow<'_, Target> {
         match self.nodes.get(number).map(|node| &node.phase) {
             Some(Phase::LeftAlone(Why::Adopted { source })) => Cow::Owned(Target::named(Some(source))),
