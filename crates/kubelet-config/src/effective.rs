@@ -127,11 +127,7 @@ fn fill_gates(old: &mut Map<String, Json>, new: &mut Map<String, Json>, minor: M
             .filter_map(|gate| Some((gates::lookup(&gate, minor)?, gate)))
             .map(|(properties, gate)| (gate, properties.default))
         {
-            let gates = map.entry(GATES).or_insert_with(|| Json::Object(Map::new()));
-            if gates.is_null() {
-                *gates = Json::Object(Map::new());
-            }
-            if let Some(gates) = gates.as_object_mut() {
+            if let Some(gates) = map.entry(GATES).or_insert_with(|| Json::Object(Map::new())).as_object_mut() {
                 gates.insert(gate, Json::Bool(default));
             }
         }
@@ -234,11 +230,22 @@ mod tests {
             lines("featureGates: {NodeSwap: true}", "", &[27]),
             ["featureGates.NodeSwap true false* [true>false]"]
         );
+        assert_eq!(
+            lines("featureGates: null", "featureGates: {NodeSwap: true}", &[27]),
+            ["featureGates null - []", "featureGates.NodeSwap false* true [false>true]"]
+        );
         assert_eq!(lines("", "featureGates: {NoSuchGate: true}", &[33]), ["featureGates.NoSuchGate - true [->true]"]);
         assert_eq!(
             lines("featureGates: {AllBeta: true}", "featureGates: {AllBeta: true, NodeSwap: true}", &[27]),
             ["featureGates.NodeSwap - true [->true]"]
         );
+        // A group of gates changes defaults, in whichever configuration it is.
+        for group in ["AllBeta", "AllAlpha"] {
+            let with_group = format!("featureGates: {{{group}: false}}");
+            let has = |lines: Vec<String>, line: &str| assert!(lines.contains(&line.to_owned()), "{lines:?}");
+            has(lines(&with_group, "featureGates: {NodeSwap: true}", &[27]), "featureGates.NodeSwap - true [->true]");
+            has(lines("featureGates: {NodeSwap: true}", &with_group, &[27]), "featureGates.NodeSwap true - [true>-]");
+        }
     }
 
     #[test]

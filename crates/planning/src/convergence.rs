@@ -371,7 +371,12 @@ mod tests {
         assert!(trial(&target, &recreated).is_some());
         let failed = status(Some("b"), Some("a"), Some("failed trial: it died"));
         assert_eq!(trial(&target, &with_good(Some("a"), failed)), None);
+        let failing = status(Some("b"), Some("b"), Some(REFUSED));
+        assert_eq!(trial(&target, &with_good(Some("a"), failing)), None);
+        assert_eq!(trial(&Target::Source(spec("c").into()), &with_good(None, converged())), None, "another target");
         assert_eq!(trial(&Target::Local, &node(None, ConfigStatus::default())), None);
+        let returned = ConfigStatus { last_known_good: Some(accepted("a", "1")), ..ConfigStatus::default() };
+        assert_eq!(trial(&Target::Local, &node(None, returned)), None, "the local configuration has no trial");
         let ends = Some(Timestamp::UNIX_EPOCH);
         let reported = Node { trial_ends: ends, ..with_good(None, converged()) };
         assert_eq!(trial(&target, &reported), Some(Trial { ends_at: ends }));

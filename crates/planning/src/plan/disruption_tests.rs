@@ -5,21 +5,20 @@ use super::fixtures::{
     desired, fetched, namespace, node, observed, on, options, policy, pool, refusing, rendered_of, source,
     with_config_map,
 };
-use super::saved::{ClusterIdentity, PlanContext, SavedOptions, SavedPlan};
-use super::{Plan, Sample, Scope, check, make, nodes_to_sample};
+use super::{Plan, Scope, check, make};
 use crate::desired::{Desired, PoolTarget, Rendered};
-use kubelet_config::risk::{Class, StateFile};
+use kubelet_config::risk::{Class, Risk, StateFile};
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{KubeletVersion, Node, Observed, Readiness, RunningConfig, UnreadReason};
+use nodecfg_contract::observed::{KubeletVersion, Node, Observed};
 
 /// A configuration with these fields. A static CPU policy needs a reservation, so one is added if missing.
-fn config(fields: &str) -> Rendered {
+pub(super) fn config(fields: &str) -> Rendered {
     let reserved = if fields.contains("kubeReserved") { "" } else { "\nkubeReserved: {cpu: 500m}" };
     rendered_of("a", &format!("{fields}{reserved}"))
 }
 
 /// Desired state with one pool that has these fields and allows `allowed`.
-fn wants(fields: &str, allowed: Class) -> Desired {
+pub(super) fn wants(fields: &str, allowed: Class) -> Desired {
     let mut pool = pool("a", 0, policy(1));
     pool.policy.allow_disruption = allowed;
     pool.target = PoolTarget::Config(Box::new(config(fields)));
@@ -27,7 +26,7 @@ fn wants(fields: &str, allowed: Class) -> Desired {
 }
 
 /// A cluster with these nodes and the readable contents of these configurations.
-fn cluster(nodes: impl IntoIterator<Item = Node>, configs: &[&str]) -> Observed {
+pub(super) fn cluster(nodes: impl IntoIterator<Item = Node>, configs: &[&str]) -> Observed {
     // Configurations of kubelets this old are not checked: these tests are about changes only.
     let old = |node| Node { kubelet_version: KubeletVersion::parse("v1.15.12"), ..node };
     let mut cluster = observed(nodes.into_iter().map(old));
@@ -39,11 +38,11 @@ fn cluster(nodes: impl IntoIterator<Item = Node>, configs: &[&str]) -> Observed 
     cluster
 }
 
-fn runs(name: &str, fields: &str) -> Node {
+pub(super) fn runs(name: &str, fields: &str) -> Node {
     on(node(name, "a"), &config(fields).source(&namespace()))
 }
 
-fn planned(desired: &Desired, cluster: &Observed) -> Plan {
+pub(super) fn planned(desired: &Desired, cluster: &Observed) -> Plan {
     let plan = make(desired, cluster, &options()).expect("can be planned");
     assert_eq!(check(&plan, desired, cluster, &Scope::Everything), []);
     plan
@@ -185,18 +184,20 @@ fn ignores_configuration_that_the_node_refused() {
     assert!(disruption(good, Class::Restart, &cluster).refused);
 }
 
+/// Nodes `n1`… that run these fields, with kubelets of these versions.
+fn of_versions(from: &str, versions: &[&str]) -> Observed {
+    let names: Vec<String> = (1..=versions.len()).map(|index| format!("n{index}")).collect();
+    let mut cluster = cluster(names.iter().map(|name| runs(name, from)), &[from]);
+    for (node, version) in cluster.nodes.values_mut().zip(versions) {
+        node.kubelet_version = KubeletVersion::parse(version);
+    }
+    cluster
+}
+
 #[test]
 fn written_defaults_never_refuse() {
     let five = "evictionHard: {memory.available: 100Mi, nodefs.available: 10%, nodefs.inodesFree: 5%, \
                 imagefs.available: 15%, imagefs.inodesFree: 5%}";
-    let of_versions = |from: &str, versions: &[&str]| {
-        let names: Vec<String> = (1..=versions.len()).map(|index| format!("n{index}")).collect();
-        let mut cluster = cluster(names.iter().map(|name| runs(name, from)), &[from]);
-        for (node, version) in cluster.nodes.values_mut().zip(versions) {
-            node.kubelet_version = KubeletVersion::parse(version);
-        }
-        cluster
-    };
     let plan = planned(&wants(five, Class::Restart), &of_versions("", &["v1.30.1", "v1.36.2"]));
     let pool = &plan.pools[0];
     assert_eq!((pool.disruption.worst, pool.disruption.refused), (Some(Class::None), false));
@@ -207,6 +208,30 @@ fn written_defaults_never_refuse() {
     let mixed = planned(&wants(five, Class::Restart), &of_versions("", &["v1.29.1", "v1.36.2"]));
     assert_eq!(mixed.refusals().len(), 1);
     assert!(mixed.pools[0].changes[0].fields.iter().any(|field| !field.no_effect && field.old_default.is_none()));
+}
+
+#[test]
+fn riskiest_version_decides_about_change_and_rollback() {
+    let lower = "evictionHard: {memory.available: 100Mi, nodefs.available: 10%, nodefs.inodesFree: 5%, \
+                 imagefs.available: 15%, imagefs.inodesFree: 4%}";
+    let effect = |versions: &[&str]| {
+        let plan = planned(&wants(lower, Class::Restart), &of_versions("", versions));
+        let needs = plan.pools[0].steps().next().and_then(|step| step.rollback_needs);
+        (plan.pools[0].disruption.worst, plan.refusals().len(), needs)
+    };
+    // Before 1.30 the signal has no default: the change adds a threshold, and the rollback removes it.
+    assert_eq!(effect(&["v1.29.1"]), (Some(Class::Drain), 1, Some(Class::Drain)));
+    assert_eq!(effect(&["v1.36.2"]), (Some(Class::Restart), 0, Some(Class::Drain)));
+    assert_eq!(effect(&["v1.29.1", "v1.36.2"]), (Some(Class::Drain), 1, Some(Class::Drain)));
+}
+
+#[test]
+fn change_of_unknown_content_to_no_fields_has_an_unknown_risk() {
+    let mut wanted = wants("", Class::None);
+    let pool = wanted.pools.values_mut().next().unwrap();
+    pool.target = PoolTarget::Config(Box::new(rendered_of("a", "")));
+    let plan = planned(&wanted, &cluster([node("n1", "a")], &[]));
+    assert_eq!(plan.pools[0].disruption.unknown, 1);
 }
 
 #[test]
@@ -230,16 +255,38 @@ fn lists_state_file_only_if_a_policy_uses_it() {
     assert_eq!(change(""), []);
 }
 
+/// States that no kubelet notices the changes.
+fn call_harmless(disruption: &mut Disruption, sets: &mut [ChangeSet], no_effect: bool) {
+    for field in sets.iter_mut().flat_map(|set| &mut set.fields) {
+        (field.no_effect, field.in_effect, field.risk) = (no_effect, Vec::new(), Some(Risk::no_effect()));
+    }
+    *disruption = Disruption { worst: Some(Class::None), refused: false, ..disruption.clone() };
+}
+
+#[test]
+fn checker_rejects_risk_of_unknown_content() {
+    let cluster = cluster([node("n1", "a")], &[]);
+    let desired = wants("maxPods: 64", Class::Restart);
+    let mut plan = planned(&desired, &cluster);
+    let pool = &mut plan.pools[0];
+    pool.changes[0].from_known = true;
+    call_harmless(&mut pool.disruption, &mut pool.changes, false);
+    assert!(!check(&plan.identified(), &desired, &cluster, &Scope::Everything).is_empty());
+}
+
 #[test]
 fn checker_rejects_understated_risk() {
     let cluster = cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
     let desired = wants("cgroupDriver: systemd\nmaxPods: 64", Class::Restart);
     let plan = planned(&desired, &cluster);
-    let edits: [fn(&mut Disruption, &mut Vec<ChangeSet>); 4] = [
+    let edits: [fn(&mut Disruption, &mut Vec<ChangeSet>); 6] = [
         |disruption, _| disruption.refused = false,
         |disruption, _| disruption.worst = Some(Class::None),
         |_, sets| sets.clear(),
         |_, sets| sets.iter_mut().flat_map(|set| &mut set.fields).for_each(|field| field.risk = None),
+        // A change with an effect that is called one without.
+        |disruption, sets| call_harmless(disruption, sets, true),
+        |disruption, sets| call_harmless(disruption, sets, false),
     ];
     for edit in edits {
         let mut plan = plan.clone();
@@ -247,138 +294,4 @@ fn checker_rejects_understated_risk() {
         edit(&mut pool.disruption, &mut pool.changes);
         assert!(!check(&plan.identified(), &desired, &cluster, &Scope::Everything).is_empty());
     }
-}
-
-/// `number` nodes `n01`… on their local configuration, with kubelets of this version.
-fn local(number: usize, version: &str) -> Observed {
-    let node = |index: usize| Node {
-        kubelet_version: KubeletVersion::parse(version),
-        ready: Readiness::Ready,
-        ..node(&format!("n{index:02}"), "a")
-    };
-    observed((1..=number).map(node))
-}
-
-/// Sets the answers of nodes: the fields that they run, or an error.
-fn answer(cluster: &mut Observed, answers: &[(&str, Result<&str, UnreadReason>)]) {
-    let one = |(name, answer): &(&str, Result<&str, UnreadReason>)| {
-        let answer = match answer {
-            Ok(fields) => RunningConfig::Read(config(fields).canonical),
-            Err(reason) => RunningConfig::Unread(*reason),
-        };
-        (super::fixtures::node_name(name), answer)
-    };
-    cluster.running = answers.iter().map(one).collect();
-}
-
-#[test]
-fn samples_few_nodes_of_each_unknown_group() {
-    let sampled = |cluster: &Observed| {
-        let plan = planned(&wants("maxPods: 150", Class::Restart), cluster);
-        nodes_to_sample(&plan, cluster).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-    };
-    assert_eq!(sampled(&local(40, "v1.36.2")), "n01 n20 n40");
-    assert_eq!(sampled(&local(2, "v1.36.2")), "n01 n02");
-    assert_eq!(sampled(&local(3, "v1.99.0")), "", "their defaults are unknown");
-    let mut mixed = local(9, "v1.36.2");
-    for (index, node) in mixed.nodes.values_mut().enumerate() {
-        if index < 4 {
-            node.kubelet_version = KubeletVersion::parse("v1.35.0");
-        }
-        if index == 8 {
-            node.ready = Readiness::NotReady;
-        }
-    }
-    assert_eq!(sampled(&mixed), "n01 n02 n04 n05 n06 n08");
-    assert_eq!(sampled(&cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"])), "", "the configuration is known");
-    // Every version is a group of its own.
-    let mut many = local(90, "v1.36.2");
-    for (index, node) in many.nodes.values_mut().enumerate() {
-        node.kubelet_version = KubeletVersion::parse(&format!("v1.{}.0", 20 + index % 15));
-    }
-    assert_eq!(sampled(&many).split(' ').count(), 24);
-}
-
-#[test]
-fn sample_gives_risk_and_refuses() {
-    let mut cluster = local(40, "v1.36.2");
-    answer(&mut cluster, &[("n01", Ok("maxPods: 110")), ("n20", Ok("maxPods: 200")), ("n40", Ok(""))]);
-    let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);
-    let set = &plan.pools[0].changes[0];
-    assert_eq!(set.sample, Some(Sample { asked: 3, read: 3, same: 1, unread: None }));
-    // The riskiest answer counts: fewer pods than now on n20.
-    assert_eq!((set.fields[0].change.old.as_deref(), set.nodes, set.from_known), (Some("200"), 40, true));
-    let disruption = &plan.pools[0].disruption;
-    assert_eq!((disruption.worst, disruption.unknown, disruption.refused), (Some(Class::Drain), 0, true));
-    assert_eq!(plan.refusals().len(), 1);
-    // The checker rejects a plan that hides it.
-    let mut hidden = plan.clone();
-    hidden.pools[0].disruption.refused = false;
-    let desired = wants("maxPods: 150", Class::Restart);
-    assert!(!check(&hidden.identified(), &desired, &cluster, &Scope::Everything).is_empty());
-    assert_eq!(planned(&wants("maxPods: 150", Class::Drain), &cluster).refusals(), []);
-    // A rollback to an unknown configuration is as possible as without a sample.
-    assert!(plan.pools[0].steps().all(|step| step.rollback_needs.is_none()));
-}
-
-#[test]
-fn running_values_and_defaults_are_compared_in_effect() {
-    let mut cluster = local(3, "v1.36.2");
-    answer(&mut cluster, &[("n01", Ok("maxPods: 110\nsyncFrequency: 1m0s\npodsPerCore: 7"))]);
-    let plan = planned(&wants("maxPods: 110", Class::Restart), &cluster);
-    let fields: Vec<(&str, bool)> =
-        plan.pools[0].changes[0].fields.iter().map(|field| (&*field.change.path, field.no_effect)).collect();
-    assert_eq!(fields, [("podsPerCore", false)], "a default that runs is no change");
-}
-
-#[test]
-fn benign_sample_permits_nothing() {
-    let wanted = "cpuManagerPolicy: static";
-    let mut cluster = local(2, "v1.36.2");
-    let known = runs("n9", "maxPods: 64");
-    let rendered = config("maxPods: 64");
-    with_config_map(&mut cluster, "a", &rendered);
-    cluster.contents.extend([fetched(&rendered.source(&namespace()), &rendered.canonical, true)]);
-    cluster.nodes.insert(known.name.clone(), known);
-    assert_eq!(planned(&wants(wanted, Class::Restart), &cluster).refusals().len(), 1);
-    answer(&mut cluster, &[("n01", Ok(wanted)), ("n02", Ok(wanted))]);
-    assert_eq!(planned(&wants(wanted, Class::Restart), &cluster).refusals().len(), 1);
-}
-
-#[test]
-fn unread_sample_leaves_the_risk_unknown() {
-    let mut cluster = local(3, "v1.36.2");
-    answer(&mut cluster, &[("n01", Err(UnreadReason::Unreachable)), ("n02", Err(UnreadReason::Forbidden))]);
-    let plan = planned(&wants("cpuManagerPolicy: static", Class::None), &cluster);
-    let set = &plan.pools[0].changes[0];
-    assert_eq!(set.sample, Some(Sample { asked: 2, read: 0, same: 0, unread: Some(UnreadReason::Forbidden) }));
-    assert_eq!((set.from_known, plan.pools[0].disruption.unknown), (false, 3));
-    assert_eq!(plan.refusals(), []);
-    // Hostile answers.
-    for text in ["", "[", "- 1\n", "x"] {
-        cluster.running = [(super::fixtures::node_name("n01"), RunningConfig::Read(text.to_owned()))].into();
-        assert_eq!(planned(&wants("maxPods: 5", Class::None), &cluster).refusals(), [], "{text:?}");
-    }
-    let long: String = (0..2000).map(|index| format!("field{index}: 1\n")).collect();
-    cluster.running = [(super::fixtures::node_name("n01"), RunningConfig::Read(long))].into();
-    let plan = planned(&wants("maxPods: 5", Class::None), &cluster);
-    assert_eq!(plan.pools[0].changes[0].sample.and_then(|sample| sample.unread), Some(UnreadReason::Unusable));
-}
-
-#[test]
-fn saved_plan_does_not_depend_on_samples() {
-    let desired = wants("maxPods: 150", Class::Restart);
-    let mut cluster = local(3, "v1.36.2");
-    let context = PlanContext {
-        cluster: ClusterIdentity { uid: "u".to_owned(), server: "s".to_owned() },
-        binding: "node".to_owned(),
-        options: SavedOptions { take_over: false, allow_empty: false, lenient: false, namespace: None, binding: None },
-    };
-    let risk = |cluster: &Observed| {
-        let saved = SavedPlan::of(&planned(&desired, cluster), &context);
-        (saved.pools[0].risk, saved.pools[0].risk_unknown)
-    };
-    assert_eq!(risk(&cluster), (None, 3));
-    answer(&mut cluster, &[("n01", Ok("maxPods: 64"))]);
-    assert_eq!(risk(&cluster), (None, 3));
 }

@@ -55,6 +55,8 @@ pub mod fixtures;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod sample_tests;
+#[cfg(test)]
 mod skipped_tests;
 #[cfg(test)]
 mod tests;

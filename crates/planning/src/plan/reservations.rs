@@ -72,12 +72,13 @@ impl<'a> PoolReservations<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{desired, node, observed, options, policy, pool, rendered_of};
+    use super::super::fixtures::{desired, namespace, node, observed, options, policy, pool, rendered_of};
     use super::super::{Action, Plan, decide_again, make};
     use super::*;
     use crate::plan::Decision;
     use kubelet_config::capacity::Capacity;
     use kubelet_config::finding::Severity;
+    use nodecfg_contract::observed::KubeletVersion;
 
     /// Plan of a pool that reserves 4 GiB, for nodes `n0`… with this memory.
     fn planned(memory: &[&str]) -> Plan {
@@ -112,6 +113,50 @@ mod tests {
             "the kubelet would not start: kubeReserved, systemReserved and evictionHard reserve 4096Mi of memory, but \
              the node has 4000Mi; reserve less, or move the node to another pool"
         );
+    }
+
+    #[test]
+    fn node_that_points_at_its_target_is_watched() {
+        let (desired, mut cluster) = input(&["4000Mi"]);
+        let pool = desired.pools.values().next().expect("a pool");
+        let PoolTarget::Config(rendered) = &pool.target else { panic!("a configuration") };
+        let node = cluster.nodes.values_mut().next().expect("a node");
+        node.source = Some(rendered.source(&namespace()));
+        let node = node.clone();
+        let plan = make(&desired, &cluster, &options()).expect("a plan");
+        assert!(matches!(plan.pools[0].steps().next().expect("a step").action, Action::Await { .. }));
+        let decision = decide_again(&desired, &cluster, &options(), &pool.name, &node);
+        assert!(matches!(decision, Some(Decision::Step(_))), "{decision:?}");
+    }
+
+    #[test]
+    fn each_version_has_its_reservations() {
+        let mut pool = pool("gpu", 10, policy(1));
+        // Kubelets before 1.33 do not merge the default threshold of 100Mi.
+        let fields =
+            "kubeReserved: {memory: 4Gi}\nmergeDefaultEvictionSettings: true\nevictionHard: {nodefs.available: 10%}";
+        pool.target = PoolTarget::Config(Box::new(rendered_of("gpu", fields)));
+        let reservations = PoolReservations::new(&pool);
+        let refused = |version| {
+            let capacity = Capacity::parse(None, Some("4Gi"), None);
+            let node = Node { kubelet_version: KubeletVersion::parse(version), capacity, ..node("n1", "gpu") };
+            reservations.refusal(&node).is_some()
+        };
+        assert_eq!(["v1.32.0", "v1.36.2", "v1.32.0", "v1.99.0"].map(refused), [false, true, false, false]);
+    }
+
+    #[test]
+    fn warning_compares_nodes_by_one_resource() {
+        let (mut desired, mut cluster) = input(&["4500Mi", "16Gi"]);
+        let fields = "kubeReserved: {memory: 4Gi, ephemeral-storage: 950Mi}";
+        let pool = desired.pools.values_mut().next().expect("a pool");
+        pool.target = PoolTarget::Config(Box::new(rendered_of("gpu", fields)));
+        let last = cluster.nodes.values_mut().last().expect("a node");
+        last.capacity = Capacity::parse(None, Some("16Gi"), Some("1000Mi"));
+        let plan = make(&desired, &cluster, &options()).expect("a plan");
+        let warning = plan.findings.iter().find(|finding| finding.code == "reservations-near-capacity");
+        let message = &warning.expect("a warning").message;
+        assert!(message.contains("of node n0, and on 1 more of its nodes: they reserve 4196Mi of memory"), "{message}");
     }
 
     #[test]

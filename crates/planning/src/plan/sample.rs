@@ -65,7 +65,6 @@ pub fn nodes_to_sample(plan: &Plan, observed: &Observed) -> Vec<NodeName> {
             nodes.sort();
             let last = nodes.len().saturating_sub(1);
             let mut chosen = vec![0, last, last / 2];
-            chosen.dedup();
             chosen.truncate(MAX_PER_GROUP.min(nodes.len()));
             chosen.into_iter().filter_map(|index| nodes.get(index).copied()).collect()
         })

@@ -86,6 +86,13 @@ mod tests {
         let left: Vec<_> = a.left_alone.iter().map(|left| (left.node.as_str(), left.unavailable, &left.why)).collect();
         assert_eq!(left, [("n1", true, &Why::OutOfScope), ("n3", false, &Why::OutOfScope)]);
         assert_eq!((plan.counts().assign, plan.counts().not_requested, plan.counts().skipped), (1, 3, 0));
+        // A share of the pool is a share of all its nodes.
+        let percent = |percent| crate::desired::RolloutPolicy {
+            max_unavailable: crate::desired::MaxUnavailable::Percent(percent),
+            ..policy(1)
+        };
+        let of_share = planned([pool("a", 64, percent(70))], &cluster, Scope::Nodes([node_name("n2")].into()));
+        assert_eq!((of_share.pools[0].nodes, of_share.pools[0].budget), (3, 2));
         // No ConfigMap for a pool that is left unchanged.
         assert_eq!(plan.config_maps.iter().map(|map| map.pool.as_str()).collect::<Vec<_>>(), ["a"]);
     }
@@ -121,11 +128,55 @@ mod tests {
         assert_eq!(plan.unpooled.iter().map(|node| node.node.as_str()).collect::<Vec<_>>(), ["n3"]);
         let problems = |scope| make(&desired(others.clone()), &cluster, &within(scope)).unwrap_err();
         assert!(matches!(problems(pools(["d"])).as_slice(), [Problem::PoolLostItsNodes { .. }]));
+        // Nodes that a pool lost are the cause, also if it requires nodes.
+        others.iter_mut().filter(|pool| pool.name == pool_name("d")).for_each(|pool| pool.require_nodes = Some(true));
+        let problems = |scope| make(&desired(others.clone()), &cluster, &within(scope)).unwrap_err();
+        assert!(matches!(problems(pools(["d"])).as_slice(), [Problem::PoolLostItsNodes { .. }]));
         assert_eq!(problems(Scope::Everything).len(), 1);
         // A pool that never had a node cannot lose one.
         let plan =
             planned([pool("a", 64, policy(1)), pool("e", 64, policy(1))], &observed([node("n1", "a")]), pools(["e"]));
         assert!(!plan.has_changes());
+    }
+
+    #[test]
+    fn problem_of_a_pool_out_of_scope_blocks_no_other_pool() {
+        // The ConfigMap that n2 points at was deleted.
+        let target = rendered("b", 64).source(&namespace());
+        let mut cluster = observed([node("n1", "a"), on(node("n2", "b"), &target)]);
+        cluster.contents.insert(nodecfg_contract::observed::ConfigMapKey::of(&target).unwrap(), None);
+        let problems = make(&desired(both()), &cluster, &within(Scope::Everything)).unwrap_err();
+        assert!(matches!(problems.as_slice(), [Problem::ConfigMapMissing { .. }]), "{problems:?}");
+        assert_eq!(planned(both(), &cluster, pools(["a"])).counts().assign, 1);
+        assert_eq!(planned(both(), &cluster, Scope::Nodes([node_name("n1")].into())).counts().assign, 1);
+    }
+
+    #[test]
+    fn limited_run_may_find_no_node_in_any_pool() {
+        let cluster = observed([node("n1", "other")]);
+        assert!(!planned(both(), &cluster, pools(["a"])).has_changes());
+        let problems = make(&desired(both()), &cluster, &within(Scope::Everything)).unwrap_err();
+        assert!(matches!(problems.as_slice(), [Problem::NothingSelected { .. }]), "{problems:?}");
+    }
+
+    #[test]
+    fn limited_run_prunes_no_more_than_a_whole_one() {
+        // The ConfigMaps of pool b: one that a node runs, one that the repository needs, and old ones.
+        let on_old = on(node("n2", "b"), &rendered("b", 1).source(&namespace()));
+        let mut cluster = observed([node("n1", "a"), on_old]);
+        for (age, max_pods) in [1, 64, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].into_iter().enumerate() {
+            let rendered = rendered("b", max_pods);
+            with_config_map(&mut cluster, "b", &rendered);
+            let map = cluster.config_maps.values_mut().find(|map| map.name == rendered.config_map).unwrap();
+            map.created = jiff::Timestamp::from_second(i64::try_from(age).unwrap()).ok();
+        }
+        let whole = planned(both(), &cluster, Scope::Everything).prunable;
+        assert!(!whole.is_empty());
+        let is_kept = |max_pods| !whole.contains(&rendered("b", max_pods).config_map);
+        assert!(is_kept(1) && is_kept(64));
+        for scope in [pools(["a"]), pools(["b"]), Scope::Nodes([node_name("n1")].into())] {
+            assert_eq!(planned(both(), &cluster, scope).prunable, whole);
+        }
     }
 
     #[test]

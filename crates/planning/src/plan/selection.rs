@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Options;
 use super::membership::Membership;
 use super::problem::Problem;
-use crate::desired::selector::{LabelSelector, Operator};
+use crate::desired::selector::LabelSelector;
 use crate::desired::{Desired, Pool};
 use kubelet_config::finding::Finding;
 use kubelet_config::spelling::nearest;
@@ -124,9 +124,9 @@ fn near_pair(
     considered: impl Fn(&str) -> bool,
 ) -> Option<(String, String)> {
     let of_labels = selector.match_labels.iter().map(|(key, value)| (key.as_str(), vec![value.as_str()]));
+    // A corrected label never meets the other operators.
     let expressions = selector.match_expressions.iter();
     let of_expressions = expressions
-        .filter(|requirement| requirement.operator == Operator::In)
         .map(|requirement| (requirement.key.as_str(), requirement.values.iter().map(String::as_str).collect()));
     let required: Vec<(&str, Vec<&str>)> = of_labels.chain(of_expressions).collect();
     required.into_iter().filter(|(key, _)| considered(key)).find_map(|(key, values)| {
@@ -201,7 +201,7 @@ pub(super) fn correct_label(pool: &PoolName, near: &NearLabel) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::selector::Requirement;
+    use crate::desired::selector::{Operator, Requirement};
     use crate::plan::fixtures::{desired, node, observed, options, policy, pool, pool_name};
     use crate::plan::{Plan, Scope, make};
 
@@ -256,6 +256,66 @@ mod tests {
     }
 
     #[test]
+    fn corrected_label_must_select_the_node() {
+        let labeled = |labels: &[(&str, &str)]| Node {
+            labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            ..node("n2", "")
+        };
+        let near = |key: &str, others: &str, found: Node| {
+            let mut gpu = pool("gpu", 64, policy(1));
+            gpu.selector = crate::desired::parse_selector(&format!("{key}=gpu,{others}")).unwrap();
+            planned([pool("cpu", 64, policy(1)), gpu], [node("n1", "cpu"), found]).doubtful.remove(0).near.is_some()
+        };
+        assert!(near("kind", "arch=arm", labeled(&[("kind", "gup"), ("arch", "arm")])));
+        assert!(!near("kind", "arch=arm", labeled(&[("kind", "gup"), ("arch", "amd")])), "two labels differ");
+        assert!(!near("kind", "arch=arm", labeled(&[("kind", "gup")])));
+        // The correction replaces the misspelt key.
+        assert!(near("kind", "!kin", labeled(&[("kin", "gpu")])));
+        // Values that must not match are no spelling error.
+        assert!(!near("kind", "zone!=europe-a", labeled(&[("zone", "europe-b")])));
+        assert!(!near("kind", "zone notin (europe-a)", labeled(&[("zon", "europe-a")])));
+    }
+
+    #[test]
+    fn number_of_compared_label_sets_is_limited() {
+        let with = |number: usize, pool: &str, other: usize| {
+            let node = node(&format!("n{number:03}"), pool);
+            let labels = [("other".to_owned(), other.to_string())];
+            Node { labels: node.labels.clone().into_iter().chain(labels).collect(), ..node }
+        };
+        let mut nodes = vec![with(1, "gup", 0)];
+        nodes.extend((2..=MAX_LABEL_SETS).map(|number| with(number, "database", number)));
+        // Known labels count, further ones do not.
+        nodes.extend([with(300, "gup", 0), with(301, "gup", 1)]);
+        let plan = planned(
+            [pool("cpu", 64, policy(1)), pool("gpu", 64, policy(1))],
+            [nodes, vec![node("n0", "cpu")]].concat(),
+        );
+        assert_eq!(plan.doubtful[0].near.as_ref().map(|near| near.nodes), Some(2));
+    }
+
+    #[test]
+    fn example_is_the_first_of_all_nodes_with_the_label() {
+        let with = |name: &str, pool: &str, zone: &str| {
+            let mut node = node(name, pool);
+            node.labels.insert("zone".to_owned(), zone.to_owned());
+            node
+        };
+        let nodes = [with("n1", "gup", "b"), with("n2", "gup", "a"), with("n3", "gpo", "a"), node("n0", "cpu")];
+        let plan = planned([pool("cpu", 64, policy(1)), pool("gpu", 64, policy(1))], nodes);
+        let near = plan.doubtful[0].near.as_ref().expect("a label");
+        assert_eq!((near.label.as_str(), near.nodes, near.example.as_str()), ("nodecfg.dev/pool=gup", 2, "n1"));
+    }
+
+    #[test]
+    fn pool_of_contested_nodes_is_not_empty() {
+        let rival = Pool { name: pool_name("c"), ..pool("b", 64, policy(1)) };
+        let plan =
+            planned([pool("a", 64, policy(1)), pool("b", 64, policy(1)), rival], [node("n1", "a"), node("n2", "b")]);
+        assert_eq!(plan.doubtful, []);
+    }
+
+    #[test]
     fn nodes_in_no_pool_alone_are_no_mistake() {
         let control = Node {
             labels: BTreeMap::from([("node-role.kubernetes.io/control-plane".to_owned(), String::new())]),
@@ -263,6 +323,8 @@ mod tests {
         };
         let plan = planned([pool("cpu", 64, policy(1))], [node("n1", "cpu"), node("n2", "database"), control]);
         assert_eq!((plan.unpooled.len(), plan.doubtful.as_slice(), messages(&plan).len()), (2, &[][..], 0));
+        // A short name is close to too many others.
+        assert_eq!(planned([pool("cpu", 64, policy(1))], [node("n1", "cpu"), node("n2", "gpu")]).doubtful, []);
     }
 
     #[test]
@@ -276,12 +338,13 @@ mod tests {
             match_expressions: vec![Requirement {
                 key: "zone".to_owned(),
                 operator: Operator::In,
-                values: vec!["eu-a".to_owned()],
+                values: vec!["europe-a".to_owned()],
             }],
             ..LabelSelector::default()
         };
-        assert_eq!(planned([zoned], [zones("n1", "eu-a"), zones("n2", "eu-b")]).doubtful, []);
-        let plan = planned([pool("workers", 64, policy(1))], [node("n1", "workers"), node("n2", "worker")]);
+        assert_eq!(planned([zoned], [zones("n1", "europe-a"), zones("n2", "europe-b")]).doubtful, []);
+        let workers = Pool { require_nodes: Some(true), ..pool("workers", 64, policy(1)) };
+        let plan = planned([workers], [node("n1", "workers"), node("n2", "worker")]);
         assert_eq!(
             messages(&plan),
             ["similar-label: node n2 in no pool has the label nodecfg.dev/pool=worker, which is close to \

@@ -451,11 +451,9 @@ impl PoolRun {
             Phase::Failed { rollback, .. } => self.rolling_back && *rollback != Rollback::No,
             _ => false,
         };
-        let prevented_nothing = requested
-            && self.nodes.pending() == 0
-            && !self.has_abandoned_trials()
-            && !self.nodes.iter().any(was_rolled_back);
-        PoolOutcome { stopped: self.stopped.clone().filter(|_| !prevented_nothing), nodes }
+        let prevented_nothing = requested && self.nodes.pending() == 0 && !self.nodes.iter().any(was_rolled_back);
+        let stopped = self.stopped.as_ref().filter(|_| !prevented_nothing).or_else(|| self.stop_before_trials_ended());
+        PoolOutcome { stopped: stopped.cloned(), nodes }
     }
 }
 

@@ -25,14 +25,14 @@ pub(super) struct TrialWait {
     pub(super) started: bool,
     /// Whether the wait was reported.
     pub(super) announced: bool,
-    /// Whether a stop of the rollout ended the wait.
-    abandoned: bool,
+    /// Stop of the rollout that ended the wait.
+    abandoned: Option<StopReason>,
 }
 
 impl PoolRun {
     /// Reports whether the pool waits for trials, now or after its rollout.
     pub(super) fn awaits_trials(&self) -> bool {
-        self.mode.wait_trial && !self.trials.abandoned && self.nodes.on_trial() > 0
+        self.mode.wait_trial && self.trials.abandoned.is_none() && self.nodes.on_trial() > 0
     }
 
     /// Ends the wait for trials, unless `reason` stops this pool only from starting nodes. Returns whether the pool
@@ -46,13 +46,15 @@ impl PoolRun {
                 | StopReason::ClusterFailed { .. }
         );
         let waited = ends_run && self.awaits_trials() && self.is_finished_but_for_trials();
-        self.trials.abandoned |= ends_run;
+        if ends_run {
+            self.trials.abandoned.get_or_insert_with(|| reason.clone());
+        }
         waited
     }
 
-    /// Reports whether a stop ended the wait before the end of all trials.
-    pub(super) fn has_abandoned_trials(&self) -> bool {
-        self.mode.wait_trial && self.trials.abandoned && self.nodes.on_trial() > 0
+    /// Stop of the rollout that ended the wait for trials, if some have not ended.
+    pub(super) fn stop_before_trials_ended(&self) -> Option<&StopReason> {
+        self.trials.abandoned.as_ref().filter(|_| self.mode.wait_trial && self.nodes.on_trial() > 0)
     }
 
     /// Target that a converged node runs: that of the pool, or the same content under another name.

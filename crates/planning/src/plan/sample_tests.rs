@@ -1,0 +1,241 @@
+//! Tests of samples: which kubelets are asked, and what their answers change.
+
+use std::collections::BTreeSet;
+
+use super::disruption_tests::{config, planned, runs, wants};
+use super::fixtures::{
+    desired, fetched, managed, namespace, node, node_name, observed, on, policy, pool, source, with_config_map,
+};
+use super::saved::{ClusterIdentity, PlanContext, SavedOptions, SavedPlan};
+use super::{Sample, Scope, check, nodes_to_sample};
+use crate::desired::{Desired, Pool, PoolTarget};
+use kubelet_config::risk::Class;
+use nodecfg_contract::ConfigStatus;
+use nodecfg_contract::observed::{
+    ConfigMapKey, KubeletVersion, Node, Observed, Readiness, RunningConfig, UnreadReason,
+};
+
+/// `number` nodes `n01`… on their local configuration, with kubelets of this version.
+fn local(number: usize, version: &str) -> Observed {
+    let node = |index: usize| Node {
+        kubelet_version: KubeletVersion::parse(version),
+        ready: Readiness::Ready,
+        ..node(&format!("n{index:02}"), "a")
+    };
+    observed((1..=number).map(node))
+}
+
+/// Sets the answers of nodes: the fields that they run, or an error.
+fn answer(cluster: &mut Observed, answers: &[(&str, Result<&str, UnreadReason>)]) {
+    let one = |(name, answer): &(&str, Result<&str, UnreadReason>)| {
+        let answer = match answer {
+            Ok(fields) => RunningConfig::Read(config(fields).canonical),
+            Err(reason) => RunningConfig::Unread(*reason),
+        };
+        (node_name(name), answer)
+    };
+    cluster.running = answers.iter().map(one).collect();
+}
+
+#[test]
+fn samples_few_nodes_of_each_unknown_group() {
+    let sampled = |cluster: &Observed| {
+        let plan = planned(&wants("maxPods: 150", Class::Restart), cluster);
+        nodes_to_sample(&plan, cluster).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(sampled(&local(40, "v1.36.2")), "n01 n20 n40");
+    assert_eq!(sampled(&local(2, "v1.36.2")), "n01 n02");
+    assert_eq!(sampled(&local(3, "v1.99.0")), "", "their defaults are unknown");
+    let mut mixed = local(9, "v1.36.2");
+    for (index, node) in mixed.nodes.values_mut().enumerate() {
+        if index < 4 {
+            node.kubelet_version = KubeletVersion::parse("v1.35.0");
+        }
+        if index == 8 {
+            node.ready = Readiness::NotReady;
+        }
+    }
+    assert_eq!(sampled(&mixed), "n01 n02 n04 n05 n06 n08");
+    // Every version is a group of its own.
+    let mut many = local(90, "v1.36.2");
+    for (index, node) in many.nodes.values_mut().enumerate() {
+        node.kubelet_version = KubeletVersion::parse(&format!("v1.{}.0", 20 + index % 15));
+    }
+    assert_eq!(sampled(&many).split(' ').count(), 24);
+}
+
+/// Adds a node that runs a ConfigMap with these fields.
+fn add_known(cluster: &mut Observed, name: &str, fields: &str) {
+    add_config_map(cluster, fields);
+    let node = Node { kubelet_version: KubeletVersion::parse("v1.36.2"), ..runs(name, fields) };
+    cluster.nodes.insert(node.name.clone(), node);
+}
+
+fn add_config_map(cluster: &mut Observed, fields: &str) {
+    let rendered = config(fields);
+    with_config_map(cluster, "a", &rendered);
+    cluster.contents.extend([fetched(&rendered.source(&namespace()), &rendered.canonical, true)]);
+}
+
+/// Points a node to a ConfigMap whose content is unknown.
+fn add_unreadable(cluster: &mut Observed, name: &str, status: impl FnOnce(Node) -> ConfigStatus) {
+    let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: "fleet-a-gone".to_owned() };
+    cluster.config_maps.insert(key, managed("fleet-a-gone", Some("fleet"), Some("a"), None));
+    let node =
+        on(Node { kubelet_version: KubeletVersion::parse("v1.36.2"), ..node(name, "a") }, &source("fleet-a-gone"));
+    let status = status(node.clone());
+    cluster.nodes.insert(node.name.clone(), Node { status, ..node });
+}
+
+#[test]
+fn asks_no_node_whose_configuration_is_known_or_stays() {
+    let mut cluster = local(1, "v1.36.2");
+    add_known(&mut cluster, "n02", "maxPods: 64");
+    add_unreadable(&mut cluster, "n03", |node| node.status);
+    // A node that points at its target keeps its assignment.
+    add_config_map(&mut cluster, "maxPods: 150");
+    let target = config("maxPods: 150").source(&namespace());
+    let awaited = Node { source: Some(target), ..cluster.nodes[&node_name("n01")].clone() };
+    cluster.nodes.insert(node_name("n04"), Node { name: node_name("n04"), ..awaited });
+    let sampled = |desired: &Desired| nodes_to_sample(&planned(desired, &cluster), &cluster);
+    assert_eq!(sampled(&wants("maxPods: 150", Class::Restart)), [node_name("n01"), node_name("n03")]);
+    // The local configuration as target is unknown, so that there is nothing to compare.
+    let local = Pool { target: PoolTarget::Local, ..pool("a", 0, policy(1)) };
+    assert_eq!(sampled(&desired([local])), []);
+}
+
+#[test]
+fn limit_leaves_no_group_out() {
+    // 24 versions with two nodes each: one node of each is asked.
+    let mut cluster = local(48, "v1.36.2");
+    for (index, node) in cluster.nodes.values_mut().enumerate() {
+        node.kubelet_version = KubeletVersion::parse(&format!("v1.{}.0", 13 + index % 24));
+    }
+    let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);
+    let asked: BTreeSet<_> = nodes_to_sample(&plan, &cluster)
+        .iter()
+        .filter_map(|name| cluster.nodes[name].kubelet_version.map(|version| version.minor))
+        .collect();
+    let known = cluster.nodes.values().filter_map(super::verdicts::known_minor).collect::<BTreeSet<_>>().len();
+    assert_eq!(asked.len(), known);
+}
+
+#[test]
+fn most_frequent_of_equally_risky_answers_is_shown() {
+    let shown = |answers: &[(&str, Result<&str, UnreadReason>)]| {
+        let mut cluster = local(3, "v1.36.2");
+        answer(&mut cluster, answers);
+        let set = planned(&wants("maxPods: 150", Class::Drain), &cluster).pools.remove(0).changes.remove(0);
+        (set.fields[0].change.old.clone().unwrap(), set.sample.unwrap().same)
+    };
+    let (low, high) = (Ok("maxPods: 180"), Ok("maxPods: 200"));
+    assert_eq!(shown(&[("n01", high), ("n02", low), ("n03", low)]), ("180".to_owned(), 2));
+    assert_eq!(shown(&[("n01", high), ("n02", low)]), ("200".to_owned(), 1), "the first of equal numbers");
+}
+
+#[test]
+fn answer_about_a_known_configuration_permits_nothing() {
+    let mut cluster = local(0, "v1.36.2");
+    add_known(&mut cluster, "n01", "maxPods: 200");
+    answer(&mut cluster, &[("n01", Ok("maxPods: 150"))]);
+    let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);
+    assert_eq!((plan.refusals().len(), plan.pools[0].changes[0].sample), (1, None));
+}
+
+#[test]
+fn answer_of_a_node_in_transition_is_about_its_active_configuration() {
+    let mut cluster = local(0, "v1.36.2");
+    add_unreadable(&mut cluster, "n01", |_| ConfigStatus::default());
+    answer(&mut cluster, &[("n01", Ok("maxPods: 110"))]);
+    let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);
+    let sets = plan.pools[0].changes.iter();
+    let sets: Vec<(bool, bool)> = sets.map(|set| (set.from.is_some(), set.sample.is_some())).collect();
+    assert_eq!(sets, [(false, true), (true, false)]);
+    assert_eq!(plan.pools[0].disruption.unknown, 1);
+}
+
+#[test]
+fn sample_gives_risk_and_refuses() {
+    let mut cluster = local(40, "v1.36.2");
+    answer(&mut cluster, &[("n01", Ok("maxPods: 110")), ("n20", Ok("maxPods: 200")), ("n40", Ok(""))]);
+    let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);
+    let set = &plan.pools[0].changes[0];
+    assert_eq!(set.sample, Some(Sample { asked: 3, read: 3, same: 1, unread: None }));
+    // The riskiest answer counts: fewer pods than now on n20.
+    assert_eq!((set.fields[0].change.old.as_deref(), set.nodes, set.from_known), (Some("200"), 40, true));
+    let disruption = &plan.pools[0].disruption;
+    assert_eq!((disruption.worst, disruption.unknown, disruption.refused), (Some(Class::Drain), 0, true));
+    assert_eq!(plan.refusals().len(), 1);
+    // The checker rejects a plan that hides it.
+    let mut hidden = plan.clone();
+    hidden.pools[0].disruption.refused = false;
+    let desired = wants("maxPods: 150", Class::Restart);
+    assert!(!check(&hidden.identified(), &desired, &cluster, &Scope::Everything).is_empty());
+    assert_eq!(planned(&wants("maxPods: 150", Class::Drain), &cluster).refusals(), []);
+    // A rollback to an unknown configuration is as possible as without a sample.
+    assert!(plan.pools[0].steps().all(|step| step.rollback_needs.is_none()));
+}
+
+#[test]
+fn running_values_and_defaults_are_compared_in_effect() {
+    let mut cluster = local(3, "v1.36.2");
+    let running = "maxPods: 110\nsyncFrequency: 1m0s\nnodeStatusMaxImages: 50\npodsPerCore: 7";
+    answer(&mut cluster, &[("n01", Ok(running))]);
+    let plan = planned(&wants("maxPods: 110\nsyncFrequency: 60s", Class::Restart), &cluster);
+    let fields: Vec<(&str, bool)> =
+        plan.pools[0].changes[0].fields.iter().map(|field| (&*field.change.path, field.no_effect)).collect();
+    let expected = [("podsPerCore", false), ("syncFrequency", true)];
+    assert_eq!(fields, expected, "a default that runs is no change, another notation has no effect");
+}
+
+#[test]
+fn benign_sample_permits_nothing() {
+    let wanted = "cpuManagerPolicy: static";
+    let mut cluster = local(2, "v1.36.2");
+    add_known(&mut cluster, "n9", "maxPods: 64");
+    assert_eq!(planned(&wants(wanted, Class::Restart), &cluster).refusals().len(), 1);
+    answer(&mut cluster, &[("n01", Ok(wanted)), ("n02", Ok(wanted))]);
+    assert_eq!(planned(&wants(wanted, Class::Restart), &cluster).refusals().len(), 1);
+}
+
+#[test]
+fn unread_sample_leaves_the_risk_unknown() {
+    let mut cluster = local(3, "v1.36.2");
+    answer(&mut cluster, &[("n01", Err(UnreadReason::Unreachable)), ("n02", Err(UnreadReason::Forbidden))]);
+    let plan = planned(&wants("cpuManagerPolicy: static", Class::None), &cluster);
+    let set = &plan.pools[0].changes[0];
+    assert_eq!(set.sample, Some(Sample { asked: 2, read: 0, same: 0, unread: Some(UnreadReason::Forbidden) }));
+    // The reason does not depend on the order.
+    answer(&mut cluster, &[("n01", Err(UnreadReason::Forbidden)), ("n02", Err(UnreadReason::Unreachable))]);
+    let again = planned(&wants("cpuManagerPolicy: static", Class::None), &cluster);
+    assert_eq!(again.pools[0].changes[0].sample, set.sample);
+    assert_eq!((set.from_known, plan.pools[0].disruption.unknown), (false, 3));
+    assert_eq!(plan.refusals(), []);
+    // Hostile answers.
+    for text in ["", "[", "- 1\n", "x"] {
+        cluster.running = [(node_name("n01"), RunningConfig::Read(text.to_owned()))].into();
+        assert_eq!(planned(&wants("maxPods: 5", Class::None), &cluster).refusals(), [], "{text:?}");
+    }
+    let long: String = (0..2000).map(|index| format!("field{index}: 1\n")).collect();
+    cluster.running = [(node_name("n01"), RunningConfig::Read(long))].into();
+    let plan = planned(&wants("maxPods: 5", Class::None), &cluster);
+    assert_eq!(plan.pools[0].changes[0].sample.and_then(|sample| sample.unread), Some(UnreadReason::Unusable));
+}
+
+#[test]
+fn saved_plan_does_not_depend_on_samples() {
+    let desired = wants("maxPods: 150", Class::Restart);
+    let mut cluster = local(3, "v1.36.2");
+    let context = PlanContext {
+        cluster: ClusterIdentity { uid: "u".to_owned(), server: "s".to_owned() },
+        binding: "node".to_owned(),
+        options: SavedOptions { take_over: false, allow_empty: false, lenient: false, namespace: None, binding: None },
+    };
+    let risk = |cluster: &Observed| {
+        let saved = SavedPlan::of(&planned(&desired, cluster), &context);
+        (saved.pools[0].risk, saved.pools[0].risk_unknown)
+    };
+    assert_eq!(risk(&cluster), (None, 3));
+    answer(&mut cluster, &[("n01", Ok("maxPods: 64"))]);
+    assert_eq!(risk(&cluster), (None, 3));
+}
