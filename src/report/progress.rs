@@ -103,8 +103,8 @@ pub(super) fn timed_text(start: Timestamp, now: Timestamp, text: &str, width: us
 /// An event in one line.
 fn line(now: Timestamp, progress: &Progress) -> String {
     match subject(progress) {
-        Some(subject) => format!("{subject} {}", happening(now, progress)),
-        None => happening(now, progress),
+        Some(subject) => format!("{subject} {}", event_text(now, progress)),
+        None => event_text(now, progress),
     }
 }
 
@@ -115,7 +115,7 @@ fn subject(progress: &Progress) -> Option<String> {
 }
 
 /// What happened, without the node or pool.
-pub(super) fn happening(now: Timestamp, progress: &Progress) -> String {
+pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
     match progress {
         Progress::ConfigMapCreated { name } => format!("ConfigMap {name} created"),
         Progress::ContentHashesAdded { nodes } => {

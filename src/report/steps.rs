@@ -7,7 +7,7 @@ use std::mem::take;
 
 use jiff::Timestamp;
 
-use super::progress::{Listener, count_labels, happening, timed, timed_text};
+use super::progress::{Listener, count_labels, event_text, timed, timed_text};
 use super::style::{good, heading};
 use super::{count, duration};
 use nodecfg_contract::names::PoolName;
@@ -38,7 +38,7 @@ impl Printed {
         let pool = progress.pool().map(PoolName::as_str).unwrap_or_default();
         let (text, most) = match kind {
             Kind::Counted(_) | Kind::Node(_) | Kind::Stopped => {
-                (format!("{pool} {}", happening(now, progress)), MAX_IN_FULL)
+                (format!("{pool} {}", event_text(now, progress)), MAX_IN_FULL)
             }
             _ if pools <= FEW_POOLS => (pool.to_owned(), FEW_POOLS),
             _ => (pool.to_owned(), 1),
