@@ -392,11 +392,9 @@ mod tests {
 
     #[test]
     fn ignores_error_of_previous_assignment() {
-        assert_eq!(
-            verdict("b", status(Some("a"), None, Some(REFUSED))),
-            Convergence::Waiting(Waiting::NotAcknowledged)
-        );
-        assert_eq!(verdict("b", status(None, None, None)), Convergence::Waiting(Waiting::NotAcknowledged));
+        let waiting = Convergence::Waiting(Waiting::NotAcknowledged);
+        assert_eq!(verdict("b", status(Some("a"), None, Some(REFUSED))), waiting);
+        assert_eq!(verdict("b", status(None, None, None)), waiting);
     }
 
     #[test]
