@@ -22,6 +22,7 @@ mod completions;
 mod confirm;
 mod crd;
 mod diff;
+mod disruption_args;
 mod doctor;
 mod dry_run;
 mod exit;

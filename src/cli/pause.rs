@@ -46,8 +46,12 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let _held = run::defer_signals("finishing the current change");
     let snapshot = lease::update_orders(&location.reader, location.namespace.as_str(), &location.fleet, |snapshot| {
         // The same value in every attempt, so that a write whose response was lost is recognized.
-        let pause =
-            wanted.get_or_insert_with(|| Pause { by: by.clone(), at: snapshot.now, reason: args.reason.clone() });
+        let pause = wanted.get_or_insert_with(|| Pause {
+            by: by.clone(),
+            at: snapshot.now,
+            reason: args.reason.clone(),
+            allowed: None,
+        });
         let is_known = |pool: &PoolName| known.contains(pool) || snapshot.orders.pauses.contains_key(pool);
         unknown = args.pools.iter().find(|pool| !args.allow_unknown && !is_known(pool)).cloned();
         if unknown.is_some() {

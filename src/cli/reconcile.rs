@@ -15,14 +15,14 @@ use super::run::{self, Purpose, Reporter, RunSubject};
 use super::{CommandError, CommandResult, Exit, Terminal, diff};
 use crate::report::Format;
 use crate::report::progress::RunHeader;
-use crate::review::{Side, of_plan};
+use crate::review::{Review, Side, of_plan};
 use crate::rollout::execute::{Rollout, Stop, check_permissions, execute};
 use crate::telemetry::spans;
 use nodecfg_cluster::lease::{self, HeldLock, LockOptions};
 use nodecfg_cluster::{ClusterReader, ClusterWriter};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::observed::Pause;
-use nodecfg_planning::plan::{Options, Plan};
+use nodecfg_contract::observed::{AllowedDisruption, Pause};
+use nodecfg_planning::plan::{Options, Plan, Problem};
 use nodecfg_planning::rollout::machine::Mode;
 
 /// Arguments that control a rollout.
@@ -83,6 +83,8 @@ pub(super) struct Reconciliation<'a> {
     /// The saved plan that the new plan must equal, if one is given.
     pub(super) saved_plan: Option<&'a SavedPlanCheck>,
     pub(super) options: Options,
+    /// Disruption that this run is allowed beyond the policy of the pool, already part of `loaded`.
+    pub(super) allowed: Option<AllowedDisruption>,
     /// Pauses this pool before the first change, once it is certain that the change can start.
     pub(super) pause: Option<(PoolName, Pause)>,
     pub(super) kubelets: KubeletArgs,
@@ -99,7 +101,7 @@ impl Reconciliation<'_> {
     pub(super) async fn preview(&self, terminal: &mut Terminal) -> CommandResult {
         let plan = self.print_plan(terminal).await?;
         // The plan is printed already; only the exit code of a sync is missing.
-        Ok(if plan.refusals().is_empty() { Exit::Done } else { Exit::InvalidRepository })
+        Ok(if self.refusals(&plan).is_empty() { Exit::Done } else { Exit::InvalidRepository })
     }
 
     /// Prints the plan and returns it.
@@ -113,7 +115,7 @@ impl Reconciliation<'_> {
             })?;
         terminal.record.planned(&plan);
         warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
-        let review = of_plan(self.side.clone(), &self.loaded.desired, &plan);
+        let review = self.review(&plan);
         diff::write(&review, self.format, None, self.reports, self.verbose, terminal)?;
         Ok(plan)
     }
@@ -191,7 +193,7 @@ impl Reconciliation<'_> {
         if plan.has_changes() {
             warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
         }
-        let review = of_plan(self.side, &self.loaded.desired, &plan);
+        let review = self.review(&plan);
         let subject = RunSubject { purpose: self.purpose, header: self.header, plan: &plan, review: &review };
         let mut reporter = Reporter::start(subject, self.format, self.reports, self.verbose, terminal)?;
         let rollout = Rollout {
@@ -207,6 +209,7 @@ impl Reconciliation<'_> {
                 timeout: None,
                 wait_trial: self.wait_trial,
             },
+            allowed: self.allowed.as_ref(),
         };
         let writer = ClusterWriter::new(self.reader.clone(), lock);
         let mut listen = |now, event: &_| reporter.event(now, event);
@@ -215,36 +218,53 @@ impl Reconciliation<'_> {
         reporter.finish(&execution, terminal)
     }
 
+    fn review(&self, plan: &Plan) -> Review {
+        let review = of_plan(self.side.clone(), &self.loaded.desired, plan);
+        match self.purpose {
+            Purpose::RollBack => review.of_rollback(),
+            Purpose::Sync | Purpose::Verify | Purpose::Reset => review,
+        }
+    }
+
+    /// Problems that prevent execution of the plan.
+    fn refusals(&self, plan: &Plan) -> Vec<Problem> {
+        let problems = plan.refusals().into_iter();
+        match self.purpose {
+            Purpose::RollBack => problems.map(Problem::of_rollback).collect(),
+            Purpose::Sync | Purpose::Verify | Purpose::Reset => problems.collect(),
+        }
+    }
+
     /// Creates a plan, and checks that it may be carried out.
     async fn checked_plan(&self, lock: &HeldLock) -> Result<Planned, CommandError> {
         let planned = plan(self.loaded, self.reader, Some(lock), self.options.clone(), self.kubelets).await?;
         if let Some(saved_plan) = self.saved_plan {
             saved_plan.require_match(&planned, self.reader)?;
         }
-        let problems = planned.plan.refusals();
+        let problems = self.refusals(&planned.plan);
         if problems.is_empty() {
             return Ok(planned);
         }
         Err(CommandError::Problems { problems, snapshot: Box::new(self.loaded.snapshot.clone()) })
     }
 
-    /// Pauses the pool. An existing pause is kept.
+    /// Pauses the pool, and records the allowed disruption. An existing pause is kept.
     async fn pause_pool(&self, pool: &PoolName, pause: &Pause) -> Result<(), CommandError> {
         let fleet = &self.loaded.desired.fleet;
         lease::update_orders(self.reader, self.options.namespace.as_str(), fleet, |snapshot| {
-            if snapshot.orders.pauses.contains_key(pool) {
-                return None;
-            }
             let mut orders = snapshot.orders.clone();
-            orders.pauses.insert(pool.clone(), pause.clone());
-            Some(orders)
+            let recorded = orders.pauses.entry(pool.clone()).or_insert_with(|| pause.clone());
+            if pause.allowed.is_some() {
+                recorded.allowed.clone_from(&pause.allowed);
+            }
+            (orders != snapshot.orders).then_some(orders)
         })
         .await?;
         Ok(())
     }
 }
 
-/// Removes a pause, if it was not changed since.
+/// Removes a pause, or from another pause the allowed disruption, if it was not changed since.
 async fn remove_pause(
     reader: &ClusterReader,
     namespace: &NamespaceName,
@@ -252,12 +272,14 @@ async fn remove_pause(
     (pool, pause): (&PoolName, &Pause),
 ) -> Result<(), lease::OrderError> {
     lease::update_orders(reader, namespace.as_str(), fleet, |snapshot| {
-        if snapshot.orders.pauses.get(pool) != Some(pause) {
-            return None;
-        }
         let mut orders = snapshot.orders.clone();
-        orders.pauses.remove(pool);
-        Some(orders)
+        let found = orders.pauses.get_mut(pool)?;
+        if found == pause {
+            orders.pauses.remove(pool);
+        } else if pause.allowed.is_some() && found.allowed == pause.allowed {
+            found.allowed = None;
+        }
+        (orders != snapshot.orders).then_some(orders)
     })
     .await?;
     Ok(())

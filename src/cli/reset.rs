@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::cluster_args::{BoundClusterArgs, label_keys_of};
 use super::confirm::ConfirmArgs;
+use super::disruption_args::DisruptionArgs;
 use super::dry_run::DryRunArgs;
 use super::fleet_args::FleetArgs;
 use super::kubelet_samples::KubeletArgs;
@@ -18,7 +19,6 @@ use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::{Format, count, progress};
 use crate::review::Side;
 use kubelet_config::finding::Strictness;
-use kubelet_config::risk::Class;
 use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
@@ -58,10 +58,8 @@ pub(super) struct Args {
     /// Allow N unavailable nodes of each pool. Default: 1, or the budget in the repository.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_unavailable: Option<u32>,
-    /// Allow disruption of running pods up to this class: none, restart, drain or replace. Default: restart, or what
-    /// the pool allows in the repository. With node agents, the local configuration decides.
-    #[arg(long, value_name = "CLASS", value_parser = parse_class)]
-    allow_disruption: Option<Class>,
+    #[command(flatten)]
+    disruption: DisruptionArgs,
     /// Also reset nodes that point at ConfigMaps not managed by this fleet.
     #[arg(long)]
     take_over: bool,
@@ -130,6 +128,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         reader: &reader,
         saved_plan: None,
         options,
+        allowed: None,
         pause: None,
         kubelets: KubeletArgs::NEVER,
         rollout_args: &args.rollout_args,
@@ -204,7 +203,7 @@ impl Args {
                 pool.target = PoolTarget::Local;
                 // A reset is an explicit request, so it includes paused pools.
                 pool.policy.paused = false;
-                pool.policy.allow_disruption = self.allow_disruption.unwrap_or(pool.policy.allow_disruption);
+                self.disruption.apply(&mut pool.policy);
                 if let Some(number) = self.max_unavailable {
                     pool.policy.max_unavailable = MaxUnavailable::Count(number);
                 }
@@ -216,7 +215,7 @@ impl Args {
         let budget = self.max_unavailable.unwrap_or(1);
         let mut desired = pools_of_nodes(&observed, &fleet, budget, self.take_over);
         for pool in desired.pools.values_mut() {
-            pool.policy.allow_disruption = self.allow_disruption.unwrap_or(pool.policy.allow_disruption);
+            self.disruption.apply(&mut pool.policy);
         }
         let down = unavailable_without_pool(&desired, &observed);
         if let Some(example) = down.first() {
@@ -287,10 +286,4 @@ impl Args {
             NodeSelectionError::Unpooled { .. } => CommandError::usage(error.to_string(), error.help()),
         })
     }
-}
-
-/// Parses a class that a node can be prepared for.
-fn parse_class(name: &str) -> Result<Class, String> {
-    let class = Class::parse(name).filter(|class| *class != Class::Never);
-    class.ok_or_else(|| "the class must be none, restart, drain or replace".to_owned())
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side_of;
+use super::disruption_args::DisruptionArgs;
 use super::dry_run::DryRunArgs;
 use super::kubelet_samples::KubeletArgs;
 use super::order_args::{FleetLocation, parse_reason};
@@ -16,10 +17,11 @@ use super::run::{self, Purpose};
 use super::{CommandError, CommandResult, Exit, Terminal, diff};
 use crate::history::{Content, ReadablePools, Revision, Subject, certain_nodes, content_of, previous, readable_pools};
 use crate::report::{Format, count, names};
+use kubelet_config::risk::Class;
 use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::names::{NamespaceName, PoolName};
-use nodecfg_contract::observed::{Observed, Pause};
+use nodecfg_contract::observed::{AllowedDisruption, Observed, Pause};
 use nodecfg_planning::desired::{Desired, Pool, PoolTarget, RolloutPolicy, draft};
 use nodecfg_planning::plan::{Options, Scope};
 
@@ -46,9 +48,11 @@ pub(super) struct Args {
     /// Do not pause the pool. The next sync applies HEAD again.
     #[arg(long)]
     no_pause: bool,
-    /// Record this reason for the pause.
+    /// Record this reason for the pause, and for --allow-disruption, which requires it.
     #[arg(long, value_name = "TEXT", value_parser = parse_reason, conflicts_with = "no_pause")]
     reason: Option<String>,
+    #[command(flatten)]
+    disruption: DisruptionArgs,
     /// Also move nodes that point at ConfigMaps not managed by this fleet.
     #[arg(long)]
     take_over: bool,
@@ -68,9 +72,11 @@ const EXAMPLES: &str = "\
 Examples:
   nodecfg rollback gpu --dry-run     show the plan of a rollback to the previous revision
   nodecfg rollback gpu --to v1.4.0   roll back to this revision
+  nodecfg rollback gpu --allow-disruption drain --reason 'incident 4711'
   nodecfg resume gpu                 resume rollouts after the change is reverted in git";
 
 pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut Terminal) -> CommandResult {
+    let allowed_class = args.allowed_class()?;
     if args.dry_run.is_requested() {
         diff::create_reports(&args.reports)?;
     } else {
@@ -112,11 +118,13 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         ..allowances.options(namespace, args.repository.gate())
     };
     let location = FleetLocation { reader, fleet: head.desired.fleet.clone(), namespace: options.namespace.clone() };
-    let pause = Pause {
-        by: if args.dry_run.is_requested() || args.no_pause { String::new() } else { location.requester().await? },
-        at: nodecfg_clock::now(),
-        reason: args.reason.clone().unwrap_or_else(|| format!("rolled back to {}", short_commit(&loaded, &revision))),
-    };
+    let (at, by) = (
+        nodecfg_clock::now(),
+        if args.dry_run.is_requested() || args.no_pause { String::new() } else { location.requester().await? },
+    );
+    let reason = args.reason.clone().unwrap_or_else(|| format!("rolled back to {}", short_commit(&loaded, &revision)));
+    let allowed = allowed_class.map(|class| AllowedDisruption { class, by: by.clone(), at, reason: reason.clone() });
+    let pause = Pause { by, at, reason, allowed: allowed.clone() };
     let reconciliation = Reconciliation {
         purpose: Purpose::RollBack,
         loaded: &loaded,
@@ -125,6 +133,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         reader: &location.reader,
         saved_plan: None,
         options,
+        allowed,
         pause: (!args.no_pause && !unchanged).then(|| (args.pool.clone(), pause)),
         kubelets: KubeletArgs::NEVER,
         rollout_args: &args.rollout_args,
@@ -183,6 +192,17 @@ struct RollbackTarget {
 }
 
 impl Args {
+    /// The class of --allow-disruption, which requires a reason.
+    fn allowed_class(&self) -> Result<Option<Class>, CommandError> {
+        match (self.disruption.allow_disruption, &self.reason) {
+            (Some(class), None) => Err(CommandError::usage(
+                "--allow-disruption requires a reason, which is recorded",
+                format!("run nodecfg rollback {} --allow-disruption {class} --reason TEXT", self.pool),
+            )),
+            (class, _) => Ok(class),
+        }
+    }
+
     /// Reads HEAD. Invalid pools are accepted if the selectors of the others are known.
     async fn head(&self, terminal: &mut Terminal) -> Result<Head, CommandError> {
         let (findings, snapshot) = match self.repository.load(terminal).await {
@@ -296,7 +316,8 @@ impl Args {
             }
         };
         // The pause applies to other commands.
-        let policy = RolloutPolicy { paused: false, ..pool.policy };
+        let mut policy = RolloutPolicy { paused: false, ..pool.policy };
+        self.disruption.apply(&mut policy);
         desired.pools.insert(self.pool.clone(), Pool { policy, ..pool });
         desired.commit.clone_from(&earlier.commit);
         let arguments = RepositoryArgs { rev: Some(revision.to_string()), worktree: false, ..self.repository.clone() };

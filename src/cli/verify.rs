@@ -79,6 +79,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
             timeout: args.timeout,
             wait_trial: args.trial.wait_trial,
         },
+        allowed: None,
     };
     let execution = execute::verify(rollout, &reader, stop, &mut |now, event| reporter.event(now, event)).await;
     reporter.finish(&execution, terminal)

@@ -325,7 +325,7 @@ fn reports_orders_with_their_author() {
             facts.locks.insert(fleet(), Ok(Some(Lock { orders, holder, ..free() })));
         })
     };
-    let pause = Pause { by: "ada".to_owned(), at: ago(60), reason: "disks".to_owned() };
+    let pause = Pause { by: "ada".to_owned(), at: ago(60), reason: "disks".to_owned(), allowed: None };
     let paused = Orders { pauses: [(PoolName::new("gpu").unwrap(), pause)].into(), abort: None };
     let check = assert_check(
         "orders",

@@ -182,7 +182,7 @@ pub fn pools_markdown(out: &mut dyn Write, orders: &PoolOrders, fleet_arguments:
             PoolResult::NotPaused => "was not paused",
         };
         match order.pause.as_ref().or(order.before.as_ref()) {
-            Some(Pause { by, at, reason }) => {
+            Some(Pause { by, at, reason, .. }) => {
                 let (by, reason) = (prose(&one_line(by)), prose(&one_line(reason)));
                 writeln!(out, "| {pool} | {result} | {by} | {at:.0} | {reason} |")?;
             }
@@ -319,6 +319,7 @@ mod tests {
             by: "somebody-with-a-long-name@a-machine.with.a.long.domain.example".to_owned(),
             at: Timestamp::UNIX_EPOCH,
             reason: "disks are being replaced in both rows, and nobody knows until when it will take".to_owned(),
+            allowed: None,
         };
         let order = |pool: &&str| PoolOrder {
             pool: PoolName::new(*pool).expect("a name"),

@@ -73,7 +73,7 @@ fn ends() -> Vec<End> {
 #[test]
 fn summary_fits() {
     let pool = |number: usize, stopped| {
-        let pause = Pause { by: "ada".to_owned(), at: at(), reason: "disks and more disks ".repeat(9) };
+        let pause = Pause { by: "ada".to_owned(), at: at(), reason: "disks and more disks ".repeat(9), allowed: None };
         let paused = (number == 0).then_some(End::LeftAlone { why: Why::Paused { order: Some(pause) } });
         let node = |(index, end)| NodeOutcome {
             node: long_node(100 * number + index),
@@ -208,8 +208,12 @@ fn pruning_fits() {
 
 #[test]
 fn orders_fit() {
-    let pause =
-        |reason: &str| Pause { by: "system:serviceaccount:ci:deployer".repeat(3), at: at(), reason: reason.repeat(20) };
+    let pause = |reason: &str| Pause {
+        by: "system:serviceaccount:ci:deployer".repeat(3),
+        at: at(),
+        reason: reason.repeat(20),
+        allowed: None,
+    };
     let order = |number| orders::PoolOrder {
         pool: long_pool(number),
         result: orders::PoolResult::Updated,

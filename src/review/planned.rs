@@ -11,7 +11,7 @@ use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan::{self, Plan, PoolPlan, fix, membership};
+use nodecfg_planning::plan::{self, Plan, PoolPlan, fix, membership, rollback_fix};
 use nodecfg_planning::rollout::forecast::{PoolStart, forecast};
 
 /// The review of a plan, compared with what the nodes run.
@@ -58,6 +58,17 @@ impl Review {
             prunable: plan.prunable.clone(),
         });
         self.sort();
+        self
+    }
+
+    /// The same review of a rollback, whose refusal an option of the command can lift.
+    #[must_use]
+    pub fn of_rollback(mut self) -> Self {
+        for pool in &mut self.pools {
+            if let (Some(refused), Some(worst)) = (&mut pool.risk.refused, pool.risk.worst) {
+                refused.help = rollback_fix(&pool.name, worst, &pool.risk.state_files);
+            }
+        }
         self
     }
 

@@ -15,7 +15,7 @@ use nodecfg_cluster::writer::{ConfigMapSpec, Created};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
 use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::{Node, Observed, Orders};
+use nodecfg_contract::observed::{AllowedDisruption, Node, Observed, Orders};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{Options, Plan, PoolPlan, belongs, decide_again};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
@@ -45,6 +45,8 @@ pub struct Rollout<'a> {
     pub options: &'a Options,
     /// Mode of the rollout.
     pub mode: Mode,
+    /// Disruption that this run is allowed beyond the policy, for the Events of the nodes.
+    pub allowed: Option<&'a AllowedDisruption>,
 }
 
 /// Requested stop of a rollout.
@@ -121,7 +123,7 @@ pub async fn execute(
         // No node was changed; created ConfigMaps serve the next run.
         Ok(_) = requested.wait_for(|stop| *stop >= Stop::Gently) => {}
     }
-    let events = EventSender::start(writer.clone(), rollout.plan);
+    let events = EventSender::start(writer.clone(), rollout.plan, rollout.allowed);
     let execution = {
         let mut listen = |now: Timestamp, event: &Event| {
             events.send(now, event);

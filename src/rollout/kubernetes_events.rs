@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use nodecfg_cluster::ClusterWriter;
 use nodecfg_cluster::writer::NodeNotice;
 use nodecfg_contract::names::NodeName;
+use nodecfg_contract::observed::AllowedDisruption;
 use nodecfg_planning::plan::Plan;
 use nodecfg_planning::rollout::StopReason;
 use nodecfg_planning::rollout::progress::{Event, Progress};
@@ -24,7 +25,7 @@ pub(super) struct EventSender {
 }
 
 impl EventSender {
-    pub(super) fn start(writer: ClusterWriter, plan: &Plan) -> Self {
+    pub(super) fn start(writer: ClusterWriter, plan: &Plan, allowed: Option<&AllowedDisruption>) -> Self {
         let (sender, mut receiver) = mpsc::unbounded_channel::<NodeNotice>();
         let task = tokio::spawn(async move {
             // One at a time: patches have priority over Events.
@@ -33,7 +34,8 @@ impl EventSender {
             }
         });
         let commit = plan.commit.as_ref().map(|commit| format!(" at commit {}", commit.short())).unwrap_or_default();
-        Self { sender, task, origin: format!("fleet {}{commit}", plan.fleet) }
+        let allowed = allowed.map(|allowed| format!(", {allowed}")).unwrap_or_default();
+        Self { sender, task, origin: format!("fleet {}{commit}{allowed}", plan.fleet) }
     }
 
     pub(super) fn send(&self, at: Timestamp, event: &Event) {

@@ -13,6 +13,7 @@ scenarios! {
         rollback_selects_revision_that_nodes_ran,
         impossible_rollback_names_reason_and_writes_nothing,
         nodes_are_reset_within_the_budget,
+        rollback_may_disrupt_more_for_one_run,
         reset_with_repository_is_limited_to_its_pools,
         reset_of_unknown_names_writes_nothing,
         unreferenced_config_maps_are_pruned,
@@ -193,6 +194,39 @@ async fn nodes_are_reset_within_the_budget(start: ClusterSetup) {
     assert_eq!(common(&cluster, "a").await, None);
     // The nodes are reset.
     call(&cluster, &["reset", "a-1", "--yes"]).await.exits(0);
+    cluster.down().await;
+}
+
+async fn rollback_may_disrupt_more_for_one_run(start: ClusterSetup) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
+    cluster.sync(&repository, &[]).await.exits(0);
+    repository.change("a", "maxPods: 120");
+    cluster.sync(&repository, &[]).await.exits(0);
+    let rollback = async |more: &[&str]| call(&cluster, &[&["rollback", "a", path(&repository)], more].concat()).await;
+    let before = cluster.written().await;
+    rollback(&[])
+        .await
+        .exits(3)
+        .prints("maxPods (drain)")
+        .prints("pass --allow-disruption drain --reason TEXT; `nodecfg rollback a --dry-run -v` shows each field");
+    let shown = rollback(&["--dry-run", "-v"]).await.exits(3);
+    shown.prints("maxPods: 120 → 110").prints("--allow-disruption drain");
+    rollback(&["--allow-disruption", "drain"]).await.exits(2).prints("--allow-disruption requires a reason");
+    assert_eq!(cluster.written().await, before);
+    let run = rollback(&["--allow-disruption", "drain", "--reason", "incident 4711"]).await.exits(0);
+    run.prints("2 converged");
+    let recorded = "disruption up to drain allowed by ";
+    let events = cluster.events("a-1").await;
+    assert!(events.iter().any(|(_, text)| text.contains(recorded) && text.contains("incident 4711")), "{events:?}");
+    call(&cluster, &["status"]).await.exits(0).prints(recorded).prints("incident 4711");
+    if cluster.assignment_resource() == "nodeconfigs" {
+        assert_eq!(cluster.assignment_object("a-1").await["spec"]["maxDisruption"], "drain");
+    }
+    // The allowance ended with the run.
+    call(&cluster, &["resume", "a"]).await.exits(0);
+    repository.change("a", "maxPods: 100");
+    cluster.sync(&repository, &[]).await.exits(3).prints("maxPods (drain)").prints("allowDisruption: drain in pools/a");
     cluster.down().await;
 }
 

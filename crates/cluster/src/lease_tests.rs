@@ -268,7 +268,7 @@ fn order_of(reader: &ClusterReader, by: &str) -> impl Future<Output = Result<Lea
         let fleet = FleetName::new("prod").expect("a name");
         update_orders(&reader, "kube-system", &fleet, |snapshot| {
             let mut orders = snapshot.orders.clone();
-            let pause = Pause { by: by.clone(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
+            let pause = Pause { by: by.clone(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned(), allowed: None };
             orders.pause(&PoolName::new(&by).expect("a name"), &pause);
             Some(orders)
         })

@@ -95,7 +95,7 @@ fn page_of_a_small_run() {
 
 #[test]
 fn page_has_pauses_and_few_next_steps() {
-    let pause = Pause { by: "ada".to_owned(), at: at(0), reason: "disks".to_owned() };
+    let pause = Pause { by: "ada".to_owned(), at: at(0), reason: "disks".to_owned(), allowed: None };
     let paused = || End::LeftAlone { why: Why::Paused { order: Some(pause.clone()) } };
     let canary = |index| Some(StopReason::CanaryFailed { node: node_name(&format!("n{index}")) });
     let mut pools: BTreeMap<_, _> =

@@ -85,7 +85,8 @@ mod tests {
 
     fn review(pools: impl IntoIterator<Item = Pool>, nodes: impl IntoIterator<Item = Node>, paused: &[&str]) -> Review {
         let (desired, mut cluster) = (desired(pools), observed(nodes));
-        let pause = Pause { by: "ada".to_owned(), at: jiff::Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
+        let pause =
+            Pause { by: "ada".to_owned(), at: jiff::Timestamp::UNIX_EPOCH, reason: "disks".to_owned(), allowed: None };
         cluster.orders.pauses.extend(paused.iter().map(|pool| (pool_name(pool), pause.clone())));
         let plan = make(&desired, &cluster, &options()).unwrap();
         of_plan(Side::WorkingTree, &desired, &plan)

@@ -123,7 +123,10 @@ pub fn drift(drift: &Drift) -> String {
 /// The author, start and reason of a pause.
 #[must_use]
 pub fn pause(paused: &Paused) -> String {
-    let order = paused.order.as_ref().map(|order| format!("by {} since {:.0}: {}", order.by, order.at, order.reason));
+    let order = paused.order.as_ref().map(|order| {
+        let allowed = order.allowed.as_ref().map(|allowed| format!("; {allowed}")).unwrap_or_default();
+        format!("by {} since {:.0}: {}{allowed}", order.by, order.at, order.reason)
+    });
     match (paused.in_repository, order) {
         (true, Some(order)) => format!("in the repository (spec.rollout.paused), and {order}"),
         (_, Some(order)) => order,

@@ -49,7 +49,12 @@ fn cluster(pools: usize, nodes: usize) -> FleetStatus {
             observed.nodes.insert(node.name.clone(), node);
         }
     }
-    let pause = Pause { by: "ada@example.com".to_owned(), at: at(), reason: "waiting for the new\ndisks".to_owned() };
+    let pause = Pause {
+        by: "ada@example.com".to_owned(),
+        at: at(),
+        reason: "waiting for the new\ndisks".to_owned(),
+        allowed: None,
+    };
     let mut fleet = orders([("pool-000", pause)]);
     fleet.rollout = Some(Running { holder: "ci-runner-7_4711_00000000deadbeef".to_owned(), since: Some(at()) });
     compared(&wanted, &observed, vec![fleet])
@@ -141,7 +146,7 @@ fn removes_control_characters() {
     };
     let evil = "\u{1b}]0;owned\u{7}\nfailed\r\u{1b}[2J";
     let observed = observed([refusing(node("n1", "a"), &rendered.source(&namespace()), evil)]);
-    let mut fleet = orders([("a", Pause { by: evil.to_owned(), at: at(), reason: evil.to_owned() })]);
+    let mut fleet = orders([("a", Pause { by: evil.to_owned(), at: at(), reason: evil.to_owned(), allowed: None })]);
     fleet.rollout = Some(Running { holder: evil.to_owned(), since: None });
     fleet.unknown = Some(evil.to_owned());
     let status = compared(&a, &observed, vec![fleet]);

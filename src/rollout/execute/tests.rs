@@ -15,7 +15,8 @@ fn stopped_pool_withdraws_its_own_queued_assignments_only() {
     let observed = observed([node("a1", "a"), node("a2", "a"), node("a3", "a"), node("b1", "b"), node("b2", "b")]);
     let options = options();
     let plan = make(&desired, &observed, &options).expect("can be planned");
-    let rollout = Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE };
+    let rollout =
+        Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE, allowed: None };
     let mut ignore = |_: Timestamp, _: &Event| {};
     let mut runner = Runner::new(rollout, &mut ignore);
     let queued = |runner: &Runner<'_>| {
@@ -48,7 +49,8 @@ fn node_that_leaves_its_pool_is_withdrawn_from_the_queue() {
     let observed = observed([node("a1", "a"), node("a2", "a")]);
     let options = options();
     let plan = make(&desired, &observed, &options).expect("can be planned");
-    let rollout = Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE };
+    let rollout =
+        Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE, allowed: None };
     let mut ignore = |_: Timestamp, _: &Event| {};
     let mut runner = Runner::new(rollout, &mut ignore);
     runner.step(Input::Start);
@@ -66,7 +68,8 @@ fn first_error_is_kept() {
     let observed = observed([node("a1", "a"), node("a2", "a")]);
     let options = options();
     let plan = make(&desired, &observed, &options).expect("can be planned");
-    let rollout = Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE };
+    let rollout =
+        Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE, allowed: None };
     let mut ignore = |_: Timestamp, _: &Event| {};
     let mut runner = Runner::new(rollout, &mut ignore);
     let operation = || Box::new(Operation::on(Verb::Patch, Resource::Nodes, None, "a1"));

@@ -25,7 +25,7 @@ pub mod version;
 
 pub use activity::{AgentActivity, NodeActivity};
 pub use maintainer::Maintainer;
-pub use orders::{Abort, Orders, Pause};
+pub use orders::{Abort, AllowedDisruption, Orders, Pause};
 pub use references::{Deletion, References, Referrers};
 pub use running::{RunningConfig, UnreadReason};
 pub use version::{KubeletVersion, ServerVersion};

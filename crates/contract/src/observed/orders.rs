@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::PoolName;
 use crate::printable::{at_most, one_line};
+use kubelet_config::risk::Class;
 
 /// Annotation of the paused pools: a JSON object of [`Pause`] by pool.
 pub const PAUSES_ANNOTATION: &str = "nodecfg.dev/pauses";
@@ -41,12 +42,38 @@ pub struct Pause {
     pub at: Timestamp,
     /// Reason.
     pub reason: String,
+    /// Disruption that the latest rollback of the paused pool was allowed beyond the pool's policy. A record: it
+    /// allows nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<AllowedDisruption>,
 }
 
 impl fmt::Display for Pause {
-    /// Author, time and reason on one line.
+    /// Author, time, reason and allowed disruption on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "by {} since {:.0}, {}", one_line(&self.by), self.at, one_line(&self.reason))
+        write!(f, "by {} since {:.0}, {}", one_line(&self.by), self.at, one_line(&self.reason))?;
+        self.allowed.iter().try_for_each(|allowed| write!(f, "; {allowed}"))
+    }
+}
+
+/// Disruption of running pods that one run was allowed beyond the policy of its pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AllowedDisruption {
+    /// Highest allowed class.
+    pub class: Class,
+    /// Author, as of a pause.
+    pub by: String,
+    /// Time of the run.
+    pub at: Timestamp,
+    /// Reason.
+    pub reason: String,
+}
+
+impl fmt::Display for AllowedDisruption {
+    /// Class, author and reason on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "disruption up to {} allowed by {}: {}", self.class, one_line(&self.by), one_line(&self.reason))
     }
 }
 
@@ -84,6 +111,10 @@ impl Orders {
         for pause in orders.pauses.values_mut() {
             pause.by = at_most(&one_line(&pause.by), LONGEST_NAME);
             pause.reason = at_most(&one_line(&pause.reason), LONGEST_REASON);
+            if let Some(allowed) = &mut pause.allowed {
+                allowed.by = at_most(&one_line(&allowed.by), LONGEST_NAME);
+                allowed.reason = at_most(&one_line(&allowed.reason), LONGEST_REASON);
+            }
         }
         if let Some(abort) = &mut orders.abort {
             abort.by = at_most(&one_line(&abort.by), LONGEST_NAME);
@@ -141,7 +172,12 @@ mod tests {
     #[test]
     fn orders_round_trip_and_keep_other_annotations() {
         let at = Timestamp::from_second(1_800_000_000).unwrap();
-        let pause = Pause { by: "ada".to_owned(), at, reason: "disks \"full\"".to_owned() };
+        let allowed =
+            AllowedDisruption { class: Class::Drain, by: "bob".to_owned(), at, reason: "incident 4711".to_owned() };
+        let pause =
+            Pause { by: "ada".to_owned(), at, reason: "disks \"full\"".to_owned(), allowed: Some(allowed.clone()) };
+        let shown = "disks \"full\"; disruption up to drain allowed by bob: incident 4711";
+        assert!(pause.to_string().ends_with(shown), "{pause}");
         let orders = Orders {
             pauses: [(PoolName::new("gpu").unwrap(), pause)].into(),
             abort: Some(Abort { holder: "ci_1".to_owned(), by: "ada".to_owned(), at, reason: None, back: true }),
@@ -192,7 +228,7 @@ mod tests {
     #[test]
     fn puts_reason_on_one_line() {
         let at = Timestamp::UNIX_EPOCH;
-        let pause = Pause { by: "ada\u{1b}[2J".to_owned(), at, reason: "disks\n\tfull ".to_owned() };
+        let pause = Pause { by: "ada\u{1b}[2J".to_owned(), at, reason: "disks\n\tfull ".to_owned(), allowed: None };
         assert_eq!(pause.to_string(), "by ada [2J since 1970-01-01T00:00:00Z, disks full");
     }
 
@@ -201,7 +237,8 @@ mod tests {
         let at = Timestamp::UNIX_EPOCH;
         let (by, reason) =
             (format!("\u{202e}ada{}", "a".repeat(500)), format!("x\u{9b}2J\u{200b}{}", "r".repeat(9000)));
-        let pause = Pause { by: by.clone(), at, reason: reason.clone() };
+        let allowed = AllowedDisruption { class: Class::Drain, by: by.clone(), at, reason: reason.clone() };
+        let pause = Pause { by: by.clone(), at, reason: reason.clone(), allowed: Some(allowed) };
         let abort = Abort { holder: "ci_1".to_owned(), by, at, reason: Some(reason), back: false };
         let mut annotations = BTreeMap::new();
         Orders { pauses: [(PoolName::new("gpu").unwrap(), pause)].into(), abort: Some(abort) }.write(&mut annotations);
@@ -209,6 +246,8 @@ mod tests {
         let (pause, abort) = (read.pauses.values().next().unwrap(), read.abort.as_ref().unwrap());
         assert_eq!((pause.by.chars().count(), pause.reason.chars().count()), (201, 501));
         assert_eq!((&abort.by, abort.reason.as_ref()), (&pause.by, Some(&pause.reason)));
+        let allowed = pause.allowed.as_ref().unwrap();
+        assert_eq!((&allowed.by, &allowed.reason), (&pause.by, &pause.reason));
         assert!(pause.by.starts_with("adaa") && pause.reason.starts_with("x 2Jrr"), "{pause}");
     }
 

@@ -200,6 +200,7 @@ fn too_disruptive(pool: &PoolPlan) -> Option<Problem> {
         allowed,
         fields: fields.into_iter().map(|(path, class)| (path.to_owned(), class)).collect(),
         state_files: pool.disruption.state_files.clone(),
+        rollback: false,
     })
 }
 
@@ -343,8 +344,25 @@ fn risk_of(path: &str, pair: &ValueChange, old: &Document, new: &Document) -> Ri
 /// Fix for a refused change.
 #[must_use]
 pub fn fix(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
-    let allow = format!("set spec.rollout.allowDisruption: {worst} in pools/{pool}/pool.yaml");
-    let first = match worst {
+    format!("{}set spec.rollout.allowDisruption: {worst} in pools/{pool}/pool.yaml", preparation(worst, state_files))
+}
+
+/// Fix for a refused rollback, which an option of the command can allow. Not even this option allows
+/// [`Class::Never`].
+#[must_use]
+pub fn rollback_fix(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
+    if worst == Class::Never {
+        return fix(pool, worst, state_files);
+    }
+    format!(
+        "{}pass --allow-disruption {worst} --reason TEXT; `nodecfg rollback {pool} --dry-run -v` shows each field",
+        preparation(worst, state_files)
+    )
+}
+
+/// Preparation of the nodes for a change.
+fn preparation(worst: Class, state_files: &[StateFile]) -> String {
+    match worst {
         Class::None | Class::Restart => String::new(),
         Class::Drain if state_files.is_empty() => "drain the nodes first (nodecfg does not drain), then ".to_owned(),
         Class::Drain => {
@@ -354,6 +372,5 @@ pub fn fix(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
         }
         Class::Replace => "create new nodes with this configuration, or drain the nodes first and ".to_owned(),
         Class::Never => "revert the change, or accept the loss of pods and ".to_owned(),
-    };
-    format!("{first}{allow}")
+    }
 }

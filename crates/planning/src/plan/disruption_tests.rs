@@ -69,6 +69,12 @@ fn refuses_cpu_policy_until_pool_allows_drain() {
         "drain the nodes first (nodecfg does not drain), delete /var/lib/kubelet/cpu_manager_state before the \
          kubelet starts, then set spec.rollout.allowDisruption: drain in pools/a/pool.yaml"
     );
+    assert_eq!(
+        refusals[0].clone().of_rollback().help(),
+        "drain the nodes first (nodecfg does not drain), delete /var/lib/kubelet/cpu_manager_state before the \
+         kubelet starts, then pass --allow-disruption drain --reason TEXT; `nodecfg rollback a --dry-run -v` shows \
+         each field"
+    );
     for allowed in [Class::Drain, Class::Replace, Class::Never] {
         assert_eq!(planned(&wants(wanted, allowed), &cluster).refusals(), []);
     }

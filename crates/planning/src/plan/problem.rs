@@ -127,6 +127,9 @@ pub enum Problem {
         fields: Vec<(String, Class)>,
         /// State files that must be deleted before the kubelet starts again.
         state_files: Vec<StateFile>,
+        /// Whether the change is a rollback, which an option of the command can allow.
+        #[serde(skip)]
+        rollback: bool,
     },
 }
 
@@ -186,6 +189,9 @@ impl Problem {
                 "change any field of the pool's configuration, so that its nodes move to a ConfigMap of another name"
                     .to_owned()
             }
+            Self::TooDisruptive { pool, worst, state_files, rollback: true, .. } => {
+                disruption::rollback_fix(pool, *worst, state_files)
+            }
             Self::TooDisruptive { pool, worst, state_files, .. } => disruption::fix(pool, *worst, state_files),
             Self::Refused { kubelets, .. } => {
                 let minors: Vec<String> = kubelets.iter().map(ToString::to_string).collect();
@@ -193,6 +199,15 @@ impl Problem {
             }
             Self::NameTaken { .. } => "give this fleet another metadata.name in nodecfg.yaml".to_owned(),
         }
+    }
+
+    /// The same problem of a rollback.
+    #[must_use]
+    pub fn of_rollback(mut self) -> Self {
+        if let Self::TooDisruptive { rollback, .. } = &mut self {
+            *rollback = true;
+        }
+        self
     }
 
     /// Reports whether the repository causes the problem, rather than the state of the cluster. This determines the

@@ -237,7 +237,7 @@ fn skips_nodes_that_do_not_follow_assignments() {
 
 #[test]
 fn pause_by_operator_prevents_changes_unless_overridden() {
-    let order = Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
+    let order = Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned(), allowed: None };
     let desired = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
     let mut observed = observed([node("n1", "a"), node("n2", "b")]);
     observed.orders.pauses.insert(pool_name("a"), order.clone());

@@ -53,7 +53,7 @@ mod tests {
     use nodecfg_contract::observed::{Abort, Pause};
 
     fn pause(reason: &str) -> Pause {
-        Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: reason.to_owned() }
+        Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: reason.to_owned(), allowed: None }
     }
 
     fn paused(pools: &[(&str, &str)]) -> Orders {

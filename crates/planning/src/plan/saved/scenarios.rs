@@ -238,7 +238,12 @@ fn compares_every_policy_field() {
 
 #[test]
 fn reports_pause_and_resume() {
-    let pause = |by: &str| Pause { by: by.to_owned(), at: jiff::Timestamp::UNIX_EPOCH, reason: "disks".to_owned() };
+    let pause = |by: &str| Pause {
+        by: by.to_owned(),
+        at: jiff::Timestamp::UNIX_EPOCH,
+        reason: "disks".to_owned(),
+        allowed: None,
+    };
     let order = |now: &mut SimHarness, by: &str| drop(now.observed.orders.pauses.insert(pool_name("a"), pause(by)));
     let words = "by ada since 1970-01-01T00:00:00Z, disks";
     let found = sim().after(|now| order(now, "ada"));
