@@ -11,7 +11,8 @@ use super::failure::CommandError;
 use super::status_area::{StatusArea, StatusLine};
 use crate::repository::remote::{Environment, Extent, Progress, RemoteError, Request, read};
 use crate::repository::signature::Signers;
-use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryError, open};
+use crate::repository::{Address, Folder, OpenOptions, RemoteAddress, RepositoryError, open, resolve};
+use nodecfg_contract::names::CommitId;
 use nodecfg_planning::snapshot::Snapshot;
 
 /// Time without data from the server after which a fetch fails.
@@ -66,21 +67,33 @@ impl SnapshotSource<'_> {
         }
     }
 
+    /// The files to read from a folder.
+    fn local(&self) -> OpenOptions {
+        OpenOptions {
+            path: self.repository.to_owned(),
+            folder: self.git.folder.clone().unwrap_or_default(),
+            revision: self.revision.map(str::to_owned),
+            worktree: self.worktree,
+            signers: self.signers.clone(),
+        }
+    }
+
+    /// Commit of the revision of a local repository. `None` if only reading the files tells it.
+    pub(super) async fn commit(&self) -> Result<Option<CommitId>, CommandError> {
+        if self.remote()?.is_some() {
+            return Ok(None);
+        }
+        let options = self.local();
+        on_thread(move || resolve(&options))?.await.map_err(panicked)?.map_err(repository_error)
+    }
+
     /// Reads the files, from a server if necessary. The status area shows the progress of a fetch.
     pub(super) async fn snapshot(&self, progress: Option<&StatusArea>) -> Result<Snapshot, CommandError> {
-        let folder = self.git.folder.clone().unwrap_or_default();
-        let revision = self.revision.map(str::to_owned);
+        let options = self.local();
         let Some(address) = self.remote()? else {
-            let path = self.repository.to_owned();
-            return open(&OpenOptions {
-                path,
-                folder,
-                revision,
-                worktree: self.worktree,
-                signers: self.signers.clone(),
-            })
-            .map_err(repository_error);
+            return on_thread(move || open(&options))?.await.map_err(panicked)?.map_err(repository_error);
         };
+        let OpenOptions { folder, revision, .. } = options;
         if self.worktree {
             return Err(CommandError::usage(
                 format!("--worktree reads files in a folder, and {address} is on a server"),
@@ -138,6 +151,21 @@ impl Drop for FetchGuard {
     }
 }
 
+/// Starts work with git on a separate thread, because it may take long. The receiver gets the result.
+fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<oneshot::Receiver<T>, CommandError> {
+    let (sender, receiver) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("git".to_owned());
+    // The thread is never joined: it sends its result, and the receiver may be dropped.
+    drop(thread.spawn(move || drop(sender.send(work()))).map_err(CommandError::Runtime)?);
+    Ok(receiver)
+}
+
+fn panicked(_: oneshot::error::RecvError) -> CommandError {
+    CommandError::Runtime(std::io::Error::other("the git thread panicked"))
+}
+
 /// Fetches on a separate thread, which is stopped after `timeout` without progress or when the caller stops waiting.
 async fn fetch(
     request: Request,
@@ -148,10 +176,7 @@ async fn fetch(
     let address = request.address.to_string();
     let progress = Arc::new(Progress::default());
     let guard = FetchGuard(Arc::clone(&progress));
-    let (sender, mut receiver) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("git".to_owned());
-    // The thread is never joined: it sends its result, and the receiver may be dropped.
-    drop(thread.spawn(move || drop(sender.send(read(&request, &progress)))).map_err(CommandError::Runtime)?);
+    let mut receiver = on_thread(move || read(&request, &progress))?;
     let line = status_area.map(StatusLine::new);
     let mut last = guard.0.extent();
     let mut idle_timeout = Box::pin(tokio::time::sleep(timeout));
@@ -162,8 +187,7 @@ async fn fetch(
     loop {
         tokio::select! {
             result = &mut receiver => {
-                return result.map_err(|_| CommandError::Runtime(std::io::Error::other("the fetch thread panicked")))?
-                    .map_err(repository_error);
+                return result.map_err(panicked)?.map_err(repository_error);
             }
             () = tokio::time::sleep(REFRESH) => {}
             () = &mut idle_timeout => {

@@ -14,6 +14,7 @@ use crate::repository::OpenOptions;
 use crate::telemetry::spans;
 use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Strictness};
+use nodecfg_contract::names::CommitId;
 use nodecfg_planning::desired::{Built, Checks, Desired, Kubelets, build};
 use nodecfg_planning::snapshot::Snapshot;
 
@@ -75,13 +76,18 @@ impl RepositoryArgs {
         SnapshotSource { signers: self.signers.read()?, ..self.source() }.snapshot(progress).await
     }
 
+    /// Commit of the revision of a local repository. `None` if only reading the files tells it.
+    pub(super) async fn commit(&self) -> Result<Option<CommitId>, CommandError> {
+        self.source().commit().await
+    }
+
     /// Reads the files of the revision again. `None` if they are those of `last`, which are then not validated again.
     ///
     /// # Errors
     /// As [`load`](Self::load). The files may then differ from `last`.
-    pub(super) async fn reload(&self, last: &Snapshot) -> Result<Option<Loaded>, CommandError> {
+    pub(super) async fn reload(&self, last: Option<&Snapshot>) -> Result<Option<Loaded>, CommandError> {
         let snapshot = self.snapshot(None).await?;
-        if snapshot == *last { Ok(None) } else { self.loaded(snapshot).map(Some) }
+        if last == Some(&snapshot) { Ok(None) } else { self.loaded(snapshot).map(Some) }
     }
 
     /// Whether the repository is on a git server.

@@ -211,6 +211,15 @@ pub(super) fn commit<'r>(
     }
 }
 
+/// The id of the commit of a revision.
+pub(super) fn resolve(
+    repository: &Repository,
+    root: &Path,
+    revision: Option<&str>,
+) -> Result<Option<CommitId>, RepositoryError> {
+    Ok(CommitId::new(commit(repository, root, revision)?.id().to_string()).ok())
+}
+
 /// Verifies the signature of a commit and returns its signer.
 fn signer(
     repository: &Repository,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kubelet_config::finding::Finding;
+use nodecfg_contract::names::CommitId;
 use nodecfg_planning::snapshot::{MAX_FILE, Snapshot, SnapshotFile, Source, text};
 use signature::Signers;
 
@@ -54,6 +55,18 @@ pub struct OpenOptions {
     pub worktree: bool,
     /// The allowed signers of the commit. Unset: signatures are not verified.
     pub signers: Option<Arc<Signers>>,
+}
+
+/// Commit of the revision, without reading its files. `None` if the files are not those of a commit.
+///
+/// # Errors
+/// When the folder or the revision is missing or unreadable.
+pub fn resolve(options: &OpenOptions) -> Result<Option<CommitId>, RepositoryError> {
+    let root = git::root_of(options)?;
+    match git::discover(&root)? {
+        Some(repository) if !options.worktree => git::resolve(&repository, &root, options.revision.as_deref()),
+        _ => Ok(None),
+    }
 }
 
 /// Reads a repository.

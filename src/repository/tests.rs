@@ -83,7 +83,7 @@ fn reads_head_only() {
     assert_eq!(snapshot.text("pools/gpu/kubelet.yaml").map(|t| &**t), Some("kind: x\n"));
     assert_eq!(snapshot.source, Source::Commit);
     let head = repository.head().expect("HEAD").target().expect("an id").to_string();
-    assert_eq!(snapshot.commit.as_ref().map(nodecfg_contract::names::CommitId::as_str), Some(head.as_str()));
+    assert_eq!(snapshot.commit.as_ref().map(CommitId::as_str), Some(head.as_str()));
     assert_eq!(codes(&snapshot), Vec::<String>::new());
 }
 

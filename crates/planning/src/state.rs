@@ -36,7 +36,7 @@ pub enum State {
     /// A run ended before it started the node.
     #[schemars(skip)]
     NotStarted,
-    /// The next sync assigns the desired configuration.
+    /// The desired configuration is not assigned yet.
     Behind,
     /// As `Behind`, but the pool is paused.
     Paused,

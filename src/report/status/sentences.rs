@@ -26,7 +26,7 @@ pub fn problem(node: &NodeStatus) -> Option<String> {
         State::Blocked => node.blocked.as_ref()?.to_string(),
         State::Drifted => drift(node.drift.as_ref()?),
         State::InTransition => progress(node),
-        State::Behind => format!("desired: {}; the next sync assigns it", desired(node)),
+        State::Behind => format!("desired: {}; not assigned yet", desired(node)),
         State::Paused => format!("desired: {}; the pool is paused", desired(node)),
         _ => return None,
     })
@@ -109,7 +109,7 @@ pub fn drift(drift: &Drift) -> String {
             )
         }
         Drift::OtherPool { source, pool } => {
-            format!("assigned {source} of the pool {pool}; the next sync assigns the configuration of its own pool")
+            format!("assigned {source} of the pool {pool} instead of the configuration of its own pool")
         }
         Drift::Unselected { source } => {
             format!("assigned {source}, but no pool in the repository selects the node; a sync does not change it")
