@@ -11,8 +11,13 @@ use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::desired::{Desired, LabelSelector, PoolTarget};
+use nodecfg_sandbox::LOCAL_CONFIG;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::nodes::{NodeSpec, numbered, own_labels};
+
+mod local_config;
+
+use local_config::local_config;
 
 /// Last kubelet version with Dynamic Kubelet Configuration.
 const LAST_DYNAMIC: Minor = Minor(23);
@@ -50,17 +55,19 @@ pub fn nodes_for(desired: &Desired, per_pool: usize, profile: ServerProfile) -> 
         .collect();
     for (name, pool) in &desired.pools {
         let kubelet_version = kubelet_version(&pool.kubelets, profile);
+        let local_config = match &pool.target {
+            PoolTarget::Config(rendered) => {
+                let minor = Minor::parse(&kubelet_version).unwrap_or(NEWEST);
+                Some(local_config(rendered, pool.policy.allow_disruption, minor))
+            }
+            PoolTarget::Local => None,
+        };
         let made: Result<Vec<NodeSpec>, Misfit> = fitting_labels(name, &candidates).and_then(|labels| {
             (1..=per_pool)
                 .map(|number| {
                     let node = numbered(name.as_str(), number, per_pool).map_err(|_| Misfit::Name)?;
                     let mut node = NodeSpec::new(node, labels.clone(), &kubelet_version);
-                    // The repository does not tell what its nodes were provisioned with. With the same content, no
-                    // first assignment needs a drained node.
-                    node.local_config = match &pool.target {
-                        PoolTarget::Config(rendered) => Some(format!("# As provisioned.\n{}", rendered.canonical)),
-                        PoolTarget::Local => None,
-                    };
+                    node.local_config.clone_from(&local_config);
                     // Selectors may also match labels that a kubelet sets itself, for example its name.
                     let fits = winner(&node.labels, &candidates) == Some(name);
                     if fits { Ok(node) } else { Err(Misfit::OwnLabels) }

@@ -12,6 +12,7 @@ use super::repository_args::{Loaded, RepositoryArgs};
 use super::scope_args::ScopeArgs;
 use super::telemetry::MetricsArgs;
 use super::{CommandError, CommandResult, Exit, Terminal, plan_file, plan_options, run};
+use crate::layout;
 use crate::report::{self, Format, findings, review as shown};
 use crate::repository::merged_into;
 use crate::review::{Review, moves, of_plan};
@@ -137,7 +138,8 @@ impl Args {
         let found = declared(loaded, self.repository.gate())?;
         let mut review = base.compare(&side(&self.repository, loaded), loaded);
         if matches!(format, Format::Text | Format::Markdown) {
-            writeln!(terminal.info(), "{}\n", shown::header_line(&review))?;
+            let line = layout::hanging(&shown::header_line(&review), 2, terminal.err_line);
+            writeln!(terminal.info(), "{line}\n")?;
             warn_of(found.iter(), loaded, verbose, terminal)?;
         }
         review.findings = found.into_iter().filter(|finding| finding.severity != Severity::Note).collect();

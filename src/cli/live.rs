@@ -10,6 +10,7 @@ use crate::report::live::LiveProgress;
 use crate::report::progress::{Listener, is_notable, timed};
 use crate::report::steps::{self, FEW_POOLS, Printed};
 use nodecfg_planning::plan::Plan;
+use nodecfg_planning::rollout::machine::Mode;
 use nodecfg_planning::rollout::progress::{Event, Progress};
 
 /// Minimum interval between redraws after an event.
@@ -34,9 +35,9 @@ pub(super) struct LiveView {
 }
 
 impl LiveView {
-    /// Creates the view. `assigns` is false for a rollout that only watches nodes.
-    pub(super) fn new(plan: &Plan, assigns: bool, start: Timestamp, status_area: StatusArea, colored: bool) -> Self {
-        let state = LiveProgress::new(plan, assigns, start);
+    /// Creates the view.
+    pub(super) fn new(plan: &Plan, mode: &Mode, start: Timestamp, status_area: StatusArea, colored: bool) -> Self {
+        let state = LiveProgress::new(plan, mode, start);
         let finished = state.pools() == 0;
         let printed = steps::is_large(plan).then(Printed::default);
         Self { state, status_area, start, colored, printed, above: String::new(), changed: true, drawn: None, finished }

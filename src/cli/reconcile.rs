@@ -91,6 +91,8 @@ pub(super) struct Reconciliation<'a> {
     pub(super) rollout_args: &'a RolloutArgs,
     /// Whether the run waits for trials.
     pub(super) wait_trial: bool,
+    /// Speed of the nodes' time; 1 is real time.
+    pub(super) speed: f64,
     pub(super) reports: &'a ReportArgs,
     pub(super) format: Format,
     pub(super) verbose: u8,
@@ -194,21 +196,23 @@ impl Reconciliation<'_> {
             warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
         }
         let review = self.review(&plan);
-        let subject = RunSubject { purpose: self.purpose, header: self.header, plan: &plan, review: &review };
+        let mode = Mode {
+            assign: true,
+            as_reviewed: self.saved_plan.is_some(),
+            rollback_on_failure: self.rollout_args.rollback_on_failure,
+            concurrency: usize::from(self.rollout_args.concurrency),
+            timeout: None,
+            wait_trial: self.wait_trial,
+            speed: self.speed,
+        };
+        let subject = RunSubject { purpose: self.purpose, header: self.header, plan: &plan, review: &review, mode };
         let mut reporter = Reporter::start(subject, self.format, self.reports, self.verbose, terminal)?;
         let rollout = Rollout {
             plan: &plan,
             desired: &self.loaded.desired,
             observed: &observed,
             options: &options,
-            mode: Mode {
-                assign: true,
-                as_reviewed: self.saved_plan.is_some(),
-                rollback_on_failure: self.rollout_args.rollback_on_failure,
-                concurrency: usize::from(self.rollout_args.concurrency),
-                timeout: None,
-                wait_trial: self.wait_trial,
-            },
+            mode,
             allowed: self.allowed.as_ref(),
         };
         let writer = ClusterWriter::new(self.reader.clone(), lock);

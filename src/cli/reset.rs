@@ -134,6 +134,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         rollout_args: &args.rollout_args,
         // The local configuration has no trial.
         wait_trial: false,
+        speed: 1.0,
         reports: &ReportArgs::default(),
         format,
         verbose,

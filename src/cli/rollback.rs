@@ -138,6 +138,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         kubelets: KubeletArgs::NEVER,
         rollout_args: &args.rollout_args,
         wait_trial: args.trial.wait_trial,
+        speed: 1.0,
         reports: &args.reports,
         format,
         verbose,

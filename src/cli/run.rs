@@ -13,6 +13,7 @@ use super::reports::ReportArgs;
 use super::repository_args::Loaded;
 use super::status_area::StatusArea;
 use super::{CommandError, CommandResult, Exit, Terminal};
+use crate::layout;
 use crate::report::error::ErrorMessage;
 use crate::report::progress::{JsonLines, Lines, Listener, RunHeader};
 use crate::report::run_summary::{self, PlannedRun};
@@ -28,6 +29,7 @@ pub(super) use nodecfg_agent::cli::stop_signals::signalled;
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_planning::plan::Plan;
+use nodecfg_planning::rollout::machine::Mode;
 use nodecfg_planning::rollout::progress::Event;
 use nodecfg_planning::rollout::{PoolOutcome, StopReason};
 
@@ -85,6 +87,7 @@ pub(super) struct RunSubject<'a> {
     pub(super) header: &'a RunHeader,
     pub(super) plan: &'a Plan,
     pub(super) review: &'a Review,
+    pub(super) mode: Mode,
 }
 
 /// Prints the progress and result of a run, in the requested format.
@@ -118,7 +121,7 @@ impl Reporter {
         verbose: u8,
         terminal: &mut Terminal,
     ) -> Result<Self, CommandError> {
-        let RunSubject { purpose, header, plan, review } = subject;
+        let RunSubject { purpose, header, plan, review, mode } = subject;
         let start = nodecfg_clock::now();
         let mut listeners: Vec<Box<dyn Listener + Send>> = Vec::new();
         for (_, out) in reports.writers()?.into_iter().filter(|(output, _)| *output == Output::Json) {
@@ -145,8 +148,7 @@ impl Reporter {
                 if terminal.quiet {
                     Box::new(Silent)
                 } else if terminal.interactive && verbose == 0 {
-                    let assigns = purpose != Purpose::Verify;
-                    Box::new(LiveView::new(plan, assigns, start, terminal.status_area.clone(), terminal.colored_err()))
+                    Box::new(LiveView::new(plan, &mode, start, terminal.status_area.clone(), terminal.colored_err()))
                 } else if verbose > 0 || !steps::is_large(plan) {
                     Box::new(Lines::new(terminal.new_err(), terminal.err_line, start, verbose > 0))
                 } else {
@@ -439,7 +441,10 @@ pub(super) fn print_header(
             JsonLines(&mut terminal.out).document(nodecfg_clock::now(), "started", Document::value(header.clone())?)?;
         }
         Format::Json | Format::Yaml => {}
-        Format::Text | Format::Markdown => writeln!(terminal.info(), "{}\n", progress::header_line(header))?,
+        Format::Text | Format::Markdown => {
+            let line = layout::hanging(&progress::header_line(header), 2, terminal.err_line);
+            writeln!(terminal.info(), "{line}\n")?;
+        }
     }
     Ok(())
 }

@@ -147,6 +147,9 @@ fn announce(
     let url = serving.url();
     let nodes = report::count(count, "node");
     writeln!(terminal.info(), "sandbox: {nodes} at {url}; press Ctrl-C to stop and delete it")?;
+    if args.repo.is_some() {
+        writeln!(terminal.info(), "sandbox: {START_CONFIGURATION}")?;
+    }
     match &args.kubeconfig_out {
         Some(path) => {
             embedded.save_kubeconfig(serving, path)?;
@@ -170,6 +173,9 @@ fn announce(
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
+
+/// What nodes that match a repository start with.
+pub(super) const START_CONFIGURATION: &str = "nodes start with kubeadm's defaults, except fields that need a drain";
 
 /// Nodes that match a repository, and the requested API server or the one that matches.
 fn matching_nodes(
@@ -214,12 +220,25 @@ pub(super) struct SandboxArgs {
     /// Seed the random number generator.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "sandbox")]
     seed: u64,
-    /// Run the simulated kubelets this many times faster than real ones.
+    /// Run the nodes, soaks, convergence timeouts and trials this many times faster than in real time.
     #[arg(long, value_name = "FACTOR", default_value_t = DEFAULT_SPEED, requires = "sandbox", value_parser = parse_speed)]
     sandbox_speed: f64,
 }
 
 impl SandboxArgs {
+    /// Speed of the nodes' time; 1 without a sandbox.
+    pub(super) fn speed(&self) -> f64 {
+        if self.sandbox { self.sandbox_speed } else { 1.0 }
+    }
+
+    /// The embedded cluster in messages.
+    pub(super) fn server(&self) -> String {
+        match self.sandbox_speed {
+            1.0 => "a sandbox cluster in real time".to_owned(),
+            speed => format!("a sandbox cluster at {speed} times real speed"),
+        }
+    }
+
     /// Starts the embedded cluster, if requested.
     pub(super) async fn start(
         &self,

@@ -12,7 +12,7 @@ use super::reconcile::{Reconciliation, RolloutArgs, TrialArgs};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Purpose};
-use super::sandbox::SandboxArgs;
+use super::sandbox::{START_CONFIGURATION, SandboxArgs};
 use super::scope_args::ScopeArgs;
 use super::telemetry::MetricsArgs;
 use super::{CommandResult, Terminal, diff, plan_options};
@@ -89,9 +89,12 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         None => None,
     };
     let reader = binding.bind(reader).await?;
-    let server = if sandbox.is_some() { "an embedded sandbox cluster" } else { reader.server() };
+    let server = if sandbox.is_some() { args.sandbox.server() } else { reader.server().to_owned() };
     let namespace = cluster.namespace(&loaded.desired, &reader)?;
-    let header = run::header(&loaded, &namespace, server);
+    let header = run::header(&loaded, &namespace, &server);
+    if sandbox.is_some() && matches!(format, Format::Text | Format::Markdown) {
+        writeln!(terminal.info(), "sandbox: {START_CONFIGURATION}")?;
+    }
     run::print_header(&header, format, (!args.dry_run.is_requested()).then_some(&args.reports), terminal)?;
     let scope = args.scope.resolve(&loaded.desired, &reader, &namespace).await?;
     let options = Options { scope, ..allowances.options(namespace, repository.gate()) };
@@ -111,6 +114,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         kubelets: args.kubelets,
         rollout_args: &args.rollout_args,
         wait_trial: args.trial.wait_trial,
+        speed: args.sandbox.speed(),
         reports: &args.reports,
         format,
         verbose,

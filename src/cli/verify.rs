@@ -64,23 +64,16 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     terminal.record.planned(plan);
     warn(plan, &loaded, format, verbose, terminal)?;
     let review = of_plan(side(&args.repository, &loaded), &loaded.desired, plan);
-    let subject = RunSubject { purpose: Purpose::Verify, header: &header, plan, review: &review };
-    let mut reporter = Reporter::start(subject, format, &args.reports, verbose, terminal)?;
-    let rollout = Rollout {
-        plan,
-        desired: &loaded.desired,
-        observed,
-        options,
-        mode: Mode {
-            assign: false,
-            as_reviewed: false,
-            rollback_on_failure: false,
-            concurrency: 1,
-            timeout: args.timeout,
-            wait_trial: args.trial.wait_trial,
-        },
-        allowed: None,
+    let mode = Mode {
+        assign: false,
+        timeout: args.timeout,
+        concurrency: 1,
+        wait_trial: args.trial.wait_trial,
+        ..Mode::ASSIGN
     };
+    let subject = RunSubject { purpose: Purpose::Verify, header: &header, plan, review: &review, mode };
+    let mut reporter = Reporter::start(subject, format, &args.reports, verbose, terminal)?;
+    let rollout = Rollout { plan, desired: &loaded.desired, observed, options, mode, allowed: None };
     let execution = execute::verify(rollout, &reader, stop, &mut |now, event| reporter.event(now, event)).await;
     reporter.finish(&execution, terminal)
 }

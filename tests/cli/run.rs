@@ -118,3 +118,17 @@ fn sandbox_sync_of_example_succeeds() {
     command.args(["sync", "--sandbox", "--sandbox-nodes", "2", "--sandbox-speed", "10"]);
     shows!("sync-sandbox", Run::of(command).shown());
 }
+
+#[test]
+fn sandbox_soaks_follow_its_speed() {
+    let pool = POOL.replace("soak: 1s", "soak: 10m").replace("2m", "1h");
+    let files = [("nodecfg.yaml", FLEET), ("pools/gpu/pool.yaml", &pool), ("pools/gpu/kubelet.yaml", KUBELET)];
+    let folder = Folder::committed(&files);
+    let mut command = crate::program::nodecfg(folder.path());
+    command.args(["sync", "--sandbox", "--sandbox-nodes", "2", "--sandbox-speed", "200"]);
+    let run = Run::of(command);
+    assert_eq!(run.exit, 0, "{}{}", run.out, run.err);
+    assert!(run.out.contains("canary, then 10m soak: gpu-1"), "{}", run.out);
+    assert!(run.err.contains("on a sandbox cluster at 200 times real speed\n"), "{}", run.err);
+    assert!(run.err.contains("gpu canaries converged, soaking for 3s\n"), "{}", run.err);
+}

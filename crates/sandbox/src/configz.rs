@@ -15,7 +15,7 @@ use kubelet_config::fields::{FieldType, child};
 use kubelet_config::minor::{NEWEST, OLDEST};
 
 /// Local configuration of every node; a short form of kubeadm's defaults.
-pub(super) const LOCAL_CONFIG: &str = "\
+pub const LOCAL_CONFIG: &str = "\
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication:
@@ -23,6 +23,8 @@ authentication:
     enabled: false
   webhook:
     enabled: true
+  x509:
+    clientCAFile: /etc/kubernetes/pki/ca.crt
 authorization:
   mode: Webhook
 cgroupDriver: systemd
@@ -163,7 +165,7 @@ mod tests {
         let shown = configz(LOCAL_CONFIG, 36);
         assert_eq!((&shown["cgroupDriver"], &shown["clusterDNS"][0]), (&json!("systemd"), &json!("10.96.0.10")));
         assert_eq!((&shown["syncFrequency"], &shown["imageMaximumGCAge"]), (&json!("1m0s"), &json!("0s")));
-        assert_eq!((&shown["authentication"]["x509"], &shown["memorySwap"]), (&json!({}), &json!({})));
+        assert_eq!((&configz("", 36)["authentication"]["x509"], &shown["memorySwap"]), (&json!({}), &json!({})));
         assert_eq!((&shown["podPidsLimit"], &shown["failSwapOn"]), (&json!(-1), &json!(true)));
         for omitted in ["apiVersion", "kind", "readOnlyPort", "providerID", "featureGates", "tracing"] {
             assert_eq!(shown.get(omitted), None, "{omitted}");

@@ -13,4 +13,5 @@ pub mod nodes;
 pub mod server;
 pub mod simulated;
 
+pub use configz::LOCAL_CONFIG;
 pub use embedded::{Embedded, EmbeddedOptions, SandboxError};

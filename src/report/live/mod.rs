@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use self::pool::Pool;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::plan::Plan;
+use nodecfg_planning::rollout::machine::Mode;
 use nodecfg_planning::rollout::progress::{Event, Progress};
 
 mod estimate;
@@ -37,11 +38,11 @@ struct LastFailure {
 }
 
 impl LiveProgress {
-    /// The state before the first event. `assigns` is false for a run that only watches nodes.
+    /// The state before the first event.
     #[must_use]
-    pub fn new(plan: &Plan, assigns: bool, start: Timestamp) -> Self {
+    pub fn new(plan: &Plan, mode: &Mode, start: Timestamp) -> Self {
         let moving = plan.pools.iter().filter(|pool| pool.steps().next().is_some());
-        let pools: Vec<Pool> = moving.map(|pool| Pool::new(pool, assigns, start)).collect();
+        let pools: Vec<Pool> = moving.map(|pool| Pool::new(pool, mode, start)).collect();
         let index_of = pools.iter().enumerate().map(|(index, pool)| (pool.name.clone(), index)).collect();
         Self { start, pools, index_of, last_failure: None }
     }

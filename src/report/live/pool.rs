@@ -9,6 +9,7 @@ use super::estimate::{Pace, seconds};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::convergence::Waiting;
 use nodecfg_planning::plan::{Action, PoolPlan, WaveKind};
+use nodecfg_planning::rollout::machine::Mode;
 use nodecfg_planning::rollout::progress::{CanaryGate, NodeCounts, PoolState, Progress};
 
 /// A node in transition.
@@ -48,8 +49,9 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// The state before the first event. `assigns` is false for a run that only watches nodes.
-    pub(super) fn new(plan: &PoolPlan, assigns: bool, start: Timestamp) -> Self {
+    /// The state before the first event.
+    pub(super) fn new(plan: &PoolPlan, mode: &Mode, start: Timestamp) -> Self {
+        let assigns = mode.assign;
         let unavailable = plan.left_alone.iter().filter(|left| left.unavailable).count();
         let in_flight: BTreeMap<NodeName, InFlightNode> = plan
             .steps()
@@ -62,7 +64,9 @@ impl Pool {
             .collect();
         let pending = plan.steps().count() - in_flight.len();
         let canaries = plan.waves.iter().filter(|_| assigns).find_map(|wave| match wave.kind {
-            WaveKind::Canary { soak_seconds } if !wave.steps.is_empty() => Some((wave.steps.len(), soak_seconds)),
+            WaveKind::Canary { soak_seconds } if !wave.steps.is_empty() => {
+                Some((wave.steps.len(), mode.real_duration(Duration::from_secs(soak_seconds))))
+            }
             _ => None,
         });
         let (canaries, soak) = canaries.unwrap_or_default();
@@ -77,8 +81,8 @@ impl Pool {
             done: None,
             trials_end: None,
             budget: assigns.then(|| plan.budget.saturating_sub(unavailable)),
-            soak: soak as f64,
-            timeout: plan.policy.convergence_timeout,
+            soak: soak.as_secs_f64(),
+            timeout: mode.time_limit(&plan.policy),
             timed: (0, 0.0),
             open: (canaries == 0).then_some((start, 0)),
         }

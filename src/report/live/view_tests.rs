@@ -9,6 +9,7 @@ use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::plan::fixtures::{canary, desired, node, node_name, observed, options, policy, pool, pool_name};
 use nodecfg_planning::plan::{Plan, make};
 use nodecfg_planning::rollout::StopReason;
+use nodecfg_planning::rollout::machine::Mode;
 use nodecfg_planning::rollout::progress::{Event, PoolState, Progress};
 
 fn at(second: i64) -> Timestamp {
@@ -93,7 +94,7 @@ fn shown(state: &LiveProgress, width: usize, height: usize, now: i64) -> String 
 
 /// Three nodes: one done, one in transition, one failed.
 fn three() -> LiveProgress {
-    let mut state = LiveProgress::new(&plan(&[("general", 3)]), true, at(0));
+    let mut state = LiveProgress::new(&plan(&[("general", 3)]), &Mode::ASSIGN, at(0));
     apply_event(&mut state, at(0), assigned("general", 0));
     apply_event(&mut state, at(12), converged("general", 0, 12.0));
     apply_event(&mut state, at(12), assigned("general", 1));
@@ -107,8 +108,11 @@ fn three() -> LiveProgress {
 
 /// Five thousand nodes in four pools: one soaking, one active, one stopped, one done.
 fn many() -> LiveProgress {
-    let mut state =
-        LiveProgress::new(&plan(&[("batch", 1900), ("general", 3000), ("gpu", 97), ("system", 3)]), true, at(0));
+    let mut state = LiveProgress::new(
+        &plan(&[("batch", 1900), ("general", 3000), ("gpu", 97), ("system", 3)]),
+        &Mode::ASSIGN,
+        at(0),
+    );
     for number in 0..5 {
         apply_event(&mut state, at(0), assigned("batch", number));
         apply_event(&mut state, at(20), converged("batch", number, 20.0));
@@ -175,7 +179,7 @@ fn fits_every_terminal() {
 fn many_pools_show_problems_first_and_sum_up_the_rest() {
     let names: Vec<String> = (0..40).map(|number| format!("pool-{number:02}")).collect();
     let pools: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 10)).collect();
-    let mut state = LiveProgress::new(&plan(&pools), true, at(0));
+    let mut state = LiveProgress::new(&plan(&pools), &Mode::ASSIGN, at(0));
     for name in &names[20..30] {
         apply_event(&mut state, at(1), assigned(name, 0));
     }
@@ -196,7 +200,7 @@ fn final_display_has_only_bars() {
 
 #[test]
 fn unready_canary_is_in_transition_again_and_counts_once() {
-    let mut state = LiveProgress::new(&plan(&[("gpu", 20)]), true, at(0));
+    let mut state = LiveProgress::new(&plan(&[("gpu", 20)]), &Mode::ASSIGN, at(0));
     for number in 0..5 {
         apply_event(&mut state, at(0), assigned("gpu", number));
         apply_event(&mut state, at(5), converged("gpu", number, 5.0));
@@ -211,7 +215,7 @@ fn unready_canary_is_in_transition_again_and_counts_once() {
 
 #[test]
 fn deleted_nodes_fill_the_bar() {
-    let mut state = LiveProgress::new(&plan(&[("gpu", 3)]), true, at(0));
+    let mut state = LiveProgress::new(&plan(&[("gpu", 3)]), &Mode::ASSIGN, at(0));
     assert!(shown(&state, 80, 24, 2).contains(" 0/3|"));
     let (pool, node) = named("gpu", 0);
     apply_event(&mut state, at(1), Progress::Gone { pool, node });
@@ -220,7 +224,7 @@ fn deleted_nodes_fill_the_bar() {
 
 #[test]
 fn watching_run_shows_all_nodes_in_transition() {
-    let state = LiveProgress::new(&plan(&[("gpu", 3)]), false, at(0));
+    let state = LiveProgress::new(&plan(&[("gpu", 3)]), &Mode { assign: false, ..Mode::ASSIGN }, at(0));
     let view = shown(&state, 80, 24, 2);
     assert!(view.contains("3 in transition") && view.contains("gpu/gpu-0000 not assigned"), "{view}");
 }
@@ -239,7 +243,7 @@ fn wraps_and_cuts_messages() {
 #[test]
 fn removes_control_characters() {
     const HOSTILE: &str = "a\u{1b}[2Jb\nc\u{202e}d\u{9b}2J";
-    let mut state = LiveProgress::new(&plan(&[("gpu", 5)]), true, at(0));
+    let mut state = LiveProgress::new(&plan(&[("gpu", 5)]), &Mode::ASSIGN, at(0));
     (0..3).for_each(|number| apply_event(&mut state, at(0), assigned("gpu", number)));
     apply_event(&mut state, at(1), failed("gpu", 0, HOSTILE));
     apply_event(&mut state, at(1), waiting("gpu", 1, Waiting::Syncing { error: HOSTILE.to_owned() }));
@@ -255,7 +259,7 @@ fn removes_control_characters() {
 #[test]
 fn long_names_keep_both_ends_and_the_reason() {
     let pools = ["batch-spot-large-eu-central-1a", "batch-spot-large-eu-central-1b"];
-    let mut state = LiveProgress::new(&plan(&pools.map(|name| (name, 3))), true, at(0));
+    let mut state = LiveProgress::new(&plan(&pools.map(|name| (name, 3))), &Mode::ASSIGN, at(0));
     for name in pools {
         apply_event(&mut state, at(0), assigned(name, 0));
         apply_event(&mut state, at(1), waiting(name, 0, Waiting::NotAcknowledged));
@@ -270,4 +274,13 @@ fn long_names_keep_both_ends_and_the_reason() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
+}
+
+#[test]
+fn estimates_follow_the_speed_of_the_nodes() {
+    let plan = plan(&[("gpu", 20)]);
+    let pace = |speed| LiveProgress::new(&plan, &Mode { speed, ..Mode::ASSIGN }, at(0)).pools[0].pace(at(0), None);
+    let (real, fast) = (pace(1.0), pace(10.0));
+    assert_eq!((real.soak, fast.soak), (300.0, 30.0));
+    assert_eq!(fast.timeout, real.timeout / 10.0);
 }

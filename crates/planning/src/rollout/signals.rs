@@ -7,13 +7,14 @@ use jiff::Timestamp;
 
 use super::StopReason;
 use super::progress::Event;
+use crate::desired::RolloutPolicy;
 use crate::plan::Decision;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
 
 /// Options of a rollout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mode {
     /// Whether nodes are assigned. Without assignments, the machine only watches nodes converge (`verify`).
     pub assign: bool,
@@ -25,10 +26,13 @@ pub struct Mode {
     /// Limit of unanswered assignments per pool, at least 1. A node that waits for this limit is checked again before
     /// it starts.
     pub concurrency: usize,
-    /// Time limit that replaces the limit of each pool.
+    /// Time limit that replaces the limit of each pool, in real time.
     pub timeout: Option<Duration>,
     /// Whether the rollout ends only after the trial of every converged node.
     pub wait_trial: bool,
+    /// Speed of the nodes' time; 1 is real time. Only a sandbox is faster. Soaks, time limits and trials of the plan are
+    /// durations in the nodes' time.
+    pub speed: f64,
 }
 
 impl Mode {
@@ -40,7 +44,20 @@ impl Mode {
         concurrency: usize::MAX,
         timeout: None,
         wait_trial: false,
+        speed: 1.0,
     };
+
+    /// Real duration of a duration in the nodes' time.
+    #[must_use]
+    pub fn real_duration(&self, duration: Duration) -> Duration {
+        Duration::try_from_secs_f64(duration.as_secs_f64() / self.speed).unwrap_or(duration)
+    }
+
+    /// Real time limit of a node in a pool with this policy.
+    #[must_use]
+    pub fn time_limit(&self, policy: &RolloutPolicy) -> Duration {
+        self.timeout.unwrap_or_else(|| self.real_duration(policy.convergence_timeout))
+    }
 }
 
 /// Event for the state machine.

@@ -65,7 +65,7 @@ impl PoolRun {
             target: plan.target.clone(),
             budget: plan.budget,
             soak: Duration::ZERO,
-            timeout: mode.timeout.unwrap_or(plan.policy.convergence_timeout),
+            timeout: mode.time_limit(&plan.policy),
             max_failures: plan.policy.max_failures,
             mode,
             nodes: NodeTable::default(),
@@ -89,7 +89,7 @@ impl PoolRun {
             let group = match wave.kind {
                 WaveKind::Unavailable => Group::Unavailable,
                 WaveKind::Canary { soak_seconds } => {
-                    run.soak = Duration::from_secs(soak_seconds);
+                    run.soak = mode.real_duration(Duration::from_secs(soak_seconds));
                     run.gate = CanaryGate::Canaries;
                     Group::Canary
                 }

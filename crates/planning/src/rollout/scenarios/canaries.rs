@@ -1,8 +1,10 @@
 //! Scenario tests of canaries and their soak time.
 
+use std::time::Duration;
+
 use super::{ASSIGN, Scenario, three};
 use crate::plan::fixtures::{canary, node, node_name, on, policy, refusing};
-use crate::rollout::machine::Input;
+use crate::rollout::machine::{Input, Mode};
 use crate::rollout::progress::Progress;
 use crate::rollout::{End, StopReason};
 use nodecfg_contract::error_text;
@@ -146,4 +148,21 @@ fn after_the_canaries_the_gate_stays_open() {
     scenario.send(Input::Gone(node_name("n1")));
     assert_eq!(scenario.converge("n2"), ["n4"]);
     assert_eq!(scenario.converge("n3"), ["n5"], "n4 is not a canary");
+}
+
+#[test]
+fn soak_and_time_limit_follow_the_speed_of_the_nodes() {
+    let fast = Mode { speed: 10.0, ..ASSIGN };
+    let mut policy = policy(3);
+    (policy.canary, policy.convergence_timeout) = (canary(1, 600), Duration::from_secs(300));
+    let mut scenario = Scenario::new(three(), policy, fast);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    assert!(scenario.converge("n1").is_empty());
+    assert!(scenario.wait(59).is_empty());
+    assert_eq!(scenario.wait(1), ["n2", "n3"]);
+    scenario.assigned("n2");
+    scenario.wait(29);
+    assert!(!matches!(scenario.end("n2"), End::Failed { .. }));
+    scenario.wait(1);
+    assert!(matches!(scenario.end("n2"), End::Failed { .. }), "{:?}", scenario.end("n2"));
 }

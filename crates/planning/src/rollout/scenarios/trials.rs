@@ -423,3 +423,18 @@ fn node_that_was_not_ready_passes_its_trial_without_it() {
     scenario.show(down(on(node("n1", "a"), &Scenario::target())));
     assert!(scenario.machine.is_finished() && scenario.is_complete());
 }
+
+#[test]
+fn expected_end_of_a_trial_follows_the_speed_of_the_nodes() {
+    let mut scenario = Scenario::new(two(), policy(2), Mode { speed: 10.0, ..WAIT });
+    scenario.send(Input::Start);
+    scenario.begin_trial("n1");
+    let end = KUBELET_TRIAL.as_secs() / 10;
+    assert_eq!(scenario.trial_of("n1"), Some(Trial { ends_at: Some(at(end)) }));
+    // The time limit of a node comes after the trial, and is shorter, too.
+    let limit = policy(2).convergence_timeout.as_secs() / 10;
+    scenario.tick_at(end + limit - 1);
+    assert_eq!(scenario.end("n1"), End::Converged);
+    scenario.tick_at(end + limit);
+    assert!(matches!(scenario.end("n1"), End::Failed { .. }), "{:?}", scenario.end("n1"));
+}
