@@ -103,13 +103,21 @@ mod tests {
     fn limits_delay_to_doubling_bound_of_at_most_one_minute() {
         let mut jitter = JitterRng(1);
         for (failures, longest) in [1_u64, 2, 4, 8, 16, 32, 60, 60, 60].into_iter().enumerate() {
-            for _ in 0..50 {
-                let mut backoff = Backoff { failures: u32::try_from(failures).unwrap(), until: None };
-                backoff.fail(&mut jitter, Timestamp::UNIX_EPOCH);
-                let until = backoff.until().unwrap();
-                assert!(backoff.waits(Timestamp::UNIX_EPOCH) && !backoff.waits(until));
-                assert!(until <= after(Timestamp::UNIX_EPOCH, Duration::from_secs(longest)), "{failures}: {until}");
-            }
+            let bound = Duration::from_secs(longest);
+            let delays: Vec<Duration> = (0..50)
+                .map(|_| {
+                    let mut backoff = Backoff { failures: u32::try_from(failures).unwrap(), until: None };
+                    backoff.fail(&mut jitter, Timestamp::UNIX_EPOCH);
+                    assert_eq!(backoff.failures, u32::try_from(failures).unwrap() + 1);
+                    let until = backoff.until().unwrap();
+                    assert!(backoff.waits(Timestamp::UNIX_EPOCH) && !backoff.waits(until));
+                    since(Timestamp::UNIX_EPOCH, until)
+                })
+                .collect();
+            let (least, most) = (*delays.iter().min().unwrap(), *delays.iter().max().unwrap());
+            assert!(least >= SHORTEST && most <= bound, "{failures}: {least:?} to {most:?}");
+            // Full jitter spreads over the whole range.
+            assert!(least < bound / 4 && most > bound * 3 / 4, "{failures}: {least:?} to {most:?}");
         }
         let mut backoff = Backoff { failures: u32::MAX, until: None };
         backoff.fail(&mut jitter, Timestamp::MAX);

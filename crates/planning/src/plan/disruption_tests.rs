@@ -261,23 +261,39 @@ fn lists_state_file_only_if_a_policy_uses_it() {
     assert_eq!(change(""), []);
 }
 
-/// States that no kubelet notices the changes.
-fn call_harmless(disruption: &mut Disruption, sets: &mut [ChangeSet], no_effect: bool) {
-    for field in sets.iter_mut().flat_map(|set| &mut set.fields) {
-        (field.no_effect, field.in_effect, field.risk) = (no_effect, Vec::new(), Some(Risk::no_effect()));
+/// Problems that the checker finds in a plan that states no effect for its first change.
+fn problems_without_effect(desired: &Desired, cluster: &Observed, edit: impl FnOnce(&mut ChangeSet)) -> Vec<String> {
+    let mut plan = planned(desired, cluster);
+    let pool = &mut plan.pools[0];
+    for field in &mut pool.changes[0].fields {
+        (field.in_effect, field.risk) = (Vec::new(), Some(Risk::no_effect()));
     }
-    *disruption = Disruption { worst: Some(Class::None), refused: false, ..disruption.clone() };
+    edit(&mut pool.changes[0]);
+    pool.disruption = Disruption { worst: Some(Class::None), refused: false, ..pool.disruption.clone() };
+    pool.waves.iter_mut().flat_map(|wave| &mut wave.steps).for_each(|step| step.rollback_needs = None);
+    let violations = check(&plan.identified(), desired, cluster, &Scope::Everything);
+    violations.into_iter().map(|violation| violation.problem).collect()
+}
+
+#[test]
+fn checker_rejects_change_whose_effect_is_denied() {
+    let cluster = cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
+    let desired = wants("maxPods: 50", Class::Restart);
+    let denied = |no_effect| {
+        problems_without_effect(&desired, &cluster, |set| {
+            set.fields.iter_mut().for_each(|field| field.no_effect = no_effect)
+        })
+    };
+    assert_eq!(denied(true), ["the change of maxPods has an effect"]);
+    assert_eq!(denied(false), ["the effect of maxPods is stated wrongly"]);
 }
 
 #[test]
 fn checker_rejects_risk_of_unknown_content() {
     let cluster = cluster([node("n1", "a")], &[]);
-    let desired = wants("maxPods: 64", Class::Restart);
-    let mut plan = planned(&desired, &cluster);
-    let pool = &mut plan.pools[0];
-    pool.changes[0].from_known = true;
-    call_harmless(&mut pool.disruption, &mut pool.changes, false);
-    assert!(!check(&plan.identified(), &desired, &cluster, &Scope::Everything).is_empty());
+    let problems =
+        problems_without_effect(&wants("maxPods: 64", Class::Restart), &cluster, |set| set.from_known = true);
+    assert!(problems.contains(&"the risk of maxPods differs from the risk table".to_owned()), "{problems:?}");
 }
 
 #[test]
@@ -285,14 +301,11 @@ fn checker_rejects_understated_risk() {
     let cluster = cluster([runs("n1", "maxPods: 64")], &["maxPods: 64"]);
     let desired = wants("cgroupDriver: systemd\nmaxPods: 64", Class::Restart);
     let plan = planned(&desired, &cluster);
-    let edits: [fn(&mut Disruption, &mut Vec<ChangeSet>); 6] = [
+    let edits: [fn(&mut Disruption, &mut Vec<ChangeSet>); 4] = [
         |disruption, _| disruption.refused = false,
         |disruption, _| disruption.worst = Some(Class::None),
         |_, sets| sets.clear(),
         |_, sets| sets.iter_mut().flat_map(|set| &mut set.fields).for_each(|field| field.risk = None),
-        // A change with an effect that is called one without.
-        |disruption, sets| call_harmless(disruption, sets, true),
-        |disruption, sets| call_harmless(disruption, sets, false),
     ];
     for edit in edits {
         let mut plan = plan.clone();

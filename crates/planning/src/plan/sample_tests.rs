@@ -12,7 +12,7 @@ use crate::desired::{Desired, Pool, PoolTarget};
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigStatus;
 use nodecfg_contract::observed::{
-    ConfigMapKey, KubeletVersion, Node, Observed, Readiness, RunningConfig, UnreadReason,
+    ConfigMapKey, KubeletVersion, Node, NodeContent, Observed, Readiness, RunningConfig, UnreadReason,
 };
 
 /// `number` nodes `n01`… on their local configuration, with kubelets of this version.
@@ -152,6 +152,21 @@ fn answer_of_a_node_in_transition_is_about_its_active_configuration() {
     let sets: Vec<(bool, bool)> = sets.map(|set| (set.from.is_some(), set.sample.is_some())).collect();
     assert_eq!(sets, [(false, true), (true, false)]);
     assert_eq!(plan.pools[0].disruption.unknown, 1);
+}
+
+#[test]
+fn rollback_to_replaced_content_needs_what_it_needs_without_a_sample() {
+    // The agent of n01 verified other content than the ConfigMap of its source has now.
+    let mut cluster = local(0, "v1.36.2");
+    add_known(&mut cluster, "n01", "maxPods: 64");
+    let other = Some(config("maxPods: 65").hash);
+    let content = NodeContent { assigned: other, active: other, max_disruption: None };
+    cluster.nodes.get_mut(&node_name("n01")).unwrap().content = Some(content);
+    answer(&mut cluster, &[("n01", Ok("maxPods: 110"))]);
+    let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);
+    let step = plan.pools[0].steps().next().unwrap();
+    assert!(plan.pools[0].changes[0].is_sampled() && step.can_return);
+    assert_eq!(step.rollback_needs, None, "one answer does not tell what a rollback does");
 }
 
 #[test]
