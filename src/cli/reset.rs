@@ -159,7 +159,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         writeln!(
             terminal.info(),
             "\nThe next sync points these nodes back, unless their pools are paused\n\
-             (nodecfg pause POOL --reason TEXT) or local in git (spec.kubelet.local: true)."
+             (`nodecfg pause POOL --reason TEXT`) or local in git (spec.kubelet.local: true)."
         )?;
     }
     Ok(exit)

@@ -86,7 +86,7 @@ fn matching(
     if nodes.is_empty() {
         let of_pools = if pools.is_empty() { "" } else { " in the pools of --pool" };
         return Err(CommandError::usage(
-            format!("no node{of_pools} matches the selector of -l"),
+            format!("no node{of_pools} matches {selector}"),
             "list the labels of the nodes with `kubectl get nodes --show-labels`",
         ));
     }

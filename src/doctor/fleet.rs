@@ -62,13 +62,10 @@ fn of_plan(plan: &Plan, checks: &mut Vec<Check>) {
         checks.push(Check::ok("plan", seen));
     }
     checks.extend(refusals.iter().map(problem));
-    let mut empty = NameSample::default();
+    let empty = NameSample::of(plan.doubtful.iter().filter(|doubt| doubt.empty).map(|doubt| &doubt.pool));
     let mut blocked: BTreeMap<String, NameSample> = BTreeMap::new();
     let mut failed: BTreeMap<&str, NameSample> = BTreeMap::new();
     for pool in &plan.pools {
-        if pool.steps().next().is_none() && pool.left_alone.is_empty() {
-            empty.add(&pool.name);
-        }
         for step in pool.steps() {
             if let Action::Await { error: Some(error), .. } = &step.action {
                 failed.entry(error).or_default().add(&step.node);
@@ -79,7 +76,7 @@ fn of_plan(plan: &Plan, checks: &mut Vec<Check>) {
         }
     }
     checks.push(match empty.number {
-        0 => Check::ok("pool-empty", "every pool selects nodes"),
+        0 => Check::ok("pool-empty", "every pool selects nodes or may be empty"),
         _ => Check::warning("pool-empty", format!("no node is selected by {}", empty.counted("pool")))
             .fix("compare their nodeSelectors with the nodes' labels: kubectl get nodes --show-labels"),
     });

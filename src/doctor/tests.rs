@@ -280,6 +280,10 @@ fn checks_a_given_repository() {
     assert_check("repository", CheckResult::Note, "2 warnings", &warned);
     let empty = with_pools(healthy(false), [gpu(), pool("spare", 50, RolloutPolicy::default())]);
     assert_check("pool-empty", CheckResult::Warning, "no node is selected by 1 pool (spare)", &empty);
+    let spare =
+        nodecfg_planning::desired::Pool { require_nodes: Some(false), ..pool("spare", 50, RolloutPolicy::default()) };
+    let intended = with_pools(healthy(false), [gpu(), spare]);
+    assert_check("pool-empty", CheckResult::Ok, "every pool selects nodes or may be empty", &intended);
     let mut stray = with_observed(false, |observed| drop(observed.nodes.insert(node_name("x"), node("x", "other"))));
     stray = with_pools(stray, [gpu()]);
     assert_check("node-unpooled", CheckResult::Note, "1 node (x) in no pool", &stray);

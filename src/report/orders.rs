@@ -214,8 +214,7 @@ fn paused_and_resumed(orders: &PoolOrders) -> [Vec<&str>; 2] {
 
 fn after_resume(pools: &[&str]) -> String {
     format!(
-        "The next sync changes the nodes of {} to the configuration in the repository, unless spec.rollout.paused is \
-         set there.",
+        "The next sync includes {}, unless spec.rollout.paused is set in the repository.",
         names(pools.iter().copied(), 8)
     )
 }
@@ -239,7 +238,7 @@ impl Aborted {
         let fleet = &self.fleet;
         let holder = self.holder.as_ref().map(holder_text).unwrap_or_default();
         let next = "The next sync continues from the current state; to prevent that, pause the pool \
-                    (nodecfg pause POOL --reason …)."
+                    (`nodecfg pause POOL --reason …`)."
             .to_owned();
         let back = self.order.as_ref().is_some_and(|order| order.back);
         match self.result {

@@ -45,8 +45,8 @@ pub struct Options {
 pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result<Plan, Vec<Problem>> {
     let members = membership(desired, &observed.nodes);
     let index = ConfigMapIndex::new(desired, observed);
-    let mut problems = safety_problems(desired, observed, &members, options);
     let doubtful = selection::doubtful(desired, observed, &members, options);
+    let mut problems = safety_problems(desired, observed, &members, &doubtful, options);
     if problems.is_empty() {
         problems.extend(selection::required_nodes(desired, &doubtful));
     }
@@ -202,6 +202,7 @@ fn safety_problems(
     desired: &Desired,
     observed: &Observed,
     members: &Membership<'_>,
+    doubtful: &[DoubtfulSelection],
     options: &Options,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -238,6 +239,7 @@ fn safety_problems(
                 pool: pool.clone(),
                 nodes: nodes.len(),
                 example: (*example).clone(),
+                near: doubtful.iter().find(|doubt| doubt.pool == *pool).and_then(|doubt| doubt.near.clone()),
             });
         }
     }

@@ -27,7 +27,11 @@ pub enum Problem {
         pools: usize,
     },
     /// A pool selects no node, but nodes still run its configuration.
-    #[error("pool {pool} selects no node, but {nodes} nodes still run its configuration (for example {example})")]
+    #[error(
+        "pool {pool} selects no node, but {}{}",
+        still_run(*nodes, example),
+        near.as_ref().map(|near| format!("; {}", near.text())).unwrap_or_default()
+    )]
     PoolLostItsNodes {
         /// The pool.
         pool: PoolName,
@@ -35,6 +39,8 @@ pub enum Problem {
         nodes: usize,
         /// One of them.
         example: NodeName,
+        /// Label of nodes in no pool that is close to the selector.
+        near: Option<NearLabel>,
     },
     /// A pool selects no node, but requires nodes (`spec.requireNodes`).
     #[error("pool {pool} selects no node, but its spec.requireNodes is true{}",
@@ -145,6 +151,13 @@ fn fields_with_class(fields: &[(String, Class)]) -> String {
     listed.join(", ")
 }
 
+fn still_run(nodes: usize, example: &NodeName) -> String {
+    match nodes {
+        1 => format!("node {example} still runs its configuration"),
+        _ => format!("{nodes} nodes still run its configuration (for example {example})"),
+    }
+}
+
 fn kubelet_list(minors: &[Minor]) -> String {
     let texts: Vec<String> = minors.iter().map(ToString::to_string).collect();
     format!("{} {}", if minors.len() == 1 { "kubelet" } else { "kubelets" }, texts.join(", "))
@@ -170,10 +183,11 @@ impl Problem {
             Self::NothingSelected { .. } => {
                 "check the kubeconfig context and the pools' nodeSelector, or pass --allow-empty".to_owned()
             }
-            Self::PoolLostItsNodes { pool, .. } => format!(
+            Self::RequiredNodesMissing { pool, near: Some(near) }
+            | Self::PoolLostItsNodes { pool, near: Some(near), .. } => correct_label(pool, near),
+            Self::PoolLostItsNodes { pool, near: None, .. } => format!(
                 "check the nodeSelector of pool {pool}, or pass --allow-empty: the nodes then keep their configuration"
             ),
-            Self::RequiredNodesMissing { pool, near: Some(near) } => correct_label(pool, near),
             Self::RequiredNodesMissing { pool, near: None } => {
                 format!("check the nodeSelector of pool {pool} and the labels of its nodes, or pass --allow-empty")
             }

@@ -304,8 +304,20 @@ fn bad_checkout_never_releases_nodes() {
     with_config_map(&mut cluster, "b", &rendered("b", 64));
     assert_eq!(
         problems(&both, &cluster),
-        [Problem::PoolLostItsNodes { pool: pool_name("b"), nodes: 1, example: node_name("n2") }]
+        [Problem::PoolLostItsNodes { pool: pool_name("b"), nodes: 1, example: node_name("n2"), near: None }]
     );
+    let mut misspelt = both.clone();
+    misspelt.pools.get_mut(&pool_name("b")).unwrap().selector.match_labels =
+        [("tier".to_owned(), "storagee".to_owned())].into();
+    let mut labelled = cluster.clone();
+    labelled.nodes.get_mut(&node_name("n2")).unwrap().labels = [("tier".to_owned(), "storage".to_owned())].into();
+    let lost = problems(&misspelt, &labelled);
+    assert_eq!(
+        lost[0].to_string(),
+        "pool b selects no node, but node n2 still runs its configuration; node n2 in no pool has the \
+         label tier=storage, which is close to tier=storagee"
+    );
+    assert!(lost[0].help().contains("tier"), "{}", lost[0].help());
     let allowed = super::Options { allow_empty: true, ..options() };
     let plan = make(&both, &cluster, &allowed).unwrap();
     assert_eq!(plan.unpooled[0].still_on.as_deref(), Some("b"));
