@@ -64,7 +64,7 @@ pub(super) fn without_secrets(runs: CurrentConfig, mut pause_reasons: Vec<String
     }
     pause_reasons.push(format!(
         "The content of their ConfigMap is omitted: {} may contain a secret, which does not belong in git. Copy the rest \
-         to kubelet.yaml (nodecfg capture --write omits secrets), provide static pods by staticPodPath or by a URL without \
+         to kubelet.yaml (nodecfg capture omits secrets in files), provide static pods by staticPodPath or by a URL without \
          credentials, and remove local and paused.",
         fields.join(", ")
     ));

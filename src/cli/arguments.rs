@@ -21,11 +21,11 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("deploy", "use nodecfg sync"),
     ("get", "use nodecfg status"),
     ("lint", "use nodecfg validate"),
-    ("log", "use nodecfg history POOL"),
-    ("logs", "use nodecfg history POOL"),
+    ("log", "use `nodecfg history POOL`"),
+    ("logs", "use `nodecfg history POOL`"),
     ("plan", "use nodecfg diff"),
     ("rollout", "use nodecfg sync to start a rollout, or nodecfg status to follow it"),
-    ("undo", "use nodecfg rollback POOL"),
+    ("undo", "use `nodecfg rollback POOL`"),
 ];
 
 /// The declared commands and options. `-o` of each command accepts the formats that this command writes.
@@ -42,7 +42,8 @@ pub(super) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     if arguments.first().is_some_and(|name| Path::new(name).file_stem() == Some(OsStr::new(PLUGIN))) {
         program = program.bin_name(PLUGIN.replacen('-', " ", 1));
     }
-    let matches = program.try_get_matches_from(command_first(arguments)).map_err(with_hint)?;
+    let words = help_of_help(command_first(arguments));
+    let matches = program.try_get_matches_from(words).map_err(with_hint)?;
     Cli::from_arg_matches(&matches)
 }
 
@@ -80,13 +81,26 @@ fn selects_cluster(option: &str) -> bool {
 
 /// Moves the command before the options of output and cluster that precede it: `--context prod status` becomes `status
 /// --context prod`. So each command still accepts only its own options. Other arguments keep their order.
-fn command_first(arguments: &[OsString]) -> Vec<OsString> {
+pub(super) fn command_first(arguments: &[OsString]) -> Vec<OsString> {
     let mut ordered = arguments.to_vec();
     let options = leading_options(arguments.get(1..).unwrap_or_default());
     if let Some(words) = options.and_then(|options| ordered.get_mut(1..=options + 1)) {
         words.rotate_right(1);
     }
     ordered
+}
+
+/// Removes `--help` behind the command `help`, which takes no options: `help sync --help` becomes `help sync`, and `help
+/// --help` becomes `help help`.
+fn help_of_help(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let is_option = |word: &OsString| word == "--help" || word == "-h";
+    if arguments.get(1).is_some_and(|command| command == "help") && arguments.iter().any(is_option) {
+        arguments.retain(|word| !is_option(word));
+        if arguments.len() == 2 {
+            arguments.push("help".into());
+        }
+    }
+    arguments
 }
 
 /// The number of words before the command. Unset without a command, and after an unknown option.
@@ -132,10 +146,30 @@ fn value_follows<'o>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout;
 
     #[test]
     fn declares_consistent_arguments() {
         declared().debug_assert();
+    }
+
+    #[test]
+    fn help_fits_the_terminal() {
+        fn assert_fits(command: &mut clap::Command, width: usize) {
+            for help in [command.render_help(), command.render_long_help()] {
+                for line in help.to_string().lines() {
+                    // clap does not wrap the line of the usage.
+                    let stays = line.split_whitespace().count() <= 1 || width < 80 && line.starts_with("Usage: ");
+                    assert!(layout::width(line) <= width || stays, "{} at {width}: {line}", command.get_name());
+                }
+            }
+            command.get_subcommands_mut().for_each(|command| assert_fits(command, width));
+        }
+        for width in [40, 80, 120] {
+            let mut program = declared().term_width(width);
+            program.build();
+            assert_fits(&mut program, width);
+        }
     }
 
     #[test]
@@ -163,6 +197,22 @@ mod tests {
             assert_eq!(command_first(&words(given)), words(expected), "{given}");
         }
         assert_eq!(command_first(&[]), [] as [OsString; 0]);
+    }
+
+    #[test]
+    fn help_has_help() {
+        for (line, shows) in [
+            ("help --help", "Usage: nodecfg help"),
+            ("help -h", "Usage: nodecfg help"),
+            ("help sync --help", "Usage: nodecfg sync"),
+            ("help", "Usage: nodecfg [OPTIONS] <COMMAND>"),
+        ] {
+            let words: Vec<OsString> = ["nodecfg"].into_iter().chain(line.split(' ')).map(OsString::from).collect();
+            let shown = parse(&words).err().filter(|error| error.kind() == ErrorKind::DisplayHelp);
+            assert!(shown.is_some_and(|help| help.to_string().contains(shows)), "{line}");
+        }
+        let words = ["nodecfg", "help", "--bogus"].map(OsString::from);
+        assert!(parse(&words).is_err_and(|error| error.use_stderr()));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{Node, Readiness};
-use nodecfg_planning::desired::{LabelSelector, parse_selector};
+use nodecfg_planning::desired::{LabelSelector, POOLS_FOLDER, parse_selector};
 use nodecfg_planning::plan::membership;
 
 /// Capture the configuration that nodes run, as files of a repository.
@@ -283,7 +283,7 @@ fn unknown_pool<'k>(pool: &PoolName, place: &str, known: impl IntoIterator<Item 
 }
 
 fn refuse_existing(folder: &Path, pool: &PoolName, force: bool) -> Result<(), CommandError> {
-    let path = folder.join("pools").join(pool.as_str()).join("kubelet.yaml");
+    let path = folder.join(POOLS_FOLDER).join(pool.as_str()).join("kubelet.yaml");
     if !force && path.exists() {
         return Err(CommandError::usage(format!("{} already exists", path.display()), "pass --force to replace it"));
     }
@@ -291,7 +291,7 @@ fn refuse_existing(folder: &Path, pool: &PoolName, force: bool) -> Result<(), Co
 }
 
 fn write(folder: &Path, pool: &PoolName, text: String, named: bool) -> Result<Vec<String>, CommandError> {
-    let pool_folder = folder.join("pools").join(pool.as_str());
+    let pool_folder = folder.join(POOLS_FOLDER).join(pool.as_str());
     let write_error = |path: &Path, error: std::io::Error| {
         CommandError::usage(
             format!("cannot write {}: {error}", path.display()),

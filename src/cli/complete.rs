@@ -20,6 +20,7 @@ use crate::repository::revisions;
 use kubelet_config::fields;
 use nodecfg_cluster::{Binding, ClusterReader, LabelKeys};
 use nodecfg_contract::names::PoolName;
+use nodecfg_planning::desired::{FLEET_FILE, POOLS_FOLDER};
 
 /// How long to wait for the cluster.
 const TIMEOUT: Duration = Duration::from_millis(1500);
@@ -89,8 +90,8 @@ fn is_plain(name: &str) -> bool {
 
 /// Pools of the repository that contains the folder.
 fn repository_pools(folder: &Path) -> BTreeSet<String> {
-    let root = folder.ancestors().find(|folder| folder.join("nodecfg.yaml").is_file());
-    let Some(pools) = root.and_then(|root| root.join("pools").read_dir().ok()) else { return BTreeSet::new() };
+    let root = folder.ancestors().find(|folder| folder.join(FLEET_FILE).is_file());
+    let Some(pools) = root.and_then(|root| root.join(POOLS_FOLDER).read_dir().ok()) else { return BTreeSet::new() };
     pools
         .filter_map(Result::ok)
         .filter(|pool| ["pool.yaml", "kubelet.yaml"].iter().any(|file| pool.path().join(file).is_file()))

@@ -18,6 +18,7 @@ use nodecfg_contract::names::{CommitId, PoolName};
 /// Invalid revisions are marked. Changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[command(mut_arg("worktree", |worktree| worktree.hide(true)))]
 pub(super) struct Args {
     /// Show this pool.
     #[arg(value_name = "POOL")]

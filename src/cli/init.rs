@@ -20,7 +20,7 @@ use nodecfg_cluster::{ClusterError, ClusterReader, ConnectError, LabelKeys};
 use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
-use nodecfg_planning::desired::{DEFAULT_FLEET, FLEET_FILE};
+use nodecfg_planning::desired::{DEFAULT_FLEET, FLEET_FILE, POOLS_FOLDER};
 
 /// Create a repository from the nodes of a cluster, or a small example without a kubeconfig.
 ///
@@ -272,7 +272,7 @@ fn contents_of_nodes(observed: &Observed) -> BTreeSet<ConfigMapKey> {
 }
 
 fn refuse_existing(folder: &Path) -> Result<(), CommandError> {
-    let taken = [FLEET_FILE, "pools", "base", SCHEMA_FOLDER].into_iter().find(|name| folder.join(name).exists());
+    let taken = [FLEET_FILE, POOLS_FOLDER, "base", SCHEMA_FOLDER].into_iter().find(|name| folder.join(name).exists());
     match taken {
         Some(name) => Err(CommandError::usage(
             format!("{} already exists, and init replaces nothing", folder.join(name).display()),

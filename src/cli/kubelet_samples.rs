@@ -11,6 +11,8 @@ use nodecfg_contract::observed::{Observed, RunningConfig, UnreadReason};
 
 /// Time limit of one kubelet's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The answer to a user without the right.
+const FORBIDDEN: RunningConfig = RunningConfig::Unread(UnreadReason::Forbidden);
 
 /// Argument that decides whether kubelets are asked.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
@@ -39,8 +41,8 @@ impl KubeletArgs {
         // The first request shows whether the user has the right. Without it, one refusal is enough.
         let (first, others) = nodes.split_at(nodes.len().min(1));
         for part in [first, others] {
-            if answers.values().any(|answer| *answer == RunningConfig::Unread(UnreadReason::Forbidden)) {
-                break;
+            if answers.values().any(|answer| *answer == FORBIDDEN) {
+                return nodes.iter().map(|name| (name.clone(), FORBIDDEN)).collect();
             }
             for (name, answer) in reader.configz_of(part, PATIENCE).await {
                 let minor = observed.nodes.get(&name).and_then(|node| node.kubelet_version);
@@ -54,9 +56,6 @@ impl KubeletArgs {
                 };
                 answers.insert(name, answer);
             }
-        }
-        if let Some(RunningConfig::Unread(UnreadReason::Forbidden)) = answers.values().next() {
-            return nodes.into_iter().map(|name| (name, RunningConfig::Unread(UnreadReason::Forbidden))).collect();
         }
         answers
     }

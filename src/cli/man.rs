@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
         None => {
             let near = nearest(&name, pages.iter().map(|page| page.name.as_str()));
             let help = near.map_or_else(
-                || "list the commands with nodecfg --help".to_owned(),
+                || "list the commands with `nodecfg --help`".to_owned(),
                 |near| format!("did you mean {near}?"),
             );
             return Err(CommandError::usage(format!("unknown manual page {name}"), help));

@@ -46,6 +46,8 @@ mod plan_options;
 mod planning;
 mod pool_history;
 mod prune;
+#[cfg(test)]
+mod quoted_commands;
 mod reconcile;
 mod reports;
 mod repository_args;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::cluster_args::{BoundClusterArgs, label_keys_of};
+use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::confirm::ConfirmArgs;
 use super::disruption_args::DisruptionArgs;
 use super::dry_run::DryRunArgs;
@@ -14,6 +14,7 @@ use super::reconcile::{Reconciliation, RolloutArgs};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
+use super::scope_args::with_keys_of;
 use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal};
 use crate::report::{Format, count, progress};
@@ -180,15 +181,11 @@ impl Args {
     }
 
     fn label_keys(&self, repository: Option<&Loaded>) -> LabelKeys {
-        let mut keys: BTreeSet<String> = match label_keys_of(repository.map(|loaded| &loaded.desired)) {
-            LabelKeys::Only(keys) => keys,
-            all @ LabelKeys::All => return all,
+        let keys = match repository {
+            Some(loaded) => label_keys(&loaded.desired),
+            None => LabelKeys::Only([POOL_LABEL.to_owned()].into()),
         };
-        if repository.is_none() {
-            keys.insert(POOL_LABEL.to_owned());
-        }
-        keys.extend(self.selector.iter().flat_map(LabelSelector::keys).map(str::to_owned));
-        LabelKeys::Only(keys)
+        with_keys_of(self.selector.as_ref(), keys)
     }
 
     /// The pools with local configuration as their target, and the observed state of the cluster.

@@ -198,7 +198,7 @@ impl Args {
         match (self.disruption.allow_disruption, &self.reason) {
             (Some(class), None) => Err(CommandError::usage(
                 "--allow-disruption requires a reason, which is recorded",
-                format!("run nodecfg rollback {} --allow-disruption {class} --reason TEXT", self.pool),
+                format!("run `nodecfg rollback {} --allow-disruption {class} --reason TEXT`", self.pool),
             )),
             (class, _) => Ok(class),
         }
@@ -257,11 +257,15 @@ impl Args {
                     self.pool,
                     describe(never)
                 ),
-                format!("if that revision is right, run nodecfg rollback {} --to {}", self.pool, never.commit.short()),
+                format!(
+                    "if that revision is right, run `nodecfg rollback {} --to {}`",
+                    self.pool,
+                    never.commit.short()
+                ),
             )),
             Err(None) => {
                 let help = crate::report::history::note(end).unwrap_or_else(|| {
-                    format!("return the nodes to local configuration with nodecfg reset --pool {}", self.pool)
+                    format!("return the nodes to local configuration with `nodecfg reset --pool {}`", self.pool)
                 });
                 let message = format!("pool {} has no earlier configuration in this repository", self.pool);
                 Err(CommandError::usage(message, help))

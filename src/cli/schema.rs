@@ -33,7 +33,7 @@ Example:
 const FILES: [(&str, &str); 3] =
     [("fleet", "`nodecfg.yaml`"), ("nodepool", "`pools/<pool>/pool.yaml`"), (KUBELET, "A KubeletConfiguration")];
 const KUBELET: &str = "kubelet";
-const PLAN: (&str, &str) = ("plan", "Output of `nodecfg diff --out`");
+const PLAN: (&str, &str) = ("plan", "Output of `nodecfg diff --out FILE`");
 
 /// Names of all schemas, with descriptions.
 fn names() -> PossibleValuesParser {

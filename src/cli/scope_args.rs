@@ -31,13 +31,7 @@ impl ScopeArgs {
 
     /// The labels to read: those of the selector, too.
     pub(super) fn label_keys(&self, keys: LabelKeys) -> LabelKeys {
-        match keys {
-            LabelKeys::All => LabelKeys::All,
-            LabelKeys::Only(mut keys) => {
-                keys.extend(self.selector.iter().flat_map(LabelSelector::keys).map(str::to_owned));
-                LabelKeys::Only(keys)
-            }
-        }
+        with_keys_of(self.selector.as_ref(), keys)
     }
 
     /// The nodes that the run may change. Reads the cluster if a selector is given: nodes that match it later are not
@@ -70,6 +64,26 @@ impl ScopeArgs {
     }
 }
 
+/// The labels to read, with those of a selector.
+pub(super) fn with_keys_of(selector: Option<&LabelSelector>, keys: LabelKeys) -> LabelKeys {
+    match keys {
+        LabelKeys::All => LabelKeys::All,
+        LabelKeys::Only(mut keys) => {
+            keys.extend(selector.into_iter().flat_map(LabelSelector::keys).map(str::to_owned));
+            LabelKeys::Only(keys)
+        }
+    }
+}
+
+/// The error for a selector that no node matches, which is probably a spelling error. `limits` names the other
+/// arguments that the nodes meet.
+pub(super) fn no_match(limits: &str, selector: &LabelSelector) -> CommandError {
+    CommandError::usage(
+        format!("no node{limits} matches {selector}"),
+        "list the labels of the nodes with `kubectl get nodes --show-labels`",
+    )
+}
+
 /// The nodes that match the selector, and are in one of the pools if any is named.
 fn matching(
     selector: &LabelSelector,
@@ -84,11 +98,7 @@ fn matching(
     let matches = observed.nodes.values().filter(|node| selector.matches(&node.labels) && in_pools(&node.name));
     let nodes: BTreeSet<_> = matches.map(|node| node.name.clone()).collect();
     if nodes.is_empty() {
-        let of_pools = if pools.is_empty() { "" } else { " in the pools of --pool" };
-        return Err(CommandError::usage(
-            format!("no node{of_pools} matches {selector}"),
-            "list the labels of the nodes with `kubectl get nodes --show-labels`",
-        ));
+        return Err(no_match(if pools.is_empty() { "" } else { " in the pools of --pool" }, selector));
     }
     Ok(Scope::Nodes(nodes))
 }

@@ -12,7 +12,7 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     match &facts.repository {
         None => checks.push(
             Check::unknown("repository", "not checked: none was given")
-                .fix("run nodecfg doctor REPO to check a repository and its plan too"),
+                .fix("run `nodecfg doctor REPO` to check a repository and its plan too"),
         ),
         Some(Err(cause)) => {
             checks.push(Check::problem("repository", SyncFailure::BadRepository, &cause.message).fix(&cause.help))
@@ -92,7 +92,7 @@ fn of_plan(plan: &Plan, checks: &mut Vec<Check>) {
     for (error, few) in failed {
         let seen = format!("refused by {}, and another sync does not fix it: {error}", few.counted("node"));
         checks.push(Check::problem("node-failed", SyncFailure::LeftOut, seen).about(error).fix(
-            "roll back (nodecfg rollback POOL), or change the pool's configuration; nodecfg status prints the error of each \
+            "roll back (`nodecfg rollback POOL`), or change the pool's configuration; nodecfg status prints the error of each \
              node",
         ));
     }

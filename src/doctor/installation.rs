@@ -28,7 +28,7 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
                     "ValidatingAdmissionPolicy {OWN_STATUS_POLICY} is missing: the agent of one node can report for all nodes"
                 ),
             )
-            .fix("create it with nodecfg install --agent, on API servers from 1.30 on"),
+            .fix("create it with `nodecfg install --agent daemonset --image IMAGE`, on API servers from 1.30 on"),
             Err(cause) => not_checked("admission-policy", cause),
         });
     }
@@ -110,7 +110,7 @@ fn pods(answer: &Fact<Option<Pods>>) -> Check {
         )
         .fix(
             "nothing to do if agents run as services of the nodes or in another namespace; otherwise create it with \
-                 nodecfg install --agent daemonset",
+                 `nodecfg install --agent daemonset --image IMAGE`",
         ),
         Err(cause) => not_checked("daemon-set", cause),
     }

@@ -54,7 +54,7 @@ fn support(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
         &unable,
         "no dynamic configuration, which kubelets 1.11 to 1.23 support,",
         "keep these nodes out of the pools; or, when all kubelets lack the support, pass --binding nodeconfig and install \
-         agents: nodecfg install --agent daemonset --image IMAGE",
+         agents: `nodecfg install --agent daemonset --image IMAGE`",
     );
     warn(
         "dynamic-config-dir",
@@ -66,8 +66,8 @@ fn support(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
         "agent",
         &agentless,
         "no report of an agent",
-        "check the agent: kubectl -n nodecfg-agent get pods -o wide, or on the node systemctl status nodecfg-agent; nodecfg \
-         install --agent installs agents",
+        "check the agent: `kubectl -n nodecfg-agent get pods -o wide`, or on the node `systemctl status nodecfg-agent`; \
+         `nodecfg install --agent daemonset --image IMAGE` installs agents",
     );
     warn(
         "unreadable",
@@ -117,8 +117,8 @@ fn agents(facts: &Facts, observed: &Observed, now: Timestamp, checks: &mut Vec<C
             format!("no heartbeat of the agent for more than three hours on {}{since}", silent.counted("node")),
         )
         .fix(
-            "check the node: kubectl get nodes. If it is Ready, check its agent: kubectl -n nodecfg-agent get pods -o wide, or \
-             on the node systemctl status nodecfg-agent and nodecfg-agent status",
+            "check the node: kubectl get nodes. If it is Ready, check its agent: `kubectl -n nodecfg-agent get pods -o wide`, or \
+             on the node `systemctl status nodecfg-agent` and `nodecfg-agent status`",
         ),
         0 if active == 0 && unreported == 0 => Check::ok("agent-silent", "no assignment that an agent would report on"),
         0 => Check::ok("agent-silent", format!("{} with a heartbeat within three hours", count(active, "agent"))),

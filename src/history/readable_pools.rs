@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{ConfigMapKey, Desired, Node, NodeName, Observed, Pool, PoolName, Snapshot, Strictness, draft};
 use nodecfg_contract::names::FleetName;
-use nodecfg_planning::desired::FLEET_FILE;
+use nodecfg_planning::desired::{FLEET_FILE, POOLS_FOLDER};
 use nodecfg_planning::snapshot::SnapshotFile;
 
 /// Pools of a revision, possibly invalid, with the nodes that they select.
@@ -29,7 +29,7 @@ pub fn readable_pools(snapshot: &Snapshot, gate: Strictness) -> Option<ReadableP
     if draft.errors.iter().any(|error| concerns_all_pools(error.place.as_ref().map(|place| &*place.file))) {
         return None;
     }
-    if matches!(snapshot.files.get("pools"), Some(SnapshotFile::Unusable(_))) {
+    if matches!(snapshot.files.get(POOLS_FOLDER), Some(SnapshotFile::Unusable(_))) {
         return None;
     }
     let mut desired = draft.desired?;

@@ -7,13 +7,12 @@ use std::io::{self, Write};
 use std::sync::LazyLock;
 
 use serde::Serialize;
-use textwrap::fill;
 
 use super::codes;
 use super::markdown::prose;
 use super::style::{bad, heading, quiet, warning};
 use crate::doctor::codes::{self as checks, Code};
-use crate::layout::within;
+use crate::layout::hanging;
 use kubelet_config::finding::{LENIENT_CODES, Severity};
 use kubelet_config::rules::{self, RuleStage};
 use kubelet_config::spelling::nearest;
@@ -148,7 +147,7 @@ pub fn text(out: &mut dyn Write, explanation: &CodeExplanation, width: usize) ->
         "check" => quiet(&explanation.grade),
         _ => warning(&explanation.grade),
     };
-    writeln!(out, "{} ({grade})\n", heading(&explanation.code))?;
+    writeln!(out, "{}\n", hanging(&format!("{} ({grade})", heading(&explanation.code)), 4, width))?;
     for (label, words) in [
         ("", Some(&explanation.description)),
         ("cause:  ", Some(&explanation.cause)),
@@ -156,8 +155,7 @@ pub fn text(out: &mut dyn Write, explanation: &CodeExplanation, width: usize) ->
         ("source: ", explanation.source.as_ref()),
     ] {
         let Some(words) = words else { continue };
-        let (first, rest) = (quiet(label), " ".repeat(label.len()));
-        writeln!(out, "{}", fill(words, within(width).initial_indent(&first).subsequent_indent(&rest)))?;
+        writeln!(out, "{}", hanging(&format!("{}{words}", quiet(label)), label.len(), width))?;
         if label.is_empty() {
             writeln!(out)?;
         }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::count;
 use super::markdown::{code, prose};
 use super::style::{bad, good, quiet, warning};
+use crate::layout;
 use kubelet_config::Minor;
 use kubelet_config::finding::{Finding, Place, Severity};
 use kubelet_config::rules::{self, RuleStage};
@@ -223,7 +224,7 @@ pub fn text(
     write_each(out, snapshot, findings.iter().filter(|finding| finding.severity != Severity::Note), width)?;
     writeln!(out, "{}", summary_line(findings, pools))?;
     match worst(findings.iter().map(|finding| (finding.severity, finding.code))) {
-        Some((_, code)) => writeln!(out, "  {}", explain_hint(code)),
+        Some((_, code)) => writeln!(out, "{}", explain_hint(code, width)),
         None => Ok(()),
     }
 }
@@ -239,10 +240,12 @@ pub fn worst(codes: impl Iterator<Item = (Severity, &'static str)>) -> Option<(S
     codes.filter(|(severity, _)| *severity != Severity::Note).min_by_key(|(severity, _)| weight(*severity))
 }
 
-/// A hint to `nodecfg explain` for a code.
+/// A line that proposes `nodecfg explain` for a code. If it does not fit, the command has its own line.
 #[must_use]
-pub fn explain_hint(code: &str) -> String {
-    quiet(format!("details: nodecfg explain {code}"))
+pub fn explain_hint(code: &str, width: usize) -> String {
+    let command = format!("nodecfg explain {code}");
+    let line = format!("  details: {command}");
+    if layout::width(&line) <= width { quiet(line) } else { quiet(format!("  details:\n    `{command}`")) }
 }
 
 /// Writes every finding, `width` columns wide.
@@ -259,9 +262,17 @@ pub fn write_each<'f>(
     let mut secrets = SecretLines::default();
     for finding in findings {
         let mut report = String::new();
-        let diagnostic = FindingDiagnostic::new(finding, texts, &mut secrets);
+        let mut diagnostic = FindingDiagnostic::new(finding, texts, &mut secrets);
         handler.render_report(&mut report, &diagnostic).map_err(io::Error::other)?;
-        writeln!(out, "{}\n", report.trim_end())?;
+        // On a narrow terminal, wrapped source lines would separate the marks from the marked text.
+        if width < WIDTH && report.lines().any(|line| layout::width(line) > width) && diagnostic.source.take().is_some()
+        {
+            report.clear();
+            handler.render_report(&mut report, &diagnostic).map_err(io::Error::other)?;
+        }
+        // miette does not wrap the line of the code.
+        let (code, rest) = report.trim_end().split_once('\n').unwrap_or((report.trim_end(), ""));
+        writeln!(out, "{}\n{rest}\n", layout::hanging(code, 2, width))?;
     }
     Ok(())
 }

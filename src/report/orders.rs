@@ -238,7 +238,7 @@ impl Aborted {
         let fleet = &self.fleet;
         let holder = self.holder.as_ref().map(holder_text).unwrap_or_default();
         let next = "The next sync continues from the current state; to prevent that, pause the pool \
-                    (`nodecfg pause POOL --reason …`)."
+                    (`nodecfg pause POOL --reason TEXT`)."
             .to_owned();
         let back = self.order.as_ref().is_some_and(|order| order.back);
         match self.result {

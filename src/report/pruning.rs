@@ -124,8 +124,8 @@ fn created_and_commit(map: &PrunedConfigMap) -> String {
     nodecfg_contract::printable::remark(&parts.join(", "))
 }
 
-/// Writes deleted ConfigMaps, those to delete and those changed since the plan one by one, and the other kept ones as
-/// counts per reason. With `all`, lists the kept ones too.
+/// Writes deleted ConfigMaps, those to delete and those changed since the plan one by one, the other kept ones as counts
+/// per reason, and the totals. With `all`, lists the kept ones too.
 ///
 /// # Errors
 /// When `out` cannot be written.
@@ -159,24 +159,26 @@ pub fn text(out: &mut dyn Write, pruning: &Pruning, all: bool, width: usize) -> 
     if any_listed {
         writeln!(out)?;
     }
-    writeln!(out, "{}", heading(totals(pruning)))?;
-    for (reason, number) in kept {
-        writeln!(out, "{}", hanging(&quiet(format!("{number} kept: {reason}")), 4, width))?;
+    for (reason, number) in &kept {
+        let line = format!("{} kept: {reason}", count(*number, "ConfigMap"));
+        writeln!(out, "{}", hanging(&quiet(line), 4, width))?;
     }
-    Ok(())
+    writeln!(out, "{}", hanging(&heading(totals(pruning)), 4, width))
 }
 
 fn totals(pruning: &Pruning) -> String {
     let of = |end: &PruneEnd| pruning.number(|other| other == end);
     let (to_delete, deleted) = (of(&PruneEnd::ToDelete), of(&PruneEnd::Deleted));
+    let kept = match pruning.number(|end| matches!(end, PruneEnd::Kept { .. } | PruneEnd::Changed)) {
+        0 => String::new(),
+        kept => format!(", {kept} kept"),
+    };
     let untouched = pruning.number(|end| !matches!(end, PruneEnd::ToDelete | PruneEnd::Kept { .. })) == 0;
     match (untouched, to_delete, deleted) {
-        (true, 0, _) => "Nothing to delete.".to_owned(),
-        (true, number, _) => format!("{} to delete.", count(number, "ConfigMap")),
-        (false, 0, number) => format!("Deleted: {}.", count(number, "ConfigMap")),
-        (false, left, number) => {
-            format!("Deleted: {}; not tried: {left}.", count(number, "ConfigMap"))
-        }
+        (true, 0, _) => format!("Nothing to delete{kept}."),
+        (true, number, _) => format!("{} to delete{kept}.", count(number, "ConfigMap")),
+        (false, 0, number) => format!("{} deleted{kept}.", count(number, "ConfigMap")),
+        (false, left, number) => format!("{} deleted, {left} not tried{kept}.", count(number, "ConfigMap")),
     }
 }
 

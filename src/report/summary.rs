@@ -347,8 +347,8 @@ pub(super) fn next_step_after_pauses(pauses: &[(&PoolName, usize, &Pause)]) -> O
     let pools: Vec<&str> = pauses.iter().map(|(pool, ..)| pool.as_str()).collect();
     let resume = match pools.as_slice() {
         [] => return None,
-        few if few.len() <= MAX_NAMES => format!("nodecfg resume {}", few.join(" ")),
-        _ => "nodecfg resume with the names of these pools".to_owned(),
+        few if few.len() <= MAX_NAMES => format!("`nodecfg resume {}`", few.join(" ")),
+        _ => "`nodecfg resume` with the names of these pools".to_owned(),
     };
     Some(format!("when the reason no longer applies: {resume}, and sync again"))
 }

@@ -97,6 +97,12 @@ impl Table {
         Self { columns, gap: 2 }
     }
 
+    /// The table without the columns of these titles.
+    pub(super) fn without(mut self, titles: &[&str]) -> Self {
+        self.columns.retain(|column| !titles.contains(&column.title));
+        self
+    }
+
     /// The table with three spaces between columns, as kubectl prints it.
     pub(super) fn spaced(self) -> Self {
         Self { gap: 3, ..self }

@@ -1,5 +1,6 @@
 //! Tests of the width and length of text reports, with names as long as Kubernetes allows.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use jiff::Timestamp;
@@ -8,15 +9,18 @@ use super::initialization::{InitialPool, InitialRuns, Initialization};
 use super::progress::{Lines, Listener as _};
 use super::pruning::{PruneEnd, PrunedConfigMap, Pruning};
 use super::summary::SummaryOptions;
-use super::{doctor, orders, pruning, review, status, summary};
+use super::{code_explanation, doctor, field, findings, orders, pruning, review, status, summary};
 use crate::doctor::{Check, CheckResult};
 use crate::layout;
-use crate::review::{Side, of_plan};
+use crate::review::{Base, Head, Side, compare, of_plan};
 use crate::status::tests::{at, compared};
+use kubelet_config::finding::Strictness;
+use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{Maintainer, Node, Pause};
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
+use nodecfg_planning::desired::{Checks, Kubelets, build};
 use nodecfg_planning::plan::fixtures::{
     desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
     with_config_map,
@@ -24,6 +28,7 @@ use nodecfg_planning::plan::fixtures::{
 use nodecfg_planning::plan::{Kept, Why, make};
 use nodecfg_planning::rollout::progress::{Event, Progress};
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_planning::snapshot::Snapshot;
 
 /// A node name of 253 characters.
 fn long_node(number: usize) -> NodeName {
@@ -43,7 +48,12 @@ fn long_source() -> nodecfg_contract::ConfigSource {
 /// Asserts that no line is wider than each of several widths, apart from lines of one word.
 #[track_caller]
 fn assert_fits(name: &str, write: impl Fn(&mut dyn Write, usize)) {
-    for width in [60, 80, 200] {
+    assert_fits_at(&[60, 80, 200], name, write);
+}
+
+#[track_caller]
+fn assert_fits_at(widths: &[usize], name: &str, write: impl Fn(&mut dyn Write, usize)) {
+    for &width in widths {
         let mut out = Vec::new();
         write(&mut out, width);
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
@@ -121,6 +131,58 @@ fn progress_fits() {
     });
 }
 
+/// Pools with findings: settings of `pool.yaml`, and fields of `kubelet.yaml`.
+const FAULTY: [(&str, &str); 8] = [
+    ("name: gpus", "maxPods: 30\n"),
+    ("name: gpu", "maxPod: 32\nmaxPods: \"5\"\n"),
+    ("name: gpu", "systemReserved: {memory: 1GB}\niptablesDropBit: 12\n"),
+    ("name: gpu", "systemReserved:\n  memory: 1Gi\n cpu: 100m\n"),
+    ("name: gpu", "featureGates: {MemoryQos: true}\nevictionHard: {nodefs.available: 10}\n"),
+    ("name: gpu", "evictionHard: {memory.available: 1Gi}\niptablesDropBit: 12\ncontainerLogMaxFiles: 1\n"),
+    ("name: gpu", "readOnlyPort: 10255\nauthentication: {anonymous: {enabled: true}}\nmaxPods: 1000\n"),
+    ("name: gpu", "maxPods: 30\nmaxPods: 40\nenableServer: yes\n"),
+];
+
+#[test]
+fn findings_fit() {
+    let mut codes = BTreeSet::new();
+    for (name, fields) in FAULTY {
+        let pool = format!(
+            "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {{{name}}}\nspec: {{kubernetesVersion: \"1.36\", \
+             nodeSelector: {{matchLabels: {{a: b}}}}}}\n"
+        );
+        let kubelet = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{fields}");
+        let files = [("pools/gpu/pool.yaml", pool.as_str()), ("pools/gpu/kubelet.yaml", kubelet.as_str())];
+        let snapshot = Snapshot::of_texts(files);
+        let checks = Checks { gate: Strictness::Strict, kubelets: Kubelets::Declared(vec![NEWEST_RELEASED]) };
+        let found = build(&snapshot, &checks).findings;
+        codes.extend(found.iter().map(|finding| finding.code));
+        assert_fits_at(&[40, 80, 120], "findings", |out, width| {
+            findings::text(out, &snapshot, &found, 1, width).unwrap();
+        });
+    }
+    assert!(codes.len() > 12, "{codes:?}");
+}
+
+#[test]
+fn explanations_fit() {
+    for name in ["", "evictionHard", "registerWithTaints.effect", "featureGates.NodeSwap", "logging", "tlsCipherSuites"]
+    {
+        for recursive in [false, true] {
+            let explanation = field::explain(name, NEWEST_RELEASED, recursive).unwrap();
+            assert_fits_at(&[40, 80, 120], name, |out, width| {
+                field::text(out, &explanation, NEWEST_RELEASED, width).unwrap();
+            });
+        }
+    }
+    for code in code_explanation::all_codes() {
+        let explanation = code_explanation::explain(code).unwrap();
+        assert_fits_at(&[40, 80, 120], code, |out, width| {
+            code_explanation::text(out, &explanation, width).unwrap();
+        });
+    }
+}
+
 #[test]
 fn status_fits() {
     let (pools, nodes) = (["a".repeat(63), "b".repeat(63)], 0..40);
@@ -166,6 +228,38 @@ fn review_fits() {
     for all in [false, true] {
         assert_fits("review", |out, width| review::text(out, &review, all, width).unwrap());
     }
+}
+
+#[test]
+fn long_values_of_a_review_fit_and_stay_whole() {
+    let snapshot = |letter: &str| {
+        let (word, taint) = (letter.repeat(200), letter.repeat(60));
+        let kubelet = format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDomain: {word}\n\
+             volumePluginDir: /{letter}\nregisterWithTaints: [{{key: {taint}, effect: NoSchedule}}]\n"
+        );
+        let pool = format!(
+            "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata: {{name: {}}}\n\
+             spec: {{nodeSelector: {{matchLabels: {{{taint}: {taint}}}}}}}\n",
+            long_pool(0)
+        );
+        let folder = format!("pools/{}", long_pool(0));
+        let files = [(format!("{folder}/pool.yaml"), pool), (format!("{folder}/kubelet.yaml"), kubelet)];
+        Snapshot::of_texts(files.iter().map(|(path, text)| (path.as_str(), text.as_str())))
+    };
+    let (old, new) = (snapshot("a"), snapshot("b"));
+    let built = |snapshot| build(snapshot, &Checks::default()).desired.unwrap();
+    let (was, is) = (built(&old), built(&new));
+    let base = Base { side: &Side::WorkingTree, desired: Some(&was), snapshot: &old, errors: &[] };
+    let review = compare(&base, &Head { side: &Side::WorkingTree, desired: &is, snapshot: &new });
+    for all in [false, true] {
+        assert_fits_at(&[40, 80, 120], "values", |out, width| review::text(out, &review, all, width).unwrap());
+    }
+    let mut out = Vec::new();
+    review::text(&mut out, &review, false, 40).unwrap();
+    let text: String =
+        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string().split_whitespace().collect();
+    assert!(text.contains(&format!("~clusterDomain:{}→{}", "a".repeat(200), "b".repeat(200))), "{text}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Readiness};
 use nodecfg_contract::{ConfigSource, ContentHash};
 use nodecfg_planning::convergence::{Convergence, Target, WaitContext, Waiting, evaluate, trial};
-use nodecfg_planning::desired::{Desired, Pool};
+use nodecfg_planning::desired::{Desired, LabelSelector, Pool};
 use nodecfg_planning::plan::{
     ConfigMapIndex, Owner, PoolPause, SourceOwner, Why, blocked_reason, is_adopted, membership, pool_target,
     present_state,
@@ -326,13 +326,21 @@ pub struct Selection {
     pub pools: BTreeSet<PoolName>,
     /// Single nodes.
     pub nodes: BTreeSet<NodeName>,
+    /// Labels that the nodes must have, too.
+    pub labels: Option<LabelSelector>,
 }
 
 impl Selection {
     /// Reports whether all pools and nodes are requested.
     #[must_use]
     pub fn is_all(&self) -> bool {
-        self.pools.is_empty() && self.nodes.is_empty()
+        !self.has_names() && self.labels.is_none()
+    }
+
+    /// Reports whether pools or nodes are requested by name.
+    #[must_use]
+    pub fn has_names(&self) -> bool {
+        !self.pools.is_empty() || !self.nodes.is_empty()
     }
 
     /// First unknown name: its kind, the name, and the known names.
@@ -347,14 +355,22 @@ impl Selection {
         pool.or_else(|| self.nodes.iter().find_map(|name| missing("node", name.as_str(), &nodes)))
     }
 
-    /// Status of the requested nodes, with the complete status of their pools.
+    /// Status of the requested nodes, with the complete status of their pools. The labels are those of the observed
+    /// nodes.
     #[must_use]
-    pub fn of(&self, mut status: FleetStatus) -> FleetStatus {
+    pub fn of(&self, mut status: FleetStatus, observed: &Observed) -> FleetStatus {
         if self.is_all() {
             return status;
         }
         let is_requested = |pool: Option<&PoolName>| pool.is_some_and(|pool| self.pools.contains(pool));
-        status.nodes.retain(|node| self.nodes.contains(&node.node) || is_requested(node.pool.as_ref()));
+        let has_labels = |name: &NodeName| {
+            let labels = || observed.nodes.get(name).map(|node| &node.labels);
+            self.labels.as_ref().is_none_or(|wanted| labels().is_some_and(|labels| wanted.matches(labels)))
+        };
+        status.nodes.retain(|node| {
+            let named = self.nodes.contains(&node.node) || is_requested(node.pool.as_ref());
+            (named || !self.has_names()) && has_labels(&node.node)
+        });
         let of_nodes: BTreeSet<(Option<FleetName>, Option<PoolName>)> =
             status.nodes.iter().map(|node| (node.fleet.clone(), node.pool.clone())).collect();
         status.pools.retain(|pool| {

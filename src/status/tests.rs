@@ -1,11 +1,13 @@
 //! Tests of the status of nodes and pools in every state.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::*;
 use nodecfg_contract::error_text;
 use nodecfg_contract::observed::{Node, NodeSupport, Observed};
-use nodecfg_planning::desired::{Desired, Pool};
+use nodecfg_planning::desired::{Desired, Pool, parse_selector};
 use nodecfg_planning::plan::fixtures::*;
 
 pub(crate) fn at() -> Timestamp {
@@ -162,14 +164,41 @@ fn compares_a_node_with_its_assignment_without_a_repository() {
 #[test]
 fn selection_reports_unknown_names_and_keeps_whole_pools() {
     let a = pool("alpha", 64, policy(1));
-    let status = compared(&desired([a]), &observed([node("n1", "alpha"), node("n2", "alpha")]), Vec::new());
+    let observed = observed([node("n1", "alpha"), node("n2", "alpha")]);
+    let status = compared(&desired([a]), &observed, Vec::new());
     let misspelt = Selection { pools: [pool_name("alhpa")].into(), ..Selection::default() };
     let known = misspelt.unknown(&status).map(|(kind, name, known)| (kind, name, known.contains("alpha")));
     assert_eq!(known, Some(("pool", "alhpa", true)));
     let one = Selection { nodes: [node_name("n2")].into(), ..Selection::default() };
     assert_eq!(one.unknown(&status), None);
-    let narrowed = one.of(status);
+    let narrowed = one.of(status, &observed);
     assert_eq!((narrowed.nodes.len(), narrowed.pools.len(), narrowed.pools[0].nodes), (1, 1, 2));
+}
+
+#[test]
+fn selection_by_labels_narrows_pools_and_nodes() {
+    let mut observed = observed([node("a1", "a"), node("a2", "a"), node("b1", "b"), node("x1", "none")]);
+    for name in ["a2", "b1", "x1"] {
+        observed.nodes.get_mut(&node_name(name)).unwrap().labels.insert("zone".to_owned(), "1".to_owned());
+    }
+    let fleet = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+    let status = compared(&fleet, &observed, Vec::new());
+    let selected = |zone: &str, pools: &[&str], nodes: &[&str]| {
+        let selection = Selection {
+            pools: pools.iter().map(|pool| pool_name(pool)).collect(),
+            nodes: nodes.iter().map(|node| node_name(node)).collect(),
+            labels: Some(parse_selector(zone).unwrap()),
+        };
+        let status = selection.of(status.clone(), &observed);
+        let nodes: BTreeSet<String> = status.nodes.iter().map(|node| node.node.to_string()).collect();
+        let pools: BTreeSet<_> = status.pools.iter().map(|pool| (pool.pool.clone(), pool.nodes)).collect();
+        (nodes.into_iter().collect::<Vec<_>>().join(" "), pools.len(), status.states.values().sum::<usize>())
+    };
+    assert_eq!(selected("zone=1", &[], &[]), ("a2 b1 x1".to_owned(), 3, 3));
+    assert_eq!(selected("zone=1", &["a"], &[]), ("a2".to_owned(), 1, 1));
+    assert_eq!(selected("zone=1", &["a"], &["b1"]), ("a2 b1".to_owned(), 2, 2));
+    assert_eq!(selected("!zone", &[], &["a1", "b1"]), ("a1".to_owned(), 1, 1));
+    assert_eq!(selected("zone=2", &[], &[]), (String::new(), 0, 0));
 }
 
 #[test]

@@ -111,6 +111,17 @@ fn read_only_commands_have_no_writing_options() {
 }
 
 #[test]
+fn history_does_not_offer_uncommitted_files() {
+    let folder = gpu();
+    for help in ["history --help", "history -h"] {
+        let help = run(folder.path(), help);
+        assert!(help.exit == 0 && !help.out.contains("--worktree"), "{}", help.shown());
+    }
+    let refused = run(folder.path(), "history gpu --no-cluster --worktree");
+    assert!(refused.exit == 2 && refused.err.contains("have no history"), "{}", refused.shown());
+}
+
+#[test]
 fn version_names_kubelets() {
     let folder = tempfile::tempdir().unwrap();
     let text = run(folder.path(), "version");

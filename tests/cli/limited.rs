@@ -69,6 +69,38 @@ fn selector_limits_run_to_matching_nodes() {
 }
 
 #[test]
+fn selector_limits_status() {
+    let (cluster, folder) = fresh();
+    for node in ["gpu-2", "general-1"] {
+        let patch = serde_json::json!({"metadata": {"labels": {"zone": "a"}}});
+        cluster.send("PATCH", &format!("/api/v1/nodes/{node}"), "application/merge-patch+json", &patch);
+    }
+    // Labels that no pool selects by are read, too, with and without a repository.
+    for (arguments, nodes) in [
+        ("status -l zone=a -o name", "node/general-1\nnode/gpu-2\n"),
+        ("status -l zone=a --no-repo -o name", "node/general-1\nnode/gpu-2\n"),
+        ("status --selector !zone --pool gpu -o name", "node/gpu-1\n"),
+        ("status -l zone --pool gpu --node general-1 --node general-2 -o name", "node/general-1\nnode/gpu-2\n"),
+    ] {
+        let run = cluster.run(folder.path(), arguments);
+        assert_eq!((run.exit, run.out.as_str()), (0, nodes), "{}", run.shown());
+    }
+    let text = cluster.run(folder.path(), "status -l zone=a --pool gpu");
+    assert_eq!(last_line(&text.out), "Not converged: 1 of 1 node: 1 behind.", "{}", text.shown());
+    let json = cluster.run(folder.path(), "status -l zone=a -o json").out;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((json["nodes"].as_array().unwrap().len(), &json["states"]["behind"]), (2, &2.into()), "{json}");
+    for (arguments, words) in [
+        ("status -l zone=b", "no node matches zone=b"),
+        ("status -l zone=a --node gpu-1", "no node of --pool or --node matches zone=a"),
+        ("status -l =a", "invalid value '=a'"),
+    ] {
+        let run = cluster.run(folder.path(), arguments);
+        assert!(run.exit == 2 && run.err.contains(words), "{}", run.shown());
+    }
+}
+
+#[test]
 fn limited_run_refuses_what_needs_all_nodes() {
     let (cluster, folder) = fresh();
     for (line, words) in [

@@ -229,8 +229,10 @@ fn each_mistake_in_a_file_has_a_fix_that_works() {
 /// The outputs of a command with a mistake and of the same command with its fix.
 fn shown(wrong: &Run, exit: i32, parts: &[&str], fixed: &Run, fixed_exit: i32) -> String {
     assert_eq!(wrong.exit, exit, "{}", wrong.shown());
+    // Lines are wrapped.
+    let flat = format!("{} {}", wrong.out, wrong.err).split_whitespace().collect::<Vec<_>>().join(" ");
     for part in parts {
-        assert!(wrong.out.contains(part) || wrong.err.contains(part), "{part:?}: {}", wrong.shown());
+        assert!(flat.contains(part), "{part:?}: {}", wrong.shown());
     }
     assert_eq!(fixed.exit, fixed_exit, "{}", fixed.shown());
     let mut text = wrong.shown();
@@ -301,4 +303,33 @@ fn each_mistake_with_the_cluster_has_a_fix_that_works() {
         shows!(format!("mistake-{name}"), text.replace(&home, "[home]"));
     }
     assert!(fixed.exit < 6, "{}", fixed.shown());
+}
+
+#[test]
+fn each_mistake_between_files_and_cluster_has_a_fix_that_works() {
+    let cluster = Cluster::start(&["gpu", "edge"], 1, &[]);
+    let of_cluster = |text: &str, label: &str| text.replace("1.36", "1.21").replace("accelerator: h200", label);
+    let folder = repository();
+    folder.write("pools/edge/pool.yaml", &of_cluster(EDGE, ""));
+    folder.write(POOL_FILE, &of_cluster(POOL, "nodecfg.dev/pool: gup"));
+    folder.commit();
+    let wrong = cluster.run(folder.path(), "diff");
+    let selected = of_cluster(POOL, "nodecfg.dev/pool: gpu");
+    folder.write(POOL_FILE, &selected);
+    // The fix has no effect before it is committed, and the last line says so.
+    let uncommitted = cluster.run(folder.path(), "diff");
+    let worktree = cluster.run(folder.path(), "diff --worktree");
+    let validated = run(folder.path(), "validate");
+    folder.commit();
+    let fixed = cluster.run(folder.path(), "diff");
+    let warning = ["pool gpu selects no node", "gup", "in the nodeSelector of pool gpu", POOL_FILE];
+    shows!("mistake-label", shown(&wrong, 1, &warning, &fixed, 1));
+    shows!("mistake-dirty-tree", shown(&uncommitted, 1, &["1 uncommitted file not included"], &fixed, 1));
+    let place =
+        ["uncommitted changes are not used: pools/gpu/pool.yaml", "commit them, or read the files of the folder"];
+    shows!("mistake-dirty-tree-validate", shown(&validated, 0, &place, &run(folder.path(), "validate"), 0));
+    for fixed in [worktree, fixed] {
+        assert!(!fixed.out.contains("selects no node") && !fixed.out.contains("uncommitted"), "{}", fixed.shown());
+        assert!(fixed.out.contains("2 nodes to assign"), "{}", fixed.shown());
+    }
 }

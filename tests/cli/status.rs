@@ -28,5 +28,5 @@ fn prints_empty_cluster() {
     let empty = Folder::with(&[]);
     let cluster = Cluster::start(&[], 0, &[]);
     let status = cluster.run(empty.path(), "status");
-    assert_eq!((status.exit, status.out.as_str()), (0, "The cluster has no nodes.\n"));
+    assert_eq!((status.exit, status.out.as_str()), (0, "No nodes.\n"));
 }

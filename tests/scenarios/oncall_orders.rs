@@ -66,7 +66,7 @@ async fn planning_commands_skip_paused_pool(start: ClusterSetup) {
     let diff = cluster.run("diff", &repository, &[]).await.exits(1);
     diff.prints("paused: by ").prints("disks are full").prints("unchanged: a-1, a-2: the pool is paused");
     let run = cluster.sync(&repository, &[]).await.exits(0);
-    run.prints("paused: pool a, 2 nodes unchanged: by ").prints("nodecfg resume a, and sync again");
+    run.prints("paused: pool a, 2 nodes unchanged: by ").prints("`nodecfg resume a`, and sync again");
     assert_eq!((assigned(&cluster, "a").await, assigned(&cluster, "b").await), (0, 1));
     cluster.run("verify", &repository, &[]).await.exits(0).prints("2 skipped");
     let json = cluster.run("diff", &repository, &["-o", "json"]).await.exits(0).json();

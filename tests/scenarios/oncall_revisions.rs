@@ -302,14 +302,14 @@ async fn unreferenced_config_maps_are_pruned(start: ClusterSetup) {
     assert_eq!(diff["cluster"]["prunable"], json!(doomed));
     let run = call(&cluster, &["prune", "--pool", "gpu", "--yes"]).await.exits(2);
     run.prints("there is no pool gpu among the ConfigMaps of fleet");
-    call(&cluster, &["prune", "--keep", "4", "--yes"]).await.exits(0).prints("Nothing to delete.");
+    call(&cluster, &["prune", "--keep", "4", "--yes"]).await.exits(0).prints("Nothing to delete, 4 kept.");
 
     // Copies with nodecfg's labels belong to another client: one with another name, and two mutable ones.
     let copies = ["test-own", "test-a-bbbbbbbbbb", "test-a-bbbbbbbbbc"];
     for copy in copies {
         cluster.create_config_map(copy, "a: 1", false, Some(("test", "a"))).await;
     }
-    call(&cluster, &["prune", "--keep", "1", "--yes"]).await.exits(0).prints("Deleted:");
+    call(&cluster, &["prune", "--keep", "1", "--yes"]).await.exits(0).prints(" deleted, 4 kept.");
     let left = config_maps(&cluster).await;
     assert!(copies.iter().all(|copy| left.iter().any(|name| name == copy)), "{left:?}");
     let left = config_maps(&cluster).await;

@@ -14,6 +14,7 @@ scenarios! {
         shows_pause_and_rollout,
         refuses_unknown_names,
         watch_shows_changes_until_ctrl_c,
+        watch_follows_labels,
         watch_ends_with_its_reader,
         watch_follows_the_repository,
         uses_the_repository_of_the_folder,
@@ -190,6 +191,21 @@ async fn watch_follows_the_repository(start: ClusterSetup) {
     for line in json.end().await.exits(0).json_lines() {
         assert_eq!(line["kind"], if line["event"] == "status" { "Status" } else { "StatusChange" }, "{line}");
     }
+    cluster.down().await;
+}
+
+async fn watch_follows_labels(start: ClusterSetup) {
+    let cluster = start.node("n-1", &[("zone", "a")]).node("n-2", &[("zone", "b")]).up().await;
+    let mut json = self::start(&cluster, &["--watch", "-o", "json", "-l", "zone=a"]);
+    json.until_stdout_contains("\"event\":\"status\"").await;
+    let moved = json!({"metadata": {"labels": {"zone": "a"}}});
+    cluster.patch("/api/v1/nodes/n-2", moved).await;
+    json.until_stdout_line_contains(&["\"kind\":\"StatusChange\"", "n-2"]).await;
+    json.interrupt();
+    let run = json.end().await.exits(0);
+    let first = run.json_lines().remove(0);
+    let nodes: Vec<&Value> = first["nodes"].as_array().unwrap().iter().map(|node| &node["node"]).collect();
+    assert_eq!(nodes, ["n-1"], "{run}");
     cluster.down().await;
 }
 

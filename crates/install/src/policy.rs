@@ -65,8 +65,8 @@ pub fn config_maps_of(namespace: &str, others: &[String]) -> [Value; 2] {
     let writers: Vec<&String> = own.iter().chain(others).collect();
     // A list of JSON strings is a list in CEL.
     let writers = json!(writers);
-    let message = "'only the reconciler of nodecfg and users of nodecfg install --config-map-writer may ' + \
-                   'write ConfigMaps of nodecfg, not ' + request.userInfo.username";
+    let message = "'only the reconciler of nodecfg and the users that nodecfg install names (--config-map-writer) \
+                   may ' + 'write ConfigMaps of nodecfg, not ' + request.userInfo.username";
     [
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",

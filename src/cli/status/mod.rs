@@ -11,6 +11,7 @@ use super::output::{Listing, Output};
 use super::planning::Allowances;
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
+use super::scope_args::{no_match, with_keys_of};
 use super::signers_args::SignersArgs;
 use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal, run as runs};
@@ -21,7 +22,7 @@ use crate::status::{FleetStatus, Selection};
 use kubelet_config::finding::Severity;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
-use nodecfg_planning::desired::FLEET_FILE;
+use nodecfg_planning::desired::{FLEET_FILE, LabelSelector, POOLS_FOLDER, parse_selector};
 
 mod revisions;
 mod screen;
@@ -45,6 +46,10 @@ pub(super) struct Args {
     /// Show only this node. May be repeated.
     #[arg(long, value_name = "NODE")]
     node: Vec<NodeName>,
+    /// Show only nodes that match this label selector, in the syntax of kubectl: `zone=a,!gpu`. With --pool or --node,
+    /// nodes must meet both.
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = parse_selector)]
+    selector: Option<LabelSelector>,
     /// Show every pool and node. Default: large clusters are summarized, with their worst nodes.
     #[arg(short, long)]
     all: bool,
@@ -112,7 +117,7 @@ impl OptionalRepository {
     /// Reports whether the working folder, with `--path`, looks like a repository of nodecfg.
     fn is_here(&self) -> bool {
         let folder = Path::new(self.git.folder.as_ref().map_or(".", |folder| folder.as_str()));
-        folder.join(FLEET_FILE).is_file() || folder.join("pools").is_dir()
+        folder.join(FLEET_FILE).is_file() || folder.join(POOLS_FOLDER).is_dir()
     }
 
     /// Reads the repository. An invalid one that was not named leaves a warning, because the state of the cluster does
@@ -164,15 +169,21 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
     }
     let desired = loaded.as_ref().map(|loaded| loaded.desired.clone());
     let view = View::open(reader, desired, namespace.clone()).await?;
-    let selection =
-        Selection { pools: args.pool.iter().cloned().collect(), nodes: args.node.iter().cloned().collect() };
-    let status = view.status(nodecfg_clock::now());
-    if let Some((kind, name, known)) = selection.unknown(&status) {
+    let selection = Selection {
+        pools: args.pool.iter().cloned().collect(),
+        nodes: args.node.iter().cloned().collect(),
+        labels: args.selector.clone(),
+    };
+    let now = nodecfg_clock::now();
+    if let Some((kind, name, known)) = selection.unknown(&view.status(now)) {
         let help = format!("list every {kind} with `nodecfg status --all`");
         let place = if loaded.is_some() { "in the repository or the cluster" } else { "in the cluster" };
         return Err(unknown_name(kind, name, place, known, &help));
     }
-    let status = selection.of(status);
+    let status = view.selected(&selection, now);
+    if let Some(labels) = selection.labels.as_ref().filter(|_| status.nodes.is_empty()) {
+        return Err(no_match(if selection.has_names() { " of --pool or --node" } else { "" }, labels));
+    }
     if args.watch {
         let watched =
             watch::Watched { args, selection: &selection, repository: repository.as_ref().zip(loaded), format };
@@ -202,10 +213,10 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
 }
 
 impl Args {
-    /// A reader of the labels that the pools of a revision select by.
+    /// A reader of the labels that the pools of a revision and the command line select by.
     async fn connect(&self, loaded: Option<&Loaded>) -> Result<ClusterReader, CommandError> {
         let keys = loaded.map_or(LabelKeys::Only(BTreeSet::new()), |loaded| label_keys(&loaded.desired));
-        self.bound.cluster.reader(keys).await
+        self.bound.cluster.reader(with_keys_of(self.selector.as_ref(), keys)).await
     }
 
     /// Finds out the binding, and the namespace of the ConfigMaps that a revision is compared with.

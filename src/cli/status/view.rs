@@ -7,7 +7,7 @@ use futures::Stream;
 use jiff::Timestamp;
 
 use crate::review::{Review, Side, of_plan};
-use crate::status::{DesiredFleet, FleetOrders, FleetStatus, Running, build};
+use crate::status::{DesiredFleet, FleetOrders, FleetStatus, Running, Selection, build};
 use nodecfg_cluster::lease;
 use nodecfg_cluster::observe::{list, observe};
 use nodecfg_cluster::watch::NodeEvent;
@@ -59,6 +59,11 @@ impl View {
     pub(super) fn status(&self, at: Timestamp) -> FleetStatus {
         let wanted = self.compared().map(|(desired, namespace)| DesiredFleet { desired, namespace });
         build(&self.observed, wanted.as_ref(), self.fleets.clone(), at)
+    }
+
+    /// The requested part of the status.
+    pub(super) fn selected(&self, selection: &Selection, at: Timestamp) -> FleetStatus {
+        selection.of(self.status(at), &self.observed)
     }
 
     /// The plan of a sync, or the problems that prevent it.

@@ -244,7 +244,7 @@ impl Run {
             if let Some(file) = snapshot.files.keys().next() {
                 // The folder most likely contains single configuration files.
                 nothing = nothing.help(format!(
-                    "to check single files, name them, such as nodecfg validate {}",
+                    "to check single files, name them, such as `nodecfg validate {}`",
                     path_in(&name, file)
                 ));
             }

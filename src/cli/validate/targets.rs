@@ -7,7 +7,7 @@ use crate::cli::CommandError;
 use crate::cli::git_args::SnapshotSource;
 use kubelet_config::filepath;
 use kubelet_config::spelling::nearest;
-use nodecfg_planning::desired::FLEET_FILE;
+use nodecfg_planning::desired::{FLEET_FILE, POOLS_FOLDER};
 use nodecfg_planning::snapshot::text::is_candidate;
 
 /// The number of names to compare with that of a missing file.
@@ -103,7 +103,7 @@ fn is_top(folder: &Path) -> bool {
 fn is_root(folder: &Path) -> bool {
     let is_pool = |folder: &Path| ["kubelet.yaml", "pool.yaml"].iter().any(|name| folder.join(name).is_file());
     folder.join(FLEET_FILE).is_file()
-        || std::fs::read_dir(folder.join("pools"))
+        || std::fs::read_dir(folder.join(POOLS_FOLDER))
             .is_ok_and(|entries| entries.flatten().any(|entry| is_pool(&entry.path())))
 }
 

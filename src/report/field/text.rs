@@ -8,7 +8,7 @@ use textwrap::fill;
 
 use super::gate::GateState;
 use super::{Allowed, Explanation, InnerField, PastDefault};
-use crate::layout::within;
+use crate::layout::{hanging, within};
 use crate::report::markdown::{code, prose};
 use crate::report::style::{heading, quiet, warning};
 use kubelet_config::minor::{NEWEST, OLDEST};
@@ -32,10 +32,11 @@ struct Section {
 pub fn text(out: &mut dyn Write, explanation: &Explanation, minor: Minor, width: usize) -> io::Result<()> {
     let width = width.min(WIDTH);
     writeln!(out, "{}       {KIND}", heading("KIND:"))?;
-    writeln!(out, "{}    {API_VERSION}", heading("VERSION:"))?;
+    writeln!(out, "{}", hanging(&format!("{}    {API_VERSION}", heading("VERSION:")), 4, width))?;
     writeln!(out, "{}    {minor}", heading("KUBELET:"))?;
     if !explanation.field.is_empty() {
-        writeln!(out, "\n{} {} {}", heading("FIELD:"), explanation.field, in_angle_brackets(&explanation.kind))?;
+        let line = format!("{} {} {}", heading("FIELD:"), explanation.field, in_angle_brackets(&explanation.kind));
+        writeln!(out, "\n{}", hanging(&line, 4, width))?;
     }
     for Section { title, paragraphs } in sections(explanation, minor) {
         writeln!(out, "\n{}", heading(format!("{}:", title.to_uppercase())))?;
@@ -67,7 +68,12 @@ fn write_field_list(
     let indent = "  ".repeat(depth);
     for field in fields {
         let deprecated = if field.deprecated { format!(" {}", warning("deprecated")) } else { String::new() };
-        writeln!(out, "{indent}{} {}{deprecated}", field.name, in_angle_brackets(&field.kind))?;
+        let line = format!("{} {}{deprecated}", field.name, in_angle_brackets(&field.kind));
+        writeln!(
+            out,
+            "{}",
+            fill(&line, within(width).initial_indent(&indent).subsequent_indent(&format!("{indent}    ")))
+        )?;
         if tree {
             write_field_list(out, &field.fields, depth + 1, true, width)?;
         } else {

@@ -104,7 +104,7 @@ fn page_has_pauses_and_few_next_steps() {
     let page = of_run(run("https://cluster.example"), &Outcome { pools }, at(10), 10.0, 5, None);
     let notices: Vec<(&str, &str)> = page.notices.iter().map(|notice| (notice.label, notice.text.as_str())).collect();
     let web = "pool web, 2 nodes unchanged: by ada since 1970-01-01T00:00:00Z, disks";
-    let resume = "when the reason no longer applies: nodecfg resume web, and sync again";
+    let resume = "when the reason no longer applies: `nodecfg resume web`, and sync again";
     assert!(notices.ends_with(&[("paused", web), ("next", resume)]), "{notices:?}");
     assert!(notices.contains(&("stopped", "192 more pools; -o json lists them")), "{notices:?}");
     assert_eq!(notices.iter().filter(|(label, _)| *label == "next").count(), 2, "{notices:?}");

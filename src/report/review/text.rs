@@ -33,8 +33,18 @@ pub(super) struct Page<'a> {
 impl Page<'_> {
     /// Writes wrapped text: the first line indented by `indent` columns, the others by two more.
     pub(super) fn prose(&mut self, indent: usize, text: &str, style: fn(&str) -> String) -> io::Result<()> {
+        self.wrapped(indent, text, style, false)
+    }
+
+    /// Writes a change as [`prose`](Self::prose). Breaks long words, because a value may have no spaces.
+    fn change(&mut self, indent: usize, text: &str, style: fn(&str) -> String) -> io::Result<()> {
+        self.wrapped(indent, text, style, true)
+    }
+
+    fn wrapped(&mut self, indent: usize, text: &str, style: fn(&str) -> String, breaks_words: bool) -> io::Result<()> {
         let mut margin = indent;
-        for line in wrap(text, within(self.width.saturating_sub(indent + 2))) {
+        let columns = within(self.width.saturating_sub(indent + 2)).break_words(breaks_words);
+        for line in wrap(text, columns) {
             writeln!(self.out, "{}{}", " ".repeat(margin), style(&line))?;
             margin = indent + 2;
         }
@@ -66,7 +76,7 @@ pub fn write(out: &mut dyn Write, review: &Review, all: bool, width: usize) -> i
     let mut page = Page { out, width };
     write_base(&mut page, review)?;
     for setting in &review.settings {
-        writeln!(page.out, "{}  {}", heading(format!("fleet {}", review.fleet)), setting_text(setting))?;
+        page.change(0, &format!("{}  {}", heading(format!("fleet {}", review.fleet)), setting_text(setting)), plain)?;
         page.prose(2, setting.meaning, dim)?;
     }
     if !review.settings.is_empty() {
@@ -163,7 +173,7 @@ fn write_unchanged(page: &mut Page<'_>, pools: &[&PoolReview], all: bool) -> io:
             None => "unchanged".to_owned(),
             Some(0) => "no nodes".to_owned(),
             Some(nodes) if pool.rollout.as_ref().is_some_and(nodes::is_out_of_scope) => {
-                format!("{}, not selected", count(nodes, "node"))
+                format!("{}, not requested", count(nodes, "node"))
             }
             Some(1) => format!("1 node, on {target}"),
             Some(nodes) => format!("{nodes} nodes, all on {target}"),
@@ -275,12 +285,8 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[&ChangedField]
     let most = page.width.saturating_sub(4 + 2 + columns);
     let width = texts.iter().map(|(text, _)| layout::width(text)).filter(|width| *width <= most).max().unwrap_or(4);
     for (text, field) in texts {
-        let styled = match sentences::values(field) {
-            _ if field.no_effect => quiet(&text),
-            (None, Some(_)) => added(&text),
-            (Some(_), None) => removed(&text),
-            _ => changed(&text),
-        };
+        let (old, new) = sentences::values(field);
+        let style = if field.no_effect { dim } else { style_of(old.as_ref(), new.as_ref()) };
         let refused = |class: Class| allowed.is_some_and(|allowed| class > allowed);
         let class = sentences::class(field.risk.as_ref());
         // A removed field has no place, so its risk needs no padding.
@@ -296,9 +302,17 @@ fn write_fields(page: &mut Page<'_>, pool: &PoolReview, fields: &[&ChangedField]
             (true, place) => format!("{class}  {}", quiet(place)),
         };
         match width.checked_sub(layout::width(&text)) {
-            _ if columns.is_empty() => writeln!(page.out, "    {styled}")?,
-            Some(gap) => writeln!(page.out, "    {styled}{}  {columns}", " ".repeat(gap))?,
-            None => writeln!(page.out, "    {styled}\n    {}  {columns}", " ".repeat(width))?,
+            Some(gap) if !columns.is_empty() => {
+                writeln!(page.out, "    {}{}  {columns}", style(&text), " ".repeat(gap))?;
+            }
+            _ => {
+                page.change(4, &text, style)?;
+                // A place that is wider than the page has its own line.
+                let margin = (6 + width).min(page.width.saturating_sub(layout::width(&columns))).max(6);
+                for line in wrap(&columns, within(page.width.saturating_sub(margin))) {
+                    writeln!(page.out, "{}{line}", " ".repeat(margin))?;
+                }
+            }
         }
         match &field.risk {
             Some(risk) if all => page.prose(6, &sentences::reason_and_source(risk), dim)?,
@@ -321,6 +335,15 @@ fn field_text(field: &ChangedField) -> String {
     }
 }
 
+/// The color of a change between two values.
+fn style_of(old: Option<&String>, new: Option<&String>) -> fn(&str) -> String {
+    match (old, new) {
+        (None, Some(_)) => |line| added(line),
+        (Some(_), None) => |line| removed(line),
+        _ => |line| changed(line),
+    }
+}
+
 fn setting_text(setting: &Setting) -> String {
     change_text(setting.path, setting.old.as_deref(), setting.new.as_deref())
 }
@@ -337,13 +360,14 @@ fn change_text(path: &str, old: Option<&str>, new: Option<&str>) -> String {
 
 fn write_settings(page: &mut Page<'_>, pool: &PoolReview) -> io::Result<()> {
     for setting in &pool.settings {
-        let text = setting_text(setting);
-        let styled = match (&setting.old, &setting.new) {
-            (None, Some(_)) => added(&text),
-            (Some(_), None) => removed(&text),
-            _ => changed(&text),
-        };
-        writeln!(page.out, "  {styled}  {}", quiet(format!("({})", setting.meaning)))?;
+        let (text, meaning) = (setting_text(setting), format!("({})", setting.meaning));
+        let style = style_of(setting.old.as_ref(), setting.new.as_ref());
+        if 4 + layout::width(&text) + layout::width(&meaning) <= page.width {
+            writeln!(page.out, "  {}  {}", style(&text), quiet(meaning))?;
+        } else {
+            page.change(2, &text, style)?;
+            page.prose(4, &meaning, dim)?;
+        }
     }
     Ok(())
 }

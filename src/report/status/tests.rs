@@ -80,6 +80,14 @@ fn narrow_terminal_omits_columns() {
     let narrow = shown(&cluster(2, 10), 60, false);
     assert!(wide.contains("  ASSIGNED"), "{wide}");
     assert!(!narrow.contains("  ASSIGNED") && narrow.contains("  DESIRED") && narrow.contains("  ACTIVE"), "{narrow}");
+    for (width, titles) in [
+        (120, "NODE POOL STATE SINCE READY DESIRED ASSIGNED ACTIVE"),
+        (200, "NODE POOL STATE SINCE READY KUBELET DESIRED WANTED ASSIGNED ACTIVE LAST KNOWN GOOD"),
+    ] {
+        let text = shown(&cluster(2, 10), width, false);
+        let header = text.lines().find(|line| line.starts_with("NODE")).unwrap();
+        assert_eq!(header.split_whitespace().collect::<Vec<_>>().join(" "), titles, "{text}");
+    }
 }
 
 #[test]
@@ -186,5 +194,5 @@ fn document_sorts_nodes_by_pool_and_name() {
     assert_eq!(document["pools"][0]["worst"], "failed");
     assert!(document["nodes"][10]["explanation"]["meaning"].is_string());
     let empty = build(&observed([]), None, Vec::new(), at());
-    assert_eq!(shown(&empty, 80, false), "The cluster has no nodes.\n");
+    assert_eq!(shown(&empty, 80, false), "No nodes.\n");
 }

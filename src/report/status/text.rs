@@ -48,7 +48,7 @@ impl TextOptions {
 /// small cluster.
 pub fn text(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) -> io::Result<()> {
     if status.nodes.is_empty() && status.pools.is_empty() {
-        return writeln!(out, "The cluster has no nodes.");
+        return writeln!(out, "No nodes.");
     }
     let orders: Vec<FleetNote> = status.fleets.iter().flat_map(fleet_notes).collect();
     for FleetNote { label, text, is_warning, .. } in &orders {
@@ -260,18 +260,26 @@ fn write_reason(out: &mut dyn Write, node: &NodeStatus, width: usize) -> io::Res
     Ok(())
 }
 
-/// The widest table that fits, or the narrowest one.
+/// The columns that a terminal too narrow for all omits, the first one first.
+const OMITTED: [&str; 5] = ["WANTED", "LAST KNOWN GOOD", "KUBELET", "READY", "ASSIGNED"];
+
+/// The table with the most columns that fit without shortened hashes. If none fits, one that shrinks.
 fn columns(rows: &[Row<'_>], at: Timestamp, width: usize) -> Table {
-    let whole = all_columns(rows, at, |_, source| short(source));
-    if whole.natural_width() <= width {
-        return whole;
+    let all = all_columns(rows, at, |_, source| short(source));
+    if all.natural_width() <= width {
+        return all;
     }
     let hashes = all_columns(rows, at, brief);
     if hashes.natural_width() <= width {
         return hashes;
     }
-    let assigned = narrow(rows, at, true);
-    if assigned.can_fit(width) { assigned } else { narrow(rows, at, false) }
+    let without = |number: usize| {
+        let omitted = OMITTED.get(..number).unwrap_or(&OMITTED);
+        narrow_columns(rows, at).without(omitted)
+    };
+    let fitting = (0..OMITTED.len()).map(without).find(|table| table.natural_width() <= width);
+    let with_assigned = || Some(without(OMITTED.len() - 1)).filter(|table| table.can_fit(width));
+    fitting.or_else(with_assigned).unwrap_or_else(|| without(OMITTED.len()))
 }
 
 /// Reports whether nodes are compared with a repository.
@@ -308,8 +316,19 @@ type Name = fn(&NodeStatus, Option<&ConfigSource>) -> String;
 
 /// The table with all columns.
 fn all_columns(rows: &[Row<'_>], at: Timestamp, name: Name) -> Table {
+    table(Column::new("NODE", names(rows, |names| names)).cut(), rows, at, name)
+}
+
+/// The table with all columns. Shows ConfigMaps of the node's pool by the hash in their names, and shortens others.
+fn narrow_columns(rows: &[Row<'_>], at: Timestamp) -> Table {
+    // Administrators need the node name to inspect the node.
+    let nodes = Column::new("NODE", names(rows, without_domain)).cut_last();
+    table(nodes, rows, at, |node, source| shorten_middle(&brief(node, source), MAX_NAME_WIDTH))
+}
+
+fn table(nodes: Column, rows: &[Row<'_>], at: Timestamp, name: Name) -> Table {
     let mut columns = vec![
-        Column::new("NODE", names(rows, |names| names)).cut(),
+        nodes,
         Column::new("POOL", each(rows, |node| name_or_dash(node.pool.as_ref()))).cut(),
         Column::new("STATE", each(rows, |node| Cell::graded(state(node, at), node.state.grade()))),
         Column::new("SINCE", ages(rows, at)),
@@ -317,37 +336,14 @@ fn all_columns(rows: &[Row<'_>], at: Timestamp, name: Name) -> Table {
         Column::new("KUBELET", each(rows, |node| name_or_dash(node.kubelet.as_ref()))),
     ];
     if are_compared(rows) {
-        columns
-            .push(Column::new("DESIRED", each(rows, |node| desired(node, |source| name(node, source)).into())).cut());
+        let desired = each(rows, |node| desired(node, |source| name(node, source)).into());
+        columns.push(Column::new("DESIRED", desired).cut());
     }
     let source = |of: fn(&NodeStatus) -> Option<&ConfigSource>| each(rows, move |node| name(node, of(node)).into());
     columns.push(Column::new("WANTED", source(|node| node.wanted.as_ref())).cut());
     columns.push(Column::new("ASSIGNED", source(|node| node.assigned.as_ref())).cut());
     columns.push(Column::new("ACTIVE", source(|node| node.active.as_ref())).cut());
     columns.push(Column::new("LAST KNOWN GOOD", source(|node| node.last_known_good.as_ref())).cut());
-    Table::new(columns)
-}
-
-/// The table with the most important columns. Shows ConfigMaps of the node's pool by the hash in their names.
-fn narrow(rows: &[Row<'_>], at: Timestamp, with_assigned: bool) -> Table {
-    let mut columns = vec![
-        // Administrators need the node name to inspect the node.
-        Column::new("NODE", names(rows, without_domain)).cut_last(),
-        Column::new("POOL", each(rows, |node| name_or_dash(node.pool.as_ref()))).cut(),
-        Column::new("STATE", each(rows, |node| Cell::graded(state(node, at), node.state.grade()))),
-        Column::new("SINCE", ages(rows, at)),
-    ];
-    let brief = |node: &NodeStatus, source: Option<&ConfigSource>| shorten_middle(&brief(node, source), MAX_NAME_WIDTH);
-    if are_compared(rows) {
-        let wants = each(rows, |node| desired(node, |source| brief(node, source)).into());
-        columns.push(Column::new("DESIRED", wants).cut());
-    }
-    let active = each(rows, |node| brief(node, node.active.as_ref()).into());
-    if with_assigned {
-        let assigned = each(rows, |node| brief(node, node.assigned.as_ref()).into());
-        columns.push(Column::new("ASSIGNED", assigned).cut());
-    }
-    columns.push(Column::new("ACTIVE", active).cut());
     Table::new(columns)
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::{Batch, MergedHostCondition, Renderer, Totals, merged_host_conditions};
+use crate::layout::hanging;
 use crate::report::style::{bad, good, quiet, warning};
 use crate::report::{count, findings};
 use kubelet_config::finding::Severity;
@@ -33,7 +34,7 @@ impl Renderer for TextReport {
             for condition in batch.files.iter().flat_map(|file| merged_host_conditions(&file.verdicts)) {
                 let line = host_condition_line(&condition);
                 if printed.insert(line.clone()) {
-                    writeln!(out, "{} {line}", quiet("host:"))?;
+                    writeln!(out, "{}", hanging(&format!("{} {line}", quiet("host:")), 6, self.width))?;
                 }
             }
         }
@@ -49,10 +50,11 @@ impl Renderer for TextReport {
             let parts: Vec<String> =
                 result.parts().into_iter().map(|(is_good, text)| if is_good { text } else { bad(text) }).collect();
             let assumed = if totals.assumed == Some(*minor) { " (assumed: see --kubernetes-version)" } else { "" };
-            writeln!(out, "  kubelet {minor}{}: {}", quiet(assumed), parts.join(", "))?;
+            let line = format!("  kubelet {minor}{}: {}", quiet(assumed), parts.join(", "));
+            writeln!(out, "{}", hanging(&line, 4, self.width))?;
         }
         if let Some((_, code)) = self.worst_finding {
-            writeln!(out, "  {}", findings::explain_hint(code))?;
+            writeln!(out, "{}", findings::explain_hint(code, self.width))?;
         }
         if self.verbose {
             return Ok(());
@@ -66,7 +68,8 @@ impl Renderer for TextReport {
             more.push(format!("{} that {need} the node's host", count(totals.host_conditions, "check")));
         }
         if !more.is_empty() {
-            writeln!(out, "  {}", quiet(format!("{}; show with -v", more.join(", "))))?;
+            let line = quiet(format!("  {}; show with -v", more.join(", ")));
+            writeln!(out, "{}", hanging(&line, 4, self.width))?;
         }
         Ok(())
     }

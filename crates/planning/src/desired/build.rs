@@ -21,6 +21,8 @@ use nodecfg_contract::observed::POOL_LABEL;
 
 /// Name of the fleet file.
 pub const FLEET_FILE: &str = "nodecfg.yaml";
+/// Folder of the pools, one folder each.
+pub const POOLS_FOLDER: &str = "pools";
 /// Name of the fleet without that file.
 pub const DEFAULT_FLEET: &str = "default";
 
@@ -194,7 +196,7 @@ impl Files<'_> {
                 _ => {}
             }
         }
-        if let Some(SnapshotFile::Unusable(finding)) = self.snapshot.files.get("pools") {
+        if let Some(SnapshotFile::Unusable(finding)) = self.snapshot.files.get(POOLS_FOLDER) {
             self.findings.push((**finding).clone());
         }
         folders

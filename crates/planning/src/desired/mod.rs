@@ -28,7 +28,7 @@ pub mod selector;
 mod selector_text;
 mod single_file;
 
-pub use build::{Built, CheckedPool, DEFAULT_FLEET, Draft, FLEET_FILE, build, draft};
+pub use build::{Built, CheckedPool, DEFAULT_FLEET, Draft, FLEET_FILE, POOLS_FOLDER, build, draft};
 pub use checked::{Checked, Checks, Kubelets, check_document, dedupe};
 pub use selector::LabelSelector;
 pub use selector_text::parse_selector;

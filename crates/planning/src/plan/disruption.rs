@@ -110,9 +110,10 @@ impl Disruption {
     /// Summarizes changed fields for a pool that allows `allowed`, regardless of nodes.
     #[must_use]
     pub fn of_fields<'a>(fields: impl IntoIterator<Item = &'a ChangedField>, allowed: Class) -> Self {
-        let risks: Vec<&Risk> = fields.into_iter().filter_map(|field| field.risk.as_ref()).collect();
-        let worst = risks.iter().map(|risk| risk.class).max();
-        let state_files: BTreeSet<StateFile> = risks.iter().flat_map(|risk| risk.state_files.iter().copied()).collect();
+        let fields: Vec<&ChangedField> = fields.into_iter().collect();
+        let worst = worst(fields.iter().copied());
+        let risks = fields.into_iter().filter_map(|field| field.risk.as_ref());
+        let state_files: BTreeSet<StateFile> = risks.flat_map(|risk| risk.state_files.iter().copied()).collect();
         Self {
             worst,
             state_files: state_files.into_iter().collect(),
@@ -121,6 +122,11 @@ impl Disruption {
             unready: 0,
         }
     }
+}
+
+/// The highest class of changed fields; `None` if none has a known class.
+pub(super) fn worst<'a>(fields: impl IntoIterator<Item = &'a ChangedField>) -> Option<Class> {
+    fields.into_iter().filter_map(|field| field.risk.as_ref()).map(|risk| risk.class).max()
 }
 
 /// Returns the changed fields between two configurations with their risk: the highest over kubelets of these versions,

@@ -10,12 +10,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::disruption::{ChangedField, changed_fields};
+use super::disruption::{ChangedField, changed_fields, worst};
 use super::verdicts::known_minor;
 use super::{Action, Plan};
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
-use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{Node, Observed, Readiness, RunningConfig, UnreadReason};
@@ -114,10 +113,6 @@ pub(super) fn changes_of<'a>(
     let riskiest = found.into_iter().reduce(riskier);
     sample.same = riskiest.as_ref().map_or(0, |(_, nodes)| *nodes);
     (sample.asked > 0).then_some((riskiest.map(|(fields, _)| fields), sample))
-}
-
-fn worst(fields: &[ChangedField]) -> Option<Class> {
-    fields.iter().filter_map(|field| field.risk.as_ref()).map(|risk| risk.class).max()
 }
 
 fn fields_of(node: &Node, answer: &RunningConfig, new: Option<&Document>) -> Result<Vec<ChangedField>, UnreadReason> {

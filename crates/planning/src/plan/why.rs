@@ -37,8 +37,8 @@ impl fmt::Display for Why {
                 "the kubelet reports no status.config: it runs without --dynamic-config-dir, or has just started",
             ),
             Self::AgentSilent => f.write_str(
-                "no node agent has reported from the node; install the agent (nodecfg install --agent …), or check why \
-                 it does not run",
+                "no node agent has reported from the node; install the agent (`nodecfg install --agent daemonset --image \
+                 IMAGE`), or check why it does not run",
             ),
             Self::Outlived => f.write_str(
                 "the NodeConfig belongs to an earlier node of this name and is about to be deleted; run this again",
