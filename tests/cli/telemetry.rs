@@ -1,6 +1,6 @@
 //! Tests of metrics and traces: a textfile for node_exporter, and an OpenTelemetry collector on loopback.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -114,6 +114,8 @@ struct Sent {
     spans: Vec<Span>,
     resource: BTreeMap<String, String>,
     metrics: BTreeMap<String, f64>,
+    /// Values of the label `command`.
+    commands: BTreeSet<String>,
 }
 
 /// An OpenTelemetry collector on loopback.
@@ -150,7 +152,7 @@ async fn take(
                 let Some(Data::Gauge(gauge)) = metric.data else { panic!("{metric:?}") };
                 for point in gauge.data_points {
                     let mut labels = texts(&point.attributes);
-                    labels.remove("command");
+                    sent.commands.extend(labels.remove("command"));
                     labels.remove("fleet");
                     let labels: Vec<String> =
                         labels.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -240,6 +242,31 @@ fn exports_spans_and_metrics_of_sync() {
     assert_eq!(sent.metrics["nodecfg.run.exit_code{}"], 5.0, "{:?}", sent.metrics);
     assert_eq!(sent.metrics["nodecfg.nodes{pool=gpu,state=failed}"], 1.0);
     assert!(sent.metrics.contains_key("nodecfg.run.duration{}"));
+}
+
+#[test]
+fn limited_runs_are_commands_of_their_own() {
+    let folder = gpu();
+    let cluster = Cluster::start(&["gpu"], 2, &[]);
+    let collector = Collector::start(StatusCode::OK);
+    let label = "-l nodecfg.dev/pool=gpu";
+    for (line, exit, command) in [
+        ("diff --pool gpu".to_owned(), 1, "diff-limited"),
+        ("sync --pool gpu --dry-run".to_owned(), 0, "dry-run"),
+        (format!("sync {label}"), 0, "sync-limited"),
+        ("verify --pool gpu".to_owned(), 0, "verify-limited"),
+        (format!("diff {label}"), 0, "diff-limited"),
+        ("diff".to_owned(), 0, "diff"),
+    ] {
+        let run = run_with_export(cluster.command(folder.path(), &line), &collector.address, &[]);
+        assert_eq!(run.exit, exit, "{line}: {}", run.shown());
+        let sent = std::mem::take(&mut *collector.sent.lock().unwrap());
+        assert_eq!(sent.commands, BTreeSet::from([command.to_owned()]), "{line}");
+        assert!(sent.spans.iter().any(|span| span.name == format!("nodecfg {command}")), "{line}: {:?}", sent.spans);
+        assert_eq!(sent.metrics["nodecfg.run.exit_code{}"], f64::from(exit), "{line}");
+        // A limited diff that finds changes succeeds, too.
+        assert!(sent.metrics.contains_key("nodecfg.run.last_success.timestamp{}"), "{line}: {:?}", sent.metrics);
+    }
 }
 
 #[test]
