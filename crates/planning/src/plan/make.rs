@@ -239,7 +239,10 @@ fn safety_problems(
                 pool: pool.clone(),
                 nodes: nodes.len(),
                 example: (*example).clone(),
-                near: doubtful.iter().find(|doubt| doubt.pool == *pool).and_then(|doubt| doubt.near.clone()),
+                near: doubtful
+                    .iter()
+                    .find(|doubt| doubt.pool == *pool)
+                    .and_then(|doubt| doubt.near.clone().map(Box::new)),
             });
         }
     }

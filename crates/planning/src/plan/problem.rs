@@ -40,7 +40,7 @@ pub enum Problem {
         /// One of them.
         example: NodeName,
         /// Label of nodes in no pool that is close to the selector.
-        near: Option<NearLabel>,
+        near: Option<Box<NearLabel>>,
     },
     /// A pool selects no node, but requires nodes (`spec.requireNodes`).
     #[error("pool {pool} selects no node, but its spec.requireNodes is true{}",
@@ -49,7 +49,7 @@ pub enum Problem {
         /// The pool.
         pool: PoolName,
         /// Label of nodes in no pool that is close to the selector.
-        near: Option<NearLabel>,
+        near: Option<Box<NearLabel>>,
     },
     /// The content of a ConfigMap does not match its name.
     #[error(

@@ -165,7 +165,7 @@ pub(super) fn required_nodes<'a>(
     doubtful
         .iter()
         .filter(move |doubt| doubt.empty && requires(&doubt.pool))
-        .map(|doubt| Problem::RequiredNodesMissing { pool: doubt.pool.clone(), near: doubt.near.clone() })
+        .map(|doubt| Problem::RequiredNodesMissing { pool: doubt.pool.clone(), near: doubt.near.clone().map(Box::new) })
 }
 
 /// The warning about a doubtful selection.
