@@ -80,12 +80,16 @@ pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Writes an unpublished file and makes its content durable. Its name may be lost in a crash.
+/// Creates an unpublished file and makes its content durable. Its name may be lost in a crash.
+///
+/// A file of this name is removed, not overwritten: if a power failure kept both names of an earlier rename, the
+/// name also denotes the published file.
 ///
 /// # Errors
 /// An I/O error. The file may exist partially.
 pub fn write_synced(disk: &dyn Disk, path: &Path, content: &[u8], mode: u32) -> Result<(), DiskError> {
-    disk.write(path, content, mode).map_err(DiskError::at("write", path))?;
+    let written = disk.remove_file(path).and_then(|()| disk.write(path, content, mode));
+    written.map_err(DiskError::at("write", path))?;
     sync(disk, path)
 }
 

@@ -4,7 +4,8 @@
 //! - times: kills take time;
 //! - details of an activation or a trial in progress: they depend on the times of the probes;
 //! - `restarts` and `rollbacks`: a restart that was done and not recorded is repeated;
-//! - the reason of a failed trial: it depends on the times of the probes. The failure itself is compared;
+//! - the reason of a failed trial, and whether the kubelet was healthy before: both depend on the times of the
+//!   probes. The failure itself is compared;
 //! - files that begin with `tmp_` or end with `.nodecfg-unfinished`: they are never read, and the next write replaces
 //!   them;
 //! - the file that ends with `.nodecfg-ready`: it is used only if its content matches;
@@ -56,6 +57,7 @@ impl Snapshot {
         if let Some(failure) = &mut ledger.agent_state.failure
             && failure.kind == FailureKind::Trial
         {
+            failure.was_healthy = false;
             failure.error = TRIAL_FAILED.to_owned();
             failure.message = TRIAL_FAILED.to_owned();
         }
