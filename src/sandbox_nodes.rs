@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use kubelet_config::Minor;
 use kubelet_config::finding::Finding;
 use kubelet_config::minor::NEWEST;
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_planning::desired::{Desired, LabelSelector, PoolTarget};
+use nodecfg_planning::desired::{Desired, PoolTarget};
 use nodecfg_sandbox::LOCAL_CONFIG;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::nodes::{NodeSpec, numbered, own_labels};
@@ -215,7 +216,7 @@ impl Search<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodecfg_planning::desired::selector::{Operator, Requirement};
+    use nodecfg_contract::label_selector::{Operator, Requirement};
 
     /// A pool from `name priority` and requirements: `k=v`, `k!`, `!k`, `k in a,b`, `k notin a,b`.
     fn pool(name: &str, priority: i64, requirements: &[&str]) -> (PoolName, LabelSelector, i64) {

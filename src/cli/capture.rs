@@ -18,10 +18,11 @@ use kubelet_config::Minor;
 use kubelet_config::spelling::nearest;
 use nodecfg_cluster::{CONFIGZ_PATIENCE, ClusterError, ClusterReader, LabelKeys, Operation, Resource, Verb};
 use nodecfg_contract::json_document::Document;
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{Node, Readiness};
-use nodecfg_planning::desired::{LabelSelector, POOLS_FOLDER, parse_selector};
+use nodecfg_planning::desired::{POOLS_FOLDER, parse_selector};
 use nodecfg_planning::plan::membership;
 
 /// Capture the configuration that nodes run, as files of a repository.

@@ -22,10 +22,11 @@ use crate::review::Side;
 use kubelet_config::finding::Strictness;
 use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{Node, Observed};
-use nodecfg_planning::desired::{Desired, LabelSelector, MaxUnavailable, PoolTarget, parse_selector};
+use nodecfg_planning::desired::{Desired, MaxUnavailable, PoolTarget, parse_selector};
 use nodecfg_planning::plan::{
     NodeSelection, NodeSelectionError, Options, Scope, membership, pools_of_nodes, select_nodes,
     unavailable_without_pool,

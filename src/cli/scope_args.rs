@@ -6,9 +6,10 @@ use super::CommandError;
 use super::unknown_name::unknown_name;
 use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, PoolName};
 use nodecfg_contract::observed::Observed;
-use nodecfg_planning::desired::{Desired, LabelSelector, parse_selector};
+use nodecfg_planning::desired::{Desired, parse_selector};
 use nodecfg_planning::plan::{Scope, membership};
 
 /// Arguments that limit a run to some nodes. All other nodes stay as they are, and count for the budgets.

@@ -1,7 +1,7 @@
 //! Tests of the history of a pool: its revisions, and the nodes on each.
 
 use super::*;
-use nodecfg_planning::desired::LabelSelector;
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_planning::plan::fixtures::{
     desired, fleet, managed, namespace, node, observed, on, policy, pool, pool_name, source,
 };

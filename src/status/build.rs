@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, State};
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Readiness};
 use nodecfg_contract::{ConfigSource, ContentHash};
 use nodecfg_planning::convergence::{Convergence, Target, WaitContext, Waiting, evaluate, trial};
-use nodecfg_planning::desired::{Desired, LabelSelector, Pool};
+use nodecfg_planning::desired::{Desired, Pool};
 use nodecfg_planning::plan::{
     ConfigMapIndex, Owner, PoolPause, SourceOwner, Why, blocked_reason, is_adopted, membership, pool_target,
     present_state,

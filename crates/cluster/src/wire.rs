@@ -12,9 +12,10 @@ use super::transport::Decode;
 use kubelet_config::capacity::Capacity;
 use kubelet_config::pod_range::PodRange;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
+use nodecfg_contract::observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
 use nodecfg_contract::observed::{
-    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, FetchedConfigMap, KubeletVersion,
-    Maintainer, ManagedConfigMap, Node, NodeSupport, Readiness, UnreadableField, maintainer,
+    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, DrainMark, FLEET_LABEL, FetchedConfigMap,
+    KubeletVersion, Maintainer, ManagedConfigMap, Node, NodeSupport, Readiness, UnreadableField, maintainer,
 };
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
@@ -81,9 +82,11 @@ pub(super) struct NodeMeta {
     pub(super) deletion_timestamp: Option<IgnoredAny>,
 }
 
-/// Annotations by which other programs claim a Node. Other annotations may be long.
+/// Annotations by which nodecfg and other programs claim a Node. Other annotations may be long.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct MaintenanceAnnotations {
+    #[serde(rename = "nodecfg.dev/drain")]
+    drain: Option<String>,
     #[serde(rename = "weave.works/kured-reboot-in-progress")]
     kured: Option<String>,
     #[serde(rename = "machineconfiguration.openshift.io/desiredDrain")]
@@ -95,6 +98,7 @@ pub(super) struct MaintenanceAnnotations {
 impl MaintenanceAnnotations {
     fn get(&self, key: &str) -> Option<&str> {
         match key {
+            DRAIN_ANNOTATION => self.drain.as_deref(),
             maintainer::KURED => self.kured.as_deref(),
             maintainer::DESIRED_DRAIN => self.desired_drain.as_deref(),
             maintainer::LAST_APPLIED_DRAIN => self.last_applied_drain.as_deref(),
@@ -201,8 +205,9 @@ impl WireNode {
         let ready = status.conditions.unwrap_or_default().into_iter().find(|condition| condition.kind == "Ready");
         let annotations = self.metadata.annotations.unwrap_or_default();
         let capacity = status.capacity.unwrap_or_default();
-        let taints = spec.taints.iter().flatten().map(|taint| taint.key.as_str());
-        let maintainer = Maintainer::of(taints, |key| annotations.get(key));
+        let taints = || spec.taints.iter().flatten().map(|taint| taint.key.as_str());
+        let maintainer = Maintainer::of(taints(), |key| annotations.get(key));
+        let drain_mark = DrainMark::read(taints().any(|key| key == DRAIN_TAINT), annotations.get(DRAIN_ANNOTATION));
         Some(Node {
             name: NodeName::new(self.metadata.name).ok()?,
             uid: self.metadata.uid,
@@ -225,6 +230,7 @@ impl WireNode {
             deleting: self.metadata.deletion_timestamp.is_some(),
             cordoned: spec.unschedulable.unwrap_or_default(),
             maintainer,
+            drain_mark: drain_mark.map(Box::new),
             source: spec.config_source,
             support: match self.unreadable {
                 Some(field) => NodeSupport::Unreadable(field),

@@ -21,8 +21,9 @@ use crate::report::{self, Format, count, html};
 use crate::status::{FleetStatus, Selection};
 use kubelet_config::finding::Severity;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
-use nodecfg_planning::desired::{FLEET_FILE, LabelSelector, POOLS_FOLDER, parse_selector};
+use nodecfg_planning::desired::{FLEET_FILE, POOLS_FOLDER, parse_selector};
 
 mod revisions;
 mod screen;

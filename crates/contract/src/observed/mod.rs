@@ -17,15 +17,19 @@ use kubelet_config::pod_range::PodRange;
 use kubelet_config::risk::Class;
 
 pub mod activity;
+pub mod drain;
 pub mod maintainer;
 pub mod orders;
+pub mod pods;
 pub mod references;
 pub mod running;
 pub mod version;
 
 pub use activity::{AgentActivity, NodeActivity};
+pub use drain::{Drain, DrainMark};
 pub use maintainer::Maintainer;
 pub use orders::{Abort, AllowedDisruption, Orders, Pause};
+pub use pods::{EvictionAnswer, Pod, PodBudget};
 pub use references::{Deletion, References, Referrers};
 pub use running::{RunningConfig, UnreadReason};
 pub use version::{KubeletVersion, ServerVersion};
@@ -158,6 +162,9 @@ pub struct Node {
     pub cordoned: bool,
     /// Program that maintains the node now, if any.
     pub maintainer: Option<Maintainer>,
+    /// Mark of a drain by nodecfg, if the Node has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_mark: Option<Box<DrainMark>>,
     /// `spec.configSource`: desired source.
     pub source: Option<ConfigSource>,
     /// `status.config`: actual state.
@@ -203,6 +210,7 @@ impl Node {
             deleting: false,
             cordoned: false,
             maintainer: None,
+            drain_mark: None,
             source: None,
             status: ConfigStatus::default(),
             support: NodeSupport::KubeletSilent,

@@ -9,6 +9,7 @@ use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use kubelet_config::finding::Place;
 use kubelet_config::risk::Class;
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 
@@ -24,13 +25,11 @@ mod render;
 #[cfg(test)]
 mod scenarios;
 pub mod schema;
-pub mod selector;
 mod selector_text;
 mod single_file;
 
 pub use build::{Built, CheckedPool, DEFAULT_FLEET, Draft, FLEET_FILE, POOLS_FOLDER, build, draft};
 pub use checked::{Checked, Checks, Kubelets, check_document, dedupe};
-pub use selector::LabelSelector;
 pub use selector_text::parse_selector;
 pub use single_file::check_file;
 

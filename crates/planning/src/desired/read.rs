@@ -9,7 +9,6 @@ use super::formats::{
     API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetSpec, KubeletSpec, Metadata, NODE_POOL, NodePoolFile,
     NodePoolSpec, RolloutSpec,
 };
-use super::selector::{LabelSelector, Operator, Requirement};
 use super::{DEFAULT_FLEET, MaxUnavailable, proposals};
 use kubelet_config::document::{Document, Node, Reading, path_of};
 use kubelet_config::finding::{Finding, Place};
@@ -18,6 +17,7 @@ use kubelet_config::minor::{NEWEST, NEWEST_RELEASED, OLDEST};
 use kubelet_config::risk::Class;
 use kubelet_config::spelling::nearest;
 use kubelet_config::{Minor, duration, units};
+use nodecfg_contract::label_selector::{LabelSelector, Operator, Requirement};
 use nodecfg_contract::names::{FleetName, NameError, NamespaceName, PoolName};
 
 /// Keys of both kinds of file.

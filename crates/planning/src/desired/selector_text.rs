@@ -1,6 +1,6 @@
 //! Parser of label selectors in the notation of kubectl's `--selector`: `a=b,c in (d,e),!f`.
 
-use super::selector::{LabelSelector, Operator, Requirement};
+use nodecfg_contract::label_selector::{LabelSelector, Operator, Requirement};
 
 /// Parses a selector. Commas separate requirements: `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a`, `!a`.
 ///

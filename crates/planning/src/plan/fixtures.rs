@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::desired::{Canary, Desired, LabelSelector, MaxUnavailable, Pool, PoolTarget, Rendered, RolloutPolicy};
+use crate::desired::{Canary, Desired, MaxUnavailable, Pool, PoolTarget, Rendered, RolloutPolicy};
 use crate::plan::{Options, Scope};
 use kubelet_config::document::Document;
 use kubelet_config::finding::{Place, Strictness};
 use nodecfg_contract::ContentHash;
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{

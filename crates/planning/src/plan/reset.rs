@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::decide::is_available;
-use crate::desired::{Desired, LabelSelector, MaxUnavailable, Pool, PoolTarget, RolloutPolicy};
+use crate::desired::{Desired, MaxUnavailable, Pool, PoolTarget, RolloutPolicy};
 use kubelet_config::finding::Place;
 use kubelet_config::spelling::nearest;
 use nodecfg_contract::ConfigSource;
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed};

@@ -48,12 +48,12 @@ impl Scope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::LabelSelector;
     use crate::plan::fixtures::{
         desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, rendered, source,
         with_config_map,
     };
     use crate::plan::{Decision, Options, Plan, Problem, Why, check, decide_again, make};
+    use nodecfg_contract::label_selector::LabelSelector;
     use nodecfg_contract::observed::{Observed, Readiness};
 
     fn within(scope: Scope) -> Options {

@@ -12,10 +12,10 @@ use serde::Serialize;
 use super::Options;
 use super::membership::Membership;
 use super::problem::Problem;
-use crate::desired::selector::LabelSelector;
 use crate::desired::{Desired, Pool};
 use kubelet_config::finding::Finding;
 use kubelet_config::spelling::nearest;
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{Node, Observed, POOL_LABEL};
 use nodecfg_contract::printable::one_line;
@@ -201,9 +201,9 @@ pub(super) fn correct_label(pool: &PoolName, near: &NearLabel) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::selector::{Operator, Requirement};
     use crate::plan::fixtures::{desired, node, observed, options, policy, pool, pool_name};
     use crate::plan::{Plan, Scope, make};
+    use nodecfg_contract::label_selector::{Operator, Requirement};
 
     fn planned(pools: impl IntoIterator<Item = Pool>, nodes: impl IntoIterator<Item = Node>) -> Plan {
         make(&desired(pools), &observed(nodes), &options()).expect("can be planned")

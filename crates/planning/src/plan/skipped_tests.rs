@@ -6,9 +6,10 @@ use super::fixtures::{
     source,
 };
 use super::{Action, Options, Plan, Scope, Step, Wave, WaveKind, Why, check, make};
-use crate::desired::{Desired, LabelSelector, Pool, PoolTarget, RolloutPolicy};
+use crate::desired::{Desired, Pool, PoolTarget, RolloutPolicy};
 use jiff::Timestamp;
 use nodecfg_contract::Assignment;
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::observed::{
     ConfigMapKey, Maintainer, ManagedConfigMap, Node, NodeSupport, Observed, Readiness, UnreadableField,
 };

@@ -9,8 +9,9 @@ use super::fixtures::{
 use super::{
     Action, KEEP, Owner, Plan, Problem, PruneOptions, Scope, WaveKind, Why, check, make, prune, required_config_maps,
 };
-use crate::desired::{Desired, LabelSelector, PoolTarget};
+use crate::desired::{Desired, PoolTarget};
 use kubelet_config::risk::Class;
+use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::observed::{
     ConfigMapKey, ManagedConfigMap, Node, NodeSupport, Observed, Orders, Pause, Readiness,
 };

@@ -1,0 +1,101 @@
+//! Pods of a node and their disruption budgets, as far as a drain needs them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::label_selector::LabelSelector;
+use crate::names::NodeName;
+
+/// Observed pod that is bound to a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a pod")]
+pub struct Pod {
+    /// Namespace of the pod.
+    pub namespace: String,
+    /// Name of the pod.
+    pub name: String,
+    /// Uid of the pod. A recreated pod has another uid.
+    pub uid: String,
+    /// Node that the pod is bound to.
+    pub node: NodeName,
+    /// Labels, which disruption budgets select.
+    pub labels: BTreeMap<String, String>,
+    /// Owner with `controller: true`; `None` if nothing recreates the pod.
+    pub controller: Option<Controller>,
+    /// Whether the pod mirrors a static pod of the node (annotation `kubernetes.io/config.mirror`). Only its kubelet
+    /// can end it.
+    pub mirror: bool,
+    /// Whether all containers have ended (phase `Succeeded` or `Failed`).
+    pub finished: bool,
+    /// Whether the pod is being deleted.
+    pub deleting: bool,
+    /// Priority of the pod; 0 if unset.
+    pub priority: i32,
+    /// Whether the pod has a volume whose content is lost with the pod (`emptyDir`).
+    pub empty_dir: bool,
+    /// Number of volumes with a claim of a PersistentVolume.
+    pub claims: usize,
+    /// Whether the pod tolerates the taint of a drain, so that an evicted one may return to the node.
+    pub tolerates_drain: bool,
+    /// Whether the static CPU manager gives a container exclusive CPUs: quality of service `Guaranteed`, with a whole
+    /// number of CPUs.
+    pub exclusive_cpus: bool,
+}
+
+/// Controller of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Controller {
+    /// Kind, such as `ReplicaSet`.
+    pub kind: String,
+    /// Name in the namespace of the pod.
+    pub name: String,
+}
+
+impl fmt::Display for Pod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Observed PodDisruptionBudget (policy/v1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodBudget {
+    /// Namespace of the budget and its pods.
+    pub namespace: String,
+    /// Name of the budget.
+    pub name: String,
+    /// Selector of its pods; `None` selects none, and an empty one every pod of the namespace.
+    pub selector: Option<LabelSelector>,
+    /// Number of pods that may be evicted now (`status.disruptionsAllowed`).
+    pub allowed: i32,
+    /// Number of healthy pods (`status.currentHealthy`).
+    pub healthy: i32,
+    /// Number of healthy pods that the budget requires (`status.desiredHealthy`).
+    pub required: i32,
+}
+
+impl PodBudget {
+    /// Reports whether the budget covers a pod.
+    #[must_use]
+    pub fn covers(&self, pod: &Pod) -> bool {
+        self.namespace == pod.namespace && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+    }
+}
+
+/// Answer of an API server to the eviction of a pod (kubernetes, `pkg/registry/core/pod/storage/eviction.go`, 1.36).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EvictionAnswer {
+    /// The pod is being deleted (201).
+    Evicted,
+    /// The pod is gone (404), or another pod has its name (409).
+    Gone,
+    /// A PodDisruptionBudget allows no eviction now (429).
+    Blocked {
+        /// Text of the budget's cause, which names the budget.
+        reason: String,
+    },
+    /// More than one PodDisruptionBudget covers the pod (500). No eviction succeeds until one of them is removed.
+    SeveralBudgets,
+    /// The namespace of the pod is being deleted (403), which ends the pod, too.
+    NamespaceTerminating,
+}
