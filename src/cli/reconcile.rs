@@ -21,7 +21,7 @@ use crate::telemetry::spans;
 use nodecfg_cluster::lease::{self, HeldLock, LockOptions};
 use nodecfg_cluster::{ClusterReader, ClusterWriter};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
-use nodecfg_contract::observed::{AllowedDisruption, Pause};
+use nodecfg_contract::observed::Pause;
 use nodecfg_planning::plan::{Options, Plan, Problem};
 use nodecfg_planning::rollout::machine::Mode;
 
@@ -83,9 +83,8 @@ pub(super) struct Reconciliation<'a> {
     /// The saved plan that the new plan must equal, if one is given.
     pub(super) saved_plan: Option<&'a SavedPlanCheck>,
     pub(super) options: Options,
-    /// Disruption that this run is allowed beyond the policy of the pool, already part of `loaded`.
-    pub(super) allowed: Option<AllowedDisruption>,
-    /// Pauses this pool before the first change, once it is certain that the change can start.
+    /// Pauses this pool before the first change, once it is certain that the change can start. Disruption that the pause
+    /// records as allowed is already part of `loaded`.
     pub(super) pause: Option<(PoolName, Pause)>,
     pub(super) kubelets: KubeletArgs,
     pub(super) rollout_args: &'a RolloutArgs,
@@ -213,7 +212,7 @@ impl Reconciliation<'_> {
             observed: &observed,
             options: &options,
             mode,
-            allowed: self.allowed.as_ref(),
+            allowed: self.pause.as_ref().and_then(|(_, pause)| pause.allowed.as_ref()),
         };
         let writer = ClusterWriter::new(self.reader.clone(), lock);
         let mut listen = |now, event: &_| reporter.event(now, event);

@@ -130,7 +130,6 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         reader: &reader,
         saved_plan: None,
         options,
-        allowed: None,
         pause: None,
         kubelets: KubeletArgs::NEVER,
         rollout_args: &args.rollout_args,

@@ -118,13 +118,11 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         ..allowances.options(namespace, args.repository.gate())
     };
     let location = FleetLocation { reader, fleet: head.desired.fleet.clone(), namespace: options.namespace.clone() };
-    let (at, by) = (
-        nodecfg_clock::now(),
-        if args.dry_run.is_requested() || args.no_pause { String::new() } else { location.requester().await? },
-    );
+    let by = if args.dry_run.is_requested() || args.no_pause { String::new() } else { location.requester().await? };
+    let at = nodecfg_clock::now();
     let reason = args.reason.clone().unwrap_or_else(|| format!("rolled back to {}", short_commit(&loaded, &revision)));
     let allowed = allowed_class.map(|class| AllowedDisruption { class, by: by.clone(), at, reason: reason.clone() });
-    let pause = Pause { by, at, reason, allowed: allowed.clone() };
+    let pause = Pause { by, at, reason, allowed };
     let reconciliation = Reconciliation {
         purpose: Purpose::RollBack,
         loaded: &loaded,
@@ -133,7 +131,6 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         reader: &location.reader,
         saved_plan: None,
         options,
-        allowed,
         pause: (!args.no_pause && !unchanged).then(|| (args.pool.clone(), pause)),
         kubelets: KubeletArgs::NEVER,
         rollout_args: &args.rollout_args,

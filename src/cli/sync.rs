@@ -109,7 +109,6 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         reader: &reader,
         saved_plan: saved_plan.as_ref(),
         options,
-        allowed: None,
         pause: None,
         kubelets: args.kubelets,
         rollout_args: &args.rollout_args,

@@ -11,6 +11,16 @@ fn fresh() -> (Cluster, Folder) {
     (Cluster::start(&["gpu", "general"], 2, &[]), gpu_and_general())
 }
 
+/// A cluster in which one node of each pool has the label `zone=a`.
+fn with_zone() -> (Cluster, Folder) {
+    let (cluster, folder) = fresh();
+    for node in ["gpu-2", "general-1"] {
+        let patch = serde_json::json!({"metadata": {"labels": {"zone": "a"}}});
+        cluster.send("PATCH", &format!("/api/v1/nodes/{node}"), "application/merge-patch+json", &patch);
+    }
+    (cluster, folder)
+}
+
 #[test]
 fn pool_limits_diff_sync_and_verify() {
     let (cluster, folder) = fresh();
@@ -45,11 +55,7 @@ fn pool_limits_diff_sync_and_verify() {
 
 #[test]
 fn selector_limits_run_to_matching_nodes() {
-    let (cluster, folder) = fresh();
-    for node in ["gpu-2", "general-1"] {
-        let patch = serde_json::json!({"metadata": {"labels": {"zone": "a"}}});
-        cluster.send("PATCH", &format!("/api/v1/nodes/{node}"), "application/merge-patch+json", &patch);
-    }
+    let (cluster, folder) = with_zone();
     let one = cluster.run(folder.path(), "sync -l zone=a --pool gpu");
     assert!(
         last_line(&one.out).ends_with(". 4 nodes: 1 converged, 1 on trial (up to 10m left), 3 not requested."),
@@ -70,11 +76,7 @@ fn selector_limits_run_to_matching_nodes() {
 
 #[test]
 fn selector_limits_status() {
-    let (cluster, folder) = fresh();
-    for node in ["gpu-2", "general-1"] {
-        let patch = serde_json::json!({"metadata": {"labels": {"zone": "a"}}});
-        cluster.send("PATCH", &format!("/api/v1/nodes/{node}"), "application/merge-patch+json", &patch);
-    }
+    let (cluster, folder) = with_zone();
     // Labels that no pool selects by are read, too, with and without a repository.
     for (arguments, nodes) in [
         ("status -l zone=a -o name", "node/general-1\nnode/gpu-2\n"),

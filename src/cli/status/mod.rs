@@ -175,13 +175,13 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
         nodes: args.node.iter().cloned().collect(),
         labels: args.selector.clone(),
     };
-    let now = nodecfg_clock::now();
-    if let Some((kind, name, known)) = selection.unknown(&view.status(now)) {
+    let status = view.status(nodecfg_clock::now());
+    if let Some((kind, name, known)) = selection.unknown(&status) {
         let help = format!("list every {kind} with `nodecfg status --all`");
         let place = if loaded.is_some() { "in the repository or the cluster" } else { "in the cluster" };
         return Err(unknown_name(kind, name, place, known, &help));
     }
-    let status = view.selected(&selection, now);
+    let status = view.selected(&selection, status);
     if let Some(labels) = selection.labels.as_ref().filter(|_| status.nodes.is_empty()) {
         return Err(no_match(if selection.has_names() { " of --pool or --node" } else { "" }, labels));
     }

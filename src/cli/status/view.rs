@@ -61,9 +61,9 @@ impl View {
         build(&self.observed, wanted.as_ref(), self.fleets.clone(), at)
     }
 
-    /// The requested part of the status.
-    pub(super) fn selected(&self, selection: &Selection, at: Timestamp) -> FleetStatus {
-        selection.of(self.status(at), &self.observed)
+    /// The requested part of a status of this view.
+    pub(super) fn selected(&self, selection: &Selection, status: FleetStatus) -> FleetStatus {
+        selection.of(status, &self.observed)
     }
 
     /// The plan of a sync, or the problems that prevent it.

@@ -86,7 +86,7 @@ async fn follow<S: Stream<Item = Result<Loaded, CommandError>>>(
         let (reader, namespace) = args.bind(args.connect(Some(&loaded)).await?, Some(&loaded)).await?;
         view = View::open(reader, Some(loaded.desired), namespace).await?;
         let now = nodecfg_clock::now();
-        display.show(view.selected(selection, now), now, terminal)?;
+        display.show(view.selected(selection, view.status(now)), now, terminal)?;
     }
     Ok(())
 }
@@ -130,7 +130,7 @@ async fn follow_cluster<S: Stream<Item = Result<Loaded, CommandError>>>(
                 }
                 let now = nodecfg_clock::now();
                 if changed {
-                    display.show(view.selected(selection, now), now, terminal)?;
+                    display.show(view.selected(selection, view.status(now)), now, terminal)?;
                 } else {
                     display.idle(tick, now)?;
                 }

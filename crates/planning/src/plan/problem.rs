@@ -30,7 +30,7 @@ pub enum Problem {
     #[error(
         "pool {pool} selects no node, but {}{}",
         still_run(*nodes, example),
-        near.as_ref().map(|near| format!("; {}", near.text())).unwrap_or_default()
+        and_near(near.as_deref())
     )]
     PoolLostItsNodes {
         /// The pool.
@@ -43,8 +43,7 @@ pub enum Problem {
         near: Option<Box<NearLabel>>,
     },
     /// A pool selects no node, but requires nodes (`spec.requireNodes`).
-    #[error("pool {pool} selects no node, but its spec.requireNodes is true{}",
-        near.as_ref().map(|near| format!("; {}", near.text())).unwrap_or_default())]
+    #[error("pool {pool} selects no node, but its spec.requireNodes is true{}", and_near(near.as_deref()))]
     RequiredNodesMissing {
         /// The pool.
         pool: PoolName,
@@ -156,6 +155,11 @@ fn still_run(nodes: usize, example: &NodeName) -> String {
         1 => format!("node {example} still runs its configuration"),
         _ => format!("{nodes} nodes still run its configuration (for example {example})"),
     }
+}
+
+/// The end of a sentence: the label that is close to the selector, if any.
+fn and_near(near: Option<&NearLabel>) -> String {
+    near.map(|near| format!("; {}", near.text())).unwrap_or_default()
 }
 
 fn kubelet_list(minors: &[Minor]) -> String {

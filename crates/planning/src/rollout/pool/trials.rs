@@ -68,7 +68,7 @@ impl PoolRun {
     /// Records the trial of a node that converged just now, and returns it.
     pub(super) fn begin_trial(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) -> Option<Trial> {
         // A kubelet reports no end. It cannot have started the trial later than now.
-        let latest = seen.content.is_none().then(|| later(context.now, self.mode.real_duration(KUBELET_TRIAL)));
+        let latest = seen.content.is_none().then(|| self.latest_end(context.now));
         let trial = convergence::trial(&self.target, seen).map(|trial| trial.or_known(Some(Trial { ends_at: latest })));
         self.set_trial(number, trial, context);
         trial
@@ -84,14 +84,16 @@ impl PoolRun {
         }
     }
 
+    /// Latest end of a trial that a kubelet started before `now`.
+    fn latest_end(&self, now: Timestamp) -> Timestamp {
+        later(now, self.mode.real_duration(KUBELET_TRIAL))
+    }
+
     fn set_trial(&mut self, number: usize, trial: Option<Trial>, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
         let mut limit = node.trial_limit;
         if let Some(trial) = trial.filter(|_| self.mode.wait_trial && limit.is_none()) {
-            let end = trial
-                .ends_at
-                .unwrap_or_else(|| later(context.now, self.mode.real_duration(KUBELET_TRIAL)))
-                .max(context.now);
+            let end = trial.ends_at.unwrap_or_else(|| self.latest_end(context.now)).max(context.now);
             // The first limit stays: a node may report a later end again and again.
             limit = Some(later(end, self.timeout));
             context.timers.wake(later(end, self.timeout), &self.name, Some(number));
