@@ -10,6 +10,7 @@ pub mod binding;
 mod configz;
 pub mod connect;
 pub mod diagnostics;
+mod drain_mark;
 pub mod error;
 mod failure;
 #[cfg(any(test, feature = "fake"))]

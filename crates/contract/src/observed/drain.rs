@@ -15,6 +15,10 @@ use crate::names::{FleetName, PoolName};
 /// Key of the taint, whose effect is `NoSchedule`. Cluster Autoscaler leaves taints with this prefix out of its
 /// templates of new nodes (kubernetes/autoscaler, cluster-autoscaler/utils/taints: `StatusTaintPrefix`).
 pub const DRAIN_TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodecfg";
+/// Value of the taint. The scheduler prints it for pods that find no node: `untolerated taint {…/nodecfg: draining}`.
+pub const DRAIN_TAINT_VALUE: &str = "draining";
+/// Effect of the taint: the scheduler places no new pods, and running pods stay.
+pub const DRAIN_TAINT_EFFECT: &str = "NoSchedule";
 /// Annotation with a [`Drain`] as JSON.
 pub const DRAIN_ANNOTATION: &str = "nodecfg.dev/drain";
 /// Limit of the annotation that is read, in bytes. A written one has less than 2 kB.
@@ -63,6 +67,31 @@ impl Protection {
             Self::DoNotDisrupt => "karpenter.sh/do-not-disrupt",
         }
     }
+}
+
+/// Result of removing the mark of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Released {
+    /// The node had no mark.
+    Unmarked,
+    /// The node is gone, or another Node has its name.
+    Gone,
+    /// The mark was removed.
+    Removed(RemovedMark),
+}
+
+/// Parts of a mark that were removed from a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RemovedMark {
+    /// Whether the taint was removed.
+    pub taint: bool,
+    /// Whether the annotation with the reason was removed.
+    pub annotation: bool,
+    /// Protections that were removed.
+    pub protections: BTreeSet<Protection>,
+    /// Whether the node is still cordoned, as a person left it.
+    pub cordoned: bool,
 }
 
 /// Parts of a mark that a Node has.

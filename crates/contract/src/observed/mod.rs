@@ -26,7 +26,7 @@ pub mod running;
 pub mod version;
 
 pub use activity::{AgentActivity, NodeActivity};
-pub use drain::{Drain, DrainMark};
+pub use drain::{Drain, DrainMark, Protection, Released, RemovedMark};
 pub use maintainer::Maintainer;
 pub use orders::{Abort, AllowedDisruption, Orders, Pause};
 pub use pods::{EvictionAnswer, Pod, PodBudget};
