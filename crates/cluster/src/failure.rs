@@ -52,6 +52,15 @@ pub struct Status {
 pub struct Details {
     pub kind: Option<String>,
     pub name: Option<String>,
+    pub causes: Option<Vec<Cause>>,
+}
+
+/// The parts of `StatusCause` that are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Cause {
+    pub reason: Option<String>,
+    pub message: Option<String>,
 }
 
 impl Status {
@@ -70,7 +79,12 @@ impl Status {
 
     fn sanitized(self) -> Self {
         let short = |text: String| printable::at_most(&printable::one_line(&text), LONGEST_NAME);
-        let clean = |details: Details| Details { kind: details.kind.map(short), name: details.name.map(short) };
+        let cause = |cause: Cause| Cause { reason: cause.reason.map(short), message: cause.message.map(short) };
+        let clean = |details: Details| Details {
+            kind: details.kind.map(short),
+            name: details.name.map(short),
+            causes: details.causes.map(|causes| causes.into_iter().map(cause).collect()),
+        };
         Self {
             reason: self.reason.map(short),
             message: self.message.map(|text| printable::at_most(&printable::lines(&text), LONGEST_MESSAGE)),

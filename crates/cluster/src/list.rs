@@ -6,6 +6,7 @@ use super::error::ClusterError;
 use super::operation::{Operation, escape};
 use super::transport::{Call, Transport};
 use super::wire::{ListMeta, Page};
+use nodecfg_contract::names::NodeName;
 
 /// Objects per page: a compromise between the number of requests and the server's work for one request.
 const PAGE: usize = 250;
@@ -36,6 +37,11 @@ impl Collection {
     /// (`resourceNames`).
     pub fn one(operation: Operation, name: &str) -> Self {
         Self { operation, selector: Some(("fieldSelector", format!("metadata.name={name}"))) }
+    }
+
+    /// The pods that are bound to a node.
+    pub fn on_node(operation: Operation, node: &NodeName) -> Self {
+        Self { operation, selector: Some(("fieldSelector", format!("spec.nodeName={node}"))) }
     }
 
     /// Path and query of a request, with these parameters.

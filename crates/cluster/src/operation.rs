@@ -55,6 +55,14 @@ pub enum Resource {
     Namespaces,
     /// coordination.k8s.io/v1 leases.
     Leases,
+    /// core/v1 pods.
+    Pods,
+    /// Eviction of a core/v1 pod: a subresource.
+    Evictions,
+    /// policy/v1 poddisruptionbudgets.
+    PodDisruptionBudgets,
+    /// storage.k8s.io/v1 volumeattachments.
+    VolumeAttachments,
     /// nodecfg.dev/v1alpha1 nodeconfigs.
     NodeConfigs,
     /// authorization.k8s.io/v1 selfsubjectaccessreviews.
@@ -86,6 +94,8 @@ impl Resource {
     pub fn group(self) -> &'static str {
         match self {
             Self::Leases => "coordination.k8s.io",
+            Self::PodDisruptionBudgets => "policy",
+            Self::VolumeAttachments => "storage.k8s.io",
             Self::NodeConfigs => "nodecfg.dev",
             Self::AccessReviews => "authorization.k8s.io",
             Self::Other(kind) => kind.group,
@@ -103,6 +113,10 @@ impl Resource {
             Self::Events => "events",
             Self::Namespaces => "namespaces",
             Self::Leases => "leases",
+            Self::Pods => "pods",
+            Self::Evictions => "pods/eviction",
+            Self::PodDisruptionBudgets => "poddisruptionbudgets",
+            Self::VolumeAttachments => "volumeattachments",
             Self::NodeConfigs => "nodeconfigs",
             Self::AccessReviews => "selfsubjectaccessreviews",
             Self::Version => "version",
@@ -123,6 +137,8 @@ impl Resource {
     pub(super) fn root(self) -> Cow<'static, str> {
         match self {
             Self::Leases => "/apis/coordination.k8s.io/v1".into(),
+            Self::PodDisruptionBudgets => "/apis/policy/v1".into(),
+            Self::VolumeAttachments => "/apis/storage.k8s.io/v1".into(),
             Self::NodeConfigs => "/apis/nodecfg.dev/v1alpha1".into(),
             Self::AccessReviews => "/apis/authorization.k8s.io/v1".into(),
             Self::Other(Kind { group, version, .. }) if !group.is_empty() => format!("/apis/{group}/{version}").into(),
@@ -166,6 +182,9 @@ impl Operation {
         if let (Resource::Configz, Some(name)) = (self.resource, &self.name) {
             return format!("/api/v1/nodes/{}/proxy/configz", escape(name));
         }
+        if let (Resource::Evictions, Some(namespace), Some(name)) = (self.resource, &self.namespace, &self.name) {
+            return format!("/api/v1/namespaces/{}/pods/{}/eviction", escape(namespace), escape(name));
+        }
         let mut path = self.resource.root().into_owned();
         if let Some(namespace) = &self.namespace {
             path.push_str("/namespaces/");
@@ -204,6 +223,9 @@ impl fmt::Display for Operation {
             return write!(f, "read the configuration of the kubelet on node {name}");
         }
         match (&self.namespace, &self.name) {
+            (Some(namespace), Some(name)) if self.resource == Resource::Evictions => {
+                write!(f, "evict pod {namespace}/{name}")
+            }
             (Some(namespace), Some(name)) => {
                 write!(f, "{} {} {namespace}/{name}", self.verb.as_str(), self.resource.singular())
             }
@@ -247,6 +269,7 @@ mod tests {
             text(Operation::on_all(Verb::List, Resource::ConfigMaps, Some("kube-system"))),
             "list configmaps in namespace kube-system"
         );
+        assert_eq!(text(Operation::on(Verb::Create, Resource::Evictions, Some("web"), "a-0")), "evict pod web/a-0");
     }
 
     #[test]
@@ -262,5 +285,9 @@ mod tests {
             "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
         );
         assert_eq!(path(Verb::Patch, Resource::NodeConfigs, None, "n1"), "/apis/nodecfg.dev/v1alpha1/nodeconfigs/n1");
+        assert_eq!(
+            path(Verb::Create, Resource::Evictions, Some("a/b"), "c?d"),
+            "/api/v1/namespaces/a%2Fb/pods/c%3Fd/eviction"
+        );
     }
 }

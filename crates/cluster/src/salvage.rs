@@ -18,15 +18,15 @@ use nodecfg_contract::printable::{at_most, one_line};
 const MAX_REASON: usize = 160;
 
 /// JSON object whose values are not decoded yet.
-type Fields<'a> = BTreeMap<String, &'a RawValue>;
+pub(super) type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
 /// First unreadable field of an object, if any.
 #[derive(Default)]
-struct Damage(Option<UnreadableField>);
+pub(super) struct Damage(Option<UnreadableField>);
 
 impl Damage {
     /// Decodes one field. An unreadable field is noted and, like a missing one, yields the default.
-    fn take<'a, T: Deserialize<'a> + Default>(&mut self, fields: &Fields<'a>, path: &str, key: &str) -> T {
+    pub(super) fn take<'a, T: Deserialize<'a> + Default>(&mut self, fields: &Fields<'a>, path: &str, key: &str) -> T {
         let Some(raw) = fields.get(key) else { return T::default() };
         // An optional field may be null.
         match serde_json::from_str::<Option<T>>(raw.get()) {

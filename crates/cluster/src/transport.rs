@@ -231,6 +231,22 @@ impl Transport {
         decoder: impl Fn() -> D,
         permit: impl Fn() -> Result<(), ClusterError>,
     ) -> Result<D::Out, ClusterError> {
+        self.call_unless(operation, call, decoder, permit, |_| None).await
+    }
+
+    /// As [`call_while`](Self::call_while), but a failure for which `answer` returns a value is the result, and is not
+    /// retried.
+    ///
+    /// # Errors
+    /// The error of `permit`, and those of [`call`](Self::call).
+    pub async fn call_unless<D: Decode>(
+        &self,
+        operation: &Operation,
+        call: &Call,
+        decoder: impl Fn() -> D,
+        permit: impl Fn() -> Result<(), ClusterError>,
+        answer: impl Fn(&AttemptError) -> Option<D::Out>,
+    ) -> Result<D::Out, ClusterError> {
         let began = nodecfg_clock::instant();
         let mut attempts = 0;
         let mut guard = None;
@@ -244,6 +260,9 @@ impl Transport {
                 Ok(out) => return Ok(out),
                 Err(failure) => failure,
             };
+            if let Some(answer) = answer(&failure) {
+                return Ok(answer);
+            }
             match self.decide(&failure, attempts, began) {
                 Decision::Final => return Err(failure.into_error(operation, &self.server)),
                 Decision::OutOfTime => {

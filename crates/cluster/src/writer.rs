@@ -11,6 +11,7 @@ use std::time::Duration;
 use http::Method;
 use jiff::Timestamp;
 use serde_json::json;
+use tokio::sync::OnceCell;
 
 use super::error::ClusterError;
 use super::lease::{HeldLock, LockView};
@@ -88,13 +89,15 @@ pub struct ClusterWriter {
     pub(super) reader: ClusterReader,
     lock: LockView,
     events_failed: Arc<AtomicBool>,
+    /// `apiVersion` of Evictions, once known.
+    pub(super) eviction: Arc<OnceCell<&'static str>>,
 }
 
 impl ClusterWriter {
     /// Writer that works while the lock is held.
     #[must_use]
     pub fn new(reader: ClusterReader, lock: &HeldLock) -> Self {
-        Self { reader, lock: lock.view(), events_failed: Arc::default() }
+        Self { reader, lock: lock.view(), events_failed: Arc::default(), eviction: Arc::default() }
     }
 
     /// Copy with another time limit for each request and its retries.

@@ -87,11 +87,12 @@ impl PodBudget {
 pub enum EvictionAnswer {
     /// The pod is being deleted (201).
     Evicted,
-    /// The pod is gone (404), or another pod has its name (409).
+    /// The pod is gone (404), or another pod has its name (409 about the uid).
     Gone,
-    /// A PodDisruptionBudget allows no eviction now (429).
+    /// A PodDisruptionBudget allows no eviction now (429, or 403 about the budget), or the pod changes at the same time
+    /// (409).
     Blocked {
-        /// Text of the budget's cause, which names the budget.
+        /// Text of the server, which names the budget.
         reason: String,
     },
     /// More than one PodDisruptionBudget covers the pod (500). No eviction succeeds until one of them is removed.

@@ -97,6 +97,13 @@ impl ServerVersion {
     pub fn keeps_config_source(&self) -> Option<bool> {
         self.release.map(|release| release < (1, 26))
     }
+
+    /// Version of the group `policy` in the Eviction of a pod: `v1` since 1.22, and for an unknown release
+    /// (kubernetes.io, API-initiated Eviction).
+    #[must_use]
+    pub fn eviction(&self) -> &'static str {
+        if self.release.is_some_and(|release| release < (1, 22)) { "policy/v1beta1" } else { "policy/v1" }
+    }
 }
 
 impl fmt::Display for ServerVersion {
@@ -147,5 +154,8 @@ mod tests {
         assert_eq!(ServerVersion::read("v1.21.14-eks-18ef993", "1", "21+").keeps_config_source(), Some(true));
         assert_eq!(ServerVersion::read("v1.25.16", "", "").keeps_config_source(), Some(true));
         assert_eq!(ServerVersion::read("v1.26.0", "1", "26").keeps_config_source(), Some(false));
+        assert_eq!(unstamped.eviction(), "policy/v1");
+        assert_eq!(ServerVersion::read("v1.22.0", "1", "22").eviction(), "policy/v1");
+        assert_eq!(ServerVersion::read("v1.21.14-eks-18ef993", "1", "21+").eviction(), "policy/v1beta1");
     }
 }
