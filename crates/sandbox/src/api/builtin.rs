@@ -7,7 +7,8 @@ use super::shape::{
     Field, Shape, always, atomic, atomic_map, boolean, integer, keyed, map, opt, ptr, scalar, set, string, structure,
 };
 
-fn empty() -> Value {
+/// An empty struct.
+pub(super) fn empty() -> Value {
     json!({})
 }
 
@@ -45,7 +46,8 @@ pub(crate) fn object_meta() -> Shape {
     ])
 }
 
-fn object<const N: usize>(fields: [(&str, Field); N]) -> Shape {
+/// An object with the given fields beside apiVersion, kind and metadata.
+pub(super) fn object<const N: usize>(fields: [(&str, Field); N]) -> Shape {
     let mut all = std::collections::BTreeMap::from([
         ("apiVersion".to_owned(), opt(string())),
         ("kind".to_owned(), opt(string())),
@@ -68,7 +70,8 @@ fn node_config_source() -> Shape {
     )])
 }
 
-fn condition(times: &[&str]) -> Shape {
+/// A condition with times of these names.
+pub(super) fn condition(times: &[&str]) -> Shape {
     let mut fields = std::collections::BTreeMap::from([
         ("type".to_owned(), always(string(), "")),
         ("status".to_owned(), always(string(), "")),

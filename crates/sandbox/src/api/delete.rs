@@ -6,6 +6,7 @@ use super::Api;
 use super::definition;
 use super::garbage_collector::collect;
 use super::object::{StoredObject, set_field, time_text};
+use super::pod;
 use super::request::{Query, dry_run};
 use super::resource::{DEFINITIONS, Resource, ResourceType};
 use super::status::{ApiError, ApiResult, deleted};
@@ -13,12 +14,17 @@ use super::store::key;
 use super::validate::text;
 
 /// Options of a deletion (`meta/v1 DeleteOptions`).
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct DeleteOptions {
-    uid: Option<String>,
-    version: Option<String>,
+    /// Uid that the object must have.
+    pub(crate) uid: Option<String>,
+    /// resourceVersion that the object must have.
+    pub(crate) version: Option<String>,
+    /// Seconds that a pod has to end; `None` for the value in its spec.
+    pub(crate) grace: Option<i64>,
     orphan: bool,
-    dry_run: bool,
+    /// True if nothing is stored.
+    pub(crate) dry_run: bool,
 }
 
 impl DeleteOptions {
@@ -32,28 +38,55 @@ impl DeleteOptions {
         } else {
             serde_json::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string()))?
         };
+        Self::of(&options, query)
+    }
+
+    /// Reads the options from an object and a query.
+    ///
+    /// # Errors
+    /// 422 for an invalid `dryRun`.
+    pub(crate) fn of(options: &Value, query: &Query) -> ApiResult<Self> {
         let precondition = |name: &str| {
             let found = options.pointer(&format!("/preconditions/{name}")).and_then(Value::as_str);
             found.map(str::to_owned)
         };
-        let policy = match text(&options, "/propagationPolicy") {
+        let policy = match text(options, "/propagationPolicy") {
             "" => query.text("propagationPolicy"),
             policy => policy,
         };
-        let dry = match text(&options, "/dryRun/0") {
+        let dry = match text(options, "/dryRun/0") {
             "" => query.text("dryRun"),
             dry => dry,
         };
         Ok(Self {
             uid: precondition("uid"),
             version: precondition("resourceVersion"),
+            grace: match options.get("gracePeriodSeconds").and_then(Value::as_i64) {
+                Some(seconds) => Some(seconds),
+                None => query.text("gracePeriodSeconds").parse().ok(),
+            },
             orphan: policy == "Orphan" || options.get("orphanDependents") == Some(&Value::Bool(true)),
             dry_run: dry_run(dry, "DeleteOptions")?,
         })
     }
 
     fn check(&self, resource: &Resource, name: &str, stored: &StoredObject, object: &Value) -> ApiResult<()> {
-        let conflict = |why: String| ApiError::conflict(&resource.plural, &resource.group, name, &why);
+        self.check_as(&resource.plural, &resource.group, name, stored, object)
+    }
+
+    /// Checks the preconditions. `kind` is the name of the resource in the message.
+    ///
+    /// # Errors
+    /// 409 for another uid or resourceVersion.
+    pub(crate) fn check_as(
+        &self,
+        kind: &str,
+        group: &str,
+        name: &str,
+        stored: &StoredObject,
+        object: &Value,
+    ) -> ApiResult<()> {
+        let conflict = |why: String| ApiError::conflict(kind, group, name, &why);
         let uid = text(object, "/metadata/uid");
         if let Some(wanted) = self.uid.as_ref().filter(|wanted| *wanted != uid) {
             return Err(conflict(format!(
@@ -91,10 +124,14 @@ pub(crate) fn delete(
         options.check(resource, name, &stored, &object)?;
         let uid = text(&object, "/metadata/uid").to_owned();
         let finalizers = object.pointer("/metadata/finalizers").and_then(Value::as_array).map_or(0, Vec::len);
-        let delayed =
-            finalizers > 0 || matches!(resource.resource_type, ResourceType::Namespace | ResourceType::Definition);
+        let is_pod = resource.resource_type == ResourceType::Pod;
+        let grace = if is_pod { pod::grace_period(&object, options.grace) } else { 0 };
+        let delayed = finalizers > 0
+            || grace > 0
+            || matches!(resource.resource_type, ResourceType::Namespace | ResourceType::Definition);
         if !delayed {
-            let response = deleted(&resource.plural, &resource.group, name, &uid);
+            // As recorded for other kinds; the storage of pods returns the deleted object.
+            let response = if is_pod { object } else { deleted(&resource.plural, &resource.group, name, &uid) };
             if options.dry_run {
                 return Ok(response);
             }
@@ -102,14 +139,18 @@ pub(crate) fn delete(
                 if !options.orphan {
                     collect(api, &uid);
                 }
+                api.complete_namespace(&stored.namespace);
                 return Ok(response);
             }
             continue;
         }
-        if !text(&object, "/metadata/deletionTimestamp").is_empty() {
+        let marked = !text(&object, "/metadata/deletionTimestamp").is_empty();
+        if marked && !(is_pod && pod::shorten_grace(&mut object, grace)) {
             return Ok(object);
         }
-        mark_for_deletion(api, resource, &mut object);
+        if !marked {
+            mark_for_deletion(api, resource, grace, &mut object);
+        }
         if options.dry_run {
             return Ok(object);
         }
@@ -121,10 +162,11 @@ pub(crate) fn delete(
     }
 }
 
-fn mark_for_deletion(api: &Api, resource: &Resource, object: &mut Value) {
+/// Marks an object for deletion after `grace` seconds.
+fn mark_for_deletion(api: &Api, resource: &Resource, grace: i64, object: &mut Value) {
     let now = api.now();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("deletionTimestamp".to_owned(), time_text(now).into());
+        metadata.insert("deletionTimestamp".to_owned(), time_text(pod::later(now, grace)).into());
         match resource.resource_type {
             ResourceType::Definition => {
                 let list = metadata.entry("finalizers").or_insert_with(|| json!([]));
@@ -134,7 +176,7 @@ fn mark_for_deletion(api: &Api, resource: &Resource, object: &mut Value) {
             }
             ResourceType::Namespace => {}
             _ => {
-                metadata.insert("deletionGracePeriodSeconds".to_owned(), 0.into());
+                metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
             }
         }
     }
@@ -153,7 +195,7 @@ fn complete_deletion(api: &Api, resource: &Resource, key: &str, name: &str) {
             for (resource, key) in inside {
                 api.remove_or_mark(&resource, &key);
             }
-            api.remove_now(&resource.collection, key);
+            api.complete_namespace(name);
         }
         ResourceType::Definition => {
             let objects = api.lock().keys(name);

@@ -15,6 +15,7 @@ use super::Api;
 use super::access_review;
 use super::auth::{self, User};
 use super::delete;
+use super::eviction;
 use super::list;
 use super::node_proxy::ProxyResult;
 use super::patch::PatchKind;
@@ -49,7 +50,11 @@ fn page_not_found() -> Response {
 
 fn error_response(error: &ApiError) -> Response {
     let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    respond_json(status, error.to_value().to_string())
+    let mut response = respond_json(status, error.to_value().to_string());
+    if let Some(seconds) = error.retry_after() {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
 }
 
 /// Serves one request.
@@ -129,6 +134,13 @@ impl ResourceRequest<'_> {
                     access_review::access_review(self.api, self.user, &resource, &manager, &self.decode(&body)?)?;
                 Ok(respond_json(StatusCode::CREATED, review.to_string()))
             }
+            "create" if self.path.subresource == "eviction" => {
+                let eviction = self.decode(&body)?;
+                let dry_run = query.dry_run("CreateOptions")?;
+                let (namespace, name) = (&self.path.namespace, &self.path.name);
+                let answer = eviction::evict(self.api, &resource, namespace, name, &eviction, dry_run)?;
+                Ok(respond_json(StatusCode::CREATED, answer.to_string()))
+            }
             "create" if resource.resource_type == ResourceType::SelfReview => {
                 let review = access_review::self_review(self.user, &resource, &self.decode(&body)?)?;
                 Ok(respond_json(StatusCode::CREATED, review.to_string()))
@@ -151,6 +163,11 @@ impl ResourceRequest<'_> {
             "" => {}
             "status" if resource.status => {
                 if !matches!(verb, "get" | "update" | "patch") {
+                    return Err(ApiError::method_not_allowed());
+                }
+            }
+            "eviction" if resource.resource_type == ResourceType::Pod => {
+                if verb != "create" {
                     return Err(ApiError::method_not_allowed());
                 }
             }

@@ -1,7 +1,8 @@
 //! Embedded Kubernetes API server. kubectl, kube clients and nodecfg work against it unmodified.
 //!
 //! It reproduces recorded servers (`tests/data/recordings`) in one of two [`ServerProfile`]s and keeps all state in
-//! memory. It simulates no nodes: kubelets are its clients. A [`Renderer`] renders discovery, OpenAPI and tables.
+//! memory. It simulates no nodes and starts no pods: kubelets and controllers are its clients. A [`Renderer`] renders
+//! discovery, OpenAPI and tables.
 
 mod access_review;
 mod admission;
@@ -12,6 +13,7 @@ mod decode;
 mod definition;
 mod delete;
 pub(super) mod event_view;
+mod eviction;
 mod fields;
 mod garbage_collector;
 mod http;
@@ -20,6 +22,7 @@ mod node_proxy;
 mod object;
 mod object_watches;
 mod patch;
+mod pod;
 mod prepare;
 mod protobuf;
 mod renderer;
@@ -36,6 +39,7 @@ mod store;
 mod validate;
 mod view;
 mod watch;
+pub(super) mod workload_shapes;
 mod write;
 
 use std::collections::BTreeMap;
@@ -269,6 +273,20 @@ impl Api {
         self.0.options.renderer.as_deref()
     }
 
+    /// Admits a new object to a namespace (admission plugin NamespaceLifecycle).
+    ///
+    /// # Errors
+    /// 404 for a missing namespace, 403 for one that is being deleted.
+    pub(crate) fn admit_to_namespace(&self, resource: &Resource, namespace: &str, name: &str) -> ApiResult<()> {
+        match self.lock().get("namespaces", namespace) {
+            None => Err(ApiError::not_found("namespaces", "", namespace)),
+            Some(stored) if &*stored.phase == "Terminating" => {
+                Err(ApiError::namespace_terminating(&resource.plural, &resource.group, name, namespace))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
     fn random(&self) -> MutexGuard<'_, fastrand::Rng> {
         self.0.random.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -379,5 +397,9 @@ impl Api {
 
 #[cfg(test)]
 mod custom_resource_tests;
+#[cfg(test)]
+mod eviction_tests;
+#[cfg(test)]
+mod pod_tests;
 #[cfg(test)]
 mod tests;

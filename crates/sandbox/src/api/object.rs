@@ -56,6 +56,10 @@ pub(crate) struct StoredObject {
     pub(crate) namespace: Box<str>,
     /// Name.
     pub(crate) name: Box<str>,
+    /// `spec.nodeName`, for selectors of pods; empty if missing.
+    pub(crate) node_name: Box<str>,
+    /// `status.phase`, for selectors of pods and for terminating namespaces; empty if missing.
+    pub(crate) phase: Box<str>,
     change: Change,
     frame: Bytes,
     /// Offset of `"metadata":` within the object.
@@ -108,6 +112,8 @@ impl StoredObject {
                 .collect(),
             namespace: text("namespace"),
             name: text("name"),
+            node_name: object.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default().into(),
+            phase: object.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default().into(),
             change,
             frame: frame.into(),
             metadata_offset,

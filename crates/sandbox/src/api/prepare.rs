@@ -6,17 +6,20 @@ use serde_json::{Map, Value, json};
 
 use super::definition;
 use super::object::{set_field, time_text};
+use super::pod;
 use super::resource::{Resource, ResourceType};
 use super::schema;
 use super::server_profile::ServerProfile;
 use super::status::{ApiError, ApiResult, FieldError};
 use super::validate::meta::Naming;
 use super::validate::{self, text};
+use super::workload_shapes;
 
 /// Sets defaults. They count as written by the client.
 pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
     match resource.resource_type {
         ResourceType::Definition => definition::set_defaults(object),
+        ResourceType::Pod => pod::set_defaults(object),
         ResourceType::Namespace => {
             let name = text(object, "/metadata/name").to_owned();
             if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -39,7 +42,15 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
 /// except `status`.
 pub(crate) fn reset_fields(resource: &Resource, status: bool) -> &'static [&'static str] {
     match (resource.resource_type, status) {
-        (ResourceType::Node | ResourceType::Namespace, true) => &["spec"],
+        (
+            ResourceType::Node
+            | ResourceType::Namespace
+            | ResourceType::Pod
+            | ResourceType::ReplicaSet
+            | ResourceType::PodDisruptionBudget
+            | ResourceType::VolumeAttachment,
+            true,
+        ) => &["spec"],
         (ResourceType::Definition | ResourceType::Custom, true) => &["only:status"],
         _ if resource.status => &["status"],
         _ => &[],
@@ -81,6 +92,12 @@ pub(crate) fn create(resource: &Resource, profile: ServerProfile, object: &mut V
             let status = definition::initial_status(object);
             set_field(object, "status", status);
         }
+        ResourceType::Pod => {
+            let status = pod::initial_status(object);
+            set_field(object, "status", status);
+        }
+        ResourceType::ReplicaSet => set_field(object, "status", json!({"replicas": 0})),
+        ResourceType::PodDisruptionBudget => set_field(object, "status", workload_shapes::empty_budget_status()),
         _ if resource.status => {
             if let Some(map) = object.as_object_mut() {
                 map.shift_remove("status");
@@ -150,7 +167,7 @@ pub(crate) fn update(resource: &Resource, profile: ServerProfile, old: &Value, n
                 metadata.extend(version.map(|value| ("resourceVersion".to_owned(), value)));
             }
         }
-        _ if resource.status => copy_field(old, new, "status"),
+        _ if resource.status => copy_field(old, new, if status { "spec" } else { "status" }),
         _ => {}
     }
     let generation = old.pointer("/metadata/generation").and_then(Value::as_u64);
@@ -212,6 +229,8 @@ pub(crate) fn check(
         }
         ResourceType::Event | ResourceType::EventsV1 => validate::event::check(new, &mut errors),
         ResourceType::Definition => definition::check(new, profile, &mut errors),
+        ResourceType::Pod if !status => validate::workload::check_pod(old, new, &mut errors),
+        ResourceType::PodDisruptionBudget => validate::workload::check_budget(new, &mut errors),
         ResourceType::Custom => {
             if let Some(schema) = &resource.schema {
                 for (key, below) in new.as_object().into_iter().flatten() {

@@ -237,6 +237,7 @@ pub(crate) fn verb(method: &Method, path: &ResourcePath, query: &Query) -> ApiRe
         ("GET" | "HEAD", true) => "list",
         ("GET" | "HEAD", false) => "get",
         ("POST", true) => "create",
+        ("POST", false) if path.subresource == "eviction" => "create",
         ("PUT", false) => "update",
         ("PATCH", false) => "patch",
         ("DELETE", false) => "delete",

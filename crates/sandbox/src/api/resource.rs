@@ -9,6 +9,7 @@ use super::cel_rules::CelRules;
 use super::decode::decode;
 use super::server_profile::ServerProfile;
 use super::shape::Shape;
+use super::workload_shapes;
 
 /// Type of a resource, which determines its special behavior.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +32,14 @@ pub(crate) enum ResourceType {
     AccessReview,
     /// SelfSubjectReview.
     SelfReview,
-    /// core/v1 Pod. The sandbox has no pods and serves only empty lists of the pods of a node.
+    /// core/v1 Pod.
     Pod,
+    /// apps/v1 ReplicaSet.
+    ReplicaSet,
+    /// policy/v1 PodDisruptionBudget.
+    PodDisruptionBudget,
+    /// storage.k8s.io/v1 VolumeAttachment.
+    VolumeAttachment,
     /// Resource of `nodecfg install` or of a CronJob manifest. The sandbox only stores it; no controller acts on it.
     StoredOnly,
     /// Resource of a CustomResourceDefinition.
@@ -107,7 +114,14 @@ impl Resource {
 
     /// Reports whether an update may omit the resourceVersion.
     pub(crate) fn takes_unconditional_updates(&self) -> bool {
-        !matches!(self.resource_type, ResourceType::Lease | ResourceType::Definition | ResourceType::Custom)
+        !matches!(
+            self.resource_type,
+            ResourceType::Lease
+                | ResourceType::Definition
+                | ResourceType::Custom
+                | ResourceType::PodDisruptionBudget
+                | ResourceType::VolumeAttachment
+        )
     }
 
     /// Reports whether PUT creates a missing object.
@@ -119,7 +133,6 @@ impl Resource {
     pub(crate) fn has_verb(&self, verb: &str) -> bool {
         match self.resource_type {
             ResourceType::AccessReview | ResourceType::SelfReview => verb == "create",
-            ResourceType::Pod => matches!(verb, "get" | "list" | "watch"),
             ResourceType::Namespace => verb != "deletecollection",
             _ => true,
         }
@@ -127,7 +140,13 @@ impl Resource {
 
     /// Reports whether `metadata.generation` counts changes of the spec.
     pub(crate) fn counts_generations(&self) -> bool {
-        matches!(self.resource_type, ResourceType::Definition | ResourceType::Custom)
+        matches!(
+            self.resource_type,
+            ResourceType::Definition
+                | ResourceType::Custom
+                | ResourceType::ReplicaSet
+                | ResourceType::PodDisruptionBudget
+        )
     }
 }
 
@@ -160,6 +179,14 @@ fn built_in(
 
 /// Name of the collection of CustomResourceDefinitions.
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
+/// Name of the collection of Pods.
+pub(crate) const PODS: &str = "pods";
+/// Name of the collection of ReplicaSets.
+pub(crate) const REPLICA_SETS: &str = "replicasets";
+/// Name of the collection of PodDisruptionBudgets.
+pub(crate) const BUDGETS: &str = "poddisruptionbudgets";
+/// Name of the collection of VolumeAttachments.
+pub(crate) const VOLUME_ATTACHMENTS: &str = "volumeattachments";
 
 /// Returns the built-in resources.
 pub(crate) fn built_ins(profile: ServerProfile) -> Vec<Resource> {
@@ -168,7 +195,34 @@ pub(crate) fn built_ins(profile: ServerProfile) -> Vec<Resource> {
         built_in(ResourceType::ConfigMap, "", "configmaps", "ConfigMap", true, false, builtin::config_map()),
         built_in(ResourceType::Event, "", "events", "Event", true, false, builtin::event(profile)),
         built_in(ResourceType::EventsV1, "events.k8s.io", "events", "Event", true, false, builtin::event(profile)),
-        built_in(ResourceType::Pod, "", "pods", "Pod", true, false, Shape::Untyped),
+        built_in(ResourceType::Pod, "", PODS, "Pod", true, true, workload_shapes::pod()),
+        built_in(
+            ResourceType::ReplicaSet,
+            "apps",
+            REPLICA_SETS,
+            "ReplicaSet",
+            true,
+            true,
+            workload_shapes::replica_set(),
+        ),
+        built_in(
+            ResourceType::PodDisruptionBudget,
+            "policy",
+            BUDGETS,
+            "PodDisruptionBudget",
+            true,
+            true,
+            workload_shapes::pod_disruption_budget(profile),
+        ),
+        built_in(
+            ResourceType::VolumeAttachment,
+            "storage.k8s.io",
+            VOLUME_ATTACHMENTS,
+            "VolumeAttachment",
+            false,
+            true,
+            workload_shapes::volume_attachment(),
+        ),
         built_in(ResourceType::Namespace, "", "namespaces", "Namespace", false, true, builtin::namespace()),
         built_in(ResourceType::Lease, "coordination.k8s.io", "leases", "Lease", true, false, builtin::lease()),
         built_in(

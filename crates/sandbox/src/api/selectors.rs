@@ -244,7 +244,13 @@ fn is_field(resource_type: ResourceType, field: &str) -> bool {
         "metadata.namespace" => true,
         "spec.unschedulable" => resource_type == ResourceType::Node,
         "status.phase" | "name" if resource_type == ResourceType::Namespace => true,
-        "status.phase" | "spec.nodeName" => resource_type == ResourceType::Pod,
+        "spec.nodeName"
+        | "spec.restartPolicy"
+        | "spec.schedulerName"
+        | "spec.serviceAccountName"
+        | "status.phase"
+        | "status.podIP"
+        | "status.nominatedNodeName" => resource_type == ResourceType::Pod,
         _ => matches!(resource_type, ResourceType::Event | ResourceType::EventsV1) && of_events(),
     }
 }
@@ -290,6 +296,9 @@ impl Fields {
             let found: String = match field.as_str() {
                 "metadata.name" | "name" => stored.name.to_string(),
                 "metadata.namespace" => stored.namespace.to_string(),
+                // Without decoding: each watch of a node's pods tests every event of every pod.
+                "spec.nodeName" => stored.node_name.to_string(),
+                "status.phase" => stored.phase.to_string(),
                 other => lookup(decoded.get_or_insert_with(|| stored.value()), other),
             };
             (found == *wanted) == *equal

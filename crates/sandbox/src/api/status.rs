@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 pub struct ApiError {
     /// HTTP status code.
     pub code: u16,
-    /// Machine-readable reason, such as `NotFound`.
+    /// Machine-readable reason, such as `NotFound`; empty for none.
     pub reason: &'static str,
     /// Human-readable message.
     pub message: String,
@@ -61,6 +61,49 @@ impl ApiError {
     pub(crate) fn method_not_allowed() -> Self {
         Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
             .with_details(Map::new())
+    }
+
+    /// 403 for a new object in a namespace that is being deleted (admission plugin NamespaceLifecycle).
+    pub(crate) fn namespace_terminating(resource: &str, group: &str, name: &str, namespace: &str) -> Self {
+        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let cause = json!({
+            "reason": "NamespaceTerminating",
+            "message": format!("namespace {namespace} is being terminated"),
+            "field": "metadata.namespace",
+        });
+        let mut details = details(name, group, resource);
+        details.insert("causes".to_owned(), json!([cause]));
+        Self::forbidden(resource, group, name, &why).with_details(details)
+    }
+
+    /// 429 for an eviction that a budget does not allow. `retry` is in seconds; 0 gives no advice.
+    pub(crate) fn budget_exhausted(retry: u64, cause: &str) -> Self {
+        let mut details = Map::new();
+        details.insert("causes".to_owned(), json!([{"reason": "DisruptionBudget", "message": cause}]));
+        if retry > 0 {
+            details.insert("retryAfterSeconds".to_owned(), retry.into());
+        }
+        Self::new(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
+            .with_details(details)
+    }
+
+    /// 500 for the eviction of a pod with several budgets. The servers give no reason.
+    pub(crate) fn several_budgets() -> Self {
+        let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        Self::new(500, "", why)
+    }
+
+    /// 504 for a budget that other clients write all the time.
+    pub(crate) fn budget_conflict(name: &str) -> Self {
+        let mut details = Map::new();
+        details.insert("retryAfterSeconds".to_owned(), 10.into());
+        let why = format!("Timeout: couldn't update PodDisruptionBudget {name:?} due to conflicts");
+        Self::new(504, "Timeout", why).with_details(details)
+    }
+
+    /// Seconds after which the client may repeat the request, for the header `Retry-After`.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        self.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
     }
 
     /// 409 for an existing name.
@@ -202,9 +245,11 @@ impl ApiError {
             "metadata": metadata,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         });
         if let Some(map) = status.as_object_mut() {
+            if !self.reason.is_empty() {
+                map.insert("reason".to_owned(), self.reason.into());
+            }
             if let Some(details) = &self.details {
                 map.insert("details".to_owned(), (**details).clone());
             }
@@ -219,6 +264,11 @@ pub(crate) fn deleted(resource: &str, group: &str, name: &str, uid: &str) -> Val
     let mut details = details(name, group, resource);
     details.insert("uid".to_owned(), uid.into());
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+/// Returns the success `Status` of an eviction.
+pub(crate) fn evicted() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }
 
 /// One violation in one field.

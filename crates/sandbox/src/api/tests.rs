@@ -373,16 +373,6 @@ async fn definitions_add_and_remove_resources() {
 }
 
 #[tokio::test]
-async fn lists_no_pods_and_refuses_to_create_them() {
-    let api = api(ServerProfile::V1_21);
-    let pods =
-        send(&api, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1,status.phase!%3DFailed", JSON, &Value::Null)
-            .await;
-    assert_eq!((pods.status, pods.body["kind"].as_str()), (200, Some("PodList")));
-    assert_eq!(send(&api, "POST", "/api/v1/namespaces/default/pods", JSON, &json!({})).await.status, 405);
-}
-
-#[tokio::test]
 async fn concurrent_writes_to_one_object_all_succeed() {
     let api = api(ServerProfile::V1_21);
     api.create("", "nodes", "", node("n1"), "t").unwrap();

@@ -114,8 +114,8 @@ impl WriteRequest<'_> {
     ) -> ApiResult<WriteResult> {
         let resource = self.resource;
         self.check_identity(&mut object)?;
-        if resource.namespaced && self.api.lock().get("namespaces", self.namespace).is_none() {
-            return Err(ApiError::not_found("namespaces", "", self.namespace));
+        if resource.namespaced {
+            self.api.admit_to_namespace(resource, self.namespace, text(&object, "/metadata/name"))?;
         }
         let warnings = self.decode(&mut object, source)?;
         if !text(&object, "/metadata/resourceVersion").is_empty() {
@@ -277,8 +277,10 @@ impl WriteRequest<'_> {
                 let object = Arc::new(StoredObject::new(&new, live.revision, Change::Modified));
                 return Ok(WriteResult { object, created: false, warnings });
             }
+            // A terminating pod stays until its kubelet removes it (apiserver `ShouldDeleteDuringUpdate`).
             let finished = !text(&new, "/metadata/deletionTimestamp").is_empty()
-                && new.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
+                && new.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty)
+                && new.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).is_none_or(|s| s == 0);
             let put = self.api.lock().put(&resource.collection, &key, Some(live.revision), new);
             if let Ok((object, value)) = put {
                 if finished && resource.resource_type != ResourceType::Namespace {

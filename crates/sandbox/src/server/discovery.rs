@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::resources::{self, Resource, SUBRESOURCE};
+use super::resources::{self, Resource, Subresource};
 use crate::api::{RenderedDocument, ServerProfile};
 
 /// Discovery document at `path` in the format that `accept` requests; `None` for an unknown path.
@@ -104,7 +104,7 @@ fn resource_list(group: &str, version: &str, resources: &[Resource]) -> Option<R
         .filter(|resource| resource.group == group && resource.version == version)
         .flat_map(|resource| {
             std::iter::once(api_resource(resource))
-                .chain(resource.subresources.iter().map(|name| subresource(resource, name)))
+                .chain(resource.subresources.iter().map(|below| api_subresource(resource, below)))
         })
         .collect();
     if here.is_empty() {
@@ -137,14 +137,20 @@ fn api_resource(resource: &Resource) -> Value {
     Value::Object(entry)
 }
 
-fn subresource(resource: &Resource, name: &str) -> Value {
-    json!({
-        "name": format!("{}/{name}", resource.plural),
+fn api_subresource(resource: &Resource, subresource: &Subresource) -> Value {
+    let mut entry = json!({
+        "name": format!("{}/{}", resource.plural, subresource.name),
         "singularName": "",
         "namespaced": resource.namespaced,
-        "kind": if name == "scale" { "Scale" } else { &resource.kind },
-        "verbs": SUBRESOURCE,
-    })
+        "kind": resource.kind,
+        "verbs": subresource.verbs,
+    });
+    if let (Some([group, version, kind]), Some(entry)) = (subresource.kind, entry.as_object_mut()) {
+        for (key, value) in [("group", group), ("version", version), ("kind", kind)] {
+            entry.insert(key.to_owned(), value.into());
+        }
+    }
+    entry
 }
 
 fn group_list(version: &str, groups: &[&str], resources: &[Resource]) -> RenderedDocument {
@@ -199,10 +205,10 @@ fn resource_discovery(resource: &Resource) -> Value {
         let below: Vec<Value> = resource
             .subresources
             .iter()
-            .map(|name| {
-                let scale = json!({"group": "autoscaling", "version": "v1", "kind": "Scale"});
-                let kind = if *name == "scale" { &scale } else { &kind };
-                json!({"subresource": name, "responseKind": kind, "verbs": SUBRESOURCE})
+            .map(|below| {
+                let own =
+                    below.kind.map(|[group, version, kind]| json!({"group": group, "version": version, "kind": kind}));
+                json!({"subresource": below.name, "responseKind": own.as_ref().unwrap_or(&kind), "verbs": below.verbs})
             })
             .collect();
         if !below.is_empty() {
@@ -254,9 +260,15 @@ mod tests {
 
     #[test]
     fn unserved_path_has_no_document() {
-        for path in
-            ["/apis/policy", "/apis/policy/v1", "/api/v2", "/apis/example.dev/v0", "/api/v1/nodes", "/version", "/"]
-        {
+        for path in [
+            "/apis/autoscaling",
+            "/apis/policy/v2",
+            "/api/v2",
+            "/apis/example.dev/v0",
+            "/api/v1/nodes",
+            "/version",
+            "/",
+        ] {
             assert!(document(ServerProfile::V1_36, path, "", &[definition()]).is_none(), "{path}");
         }
         assert!(document(ServerProfile::V1_36, "/apis/example.dev/v1", "", &[]).is_none());

@@ -29,8 +29,8 @@ pub(super) struct Resource {
     pub short_names: Vec<String>,
     /// Resource categories for kubectl.
     pub categories: Vec<String>,
-    /// Names of the subresources.
-    pub subresources: Vec<&'static str>,
+    /// Subresources, by name.
+    pub subresources: Vec<Subresource>,
     /// Hash of the storage version, if recorded.
     pub hash: Option<&'static str>,
     /// Schema of a custom resource.
@@ -40,10 +40,31 @@ pub(super) struct Resource {
 const EVERYTHING: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const NO_COLLECTION: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 const CUSTOM: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
-const READ: &[&str] = &["get", "list", "watch"];
 const CREATE: &[&str] = &["create"];
-/// Verbs of every subresource.
-pub(super) const SUBRESOURCE: &[&str] = &["get", "patch", "update"];
+
+/// A subresource.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Subresource {
+    /// Name in paths.
+    pub name: &'static str,
+    /// Verbs in the order of API servers.
+    pub verbs: &'static [&'static str],
+    /// Group, version and kind of the objects, if they differ from the resource's.
+    pub kind: Option<[&'static str; 3]>,
+}
+
+impl Subresource {
+    fn of(name: &'static str, profile: ServerProfile) -> Self {
+        let verbs = if name == "eviction" { CREATE } else { &["get", "patch", "update"] };
+        let kind = match (name, profile) {
+            ("eviction", ServerProfile::V1_21) => Some(["policy", "v1beta1", "Eviction"]),
+            ("eviction", ServerProfile::V1_36) => Some(["policy", "v1", "Eviction"]),
+            ("scale", _) => Some(["autoscaling", "v1", "Scale"]),
+            _ => None,
+        };
+        Self { name, verbs, kind }
+    }
+}
 
 struct BuiltIn {
     group: &'static str,
@@ -69,14 +90,17 @@ const BUILT_IN: &[BuiltIn] = &[
         short_names: &["ns"], categories: &[], subresources: &["status"], hash: Some("Q3oi5N2YM8M=") },
     BuiltIn { group: "", plural: "nodes", singular: "node", kind: "Node", namespaced: false, verbs: EVERYTHING,
         short_names: &["no"], categories: &[], subresources: &["status"], hash: Some("XwShjMxG9Fs=") },
-    BuiltIn { group: "", plural: "pods", singular: "pod", kind: "Pod", namespaced: true, verbs: READ,
-        short_names: &["po"], categories: &["all"], subresources: &[], hash: Some("xPOwRZ+Yhw8=") },
+    BuiltIn { group: "", plural: "pods", singular: "pod", kind: "Pod", namespaced: true, verbs: EVERYTHING,
+        short_names: &["po"], categories: &["all"], subresources: &["eviction", "status"], hash: Some("xPOwRZ+Yhw8=") },
     BuiltIn { group: "", plural: "serviceaccounts", singular: "serviceaccount",
         kind: "ServiceAccount", namespaced: true, verbs: EVERYTHING,
         short_names: &["sa"], categories: &[], subresources: &[], hash: Some("pbx9ZvyFpBE=") },
     BuiltIn { group: "apps", plural: "daemonsets", singular: "daemonset",
         kind: "DaemonSet", namespaced: true, verbs: EVERYTHING,
         short_names: &["ds"], categories: &["all"], subresources: &[], hash: None },
+    BuiltIn { group: "apps", plural: "replicasets", singular: "replicaset",
+        kind: "ReplicaSet", namespaced: true, verbs: EVERYTHING,
+        short_names: &["rs"], categories: &["all"], subresources: &["status"], hash: None },
     BuiltIn { group: "events.k8s.io", plural: "events", singular: "event", kind: "Event", namespaced: true, verbs: EVERYTHING,
         short_names: &["ev"], categories: &[], subresources: &[], hash: Some("r2yiGXH7wu8=") },
     BuiltIn { group: "authentication.k8s.io", plural: "selfsubjectreviews", singular: "selfsubjectreview",
@@ -88,6 +112,9 @@ const BUILT_IN: &[BuiltIn] = &[
     BuiltIn { group: "batch", plural: "cronjobs", singular: "cronjob",
         kind: "CronJob", namespaced: true, verbs: EVERYTHING,
         short_names: &["cj"], categories: &["all"], subresources: &[], hash: None },
+    BuiltIn { group: "policy", plural: "poddisruptionbudgets", singular: "poddisruptionbudget",
+        kind: "PodDisruptionBudget", namespaced: true, verbs: EVERYTHING,
+        short_names: &["pdb"], categories: &[], subresources: &["status"], hash: None },
     BuiltIn { group: "rbac.authorization.k8s.io", plural: "clusterrolebindings", singular: "clusterrolebinding",
         kind: "ClusterRoleBinding", namespaced: false, verbs: EVERYTHING,
         short_names: &[], categories: &[], subresources: &[], hash: None },
@@ -100,6 +127,9 @@ const BUILT_IN: &[BuiltIn] = &[
     BuiltIn { group: "rbac.authorization.k8s.io", plural: "roles", singular: "role",
         kind: "Role", namespaced: true, verbs: EVERYTHING,
         short_names: &[], categories: &[], subresources: &[], hash: None },
+    BuiltIn { group: "storage.k8s.io", plural: "volumeattachments", singular: "volumeattachment",
+        kind: "VolumeAttachment", namespaced: false, verbs: EVERYTHING,
+        short_names: &[], categories: &[], subresources: &["status"], hash: None },
     BuiltIn { group: "admissionregistration.k8s.io", plural: "validatingadmissionpolicies", singular: "validatingadmissionpolicy",
         kind: "ValidatingAdmissionPolicy", namespaced: false, verbs: EVERYTHING,
         short_names: &[], categories: &["api-extensions"], subresources: &[], hash: None },
@@ -115,7 +145,7 @@ const BUILT_IN: &[BuiltIn] = &[
 
 /// All served resources: built-in ones first, then custom ones by group, version (the preferred one first) and name.
 pub(super) fn all(profile: ServerProfile, crds: &[Value]) -> Vec<Resource> {
-    let mut custom: Vec<Resource> = crds.iter().flat_map(of_definition).collect();
+    let mut custom: Vec<Resource> = crds.iter().flat_map(|crd| of_definition(crd, profile)).collect();
     custom.sort_by(|a, b| {
         a.group.cmp(&b.group).then_with(|| by_priority(&a.version, &b.version)).then_with(|| a.plural.cmp(&b.plural))
     });
@@ -139,14 +169,14 @@ fn of_built_in(built_in: &BuiltIn, profile: ServerProfile) -> Resource {
         verbs: built_in.verbs,
         short_names: own(built_in.short_names),
         categories: if old && built_in.group == "apiextensions.k8s.io" { Vec::new() } else { own(built_in.categories) },
-        subresources: built_in.subresources.to_vec(),
+        subresources: built_in.subresources.iter().map(|name| Subresource::of(name, profile)).collect(),
         hash: built_in.hash,
         schema: None,
     }
 }
 
 /// Served versions of a CustomResourceDefinition. An incomplete definition defines none.
-fn of_definition(crd: &Value) -> Vec<Resource> {
+fn of_definition(crd: &Value, profile: ServerProfile) -> Vec<Resource> {
     let own = |pointer: &str| text(crd, pointer).to_owned();
     let texts = |pointer: &str| items(crd, pointer).iter().filter_map(Value::as_str).map(str::to_owned).collect();
     let kind = own("/spec/names/kind");
@@ -170,6 +200,7 @@ fn of_definition(crd: &Value) -> Vec<Resource> {
             subresources: ["status", "scale"]
                 .into_iter()
                 .filter(|name| at(version, "/subresources").get(name).is_some_and(Value::is_object))
+                .map(|name| Subresource::of(name, profile))
                 .collect(),
             hash: None,
             schema: Some(at(version, "/schema/openAPIV3Schema").clone()),
@@ -249,7 +280,8 @@ pub(super) mod tests {
             all(ServerProfile::V1_36, &[definition(), json!({"spec": {"versions": [{"served": true}]}}), json!(null)]);
         let custom: Vec<_> = all.iter().skip(BUILT_IN.len()).collect();
         assert_eq!(custom.iter().map(|resource| &*resource.version).collect::<Vec<_>>(), ["v1", "v1alpha1"]);
-        assert_eq!((&*custom[0].subresources, custom[0].namespaced), (&["status"][..], true));
+        let status = Subresource::of("status", ServerProfile::V1_36);
+        assert_eq!((&*custom[0].subresources, custom[0].namespaced), (&[status][..], true));
         assert!(custom[1].subresources.is_empty());
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod event;
 pub(crate) mod meta;
 pub(crate) mod names;
 pub(crate) mod node;
+pub(crate) mod workload;
 
 use serde_json::Value;
 

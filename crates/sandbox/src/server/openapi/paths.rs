@@ -41,10 +41,12 @@ pub(super) fn of(
             _ => {}
         }
     }
-    for name in &resource.subresources {
-        let path = format!("{single}/{name}");
-        for (method, action) in [("get", "get"), ("put", "put"), ("patch", "patch")] {
-            add(&path, method, action);
+    for subresource in &resource.subresources {
+        let path = format!("{single}/{}", subresource.name);
+        for (verb, method) in [("create", "post"), ("get", "get"), ("update", "put"), ("patch", "patch")] {
+            if subresource.verbs.contains(&verb) {
+                add(&path, method, method);
+            }
         }
     }
     paths

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::super::resources::Resource;
 use super::descriptions;
 use crate::api::shape::{ListKind, Presence, Scalar, Shape};
-use crate::api::{ServerProfile, builtin, event_view};
+use crate::api::{ServerProfile, builtin, event_view, workload_shapes};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// Schema name of Event in events.k8s.io. Event is the only built-in kind in two groups.
@@ -173,7 +173,10 @@ fn built_in(profile: ServerProfile, resource: &Resource) -> Option<Shape> {
         "Node" => builtin::node(),
         "ConfigMap" => builtin::config_map(),
         "Namespace" => builtin::namespace(),
-        "Pod" => Shape::Untyped,
+        "Pod" => workload_shapes::pod(),
+        "ReplicaSet" => workload_shapes::replica_set(),
+        "PodDisruptionBudget" => workload_shapes::pod_disruption_budget(profile),
+        "VolumeAttachment" => workload_shapes::volume_attachment(),
         "SelfSubjectReview" => Shape::Untyped,
         // Stored without a known schema.
         "ServiceAccount" | "DaemonSet" | "CronJob" => Shape::Untyped,

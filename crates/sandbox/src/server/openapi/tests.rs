@@ -31,7 +31,7 @@ fn index_lists_documents_with_hashes_independent_of_other_documents() {
 fn version_3_is_missing_in_1_21() {
     assert!(document(ServerProfile::V1_21, "/openapi/v3", "", &[]).is_none());
     assert!(document(ServerProfile::V1_21, "/openapi/v2", "", &[]).is_some());
-    assert!(document(ServerProfile::V1_36, "/openapi/v3/apis/policy/v1", "", &[]).is_none());
+    assert!(document(ServerProfile::V1_36, "/openapi/v3/apis/policy/v2", "", &[]).is_none());
     assert!(document(ServerProfile::V1_36, "/openapi/v4", "", &[]).is_none());
 }
 

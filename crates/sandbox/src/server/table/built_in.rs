@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::field::{at, items, text};
-use super::{Column, Printer, age_at, creation_age};
+use super::{Column, Printer, age_at, creation_age, workloads};
 
 type Cells = fn(&Value, Timestamp) -> Vec<Value>;
 
@@ -42,6 +42,10 @@ pub(super) fn printer(group: &str, resource: &str) -> Printer {
             (vec![Column::name(), column("Status", "string", 0, "The namespace's phase."), Column::age()], namespace)
         }
         ("" | "events.k8s.io", "events") => (event_columns(), event),
+        ("", "pods") => (workloads::pod_columns(), workloads::pod),
+        ("apps", "replicasets") => (workloads::replica_set_columns(), workloads::replica_set),
+        ("policy", "poddisruptionbudgets") => (workloads::budget_columns(), workloads::budget),
+        ("storage.k8s.io", "volumeattachments") => (workloads::attachment_columns(), workloads::attachment),
         ("coordination.k8s.io", "leases") => {
             (vec![Column::name(), column("Holder", "string", 0, "Current holder of the lease."), Column::age()], lease)
         }

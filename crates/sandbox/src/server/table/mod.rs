@@ -13,6 +13,7 @@ mod age;
 mod built_in;
 mod custom;
 mod path;
+mod workloads;
 
 #[cfg(test)]
 mod tests;
