@@ -41,11 +41,12 @@ fn yaml(objects: &[Value]) -> String {
 }
 
 /// Folders of deploy/ with roles, and the roles of each.
-fn roles() -> [(&'static str, Vec<Value>); 8] {
+fn roles() -> [(&'static str, Vec<Value>); 9] {
     [
         ("cron", nodecfg_install::reconciler()),
         ("cron-node", nodecfg_install::reconciler_of_nodes()),
         ("saved-plans", nodecfg_install::saved_plans()),
+        ("drainer", nodecfg_install::drainer()),
         ("reader", nodecfg_install::reader()),
         ("reader-node", nodecfg_install::reader_of_nodes()),
         ("pruner", nodecfg_install::pruner()),
@@ -318,9 +319,9 @@ fn kustomize_builds_readers_and_pruners() {
     }
 }
 
-/// Adds the component to both bases, in its own folder, because kustomize accepts no absolute paths.
+/// Adds the components to both bases, in their own folder, because kustomize accepts no absolute paths.
 #[test]
-fn kustomize_adds_right_for_saved_plans() {
+fn kustomize_adds_rights_for_saved_plans_and_drains() {
     for (cron, roles) in
         [("cron", nodecfg_install::reconciler()), ("cron-node", nodecfg_install::reconciler_of_nodes())]
     {
@@ -328,10 +329,12 @@ fn kustomize_adds_right_for_saved_plans() {
         copy_deploy(&folder.path().join("deploy"));
         let cluster = folder.path().join("cluster");
         fs::create_dir(&cluster).unwrap();
-        let overlay = format!("resources: [../deploy/{cron}]\ncomponents: [../deploy/saved-plans]\n");
+        let overlay =
+            format!("resources: [../deploy/{cron}]\ncomponents: [../deploy/saved-plans, ../deploy/drainer]\n");
         fs::write(cluster.join("kustomization.yaml"), overlay).unwrap();
         let Some(objects) = kustomized(&cluster) else { return };
-        for name in names(&roles).into_iter().chain(names(&nodecfg_install::saved_plans())) {
+        let added = [nodecfg_install::saved_plans(), nodecfg_install::drainer()].concat();
+        for name in names(&roles).into_iter().chain(names(&added)) {
             assert!(names(&objects).contains(&name), "{cron} lacks {name}");
         }
     }

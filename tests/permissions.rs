@@ -14,6 +14,8 @@ use nodecfg_agent::api::AgentClientOptions;
 use nodecfg_agent::events::Announcement;
 use nodecfg_agent::settings::Settings;
 use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
+use nodecfg_cluster::permission::Needs;
+use nodecfg_cluster::{ClusterReader, ReaderOptions};
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_contract::nodeconfig::{self, NodeConfigStatus};
 use nodecfg_contract::{ConfigSource, ConfigStatus};
@@ -428,6 +430,28 @@ async fn saved_plans_need_one_more_right_with_nodes() {
 async fn saved_plans_need_one_more_right_with_node_configs() {
     let objects = [nodecfg_install::reconciler(), nodecfg_install::saved_plans()].concat();
     check_every_right_is_needed(ServerProfile::V1_36, objects, SAVED_PLAN_STEPS, 16).await;
+}
+
+/// Each right of the component is checked before the first write, and a missing one is named.
+#[tokio::test]
+async fn drain_checks_every_right_of_its_component() {
+    let rules = rules(nodecfg_install::drainer());
+    let check = async |rules: Vec<Rule>| {
+        let api = Api::new(ApiOptions { profile: ServerProfile::V1_36, ..ApiOptions::default() });
+        let client = api.client_as(User::with_rules("user", rules));
+        let reader = ClusterReader::new(client, "https://sandbox", ReaderOptions::default());
+        reader.check_all_allowed(Needs { drain: true, ..Needs::default() }).await
+    };
+    assert_eq!(check(rules.clone()).await, Ok(()));
+    let every = without_one(&rules);
+    assert_eq!(every.len(), 8, "{every:?}");
+    for (verb, resource, left) in every {
+        let error = check(left).await.unwrap_err();
+        let named = error.to_string();
+        assert!(named.contains(&format!("may not {verb} {resource}")), "{verb} {resource}: {named}");
+    }
+    let error = check(Vec::new()).await.unwrap_err();
+    assert_eq!(error.help(), "bind the user to the ClusterRole nodecfg-drainer of deploy/drainer");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -229,6 +229,7 @@ async fn access_reviews(reader: &ClusterReader, agents: bool, namespace: &str) -
     };
     let all = (sync.iter().map(|right| (right.clone(), Purpose::Sync)))
         .chain(only(rights::for_saved_plans(namespace), "sync --plan"))
+        .chain(only(rights::for_drain(namespace), "drain"))
         .chain(only(rights::for_capture(namespace), "capture"))
         .chain(only(rights::for_prune(agents, namespace), "prune"));
     join_all(all.map(async |(right, purpose)| {

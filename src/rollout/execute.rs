@@ -147,6 +147,7 @@ pub async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<()
         config_maps_in: creates.then_some(plan.namespace.as_str()),
         assign: plan.has_changes(),
         watch: plan.pools.iter().any(|pool| pool.steps().next().is_some()),
+        ..Needs::default()
     };
     reader.check_all_allowed(needs).await
 }

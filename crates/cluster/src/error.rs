@@ -328,6 +328,9 @@ impl ClusterError {
             Self::Forbidden { operation, .. } if operation.resource == Resource::Configz => {
                 "bind the user to the ClusterRole nodecfg-capture of deploy/capture".to_owned()
             }
+            Self::Forbidden { operation, .. } if operation.is_of_drain() => {
+                "bind the user to the ClusterRole nodecfg-drainer of deploy/drainer".to_owned()
+            }
             Self::Forbidden { operation, .. } => operation.right().grant(),
             Self::NamespaceMissing { namespace, .. } if namespace == nodecfg_contract::installation::NAMESPACE => {
                 "create it with `nodecfg install`, or pass another --namespace".to_owned()

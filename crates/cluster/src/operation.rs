@@ -200,6 +200,14 @@ impl Operation {
         path
     }
 
+    /// Reports whether only a drain sends the operation. A review lists pods and their budgets, too.
+    pub(super) fn is_of_drain(&self) -> bool {
+        matches!(
+            (self.verb, self.resource),
+            (_, Resource::Evictions | Resource::VolumeAttachments) | (Verb::Watch | Verb::Delete, Resource::Pods)
+        )
+    }
+
     /// The right that allows the operation. Only a right on Namespaces names its object, so that other namespaces
     /// stay private. Operations on other resources concern many objects in turn.
     pub(super) fn right(&self) -> Right {

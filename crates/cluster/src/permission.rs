@@ -37,6 +37,8 @@ pub struct Needs<'a> {
     pub assign: bool,
     /// Watch nodes converge.
     pub watch: bool,
+    /// Mark nodes, evict their pods, and release the nodes.
+    pub drain: bool,
 }
 
 impl ClusterReader {
@@ -56,7 +58,7 @@ impl ClusterReader {
     }
 
     fn operations(&self, needs: Needs<'_>) -> Vec<Operation> {
-        use Resource::{NodeConfigs, Nodes};
+        use Resource::{Evictions, NodeConfigs, Nodes, PodDisruptionBudgets, Pods, VolumeAttachments};
         let mut operations = Vec::new();
         if let Some(namespace) = needs.config_maps_in {
             operations.push(Operation::on_all(Verb::Create, Resource::ConfigMaps, Some(namespace)));
@@ -79,6 +81,20 @@ impl ClusterReader {
         }
         if needs.watch {
             operations.extend(watch.iter().map(|resource| everywhere(Verb::Watch, *resource)));
+        }
+        if needs.drain {
+            // Those that only a drain needs come first, because their fix names the role with all of them.
+            let drain = [
+                (Verb::Create, Evictions),
+                (Verb::Watch, Pods),
+                (Verb::Delete, Pods),
+                (Verb::List, VolumeAttachments),
+                (Verb::List, Pods),
+                (Verb::List, PodDisruptionBudgets),
+                (Verb::Patch, Nodes),
+                (Verb::Get, Nodes),
+            ];
+            operations.extend(drain.map(|(verb, resource)| everywhere(verb, resource)));
         }
         operations
     }

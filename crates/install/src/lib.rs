@@ -40,6 +40,8 @@ const RECONCILER: &str = "nodecfg-reconciler";
 const READER: &str = "nodecfg-reader";
 /// Name of the ServiceAccount and roles for `prune`.
 const PRUNER: &str = "nodecfg-pruner";
+/// Name of the additional role of the reconciler for drains.
+const DRAINER: &str = "nodecfg-drainer";
 /// Name of the ServiceAccount and role for reading the configuration of kubelets.
 const CAPTURE: &str = "nodecfg-capture";
 
@@ -187,6 +189,12 @@ pub fn reconciler_of_nodes() -> Vec<Value> {
 #[must_use]
 pub fn saved_plans() -> Vec<Value> {
     rbac::saved_plans(NAMESPACE)
+}
+
+/// Additional role of the reconciler for drains, with any binding: content of `deploy/drainer/rbac.yaml`.
+#[must_use]
+pub fn drainer() -> Vec<Value> {
+    rbac::drainer(NAMESPACE)
 }
 
 /// ServiceAccount and roles for `diff`, `verify` and `status` with NodeConfigs: content of `deploy/reader/rbac.yaml`.

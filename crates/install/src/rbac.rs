@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AGENT, AGENT_ON_HOST, CAPTURE, PRUNER, READER, RECONCILER, labels};
+use super::{AGENT, AGENT_ON_HOST, CAPTURE, DRAINER, PRUNER, READER, RECONCILER, labels};
 
 /// A rule: API group, resources, verbs.
 type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
@@ -46,6 +46,20 @@ fn reconciler_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: 
 pub(super) fn saved_plans(account_namespace: &str) -> Vec<Value> {
     let subject = service_account_subject(RECONCILER, account_namespace);
     role_with_binding(&format!("{RECONCILER}-plans"), "reconciler", None, &[IDENTITY], &subject)
+}
+
+/// Role for rollouts that drain nodes: mark a node, follow and evict its pods, and read what an eviction waits for. It
+/// is a separate role, because most rollouts drain no node. The deletion is for pods of a DaemonSet with exclusive CPUs.
+pub(super) fn drainer(account_namespace: &str) -> Vec<Value> {
+    let subject = service_account_subject(RECONCILER, account_namespace);
+    let in_cluster: &[Rule<'_>] = &[
+        ("", &["nodes"], &["get", "patch"]),
+        ("", &["pods"], &["list", "watch", "delete"]),
+        ("", &["pods/eviction"], &["create"]),
+        ("policy", &["poddisruptionbudgets"], &["list"]),
+        ("storage.k8s.io", &["volumeattachments"], &["list"]),
+    ];
+    role_with_binding(DRAINER, "drainer", None, in_cluster, &subject)
 }
 
 /// Read-only roles for `diff`, also with saved plans, `verify` and `status`. `in_cluster` are the rules for

@@ -21,6 +21,12 @@ pub fn for_saved_plans(namespace: &str) -> Vec<Right> {
     of_roles(&rbac::saved_plans(namespace))
 }
 
+/// Additional rights of a sync that drains nodes.
+#[must_use]
+pub fn for_drain(namespace: &str) -> Vec<Right> {
+    of_roles(&rbac::drainer(namespace))
+}
+
 /// Rights of `capture` and `init`, which read the configuration of kubelets through the API server.
 #[must_use]
 pub fn for_capture(namespace: &str) -> Vec<Right> {
@@ -88,6 +94,19 @@ mod tests {
         assert!(!agents.contains(&"patch nodes".to_owned()));
         assert_eq!(words(for_saved_plans("x")), ["get namespaces kube-system"]);
         assert_eq!(words(for_capture("x")), ["get nodes", "list nodes", "get nodes/proxy"]);
+        assert_eq!(
+            words(for_drain("x")),
+            [
+                "get nodes",
+                "patch nodes",
+                "delete pods",
+                "list pods",
+                "watch pods",
+                "create pods/eviction",
+                "list poddisruptionbudgets.policy",
+                "list volumeattachments.storage.k8s.io"
+            ]
+        );
         for agents in [true, false] {
             let (sync, mut prune) = (for_sync(agents, "x"), for_prune(agents, "x"));
             prune.retain(|right| !sync.contains(right));
