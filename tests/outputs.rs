@@ -30,6 +30,7 @@ const KINDS: &[(&str, &str)] = &[
     ("history", "History"),
     ("installation", "Installation"),
     ("pruning", "Pruning"),
+    ("release", "Release"),
     ("pool-orders", "PoolOrders"),
     ("status", "Status"),
     ("status-lines", ""),
@@ -333,6 +334,11 @@ fn rollout_and_readers_match_schemas() {
     workspace.run(&format!("verify {repository}")).are_events(0);
     workspace.run("prune --dry-run").is(0, "pruning");
     workspace.run("prune --yes").is(0, "pruning");
+    workspace.run("release --all --dry-run").is(0, "release");
+    let node = workspace.run("status").is(0, "status")["nodes"][0]["node"].as_str().unwrap().to_owned();
+    let released = workspace.run(&format!("release {node} --yes")).is(0, "release");
+    assert_eq!(released["nodes"], json!([{"node": node, "pool": null, "since": null, "end": {"kind": "unmarked"}}]));
+    workspace.run("release nosuch --yes").is(2, "error");
     // The plan was applied already.
     workspace.run(&format!("sync {repository} --plan plan.json")).are_events(7);
     workspace.run(&format!("diff {repository}")).is(0, "diff");

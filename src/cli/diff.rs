@@ -173,7 +173,7 @@ impl Args {
         let options = Options { scope, ..self.allowances.options(namespace, self.repository.gate()) };
         let planned = plan(loaded, &reader, None, options, self.kubelets).await?;
         let (plan, observed) = (&planned.plan, &planned.observed);
-        terminal.record.planned(plan);
+        terminal.record.planned(plan, observed);
         warn(plan, loaded, format, verbose, terminal)?;
         let to = side(&self.repository, loaded);
         let review = match base {

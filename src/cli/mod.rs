@@ -49,6 +49,7 @@ mod prune;
 #[cfg(test)]
 mod quoted_commands;
 mod reconcile;
+mod release;
 mod reports;
 mod repository_args;
 mod reset;
@@ -127,6 +128,7 @@ enum Command {
     Resume(resume::Args),
     Abort(abort::Args),
     Reset(reset::Args),
+    Release(release::Args),
     Prune(prune::Args),
     #[command(hide = true)]
     Agent(agent::Args),
@@ -254,6 +256,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
         Command::Resume(args) => block_on(run::until_signal(resume::run(&args, format?, terminal))),
         Command::Abort(args) => block_on(run::until_signal(abort::run(&args, format?, terminal))),
         Command::Reset(args) => block_on(run::until_signal(reset::run(&args, format?, verbose, terminal))),
+        Command::Release(args) => block_on(run::until_signal(release::run(&args, format?, terminal))),
         Command::Prune(args) => block_on(run::until_signal(prune::run(&args, format?, verbose, terminal))),
         Command::Man(args) => format.and_then(|_| man::run(&args, terminal)),
         Command::Version(_) => version::run(format?, terminal),

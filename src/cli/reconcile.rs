@@ -107,14 +107,14 @@ impl Reconciliation<'_> {
 
     /// Prints the plan and returns it.
     pub(super) async fn print_plan(&self, terminal: &mut Terminal) -> Result<Plan, CommandError> {
-        let Planned { plan, .. } =
+        let Planned { plan, observed, .. } =
             plan(self.loaded, self.reader, None, self.options.clone(), self.kubelets).await.and_then(|planned| {
                 if let Some(saved_plan) = self.saved_plan {
                     saved_plan.require_match(&planned, self.reader)?;
                 }
                 Ok(planned)
             })?;
-        terminal.record.planned(&plan);
+        terminal.record.planned(&plan, &observed);
         warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
         let review = self.review(&plan);
         diff::write(&review, self.format, None, self.reports, self.verbose, terminal)?;
@@ -189,7 +189,7 @@ impl Reconciliation<'_> {
         started: &mut bool,
         terminal: &mut Terminal,
     ) -> CommandResult {
-        terminal.record.planned(&planned.plan);
+        terminal.record.planned(&planned.plan, &planned.observed);
         let Planned { plan, observed, options } = planned;
         if plan.has_changes() {
             warn(&plan, self.loaded, self.format, self.verbose, terminal)?;

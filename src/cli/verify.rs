@@ -61,7 +61,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let planning = plan(&loaded, &reader, None, options, KubeletArgs::NEVER);
     let planned = run::until_stopped(&mut stop, planning).await?;
     let Planned { plan, observed, options } = &planned;
-    terminal.record.planned(plan);
+    terminal.record.planned(plan, observed);
     warn(plan, &loaded, format, verbose, terminal)?;
     let review = of_plan(side(&args.repository, &loaded), &loaded.desired, plan);
     let mode = Mode {

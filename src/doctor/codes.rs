@@ -98,6 +98,11 @@ pub const CODES: &[Code] = &[
         "Other machines reject new certificates of the node, and a silent agent is detected late.",
     ),
     code(
+        "drain-mark",
+        "No node keeps the mark of a drain for longer than a drain takes.",
+        "A marked node gets no new pods, and no autoscaler removes it.",
+    ),
+    code(
         "lock",
         "No other sync holds the lock of the fleet.",
         "Two syncs of one fleet would spend its budget twice, so the second one waits or ends.",

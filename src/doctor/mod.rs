@@ -20,6 +20,7 @@ mod access;
 pub mod codes;
 mod config_maps;
 pub mod definition;
+mod drains;
 #[cfg(test)]
 mod fixtures;
 mod fleet;
@@ -304,6 +305,7 @@ pub fn examine(facts: &Facts) -> Vec<Check> {
     access::examine(facts, &mut checks);
     installation::examine(facts, &mut checks);
     nodes::examine(facts, &mut checks);
+    drains::examine(facts, &mut checks);
     fleet::examine(facts, &mut checks);
     config_maps::examine(facts, &mut checks);
     // A problem from the plan replaces the warning from the nodes' reports of the same error.

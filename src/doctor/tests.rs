@@ -10,7 +10,8 @@ use super::*;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::nodeconfig;
 use nodecfg_contract::observed::{
-    Abort, CONTENT_HASH_ANNOTATION, ConfigMapKey, KubeletVersion, Node, NodeSupport, Pause, Readiness, UnreadableField,
+    Abort, CONTENT_HASH_ANNOTATION, ConfigMapKey, Drain, DrainMark, KubeletVersion, Node, NodeSupport, Pause,
+    Readiness, UnreadableField,
 };
 use nodecfg_install::rights;
 use nodecfg_planning::desired::RolloutPolicy;
@@ -61,6 +62,36 @@ fn with_node(agents: bool, name: &str, change: impl FnOnce(&mut Node)) -> Facts 
 
 fn with_server(change: impl FnOnce(&mut Server)) -> Facts {
     changed(false, |facts| change(facts.server.as_mut().unwrap()))
+}
+
+#[test]
+fn mark_of_a_drain_ends_with_the_drain() {
+    let marked = |minutes: i64, tainted: bool, readable: bool| {
+        with_node(false, "n2", |node| {
+            let drain = Drain {
+                fleet: fleet(),
+                pool: PoolName::new("gpu").unwrap(),
+                to: None,
+                from: None,
+                since: ago(minutes),
+                added: [].into(),
+            };
+            node.drain_mark = Some(Box::new(DrainMark { tainted, drain: readable.then_some(drain) }));
+        })
+    };
+    let code = "drain-mark";
+    assert_check(code, CheckResult::Note, "a sync drains 1 node (n2)", &marked(19, true, true));
+    // 15 minutes, and the default time limit of the convergence.
+    let old =
+        assert_check(code, CheckResult::Warning, "on 1 node (n2), the oldest since 2027-", &marked(21, true, true));
+    assert_eq!(old.fix.as_deref(), Some("release the node, unless a sync still drains it: `nodecfg release NODE`"));
+    let slow = RolloutPolicy { convergence_timeout: std::time::Duration::from_secs(3600), ..RolloutPolicy::default() };
+    let facts = with_pools(marked(21, true, true), [pool("gpu", 110, slow)]);
+    assert_check(code, CheckResult::Note, "a sync drains", &facts);
+    // A node may write the annotation, but not the taint.
+    assert_check(code, CheckResult::Warning, "outlasts its time limit", &marked(-5, true, true));
+    assert_check(code, CheckResult::Warning, "outlasts its time limit on 1 node (n2)", &marked(1, true, false));
+    assert_check(code, CheckResult::Warning, "without its taint", &marked(1, false, true));
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub mod orders;
 pub mod outcome;
 pub mod progress;
 pub mod pruning;
+pub mod release;
 pub mod review;
 pub mod run_summary;
 pub mod schemas;

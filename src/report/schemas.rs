@@ -16,6 +16,7 @@ use super::orders::{Aborted, PoolOrders};
 use super::outcome::Ended;
 use super::progress::RunHeader;
 use super::pruning::Pruning;
+use super::release::Release;
 use super::review::Diff;
 use super::status::{Line as StatusLine, Status};
 use super::validation::Validation;
@@ -72,6 +73,7 @@ pub const OUTPUTS: &[Output] = &[
     Output { name: "agent-pass", written_by: "`nodecfg-agent --once -o json`", schema: of::<Document<AgentPass<'_>>> },
     Output { name: "history", written_by: "`history -o json`", schema: of::<Document<History>> },
     Output { name: "pruning", written_by: "`prune -o json`", schema: of::<Document<Pruning>> },
+    Output { name: "release", written_by: "`release -o json`", schema: of::<Document<Release>> },
     Output {
         name: "pool-orders",
         written_by: "`pause -o json` and `resume -o json`",

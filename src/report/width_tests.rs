@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use super::initialization::{InitialPool, InitialRuns, Initialization};
 use super::progress::{Lines, Listener as _};
 use super::pruning::{PruneEnd, PrunedConfigMap, Pruning};
+use super::release::{Release, ReleaseEnd, ReleasedNode};
 use super::summary::SummaryOptions;
-use super::{code_explanation, doctor, field, findings, orders, pruning, review, status, summary};
+use super::{code_explanation, doctor, field, findings, orders, pruning, release, review, status, summary};
 use crate::doctor::{Check, CheckResult};
 use crate::layout;
 use crate::review::{Base, Head, Side, compare, of_plan};
@@ -18,7 +19,7 @@ use kubelet_config::finding::Strictness;
 use kubelet_config::minor::NEWEST_RELEASED;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::{Maintainer, Node, Pause};
+use nodecfg_contract::observed::{Maintainer, Node, Pause, Protection, RemovedMark};
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::desired::{Checks, Kubelets, build};
 use nodecfg_planning::plan::fixtures::{
@@ -298,6 +299,20 @@ fn pruning_fits() {
         config_maps: ends.map(map).into(),
     };
     assert_fits("pruning", |out, width| pruning::text(out, &pruning, true, width).unwrap());
+}
+
+#[test]
+fn release_fits() {
+    let whole = RemovedMark { taint: true, annotation: true, protections: Protection::ALL.into(), cordoned: true };
+    let ends = [ReleaseEnd::ToRelease, ReleaseEnd::Released(whole), ReleaseEnd::Unattributed, ReleaseEnd::Gone];
+    let node = |end| ReleasedNode { node: long_node(0), pool: Some(long_pool(0)), since: Some(at()), end };
+    let release = Release {
+        fleet: FleetName::new("fleet").unwrap(),
+        namespace: NamespaceName::new("kube-system").unwrap(),
+        dry_run: false,
+        nodes: ends.map(node).into(),
+    };
+    assert_fits("release", |out, width| release::text(out, &release, width).unwrap());
 }
 
 #[test]

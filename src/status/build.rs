@@ -92,6 +92,7 @@ fn without_comparison(node: &Node, pool: Option<PoolName>, fleet: Option<FleetNa
         state: State::Converged,
         since: None,
         drift: None,
+        drain_mark: node.drain_mark.clone(),
         trial: None,
         blocked: None,
     }

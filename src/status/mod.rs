@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
-use nodecfg_contract::observed::{Abort, KubeletVersion, Pause, Readiness};
+use nodecfg_contract::observed::{Abort, DrainMark, KubeletVersion, Pause, Readiness};
 use nodecfg_planning::convergence::{Convergence, Target, Trial};
 use nodecfg_planning::plan::{Owner, Why};
 
@@ -175,6 +175,9 @@ pub struct NodeStatus {
     /// Change by another client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
+    /// Mark of a drain, if the node has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_mark: Option<Box<DrainMark>>,
     /// Trial of a converged node, if it has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,

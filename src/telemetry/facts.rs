@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use nodecfg_contract::names::{CommitId, FleetName, PoolName};
+use nodecfg_contract::observed::Observed;
 use nodecfg_planning::convergence;
 use nodecfg_planning::plan::{Action, Plan};
 use nodecfg_planning::rollout::{End, Outcome};
@@ -160,13 +161,16 @@ pub struct Nodes {
     pub pools: BTreeMap<PoolName, PoolFacts>,
     /// Number of nodes that no pool selects.
     pub unpooled: usize,
+    /// Number of nodes with the mark of a drain when the cluster was read.
+    pub marked: usize,
 }
 
 impl Nodes {
     /// Counts before a plan is executed.
     #[must_use]
-    pub fn planned(plan: &Plan) -> Self {
-        let mut nodes = Self { unpooled: plan.unpooled.len(), ..Self::default() };
+    pub fn planned(plan: &Plan, observed: &Observed) -> Self {
+        let marked = observed.nodes.values().filter(|node| node.drain_mark.is_some()).count();
+        let mut nodes = Self { unpooled: plan.unpooled.len(), marked, ..Self::default() };
         for pool in &plan.pools {
             let facts = nodes.pools.entry(pool.name.clone()).or_default();
             for step in pool.steps() {
@@ -186,7 +190,7 @@ impl Nodes {
     /// Counts after a rollout or its verification.
     #[must_use]
     pub fn ended(&self, outcome: &Outcome) -> Self {
-        let mut nodes = Self { unpooled: self.unpooled, ..Self::default() };
+        let mut nodes = Self { unpooled: self.unpooled, marked: self.marked, ..Self::default() };
         for (pool, ended) in &outcome.pools {
             let facts = nodes.pools.entry(pool.clone()).or_default();
             for node in &ended.nodes {
@@ -220,9 +224,9 @@ impl RunRecord {
         (self.fleet, self.commit) = (Some(fleet.clone()), commit.cloned());
     }
 
-    /// Records a plan.
-    pub fn planned(&mut self, plan: &Plan) {
-        self.nodes = Some(Nodes::planned(plan));
+    /// Records a plan and the cluster that it is for.
+    pub fn planned(&mut self, plan: &Plan, observed: &Observed) {
+        self.nodes = Some(Nodes::planned(plan, observed));
     }
 
     /// Records an outcome, possibly a partial one.

@@ -53,6 +53,8 @@ metrics! {
         "Nodes that should run the configuration of the repository and do not";
     ON_TRIAL: "nodecfg_nodes_on_trial", "nodecfg.nodes_on_trial", "", ["pool"],
         "Converged nodes whose configuration was on trial at the end of the run; missing without a rollout";
+    MARKED: "nodecfg_nodes_draining", "nodecfg.nodes_draining", "", [],
+        "Nodes with the mark of a drain when the run read them; missing without a plan";
     NODE_FAILURES: "nodecfg_node_failures", "nodecfg.node_failures", "", ["pool", "kind"],
         "Failed nodes by pool and kind of failure";
 }
@@ -108,6 +110,7 @@ pub fn samples(run: &Run) -> Vec<Sample> {
             add(&ON_TRIAL, &[pool.as_str()], number(nodes));
         }
     }
+    add(&MARKED, &[], number(nodes.marked));
     for (pool, facts) in &nodes.pools {
         for kind in NodeFailure::ALL {
             let count = facts.failures.get(&kind).copied().unwrap_or_default();

@@ -32,7 +32,7 @@ fn run(exit: u8) -> Run {
     let record = RunRecord {
         fleet: Some(FleetName::new("prod").expect("a name")),
         commit: CommitId::new("0123456789abcdef0123456789abcdef01234567").ok(),
-        nodes: Some(Nodes { pools: [(pool("general"), general), (pool("gpu"), gpu)].into(), unpooled: 2 }),
+        nodes: Some(Nodes { pools: [(pool("general"), general), (pool("gpu"), gpu)].into(), unpooled: 2, marked: 3 }),
         failure: None,
     };
     Run { command: "sync", started: at(1_800_000_000), ended: at(1_800_000_090), exit, record, before: None }

@@ -63,7 +63,7 @@ fn dry_run_takes_strategies_of_kubectl() {
     let client = cluster.run(folder.path(), "sync --dry-run=client");
     assert_eq!((plain.exit, &plain.out), (client.exit, &client.out));
     assert!(client.exit == 0 && client.out.contains("1 node to assign"), "{}", client.shown());
-    for command in ["sync", "rollback gpu", "reset --all", "prune", "install"] {
+    for command in ["sync", "rollback gpu", "reset --all", "release --all", "prune", "install"] {
         let server = cluster.run(folder.path(), &format!("{command} --dry-run=server"));
         assert!(server.exit == 2 && server.err.contains("use client"), "{}", server.shown());
     }

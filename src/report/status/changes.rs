@@ -9,9 +9,10 @@ use serde::Serialize;
 use super::super::progress;
 use super::super::style::{quiet, warning};
 use super::super::table::styled;
+use super::text::draining;
 use super::{Row, problem};
 use crate::layout::{self, shorten_middle};
-use crate::status::{Change, Compared, FleetOrders, FleetStatus, State};
+use crate::status::{Change, Compared, FleetOrders, FleetStatus, NodeStatus, State};
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
@@ -67,7 +68,9 @@ pub fn change_line(now: Timestamp, change: &Change<'_>) -> Option<String> {
     let time = quiet(now.strftime("%Y-%m-%dT%H:%M:%SZ"));
     let in_pool = |pool: Option<&PoolName>| pool.map(|pool| format!(" ({pool})")).unwrap_or_default();
     Some(match change {
-        Change::Node { node, was: Some(was) } if was.state == node.state && problem(was) == problem(node) => {
+        Change::Node { node, was: Some(was) }
+            if was.state == node.state && problem(was) == problem(node) && marked(was, now) == marked(node, now) =>
+        {
             return None;
         }
         Change::Node { node, was } => {
@@ -77,8 +80,10 @@ pub fn change_line(now: Timestamp, change: &Change<'_>) -> Option<String> {
                 Some(_) => state,
                 None => format!("new, {state}"),
             };
+            let released = was.is_some_and(|was| was.drain_mark.is_some()).then(|| "no longer draining".to_owned());
+            let mark = marked(node, now).or(released).map(|mark| format!(", {mark}")).unwrap_or_default();
             let text = problem(node).map(|text| format!(": {}", one_line(&text))).unwrap_or_default();
-            format!("{time} {}{}: {state}{text}", node.node, in_pool(node.pool.as_ref()))
+            format!("{time} {}{}: {state}{mark}{text}", node.node, in_pool(node.pool.as_ref()))
         }
         Change::Gone { node, pool } => format!("{time} {node}{}: deleted", in_pool(*pool)),
         Change::Compared { compared } => format!("{time} compared with {}", revision(compared)),
@@ -99,6 +104,11 @@ pub fn change_line(now: Timestamp, change: &Change<'_>) -> Option<String> {
             format!("{time} {}: {}", orders.fleet, one_line(&text))
         }
     })
+}
+
+/// The mark of a drain, if the node has one.
+fn marked(node: &NodeStatus, now: Timestamp) -> Option<String> {
+    Some(draining(node.drain_mark.as_deref()?, now))
 }
 
 /// The fleet and the revision that nodes are compared with.

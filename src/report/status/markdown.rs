@@ -8,7 +8,7 @@ use super::super::source::short;
 use super::sentences::FleetNote;
 use super::text::{percent, state, state_counts, totals};
 use super::{explanation, fleet_notes, pause, problem};
-use crate::status::FleetStatus;
+use crate::status::{FleetStatus, NodeStatus};
 
 /// The maximum nodes of a cluster whose nodes are all listed.
 const SMALL_CLUSTER: usize = 20;
@@ -38,9 +38,11 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
         )?;
     }
     writeln!(out)?;
-    let not_converged = status.nodes.iter().filter(|node| !node.state.is_settled()).count();
-    let most =
-        if all || status.nodes.len() <= SMALL_CLUSTER { status.nodes.len() } else { not_converged.min(MAX_NODES) };
+    let listed: Vec<&NodeStatus> = match all || status.nodes.len() <= SMALL_CLUSTER {
+        true => status.nodes.iter().collect(),
+        false => status.nodes.iter().filter(|node| !node.state.is_settled() || node.drain_mark.is_some()).collect(),
+    };
+    let most = if all { listed.len() } else { listed.len().min(MAX_NODES) };
     if most > 0 {
         writeln!(
             out,
@@ -48,7 +50,7 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
         )?;
         writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
     }
-    for node in status.nodes.iter().take(most) {
+    for node in listed.iter().take(most) {
         let meaning = explanation(node).map(|explanation| format!("; {}", explanation.meaning)).unwrap_or_default();
         let problem_text = problem(node).map(|words| format!(": {words}{meaning}")).unwrap_or_default();
         writeln!(
@@ -69,8 +71,9 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
     if most > 0 {
         writeln!(out)?;
     }
-    if not_converged > most {
-        writeln!(out, "And {} more not converged.\n", count(not_converged - most, "node"))?;
+    if listed.len() > most {
+        let what = if listed.iter().skip(most).any(|node| node.state.is_settled()) { " or draining" } else { "" };
+        writeln!(out, "And {} more not converged{what}.\n", count(listed.len() - most, "node"))?;
     }
     let (label, text) = totals(status);
     writeln!(out, "**{label}** {text}")

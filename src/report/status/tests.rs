@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::status::tests::{at, compared, orders};
-use crate::status::{FleetStatus, Running, build};
+use crate::status::{Change, FleetStatus, Running, build};
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Node, NodeSupport, Pause, Readiness};
+use nodecfg_contract::observed::{Drain, DrainMark, Node, NodeSupport, Pause, Readiness};
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::plan::fixtures::{node as bare, source as source_of, *};
 
@@ -162,7 +162,7 @@ fn removes_control_characters() {
     text(&mut out, &status, TextOptions { width: 80, all: false }).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(!text.contains("\u{1b}]") && !text.contains('\u{7}') && !text.contains("\u{1b}[2J"), "{text:?}");
-    let change = crate::status::Change::Node { node: &status.nodes[0], was: None };
+    let change = Change::Node { node: &status.nodes[0], was: None };
     assert!(!change_line(at(), &change).unwrap().contains("\u{1b}]"));
 }
 
@@ -195,4 +195,41 @@ fn document_sorts_nodes_by_pool_and_name() {
     assert!(document["nodes"][10]["explanation"]["meaning"].is_string());
     let empty = build(&observed([]), None, Vec::new(), at());
     assert_eq!(shown(&empty, 80, false), "No nodes.\n");
+}
+
+#[test]
+fn mark_of_a_drain_is_shown_in_every_cluster() {
+    let mut status = cluster(1, 25);
+    let mark = |hours: i64, tainted| {
+        let since = at() - jiff::SignedDuration::from_hours(hours);
+        let pool = pool_name("pool-000");
+        let drain = Drain { fleet: fleet(), pool, to: None, from: None, since, added: [].into() };
+        Some(Box::new(DrainMark { tainted, drain: Some(drain) }))
+    };
+    status.nodes[3].drain_mark = mark(4, true);
+    status.nodes[4].drain_mark = mark(5, false);
+    status.nodes[5].drain_mark = Some(Box::new(DrainMark { tainted: true, drain: None }));
+    for width in [80, 200] {
+        let text = shown(&status, width, false);
+        let rows = text.lines().skip_while(|line| !line.starts_with("NODE")).skip(1);
+        let rows: Vec<&str> = rows.take_while(|line| !line.is_empty()).collect();
+        for (row, words) in rows.iter().zip(["4h", "5h, no taint", "yes"]) {
+            assert!(row.starts_with("ip-10-0-0-") && row.contains(&format!(" {words} ")), "{text}");
+        }
+        assert_eq!(rows.len(), 3, "{text}");
+        assert!(text.trim_end().ends_with("; 3 draining."), "{text}");
+    }
+    let mut out = Vec::new();
+    markdown(&mut out, &status, false).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("| converged, draining 5h (no taint) |") && text.contains("; 3 draining."), "{text}");
+
+    // A change of the mark is a change of the status.
+    let (was, now) = (&cluster(1, 25).nodes[3], &status.nodes[3]);
+    let line = |node, was| {
+        let line = change_line(at(), &Change::Node { node, was: Some(was) }).unwrap();
+        anstream::adapter::strip_str(&line).to_string()
+    };
+    assert!(line(now, was).ends_with("converged, draining 4h"), "{}", line(now, was));
+    assert!(line(was, now).ends_with("converged, no longer draining"), "{}", line(was, now));
 }

@@ -15,7 +15,7 @@ use super::{explanation, fleet_notes, pause, problem};
 use crate::layout::{shorten_middle, within};
 use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::observed::Readiness;
+use nodecfg_contract::observed::{DrainMark, Readiness};
 use nodecfg_contract::printable::one_line;
 use nodecfg_planning::convergence::Target;
 
@@ -154,12 +154,9 @@ fn name_or_dash<T: ToString>(name: Option<&T>) -> Cell {
 
 fn write_nodes(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) -> io::Result<()> {
     let everything = options.all || status.nodes.len() <= SMALL_CLUSTER;
-    let not_converged = status.nodes.iter().take_while(|node| !node.state.is_settled()).count();
-    let mut shown: Vec<Row<'_>> = if everything {
-        status.nodes.iter().map(Row::of).collect()
-    } else {
-        folded(status.nodes.iter().take(not_converged).collect())
-    };
+    let listed = status.nodes.iter().filter(|node| !node.state.is_settled() || node.drain_mark.is_some());
+    let mut shown: Vec<Row<'_>> =
+        if everything { status.nodes.iter().map(Row::of).collect() } else { folded(listed.collect()) };
     let rest = if everything { Vec::new() } else { shown.split_off(shown.len().min(MAX_NODES)) };
     if shown.is_empty() {
         return Ok(());
@@ -183,7 +180,9 @@ fn write_nodes(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) 
             *states.entry(row.node.state).or_default() += row.nodes;
         }
         let more = count(states.values().sum(), "node");
-        let text = format!("and {more} more not converged: {}; list them with --all", state_counts(&states));
+        let what =
+            if states.keys().any(|state| state.is_settled()) { "not converged or draining" } else { "not converged" };
+        let text = format!("and {more} more {what}: {}; list them with --all", state_counts(&states));
         writeln!(out, "{}", options.fill(&quiet(text)))?;
     }
     writeln!(out)
@@ -226,7 +225,7 @@ fn values(node: &NodeStatus) -> impl Ord + use<> {
     let sources = [&node.wanted, &node.assigned, &node.active, &node.last_known_good];
     let desired = node.desired.as_ref().map(|target| short(target.source()));
     let texts = [problem(node), node.kubelet.map(|version| version.to_string()), desired];
-    let names = (node.fleet.clone(), node.pool.clone());
+    let names = (node.fleet.clone(), node.pool.clone(), node.drain_mark.as_ref().map(|mark| mark.tainted));
     (node.state, names, node.ready.to_string(), texts, sources.map(|source| short(source.as_ref())))
 }
 
@@ -277,7 +276,9 @@ fn columns(rows: &[Row<'_>], at: Timestamp, width: usize) -> Table {
         let omitted = OMITTED.get(..number).unwrap_or(&OMITTED);
         narrow_columns(rows, at).without(omitted)
     };
-    let fitting = (0..OMITTED.len()).map(without).find(|table| table.natural_width() <= width);
+    // Next to a mark, the name of its node is worth more than the acknowledged source.
+    let kept = if is_any_marked(rows) { 0 } else { 1 };
+    let fitting = (0..=OMITTED.len() - kept).map(without).find(|table| table.natural_width() <= width);
     let with_assigned = || Some(without(OMITTED.len() - 1)).filter(|table| table.can_fit(width));
     fitting.or_else(with_assigned).unwrap_or_else(|| without(OMITTED.len()))
 }
@@ -287,9 +288,41 @@ fn are_compared(rows: &[Row<'_>]) -> bool {
     rows.iter().any(|row| row.node.desired.is_some())
 }
 
-/// The state of a node, with the remaining time of a trial.
+fn is_any_marked(rows: &[Row<'_>]) -> bool {
+    rows.iter().any(|row| row.node.drain_mark.is_some())
+}
+
+/// The state of a node, with the remaining time of a trial, and with the mark of a drain: `converged, draining 5m`.
 pub fn state(node: &NodeStatus, at: Timestamp) -> String {
+    let state = state_alone(node, at);
+    match node.drain_mark.as_deref().map(|mark| draining(mark, at)) {
+        Some(draining) => format!("{state}, {draining}"),
+        None => state,
+    }
+}
+
+fn state_alone(node: &NodeStatus, at: Timestamp) -> String {
     node.trial.map_or_else(|| node.state.to_string(), |trial| super::super::trial(&trial, at))
+}
+
+/// The mark of a drain. Without the taint, new pods are still scheduled on the node.
+pub(super) fn draining(mark: &DrainMark, at: Timestamp) -> String {
+    let since = drain_age(mark, at).map(|age| format!(" {age}")).unwrap_or_default();
+    let taint = if mark.tainted { "" } else { " (no taint)" };
+    format!("draining{since}{taint}")
+}
+
+/// The age of a mark, if known.
+fn drain_age(mark: &DrainMark, at: Timestamp) -> Option<String> {
+    mark.drain.as_ref().map(|drain| age(Some(drain.since), at)).filter(|age| age != "-")
+}
+
+/// The mark of a node in a column of its own, which leaves more room for names.
+fn mark_cell(node: &NodeStatus, at: Timestamp) -> Cell {
+    let Some(mark) = node.drain_mark.as_deref() else { return "-".into() };
+    let since = drain_age(mark, at).unwrap_or_else(|| "yes".to_owned());
+    let text = if mark.tainted { since } else { format!("{since}, no taint") };
+    Cell::graded(text, Grade::Warning)
 }
 
 fn each(rows: &[Row<'_>], cell: impl Fn(&NodeStatus) -> Cell) -> Vec<Cell> {
@@ -330,11 +363,14 @@ fn table(nodes: Column, rows: &[Row<'_>], at: Timestamp, name: Name) -> Table {
     let mut columns = vec![
         nodes,
         Column::new("POOL", each(rows, |node| name_or_dash(node.pool.as_ref()))).cut(),
-        Column::new("STATE", each(rows, |node| Cell::graded(state(node, at), node.state.grade()))),
+        Column::new("STATE", each(rows, |node| Cell::graded(state_alone(node, at), node.state.grade()))),
         Column::new("SINCE", ages(rows, at)),
-        Column::new("READY", each(rows, |node| ready(node.ready))),
-        Column::new("KUBELET", each(rows, |node| name_or_dash(node.kubelet.as_ref()))),
     ];
+    if is_any_marked(rows) {
+        columns.push(Column::new("DRAINING", each(rows, |node| mark_cell(node, at))));
+    }
+    columns.push(Column::new("READY", each(rows, |node| ready(node.ready))));
+    columns.push(Column::new("KUBELET", each(rows, |node| name_or_dash(node.kubelet.as_ref()))));
     if are_compared(rows) {
         let desired = each(rows, |node| desired(node, |source| name(node, source)).into());
         columns.push(Column::new("DESIRED", desired).cut());
@@ -395,7 +431,11 @@ pub(super) fn totals(status: &FleetStatus) -> (&'static str, String) {
     let (label, text) = result(status);
     let files = status.compared.as_ref().and_then(|compared| compared.uncommitted);
     let suffix = files.map_or_else(String::new, |files| format!("; {}", uncommitted(files)));
-    (label, format!("{text}{suffix}."))
+    let marked = match status.nodes.iter().filter(|node| node.drain_mark.is_some()).count() {
+        0 => String::new(),
+        number => format!("; {number} draining"),
+    };
+    (label, format!("{text}{marked}{suffix}."))
 }
 
 fn result(status: &FleetStatus) -> (&'static str, String) {

@@ -1,0 +1,210 @@
+//! Report of `release`: the marks of drains that are or were removed from nodes.
+
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::count;
+use super::markdown::{code, prose};
+use super::style::{heading, quiet, warning};
+use crate::layout::hanging;
+use nodecfg_contract::json_document::Kind;
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
+use nodecfg_contract::observed::{Protection, RemovedMark};
+
+/// Result of a release of nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Release {
+    /// The fleet.
+    pub fleet: FleetName,
+    /// The namespace of the lock.
+    pub namespace: NamespaceName,
+    /// Whether this is a dry run, which changes nothing.
+    pub dry_run: bool,
+    /// The nodes, by name.
+    pub nodes: Vec<ReleasedNode>,
+}
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleasedNode {
+    /// The name.
+    pub node: NodeName,
+    /// The pool that the mark names.
+    pub pool: Option<PoolName>,
+    /// Time of the mark.
+    pub since: Option<Timestamp>,
+    /// The result.
+    pub end: ReleaseEnd,
+}
+
+/// Result for a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum ReleaseEnd {
+    /// To be released: the node has a mark.
+    ToRelease,
+    /// Released: these parts of the mark were removed.
+    Released(RemovedMark),
+    /// The node has no mark.
+    Unmarked,
+    /// The node is gone.
+    Gone,
+    /// Left unchanged: the mark names no fleet, and the node is not named.
+    Unattributed,
+}
+
+impl Kind for Release {
+    const KIND: &'static str = "Release";
+}
+
+impl Release {
+    /// Number of nodes with such a result.
+    #[must_use]
+    pub fn number(&self, is: impl Fn(&ReleaseEnd) -> bool) -> usize {
+        self.nodes.iter().filter(|node| is(&node.end)).count()
+    }
+}
+
+fn word(end: &ReleaseEnd) -> &'static str {
+    match end {
+        ReleaseEnd::ToRelease => "to release",
+        ReleaseEnd::Released(_) => "released",
+        ReleaseEnd::Unmarked => "no mark",
+        ReleaseEnd::Gone => "gone",
+        ReleaseEnd::Unattributed => "left",
+    }
+}
+
+/// What is known about the mark, or what was removed.
+fn detail(node: &ReleasedNode) -> Option<String> {
+    let pool = node.pool.as_ref().map(|pool| format!("pool {pool}"));
+    let since = node.since.map(|at| format!("draining since {}", at.strftime("%Y-%m-%d %H:%M UTC")));
+    let mark: Vec<String> = [pool, since].into_iter().flatten().collect();
+    match &node.end {
+        ReleaseEnd::ToRelease => Some(mark.join(", ")).filter(|text| !text.is_empty()),
+        ReleaseEnd::Released(removed) => {
+            let annotations = removed.protections.iter().copied().map(Protection::annotation);
+            let annotations = removed.annotation.then_some(DRAIN_ANNOTATION).into_iter().chain(annotations);
+            let annotations: Vec<String> = annotations.map(|key| format!("annotation {key}")).collect();
+            let taint = removed.taint.then(|| format!("taint {DRAIN_TAINT}"));
+            let parts: Vec<String> = taint.into_iter().chain(annotations).collect();
+            let cordoned = if removed.cordoned { "; the node stays cordoned" } else { "" };
+            Some(format!("removed {}{cordoned}", parts.join(", ")))
+        }
+        ReleaseEnd::Unattributed => Some("its mark names no fleet: `nodecfg release NODE` removes it".to_owned()),
+        ReleaseEnd::Unmarked | ReleaseEnd::Gone => None,
+    }
+}
+
+/// Writes the nodes one by one, and the totals.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn text(out: &mut dyn Write, release: &Release, width: usize) -> io::Result<()> {
+    for node in &release.nodes {
+        let line = format!("{} {}", warning(format!("{}:", word(&node.end))), node.node);
+        writeln!(out, "{}", hanging(&line, 4, width))?;
+        if let Some(detail) = detail(node) {
+            writeln!(out, "{}", hanging(&format!("    {}", quiet(detail)), 4, width))?;
+        }
+    }
+    if !release.nodes.is_empty() {
+        writeln!(out)?;
+    }
+    writeln!(out, "{}", hanging(&heading(totals(release)), 4, width))
+}
+
+fn totals(release: &Release) -> String {
+    if release.nodes.is_empty() {
+        return format!("No node has a mark of fleet {}.", release.fleet);
+    }
+    let of = |end: &ReleaseEnd| release.number(|other| other == end);
+    let released = release.number(|end| matches!(end, ReleaseEnd::Released(_)));
+    // After a release, these were not tried.
+    let left = if released > 0 { "not tried" } else { "to release" };
+    let parts = [
+        (released, "released"),
+        (of(&ReleaseEnd::ToRelease), left),
+        (of(&ReleaseEnd::Unmarked), "without a mark"),
+        (of(&ReleaseEnd::Gone), "gone"),
+        (of(&ReleaseEnd::Unattributed), "left with a mark that names no fleet"),
+    ];
+    let mut texts: Vec<String> = Vec::new();
+    for (number, text) in parts.into_iter().filter(|(number, _)| *number > 0) {
+        let number = if texts.is_empty() { count(number, "node") } else { number.to_string() };
+        texts.push(format!("{number} {text}"));
+    }
+    format!("{}.", texts.join(", "))
+}
+
+/// Writes the nodes as a markdown table.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn markdown(out: &mut dyn Write, release: &Release) -> io::Result<()> {
+    if !release.nodes.is_empty() {
+        writeln!(out, "| node | result | mark |\n|---|---|---|")?;
+    }
+    for node in &release.nodes {
+        let detail = detail(node).map_or_else(|| "–".to_owned(), |text| prose(&text));
+        writeln!(out, "| {} | {} | {detail} |", code(node.node.as_str()), word(&node.end))?;
+    }
+    writeln!(out, "{}{}", if release.nodes.is_empty() { "" } else { "\n" }, totals(release))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, end: ReleaseEnd) -> ReleasedNode {
+        ReleasedNode { node: NodeName::new(name).unwrap(), pool: None, since: None, end }
+    }
+
+    fn release(nodes: Vec<ReleasedNode>) -> Release {
+        let fleet = FleetName::new("prod").unwrap();
+        Release { fleet, namespace: NamespaceName::new("nodecfg-system").unwrap(), dry_run: false, nodes }
+    }
+
+    fn shown(release: &Release) -> String {
+        let mut out = Vec::new();
+        text(&mut out, release, 200).unwrap();
+        markdown(&mut out, release).unwrap();
+        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
+    }
+
+    #[test]
+    fn prints_what_was_removed_and_what_stays() {
+        let marked = |name: &str, end| ReleasedNode {
+            pool: Some(PoolName::new("gpu").unwrap()),
+            since: Some("2026-11-23T10:00:07Z".parse().unwrap()),
+            ..node(name, end)
+        };
+        let whole = RemovedMark { taint: true, annotation: true, protections: Protection::ALL.into(), cordoned: true };
+        let part = RemovedMark { taint: true, annotation: false, protections: [].into(), cordoned: false };
+        insta::assert_snapshot!(shown(&release(vec![
+            marked("gpu-1", ReleaseEnd::Released(whole)),
+            node("gpu-2", ReleaseEnd::Released(part)),
+            marked("gpu-3", ReleaseEnd::ToRelease),
+            node("gpu-4", ReleaseEnd::Unmarked),
+            node("gpu-5", ReleaseEnd::Gone),
+            node("gpu-6", ReleaseEnd::Unattributed),
+        ])));
+    }
+
+    #[test]
+    fn last_line_counts_results() {
+        let last = |nodes| totals(&release(nodes));
+        assert_eq!(last(Vec::new()), "No node has a mark of fleet prod.");
+        assert_eq!(
+            last(vec![node("a", ReleaseEnd::ToRelease), node("b", ReleaseEnd::ToRelease)]),
+            "2 nodes to release."
+        );
+        assert_eq!(last(vec![node("a", ReleaseEnd::Unmarked)]), "1 node without a mark.");
+    }
+}
