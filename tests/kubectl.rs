@@ -9,11 +9,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Once, mpsc};
 use std::time::Duration;
 
+use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
 use nodecfg_sandbox::server::ServerRenderer;
 use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use nodecfg_sandbox::server::wire::Wire;
+use nodecfg_sandbox::workloads::{Application, Budget, DaemonSet, PodFault, WorkloadSpec};
+use nodecfg_sandbox::{Embedded, EmbeddedOptions, nodes};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "sandbox-token";
@@ -22,8 +25,9 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 struct Sandbox {
     profile: ServerProfile,
-    // Dropped in this order, because the server runs on the runtime.
+    // Dropped in this order, because the server and the workloads run on the runtime.
     _serving: Serving,
+    _embedded: Option<Embedded>,
     _runtime: tokio::runtime::Runtime,
     home: tempfile::TempDir,
     wire: Wire,
@@ -67,7 +71,30 @@ impl Sandbox {
         let kubeconfig =
             Kubeconfig { server: serving.url(), ca_pem: serving.ca_pem().to_owned(), token: TOKEN.to_owned() };
         kubeconfig.save(&home.path().join("config")).unwrap();
-        Self { profile, _serving: serving, _runtime: runtime, home, wire }
+        Self { profile, _serving: serving, _embedded: None, _runtime: runtime, home, wire }
+    }
+
+    /// Three nodes with pods.
+    fn with_workloads(profile: ServerProfile, workloads: WorkloadSpec) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let (embedded, serving) = runtime.block_on(async {
+            let options = EmbeddedOptions {
+                profile,
+                installed: false,
+                speed: 100.0,
+                images: 0,
+                workloads: Some(workloads),
+                ..EmbeddedOptions::default()
+            };
+            let nodes = nodes::generic(3, &[], profile.git_version()).unwrap();
+            let embedded = Embedded::start(options, nodes).await.unwrap();
+            let serving = embedded.serve(None).await.unwrap();
+            embedded.save_kubeconfig(&serving, &home.path().join("config")).unwrap();
+            (embedded, serving)
+        });
+        let wire = embedded.wire().clone();
+        Self { profile, _serving: serving, _embedded: Some(embedded), _runtime: runtime, home, wire }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -165,6 +192,11 @@ impl Drop for Follow {
 
 /// Runs a test against both server profiles, if kubectl is installed.
 fn on_both_profiles(test: impl Fn(&Sandbox)) {
+    with_kubectl(|profile| test(&Sandbox::start(profile)));
+}
+
+/// Runs a test for both server profiles, if kubectl is installed.
+fn with_kubectl(test: impl Fn(ServerProfile)) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let kubectl: Option<PathBuf> =
         std::env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.is_file());
@@ -174,7 +206,7 @@ fn on_both_profiles(test: impl Fn(&Sandbox)) {
         return SKIPPED.call_once(|| drop(writeln!(std::io::stderr(), "skipped: no kubectl on the PATH")));
     }
     for profile in [ServerProfile::V1_21, ServerProfile::V1_36] {
-        test(&Sandbox::start(profile));
+        test(profile);
     }
 }
 
@@ -542,5 +574,79 @@ fn handles_custom_resources() {
         sandbox.ok(&["delete", "widget", "w"]);
         sandbox.ok(&["delete", "crd", "widgets.example.dev"]);
         sandbox.run(&["get", "widgets"]).fails();
+    });
+}
+
+/// An application of four pods and a DaemonSet, with more pods on a node.
+fn workloads(node: &str, faults: &[PodFault]) -> WorkloadSpec {
+    let web = Application::new("shop", "web", 6).with_budget(Budget::MaxUnavailable("1".to_owned()));
+    let daemon = DaemonSet { name: "proxy".to_owned(), tolerates_all: true, exclusive_cpus: false };
+    let spec = WorkloadSpec { applications: vec![web], daemon_sets: vec![daemon], faults: Vec::new() };
+    let node = NodeName::new(node).unwrap();
+    faults.iter().fold(spec, |spec, fault| spec.with_fault(&node, *fault))
+}
+
+#[test]
+fn prints_pods_and_what_belongs_to_them() {
+    with_kubectl(|profile| {
+        let sandbox = Sandbox::with_workloads(profile, workloads("node-1", &[PodFault::StuckVolume]));
+        let pods = sandbox.ok(&["get", "pods", "-n", "shop"]);
+        let lines: Vec<_> = pods.lines().collect();
+        assert_eq!((columns(lines[0]), lines.len()), (vec!["NAME", "READY", "STATUS", "RESTARTS", "AGE"], 7));
+        assert_eq!(columns(lines[1])[1..4], ["1/1", "Running", "0"]);
+        let wide = sandbox.ok(&["get", "po", "-A", "-o", "wide", "--field-selector", "spec.nodeName=node-2"]);
+        let lines: Vec<_> = wide.lines().collect();
+        assert!(lines[0].contains("NODE") && lines[1..].iter().all(|line| columns(line)[7] == "node-2"), "{wide}");
+        let budget = sandbox.ok(&["get", "pdb", "-n", "shop"]);
+        assert_eq!(columns(budget.lines().nth(1).unwrap())[..4], ["web", "N/A", "1", "1"]);
+        let set = sandbox.ok(&["get", "rs", "-n", "shop"]);
+        assert_eq!(columns(set.lines().nth(1).unwrap())[..4], ["web", "6", "6", "6"]);
+        let volume = sandbox.ok(&["get", "volumeattachments"]);
+        assert_eq!(columns(volume.lines().nth(1).unwrap())[3..5], ["node-1", "true"]);
+        let described = sandbox.ok(&["describe", "pods", "-n", "shop"]);
+        assert!(
+            described.contains("Controlled By:  ReplicaSet/web") && described.contains("QoS Class:"),
+            "{described}"
+        );
+        let node = sandbox.ok(&["describe", "node", "node-1"]);
+        assert!(node.contains("Non-terminated Pods:          (4 in total)"), "{node}");
+    });
+}
+
+#[test]
+fn drain_moves_pods_to_other_nodes() {
+    with_kubectl(|profile| {
+        let sandbox = Sandbox::with_workloads(profile, workloads("node-1", &[PodFault::EmptyDir, PodFault::Mirror]));
+        let refused = sandbox.run(&["drain", "node-1", "--ignore-daemonsets"]).fails();
+        assert!(refused.contains("cannot delete Pods with local storage"), "{refused}");
+        let options = ["--ignore-daemonsets", "--delete-emptydir-data", "--timeout=110s"];
+        let drained = sandbox.ok(&[&["drain", "node-1"][..], &options].concat());
+        assert!(
+            drained.contains("pod/empty-dir-node-1 evicted") && drained.ends_with("node/node-1 drained\n"),
+            "{drained}"
+        );
+        let left = sandbox.json(&["get", "pods", "-A", "--field-selector", "spec.nodeName=node-1"]);
+        let mut left: Vec<&str> =
+            left["items"].as_array().unwrap().iter().map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect();
+        left.sort_unstable();
+        assert_eq!((left.len(), left[0], &left[1][..6]), (2, "mirror-node-1", "proxy-"));
+        sandbox.ok(&["wait", "pods", "-n", "shop", "--all", "--for=condition=Ready", "--timeout=60s"]);
+        let moved = sandbox.json(&["get", "pods", "-n", "shop"]);
+        let nodes = moved["items"].as_array().unwrap().iter().map(|pod| pod["spec"]["nodeName"].as_str().unwrap());
+        assert_eq!((nodes.clone().count(), nodes.filter(|node| *node == "node-1").count()), (6, 0));
+    });
+}
+
+#[test]
+fn drain_reports_a_budget_that_allows_nothing() {
+    with_kubectl(|profile| {
+        for (fault, why) in [
+            (PodFault::BlockedBudget, "Cannot evict pod as it would violate the pod's disruption budget."),
+            (PodFault::TwoBudgets, "This pod has more than one PodDisruptionBudget"),
+        ] {
+            let sandbox = Sandbox::with_workloads(profile, workloads("node-1", &[fault]));
+            let failed = sandbox.run(&["drain", "node-1", "--ignore-daemonsets", "--timeout=4s"]).fails();
+            assert!(failed.contains(why), "{failed}");
+        }
     });
 }

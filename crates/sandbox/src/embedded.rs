@@ -19,6 +19,7 @@ use super::server::kubeconfig::{Kubeconfig, SaveError};
 use super::server::serve::{self, ServeError, Serving};
 use super::server::wire::Wire;
 use super::simulated::SimulatedNodes;
+use super::workloads::{WorkloadSpec, Workloads};
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::nodeconfig;
 
@@ -52,6 +53,8 @@ pub struct EmbeddedOptions {
     pub agents: Settings,
     /// Forwards the agents' log to this process's log.
     pub log_agents: bool,
+    /// Pods and the components that move them. Without them, no pod exists, and created pods do not start.
+    pub workloads: Option<WorkloadSpec>,
 }
 
 impl Default for EmbeddedOptions {
@@ -66,6 +69,7 @@ impl Default for EmbeddedOptions {
             installed: true,
             agents: Settings::default(),
             log_agents: true,
+            workloads: None,
         }
     }
 }
@@ -82,6 +86,9 @@ pub enum SandboxError {
     /// The API server refused an object of `nodecfg install`.
     #[error("cannot install what agents need in the sandbox: {0}")]
     Install(String),
+    /// The API server refused an object of the workloads.
+    #[error("cannot create the workloads of the sandbox: {0}")]
+    Workloads(String),
     /// A node count or a name is invalid.
     #[error("cannot create the sandbox's nodes: {0}")]
     Nodes(String),
@@ -107,6 +114,9 @@ impl SandboxError {
             Self::UnknownNode(_) => {
                 "nodes are named <pool>-<number>; start the sandbox without --fault to print their names"
             }
+            Self::Workloads(_) => {
+                "namespaces and names of workloads are DNS labels: lower-case letters, digits and '-'"
+            }
             Self::NeedsAgent(_) => {
                 "use a sandbox of Kubernetes 1.36, whose nodes have agents (--kubernetes-version 1.36)"
             }
@@ -126,6 +136,7 @@ pub struct Embedded {
     api: Api,
     wire: Wire,
     nodes: SimulatedNodes,
+    workloads: Option<Workloads>,
     token: String,
 }
 
@@ -133,10 +144,12 @@ impl Embedded {
     /// Starts a cluster with these nodes.
     ///
     /// # Errors
-    /// Fails if a fault names an unknown node or needs a missing agent, or if the installation, the nodes or the
-    /// kubelets fail.
+    /// Fails if a fault names an unknown node or needs a missing agent, or if the installation, the nodes, the kubelets
+    /// or the workloads fail.
     pub async fn start(options: EmbeddedOptions, specs: Vec<NodeSpec>) -> Result<Self, SandboxError> {
-        if let Some(unknown) = options.faults.nodes().find(|node| specs.iter().all(|spec| spec.name != **node)) {
+        let of_pods = options.workloads.iter().flat_map(|workloads| &workloads.faults).map(|(node, _)| node);
+        let named = options.faults.nodes().chain(of_pods);
+        if let Some(unknown) = named.into_iter().find(|node| specs.iter().all(|spec| spec.name != **node)) {
             return Err(SandboxError::UnknownNode(unknown.to_string()));
         }
         let agents = options.profile == ServerProfile::V1_36 && options.installed;
@@ -155,6 +168,8 @@ impl Embedded {
         let client = api.client();
         let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&options.faults)).collect();
         nodes::create(&client, specs, nodecfg_clock::now(), options.images, CREATED_AT_A_TIME).await?;
+        let workloads = options.workloads;
+        let (seed, speed) = (options.seed, options.speed);
         let nodes = if agents {
             install_into(&api)?;
             let options = AgentOptions {
@@ -178,7 +193,14 @@ impl Embedded {
             SimulatedNodes::Kubelets(Kubelets::start(client, options).await?)
         };
         api.set_node_proxy(nodes.proxy());
-        Ok(Self { api, wire: Wire::new(), nodes, token })
+        let workloads = match &workloads {
+            None => None,
+            Some(spec) => {
+                let started = Workloads::start(&api, spec, seed, speed);
+                Some(started.map_err(|refusal| SandboxError::Workloads(refusal.message))?)
+            }
+        };
+        Ok(Self { api, wire: Wire::new(), nodes, workloads, token })
     }
 
     /// The API server itself.
@@ -247,6 +269,9 @@ impl Embedded {
 
     /// Stops the cluster after open requests have finished.
     pub async fn stop(self, serving: Option<Serving>) {
+        if let Some(workloads) = self.workloads {
+            workloads.stop().await;
+        }
         self.nodes.stop().await;
         if let Some(serving) = serving {
             serving.stop(GRACE).await;

@@ -22,7 +22,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) version: Option<String>,
     /// Seconds that a pod has to end; `None` for the value in its spec.
     pub(crate) grace: Option<i64>,
-    orphan: bool,
+    /// True if dependents stay.
+    pub(crate) orphan: bool,
     /// True if nothing is stored.
     pub(crate) dry_run: bool,
 }

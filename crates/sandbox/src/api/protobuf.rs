@@ -1,8 +1,8 @@
 //! Decoder of request bodies in Kubernetes protobuf. kubectl sends protobuf for the few kinds that it writes through
 //! typed clients (since 1.32).
 //!
-//! Supports only those kinds (`generated.proto` of core/v1, authorization/v1 and meta/v1). Skips fields that its
-//! tables omit, such as those that the server always sets. Responses are JSON, which such clients also accept.
+//! Supports only those kinds (`generated.proto` of core/v1, policy/v1, authorization/v1 and meta/v1). Skips fields that
+//! its tables omit, such as those that the server always sets. Responses are JSON, which such clients also accept.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -79,6 +79,7 @@ const DELETE_OPTIONS: &[Field] = &[
     (4, "propagationPolicy", Text),
     (5, "dryRun", Texts),
 ];
+const EVICTION: &[Field] = &[(1, "metadata", Message(OBJECT_META)), (2, "deleteOptions", Message(DELETE_OPTIONS))];
 
 fn fields_of(kind: &str) -> Option<&'static [Field]> {
     match kind {
@@ -86,6 +87,7 @@ fn fields_of(kind: &str) -> Option<&'static [Field]> {
         "Namespace" => Some(NAMESPACE),
         "SelfSubjectAccessReview" => Some(ACCESS_REVIEW),
         "DeleteOptions" => Some(DELETE_OPTIONS),
+        "Eviction" => Some(EVICTION),
         _ => None,
     }
 }

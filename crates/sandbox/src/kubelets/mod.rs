@@ -3,7 +3,8 @@
 //!
 //! [`machine`] is one kubelet without IO; [`signals`] holds its inputs and outputs. [`mod@verdict`] checks whether a
 //! kubelet loads a configuration, and [`fault`] defines injected faults. [`handle`] runs kubelets against a simulated
-//! or real API server. The kubelets run no pods and share only the Node with nodecfg.
+//! or real API server. These kubelets share only the Node with nodecfg; [`workloads`](super::workloads) simulates
+//! their pods.
 
 pub mod fault;
 pub mod handle;
