@@ -11,6 +11,8 @@ mod configz;
 pub mod connect;
 pub mod diagnostics;
 mod drain_mark;
+#[cfg(test)]
+mod drain_sandbox_tests;
 pub mod error;
 mod evict;
 mod failure;
