@@ -11,6 +11,7 @@ use super::names;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
+use nodecfg_planning::drain::DrainFailure;
 use nodecfg_planning::plan::Why;
 use nodecfg_planning::rollout::StopReason;
 
@@ -47,6 +48,7 @@ pub fn failure(node: &NodeName, failure: &ConvergenceFailure) -> Explanation {
             ),
         },
         ConvergenceFailure::TimedOut { waiting } => timed_out(node, waiting),
+        ConvergenceFailure::Drain { failure } => not_drained(node, failure),
     }
 }
 
@@ -173,6 +175,47 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
     Explanation { meaning, causes, look_at: kubelet_log(node) }
 }
 
+fn not_drained(node: &NodeName, failure: &DrainFailure) -> Explanation {
+    let pods = || format!("the pods of the node: `kubectl get pods -A -o wide --field-selector spec.nodeName={node}`");
+    match failure {
+        DrainFailure::Refused { .. } => Explanation {
+            meaning: "the drain would lose data or a pod that nothing recreates, so no pod was evicted",
+            causes: &["spec.rollout.drain of the pool refuses such pods: emptyDir, unmanaged, skip"],
+            look_at: pods(),
+        },
+        DrainFailure::Blocked { .. } => Explanation {
+            meaning: "a PodDisruptionBudget allowed no eviction until spec.rollout.drain.timeout; the node keeps its \
+                      configuration",
+            causes: &[
+                "too few healthy pods of that budget run elsewhere",
+                "the budget allows no disruption at all: minAvailable equals the number of replicas",
+            ],
+            look_at: "the budgets: `kubectl get poddisruptionbudgets -A`".to_owned(),
+        },
+        DrainFailure::TimedOut { .. } => Explanation {
+            meaning: "pods or volumes did not leave the node until spec.rollout.drain.timeout; the node keeps its \
+                      configuration",
+            causes: &["a pod has a long terminationGracePeriodSeconds or a finalizer", "a volume cannot be detached"],
+            look_at: pods(),
+        },
+        DrainFailure::MarkLost => Explanation {
+            meaning: "the taint of the drain is gone, so new pods may have started on the node; nodecfg leaves it alone",
+            causes: &["a person or a program replaced the taints of the node"],
+            look_at: format!("the managedFields of the node: `kubectl get node {node} -o yaml --show-managed-fields`"),
+        },
+        DrainFailure::Claimed | DrainFailure::NoBudget => Explanation {
+            meaning: "the rollback needs a drained node, and nodecfg may not drain it now; it keeps its configuration",
+            causes: &["another program maintains the node", "unavailable nodes use up maxUnavailable"],
+            look_at: format!("the node: `kubectl describe node {node}`"),
+        },
+        DrainFailure::Request { .. } => Explanation {
+            meaning: "the API server refused a request of the drain, so the node was not changed",
+            causes: &["a right of the drainer is missing", "an admission webhook refused the eviction"],
+            look_at: "the rights: `nodecfg doctor`".to_owned(),
+        },
+    }
+}
+
 fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
     match waiting {
         Waiting::NotAssigned => Explanation {
@@ -217,6 +260,14 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
             look_at: format!("who created the ConfigMap (its managedFields), and what runs on {node}"),
         },
         Waiting::Unreadable(_) => unreadable(node),
+        Waiting::Draining { .. } | Waiting::Detaching { .. } => {
+            not_drained(node, &DrainFailure::TimedOut { pods: 0, pod: None, volumes: 0 })
+        }
+        Waiting::Settling => Explanation {
+            meaning: "the node converged after its drain, but did not stay Ready, so new pods were not allowed yet",
+            causes: &["the configuration makes the node unstable", "another problem on the node at the same time"],
+            look_at: format!("the Ready condition's message in `kubectl describe node {node}`, then the kubelet's log"),
+        },
         Waiting::NotReady => Explanation {
             meaning: "the kubelet runs the configuration, but the Node, previously Ready, is no longer Ready",
             causes: &[

@@ -121,6 +121,13 @@ pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
         Progress::ContentHashesAdded { nodes } => {
             format!("contentHash added to {}, without restarts", count(*nodes, "NodeConfig"))
         }
+        Progress::MarkReleased { node } => format!("node {node} released: an earlier run drained it"),
+        Progress::NotReleased { error, .. } => {
+            format!("{}, so no new pods start on it: {}", bad("not released"), message(error))
+        }
+        Progress::PodNotDeleted { error, .. } => {
+            format!("{} with exclusive CPUs: {}", bad("DaemonSet pod not deleted"), message(error))
+        }
         Progress::Assigned { to, .. } => format!("assigned {}", short(to)),
         Progress::Waiting { waiting, .. } => quiet(message(waiting)),
         Progress::Converged { seconds, .. } => format!("{} in {}", good("converged"), duration(*seconds)),

@@ -183,7 +183,7 @@ fn write_nodes(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         .pools
         .iter()
         .flat_map(|(pool, ended)| ended.nodes.iter().map(move |node| (pool, node)))
-        .filter(|(_, node)| !node.end.is_good())
+        .filter(|(_, node)| !node.is_good())
         .collect();
     if problems.is_empty() {
         return Ok(());
@@ -239,7 +239,7 @@ fn write_pools(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     if pools.is_empty() {
         return Ok(());
     }
-    pools.sort_by_key(|(_, ended)| ended.stopped.is_none() && ended.nodes.iter().all(|node| node.end.is_good()));
+    pools.sort_by_key(|(_, ended)| ended.stopped.is_none() && ended.nodes.iter().all(NodeOutcome::is_good));
     writeln!(out, "| pool | nodes | result |\n|---|--:|---|")?;
     for (pool, ended) in pools.iter().take(MAX_ROWS) {
         let ends: Vec<&End> = ended.nodes.iter().map(|node| &node.end).collect();
@@ -278,6 +278,7 @@ mod tests {
             end,
             seconds: Some(1.0),
             trial: None,
+            marked: false,
         };
         PoolOutcome { stopped, nodes: ends.into_iter().enumerate().map(node).collect() }
     }

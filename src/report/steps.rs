@@ -85,6 +85,7 @@ impl Kind {
     fn of(progress: &Progress) -> Option<Self> {
         Some(match progress {
             Progress::ConfigMapCreated { .. }
+            | Progress::MarkReleased { .. }
             | Progress::ContentHashesAdded { .. }
             | Progress::Waiting { .. }
             | Progress::Converged { .. }
@@ -95,6 +96,8 @@ impl Kind {
             Progress::RolledBack { .. } => Self::Node("rolled back"),
             Progress::RollbackFailed { .. } => Self::Node("failed to roll back"),
             Progress::NotRolledBack { .. } => Self::Node("not rolled back"),
+            Progress::NotReleased { .. } => Self::Node("not released"),
+            Progress::PodNotDeleted { .. } => Self::Node("with a DaemonSet pod that was not deleted"),
             Progress::Changed { .. } => Self::Counted("changed"),
             Progress::Held { .. } => Self::Counted("held"),
             Progress::Gone { .. } => Self::Counted("gone"),

@@ -206,10 +206,11 @@ pub fn state(end: &End) -> &'static str {
         End::LeftAlone { why: Why::AgentSilent } => "no agent",
         End::LeftAlone { why: Why::Unreadable(_) } => "unreadable",
         End::LeftAlone { why: Why::Contested { .. } } => "contested",
-        End::LeftAlone { why: Why::Maintained { .. } } => "maintained",
+        End::LeftAlone { why: Why::Maintained { .. } | Why::DrainedBy { .. } } => "maintained",
         End::LeftAlone { .. } => "unchanged",
         End::Failed { rolled_back: true, .. } => "failed, rolled back",
         End::Failed { failure: ConvergenceFailure::TimedOut { .. }, .. } => "timed out",
+        End::Failed { failure: ConvergenceFailure::Drain { .. }, .. } => "not drained",
         End::Refused { .. } => "refused",
         _ => end.state().word(),
     }

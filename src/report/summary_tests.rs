@@ -16,6 +16,7 @@ fn outcome(ends: impl IntoIterator<Item = End>) -> Outcome {
         end,
         seconds: Some(1.0),
         trial: None,
+        marked: false,
     };
     let nodes = ends.into_iter().enumerate().map(node).collect();
     Outcome { pools: [(pool_name("gpu"), PoolOutcome { stopped: None, nodes })].into() }

@@ -93,6 +93,7 @@ fn summary_fits() {
             end,
             seconds: Some(12.5),
             trial: None,
+            marked: false,
         };
         let nodes = ends().into_iter().chain(paused).enumerate().map(node).collect();
         (long_pool(number), PoolOutcome { stopped, nodes })
@@ -395,7 +396,7 @@ fn messages_of_nodes_cannot_control_the_terminal() {
     }
     let to = Target::Local;
     let end = End::Failed { failure, rolled_back: false };
-    let nodes = vec![NodeOutcome { node, from: None, to, end, seconds: None, trial: None }];
+    let nodes = vec![NodeOutcome { node, from: None, to, end, seconds: None, trial: None, marked: false }];
     let stopped = Some(StopReason::ClusterFailed { error: evil });
     let outcome = Outcome { pools: [(pool, PoolOutcome { stopped, nodes })].into() };
     let options = SummaryOptions { width: usize::MAX, all: false, at: at() };

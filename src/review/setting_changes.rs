@@ -12,7 +12,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 9] = [
+const SETTINGS: [PoolSetting; 10] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -66,6 +66,12 @@ const SETTINGS: [PoolSetting; 9] = [
         meaning: "the worst allowed disruption of running pods",
         affects_membership: false,
         read: |pool| pool.policy.allow_disruption.to_string(),
+    },
+    PoolSetting {
+        path: "spec.rollout.drain",
+        meaning: "how nodes are drained for changes that need it",
+        affects_membership: false,
+        read: |pool| pool.policy.drain.to_string(),
     },
 ];
 

@@ -1,7 +1,7 @@
 //! Driver of a rollout: sends the requests of the state machine to the cluster, and passes responses, watch events,
 //! time, orders and stop signals to the machine. Must not decide.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::{Pin, pin};
 
 use futures::stream::{self, FuturesUnordered};
@@ -10,13 +10,15 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::kubernetes_events::EventSender;
+use super::pod_watches::PodWatches;
+use super::requests::{Queue, Request, Response, send};
 use nodecfg_cluster::permission::Needs;
 use nodecfg_cluster::writer::{ConfigMapSpec, Created};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
-use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{AllowedDisruption, Node, Observed, Orders};
 use nodecfg_planning::desired::Desired;
+use nodecfg_planning::drain::evictions::PodChange;
 use nodecfg_planning::plan::{Options, Plan, PoolPlan, belongs, decide_again};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 use nodecfg_planning::rollout::orders::OrderWatcher;
@@ -31,6 +33,9 @@ mod tests;
 const CONFIG_MAPS_AT_A_TIME: usize = 8;
 /// Number of content hashes added concurrently.
 const HASHES_AT_A_TIME: usize = 16;
+
+/// Number of marks removed concurrently.
+const RELEASES_AT_A_TIME: usize = 8;
 
 /// Inputs of a rollout.
 #[derive(Clone, Copy)]
@@ -72,22 +77,6 @@ pub struct Execution {
     pub lock_lost: bool,
 }
 
-/// Response to a request.
-enum Response {
-    Assigned(NodeName),
-    Changed(NodeName),
-    Refused(NodeName, ClusterError),
-    RolledBack(NodeName, Result<(), ClusterError>),
-    Reread(NodeName, Box<Result<Option<Node>, ClusterError>>),
-}
-
-/// Queued request.
-enum Request {
-    Assign(NodeName, Assignment),
-    RollBack(NodeName, Assignment),
-    Reread(NodeName),
-}
-
 /// Watches the nodes of a plan converge without writing anything.
 pub async fn verify(
     rollout: Rollout<'_>,
@@ -114,6 +103,7 @@ pub async fn execute(
 ) -> Result<Execution, ClusterError> {
     let prepare = async {
         check_permissions(rollout.plan, reader).await?;
+        release_marks(rollout.plan, writer, listener).await?;
         create_config_maps(rollout.plan, writer, listener).await?;
         add_hashes(rollout.plan, writer, listener).await
     };
@@ -147,9 +137,27 @@ pub async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<()
         config_maps_in: creates.then_some(plan.namespace.as_str()),
         assign: plan.has_changes(),
         watch: plan.pools.iter().any(|pool| pool.steps().next().is_some()),
+        drain: plan.marks_nodes(),
         ..Needs::default()
     };
     reader.check_all_allowed(needs).await
+}
+
+/// Removes the marks of drains that an earlier run did not finish and that this plan does not continue.
+async fn release_marks(
+    plan: &Plan,
+    writer: &ClusterWriter,
+    listener: &mut dyn FnMut(Timestamp, &Event),
+) -> Result<(), ClusterError> {
+    let mut released = stream::iter(&plan.releases)
+        .map(|release| async move { (&release.node, writer.release_drain(&release.node, &release.uid).await) })
+        .buffer_unordered(RELEASES_AT_A_TIME);
+    while let Some((node, result)) = released.next().await {
+        result?;
+        let progress = Progress::MarkReleased { node: node.clone() };
+        listener(nodecfg_clock::now(), &Event { progress, pool: None });
+    }
+    Ok(())
 }
 
 async fn create_config_maps(
@@ -252,11 +260,19 @@ fn pools_by_node(plan: &Plan) -> BTreeMap<NodeName, PoolName> {
     plan.pools.iter().flat_map(|pool| pool.steps().map(|step| (step.node.clone(), pool.name.clone()))).collect()
 }
 
+/// Change of the watches of pods.
+enum PodWatch {
+    Open(NodeName),
+    Close(NodeName),
+}
+
 struct Runner<'a> {
     rollout: Rollout<'a>,
     pool_of: BTreeMap<NodeName, PoolName>,
     machine: Machine,
-    queue: VecDeque<Request>,
+    queue: Queue,
+    /// Changes of pod watches that were not carried out yet.
+    pod_watches: Vec<PodWatch>,
     error: Option<ClusterError>,
     lock_lost: bool,
     orders: OrderWatcher,
@@ -269,7 +285,8 @@ impl<'a> Runner<'a> {
             rollout,
             pool_of: pools_by_node(rollout.plan),
             machine: Machine::new(rollout.plan, rollout.mode),
-            queue: VecDeque::new(),
+            queue: Queue::default(),
+            pod_watches: Vec::new(),
             error: None,
             lock_lost: false,
             orders: OrderWatcher::new(&rollout.observed.orders),
@@ -289,15 +306,19 @@ impl<'a> Runner<'a> {
         let now = nodecfg_clock::now();
         let mut stopped = Vec::new();
         for command in self.machine.step(input, now) {
-            match command {
-                Command::Assign(node, change) => self.queue.push_back(Request::Assign(node, change)),
-                Command::RollBack(node, change) => self.queue.push_back(Request::RollBack(node, change)),
-                Command::Report(event) => {
+            match self.queue.add(command) {
+                Some(Command::Report(event)) => {
                     (self.listener)(now, &event);
                     if let Progress::Stopped { pool, .. } = event.progress {
                         stopped.push(pool);
                     }
                 }
+                Some(Command::WatchPods(node)) => self.pod_watches.push(PodWatch::Open(node)),
+                Some(Command::UnwatchPods(node)) => {
+                    self.queue.end_drain(&node);
+                    self.pod_watches.push(PodWatch::Close(node));
+                }
+                _ => {}
             }
         }
         for pool in stopped {
@@ -319,9 +340,16 @@ impl<'a> Runner<'a> {
         });
         let mut orders = pin!(new_orders(orders));
         let mut in_flight = FuturesUnordered::new();
+        let mut pods = PodWatches::default();
         loop {
+            for change in std::mem::take(&mut self.pod_watches) {
+                match change {
+                    PodWatch::Open(node) => pods.open(node, reader),
+                    PodWatch::Close(node) => pods.close(&node),
+                }
+            }
             while in_flight.len() < self.rollout.mode.concurrency.max(1) {
-                let Some(request) = self.queue.pop_front() else { break };
+                let Some(request) = self.queue.next() else { break };
                 in_flight.push(send(request, reader, writer));
             }
             if self.lock_lost || (self.machine.is_finished() && in_flight.is_empty()) {
@@ -338,6 +366,7 @@ impl<'a> Runner<'a> {
                         return self.cut_short(StopReason::ClusterFailed { error }, None);
                     }
                 },
+                (node, change) = pods.next() => self.pods_changed(node, change),
                 () = tick => self.step(Input::Tick),
                 reason = &mut lock_lost => {
                     tracing::error!("the lock was lost: {reason}");
@@ -368,10 +397,17 @@ impl<'a> Runner<'a> {
 
     /// Withdraws the queued assignments of a stopped pool.
     fn withdraw(&mut self, pool: &PoolName) {
-        for request in std::mem::take(&mut self.queue) {
-            match request {
-                Request::Assign(node, _) if self.pool_of.get(&node) == Some(pool) => self.step(Input::Withdrawn(node)),
-                other => self.queue.push_back(other),
+        for node in self.queue.withdraw(|node| self.pool_of.get(node) == Some(pool)) {
+            self.step(Input::Withdrawn(node));
+        }
+    }
+
+    fn pods_changed(&mut self, node: NodeName, change: Result<PodChange, ClusterError>) {
+        match change {
+            Ok(change) => self.step(Input::Pods(node, change)),
+            Err(error) => {
+                self.step(Input::PodsUnknown(node, error.to_string()));
+                self.error.get_or_insert(error);
             }
         }
     }
@@ -385,7 +421,7 @@ impl<'a> Runner<'a> {
     fn handle_response(&mut self, response: Response) {
         match response {
             Response::Assigned(node) => self.step(Input::Assigned(node)),
-            Response::Changed(node) => self.queue.push_front(Request::Reread(node)),
+            Response::Changed(node) => self.queue.add_first(Request::Reread(node)),
             Response::Refused(_, error @ ClusterError::LockLost { .. }) => {
                 tracing::error!("{error}");
                 self.lock_lost = true;
@@ -399,6 +435,17 @@ impl<'a> Runner<'a> {
             }
             Response::RolledBack(node, result) => {
                 self.step(Input::RolledBack(node, result.map_err(|error| error.to_string())));
+            }
+            Response::Drain(_, Some(error @ ClusterError::LockLost { .. })) => {
+                tracing::error!("{error}");
+                self.lock_lost = true;
+                self.step(Input::Stop(StopReason::LockLost));
+            }
+            Response::Drain(inputs, error) => {
+                for input in inputs {
+                    self.step(input);
+                }
+                self.error = self.error.take().or(error);
             }
             Response::Reread(node, current) => match *current {
                 Ok(current) => {
@@ -439,40 +486,10 @@ impl<'a> Runner<'a> {
         if self.pool_of.get(&node.name).is_none_or(|pool| belongs(self.rollout.desired, pool, &node)) {
             return self.step(Input::Observed(node));
         }
-        let waits = |request: &Request| matches!(request, Request::Assign(name, _) if *name == node.name);
-        if let Some(at) = self.queue.iter().position(waits) {
-            self.queue.remove(at);
-            self.step(Input::Withdrawn(node.name.clone()));
+        for name in self.queue.withdraw(|name| *name == node.name) {
+            self.step(Input::Withdrawn(name));
         }
         self.step(Input::Unselected(node));
-    }
-}
-
-async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterWriter>) -> Response {
-    match (request, writer) {
-        (Request::Assign(node, change), Some(writer)) => match writer.assign(&node, &change).await {
-            Ok(_) => Response::Assigned(node),
-            Err(
-                ClusterError::PreconditionFailed { .. }
-                | ClusterError::Conflict { .. }
-                | ClusterError::NotFound { .. }
-                // These errors leave open whether the patch arrived.
-                | ClusterError::TimedOut { .. }
-                | ClusterError::Unreachable { .. }
-                | ClusterError::Unexpected { .. },
-            ) => Response::Changed(node),
-            Err(error) => Response::Refused(node, error),
-        },
-        (Request::RollBack(node, change), Some(writer)) => {
-            let result = writer.assign(&node, &change).await.map(drop);
-            Response::RolledBack(node, result)
-        }
-        (Request::Reread(node), _) => {
-            let result = reader.node(&node).await;
-            Response::Reread(node, Box::new(result))
-        }
-        // Without a writer the machine assigns nothing.
-        (Request::Assign(node, _) | Request::RollBack(node, _), None) => Response::Changed(node),
     }
 }
 

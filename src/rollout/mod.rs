@@ -3,3 +3,5 @@
 
 pub mod execute;
 mod kubernetes_events;
+mod pod_watches;
+mod requests;

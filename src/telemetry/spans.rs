@@ -109,6 +109,8 @@ impl RolloutSpans {
             Progress::RolledBack { pool, .. } => self.note(pool, "rolled back"),
             Progress::RollbackFailed { pool, .. } => self.note(pool, "not back"),
             Progress::NotRolledBack { pool, .. } => self.note(pool, "not pointed back"),
+            Progress::NotReleased { pool, .. } => self.note(pool, "not released"),
+            Progress::PodNotDeleted { pool, .. } => self.note(pool, "pod not deleted"),
             Progress::Soaking { pool, .. } => self.note(pool, "soaking"),
             Progress::Soaked { pool } => self.note(pool, "soaked"),
             Progress::AwaitingTrials { pool, .. } => self.note(pool, "awaiting trials"),
@@ -120,6 +122,7 @@ impl RolloutSpans {
                 }
                 self.note(pool, "stopped");
             }
+            Progress::MarkReleased { .. } => tracing::info!(target: TARGET, "mark of a drain released"),
             Progress::ContentHashesAdded { nodes } => {
                 tracing::info!(target: TARGET, nodes, "content hashes added");
             }

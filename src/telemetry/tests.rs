@@ -174,6 +174,7 @@ fn counts_the_outcomes_of_nodes() {
         end: end.clone(),
         seconds: None,
         trial: None,
+        marked: false,
     };
     let pool = PoolOutcome { stopped: None, nodes: ends.iter().map(node).collect() };
     let outcome = Outcome { pools: [(PoolName::new("gpu").expect("a name"), pool)].into() };

@@ -134,7 +134,15 @@ pub fn run(nodes: usize, pools: usize) -> Page {
                 _ => {}
             }
             let (_, node) = at();
-            ended.nodes.push(NodeOutcome { node, from: None, to, end, trial: None, seconds: Some(took.as_secs_f64()) });
+            ended.nodes.push(NodeOutcome {
+                node,
+                from: None,
+                to,
+                end,
+                trial: None,
+                seconds: Some(took.as_secs_f64()),
+                marked: false,
+            });
         }
         if number == 0 {
             let reason = StopReason::TooManyFailures { failures: 2, max_failures: 1 };
@@ -174,6 +182,7 @@ pub fn hostile() -> Page {
             _ => End::Refused { error: text.to_owned() },
         },
         seconds: None,
+        marked: false,
         trial: None,
     };
     let all = HOSTILE.concat();

@@ -16,8 +16,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use nodecfg_contract::observed::{Node, NodeSupport, Readiness, UnreadableField};
+use nodecfg_contract::observed::{Node, NodeSupport, Readiness};
 use nodecfg_contract::{ConfigSource, ContentHash, error_text};
+
+mod reasons;
+
+pub use reasons::{ConvergenceFailure, Waiting};
 
 /// Trial of kubelets that follow `spec.configSource`: the fixed time after which an assignment without error becomes the
 /// last known good (`configTrialDuration`, Kubernetes 1.11 to 1.23). Agents report the end of theirs.
@@ -136,77 +140,6 @@ pub enum Convergence {
     Waiting(Waiting),
     /// The node does not converge without intervention.
     Failed(ConvergenceFailure),
-}
-
-/// Why a node has not converged yet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", tag = "kind")]
-pub enum Waiting {
-    /// `spec.configSource` names another source.
-    NotAssigned,
-    /// `status.config` still shows the previous assignment.
-    NotAcknowledged,
-    /// The node cannot fetch its assignment and retries.
-    Syncing {
-        /// Error text of the kubelet, without its prefix.
-        error: String,
-    },
-    /// The kubelet accepted the assignment but does not run it yet.
-    Activating,
-    /// The node reports other content of the same name.
-    OtherContent,
-    /// The kubelet runs the assignment. The Node was Ready before and is not Ready yet.
-    NotReady,
-    /// The node converged, and the trial of its configuration has not ended. Only a wait for trials reports this.
-    OnTrial,
-    /// A value of the Node or its NodeConfig is unreadable, so its state is unknown.
-    Unreadable(UnreadableField),
-}
-
-impl fmt::Display for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAssigned => f.write_str("not assigned"),
-            Self::NotAcknowledged => f.write_str("not acknowledged yet"),
-            Self::Syncing { error } => write!(f, "failed to sync, retrying: {error}"),
-            Self::Activating => f.write_str("assigned, not active yet"),
-            Self::OtherContent => f.write_str("reports other content of the same name"),
-            Self::NotReady => f.write_str("active, Node not Ready yet"),
-            Self::OnTrial => f.write_str("active, still on trial"),
-            Self::Unreadable(field) => field.fmt(f),
-        }
-    }
-}
-
-/// Reason why a node does not converge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", tag = "kind")]
-#[schemars(rename = "Failure")]
-pub enum ConvergenceFailure {
-    /// The node accepted the assignment and reports this error against it.
-    Refused {
-        /// Error text of the kubelet.
-        error: String,
-    },
-    /// The agent refuses the change with running pods, and keeps the present configuration.
-    NotPrepared {
-        /// Error text of the agent, with the field.
-        error: String,
-    },
-    /// The time limit of the pool passed.
-    TimedOut {
-        /// The state that the node was still waiting in.
-        waiting: Waiting,
-    },
-}
-
-impl fmt::Display for ConvergenceFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused { error } | Self::NotPrepared { error } => f.write_str(error),
-            Self::TimedOut { waiting } => write!(f, "timed out: {waiting}"),
-        }
-    }
 }
 
 /// Conditions of the wait for a node.

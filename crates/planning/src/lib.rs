@@ -2,6 +2,7 @@
 //!
 //! - [`snapshot`]: files of one revision.
 //! - [`desired`]: configuration that these files request.
+//! - [`drain`]: evictions of a node whose change needs a drained node.
 //! - [`plan`]: changes that bring an observed cluster to the desired state.
 //! - [`convergence`]: the check whether a node has converged.
 //! - [`rollout`]: state machine that decides which node starts next.
@@ -11,6 +12,8 @@
 
 pub mod convergence;
 pub mod desired;
+pub mod drain;
+mod instant;
 pub mod plan;
 pub mod rollout;
 pub mod snapshot;

@@ -111,7 +111,7 @@ fn notices(outcome: &Outcome) -> Vec<Notice> {
 /// The pools: those with problems first, then by name.
 fn pools(outcome: &Outcome, at: Timestamp) -> Vec<Pool> {
     let mut pools: Vec<(&PoolName, &PoolOutcome)> = outcome.pools.iter().collect();
-    pools.sort_by_key(|(_, ended)| ended.stopped.is_none() && ended.nodes.iter().all(|node| node.end.is_good()));
+    pools.sort_by_key(|(_, ended)| ended.stopped.is_none() && ended.nodes.iter().all(NodeOutcome::is_good));
     let pool = |(name, ended): (&PoolName, &PoolOutcome)| Pool {
         name: Some(name.clone()),
         fleet: None,

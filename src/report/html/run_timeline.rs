@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::page::{Mark, Span, Timeline, Track};
 use crate::report::whole_duration;
 use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_planning::convergence::Waiting;
 use nodecfg_planning::rollout::progress::Progress;
 use nodecfg_planning::state::State;
 
@@ -48,7 +49,11 @@ impl RunTimeline {
         let record = self.pools.entry(pool.clone()).or_default();
         match progress {
             Progress::Assigned { node, .. } => {
-                record.nodes.insert(node.clone(), NodeSpan { from: at, end: None });
+                // The span of a drained node began with its drain.
+                record.nodes.entry(node.clone()).or_insert(NodeSpan { from: at, end: None }).end = None;
+            }
+            Progress::Waiting { node, waiting: Waiting::Draining { .. }, .. } => {
+                record.nodes.entry(node.clone()).or_insert(NodeSpan { from: at, end: None });
             }
             // A node without `Assigned` event was assigned by an earlier run, so its span begins at 0.
             Progress::Waiting { node, .. } => {

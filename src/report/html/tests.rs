@@ -69,6 +69,7 @@ fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> Poo
         end,
         seconds: Some(1.0),
         trial: None,
+        marked: false,
     };
     PoolOutcome { stopped, nodes: ends.into_iter().enumerate().map(node).collect() }
 }

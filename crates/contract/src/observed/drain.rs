@@ -125,7 +125,7 @@ impl DrainMark {
 mod tests {
     use super::*;
 
-    const ANNOTATION: &str = r#"{"fleet":"prod","pool":"gpu","to":{"configMap":{"namespace":"nodecfg","name":"prod-gpu-1","kubeletConfigKey":"kubelet"}},"since":"2026-11-23T10:00:00Z","added":["scaleDownDisabled"]}"#;
+    const ANNOTATION: &str = r#"{"fleet":"prod","pool":"gpu","to":{"configMap":{"kubeletConfigKey":"kubelet","name":"prod-gpu-1","namespace":"nodecfg"}},"since":"2026-11-23T10:00:00Z","added":["scaleDownDisabled"]}"#;
 
     #[test]
     fn reads_what_it_writes() {

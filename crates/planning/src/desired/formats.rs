@@ -7,6 +7,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{LabelSelector, MaxUnavailable, RolloutPolicy};
+use crate::drain::{DrainMode, DrainPolicy, OnTimeout, PodLoss};
 use kubelet_config::Minor;
 use kubelet_config::finding::Place;
 use kubelet_config::risk::Class;
@@ -134,10 +135,58 @@ pub struct RolloutSpec {
     #[schemars(with = "bool")]
     pub paused: Option<bool>,
     /// Highest allowed risk class for running pods: none, restart (of the kubelet; pods keep running), drain, replace
-    /// (reboot or another node), never. `diff` shows the class of each field; `sync` refuses a higher class. nodecfg
-    /// drains no node. Default restart.
+    /// (reboot or another node), never. `diff` shows the class of each field; `sync` refuses a higher class. From
+    /// drain on, nodes are drained for changes that need it. Default restart.
     #[schemars(with = "Class")]
     pub allow_disruption: Option<Class>,
+    /// Drain of nodes for changes of class drain and above, if allowDisruption allows them. A pool that sets it
+    /// replaces the default of the fleet as a whole.
+    #[schemars(with = "DrainSpec")]
+    pub drain: Option<DrainSpec>,
+}
+
+/// Drain of a node before its change: its pods are evicted within their PodDisruptionBudgets.
+#[derive(Debug, Clone, Default, JsonSchema)]
+#[schemars(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct DrainSpec {
+    /// Evict the pods (evict), or make the change with running pods (accept), for example after a drain by hand. Default
+    /// evict.
+    #[schemars(with = "DrainMode")]
+    pub mode: Option<DrainMode>,
+    /// Time limit per node from its mark to its assignment. Default 15m.
+    #[schemars(with = "GoDuration")]
+    pub timeout: Option<Duration>,
+    /// Time that a converged node must stay Ready before new pods may start on it. Default 30s.
+    #[schemars(with = "GoDuration")]
+    pub settle: Option<Duration>,
+    /// Refuse to drain a node with pods that have emptyDir volumes (refuse), or lose these volumes (delete). Default
+    /// refuse.
+    #[schemars(with = "PodLoss")]
+    pub empty_dir: Option<PodLoss>,
+    /// Refuse to drain a node with pods that have no controller (refuse), or delete these pods (delete). Default refuse.
+    #[schemars(with = "PodLoss")]
+    pub unmanaged: Option<PodLoss>,
+    /// Pods that stay on the node. Pods with exclusive CPUs cannot stay. Default: none.
+    #[schemars(with = "LabelSelector")]
+    pub skip: Option<LabelSelector>,
+    /// Release a node that was not drained in time (release), or keep new pods away from it (hold). Default release.
+    #[schemars(with = "OnTimeout")]
+    pub on_timeout: Option<OnTimeout>,
+}
+
+impl DrainSpec {
+    fn policy(&self) -> DrainPolicy {
+        let default = DrainPolicy::default();
+        DrainPolicy {
+            mode: self.mode.unwrap_or(default.mode),
+            timeout: self.timeout.unwrap_or(default.timeout),
+            settle: self.settle.unwrap_or(default.settle),
+            empty_dir: self.empty_dir.unwrap_or(default.empty_dir),
+            unmanaged: self.unmanaged.unwrap_or(default.unmanaged),
+            skip: self.skip.clone(),
+            on_timeout: self.on_timeout.unwrap_or(default.on_timeout),
+        }
+    }
 }
 
 /// Canaries of a pool, and their soak time.
@@ -236,6 +285,7 @@ impl RolloutSpec {
                 .unwrap_or(default.convergence_timeout),
             paused: self.paused.or(fleet.paused).unwrap_or(default.paused),
             allow_disruption: self.allow_disruption.or(fleet.allow_disruption).unwrap_or(default.allow_disruption),
+            drain: self.drain.as_ref().or(fleet.drain.as_ref()).map_or(default.drain, DrainSpec::policy),
         }
     }
 }

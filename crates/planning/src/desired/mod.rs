@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use crate::drain::{DrainMode, DrainPolicy};
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use kubelet_config::finding::Place;
@@ -16,6 +17,7 @@ use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 mod build;
 mod checked;
 mod concerning;
+mod drain_fields;
 mod fields;
 pub mod formats;
 mod kubelet_file;
@@ -141,6 +143,22 @@ pub struct RolloutPolicy {
     pub paused: bool,
     /// Highest allowed risk class for running pods. Default: a restart of the kubelet.
     pub allow_disruption: Class,
+    /// Drain of nodes for changes that need it.
+    pub drain: DrainPolicy,
+}
+
+impl RolloutPolicy {
+    /// Reports whether nodes are drained for changes that need it.
+    #[must_use]
+    pub fn drains_nodes(&self) -> bool {
+        self.allow_disruption >= Class::Drain && self.drain.mode == DrainMode::Evict
+    }
+
+    /// Highest disruption class that a node of the pool is prepared for when it is assigned.
+    #[must_use]
+    pub fn max_disruption(&self, is_drained: bool) -> Class {
+        if self.drains_nodes() && !is_drained { Class::Restart } else { self.allow_disruption }
+    }
 }
 
 impl Default for RolloutPolicy {
@@ -152,6 +170,7 @@ impl Default for RolloutPolicy {
             convergence_timeout: Duration::from_secs(5 * 60),
             paused: false,
             allow_disruption: Class::Restart,
+            drain: DrainPolicy::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::formats::{
     API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetSpec, KubeletSpec, Metadata, NODE_POOL, NodePoolFile,
     NodePoolSpec, RolloutSpec,
 };
-use super::{DEFAULT_FLEET, MaxUnavailable, proposals};
+use super::{DEFAULT_FLEET, MaxUnavailable, drain_fields, proposals};
 use kubelet_config::document::{Document, Node, Reading, path_of};
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::label::{check_label_key, check_label_value};
@@ -32,8 +32,8 @@ pub(super) const POOL_SPEC: [&str; 6] =
 /// Keys of `spec.kubelet`.
 pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
 /// Keys of `spec.rollout`.
-pub(super) const ROLLOUT: [&str; 6] =
-    ["maxUnavailable", "canary", "maxFailures", "convergenceTimeout", "paused", "allowDisruption"];
+pub(super) const ROLLOUT: [&str; 7] =
+    ["maxUnavailable", "canary", "maxFailures", "convergenceTimeout", "paused", "allowDisruption", "drain"];
 /// Keys of `spec.rollout.canary`.
 pub(super) const CANARY: [&str; 2] = ["nodes", "soak"];
 /// Keys of `spec.nodeSelector`.
@@ -214,6 +214,7 @@ fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
         convergence_timeout: timeout,
         paused: fields.boolean("paused", findings),
         allow_disruption: allow_disruption(&fields, findings),
+        drain: drain_fields::drain(&fields, findings),
     }
 }
 
@@ -262,7 +263,7 @@ fn allow_disruption(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<
     class
 }
 
-fn duration_of(fields: &Fields<'_>, key: &str, findings: &mut Vec<Finding>) -> Option<Duration> {
+pub(super) fn duration_of(fields: &Fields<'_>, key: &str, findings: &mut Vec<Finding>) -> Option<Duration> {
     let node = fields.get(key)?;
     let Some(text) = node.text() else {
         findings.extend(super::fields::wrong_type(&fields.path(key), "a duration such as 10m", node));
@@ -324,15 +325,7 @@ fn node_selector(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Label
             finding.help = Some(format!("did you mean `{}{label}`?", path_of(&spec.path(KEY), "matchLabels")));
         }
     }
-    let selector = LabelSelector {
-        match_labels: match_labels(&fields, findings),
-        match_expressions: fields
-            .list("matchExpressions", findings)
-            .iter()
-            .enumerate()
-            .filter_map(|(at, node)| requirement(node, &format!("{}[{at}]", fields.path("matchExpressions")), findings))
-            .collect(),
-    };
+    let selector = selector_of(&fields, findings);
     match node.mapping().map(BTreeMap::len) {
         Some(0) => findings.push(
             Finding::warning("selects-everything", "the pool selects every node of the cluster")
@@ -345,6 +338,19 @@ fn node_selector(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Label
         _ => {}
     }
     Some(selector)
+}
+
+/// Reads the requirements of a selector.
+pub(super) fn selector_of(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> LabelSelector {
+    LabelSelector {
+        match_labels: match_labels(fields, findings),
+        match_expressions: fields
+            .list("matchExpressions", findings)
+            .iter()
+            .enumerate()
+            .filter_map(|(at, node)| requirement(node, &format!("{}[{at}]", fields.path("matchExpressions")), findings))
+            .collect(),
+    }
 }
 
 fn match_labels(selector: &Fields<'_>, findings: &mut Vec<Finding>) -> BTreeMap<String, String> {

@@ -63,7 +63,7 @@ pub fn tidy(schema: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read;
+    use super::super::{drain_fields, read};
     use super::*;
     use kubelet_config::document::Document;
 
@@ -86,6 +86,7 @@ mod tests {
             (&pool, "/$defs/KubeletSpec/properties", &read::KUBELET),
             (&pool, "/$defs/RolloutSpec/properties", &read::ROLLOUT),
             (&pool, "/$defs/CanarySpec/properties", &read::CANARY),
+            (&pool, "/$defs/DrainSpec/properties", &drain_fields::DRAIN),
             (&pool, "/$defs/LabelSelector/properties", &read::SELECTOR),
             (&pool, "/$defs/Requirement/properties", &read::REQUIREMENT),
         ] {
@@ -124,6 +125,16 @@ mod tests {
             ("spec: {rollout: {allowDisruption: none}}", true),
             ("spec: {rollout: {allowDisruption: Drain}}", false),
             ("spec: {rollout: {allowDisruption: true}}", false),
+            ("spec: {rollout: {drain: {}}}", true),
+            (
+                "spec: {rollout: {drain: {mode: accept, timeout: 20m, settle: 0s, emptyDir: delete, unmanaged: delete, \
+                 skip: {matchLabels: {a: b}}, onTimeout: hold}}}",
+                true,
+            ),
+            ("spec: {rollout: {drain: {mode: Evict}}}", false),
+            ("spec: {rollout: {drain: {emptyDir: true}}}", false),
+            ("spec: {rollout: {drain: {timeout: 15}}}", false),
+            ("spec: {rollout: {drain: {order: priority}}}", false),
             ("spec: {rollout: {maxUnavailable: 101%}}", false),
             ("spec: {rollout: {maxUnavailable: 0%}}", false),
             ("spec: {rollout: {maxUnavailable: 0}}", false),

@@ -10,6 +10,7 @@ use std::fmt;
 use super::{Action, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::convergence::Target;
 use crate::desired::{Desired, Pool};
+use crate::drain::DrainMode;
 use kubelet_config::direction::direction;
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::{self, Class};
@@ -52,14 +53,25 @@ pub fn check(plan: &Plan, desired: &Desired, observed: &Observed, scope: &Scope)
         checker.pool(pool);
     }
     checker.scope();
+    checker.releases();
     checker.prunable();
     checker.violations
 }
 
 /// Reports whether the node may count as available.
 fn is_usable(node: &Node) -> bool {
-    let claimed = node.deleting || node.cordoned || node.maintainer.is_some();
+    let claimed = node.deleting || node.cordoned || node.maintainer.is_some() || is_tainted(node);
     node.ready == Readiness::Ready && !claimed && !node.is_unreadable()
+}
+
+/// Reports whether the node has the taint of a drain.
+fn is_tainted(node: &Node) -> bool {
+    node.drain_mark.as_ref().is_some_and(|mark| mark.tainted)
+}
+
+/// Reports whether the pool drains nodes for changes that need it.
+fn drains_nodes(pool: &PoolPlan) -> bool {
+    pool.policy.allow_disruption >= Class::Drain && pool.policy.drain.mode == DrainMode::Evict
 }
 
 impl Checker<'_> {
@@ -301,6 +313,12 @@ impl Checker<'_> {
             format!("node {}", step.node),
             "the disruption of its rollback is stated wrongly",
         );
+        let needed = step.drain || (worst >= Some(Class::Drain) && drains_nodes(pool));
+        self.require(
+            step.rollback_drain || !needed,
+            format!("node {}", step.node),
+            "is rolled back without the drain that it needs",
+        );
     }
 
     /// Reports whether the pool selects the node, and every other pool that does has a lower priority.
@@ -342,8 +360,13 @@ impl Checker<'_> {
                 self.require(!again, &subject, "is assigned its current source");
                 // What runs is what was reviewed, with the disruption that the repository allows.
                 self.require(*to_hash == pool.hash, &subject, "is assigned other content than its pool's");
-                let allowed = *max_disruption == pool.policy.allow_disruption;
+                let drains = drains_nodes(pool);
+                let prepared = if drains && !step.drain { Class::Restart } else { pool.policy.allow_disruption };
+                let allowed = *max_disruption == prepared;
                 self.require(allowed, &subject, "may be disrupted more or less than its pool allows");
+                self.require(drains || !step.drain, &subject, "is drained although its pool drains no nodes");
+                let needed = drains && self.runs_what_needs_a_drain(pool, node);
+                self.require(!needed || step.drain, &subject, "is changed without the drain that it needs");
                 // Invariant 4: a node that needs budget must not be in the wave without budget.
                 self.require(
                     wave != WaveKind::Unavailable || !step.available,
@@ -351,9 +374,44 @@ impl Checker<'_> {
                     "is available but starts without budget",
                 );
                 let waits = wave != WaveKind::Unavailable;
-                self.require(!waits || (ready && !node.cordoned), &subject, "is unavailable but waits for budget");
+                let able = ready && !node.cordoned && !is_tainted(node);
+                self.require(!waits || able, &subject, "is unavailable but waits for budget");
                 self.require(to.as_ref() == pool.target.source(), &subject, "is not pointed at its pool's target");
             }
+        }
+    }
+
+    /// Reports whether a field of the change from what the node runs has a class that needs a drain.
+    fn runs_what_needs_a_drain(&self, pool: &PoolPlan, node: &Node) -> bool {
+        let Some(runs) = node.status.active.as_ref() else { return false };
+        let sets = pool.changes.iter().filter(|set| set.from.as_ref().is_some_and(|from| from.names_same(runs)));
+        let needs = |pair: &ValueChange, path: &str| {
+            risk::of_change(path, pair.old.as_deref(), pair.new.as_deref()).class >= Class::Drain
+        };
+        // The defaults of the node's own version, which may differ from those of other nodes in the set.
+        let versions: BTreeSet<_> = self.observed.nodes.values().map(|node| node.kubelet_version).collect();
+        let same_version = versions.len() <= 1;
+        same_version
+            && sets
+                .flat_map(|set| &set.fields)
+                .any(|field| field.in_effect.iter().any(|pair| needs(pair, &field.change.path)))
+    }
+
+    /// Every mark of this fleet is either needed by a step or released, and no other node is released.
+    fn releases(&mut self) {
+        let stepped: BTreeSet<&NodeName> =
+            self.plan.pools.iter().flat_map(PoolPlan::steps).map(|step| &step.node).collect();
+        let released: BTreeSet<&NodeName> = self.plan.releases.iter().map(|release| &release.node).collect();
+        for node in self.observed.nodes.values() {
+            let mark = node.drain_mark.as_ref().filter(|mark| mark.tainted && !node.deleting);
+            let ours = mark.and_then(|mark| mark.drain.as_ref()).is_some_and(|drain| drain.fleet == self.plan.fleet);
+            let expected = ours && !stepped.contains(&node.name);
+            let subject = format!("node {}", node.name);
+            self.require(released.contains(&node.name) == expected, subject, "the release of its mark is wrong");
+        }
+        for release in &self.plan.releases {
+            let same = self.observed.nodes.get(&release.node).is_some_and(|node| node.uid == release.uid);
+            self.require(same, format!("node {}", release.node), "is not the Node that is released");
         }
     }
 

@@ -10,7 +10,7 @@ use crate::convergence::WantedSource;
 use crate::desired::{Desired, Pool, Rendered};
 use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
-use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Observed};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, KUBELET_KEY};
 
@@ -28,6 +28,11 @@ impl<'a> ConfigMapIndex<'a> {
     #[must_use]
     pub fn new(desired: &'a Desired, observed: &'a Observed) -> Self {
         Self { desired, observed, parsed: RefCell::default(), hashes: RefCell::default() }
+    }
+
+    /// The fleet.
+    pub(super) fn fleet(&self) -> &'a FleetName {
+        &self.desired.fleet
     }
 
     /// The observation that the index is built from.

@@ -1,9 +1,10 @@
 //! Decision on one node of a pool: assign, watch, or leave unchanged. Planning calls [`decide`] for every node in
 //! scope. A rollout calls it again for a node whose assignment conflicts with another client.
 
+use super::drains::{drain_by, drain_by_other};
 use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, WantedSource, evaluate};
-use crate::desired::Pool;
+use crate::desired::{Pool, RolloutPolicy};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::observed::{Node, NodeSupport, Pause, Readiness};
@@ -76,30 +77,54 @@ pub struct Rules<'a> {
     pub pause: PoolPause<'a>,
     /// Whether nodes may be moved from ConfigMaps that this fleet does not manage.
     pub take_over: bool,
-    /// Highest disruption class that the pool allows.
-    pub max_disruption: Class,
+    /// Rollout policy of the pool.
+    pub policy: &'a RolloutPolicy,
+    /// The fleet.
+    pub fleet: &'a FleetName,
 }
 
 /// Decides on `node`. `current_source` describes the ConfigMap that the node points at. It is called only for a
-/// supported node that points at a ConfigMap other than the target.
-pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&ConfigSource) -> CurrentSource) -> Decision {
+/// supported node that points at a ConfigMap other than the target. `needs_drain` tells whether the node must be
+/// drained for its assignment.
+pub fn decide(
+    node: &Node,
+    rules: &Rules<'_>,
+    current_source: impl FnOnce(&ConfigSource) -> CurrentSource,
+    needs_drain: impl Fn() -> bool,
+) -> Decision {
     let ready = node.ready == Readiness::Ready;
     let leave = |why| Decision::LeaveAlone(LeftAlone::new(node, why));
     let step = |action, from_hash| {
         if let Some(by) = node.maintainer {
             return leave(Why::Maintained { by });
         }
+        if let Some(drain) = drain_by_other(node, rules.fleet) {
+            return leave(Why::DrainedBy { fleet: drain.fleet.clone() });
+        }
+        let drain = action == Action::Assign && needs_drain();
         let assignment = Assignment {
             uid: node.uid.clone(),
             from: node.source.clone(),
             to: rules.target.source().cloned(),
             from_hash,
             to_hash: rules.target.hash(),
-            max_disruption: rules.max_disruption,
+            max_disruption: rules.policy.max_disruption(drain),
         };
+        let marked = drain_by(node, rules.fleet).is_some();
         let (node, available) = (node.name.clone(), is_available(node));
         let (was_ready, can_return, rollback_needs) = (ready, false, None);
-        Decision::Step(Step { node, assignment, action, was_ready, available, can_return, rollback_needs })
+        Decision::Step(Step {
+            node,
+            assignment,
+            action,
+            was_ready,
+            available,
+            can_return,
+            rollback_needs,
+            rollback_drain: drain,
+            drain,
+            marked,
+        })
     };
     let assigned_hash = node.content.and_then(|content| content.assigned);
 
@@ -117,7 +142,7 @@ pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&Confi
     if assigned {
         return match verdict {
             _ if rules.pause.is_paused() => leave(rules.pause.why()),
-            _ if is_incomplete(node, rules) => step(Action::Assign, assigned_hash),
+            _ if is_incomplete(node, rules, &needs_drain) => step(Action::Assign, assigned_hash),
             Convergence::Converged => leave(Why::Converged),
             Convergence::Waiting(waiting) => step(Action::Await { waiting: Some(waiting), error: None }, assigned_hash),
             Convergence::Failed(failure) => {
@@ -151,10 +176,10 @@ pub fn decide(node: &Node, rules: &Rules<'_>, current_source: impl FnOnce(&Confi
 
 /// Reports whether an assignment to the target must be written again: it requires other content than the target, or it
 /// allows less disruption than the pool, which may be what keeps the node from its target.
-pub(super) fn is_incomplete(node: &Node, rules: &Rules<'_>) -> bool {
+pub(super) fn is_incomplete(node: &Node, rules: &Rules<'_>, needs_drain: impl Fn() -> bool) -> bool {
     let Some(content) = node.content else { return false };
     let allowed = content.max_disruption.unwrap_or(Class::Restart);
-    content.assigned != rules.target.hash() || allowed < rules.max_disruption.min(Class::Replace)
+    content.assigned != rules.target.hash() || allowed < rules.policy.max_disruption(needs_drain()).min(Class::Replace)
 }
 
 /// Adds the content hash to the NodeConfig of a node that runs the desired content, unless the pool is paused. An
@@ -170,7 +195,7 @@ fn with_hash(left: LeftAlone, node: &Node, rules: &Rules<'_>) -> LeftAlone {
         to: node.source.clone(),
         from_hash: None,
         to_hash: rules.target.hash(),
-        max_disruption: rules.max_disruption,
+        max_disruption: rules.policy.max_disruption(false),
     });
     LeftAlone { adds_hash, ..left }
 }
@@ -221,6 +246,7 @@ pub fn is_available(node: &Node) -> bool {
         && !node.deleting
         && !node.cordoned
         && node.maintainer.is_none()
+        && !is_marked(node)
         && !node.is_unreadable()
         && (!node.follows_config_source()
             || matches!(
@@ -232,10 +258,16 @@ pub fn is_available(node: &Node) -> bool {
 }
 
 /// Reports whether a node is not Ready or refuses its current source, so that another configuration can only improve
-/// it, or whether a person has cordoned it for a change. A Ready node in transition is unavailable but not broken: it
+/// it, or whether a person has cordoned it for a change, or an earlier
+/// run has drained it. A Ready node in transition is unavailable but not broken: it
 /// waits for the canaries.
 pub(super) fn is_broken(node: &Node) -> bool {
-    node.ready != Readiness::Ready || node.cordoned || refuses(node)
+    node.ready != Readiness::Ready || node.cordoned || is_marked(node) || refuses(node)
+}
+
+/// Reports whether the taint of a drain keeps new pods from the node.
+fn is_marked(node: &Node) -> bool {
+    node.drain_mark.as_ref().is_some_and(|mark| mark.tainted)
 }
 
 /// Reports whether a node refuses its current source. A node that waits for a drain runs its pods well: another

@@ -292,26 +292,26 @@ fn minor(node: &Node) -> Option<Minor> {
 }
 
 /// Reports whether the ConfigMap of a source has other content than the agent of the node verified for it.
-fn has_other_content(node: &Node, source: &ConfigSource, index: &ConfigMapIndex<'_>) -> bool {
+pub(super) fn has_other_content(node: &Node, source: &ConfigSource, index: &ConfigMapIndex<'_>) -> bool {
     let Some(content) = node.content else { return false };
     let is_active = node.status.active.as_ref().is_some_and(|active| active.names_same(source));
     let verified = if is_active { content.active } else { content.assigned };
     verified.zip(index.hash(source)).is_some_and(|(verified, found)| verified != found)
 }
 
-/// Sets the disruption of a rollback on each step whose node can be rolled back, if the policy does not allow it.
+/// Sets on each step whose node can be rolled back: the disruption of the rollback, if the policy does not allow it, and
+/// whether the rollback needs a drain.
 pub(super) fn assess_rollbacks<'a>(pool: &Pool, steps: impl Iterator<Item = &'a mut Step>, sets: &[ChangeSet]) {
-    let allowed = pool.policy.allow_disruption;
     let needs: BTreeMap<Option<&ConfigSource>, Option<Class>> = sets
         .iter()
         .filter(|set| !set.is_sampled())
-        .map(|set| {
-            (set.from.as_ref(), set.fields.iter().filter_map(rollback_class).max().filter(|class| *class > allowed))
-        })
+        .map(|set| (set.from.as_ref(), set.fields.iter().filter_map(rollback_class).max()))
         .collect();
     for step in steps.filter(|step| step.can_return && step.action == Action::Assign) {
         let from = step.assignment.from.as_ref().map(without_version);
-        step.rollback_needs = needs.get(&from.as_ref()).copied().flatten();
+        let class = needs.get(&from.as_ref()).copied().flatten();
+        step.rollback_needs = class.filter(|class| *class > pool.policy.allow_disruption);
+        step.rollback_drain = step.drain || (pool.policy.drains_nodes() && class >= Some(Class::Drain));
     }
 }
 
@@ -350,7 +350,8 @@ fn risk_of(path: &str, pair: &ValueChange, old: &Document, new: &Document) -> Ri
 /// Fix for a refused change.
 #[must_use]
 pub fn fix(pool: &PoolName, worst: Class, state_files: &[StateFile]) -> String {
-    format!("{}set spec.rollout.allowDisruption: {worst} in pools/{pool}/pool.yaml", preparation(worst, state_files))
+    let (alternative, drain) = (alternative(worst), drain(worst, state_files));
+    format!("{alternative}set spec.rollout.allowDisruption: {worst} in pools/{pool}/pool.yaml{drain}")
 }
 
 /// Fix for a refused rollback, which an option of the command can allow. Not even this option allows
@@ -360,23 +361,31 @@ pub fn rollback_fix(pool: &PoolName, worst: Class, state_files: &[StateFile]) ->
     if worst == Class::Never {
         return fix(pool, worst, state_files);
     }
+    let (alternative, drain) = (alternative(worst), drain(worst, state_files));
     format!(
-        "{}pass --allow-disruption {worst} --reason TEXT; `nodecfg rollback {pool} --dry-run -v` shows each field",
-        preparation(worst, state_files)
+        "{alternative}pass --allow-disruption {worst} --reason TEXT{drain}; `nodecfg rollback {pool} --dry-run -v` shows \
+         each field"
     )
 }
 
-/// Preparation of the nodes for a change.
-fn preparation(worst: Class, state_files: &[StateFile]) -> String {
+/// What to do instead of the change, or to accept.
+fn alternative(worst: Class) -> &'static str {
     match worst {
-        Class::None | Class::Restart => String::new(),
-        Class::Drain if state_files.is_empty() => "drain the nodes first (nodecfg does not drain), then ".to_owned(),
-        Class::Drain => {
-            let files: Vec<String> = state_files.iter().map(|file| format!("/var/lib/kubelet/{file}")).collect();
-            let files = files.join(" and ");
-            format!("drain the nodes first (nodecfg does not drain), delete {files} before the kubelet starts, then ")
-        }
-        Class::Replace => "create new nodes with this configuration, or drain the nodes first and ".to_owned(),
-        Class::Never => "revert the change, or accept the loss of pods and ".to_owned(),
+        Class::None | Class::Restart | Class::Drain => "",
+        Class::Replace => "create new nodes with this configuration, or ",
+        Class::Never => "revert the change, or accept the loss of pods and ",
     }
+}
+
+/// What nodecfg does before the change, and what it leaves to the user.
+fn drain(worst: Class, state_files: &[StateFile]) -> String {
+    if worst < Class::Drain {
+        return String::new();
+    }
+    let files: Vec<String> = state_files.iter().map(|file| format!("/var/lib/kubelet/{file}")).collect();
+    let files = match files.as_slice() {
+        [] => String::new(),
+        files => format!("; without node agents, delete {} while a node is drained", files.join(" and ")),
+    };
+    format!(", and nodecfg drains each node first{files}")
 }

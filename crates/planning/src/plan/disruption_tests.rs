@@ -66,14 +66,13 @@ fn refuses_cpu_policy_until_pool_allows_drain() {
     );
     assert_eq!(
         refusals[0].help(),
-        "drain the nodes first (nodecfg does not drain), delete /var/lib/kubelet/cpu_manager_state before the \
-         kubelet starts, then set spec.rollout.allowDisruption: drain in pools/a/pool.yaml"
+        "set spec.rollout.allowDisruption: drain in pools/a/pool.yaml, and nodecfg drains each node first; without \
+         node agents, delete /var/lib/kubelet/cpu_manager_state while a node is drained"
     );
     assert_eq!(
         refusals[0].clone().of_rollback().help(),
-        "drain the nodes first (nodecfg does not drain), delete /var/lib/kubelet/cpu_manager_state before the \
-         kubelet starts, then pass --allow-disruption drain --reason TEXT; `nodecfg rollback a --dry-run -v` shows \
-         each field"
+        "pass --allow-disruption drain --reason TEXT, and nodecfg drains each node first; without node agents, delete \
+         /var/lib/kubelet/cpu_manager_state while a node is drained; `nodecfg rollback a --dry-run -v` shows each field"
     );
     for allowed in [Class::Drain, Class::Replace, Class::Never] {
         assert_eq!(planned(&wants(wanted, allowed), &cluster).refusals(), []);

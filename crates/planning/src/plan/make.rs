@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_maps::ConfigMapIndex;
 use super::decide::{Decision, PoolPause, Rules, decide, refuses};
+use super::drains::{DrainNeeds, releases};
 use super::membership::{Membership, belongs, membership};
 use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
@@ -18,7 +19,7 @@ use crate::convergence::Target;
 use crate::desired::{Desired, Pool, PoolTarget, dedupe};
 use kubelet_config::finding::Strictness;
 use nodecfg_contract::ContentHash;
-use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed};
 
 /// Options of a plan.
@@ -86,7 +87,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     config_maps.sort_by(|a: &ConfigMapPlan, b| a.name.cmp(&b.name));
     let unpooled = members.unpooled.iter().map(|node| unpooled(node, desired, observed)).collect();
     let prunable = prunable(desired, observed, &options.namespace);
-    let plan = Plan {
+    let mut plan = Plan {
         id: PlanId(String::new()),
         fleet: desired.fleet.clone(),
         commit: desired.commit.clone(),
@@ -94,10 +95,12 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         config_maps,
         pools,
         unpooled,
+        releases: Vec::new(),
         doubtful,
         prunable,
         findings: dedupe(findings),
     };
+    plan.releases = releases(&plan, observed);
     Ok(plan.identified())
 }
 
@@ -145,9 +148,10 @@ pub fn decide_again(
     if !options.scope.holds(&pool.name, &node.name) {
         return Some(out_of_scope(node));
     }
-    let rules = rules_of(pool, &target, observed, options);
+    let rules = rules_of(&desired.fleet, pool, &target, observed, options);
     let index = ConfigMapIndex::new(desired, observed);
-    let decision = decide(node, &rules, |source| index.current_source(source, pool));
+    let needs = DrainNeeds::new(pool, &index);
+    let decision = decide(node, &rules, |source| index.current_source(source, pool), || needs.of(node));
     // The kubelet of the node may have changed.
     if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &pool.target)
         && step.action == Action::Assign
@@ -158,12 +162,19 @@ pub fn decide_again(
     Some(decision)
 }
 
-fn rules_of<'a>(pool: &Pool, target: &'a Target, observed: &'a Observed, options: &Options) -> Rules<'a> {
+fn rules_of<'a>(
+    fleet: &'a FleetName,
+    pool: &'a Pool,
+    target: &'a Target,
+    observed: &'a Observed,
+    options: &Options,
+) -> Rules<'a> {
     Rules {
         target,
         pause: pause_of(pool, observed, options),
         take_over: options.take_over,
-        max_disruption: pool.policy.allow_disruption,
+        policy: &pool.policy,
+        fleet,
     }
 }
 
@@ -291,12 +302,13 @@ fn plan_pool(
 ) -> PoolPlan {
     let target = pool_target(pool, &options.namespace, observed);
     let hash = hash_of(&pool.target);
-    let rules = rules_of(pool, &target, observed, options);
+    let rules = rules_of(index.fleet(), pool, &target, observed, options);
+    let needs = DrainNeeds::new(pool, index);
     let reservations = PoolReservations::new(pool);
     let mut sorter = Sorter::new(pool.policy.canary);
     for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
         let mut decision = if options.scope.holds(&pool.name, &node.name) {
-            decide(node, &rules, |source| index.current_source(source, pool))
+            decide(node, &rules, |source| index.current_source(source, pool), || needs.of(node))
         } else {
             out_of_scope(node)
         };

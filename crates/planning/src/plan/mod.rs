@@ -29,6 +29,7 @@ mod check;
 mod config_maps;
 mod decide;
 mod disruption;
+mod drains;
 mod make;
 mod membership;
 mod problem;
@@ -99,6 +100,8 @@ pub struct Plan {
     pub pools: Vec<PoolPlan>,
     /// Nodes in no pool, by name. The plan leaves them unchanged.
     pub unpooled: Vec<Unpooled>,
+    /// Nodes that have the mark of a drain by this fleet and get no step, by name. The mark is removed.
+    pub releases: Vec<Release>,
     /// Pools whose selector probably has a spelling error, by name.
     pub doubtful: Vec<DoubtfulSelection>,
     /// Names of the ConfigMaps of this fleet that `nodecfg prune` with default options deletes.
@@ -181,6 +184,12 @@ impl PoolPlan {
         self.left_alone.iter().filter_map(|left| Some((&left.node, left.adds_hash.as_ref()?)))
     }
 
+    /// Number of nodes that the plan drains.
+    #[must_use]
+    pub fn drains(&self) -> usize {
+        self.steps().filter(|step| step.drain).count()
+    }
+
     /// Number of nodes that the plan assigns.
     #[must_use]
     pub fn assignments(&self) -> usize {
@@ -247,6 +256,16 @@ pub struct Step {
     /// more disruptive than the change: one direction may restart a kubelet, the other may need a drain.
     #[serde(skip)]
     pub rollback_needs: Option<Class>,
+    /// Whether the node is drained before a rollback from the target.
+    #[serde(skip)]
+    pub rollback_drain: bool,
+    /// Whether the node is drained before its assignment.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(default)]
+    pub drain: bool,
+    /// Whether the node has the mark of a drain by this fleet.
+    #[serde(skip)]
+    pub marked: bool,
 }
 
 fn serialize_from<S: serde::Serializer>(assignment: &Assignment, serializer: S) -> Result<S::Ok, S::Error> {
@@ -339,6 +358,11 @@ pub enum Why {
         /// The program.
         by: Maintainer,
     },
+    /// Another fleet drains the node.
+    DrainedBy {
+        /// The fleet, as the mark of the drain names it.
+        fleet: FleetName,
+    },
     /// The kubelet changed since the plan was made and would refuse the configuration.
     WouldRefuse {
         /// The version of the kubelet.
@@ -369,6 +393,7 @@ impl Why {
             | Self::Unreadable(_)
             | Self::Contested { .. }
             | Self::Maintained { .. }
+            | Self::DrainedBy { .. }
             | Self::WouldRefuse { .. }
             | Self::OverReserved(_) => State::Blocked,
         }
@@ -414,6 +439,19 @@ pub struct Unpooled {
     pub still_on: Option<String>,
 }
 
+/// Removal of the mark of a drain that an earlier run did not finish.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Release {
+    /// The node.
+    pub node: NodeName,
+    /// Uid of the Node.
+    #[serde(skip)]
+    pub uid: String,
+    /// Time of the mark.
+    pub since: jiff::Timestamp,
+}
+
 /// Totals of a plan, shown by every report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -450,7 +488,15 @@ impl Plan {
     #[must_use]
     pub fn has_changes(&self) -> bool {
         self.config_maps.iter().any(|map| map.create)
+            || !self.releases.is_empty()
             || self.pools.iter().any(|pool| pool.assignments() > 0 || pool.added_hashes().next().is_some())
+    }
+
+    /// Reports whether the plan marks, drains or releases nodes, or may do so in a rollback.
+    #[must_use]
+    pub fn marks_nodes(&self) -> bool {
+        let marks = |step: &Step| step.drain || step.rollback_drain || step.marked;
+        !self.releases.is_empty() || self.pools.iter().flat_map(PoolPlan::steps).any(marks)
     }
 
     /// Totals of the plan.

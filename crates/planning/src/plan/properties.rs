@@ -152,7 +152,7 @@ proptest! {
             let steps = pool.steps().filter(|step| step.action == Action::Assign).map(|step| &step.assignment);
             for written in steps.chain(pool.added_hashes().map(|(_, added)| added)) {
                 prop_assert_eq!(written.to_hash, pool.hash);
-                prop_assert_eq!(written.max_disruption, pool.policy.allow_disruption);
+                prop_assert!(written.max_disruption <= pool.policy.allow_disruption);
             }
             for left in pool.left_alone.iter().filter(|left| left.why == Why::Converged) {
                 let node = &observed.nodes[&left.node];

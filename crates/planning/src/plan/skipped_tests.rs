@@ -53,6 +53,9 @@ fn with_step(mut plan: Plan, node: &Node) -> Plan {
         available: true,
         can_return: false,
         rollback_needs: None,
+        rollback_drain: false,
+        drain: false,
+        marked: false,
     };
     match pool.waves.last_mut() {
         Some(wave) => wave.steps.push(step),

@@ -46,6 +46,9 @@ impl Sorter {
                         available: true,
                         can_return: false,
                         rollback_needs: None,
+                        rollback_drain: false,
+                        drain: false,
+                        marked: false,
                     });
                 }
                 self.left_alone.push(left);

@@ -53,6 +53,9 @@ impl fmt::Display for Why {
                 )
             }
             Self::Maintained { by } => write!(f, "maintained by {by}; run this again when it has finished"),
+            Self::DrainedBy { fleet } => {
+                write!(f, "fleet {fleet} drains the node; run this again when it has finished")
+            }
             Self::Unreadable(field) => write!(f, "{field}; correct the value, which the node itself may have written"),
             Self::Deleting => f.write_str("the node is being deleted"),
             Self::OutOfScope => f.write_str("not requested"),

@@ -12,6 +12,7 @@ use super::forecast::PoolStart;
 use super::pool::PoolRun;
 pub use super::signals::{Command, Input, Mode};
 use super::signals::{Context, Timers};
+use crate::drain::DrainFailure;
 use crate::plan::Plan;
 use nodecfg_contract::names::{NodeName, PoolName};
 
@@ -28,7 +29,7 @@ impl Machine {
     #[must_use]
     pub fn new(plan: &Plan, mode: Mode) -> Self {
         let pools: BTreeMap<PoolName, PoolRun> =
-            plan.pools.iter().map(|pool| (pool.name.clone(), PoolRun::new(pool, mode))).collect();
+            plan.pools.iter().map(|pool| (pool.name.clone(), PoolRun::new(&plan.fleet, pool, mode))).collect();
         let pool_of = pools
             .iter()
             .flat_map(|(name, pool)| pool.node_names().map(move |node| (node.clone(), name.clone())))
@@ -46,7 +47,7 @@ impl Machine {
                 if let Some(pool) = self.pools.get_mut(&name) {
                     let mut context = Context { now, commands: &mut commands, timers: &mut self.timers };
                     pool.stop(&reason, &mut context);
-                    pool.announce_trials(&mut context);
+                    pool.finish_step(&mut context);
                 }
             }
             Input::RollBackAll(reason) => {
@@ -75,6 +76,37 @@ impl Machine {
                     pool.changed(index, &current, decision, context);
                 });
             }
+            Input::Marked(node, result) => {
+                self.on_node(&node, now, &mut commands, |pool, index, context| pool.marked(index, result, context));
+            }
+            Input::Pods(node, change) => {
+                self.on_node(&node, now, &mut commands, |pool, index, context| {
+                    pool.pods_changed(index, change, context);
+                });
+            }
+            Input::PodsUnknown(node, error) => {
+                self.on_node(&node, now, &mut commands, |pool, index, context| {
+                    pool.drain_failed(index, DrainFailure::Request { error }, context);
+                });
+            }
+            Input::Evicted(node, uid, answer) => {
+                self.on_node(&node, now, &mut commands, |pool, index, context| {
+                    pool.evicted(index, &uid, answer, context);
+                });
+            }
+            Input::Volumes(node, count) => {
+                self.on_node(&node, now, &mut commands, |pool, index, context| {
+                    pool.volumes_counted(index, count, context);
+                });
+            }
+            Input::PodDeleted(node, uid, result) => {
+                self.on_node(&node, now, &mut commands, |pool, index, context| {
+                    pool.pod_deleted(index, &uid, result, context);
+                });
+            }
+            Input::Released(node, result) => {
+                self.on_node(&node, now, &mut commands, |pool, index, context| pool.released(index, result, context));
+            }
             Input::Refused(node, error) => {
                 self.on_node(&node, now, &mut commands, |pool, index, context| pool.refused(index, error, context));
             }
@@ -96,7 +128,7 @@ impl Machine {
         for pool in self.pools.values_mut() {
             let mut context = Context { now, commands, timers: &mut self.timers };
             act(pool, &mut context);
-            pool.announce_trials(&mut context);
+            pool.finish_step(&mut context);
         }
     }
 
@@ -112,7 +144,7 @@ impl Machine {
         let Some(index) = pool.index_of(node) else { return };
         let mut context = Context { now, commands, timers: &mut self.timers };
         act(pool, index, &mut context);
-        pool.announce_trials(&mut context);
+        pool.finish_step(&mut context);
     }
 
     fn tick(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
@@ -120,7 +152,7 @@ impl Machine {
             if let Some(pool) = self.pools.get_mut(&name) {
                 let mut context = Context { now, commands, timers: &mut self.timers };
                 pool.timer_fired(node, &mut context);
-                pool.announce_trials(&mut context);
+                pool.finish_step(&mut context);
             }
         }
     }

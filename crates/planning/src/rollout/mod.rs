@@ -22,6 +22,10 @@ pub mod progress;
 mod signals;
 
 #[cfg(test)]
+mod drain_properties;
+#[cfg(test)]
+mod drain_scenarios;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod scenarios;
@@ -38,7 +42,7 @@ impl Outcome {
     /// Reports whether no pool stopped early and no work is left for any node.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.pools.values().all(|pool| pool.stopped.is_none() && pool.nodes.iter().all(|node| node.end.is_good()))
+        self.pools.values().all(|pool| pool.stopped.is_none() && pool.nodes.iter().all(NodeOutcome::is_good))
     }
 
     /// Number of nodes in each state, the most severe first.
@@ -84,6 +88,17 @@ pub struct NodeOutcome {
     /// Trial of a converged node that has not ended. Unset: the trial was passed, or none is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
+    /// Whether the node still has the mark of its drain, so that no new pods start on it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub marked: bool,
+}
+
+impl NodeOutcome {
+    /// Reports whether no work is left for the node.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.end.is_good() && !self.marked
+    }
 }
 
 /// Final state of one node in a rollout.

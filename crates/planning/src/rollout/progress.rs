@@ -99,6 +99,11 @@ pub enum Progress {
         /// Their number.
         nodes: usize,
     },
+    /// The mark of a drain that an earlier run did not finish was removed from a node.
+    MarkReleased {
+        /// The node.
+        node: NodeName,
+    },
     /// A node was assigned its target.
     Assigned {
         /// The pool.
@@ -219,6 +224,24 @@ pub enum Progress {
         /// The node.
         node: NodeName,
     },
+    /// A node keeps the mark of its drain, because the API server refused to remove it.
+    NotReleased {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Error of the API server.
+        error: String,
+    },
+    /// A DaemonSet pod with exclusive CPUs was not deleted after the change of its node.
+    PodNotDeleted {
+        /// The pool.
+        pool: PoolName,
+        /// The node.
+        node: NodeName,
+        /// Error of the API server, which names the pod.
+        error: String,
+    },
     /// The canaries converged and are watched before the other nodes start.
     Soaking {
         /// The pool.
@@ -245,7 +268,7 @@ impl Progress {
     #[must_use]
     pub fn pool(&self) -> Option<&PoolName> {
         match self {
-            Self::ConfigMapCreated { .. } | Self::ContentHashesAdded { .. } => None,
+            Self::ConfigMapCreated { .. } | Self::ContentHashesAdded { .. } | Self::MarkReleased { .. } => None,
             Self::Assigned { pool, .. }
             | Self::Waiting { pool, .. }
             | Self::Converged { pool, .. }
@@ -259,6 +282,8 @@ impl Progress {
             | Self::Changed { pool, .. }
             | Self::Held { pool, .. }
             | Self::Gone { pool, .. }
+            | Self::NotReleased { pool, .. }
+            | Self::PodNotDeleted { pool, .. }
             | Self::Soaking { pool, .. }
             | Self::Soaked { pool }
             | Self::Stopped { pool, .. } => Some(pool),
@@ -275,7 +300,8 @@ impl Progress {
             | Self::Soaked { .. }
             | Self::AwaitingTrials { .. }
             | Self::Stopped { .. } => None,
-            Self::Assigned { node, .. }
+            Self::MarkReleased { node }
+            | Self::Assigned { node, .. }
             | Self::Waiting { node, .. }
             | Self::Converged { node, .. }
             | Self::TrialPassed { node, .. }
@@ -286,6 +312,8 @@ impl Progress {
             | Self::NotRolledBack { node, .. }
             | Self::Changed { node, .. }
             | Self::Held { node, .. }
+            | Self::NotReleased { node, .. }
+            | Self::PodNotDeleted { node, .. }
             | Self::Gone { node, .. } => Some(node),
         }
     }

@@ -107,6 +107,7 @@ impl SimHarness {
                     self.counts = event.pool.as_ref().unwrap().counts;
                     assert_eq!(self.counts.total(), self.steps, "{event:?}");
                 }
+                other => panic!("no change needs a drain: {other:?}"),
             }
         }
     }
@@ -202,7 +203,7 @@ impl SimHarness {
                 }
                 self.send(Input::RolledBack(name, Ok(())));
             }
-            Command::Report(_) => {}
+            other => panic!("not a request: {other:?}"),
         }
     }
 

@@ -73,6 +73,7 @@ impl Scenario {
                     self.progress.push(event.progress);
                     self.state = event.pool;
                 }
+                other => panic!("no change needs a drain: {other:?}"),
             }
         }
         assigned

@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use super::StopReason;
 use super::progress::Event;
 use crate::desired::RolloutPolicy;
+use crate::drain::evictions::PodChange;
 use crate::plan::Decision;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::Node;
+use nodecfg_contract::observed::{Drain, EvictionAnswer, Node, Pod};
 
 /// Options of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -81,6 +82,20 @@ pub enum Input {
     Refused(NodeName, String),
     /// The assignment of a node was not sent.
     Withdrawn(NodeName),
+    /// A node was marked for its drain, or the API server returned this error.
+    Marked(NodeName, Result<(), String>),
+    /// The pods of a marked node changed.
+    Pods(NodeName, PodChange),
+    /// The watch of the pods of a marked node ended with this error.
+    PodsUnknown(NodeName, String),
+    /// The API server answered the eviction of the pod with this uid, or failed with this error.
+    Evicted(NodeName, String, Result<EvictionAnswer, String>),
+    /// Number of volumes that are attached to a node.
+    Volumes(NodeName, Result<usize, String>),
+    /// The pod with this uid is being deleted, or the API server returned this error.
+    PodDeleted(NodeName, String, Result<(), String>),
+    /// A node was released, or the API server returned this error.
+    Released(NodeName, Result<(), String>),
     /// A node was pointed back at its previous source, or the API server returned this error.
     RolledBack(NodeName, Result<(), String>),
     /// Time passed.
@@ -99,6 +114,20 @@ pub enum Command {
     /// Assigns a node. Answered by [`Input::Assigned`], [`Input::Changed`], [`Input::Refused`] or
     /// [`Input::Withdrawn`].
     Assign(NodeName, Assignment),
+    /// Marks the node with this uid for its drain. Answered by [`Input::Marked`].
+    Mark(NodeName, String, Drain),
+    /// Begins to send [`Input::Pods`] for a marked node, starting with all its pods.
+    WatchPods(NodeName),
+    /// Ends [`Command::WatchPods`].
+    UnwatchPods(NodeName),
+    /// Evicts a pod of a node. Answered by [`Input::Evicted`].
+    Evict(NodeName, Box<Pod>),
+    /// Counts the volumes that are attached to a node. Answered by [`Input::Volumes`].
+    CountVolumes(NodeName),
+    /// Deletes a DaemonSet pod, whose controller starts it again. Answered by [`Input::PodDeleted`].
+    DeletePod(NodeName, Box<Pod>),
+    /// Removes the mark of the node with this uid. Answered by [`Input::Released`].
+    Release(NodeName, String),
     /// Rolls a node back by this assignment. Answered by [`Input::RolledBack`].
     RollBack(NodeName, Assignment),
     /// Reports an event to the user.

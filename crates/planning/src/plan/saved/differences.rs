@@ -432,6 +432,7 @@ fn dropped_node(old: &SavedAssignment, pool: &SavedPool, same_target: bool, now:
         Some(Why::NoDynamicConfig | Why::AgentSilent | Why::Outlived) => "it does not follow assignments".to_owned(),
         Some(Why::Contested { .. }) => "several pools of equal priority select it".to_owned(),
         Some(Why::Maintained { by }) => format!("{by} maintains it"),
+        Some(Why::DrainedBy { fleet }) => format!("fleet {fleet} drains it"),
         Some(Why::Unreadable(field)) => field.to_string(),
         Some(Why::Converged) | None => "no assignment is needed".to_owned(),
     };

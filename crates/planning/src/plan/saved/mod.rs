@@ -180,6 +180,9 @@ pub struct SavedPolicy {
     /// Highest allowed risk class.
     #[schemars(with = "String")]
     pub allow_disruption: Class,
+    /// Drain of nodes, if `allowDisruption` permits one: `evict, timeout 15m, …`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<String>,
 }
 
 /// A node to assign.
@@ -319,11 +322,12 @@ impl SavedPolicy {
             convergence_timeout: duration::format(policy.convergence_timeout),
             paused: policy.paused,
             allow_disruption: policy.allow_disruption,
+            drain: (policy.allow_disruption >= Class::Drain).then(|| policy.drain.to_string()),
         }
     }
 
     /// Fields and values in the notation of `pool.yaml`.
-    fn fields(&self) -> [(&'static str, String); 7] {
+    fn fields(&self) -> [(&'static str, String); 8] {
         let none = || "none".to_owned();
         [
             ("maxUnavailable", self.max_unavailable.clone()),
@@ -333,6 +337,7 @@ impl SavedPolicy {
             ("convergenceTimeout", self.convergence_timeout.clone()),
             ("paused", self.paused.to_string()),
             ("allowDisruption", self.allow_disruption.to_string()),
+            ("drain", self.drain.clone().unwrap_or_else(none)),
         ]
     }
 }

@@ -226,7 +226,14 @@ fn compares_every_policy_field() {
             &["pool a: convergenceTimeout is 1.5s, and was 5m"],
         ),
         (|policy| policy.paused = true, &["pool a: paused is true, and was false"]),
-        (|policy| policy.allow_disruption = Class::Drain, &["pool a: allowDisruption is drain, and was restart"]),
+        (
+            |policy| policy.allow_disruption = Class::Drain,
+            &[
+                "pool a: allowDisruption is drain, and was restart",
+                "pool a: drain is evict, timeout 15m, settle 30s, emptyDir refuse, unmanaged refuse, onTimeout release, \
+                 and was none",
+            ],
+        ),
         (|_| {}, &[]),
     ];
     for (change, words) in changes {

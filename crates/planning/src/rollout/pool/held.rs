@@ -2,7 +2,7 @@
 //! being deleted. They count as unavailable, and become pending again when the state ends.
 
 use super::PoolRun;
-use super::node_table::Phase;
+use super::node_table::{Phase, Purpose};
 use crate::plan::{Why, hold_reason};
 use crate::rollout::progress::Progress;
 use crate::rollout::signals::Context;
@@ -19,6 +19,7 @@ impl PoolRun {
     /// Leaves a node unchanged that has not started, as long as the reason lasts.
     pub(super) fn hold(&mut self, number: usize, why: Why, context: &mut Context<'_>) {
         self.canaries.retain(|canary| *canary != number);
+        self.end_drain(number, context);
         self.nodes.set(number, Phase::LeftAlone(why.clone()));
         self.report_node(number, context, |pool, node| Progress::Held { pool, node, why });
         self.replace_canary(number);
@@ -33,21 +34,22 @@ impl PoolRun {
         self.nodes.set(number, Phase::Pending);
         self.rest.push_back(number);
         if !healthy && self.is_gate_open_for(number) {
-            self.unavailable_first.push_back(number);
+            self.queue_unavailable(number);
         }
     }
 
     /// Handles an event without a known state. The node counts as unavailable and does not start. In transition it
     /// does not converge, so its time limit decides; a soaking canary regresses.
     pub(super) fn unreadable(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
-        self.nodes.update(number, |node| (node.ready, node.healthy) = (false, false));
+        self.nodes.update(number, |node| (node.ready, node.healthy, node.is_claimed) = (false, false, true));
         match self.nodes.get(number).map(|node| node.phase.clone()) {
-            Some(Phase::Pending) => {
+            Some(Phase::Pending | Phase::Draining { purpose: Purpose::Assign, .. }) => {
                 if let Some(why) = self.must_wait(number, seen) {
                     self.hold(number, why, context);
                 }
             }
             Some(Phase::Watching { since }) => self.evaluate_watched(number, seen, since, context),
+            Some(Phase::Settling { .. }) => self.evaluate_settling(number, seen, context),
             Some(Phase::Converged { .. }) => self.evaluate_converged(number, seen, context),
             _ => {}
         }

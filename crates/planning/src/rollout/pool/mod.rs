@@ -1,22 +1,26 @@
 //! Rollout of one pool: its budget, its canaries, the start of nodes and the stop of the pool.
 //!
-//! [`node_events`] handles the events of single nodes, [`held`] those of nodes that must not start, [`trials`] the
+//! [`node_events`] handles the events of single nodes, [`drains`] those of drains, [`held`] those of nodes that must not start, [`trials`] the
 //! trials of converged nodes, [`node_table`] holds the nodes and their counts.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use self::node_table::{Group, NodeState, NodeTable, Phase, Rollback};
+use self::node_table::{Group, Mark, NodeState, NodeTable, Phase, Purpose, Rollback};
 use super::forecast::PoolStart;
 use super::progress::{CanaryGate, Event, PoolState, Progress};
 use super::signals::{Command, Context, Mode};
 use super::{NodeOutcome, PoolOutcome, StopReason};
 use crate::convergence::{ConvergenceFailure, Target};
+use crate::drain::DrainPolicy;
+use crate::instant::{elapsed, later};
 use crate::plan::{PoolPlan, WaveKind};
-use nodecfg_contract::names::{NodeName, PoolName};
+use kubelet_config::risk::Class;
+use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
+mod drains;
 mod held;
 mod node_events;
 mod node_table;
@@ -30,11 +34,19 @@ const MAX_EXAMPLES: usize = 3;
 /// Rollout of one pool. Nodes are identified by their number in the table.
 #[derive(Debug)]
 pub(super) struct PoolRun {
+    fleet: FleetName,
     name: PoolName,
     target: Target,
     budget: usize,
     soak: Duration,
     timeout: Duration,
+    drain_policy: DrainPolicy,
+    /// Highest disruption class that a drained node is prepared for.
+    drained_disruption: Class,
+    /// Time limit from the mark of a node to its assignment.
+    drain_timeout: Duration,
+    /// Time that a drained node must stay Ready before its release.
+    settle: Duration,
     max_failures: u32,
     mode: Mode,
     nodes: NodeTable,
@@ -42,6 +54,14 @@ pub(super) struct PoolRun {
     steps: usize,
     /// Pending nodes that need no budget: unavailable nodes, and nodes that already point at the target.
     unavailable_first: VecDeque<usize>,
+    /// Unavailable nodes that must be drained. They need no budget, but drains are limited by it.
+    unavailable_drains: VecDeque<usize>,
+    /// Nodes that are drained before their rollback, as far as the budget allows.
+    rollback_drains: VecDeque<usize>,
+    /// Time since which the budget delays these rollbacks.
+    rollback_stalled_since: Option<Timestamp>,
+    /// Nodes whose mark was requested and not released.
+    marked: BTreeSet<usize>,
     canaries: VecDeque<usize>,
     /// All canaries, started or not.
     canary_members: Vec<usize>,
@@ -59,18 +79,28 @@ pub(super) struct PoolRun {
 }
 
 impl PoolRun {
-    pub(super) fn new(plan: &PoolPlan, mode: Mode) -> Self {
+    pub(super) fn new(fleet: &FleetName, plan: &PoolPlan, mode: Mode) -> Self {
+        let drain = &plan.policy.drain;
         let mut run = Self {
+            fleet: fleet.clone(),
             name: plan.name.clone(),
             target: plan.target.clone(),
             budget: plan.budget,
             soak: Duration::ZERO,
             timeout: mode.time_limit(&plan.policy),
+            drain_policy: drain.clone(),
+            drained_disruption: plan.policy.max_disruption(true),
+            drain_timeout: mode.real_duration(drain.timeout),
+            settle: mode.real_duration(drain.settle),
             max_failures: plan.policy.max_failures,
             mode,
             nodes: NodeTable::default(),
             steps: plan.steps().count(),
             unavailable_first: VecDeque::new(),
+            unavailable_drains: VecDeque::new(),
+            rollback_drains: VecDeque::new(),
+            rollback_stalled_since: None,
+            marked: BTreeSet::new(),
             canaries: VecDeque::new(),
             canary_members: Vec::new(),
             rest: VecDeque::new(),
@@ -97,6 +127,9 @@ impl PoolRun {
             };
             for step in &wave.steps {
                 let number = run.nodes.add(NodeState::planned(step, group));
+                if step.marked && mode.assign {
+                    run.marked.insert(number);
+                }
                 run.queue(number, group);
             }
         }
@@ -114,10 +147,16 @@ impl PoolRun {
         }
         match group {
             _ if awaited => self.unavailable_first.push_back(number),
-            Group::Unavailable => self.unavailable_first.push_back(number),
+            Group::Unavailable => self.queue_unavailable(number),
             Group::Canary => self.canaries.push_back(number),
             Group::Rest => self.rest.push_back(number),
         }
+    }
+
+    /// Queues a node that needs no budget.
+    fn queue_unavailable(&mut self, number: usize) {
+        let drains = self.nodes.get(number).is_some_and(|node| node.needs_drain);
+        if drains { &mut self.unavailable_drains } else { &mut self.unavailable_first }.push_back(number);
     }
 
     pub(super) fn node_names(&self) -> impl Iterator<Item = &NodeName> {
@@ -161,7 +200,8 @@ impl PoolRun {
     }
 
     fn is_finished_but_for_trials(&self) -> bool {
-        self.nodes.in_flight() == 0 && (self.nodes.pending() == 0 || self.stopped.is_some())
+        let idle = self.nodes.in_flight() == 0 && self.rollback_drains.is_empty();
+        idle && (self.nodes.pending() == 0 || self.stopped.is_some())
     }
 
     /// Whether the pool starts nodes, waits for unavailable ones, or has stopped.
@@ -183,6 +223,7 @@ impl PoolRun {
                 }
             }
             self.unavailable_first.clear();
+            self.unavailable_drains.clear();
             self.canaries.clear();
             self.rest.clear();
             return;
@@ -199,6 +240,7 @@ impl PoolRun {
 
     /// Starts every node that may start now.
     fn start_more(&mut self, context: &mut Context<'_>) {
+        self.start_rollback_drains(context);
         if self.stopped.is_some() {
             return;
         }
@@ -212,7 +254,12 @@ impl PoolRun {
     /// Returns the next node to start: first nodes that need no budget, then nodes that the gate and the budget
     /// allow.
     fn next(&mut self) -> Option<usize> {
-        while let Some(number) = self.unavailable_first.pop_front() {
+        let may_drain = self.nodes.draining() < self.budget;
+        while let Some(number) = self
+            .unavailable_first
+            .pop_front()
+            .or_else(|| if may_drain { self.unavailable_drains.pop_front() } else { None })
+        {
             let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else { continue };
             if node.assignment.is_none() || !node.healthy {
                 return Some(number);
@@ -231,8 +278,9 @@ impl PoolRun {
                 queue.pop_front();
                 continue;
             };
-            // A node that is unavailable already needs no budget.
-            if node.healthy && self.nodes.unavailable() >= self.budget {
+            // A node that is unavailable already needs no budget, but drains are limited by it.
+            let is_free = !node.healthy && (may_drain || !node.needs_drain);
+            if !is_free && self.nodes.unavailable() >= self.budget {
                 return None;
             }
             return queue.pop_front();
@@ -243,6 +291,7 @@ impl PoolRun {
     fn start_node(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else { return };
         match node.assignment.clone() {
+            Some(_) if node.needs_drain => self.begin_drain(number, Purpose::Assign, context),
             Some(assignment) => {
                 context.commands.push(Command::Assign(node.name.clone(), assignment));
                 // The readiness of the plan may be outdated.
@@ -343,8 +392,9 @@ impl PoolRun {
             self.report(Progress::Soaked { pool: self.name.clone() }, context);
         }
         // Nodes that became unavailable while they waited for the canaries need no budget.
-        let broken = self.rest.iter().filter(|number| self.nodes.get(**number).is_some_and(|node| !node.healthy));
-        self.unavailable_first.extend(broken);
+        let is_broken = |number: &&usize| self.nodes.get(**number).is_some_and(|node| !node.healthy);
+        let broken: Vec<usize> = self.rest.iter().filter(is_broken).copied().collect();
+        broken.into_iter().for_each(|number| self.queue_unavailable(number));
     }
 
     /// Handles the timer of a node, or of the pool (`None`).
@@ -357,6 +407,11 @@ impl PoolRun {
                     return;
                 }
                 self.end_overdue_trial(number, context);
+                if self.drain_timer(number, context) {
+                    self.advance_canaries(context);
+                    self.start_more(context);
+                    return;
+                }
                 let Some(node) = self.nodes.get(number) else { return };
                 let Phase::Watching { since } = node.phase else { return };
                 let waited = elapsed(since, context.now);
@@ -366,6 +421,7 @@ impl PoolRun {
                 }
             }
             None => {
+                self.abandon_stalled_rollbacks(context);
                 if let CanaryGate::Soaking { until } = self.gate
                     && !self.rolling_back
                     && context.now >= until
@@ -404,16 +460,23 @@ impl PoolRun {
         if self.abandon_trials(reason) && self.stopped.is_none() {
             return self.mark_stopped(reason, context);
         }
-        let assigning = || self.nodes.iter().any(|node| node.phase == Phase::Assigning);
-        if self.stopped.is_some() || (self.nodes.pending() == 0 && !assigning()) {
+        let starting = || self.nodes.iter().any(|node| matches!(node.phase, Phase::Assigning | Phase::Draining { .. }));
+        if self.stopped.is_some() || (self.nodes.pending() == 0 && !starting()) {
             return;
         }
         self.mark_stopped(reason, context);
     }
 
+    /// Handles what follows from every event: marks of nodes whose part has ended, and the wait for trials.
+    pub(super) fn finish_step(&mut self, context: &mut Context<'_>) {
+        self.release_ended(context);
+        self.announce_trials(context);
+    }
+
     fn mark_stopped(&mut self, reason: &StopReason, context: &mut Context<'_>) {
         self.stopped = Some(reason.clone());
         self.stalled_since = None;
+        self.abandon_drains(context);
         self.report(Progress::Stopped { pool: self.name.clone(), reason: reason.clone() }, context);
     }
 
@@ -429,9 +492,11 @@ impl PoolRun {
             self.roll_back_node(number, context);
         }
         let awaits_rollback = |node: &NodeState| matches!(node.phase, Phase::RollbackSent { .. });
-        if self.stopped.is_none() && self.nodes.iter().any(awaits_rollback) {
+        let waits = !self.rollback_drains.is_empty() || self.nodes.iter().any(awaits_rollback);
+        if self.stopped.is_none() && waits {
             self.mark_stopped(reason, context);
         }
+        self.start_rollback_drains(context);
     }
 
     pub(super) fn outcome(&self) -> PoolOutcome {
@@ -441,7 +506,7 @@ impl PoolRun {
             .map(|node| {
                 let (end, seconds) = node.end();
                 let (from, to, trial) = (node.from.clone(), self.target.clone(), node.current_trial());
-                NodeOutcome { node: node.name.clone(), from, to, end, seconds, trial }
+                NodeOutcome { node: node.name.clone(), from, to, end, seconds, trial, marked: node.mark != Mark::None }
             })
             .collect();
         // A requested stop that prevented no start and rolled back no node is not reported.
@@ -455,12 +520,4 @@ impl PoolRun {
         let stopped = self.stopped.as_ref().filter(|_| !prevented_nothing).or_else(|| self.stop_before_trials_ended());
         PoolOutcome { stopped: stopped.cloned(), nodes }
     }
-}
-
-fn later(now: Timestamp, by: Duration) -> Timestamp {
-    SignedDuration::try_from(by).ok().and_then(|by| now.checked_add(by).ok()).unwrap_or(Timestamp::MAX)
-}
-
-fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::node_table::{Group, NodeState, Phase, Rollback};
-use super::{PoolRun, elapsed, later};
+use super::PoolRun;
+use super::node_table::{Group, Mark, NodeState, Phase, Purpose, Rollback};
 use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
-use crate::plan::{Action, Decision, LeftAlone, Step, Why, is_available};
+use crate::instant::{elapsed, later};
+use crate::plan::{Action, Decision, LeftAlone, Step, Why, hold_reason, is_available};
 use crate::rollout::StopReason;
 use crate::rollout::progress::{CanaryGate, Progress};
 use crate::rollout::signals::{Command, Context};
@@ -79,13 +80,23 @@ impl PoolRun {
                 was_ready,
                 can_return,
                 rollback_needs,
+                drain,
+                rollback_drain,
                 ..
             })) if may_assign(&assignment) => {
-                context.commands.push(Command::Assign(name, assignment.clone()));
+                let is_prepared = !drain || matches!(self.nodes.get(number), Some(node) if node.is_marked());
+                let command = Command::Assign(name, assignment.clone());
                 self.nodes.update(number, |node| {
                     (node.from, node.assignment) = (assignment.from.clone(), Some(assignment));
                     (node.was_ready, node.can_return, node.rollback_needs) = (was_ready, can_return, rollback_needs);
+                    node.needs_drain |= drain;
+                    node.rollback_drain |= rollback_drain;
                 });
+                if is_prepared {
+                    context.commands.push(command);
+                } else {
+                    self.begin_drain(number, Purpose::Assign, context);
+                }
             }
             // The node points at its target: the response to the patch was lost, or another client assigned the same
             // source.
@@ -125,7 +136,10 @@ impl PoolRun {
         if self.nodes.in_phase(number, &Phase::Gone).is_some() {
             return;
         }
-        self.nodes.set(number, Phase::Gone);
+        self.end_drain(number, context);
+        // The mark is gone with the Node.
+        self.nodes.update(number, |node| (node.phase, node.mark) = (Phase::Gone, Mark::None));
+        self.marked.remove(&number);
         self.report_node(number, context, |pool, node| Progress::Gone { pool, node });
         self.replace_canary(number);
         self.advance_canaries(context);
@@ -141,20 +155,27 @@ impl PoolRun {
         let on_target = self.target.is_named_by(seen.source.as_ref());
         let runs_target = self.target.is_named_by(seen.status.active.as_ref());
         let Some(node) = self.nodes.get(number) else { return };
-        let (phase, left_target) = (node.phase.clone(), node.seen_on_target && !on_target);
+        let left_target = node.seen_on_target && !on_target;
         let on_previous = node.can_roll_back() && seen.source == node.from;
         self.nodes.update(number, |node| {
             node.ready = seen.ready == Readiness::Ready;
             node.healthy = healthy;
+            node.is_claimed = hold_reason(seen).is_some();
             node.seen_on_target |= on_target;
             node.runs_target = Some(runs_target);
         });
+        self.observe_mark(number, seen, context);
+        let Some(phase) = self.nodes.get(number).map(|node| node.phase.clone()) else { return };
         match phase {
-            Phase::Pending if let Some(why) = self.must_wait(number, seen) => self.hold(number, why, context),
+            Phase::Pending | Phase::Draining { purpose: Purpose::Assign, .. }
+                if let Some(why) = self.must_wait(number, seen) =>
+            {
+                self.hold(number, why, context);
+            }
             Phase::LeftAlone(why) if why.may_end() && self.must_wait(number, seen).is_none() => {
                 self.resume(number, healthy);
             }
-            Phase::Pending if !healthy && self.is_gate_open_for(number) => self.unavailable_first.push_back(number),
+            Phase::Pending if !healthy && self.is_gate_open_for(number) => self.queue_unavailable(number),
             // Rolled back by this rollout: the watch event arrived before the response to the patch, or the response
             // was lost.
             Phase::Watching { .. } if left_target && self.rolling_back && on_previous => {
@@ -167,7 +188,10 @@ impl PoolRun {
             {
                 self.evaluate_rollback(number, seen, left_target, context);
             }
-            Phase::Watching { .. } | Phase::RollbackSent { .. } | Phase::RollingBack { .. }
+            Phase::Watching { .. }
+            | Phase::Settling { .. }
+            | Phase::RollbackSent { .. }
+            | Phase::RollingBack { .. }
                 if left_target && self.mode.assign =>
             {
                 self.mark_changed(number, seen, context)
@@ -190,6 +214,12 @@ impl PoolRun {
                 }
                 self.evaluate_watched(number, seen, since, context);
             }
+            Phase::Settling { .. } => {
+                if self.rolling_back && on_target {
+                    self.roll_back_node(number, context);
+                }
+                self.evaluate_settling(number, seen, context);
+            }
             Phase::Converged { .. } | Phase::LeftAlone(Why::Converged | Why::Adopted { .. }) => {
                 self.evaluate_converged(number, seen, context);
             }
@@ -205,8 +235,9 @@ impl PoolRun {
         if self.mode.assign
             && !seen.deleting
             && !seen.is_unreadable()
-            && self.nodes.in_phase(number, &Phase::Pending).is_some()
+            && self.nodes.get(number).is_some_and(NodeState::is_unassigned)
         {
+            self.end_drain(number, context);
             self.mark_changed(number, seen, context);
         }
         self.observed(number, seen, context);
@@ -228,11 +259,12 @@ impl PoolRun {
         let waited = elapsed(since, context.now);
         let wait = WaitContext { was_ready: node.was_ready, waited, timeout: Some(self.timeout) };
         match evaluate(&self.target, seen, wait) {
+            Convergence::Converged if matches!(node.mark, Mark::On { .. }) && self.mode.assign => {
+                self.begin_settling(number, seen, since, context);
+            }
             Convergence::Converged => {
-                let seconds = waited.as_secs_f64();
-                self.nodes.set(number, Phase::Converged { seconds });
-                let trial = self.begin_trial(number, seen, context);
-                self.report_node(number, context, |pool, node| Progress::Converged { pool, node, seconds, trial });
+                self.begin_trial(number, seen, context);
+                self.converged(number, waited, context);
             }
             // The event is older than the assignment.
             Convergence::Waiting(Waiting::NotAssigned) if self.mode.assign => {}
@@ -242,7 +274,7 @@ impl PoolRun {
         }
     }
 
-    fn set_waiting(&mut self, number: usize, waiting: Waiting, context: &mut Context<'_>) {
+    pub(super) fn set_waiting(&mut self, number: usize, waiting: Waiting, context: &mut Context<'_>) {
         self.nodes.update(number, |node| node.waiting = waiting.clone());
         self.report_node(number, context, |pool, node| Progress::Waiting { pool, node, waiting });
     }
@@ -277,6 +309,14 @@ impl PoolRun {
         }
     }
 
+    /// Marks a node as converged after this time since its assignment.
+    pub(super) fn converged(&mut self, number: usize, waited: Duration, context: &mut Context<'_>) {
+        let seconds = waited.as_secs_f64();
+        self.nodes.set(number, Phase::Converged { seconds });
+        let trial = self.nodes.get(number).and_then(NodeState::current_trial);
+        self.report_node(number, context, |pool, node| Progress::Converged { pool, node, seconds, trial });
+    }
+
     pub(super) fn fail(
         &mut self,
         number: usize,
@@ -307,7 +347,9 @@ impl PoolRun {
         let Some(node) = self.nodes.get(number).filter(|node| node.can_roll_back()) else { return };
         let Some(assignment) = node.assignment.clone() else { return };
         let phase = match node.phase.clone() {
-            Phase::Watching { since } => Phase::RollbackSent { since },
+            // The node was not drained, or another client claimed it.
+            Phase::Failed { failure: ConvergenceFailure::Drain { .. }, .. } => return,
+            Phase::Watching { since } | Phase::Settling { since, .. } => Phase::RollbackSent { since },
             Phase::Converged { .. } if node.group == Group::Canary && self.gate != CanaryGate::Open => {
                 Phase::RollbackSent { since: context.now }
             }
@@ -320,6 +362,12 @@ impl PoolRun {
             if !node.refusal_reported && node.runs_target == Some(true) {
                 self.report_node(number, context, |pool, node| Progress::NotRolledBack { pool, node, needs });
                 self.nodes.update(number, |node| node.refusal_reported = true);
+            }
+            return;
+        }
+        if node.rollback_needs_drain() {
+            if !self.rollback_drains.contains(&number) {
+                self.rollback_drains.push_back(number);
             }
             return;
         }

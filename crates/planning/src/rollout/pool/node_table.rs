@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::convergence::{ConvergenceFailure, Target, Trial, Waiting};
 use crate::plan::{Action, LeftAlone, Step, Why};
 use crate::rollout::End;
+use crate::rollout::pool::drains::Drained;
 use crate::rollout::progress::NodeCounts;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
@@ -20,10 +21,14 @@ pub(super) enum Phase {
     LeftAlone(Why),
     /// The node has not started.
     Pending,
+    /// Its pods are evicted since its mark was requested.
+    Draining { since: Timestamp, purpose: Purpose },
     /// Its patch is unanswered.
     Assigning,
     /// The node points at its target and is watched.
     Watching { since: Timestamp },
+    /// The drained node converged and has been Ready since `ready_since`. `since` is the time of the assignment.
+    Settling { since: Timestamp, converged: Timestamp, ready_since: Option<Timestamp> },
     /// The node converged.
     Converged { seconds: f64 },
     /// The node failed.
@@ -41,6 +46,30 @@ pub(super) enum Phase {
     RollingBack { since: Timestamp, pointed: Timestamp },
     /// The node runs its previous source again.
     RolledBack { seconds: f64 },
+}
+
+/// What follows the drain of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Purpose {
+    /// The assignment of the node.
+    Assign,
+    /// The rollback of the node, which is in this phase after the rollback was sent.
+    RollBack(Box<Phase>),
+}
+
+/// Mark of a node that is drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// The node has no mark of this rollout.
+    None,
+    /// The request for the mark is unanswered.
+    Sent,
+    /// The node is marked. `seen`: the watch has shown the mark. Only then is its absence the work of another client.
+    On { seen: bool },
+    /// The request for the release is unanswered.
+    Releasing,
+    /// The mark stays after the rollout.
+    Left,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,11 +97,19 @@ pub(super) enum Group {
 #[derive(Debug)]
 pub(super) struct NodeState {
     pub(super) name: NodeName,
+    /// Uid of the Node in the plan.
+    pub(super) uid: String,
     pub(super) group: Group,
     pub(super) phase: Phase,
     pub(super) from: Option<ConfigSource>,
     /// Assignment of this rollout, if any.
     pub(super) assignment: Option<Assignment>,
+    /// Whether the node must be drained before its assignment.
+    pub(super) needs_drain: bool,
+    /// Whether the node must be drained before a rollback from its target.
+    pub(super) rollback_drain: bool,
+    pub(super) mark: Mark,
+    pub(super) drained: Drained,
     /// Error that the node reported against its target when the plan was made.
     pub(super) known_error: Option<String>,
     pub(super) was_ready: bool,
@@ -80,6 +117,8 @@ pub(super) struct NodeState {
     pub(super) ready: bool,
     /// Whether the node is available apart from this rollout, by its latest event.
     pub(super) healthy: bool,
+    /// Whether another program maintains or deletes the node, or its state is unknown, by its latest event.
+    pub(super) is_claimed: bool,
     /// Whether the node can be rolled back to its previous source.
     pub(super) can_return: bool,
     /// Disruption that a rollback needs while the node runs the target, if the pool does not allow it.
@@ -106,10 +145,22 @@ pub(super) struct NodeState {
 impl NodeState {
     pub(super) fn in_flight(&self) -> bool {
         match &self.phase {
+            _ if matches!(self.mark, Mark::Sent | Mark::Releasing) => true,
+            Phase::Draining { .. } | Phase::Settling { .. } => true,
             Phase::Assigning | Phase::Watching { .. } | Phase::RollbackSent { .. } | Phase::RollingBack { .. } => true,
             Phase::Failed { rollback, .. } => matches!(rollback, Rollback::Requested | Rollback::Assigned { .. }),
             _ => false,
         }
+    }
+
+    /// Reports whether the node is marked although its part in the rollout has ended. A pending node waits for its
+    /// turn.
+    pub(super) fn needs_no_mark(&self, stopped: bool) -> bool {
+        let ended = match &self.phase {
+            Phase::Pending => stopped,
+            _ => !self.in_flight(),
+        };
+        ended && matches!(self.mark, Mark::On { .. })
     }
 
     /// Reports whether the node was not Ready before and timed out without acknowledging its assignment. Such a
@@ -131,6 +182,21 @@ impl NodeState {
         self.rollback_needs.filter(|_| self.runs_target != Some(false))
     }
 
+    /// Reports whether the node is marked.
+    pub(super) fn is_marked(&self) -> bool {
+        matches!(self.mark, Mark::On { .. })
+    }
+
+    /// Reports whether this rollout has not assigned the node yet.
+    pub(super) fn is_unassigned(&self) -> bool {
+        matches!(self.phase, Phase::Pending | Phase::Draining { purpose: Purpose::Assign, .. })
+    }
+
+    /// Reports whether the node must be drained before it is rolled back.
+    pub(super) fn rollback_needs_drain(&self) -> bool {
+        self.rollback_drain && !matches!(self.mark, Mark::On { .. }) && self.runs_target != Some(false)
+    }
+
     /// Reports whether the node runs its target, by its own transition or since before the rollout.
     pub(super) fn is_converged(&self) -> bool {
         matches!(self.phase, Phase::Converged { .. } | Phase::LeftAlone(Why::Converged | Why::Adopted { .. }))
@@ -141,14 +207,18 @@ impl NodeState {
         self.trial.filter(|_| self.is_converged())
     }
 
+    /// Reports whether the node failed with its assignment, so that it may not recover.
     pub(super) fn has_failed(&self) -> bool {
-        matches!(self.phase, Phase::Failed { .. })
+        matches!(&self.phase, Phase::Failed { failure, .. } if !matches!(failure, ConvergenceFailure::Drain { .. }))
     }
 
     /// Invariant 4: not available, in transition, or failed.
     pub(super) fn unavailable(&self) -> bool {
         match &self.phase {
             Phase::Gone => false,
+            _ if self.mark != Mark::None => true,
+            Phase::Failed { failure: ConvergenceFailure::Drain { .. }, .. } => !self.healthy,
+            Phase::Draining { .. } | Phase::Settling { .. } => true,
             Phase::Assigning | Phase::Watching { .. } | Phase::Failed { .. } => true,
             Phase::RollbackSent { .. } | Phase::RollingBack { .. } => true,
             _ => !self.healthy,
@@ -161,6 +231,7 @@ impl NodeState {
     pub(super) fn left_alone(left: &LeftAlone, target: &Target) -> Self {
         Self {
             name: left.node.clone(),
+            uid: String::new(),
             group: Group::Rest,
             phase: Phase::LeftAlone(left.why.clone()),
             from: match &left.why {
@@ -169,10 +240,15 @@ impl NodeState {
                 _ => None,
             },
             assignment: None,
+            needs_drain: false,
+            rollback_drain: false,
+            mark: Mark::None,
+            drained: Drained::default(),
             known_error: None,
             was_ready: !left.unavailable,
             ready: !left.unavailable,
             healthy: !left.unavailable,
+            is_claimed: false,
             can_return: false,
             rollback_needs: None,
             runs_target: None,
@@ -197,14 +273,20 @@ impl NodeState {
         let before = if awaited { Waiting::NotAcknowledged } else { Waiting::NotAssigned };
         Self {
             name: step.node.clone(),
+            uid: step.assignment.uid.clone(),
             group,
             phase: Phase::Pending,
             from: step.assignment.from.clone(),
             assignment,
+            needs_drain: step.drain,
+            rollback_drain: step.rollback_drain,
+            mark: if step.marked { Mark::On { seen: true } } else { Mark::None },
+            drained: Drained::default(),
             known_error,
             was_ready: step.was_ready,
             ready: step.was_ready,
             healthy: step.available,
+            is_claimed: false,
             can_return: step.can_return,
             rollback_needs: step.rollback_needs,
             runs_target: None,
@@ -224,6 +306,8 @@ impl NodeState {
         match &self.phase {
             Phase::LeftAlone(why) => (End::LeftAlone { why: why.clone() }, None),
             Phase::Pending => (End::NotStarted, None),
+            Phase::Draining { purpose: Purpose::Assign, .. } => (End::NotStarted, None),
+            Phase::Draining { .. } | Phase::Settling { .. } => (End::InFlight, None),
             Phase::Assigning | Phase::Watching { .. } => (End::InFlight, None),
             Phase::RollbackSent { .. } | Phase::RollingBack { .. } => (End::InFlight, None),
             Phase::RolledBack { seconds } => (End::RolledBack, Some(*seconds)),
@@ -240,7 +324,7 @@ impl NodeState {
 }
 
 /// Number of counts of a [`NodeTable`].
-const COUNTS: usize = 9;
+const COUNTS: usize = 10;
 
 /// All nodes of a pool by number. The number of a node never changes.
 #[derive(Debug, Default)]
@@ -251,6 +335,7 @@ pub(super) struct NodeTable {
     in_flight: usize,
     pending: usize,
     assigning: usize,
+    draining: usize,
     reported: NodeCounts,
 }
 
@@ -258,13 +343,21 @@ pub(super) struct NodeTable {
 /// is in transition, and one with an unanswered patch is pending.
 fn counts(node: &NodeState) -> [usize; COUNTS] {
     let (pending, assigning) = (node.phase == Phase::Pending, node.phase == Phase::Assigning);
-    let moves = matches!(node.phase, Phase::Watching { .. } | Phase::RollbackSent { .. } | Phase::RollingBack { .. });
+    let moves = matches!(
+        node.phase,
+        Phase::Draining { .. }
+            | Phase::Watching { .. }
+            | Phase::Settling { .. }
+            | Phase::RollbackSent { .. }
+            | Phase::RollingBack { .. }
+    );
     let waits = node.assignment.is_some() && (pending || assigning);
     [
         node.unavailable(),
         node.in_flight(),
         pending,
         assigning,
+        matches!(node.phase, Phase::Draining { .. }),
         waits,
         moves || (pending && !waits),
         matches!(node.phase, Phase::Converged { .. }),
@@ -295,7 +388,8 @@ impl NodeTable {
 
     fn count(&mut self, before: [usize; COUNTS], after: [usize; COUNTS]) {
         let NodeCounts { pending, in_flight, done, failed, on_trial, .. } = &mut self.reported;
-        let kept = [&mut self.unavailable, &mut self.in_flight, &mut self.pending, &mut self.assigning];
+        let kept =
+            [&mut self.unavailable, &mut self.in_flight, &mut self.pending, &mut self.assigning, &mut self.draining];
         let totals = kept.into_iter().chain([pending, in_flight, done, failed, on_trial]);
         for (total, (before, after)) in totals.zip(before.into_iter().zip(after)) {
             *total = *total + after - before;
@@ -349,6 +443,11 @@ impl NodeTable {
 
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// Number of nodes whose pods are evicted, or whose drain is queued.
+    pub(super) fn draining(&self) -> usize {
+        self.draining
     }
 
     pub(super) fn assigning(&self) -> usize {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{PoolRun, later};
+use super::PoolRun;
 use crate::convergence::{self, ConvergenceFailure, KUBELET_TRIAL, Target, Trial, Waiting};
+use crate::instant::later;
 use crate::plan::Why;
 use crate::rollout::StopReason;
 use crate::rollout::pool::node_table::Phase;

@@ -2,6 +2,7 @@
 
 use super::{ASSIGN, Mode, Scenario, three};
 use crate::convergence::ConvergenceFailure;
+use crate::drain::DrainMode;
 use crate::plan::fixtures::{
     canary, fetched, namespace, node, node_name, observed, on, policy, pool_name, refusing, rendered, with_config_map,
 };
@@ -218,6 +219,7 @@ fn refuses_rollback_that_exceeds_allowed_disruption() {
     for (allowed, back) in [(Class::Restart, false), (Class::Drain, true)] {
         let mut policy = policy(1);
         policy.allow_disruption = allowed;
+        policy.drain.mode = DrainMode::Accept;
         let mut scenario = Scenario::over(nodes_on_smaller(), policy, ASSIGN);
         scenario.send(Input::Start);
         scenario.send(Input::Assigned(node_name("n1")));

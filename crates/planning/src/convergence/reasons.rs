@@ -1,0 +1,115 @@
+//! Reasons why a node has not converged: states that may end, and failures.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::drain::DrainFailure;
+use nodecfg_contract::observed::UnreadableField;
+use nodecfg_contract::printable::one_line;
+
+/// Why a node has not converged yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Waiting {
+    /// `spec.configSource` names another source.
+    NotAssigned,
+    /// `status.config` still shows the previous assignment.
+    NotAcknowledged,
+    /// The node cannot fetch its assignment and retries.
+    Syncing {
+        /// Error text of the kubelet, without its prefix.
+        error: String,
+    },
+    /// The kubelet accepted the assignment but does not run it yet.
+    Activating,
+    /// The node reports other content of the same name.
+    OtherContent,
+    /// The kubelet runs the assignment. The Node was Ready before and is not Ready yet.
+    NotReady,
+    /// The pods of the node are evicted before its assignment. Only a rollout reports this, and the next two.
+    Draining {
+        /// Number of pods that are left; unset while they are unknown.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pods: Option<usize>,
+        /// A pod that a PodDisruptionBudget protects, and the answer of the API server.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        blocked: Option<String>,
+    },
+    /// The pods are gone, and volumes are still attached to the node.
+    Detaching {
+        /// Number of volumes that must be detached.
+        volumes: usize,
+    },
+    /// The drained node converged and must stay Ready before new pods may start on it.
+    Settling,
+    /// The node converged, and the trial of its configuration has not ended. Only a wait for trials reports this.
+    OnTrial,
+    /// A value of the Node or its NodeConfig is unreadable, so its state is unknown.
+    Unreadable(UnreadableField),
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAssigned => f.write_str("not assigned"),
+            Self::NotAcknowledged => f.write_str("not acknowledged yet"),
+            Self::Syncing { error } => write!(f, "failed to sync, retrying: {error}"),
+            Self::Activating => f.write_str("assigned, not active yet"),
+            Self::OtherContent => f.write_str("reports other content of the same name"),
+            Self::NotReady => f.write_str("active, Node not Ready yet"),
+            Self::Draining { pods: None, .. } => f.write_str("draining"),
+            Self::Draining { pods: Some(pods), blocked } => {
+                let plural = if *pods == 1 { "" } else { "s" };
+                write!(f, "draining, {pods} pod{plural} left")?;
+                blocked.as_ref().map_or(Ok(()), |blocked| write!(f, "; blocked: {}", one_line(blocked)))
+            }
+            Self::Detaching { volumes } => {
+                let plural = if *volumes == 1 { "" } else { "s" };
+                write!(f, "drained, {volumes} volume{plural} still attached")
+            }
+            Self::Settling => f.write_str("active, settling before new pods may start"),
+            Self::OnTrial => f.write_str("active, still on trial"),
+            Self::Unreadable(field) => field.fmt(f),
+        }
+    }
+}
+
+/// Reason why a node does not converge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+#[schemars(rename = "Failure")]
+pub enum ConvergenceFailure {
+    /// The node accepted the assignment and reports this error against it.
+    Refused {
+        /// Error text of the kubelet.
+        error: String,
+    },
+    /// The agent refuses the change with running pods, and keeps the present configuration.
+    NotPrepared {
+        /// Error text of the agent, with the field.
+        error: String,
+    },
+    /// The time limit of the pool passed.
+    TimedOut {
+        /// The state that the node was still waiting in.
+        waiting: Waiting,
+    },
+    /// The node was not drained, or lost the mark of its drain. Only a rollout reports this.
+    #[serde(rename = "notDrained")]
+    Drain {
+        /// The failure of the drain.
+        #[serde(flatten)]
+        failure: DrainFailure,
+    },
+}
+
+impl fmt::Display for ConvergenceFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { error } | Self::NotPrepared { error } => f.write_str(error),
+            Self::TimedOut { waiting } => write!(f, "timed out: {waiting}"),
+            Self::Drain { failure } => failure.fmt(f),
+        }
+    }
+}

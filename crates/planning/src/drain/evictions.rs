@@ -1,0 +1,356 @@
+//! State machine of the evictions of one node. It receives the pods of the node and the answers of the API server, and
+//! names the pods to evict next. It reads no clock.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::pods::{Refusal, Stay, Treatment, treatment};
+use super::{DrainFailure, DrainPolicy};
+use crate::instant::later;
+use nodecfg_contract::observed::{EvictionAnswer, Pod};
+
+/// Limit of unanswered evictions per node.
+const MAX_UNANSWERED: usize = 5;
+/// Time until an eviction that was not possible is tried again. kubectl waits as long
+/// (`staging/src/k8s.io/kubectl/pkg/drain/drain.go`, 1.36).
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Change of the pods of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PodChange {
+    /// All pods of the node.
+    Listed(Vec<Pod>),
+    /// A pod appeared or changed.
+    Present(Box<Pod>),
+    /// The pod with this uid is gone.
+    Gone(String),
+}
+
+/// Evictions of one node.
+#[derive(Debug)]
+pub struct Evictions {
+    /// Pods by uid. `None` until the first list.
+    pods: Option<BTreeMap<String, DrainedPod>>,
+}
+
+#[derive(Debug)]
+struct DrainedPod {
+    pod: Pod,
+    treatment: Treatment,
+    state: EvictionState,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum EvictionState {
+    /// Not sent.
+    Due,
+    /// Sent and not answered.
+    Sent,
+    /// The pod is being deleted.
+    Ending,
+    /// Not possible now; tried again at this time.
+    Again { at: Timestamp, blocked: Option<String> },
+}
+
+/// Progress of the evictions of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// The pods of the node are unknown.
+    Unknown,
+    /// Pods may not be evicted.
+    Refused(DrainFailure),
+    /// Pods are left.
+    Evicting {
+        /// Their number.
+        left: usize,
+        /// A pod that a PodDisruptionBudget protects, and the answer of the API server.
+        blocked: Option<(String, String)>,
+    },
+    /// Only pods that stay are left.
+    Drained {
+        /// Number of their claimed volumes, which stay attached.
+        claims: usize,
+    },
+}
+
+impl Evictions {
+    /// Evictions of a node whose pods are unknown.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { pods: None }
+    }
+
+    /// Handles a change of the pods.
+    pub fn observe(&mut self, change: PodChange, policy: &DrainPolicy) {
+        match change {
+            PodChange::Listed(pods) => {
+                let mut before = self.pods.take().unwrap_or_default();
+                let now = pods.into_iter().map(|pod| {
+                    let known = before.remove(&pod.uid);
+                    (pod.uid.clone(), DrainedPod::new(pod, known, policy))
+                });
+                self.pods = Some(now.collect());
+            }
+            PodChange::Present(pod) => {
+                // Before the first list, the set of pods is incomplete.
+                let Some(pods) = &mut self.pods else { return };
+                let known = pods.remove(&pod.uid);
+                pods.insert(pod.uid.clone(), DrainedPod::new(*pod, known, policy));
+            }
+            PodChange::Gone(uid) => drop(self.pods.as_mut().and_then(|pods| pods.remove(&uid))),
+        }
+    }
+
+    /// Returns the pods to evict now. Each is answered by [`answered`](Self::answered).
+    ///
+    /// Pods of a higher priority stay until those of lower priorities are gone, so that a pod does not lose one that it
+    /// depends on.
+    pub fn next(&mut self, now: Timestamp) -> Vec<Pod> {
+        if matches!(self.progress(), Progress::Unknown | Progress::Refused(_)) {
+            return Vec::new();
+        }
+        let Some(lowest) = self.evicted().map(|one| one.pod.priority).min() else { return Vec::new() };
+        let unanswered = self.evicted().filter(|one| one.state == EvictionState::Sent).count();
+        let pods = self.pods.iter_mut().flat_map(BTreeMap::values_mut);
+        let mut due: Vec<&mut DrainedPod> =
+            pods.filter(|one| one.is_evicted() && one.pod.priority == lowest && one.state.is_due(now)).collect();
+        due.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
+        due.truncate(MAX_UNANSWERED.saturating_sub(unanswered));
+        due.into_iter()
+            .map(|one| {
+                one.state = EvictionState::Sent;
+                one.pod.clone()
+            })
+            .collect()
+    }
+
+    /// Handles the answer to an eviction.
+    pub fn answered(&mut self, uid: &str, answer: EvictionAnswer, now: Timestamp) {
+        let Some(one) = self.pods.as_mut().and_then(|pods| pods.get_mut(uid)) else { return };
+        let again = |blocked| EvictionState::Again { at: later(now, RETRY), blocked };
+        one.state = match answer {
+            EvictionAnswer::Evicted => EvictionState::Ending,
+            EvictionAnswer::Gone => {
+                let uid = uid.to_owned();
+                return self.observe(PodChange::Gone(uid), &DrainPolicy::default());
+            }
+            EvictionAnswer::Blocked { reason } => again(Some(reason)),
+            EvictionAnswer::SeveralBudgets => {
+                again(Some("more than one PodDisruptionBudget covers it, which allows no eviction".to_owned()))
+            }
+            // The deletion of the namespace deletes the pod.
+            EvictionAnswer::NamespaceTerminating => again(None),
+        };
+    }
+
+    /// Time at which [`next`](Self::next) may return more pods without another event.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        let again = |one: &DrainedPod| match one.state {
+            EvictionState::Again { at, .. } => Some(at),
+            _ => None,
+        };
+        self.evicted().filter_map(again).min()
+    }
+
+    /// Progress so far.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let Some(pods) = &self.pods else { return Progress::Unknown };
+        let mut refused: Vec<(String, Refusal)> = Vec::new();
+        for one in pods.values() {
+            if let Treatment::Refuse(why) = one.treatment {
+                refused.push((one.pod.to_string(), why));
+            }
+        }
+        if let Some((pod, why)) = refused.iter().min().cloned() {
+            return Progress::Refused(DrainFailure::Refused { pod, why, pods: refused.len() });
+        }
+        let left = self.evicted().count();
+        if left == 0 {
+            let claims = pods.values().map(|one| one.pod.claims).sum();
+            return Progress::Drained { claims };
+        }
+        let blocked = |one: &DrainedPod| match &one.state {
+            EvictionState::Again { blocked: Some(reason), .. } => Some((one.pod.to_string(), reason.clone())),
+            _ => None,
+        };
+        Progress::Evicting { left, blocked: self.evicted().filter_map(blocked).min() }
+    }
+
+    /// Failure of a drain whose time limit passed.
+    #[must_use]
+    pub fn overdue(&self, volumes: usize) -> DrainFailure {
+        match self.progress() {
+            Progress::Refused(failure) => failure,
+            Progress::Evicting { left, blocked: Some((pod, budget)) } => {
+                DrainFailure::Blocked { pod, budget, pods: left }
+            }
+            Progress::Evicting { left, blocked: None } => {
+                let pod = self.evicted().map(|one| one.pod.to_string()).min();
+                DrainFailure::TimedOut { pods: left, pod, volumes }
+            }
+            Progress::Unknown | Progress::Drained { .. } => DrainFailure::TimedOut { pods: 0, pod: None, volumes },
+        }
+    }
+
+    /// Pods that stay on the node, with the reason of each.
+    pub fn staying(&self) -> impl Iterator<Item = (&Pod, Stay)> {
+        self.pods.iter().flat_map(BTreeMap::values).filter_map(|one| match one.treatment {
+            Treatment::Stay(why) => Some((&one.pod, why)),
+            Treatment::Evict | Treatment::Refuse(_) => None,
+        })
+    }
+
+    fn evicted(&self) -> impl Iterator<Item = &DrainedPod> {
+        self.pods.iter().flat_map(BTreeMap::values).filter(|one| one.is_evicted())
+    }
+}
+
+impl Default for Evictions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl DrainedPod {
+    /// Pod in its present state. `known` is the pod as known before.
+    fn new(pod: Pod, known: Option<Self>, policy: &DrainPolicy) -> Self {
+        let state = match known {
+            _ if pod.deleting => EvictionState::Ending,
+            Some(known) => known.state,
+            None => EvictionState::Due,
+        };
+        Self { treatment: treatment(&pod, policy), pod, state }
+    }
+
+    fn is_evicted(&self) -> bool {
+        self.treatment == Treatment::Evict
+    }
+}
+
+impl EvictionState {
+    fn is_due(&self, now: Timestamp) -> bool {
+        match self {
+            Self::Due => true,
+            Self::Again { at, .. } => *at <= now,
+            Self::Sent | Self::Ending => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{daemon, pod};
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    fn listed(pods: impl IntoIterator<Item = Pod>) -> Evictions {
+        let mut evictions = Evictions::new();
+        evictions.observe(PodChange::Listed(pods.into_iter().collect()), &DrainPolicy::default());
+        evictions
+    }
+
+    fn names(pods: &[Pod]) -> Vec<&str> {
+        pods.iter().map(|pod| pod.name.as_str()).collect()
+    }
+
+    fn gone(evictions: &mut Evictions, name: &str) {
+        evictions.observe(PodChange::Gone(pod(name).uid), &DrainPolicy::default());
+    }
+
+    #[test]
+    fn evicts_lower_priorities_first_and_at_most_five_at_a_time() {
+        let mut evictions = listed(
+            ["a", "b", "c", "d", "e", "f"]
+                .map(pod)
+                .into_iter()
+                .chain([Pod { priority: 1000, ..pod("dns") }, daemon("proxy")]),
+        );
+        assert_eq!(names(&evictions.next(at(0))), ["a", "b", "c", "d", "e"]);
+        assert_eq!(evictions.next(at(0)), []);
+        evictions.answered(&pod("a").uid, EvictionAnswer::Evicted, at(1));
+        assert_eq!(names(&evictions.next(at(1))), ["f"]);
+        for name in ["b", "c", "d", "e", "f"] {
+            evictions.answered(&pod(name).uid, EvictionAnswer::Gone, at(1));
+        }
+        assert_eq!(evictions.next(at(1)), [], "a still ends");
+        assert_eq!(evictions.progress(), Progress::Evicting { left: 2, blocked: None });
+        gone(&mut evictions, "a");
+        assert_eq!(names(&evictions.next(at(1))), ["dns"]);
+        gone(&mut evictions, "dns");
+        assert_eq!(evictions.progress(), Progress::Drained { claims: 0 });
+    }
+
+    #[test]
+    fn blocked_pod_is_tried_again_and_named() {
+        let mut evictions = listed([pod("a"), pod("b")]);
+        assert_eq!(names(&evictions.next(at(0))), ["a", "b"]);
+        let reason = "The disruption budget web needs 2 healthy pods and has 2 currently".to_owned();
+        evictions.answered(&pod("b").uid, EvictionAnswer::Blocked { reason: reason.clone() }, at(1));
+        evictions.answered(&pod("a").uid, EvictionAnswer::NamespaceTerminating, at(2));
+        assert_eq!((evictions.next(at(5)), evictions.next_wake()), (vec![], Some(at(6))));
+        let blocked = Some(("web/b".to_owned(), reason.clone()));
+        assert_eq!(evictions.progress(), Progress::Evicting { left: 2, blocked });
+        assert_eq!(evictions.overdue(1), DrainFailure::Blocked { pod: "web/b".to_owned(), budget: reason, pods: 2 },);
+        assert_eq!(names(&evictions.next(at(6))), ["b"]);
+        assert_eq!(evictions.next_wake(), Some(at(7)));
+        evictions.answered(&pod("b").uid, EvictionAnswer::SeveralBudgets, at(8));
+        assert!(matches!(evictions.progress(), Progress::Evicting { blocked: Some(_), .. }));
+    }
+
+    #[test]
+    fn refused_pod_prevents_every_eviction() {
+        let mut evictions =
+            listed([pod("a"), Pod { controller: None, ..pod("z") }, Pod { empty_dir: true, ..pod("b") }]);
+        assert_eq!(evictions.next(at(0)), []);
+        let Progress::Refused(failure) = evictions.progress() else { panic!("{:?}", evictions.progress()) };
+        assert_eq!(
+            failure.to_string(),
+            "drain refused: pod web/b would lose its emptyDir volume (emptyDir: refuse), and 1 more pod"
+        );
+        assert_eq!(evictions.overdue(0), failure);
+    }
+
+    #[test]
+    fn list_decides_which_pods_are_left() {
+        let mut evictions = Evictions::new();
+        evictions.observe(PodChange::Present(Box::new(pod("a"))), &DrainPolicy::default());
+        assert_eq!((evictions.progress(), evictions.next(at(0))), (Progress::Unknown, vec![]));
+        evictions.observe(PodChange::Listed(vec![pod("a"), pod("b")]), &DrainPolicy::default());
+        assert_eq!(evictions.next(at(0)).len(), 2);
+        // After a lost watch, the evictions that were sent are not sent again.
+        evictions.observe(PodChange::Listed(vec![pod("b")]), &DrainPolicy::default());
+        assert_eq!(
+            (evictions.progress(), evictions.next(at(0))),
+            (Progress::Evicting { left: 1, blocked: None }, vec![])
+        );
+        assert_eq!(evictions.overdue(0).to_string(), "drain timed out: pod web/b is still there",);
+    }
+
+    #[test]
+    fn recreated_pod_is_another_pod() {
+        let mut evictions = listed([pod("a")]);
+        evictions.next(at(0));
+        evictions.answered(&pod("a").uid, EvictionAnswer::Evicted, at(0));
+        let again = Pod { uid: "second".to_owned(), ..pod("a") };
+        evictions.observe(PodChange::Present(Box::new(again)), &DrainPolicy::default());
+        gone(&mut evictions, "a");
+        assert_eq!(evictions.next(at(1)).into_iter().map(|pod| pod.uid).collect::<Vec<_>>(), ["second"]);
+    }
+
+    #[test]
+    fn staying_pods_keep_their_volumes() {
+        let storage = Pod { claims: 2, ..daemon("storage") };
+        let evictions = listed([storage, Pod { mirror: true, ..pod("etcd") }]);
+        assert_eq!(evictions.progress(), Progress::Drained { claims: 2 });
+        let staying: Vec<_> = evictions.staying().map(|(pod, why)| (pod.name.as_str(), why)).collect();
+        assert_eq!(staying, [("etcd", Stay::Mirror), ("storage", Stay::DaemonSet)]);
+        assert_eq!(evictions.overdue(3).to_string(), "drain timed out: 3 volumes are still attached");
+    }
+}

@@ -1,0 +1,422 @@
+//! Scenario tests of drains, without a cluster.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::machine::{Command, Input, Machine, Mode};
+use super::progress::Progress;
+use super::{End, NodeOutcome, StopReason};
+use crate::convergence::{ConvergenceFailure, Waiting};
+use crate::desired::{Desired, Pool, PoolTarget, RolloutPolicy};
+use crate::drain::evictions::PodChange;
+use crate::drain::fixtures::{daemon, mark, pod};
+use crate::drain::{DrainFailure, DrainMode, OnTimeout};
+use crate::plan::fixtures::{
+    canary, desired, fetched, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing,
+    rendered_of, with_config_map,
+};
+use crate::plan::{Plan, Scope, check, make};
+use kubelet_config::risk::Class;
+use nodecfg_contract::observed::drain::DRAIN_TAINT;
+use nodecfg_contract::observed::{DrainMark, EvictionAnswer, Maintainer, Node, Observed, Pod, Readiness};
+use nodecfg_contract::{ConfigSource, error_text};
+
+const OLD: &str = "cpuManagerPolicy: none\n";
+const NEW: &str = "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n";
+
+fn drains(budget: u32) -> RolloutPolicy {
+    RolloutPolicy { allow_disruption: Class::Drain, ..policy(budget) }
+}
+
+fn wants(fields: &str, policy: RolloutPolicy) -> Desired {
+    let target = PoolTarget::Config(Box::new(rendered_of("a", fields)));
+    desired([Pool { target, ..pool("a", 64, policy) }])
+}
+
+fn source(fields: &str) -> ConfigSource {
+    rendered_of("a", fields).source(&namespace())
+}
+
+/// Nodes of the pool on the old configuration.
+fn cluster(names: &[&str]) -> Observed {
+    let mut cluster = observed(names.iter().map(|name| on(node(name, "a"), &source(OLD))));
+    let old = rendered_of("a", OLD);
+    with_config_map(&mut cluster, "a", &old);
+    cluster.contents.extend([fetched(&source(OLD), &old.canonical, true)]);
+    cluster
+}
+
+fn planned(policy: RolloutPolicy, cluster: &Observed) -> Plan {
+    let desired = wants(NEW, policy);
+    let plan = make(&desired, cluster, &options()).unwrap();
+    assert_eq!(check(&plan, &desired, cluster, &Scope::Everything), []);
+    plan
+}
+
+/// A rollout of one pool, driven step by step.
+struct Scenario {
+    machine: Machine,
+    now: Timestamp,
+    progress: Vec<Progress>,
+    nodes: BTreeMap<String, Node>,
+}
+
+impl Scenario {
+    fn new(policy: RolloutPolicy, names: &[&str]) -> Self {
+        Self::over(&cluster(names), policy)
+    }
+
+    fn over(cluster: &Observed, policy: RolloutPolicy) -> Self {
+        Self {
+            machine: Machine::new(&planned(policy, cluster), Mode::ASSIGN),
+            now: Timestamp::UNIX_EPOCH,
+            progress: Vec::new(),
+            nodes: cluster.nodes.iter().map(|(name, node)| (name.to_string(), node.clone())).collect(),
+        }
+    }
+
+    /// Sends an input and returns the commands in short form: `mark n1`, `evict n1 a`.
+    fn send(&mut self, input: Input) -> Vec<String> {
+        let mut sent = Vec::new();
+        for command in self.machine.step(input, self.now) {
+            sent.push(match command {
+                Command::Report(event) => {
+                    self.progress.push(event.progress);
+                    continue;
+                }
+                Command::Assign(node, change) => format!("assign {node} {}", change.max_disruption),
+                Command::RollBack(node, change) => format!("roll back {node} {}", change.max_disruption),
+                Command::Mark(node, uid, drain) => {
+                    assert_eq!((uid, drain.to.as_ref()), (format!("uid-{node}"), Some(&source(NEW))));
+                    format!("mark {node}")
+                }
+                Command::WatchPods(node) => format!("watch {node}"),
+                Command::UnwatchPods(node) => format!("unwatch {node}"),
+                Command::Evict(node, pod) => format!("evict {node} {}", pod.name),
+                Command::CountVolumes(node) => format!("volumes {node}"),
+                Command::DeletePod(node, pod) => format!("delete {node} {}", pod.name),
+                Command::Release(node, uid) => {
+                    assert_eq!(uid, format!("uid-{node}"));
+                    format!("release {node}")
+                }
+            });
+        }
+        sent
+    }
+
+    fn observe(&mut self, name: &str, change: impl FnOnce(Node) -> Node) -> Vec<String> {
+        let node = change(self.nodes.remove(name).unwrap());
+        self.nodes.insert(name.to_owned(), node.clone());
+        self.send(Input::Observed(Box::new(node)))
+    }
+
+    fn marked(&mut self, name: &str) -> Vec<String> {
+        let sent = self.send(Input::Marked(node_name(name), Ok(())));
+        assert_eq!(self.observe(name, |node| Node { drain_mark: Some(Box::new(mark("a"))), ..node }), [""; 0]);
+        sent
+    }
+
+    fn pods(&mut self, name: &str, pods: impl IntoIterator<Item = Pod>) -> Vec<String> {
+        self.send(Input::Pods(node_name(name), PodChange::Listed(pods.into_iter().collect())))
+    }
+
+    fn evicted(&mut self, name: &str, pod_name: &str, answer: EvictionAnswer) -> Vec<String> {
+        self.send(Input::Evicted(node_name(name), pod(pod_name).uid, Ok(answer)))
+    }
+
+    /// Drains a marked node without pods and answers the assignment.
+    fn assigned(&mut self, name: &str) {
+        assert_eq!(self.marked(name), [format!("watch {name}")]);
+        assert_eq!(self.pods(name, [daemon("proxy")]), [format!("volumes {name}")]);
+        let sent = self.send(Input::Volumes(node_name(name), Ok(0)));
+        assert_eq!(sent, [format!("unwatch {name}"), format!("assign {name} drain")]);
+        assert_eq!(self.send(Input::Assigned(node_name(name))), [""; 0]);
+        self.observe(name, |node| Node { source: Some(source(NEW)), ..node });
+    }
+
+    fn wait(&mut self, seconds: i64) -> Vec<String> {
+        self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        self.send(Input::Tick)
+    }
+
+    fn outcome(&self, name: &str) -> NodeOutcome {
+        let outcome = self.machine.outcome();
+        let pool = outcome.pools.get(&pool_name("a")).unwrap();
+        pool.nodes.iter().find(|node| node.node.as_str() == name).unwrap().clone()
+    }
+
+    fn drain_failure(&self, name: &str) -> DrainFailure {
+        match self.outcome(name).end {
+            End::Failed { failure: ConvergenceFailure::Drain { failure }, rolled_back: false } => failure,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn waits(&self) -> Vec<String> {
+        let waiting = |progress: &Progress| match progress {
+            Progress::Waiting { node, waiting, .. } => Some(format!("{node}: {waiting}")),
+            _ => None,
+        };
+        self.progress.iter().filter_map(waiting).collect()
+    }
+}
+
+#[test]
+fn node_is_marked_evicted_assigned_settled_and_released() {
+    let mut scenario = Scenario::new(drains(1), &["n1", "n2"]);
+    assert_eq!(scenario.send(Input::Start), ["mark n1"]);
+    assert_eq!(scenario.marked("n1"), ["watch n1"]);
+    let proxy = Pod { claims: 1, exclusive_cpus: true, ..daemon("proxy") };
+    assert_eq!(scenario.pods("n1", [pod("a"), pod("b"), proxy.clone()]), ["evict n1 a", "evict n1 b"]);
+    assert_eq!(scenario.evicted("n1", "a", EvictionAnswer::Evicted), [""; 0]);
+    assert_eq!(scenario.send(Input::Pods(node_name("n1"), PodChange::Gone(pod("a").uid))), [""; 0]);
+    let reason = "The disruption budget web needs 1".to_owned();
+    assert_eq!(scenario.evicted("n1", "b", EvictionAnswer::Blocked { reason }), [""; 0]);
+    assert_eq!(scenario.wait(5), ["evict n1 b"]);
+    assert_eq!(scenario.evicted("n1", "b", EvictionAnswer::Gone), ["volumes n1"]);
+    // The DaemonSet pod keeps one volume.
+    assert_eq!(scenario.send(Input::Volumes(node_name("n1"), Ok(2))), [""; 0]);
+    assert_eq!(scenario.wait(5), ["volumes n1"]);
+    assert_eq!(scenario.send(Input::Volumes(node_name("n1"), Ok(1))), ["unwatch n1", "assign n1 drain"]);
+    assert_eq!(scenario.send(Input::Assigned(node_name("n1"))), [""; 0]);
+    assert_eq!(scenario.observe("n1", |node| on(node, &source(NEW))), ["delete n1 proxy"]);
+    assert_eq!(scenario.wait(30), [""; 0], "the pod with the old CPUs is still there");
+    assert_eq!(scenario.send(Input::PodDeleted(node_name("n1"), proxy.uid, Ok(()))), ["release n1"]);
+    assert_eq!(scenario.outcome("n1").end, End::InFlight);
+    assert_eq!(scenario.send(Input::Released(node_name("n1"), Ok(()))), [""; 0], "n1 still has the taint");
+    assert_eq!(scenario.observe("n1", |node| Node { drain_mark: None, ..node }), ["mark n2"]);
+    assert!(matches!(scenario.outcome("n1"), NodeOutcome { end: End::Converged, marked: false, .. }));
+    assert_eq!(
+        scenario.waits(),
+        [
+            "n1: draining",
+            "n1: draining, 2 pods left",
+            "n1: draining, 1 pod left",
+            "n1: draining, 1 pod left; blocked: pod web/b: The disruption budget web needs 1",
+            "n1: drained, 1 volume still attached",
+            "n1: active, settling before new pods may start",
+            "n2: draining",
+        ]
+    );
+}
+
+#[test]
+fn node_settles_only_while_it_is_ready() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    assert_eq!(scenario.observe("n1", |node| on(node, &source(NEW))), [""; 0]);
+    scenario.wait(20);
+    scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
+    assert_eq!(scenario.wait(20), [""; 0]);
+    scenario.observe("n1", |node| Node { ready: Readiness::Ready, ..node });
+    assert_eq!(scenario.wait(29), [""; 0]);
+    assert_eq!(scenario.wait(1), ["release n1"]);
+    scenario.send(Input::Released(node_name("n1"), Ok(())));
+    assert!(scenario.machine.is_finished());
+    assert!(scenario.machine.outcome().is_complete());
+}
+
+#[test]
+fn node_that_is_never_ready_again_fails_and_is_released() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    scenario.observe("n1", |node| on(node, &source(NEW)));
+    scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
+    scenario.wait(30);
+    assert_eq!(scenario.wait(300), ["release n1"]);
+    let timed_out = ConvergenceFailure::TimedOut { waiting: Waiting::NotReady };
+    assert_eq!(scenario.outcome("n1").end, End::Failed { failure: timed_out, rolled_back: false });
+}
+
+#[test]
+fn refused_drain_evicts_nothing_and_stops_the_pool() {
+    let mut scenario = Scenario::new(drains(1), &["n1", "n2"]);
+    scenario.send(Input::Start);
+    scenario.marked("n1");
+    let sent = scenario.pods("n1", [pod("a"), Pod { controller: None, ..pod("b") }]);
+    assert_eq!(sent, ["unwatch n1", "release n1"]);
+    scenario.send(Input::Released(node_name("n1"), Ok(())));
+    scenario.observe("n1", |node| Node { drain_mark: None, ..node });
+    assert!(matches!(scenario.drain_failure("n1"), DrainFailure::Refused { pods: 1, .. }));
+    assert_eq!(scenario.outcome("n2").end, End::NotStarted);
+    assert!(scenario.machine.is_finished());
+    assert_eq!(scenario.machine.budget_of(&pool_name("a")), Some((0, 1)), "the node runs its pods");
+}
+
+#[test]
+fn overdue_drain_releases_or_holds_the_node() {
+    for (on_timeout, sent, marked) in
+        [(OnTimeout::Release, vec!["unwatch n1", "release n1"], false), (OnTimeout::Hold, vec!["unwatch n1"], true)]
+    {
+        let mut policy = drains(1);
+        policy.drain.on_timeout = on_timeout;
+        policy.drain.timeout = Duration::from_secs(60);
+        let mut scenario = Scenario::new(policy, &["n1"]);
+        scenario.send(Input::Start);
+        scenario.marked("n1");
+        scenario.pods("n1", [pod("a")]);
+        scenario.evicted("n1", "a", EvictionAnswer::Evicted);
+        scenario.wait(59);
+        assert_eq!(scenario.wait(1), sent);
+        if !marked {
+            scenario.send(Input::Released(node_name("n1"), Ok(())));
+        }
+        assert_eq!(scenario.drain_failure("n1").to_string(), "drain timed out: pod web/a is still there");
+        assert_eq!(scenario.outcome("n1").marked, marked);
+        assert!(scenario.machine.is_finished());
+        assert!(!scenario.machine.outcome().is_complete());
+    }
+}
+
+#[test]
+fn stop_releases_nodes_that_are_not_assigned() {
+    let mut scenario = Scenario::new(drains(3), &["n1", "n2", "n3"]);
+    assert_eq!(scenario.send(Input::Start), ["mark n1", "mark n2", "mark n3"]);
+    scenario.assigned("n1");
+    scenario.marked("n2");
+    assert_eq!(scenario.pods("n2", [pod("a")]), ["evict n2 a"]);
+    assert_eq!(scenario.send(Input::Stop(StopReason::Interrupted)), ["unwatch n2", "release n2"]);
+    assert_eq!(scenario.evicted("n2", "a", EvictionAnswer::Evicted), [""; 0]);
+    // The mark of n3 was unanswered.
+    assert_eq!(scenario.send(Input::Marked(node_name("n3"), Ok(()))), ["release n3"]);
+    scenario.send(Input::Released(node_name("n2"), Ok(())));
+    scenario.send(Input::Released(node_name("n3"), Err("forbidden".to_owned())));
+    assert!(!scenario.machine.is_finished(), "n1 is in transition");
+    scenario.observe("n1", |node| on(node, &source(NEW)));
+    assert_eq!(scenario.wait(30), ["release n1"]);
+    scenario.send(Input::Released(node_name("n1"), Ok(())));
+    assert!(scenario.machine.is_finished());
+    assert_eq!(scenario.outcome("n2").end, End::NotStarted);
+    assert_eq!((scenario.outcome("n3").end, scenario.outcome("n3").marked), (End::NotStarted, true));
+}
+
+#[test]
+fn lost_mark_ends_the_drain_and_leaves_the_node_alone() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    scenario.marked("n1");
+    scenario.pods("n1", [pod("a")]);
+    assert_eq!(scenario.observe("n1", |node| Node { drain_mark: None, ..node }), ["unwatch n1"]);
+    assert_eq!(scenario.drain_failure("n1"), DrainFailure::MarkLost);
+    assert!(scenario.machine.is_finished());
+}
+
+#[test]
+fn node_that_another_program_claims_is_released() {
+    let mut scenario = Scenario::new(drains(1), &["n1", "n2"]);
+    scenario.send(Input::Start);
+    scenario.marked("n1");
+    scenario.pods("n1", [pod("a")]);
+    let claimed = scenario.observe("n1", |node| Node { maintainer: Some(Maintainer::Kured), ..node });
+    assert_eq!(claimed, ["unwatch n1", "release n1"]);
+    assert!(matches!(scenario.outcome("n1").end, End::LeftAlone { .. }));
+}
+
+#[test]
+fn failed_node_is_rolled_back_while_it_is_drained() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.machine =
+        Machine::new(&planned(drains(1), &cluster(&["n1"])), Mode { rollback_on_failure: true, ..Mode::ASSIGN });
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    let sent = scenario.observe("n1", |node| refusing(node, &source(NEW), error_text::VALIDATE));
+    assert_eq!(sent, ["roll back n1 drain"]);
+    scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
+    assert_eq!(scenario.observe("n1", |node| on(node, &source(OLD))), ["release n1"]);
+    scenario.send(Input::Released(node_name("n1"), Ok(())));
+    assert!(matches!(scenario.outcome("n1").end, End::Failed { rolled_back: true, .. }));
+}
+
+#[test]
+fn released_canary_is_drained_again_before_its_rollback() {
+    let mut policy = drains(1);
+    policy.canary = canary(1, 600);
+    let mut scenario = Scenario::new(policy, &["n1", "n2"]);
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    scenario.observe("n1", |node| on(node, &source(NEW)));
+    assert_eq!(scenario.wait(30), ["release n1"]);
+    scenario.send(Input::Released(node_name("n1"), Ok(())));
+    scenario.observe("n1", |node| Node { drain_mark: None, ..node });
+    let aborted = StopReason::Aborted { by: "ada".to_owned(), reason: None };
+    assert_eq!(scenario.send(Input::RollBackAll(aborted)), ["mark n1"]);
+    scenario.marked("n1");
+    assert_eq!(scenario.pods("n1", [pod("a")]), ["evict n1 a"]);
+    assert_eq!(scenario.evicted("n1", "a", EvictionAnswer::Gone), ["volumes n1"]);
+    assert_eq!(scenario.send(Input::Volumes(node_name("n1"), Ok(0))), ["unwatch n1", "roll back n1 drain"]);
+    scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
+    assert_eq!(scenario.observe("n1", |node| on(node, &source(OLD))), ["release n1"]);
+    scenario.send(Input::Released(node_name("n1"), Ok(())));
+    assert_eq!(scenario.outcome("n1").end, End::RolledBack);
+    assert!(scenario.machine.is_finished());
+}
+
+#[test]
+fn next_run_continues_or_releases_each_mark() {
+    let marked = |node: Node| Node { drain_mark: Some(Box::new(mark("a"))), ..node };
+    let mut cluster = cluster(&["n1", "n2", "n3"]);
+    let converged = marked(on(node("n2", "a"), &source(NEW)));
+    let pending = marked(cluster.nodes[&node_name("n1")].clone());
+    let assigned = Node { source: Some(source(NEW)), ..marked(on(node("n3", "a"), &source(OLD))) };
+    cluster.nodes.extend([pending, converged, assigned].map(|node| (node.name.clone(), node)));
+    let plan = planned(drains(1), &cluster);
+    assert_eq!(plan.releases.iter().map(|release| release.node.as_str()).collect::<Vec<_>>(), ["n2"]);
+    let mut scenario = Scenario::over(&cluster, drains(1));
+    assert_eq!(scenario.send(Input::Start), ["watch n1"], "n1 is marked already, and n3 is assigned");
+    scenario.observe("n3", |node| on(node, &source(NEW)));
+    assert_eq!(scenario.wait(30), ["release n3"]);
+    scenario.send(Input::Released(node_name("n3"), Ok(())));
+    scenario.pods("n1", []);
+    let sent = scenario.send(Input::Volumes(node_name("n1"), Ok(0)));
+    assert_eq!(sent, ["unwatch n1", "assign n1 drain"]);
+}
+
+#[test]
+fn policy_decides_which_nodes_are_drained() {
+    let drained = |fields: &str, policy: RolloutPolicy| {
+        let cluster = cluster(&["n1"]);
+        let desired = wants(fields, policy);
+        let plan = make(&desired, &cluster, &options()).unwrap();
+        assert_eq!(check(&plan, &desired, &cluster, &Scope::Everything), []);
+        let step = plan.pools[0].steps().next().unwrap().clone();
+        (step.drain, step.assignment.max_disruption)
+    };
+    let mut accepting = drains(1);
+    accepting.drain.mode = DrainMode::Accept;
+    assert_eq!(drained(NEW, drains(1)), (true, Class::Drain));
+    assert_eq!(drained(NEW, accepting), (false, Class::Drain));
+    assert_eq!(drained("cpuManagerPolicy: none\nclusterDNS: [10.0.0.9]\n", drains(1)), (false, Class::Restart));
+    assert_eq!(drained(NEW, RolloutPolicy { allow_disruption: Class::Replace, ..policy(1) }), (true, Class::Replace));
+    // The local configuration is unknown.
+    let local = observed([node("n1", "a")]);
+    assert!(planned(drains(1), &local).pools[0].steps().all(|step| step.drain));
+}
+
+#[test]
+fn node_with_the_mark_of_another_fleet_is_left_alone() {
+    let mut cluster = cluster(&["n1"]);
+    let mut other = mark("a");
+    other.drain.as_mut().unwrap().fleet = nodecfg_contract::names::FleetName::new("other").unwrap();
+    cluster.nodes.get_mut(&node_name("n1")).unwrap().drain_mark = Some(Box::new(other));
+    let plan = planned(drains(1), &cluster);
+    assert_eq!(
+        plan.pools[0].left_alone[0].why.to_string(),
+        "fleet other drains the node; run this again when it has finished"
+    );
+    assert_eq!(plan.releases, []);
+}
+
+#[test]
+fn annotation_alone_has_no_effect() {
+    let mut cluster = cluster(&["n1"]);
+    let forged = DrainMark { tainted: false, ..mark("a") };
+    cluster.nodes.get_mut(&node_name("n1")).unwrap().drain_mark = Some(Box::new(forged));
+    let plan = planned(drains(1), &cluster);
+    assert_eq!(plan.releases, []);
+    let step = plan.pools[0].steps().next().unwrap();
+    assert!(step.available && !step.marked, "a kubelet may write annotations, but no {DRAIN_TAINT}");
+}

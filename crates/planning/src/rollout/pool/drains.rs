@@ -1,0 +1,461 @@
+//! Drains of a pool's nodes: mark, evict, assign or roll back, settle and release.
+//!
+//! A marked node is unavailable. Every path to a final phase releases the mark, except when another client removed it,
+//! when the policy holds it, or when the API server refuses the release.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::PoolRun;
+use super::node_table::{Mark, NodeState, Phase, Purpose, Rollback};
+use crate::convergence::{Convergence, ConvergenceFailure, WaitContext, Waiting, evaluate};
+use crate::drain::evictions::{self, Evictions, PodChange};
+use crate::drain::pods::Stay;
+use crate::drain::{DrainFailure, OnTimeout};
+use crate::instant::{elapsed, later};
+use crate::rollout::progress::Progress;
+use crate::rollout::signals::{Command, Context};
+use nodecfg_contract::Assignment;
+use nodecfg_contract::observed::{Drain, EvictionAnswer, Node, Pod};
+
+/// Time between two counts of the volumes that are attached to a drained node.
+const VOLUME_RETRY: Duration = Duration::from_secs(5);
+
+impl PoolRun {
+    /// Marks a node that must be drained before `purpose`.
+    pub(super) fn begin_drain(&mut self, number: usize, purpose: Purpose, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        let Some(assignment) = &node.assignment else { return };
+        let drain = Drain {
+            fleet: self.fleet.clone(),
+            pool: self.name.clone(),
+            to: assignment.to.clone(),
+            from: assignment.from.clone(),
+            since: context.now,
+            added: std::collections::BTreeSet::new(),
+        };
+        // An earlier run has marked the node.
+        let is_marked = node.is_marked();
+        context.commands.push(if is_marked {
+            Command::WatchPods(node.name.clone())
+        } else {
+            Command::Mark(node.name.clone(), node.uid.clone(), drain)
+        });
+        let waiting = Waiting::Draining { pods: None, blocked: None };
+        self.nodes.update(number, |node| {
+            node.phase = Phase::Draining { since: context.now, purpose };
+            if !is_marked {
+                node.mark = Mark::Sent;
+            }
+            node.was_ready = node.ready;
+            node.drained = Drained::default();
+        });
+        self.marked.insert(number);
+        context.timers.wake(later(context.now, self.drain_timeout), &self.name, Some(number));
+        self.set_waiting(number, waiting, context);
+    }
+
+    /// Handles the answer to the mark of a node.
+    pub(in crate::rollout) fn marked(&mut self, number: usize, result: Result<(), String>, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number).filter(|node| node.mark == Mark::Sent) else { return };
+        let (name, is_draining) = (node.name.clone(), matches!(node.phase, Phase::Draining { .. }));
+        match result {
+            Ok(()) => {
+                self.nodes.update(number, |node| node.mark = Mark::On { seen: false });
+                if is_draining {
+                    context.commands.push(Command::WatchPods(name));
+                }
+            }
+            Err(error) => {
+                self.nodes.update(number, |node| node.mark = Mark::None);
+                self.marked.remove(&number);
+                if is_draining {
+                    self.drain_failed(number, DrainFailure::Request { error }, context);
+                }
+            }
+        }
+        self.start_more(context);
+    }
+
+    /// Handles a change of the pods of a node.
+    pub(in crate::rollout) fn pods_changed(&mut self, number: usize, change: PodChange, context: &mut Context<'_>) {
+        if self.is_evicting(number) {
+            let policy = &self.drain_policy;
+            self.nodes.update(number, |node| node.drained.evictions.observe(change, policy));
+            self.advance_drain(number, context);
+        }
+    }
+
+    /// Handles the answer to the eviction of a pod.
+    pub(in crate::rollout) fn evicted(
+        &mut self,
+        number: usize,
+        uid: &str,
+        answer: Result<EvictionAnswer, String>,
+        context: &mut Context<'_>,
+    ) {
+        if !self.is_evicting(number) {
+            return;
+        }
+        match answer {
+            Ok(answer) => {
+                let now = context.now;
+                self.nodes.update(number, |node| node.drained.evictions.answered(uid, answer, now));
+                self.advance_drain(number, context);
+            }
+            Err(error) => self.drain_failed(number, DrainFailure::Request { error }, context),
+        }
+    }
+
+    /// Handles the number of volumes that are attached to a node.
+    pub(in crate::rollout) fn volumes_counted(
+        &mut self,
+        number: usize,
+        result: Result<usize, String>,
+        context: &mut Context<'_>,
+    ) {
+        if !self.is_evicting(number) {
+            return;
+        }
+        match result {
+            Ok(volumes) => {
+                let again = later(context.now, VOLUME_RETRY);
+                self.nodes.update(number, |node| node.drained.volumes = VolumeCount::Known { volumes, again });
+                self.advance_drain(number, context);
+            }
+            Err(error) => self.drain_failed(number, DrainFailure::Request { error }, context),
+        }
+    }
+
+    /// Reports whether the node is marked and its pods are evicted.
+    fn is_evicting(&self, number: usize) -> bool {
+        let evicting =
+            |node: &NodeState| matches!(node.phase, Phase::Draining { .. }) && matches!(node.mark, Mark::On { .. });
+        self.nodes.get(number).is_some_and(evicting)
+    }
+
+    /// Sends the evictions that are due, or ends the drain.
+    fn advance_drain(&mut self, number: usize, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        match node.drained.evictions.progress() {
+            evictions::Progress::Unknown => {}
+            evictions::Progress::Refused(failure) => self.drain_failed(number, failure, context),
+            evictions::Progress::Evicting { left, blocked } => {
+                let now = context.now;
+                let mut due = Vec::new();
+                self.nodes.update(number, |node| due = node.drained.evictions.next(now));
+                let Some(node) = self.nodes.get(number) else { return };
+                context.commands.extend(due.into_iter().map(|pod| Command::Evict(node.name.clone(), Box::new(pod))));
+                if let Some(at) = node.drained.evictions.next_wake() {
+                    context.timers.wake(at, &self.name, Some(number));
+                }
+                let blocked = blocked.map(|(pod, reason)| format!("pod {pod}: {reason}"));
+                self.set_waiting_once(number, Waiting::Draining { pods: Some(left), blocked }, context);
+            }
+            evictions::Progress::Drained { claims } => match node.drained.volumes {
+                VolumeCount::Known { volumes, .. } if volumes <= claims => self.drained(number, context),
+                VolumeCount::Known { volumes, again } if again > context.now => {
+                    context.timers.wake(again, &self.name, Some(number));
+                    self.set_waiting_once(number, Waiting::Detaching { volumes: volumes - claims }, context);
+                }
+                VolumeCount::Sent => {}
+                VolumeCount::Unknown | VolumeCount::Known { .. } => {
+                    context.commands.push(Command::CountVolumes(node.name.clone()));
+                    self.nodes.update(number, |node| node.drained.volumes = VolumeCount::Sent);
+                }
+            },
+        }
+    }
+
+    /// Continues with the purpose of the drain.
+    fn drained(&mut self, number: usize, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        let (Some(assignment), Phase::Draining { purpose, .. }) = (node.assignment.clone(), node.phase.clone()) else {
+            return;
+        };
+        let name = node.name.clone();
+        let owners = |(pod, why): (&Pod, Stay)| (why == Stay::DaemonSet && pod.exclusive_cpus).then(|| pod.clone());
+        let cpu_owners: Vec<Pod> = node.drained.evictions.staying().filter_map(owners).collect();
+        context.commands.push(Command::UnwatchPods(name.clone()));
+        let (phase, command) = match purpose {
+            Purpose::Assign => (Phase::Assigning, Command::Assign(name, assignment)),
+            Purpose::RollBack(phase) => {
+                let max_disruption = self.drained_disruption;
+                (*phase, Command::RollBack(name, Assignment { max_disruption, ..assignment.reversed() }))
+            }
+        };
+        context.commands.push(command);
+        self.nodes.update(number, |node| {
+            (node.phase, node.seen_rolled_back) = (phase, false);
+            node.drained = Drained { cpu_owners, ..Drained::default() };
+        });
+    }
+
+    /// Ends a drain without a change of the node.
+    pub(in crate::rollout) fn drain_failed(&mut self, number: usize, failure: DrainFailure, context: &mut Context<'_>) {
+        let Some(Phase::Draining { since, .. }) = self.nodes.get(number).map(|node| node.phase.clone()) else { return };
+        let timed_out = matches!(failure, DrainFailure::Blocked { .. } | DrainFailure::TimedOut { .. });
+        let holds = timed_out && self.drain_policy.on_timeout == OnTimeout::Hold;
+        self.end_drain(number, context);
+        if holds {
+            self.nodes.update(number, |node| node.mark = Mark::Left);
+            self.marked.remove(&number);
+        }
+        let waited = elapsed(since, context.now);
+        self.fail(number, ConvergenceFailure::Drain { failure }, waited, context);
+    }
+
+    /// Sends no further eviction for a node.
+    pub(super) fn end_drain(&mut self, number: usize, context: &mut Context<'_>) {
+        if !self.is_evicting(number) {
+            return;
+        }
+        if let Some(node) = self.nodes.get(number) {
+            context.commands.push(Command::UnwatchPods(node.name.clone()));
+        }
+        self.nodes.update(number, |node| node.drained = Drained::default());
+    }
+
+    /// Makes nodes pending again whose drain has not ended. They were not changed.
+    pub(super) fn abandon_drains(&mut self, context: &mut Context<'_>) {
+        for number in self.marked.clone() {
+            if let Some(Phase::Draining { purpose: Purpose::Assign, .. }) =
+                self.nodes.get(number).map(|node| node.phase.clone())
+            {
+                self.end_drain(number, context);
+                self.nodes.set(number, Phase::Pending);
+            }
+        }
+    }
+
+    /// Handles an event of a marked node: detects a lost mark, and the state of a node that settles.
+    pub(super) fn observe_mark(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        let is_marked = seen.drain_mark.as_ref().is_some_and(|mark| mark.tainted);
+        match node.mark {
+            // The watch event may arrive before the response. It must not be lost.
+            Mark::Sent if is_marked => self.marked(number, Ok(()), context),
+            Mark::On { .. } if is_marked => {}
+            Mark::On { seen: true } => return self.mark_lost(number, context),
+            _ => return,
+        }
+        self.nodes.update(number, |node| {
+            if let Mark::On { seen } = &mut node.mark {
+                *seen = true;
+            }
+        });
+    }
+
+    fn mark_lost(&mut self, number: usize, context: &mut Context<'_>) {
+        self.end_drain(number, context);
+        self.nodes.update(number, |node| node.mark = Mark::None);
+        self.marked.remove(&number);
+        let failed = match self.nodes.get(number).map(|node| node.phase.clone()) {
+            Some(Phase::Draining { since, .. } | Phase::Watching { since } | Phase::Settling { since, .. }) => since,
+            // The response to the assignment does not arrive any more.
+            Some(Phase::Assigning) => context.now,
+            _ => return,
+        };
+        let failure = ConvergenceFailure::Drain { failure: DrainFailure::MarkLost };
+        self.fail(number, failure, elapsed(failed, context.now), context);
+    }
+
+    /// Starts the time that a converged node must stay Ready before its release, and deletes the DaemonSet pods whose
+    /// exclusive CPUs the new configuration does not know.
+    pub(super) fn begin_settling(&mut self, number: usize, seen: &Node, since: Timestamp, context: &mut Context<'_>) {
+        self.begin_trial(number, seen, context);
+        let Some(node) = self.nodes.get(number) else { return };
+        let name = node.name.clone();
+        let pods = node.drained.cpu_owners.clone();
+        context.commands.extend(pods.into_iter().map(|pod| Command::DeletePod(name.clone(), Box::new(pod))));
+        let now = context.now;
+        self.nodes.update(number, |node| {
+            node.phase = Phase::Settling { since, converged: now, ready_since: Some(now) };
+        });
+        context.timers.wake(later(now, self.settle), &self.name, Some(number));
+        self.set_waiting_once(number, Waiting::Settling, context);
+    }
+
+    /// Handles the answer to the deletion of a DaemonSet pod.
+    pub(in crate::rollout) fn pod_deleted(
+        &mut self,
+        number: usize,
+        uid: &str,
+        result: Result<(), String>,
+        context: &mut Context<'_>,
+    ) {
+        if let Err(error) = result {
+            self.report_node(number, context, |pool, node| Progress::PodNotDeleted { pool, node, error });
+        }
+        self.nodes.update(number, |node| node.drained.cpu_owners.retain(|pod| pod.uid != uid));
+        self.release_settled(number, context);
+    }
+
+    /// Handles an event of a node that settles.
+    pub(super) fn evaluate_settling(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        let Phase::Settling { since, converged, ready_since } = node.phase else { return };
+        let wait = WaitContext { was_ready: node.was_ready, waited: Duration::ZERO, timeout: None };
+        let (ready_since, waiting) = match evaluate(&self.target, seen, wait) {
+            Convergence::Converged => (Some(ready_since.unwrap_or(context.now)), Waiting::Settling),
+            Convergence::Waiting(waiting) => (None, waiting),
+            Convergence::Failed(failure) => return self.fail(number, failure, elapsed(since, context.now), context),
+        };
+        self.nodes.update(number, |node| node.phase = Phase::Settling { since, converged, ready_since });
+        if let Some(ready) = ready_since {
+            context.timers.wake(later(ready, self.settle), &self.name, Some(number));
+        }
+        self.set_waiting_once(number, waiting, context);
+        self.release_settled(number, context);
+    }
+
+    /// Releases a node that has settled.
+    fn release_settled(&mut self, number: usize, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        let Phase::Settling { ready_since: Some(ready), .. } = node.phase else { return };
+        if node.drained.cpu_owners.is_empty() && elapsed(ready, context.now) >= self.settle {
+            self.release(number, context);
+        }
+    }
+
+    fn release(&mut self, number: usize, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        let Mark::On { .. } = node.mark else { return };
+        context.commands.push(Command::Release(node.name.clone(), node.uid.clone()));
+        self.nodes.update(number, |node| node.mark = Mark::Releasing);
+    }
+
+    /// Releases the marked nodes whose part in the rollout has ended.
+    pub(in crate::rollout) fn release_ended(&mut self, context: &mut Context<'_>) {
+        let stopped = self.stopped.is_some();
+        let ended = |number: &usize| self.nodes.get(*number).is_some_and(|node| node.needs_no_mark(stopped));
+        let ended: Vec<usize> = self.marked.iter().copied().filter(ended).collect();
+        for number in ended {
+            self.release(number, context);
+        }
+    }
+
+    /// Handles the answer to the release of a node.
+    pub(in crate::rollout) fn released(
+        &mut self,
+        number: usize,
+        result: Result<(), String>,
+        context: &mut Context<'_>,
+    ) {
+        let Some(node) = self.nodes.get(number).filter(|node| node.mark == Mark::Releasing) else { return };
+        let phase = node.phase.clone();
+        let mark = if result.is_ok() { Mark::None } else { Mark::Left };
+        self.marked.remove(&number);
+        self.nodes.update(number, |node| node.mark = mark);
+        if let Err(error) = result {
+            self.report_node(number, context, |pool, node| Progress::NotReleased { pool, node, error });
+        }
+        if let Phase::Settling { since, converged, .. } = phase {
+            self.converged(number, elapsed(since, converged), context);
+        }
+        self.advance_canaries(context);
+        self.start_more(context);
+    }
+
+    /// Handles the timer of a node that is drained or settles. Returns whether the node was one.
+    pub(super) fn drain_timer(&mut self, number: usize, context: &mut Context<'_>) -> bool {
+        let Some(node) = self.nodes.get(number) else { return false };
+        match node.phase {
+            Phase::Draining { since, .. } if elapsed(since, context.now) >= self.drain_timeout => {
+                let volumes = match node.drained.volumes {
+                    VolumeCount::Known { volumes, .. } => volumes,
+                    VolumeCount::Unknown | VolumeCount::Sent => 0,
+                };
+                let failure = node.drained.evictions.overdue(volumes);
+                self.drain_failed(number, failure, context);
+            }
+            Phase::Draining { .. } if self.is_evicting(number) => self.advance_drain(number, context),
+            Phase::Settling { since, converged, ready_since: None }
+                if elapsed(converged, context.now) >= self.timeout =>
+            {
+                let failure = ConvergenceFailure::TimedOut { waiting: node.waiting.clone() };
+                self.fail(number, failure, elapsed(since, context.now), context);
+            }
+            Phase::Settling { converged, ready_since: None, .. } => {
+                context.timers.wake(later(converged, self.timeout), &self.name, Some(number));
+            }
+            Phase::Settling { .. } => self.release_settled(number, context),
+            Phase::Draining { .. } => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// Drains queued nodes before their rollback, as far as the budget allows.
+    pub(super) fn start_rollback_drains(&mut self, context: &mut Context<'_>) {
+        while let Some(number) = self.rollback_drains.front().copied() {
+            let Some(node) = self.nodes.get(number) else { return };
+            // A failed node counts as unavailable, although it may run its pods.
+            let others = self.nodes.unavailable() - usize::from(node.unavailable());
+            if node.healthy && others >= self.budget {
+                if self.rollback_stalled_since.is_none() {
+                    self.rollback_stalled_since = Some(context.now);
+                    context.timers.wake(later(context.now, self.timeout), &self.name, None);
+                }
+                return;
+            }
+            self.rollback_stalled_since = None;
+            self.rollback_drains.pop_front();
+            if node.is_claimed {
+                self.stays_on_target(number, DrainFailure::Claimed, context);
+                continue;
+            }
+            let phase = match node.phase.clone() {
+                Phase::Converged { .. } => Phase::RollbackSent { since: context.now },
+                Phase::Failed { failure, seconds, rollback: Rollback::No } => {
+                    Phase::Failed { failure, seconds, rollback: Rollback::Requested }
+                }
+                _ => continue,
+            };
+            self.begin_drain(number, Purpose::RollBack(Box::new(phase)), context);
+        }
+    }
+
+    /// Leaves queued nodes on their target, because unavailable nodes use up the budget for too long.
+    pub(super) fn abandon_stalled_rollbacks(&mut self, context: &mut Context<'_>) {
+        if self.rollback_stalled_since.is_none_or(|since| elapsed(since, context.now) < self.timeout) {
+            return;
+        }
+        self.rollback_stalled_since = None;
+        for number in std::mem::take(&mut self.rollback_drains) {
+            self.stays_on_target(number, DrainFailure::NoBudget, context);
+        }
+    }
+
+    fn stays_on_target(&self, number: usize, failure: DrainFailure, context: &mut Context<'_>) {
+        let failure = ConvergenceFailure::Drain { failure };
+        self.report_node(number, context, |pool, node| Progress::RollbackFailed { pool, node, failure });
+    }
+
+    fn set_waiting_once(&mut self, number: usize, waiting: Waiting, context: &mut Context<'_>) {
+        if self.nodes.get(number).is_some_and(|node| node.waiting != waiting) {
+            self.set_waiting(number, waiting, context);
+        }
+    }
+}
+
+/// Evictions of a node, and what is known about its volumes and about pods that stay.
+#[derive(Debug, Default)]
+pub(super) struct Drained {
+    evictions: Evictions,
+    volumes: VolumeCount,
+    /// DaemonSet pods with exclusive CPUs that must be deleted before the release.
+    cpu_owners: Vec<Pod>,
+}
+
+/// Number of volumes that are attached to a node.
+#[derive(Debug, Clone, Copy, Default)]
+enum VolumeCount {
+    #[default]
+    Unknown,
+    /// The request is unanswered.
+    Sent,
+    /// The number, and the time from which it is counted again.
+    Known { volumes: usize, again: Timestamp },
+}

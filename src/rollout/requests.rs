@@ -1,0 +1,179 @@
+//! Requests of a rollout: converts commands of the state machine to requests, and their results to inputs.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter};
+use nodecfg_contract::Assignment;
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::observed::{Drain, Node, Pod};
+use nodecfg_planning::rollout::machine::{Command, Input};
+
+/// Queued request.
+pub(super) enum Request {
+    Assign(NodeName, Assignment),
+    RollBack(NodeName, Assignment),
+    Reread(NodeName),
+    /// A request of a drain.
+    Drain(DrainRequest),
+}
+
+/// Queued request of a drain.
+pub(super) enum DrainRequest {
+    Mark(NodeName, String, Drain),
+    Evict(NodeName, Box<Pod>),
+    CountVolumes(BTreeSet<NodeName>),
+    DeletePod(NodeName, Box<Pod>),
+    Release(NodeName, String),
+}
+
+/// Response to a request.
+pub(super) enum Response {
+    Assigned(NodeName),
+    Changed(NodeName),
+    Refused(NodeName, ClusterError),
+    RolledBack(NodeName, Result<(), ClusterError>),
+    Reread(NodeName, Box<Result<Option<Node>, ClusterError>>),
+    /// Inputs that answer a request of a drain, and the error that they report.
+    Drain(Vec<Input>, Option<ClusterError>),
+}
+
+/// Requests that were not sent yet, the oldest first.
+#[derive(Default)]
+pub(super) struct Queue(VecDeque<Request>);
+
+impl Queue {
+    /// Adds the request of a command. Returns commands that are no requests.
+    pub(super) fn add(&mut self, command: Command) -> Option<Command> {
+        self.0.push_back(match command {
+            Command::Assign(node, change) => Request::Assign(node, change),
+            Command::RollBack(node, change) => Request::RollBack(node, change),
+            Command::Mark(node, uid, drain) => Request::Drain(DrainRequest::Mark(node, uid, drain)),
+            Command::Evict(node, pod) => Request::Drain(DrainRequest::Evict(node, pod)),
+            Command::DeletePod(node, pod) => Request::Drain(DrainRequest::DeletePod(node, pod)),
+            Command::Release(node, uid) => Request::Drain(DrainRequest::Release(node, uid)),
+            Command::CountVolumes(node) => {
+                self.count_volumes(node);
+                return None;
+            }
+            Command::WatchPods(_) | Command::UnwatchPods(_) | Command::Report(_) => return Some(command),
+        });
+        None
+    }
+
+    /// Adds a node to the count that is queued, because one list serves all nodes.
+    fn count_volumes(&mut self, node: NodeName) {
+        for request in &mut self.0 {
+            if let Request::Drain(DrainRequest::CountVolumes(nodes)) = request {
+                nodes.insert(node);
+                return;
+            }
+        }
+        self.0.push_back(Request::Drain(DrainRequest::CountVolumes(BTreeSet::from([node]))));
+    }
+
+    /// Adds a request that is sent next.
+    pub(super) fn add_first(&mut self, request: Request) {
+        self.0.push_front(request);
+    }
+
+    pub(super) fn next(&mut self) -> Option<Request> {
+        self.0.pop_front()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Removes the evictions and counts of a node whose drain has ended.
+    pub(super) fn end_drain(&mut self, node: &NodeName) {
+        self.0.retain_mut(|request| match request {
+            Request::Drain(DrainRequest::Evict(other, _)) => other != node,
+            Request::Drain(DrainRequest::CountVolumes(nodes)) => {
+                nodes.remove(node);
+                !nodes.is_empty()
+            }
+            _ => true,
+        });
+    }
+
+    /// Removes the assignments of these nodes, and returns the nodes.
+    pub(super) fn withdraw(&mut self, is_withdrawn: impl Fn(&NodeName) -> bool) -> Vec<NodeName> {
+        let mut withdrawn = Vec::new();
+        self.0.retain(|request| match request {
+            Request::Assign(node, _) if is_withdrawn(node) => {
+                withdrawn.push(node.clone());
+                false
+            }
+            _ => true,
+        });
+        withdrawn
+    }
+}
+
+/// Sends a request.
+pub(super) async fn send(request: Request, reader: &ClusterReader, writer: Option<&ClusterWriter>) -> Response {
+    match (request, writer) {
+        (Request::Assign(node, change), Some(writer)) => match writer.assign(&node, &change).await {
+            Ok(_) => Response::Assigned(node),
+            Err(
+                ClusterError::PreconditionFailed { .. }
+                | ClusterError::Conflict { .. }
+                | ClusterError::NotFound { .. }
+                // These errors leave open whether the patch arrived.
+                | ClusterError::TimedOut { .. }
+                | ClusterError::Unreachable { .. }
+                | ClusterError::Unexpected { .. },
+            ) => Response::Changed(node),
+            Err(error) => Response::Refused(node, error),
+        },
+        (Request::RollBack(node, change), Some(writer)) => {
+            let result = writer.assign(&node, &change).await.map(drop);
+            Response::RolledBack(node, result)
+        }
+        (Request::Reread(node), _) => {
+            let result = reader.node(&node).await;
+            Response::Reread(node, Box::new(result))
+        }
+        (Request::Drain(request), Some(writer)) => send_drain(request, reader, writer).await,
+        // Without a writer the machine assigns nothing and drains nothing.
+        (Request::Assign(node, _) | Request::RollBack(node, _), None) => Response::Changed(node),
+        (Request::Drain(_), None) => Response::Drain(Vec::new(), None),
+    }
+}
+
+async fn send_drain(request: DrainRequest, reader: &ClusterReader, writer: &ClusterWriter) -> Response {
+    match request {
+        DrainRequest::Mark(node, uid, drain) => {
+            answer(writer.mark_for_drain(&node, &uid, &drain).await.map(drop), |result| Input::Marked(node, result))
+        }
+        DrainRequest::Evict(node, pod) => {
+            answer(writer.evict(&pod).await, |result| Input::Evicted(node, pod.uid, result))
+        }
+        DrainRequest::CountVolumes(nodes) => match reader.attached_volumes(&nodes).await {
+            Ok(mut counts) => {
+                let count = |node: NodeName| {
+                    let volumes = counts.remove(&node).unwrap_or(0);
+                    Input::Volumes(node, Ok(volumes))
+                };
+                Response::Drain(nodes.into_iter().map(count).collect(), None)
+            }
+            Err(error) => {
+                let failed = |node| Input::Volumes(node, Err(error.to_string()));
+                Response::Drain(nodes.into_iter().map(failed).collect(), Some(error))
+            }
+        },
+        DrainRequest::DeletePod(node, pod) => {
+            answer(writer.delete_daemon_pod(&pod).await, |result| Input::PodDeleted(node, pod.uid, result))
+        }
+        DrainRequest::Release(node, uid) => {
+            answer(writer.release_drain(&node, &uid).await.map(drop), |result| Input::Released(node, result))
+        }
+    }
+}
+
+fn answer<T>(result: Result<T, ClusterError>, input: impl FnOnce(Result<T, String>) -> Input) -> Response {
+    match result {
+        Ok(value) => Response::Drain(vec![input(Ok(value))], None),
+        Err(error) => Response::Drain(vec![input(Err(error.to_string()))], Some(error)),
+    }
+}
