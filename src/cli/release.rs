@@ -90,7 +90,7 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
     let (nodes, _) = reader.list_nodes().await?;
     let selected = args.select(nodes, &fleet)?;
     let mut shown = args.describe(&selected, fleet, namespace);
-    let number = shown.number(|end| *end == ReleaseEnd::ToRelease);
+    let number = shown.to_release();
     if args.dry_run.is_requested() || number == 0 {
         write(&shown, format, terminal)?;
         return Ok(if args.dry_run.is_requested() { Exit::Done } else { exit(&shown) });
@@ -157,7 +157,7 @@ impl Args {
             let end = match &node.drain_mark {
                 None => ReleaseEnd::Unmarked,
                 Some(mark) if self.all && mark.drain.is_none() => ReleaseEnd::Unattributed,
-                Some(_) => ReleaseEnd::ToRelease,
+                Some(mark) => ReleaseEnd::ToRelease { tainted: mark.tainted, cordoned: node.cordoned },
             };
             let (pool, since) = (drain.map(|drain| drain.pool.clone()), drain.map(|drain| drain.since));
             ReleasedNode { node: node.name.clone(), pool, since, end }
@@ -187,7 +187,7 @@ async fn release_all(
     let wanted: Vec<(usize, &Node)> = nodes
         .iter()
         .enumerate()
-        .filter(|(at, _)| shown.nodes.get(*at).is_some_and(|node| node.end == ReleaseEnd::ToRelease))
+        .filter(|(at, _)| shown.nodes.get(*at).is_some_and(|node| matches!(node.end, ReleaseEnd::ToRelease { .. })))
         .collect();
     let mut releases =
         stream::iter(wanted.into_iter().take_while(|_| !*stop.borrow()).map(one)).buffer_unordered(CONCURRENCY);
@@ -205,7 +205,7 @@ async fn release_all(
 
 /// Exit code of a release: 5 if a mark is left.
 fn exit(shown: &Release) -> Exit {
-    match shown.number(|end| matches!(end, ReleaseEnd::ToRelease | ReleaseEnd::Unattributed)) {
+    match shown.number(|end| matches!(end, ReleaseEnd::ToRelease { .. } | ReleaseEnd::Unattributed)) {
         0 => Exit::Done,
         _ => Exit::NotConverged,
     }

@@ -43,8 +43,8 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
         checks.push(Check::warning("drain-mark", seen).about("untainted").fix(RELEASE));
     }
     if young.number > 0 {
-        let seen = format!("a sync drains {}, or drained them and was killed", young.counted("node"));
-        let fix = "wait for the sync; after a kill, run nodecfg sync again: it finishes the drain or releases the node";
+        let seen = format!("the mark of a drain within its time limit on {}", young.counted("node"));
+        let fix = "wait for the sync that drains the node; if none runs, start one: it finishes the drain or releases the node";
         checks.push(Check::note("drain-mark", seen).about("young").fix(fix));
     }
     if young.number + old.number + untainted.number == 0 {

@@ -80,14 +80,14 @@ fn mark_of_a_drain_ends_with_the_drain() {
         })
     };
     let code = "drain-mark";
-    assert_check(code, CheckResult::Note, "a sync drains 1 node (n2)", &marked(19, true, true));
+    assert_check(code, CheckResult::Note, "within its time limit on 1 node (n2)", &marked(19, true, true));
     // 15 minutes, and the default time limit of the convergence.
     let old =
         assert_check(code, CheckResult::Warning, "on 1 node (n2), the oldest since 2027-", &marked(21, true, true));
     assert_eq!(old.fix.as_deref(), Some("release the node, unless a sync still drains it: `nodecfg release NODE`"));
     let slow = RolloutPolicy { convergence_timeout: std::time::Duration::from_secs(3600), ..RolloutPolicy::default() };
     let facts = with_pools(marked(21, true, true), [pool("gpu", 110, slow)]);
-    assert_check(code, CheckResult::Note, "a sync drains", &facts);
+    assert_check(code, CheckResult::Note, "within its time limit", &facts);
     // A node may write the annotation, but not the taint.
     assert_check(code, CheckResult::Warning, "outlasts its time limit", &marked(-5, true, true));
     assert_check(code, CheckResult::Warning, "outlasts its time limit on 1 node (n2)", &marked(1, true, false));

@@ -48,7 +48,12 @@ pub struct ReleasedNode {
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum ReleaseEnd {
     /// To be released: the node has a mark.
-    ToRelease,
+    ToRelease {
+        /// Whether the mark has its taint. Without it, pods are still scheduled on the node.
+        tainted: bool,
+        /// Whether the node is cordoned. A release does not change that.
+        cordoned: bool,
+    },
     /// Released: these parts of the mark were removed.
     Released(RemovedMark),
     /// The node has no mark.
@@ -64,6 +69,12 @@ impl Kind for Release {
 }
 
 impl Release {
+    /// Number of nodes to release.
+    #[must_use]
+    pub fn to_release(&self) -> usize {
+        self.number(|end| matches!(end, ReleaseEnd::ToRelease { .. }))
+    }
+
     /// Number of nodes with such a result.
     #[must_use]
     pub fn number(&self, is: impl Fn(&ReleaseEnd) -> bool) -> usize {
@@ -73,7 +84,7 @@ impl Release {
 
 fn word(end: &ReleaseEnd) -> &'static str {
     match end {
-        ReleaseEnd::ToRelease => "to release",
+        ReleaseEnd::ToRelease { .. } => "to release",
         ReleaseEnd::Released(_) => "released",
         ReleaseEnd::Unmarked => "no mark",
         ReleaseEnd::Gone => "gone",
@@ -83,19 +94,28 @@ fn word(end: &ReleaseEnd) -> &'static str {
 
 /// What is known about the mark, or what was removed.
 fn detail(node: &ReleasedNode) -> Option<String> {
-    let pool = node.pool.as_ref().map(|pool| format!("pool {pool}"));
-    let since = node.since.map(|at| format!("draining since {}", at.strftime("%Y-%m-%d %H:%M UTC")));
-    let mark: Vec<String> = [pool, since].into_iter().flatten().collect();
+    let stays_cordoned = |cordoned: bool| if cordoned { "; the node stays cordoned" } else { "" };
     match &node.end {
-        ReleaseEnd::ToRelease => Some(mark.join(", ")).filter(|text| !text.is_empty()),
+        ReleaseEnd::ToRelease { tainted, cordoned } => {
+            let pool = node.pool.as_ref().map(|pool| format!("pool {pool}"));
+            let since = node.since.map(|at| at.strftime("draining since %Y-%m-%d %H:%M UTC").to_string());
+            let reason = since.is_none().then(|| "draining".to_owned());
+            let taint = (!tainted).then(|| "no taint".to_owned());
+            let parts: Vec<String> = [pool, since, reason, taint].into_iter().flatten().collect();
+            Some(format!("{}{}", parts.join(", "), stays_cordoned(*cordoned)))
+        }
         ReleaseEnd::Released(removed) => {
-            let annotations = removed.protections.iter().copied().map(Protection::annotation);
-            let annotations = removed.annotation.then_some(DRAIN_ANNOTATION).into_iter().chain(annotations);
-            let annotations: Vec<String> = annotations.map(|key| format!("annotation {key}")).collect();
+            let protections = removed.protections.iter().copied().map(Protection::annotation);
+            let annotations: Vec<&str> =
+                removed.annotation.then_some(DRAIN_ANNOTATION).into_iter().chain(protections).collect();
             let taint = removed.taint.then(|| format!("taint {DRAIN_TAINT}"));
-            let parts: Vec<String> = taint.into_iter().chain(annotations).collect();
-            let cordoned = if removed.cordoned { "; the node stays cordoned" } else { "" };
-            Some(format!("removed {}{cordoned}", parts.join(", ")))
+            let annotations = match annotations.len() {
+                0 => None,
+                1 => Some(format!("annotation {}", annotations.join(""))),
+                _ => Some(format!("annotations {}", annotations.join(", "))),
+            };
+            let parts: Vec<String> = [taint, annotations].into_iter().flatten().collect();
+            Some(format!("removed {}{}", parts.join("; "), stays_cordoned(removed.cordoned)))
         }
         ReleaseEnd::Unattributed => Some("its mark names no fleet: `nodecfg release NODE` removes it".to_owned()),
         ReleaseEnd::Unmarked | ReleaseEnd::Gone => None,
@@ -130,7 +150,7 @@ fn totals(release: &Release) -> String {
     let left = if released > 0 { "not tried" } else { "to release" };
     let parts = [
         (released, "released"),
-        (of(&ReleaseEnd::ToRelease), left),
+        (release.to_release(), left),
         (of(&ReleaseEnd::Unmarked), "without a mark"),
         (of(&ReleaseEnd::Gone), "gone"),
         (of(&ReleaseEnd::Unattributed), "left with a mark that names no fleet"),
@@ -190,7 +210,8 @@ mod tests {
         insta::assert_snapshot!(shown(&release(vec![
             marked("gpu-1", ReleaseEnd::Released(whole)),
             node("gpu-2", ReleaseEnd::Released(part)),
-            marked("gpu-3", ReleaseEnd::ToRelease),
+            marked("gpu-3", ReleaseEnd::ToRelease { tainted: true, cordoned: true }),
+            node("gpu-7", ReleaseEnd::ToRelease { tainted: false, cordoned: false }),
             node("gpu-4", ReleaseEnd::Unmarked),
             node("gpu-5", ReleaseEnd::Gone),
             node("gpu-6", ReleaseEnd::Unattributed),
@@ -200,11 +221,9 @@ mod tests {
     #[test]
     fn last_line_counts_results() {
         let last = |nodes| totals(&release(nodes));
+        let to_release = ReleaseEnd::ToRelease { tainted: true, cordoned: false };
         assert_eq!(last(Vec::new()), "No node has a mark of fleet prod.");
-        assert_eq!(
-            last(vec![node("a", ReleaseEnd::ToRelease), node("b", ReleaseEnd::ToRelease)]),
-            "2 nodes to release."
-        );
+        assert_eq!(last(vec![node("a", to_release.clone()), node("b", to_release)]), "2 nodes to release.");
         assert_eq!(last(vec![node("a", ReleaseEnd::Unmarked)]), "1 node without a mark.");
     }
 }

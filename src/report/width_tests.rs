@@ -305,7 +305,12 @@ fn pruning_fits() {
 #[test]
 fn release_fits() {
     let whole = RemovedMark { taint: true, annotation: true, protections: Protection::ALL.into(), cordoned: true };
-    let ends = [ReleaseEnd::ToRelease, ReleaseEnd::Released(whole), ReleaseEnd::Unattributed, ReleaseEnd::Gone];
+    let ends = [
+        ReleaseEnd::ToRelease { tainted: false, cordoned: true },
+        ReleaseEnd::Released(whole),
+        ReleaseEnd::Unattributed,
+        ReleaseEnd::Gone,
+    ];
     let node = |end| ReleasedNode { node: long_node(0), pool: Some(long_pool(0)), since: Some(at()), end };
     let release = Release {
         fleet: FleetName::new("fleet").unwrap(),

@@ -74,11 +74,12 @@ async fn marks_are_released_and_other_changes_stay(start: ClusterSetup) {
     assert_eq!((&dry["kind"], &dry["dryRun"], &dry["fleet"]), (&json!("Release"), &json!(true), &json!("test")));
     let ends: Vec<&Value> = dry["nodes"].as_array().unwrap().iter().map(|node| &node["end"]["kind"]).collect();
     assert_eq!(ends, ["toRelease", "toRelease"]);
+    assert_eq!(dry["nodes"][0]["end"], json!({"kind": "toRelease", "tainted": true, "cordoned": true}));
     assert_eq!((marks(&cluster, "a-1").await, marks(&cluster, "a-2").await), before, "nothing was written");
 
     let run = call(&cluster, &["release", "a-1", "a-3", "--yes", "--repo", repository.path().to_str().unwrap()]).await;
-    let run = run.exits(0).prints("1 node released, 1 without a mark.").prints("the node stays cordoned");
-    run.prints(&format!("removed taint {TAINT}, annotation {REASON}, annotation {SCALE_DOWN};"));
+    let run = run.exits(0).prints("1 node released, 1 without a mark.");
+    run.prints(&format!("removed taint {TAINT}; annotations {REASON}, {SCALE_DOWN}; the node stays cordoned"));
     let kept = vec![format!("{DISRUPT}=until Monday")];
     assert_eq!(marks(&cluster, "a-1").await, (kept, vec![json!("dedicated")]));
     assert_eq!(cluster.get(&path("a-1")).await["spec"]["unschedulable"], true);

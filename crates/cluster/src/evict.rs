@@ -23,7 +23,8 @@ const SEVERAL_BUDGETS: &str = "more than one PodDisruptionBudget";
 const OTHER_UID: &str = "UID in";
 
 impl ClusterWriter {
-    /// Evicts a pod. Never deletes a pod past a PodDisruptionBudget. A refusal by a budget is an answer; the caller
+    /// Evicts a pod. Never deletes a pod past a PodDisruptionBudget. The server asks the budgets before it compares the
+    /// uid, so a `Blocked` may concern a later pod of the same name. A refusal by a budget is an answer; the caller
     /// decides when to send the eviction again. Retries a refusal of an overloaded server.
     ///
     /// # Errors
