@@ -199,12 +199,12 @@ fn not_drained(node: &NodeName, failure: &DrainFailure) -> Explanation {
             look_at: pods(),
         },
         DrainFailure::MarkLost => Explanation {
-            meaning: "the taint of the drain is gone, so new pods may have started on the node; nodecfg leaves it alone",
+            meaning: "the taint of the drain is gone, so new pods may have started on the node, which is left alone",
             causes: &["a person or a program replaced the taints of the node"],
             look_at: format!("the managedFields of the node: `kubectl get node {node} -o yaml --show-managed-fields`"),
         },
         DrainFailure::Claimed | DrainFailure::NoBudget => Explanation {
-            meaning: "the rollback needs a drained node, and nodecfg may not drain it now; it keeps its configuration",
+            meaning: "the rollback needs a drained node, which is not possible now; the node keeps its configuration",
             causes: &["another program maintains the node", "unavailable nodes use up maxUnavailable"],
             look_at: format!("the node: `kubectl describe node {node}`"),
         },

@@ -101,6 +101,7 @@ mod tests {
             },
             seconds: None,
             trial: None,
+            marked: false,
         };
         let pool = PoolOutcome { stopped: Some(StopReason::Interrupted), nodes: (0..60).map(node).collect() };
         let outcome = Outcome { pools: [(pool_name("gpu"), pool)].into() };

@@ -276,6 +276,7 @@ mod tests {
                         };
                         inputs.extend([Input::Assigned(name), Input::Observed(Box::new(seen))]);
                     }
+                    other => panic!("no change needs a drain: {other:?}"),
                 }
             }
         }

@@ -177,3 +177,79 @@ fn answer<T>(result: Result<T, ClusterError>, input: impl FnOnce(Result<T, Strin
         Err(error) => Response::Drain(vec![input(Err(error.to_string()))], Some(error)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodecfg_planning::plan::fixtures::{fleet, node_name, pool_name};
+
+    impl Queue {
+        /// The requests in words: `assign n1`.
+        pub(in crate::rollout) fn texts(&self) -> Vec<String> {
+            let text = |request: &Request| match request {
+                Request::Assign(node, _) => format!("assign {node}"),
+                Request::RollBack(node, _) => format!("roll back {node}"),
+                Request::Reread(node) => format!("reread {node}"),
+                Request::Drain(DrainRequest::Mark(node, ..)) => format!("mark {node}"),
+                Request::Drain(DrainRequest::Evict(node, pod)) => format!("evict {node} {}", pod.name),
+                Request::Drain(DrainRequest::DeletePod(node, pod)) => format!("delete {node} {}", pod.name),
+                Request::Drain(DrainRequest::Release(node, _)) => format!("release {node}"),
+                Request::Drain(DrainRequest::CountVolumes(nodes)) => {
+                    format!("volumes {}", nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(" "))
+                }
+            };
+            self.0.iter().map(text).collect()
+        }
+    }
+
+    fn evict(node: &str, name: &str) -> Command {
+        let pod = Pod {
+            namespace: "web".to_owned(),
+            name: name.to_owned(),
+            uid: name.to_owned(),
+            node: node_name(node),
+            labels: std::collections::BTreeMap::new(),
+            controller: None,
+            mirror: false,
+            finished: false,
+            deleting: false,
+            priority: 0,
+            empty_dir: false,
+            claims: 0,
+            tolerates_drain: false,
+            exclusive_cpus: false,
+        };
+        Command::Evict(node_name(node), Box::new(pod))
+    }
+
+    /// A pod must not be evicted for a change that is not made any more.
+    #[test]
+    fn evictions_of_an_ended_drain_are_not_sent() {
+        let drain = Drain {
+            fleet: fleet(),
+            pool: pool_name("a"),
+            to: None,
+            from: None,
+            since: jiff::Timestamp::UNIX_EPOCH,
+            added: BTreeSet::new(),
+        };
+        let mut queue = Queue::default();
+        for command in [
+            Command::Mark(node_name("n1"), "uid".to_owned(), drain),
+            evict("n1", "a"),
+            evict("n2", "b"),
+            Command::CountVolumes(node_name("n1")),
+            Command::CountVolumes(node_name("n2")),
+            Command::Release(node_name("n1"), "uid".to_owned()),
+        ] {
+            assert_eq!(queue.add(command), None);
+        }
+        assert_eq!(queue.texts(), ["mark n1", "evict n1 a", "evict n2 b", "volumes n1 n2", "release n1"]);
+        queue.end_drain(&node_name("n1"));
+        assert_eq!(queue.texts(), ["mark n1", "evict n2 b", "volumes n2", "release n1"]);
+        queue.end_drain(&node_name("n2"));
+        assert_eq!(queue.texts(), ["mark n1", "release n1"]);
+        let watch = Command::WatchPods(node_name("n1"));
+        assert_eq!(queue.add(watch.clone()), Some(watch));
+    }
+}

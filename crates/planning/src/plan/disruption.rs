@@ -387,5 +387,5 @@ fn drain(worst: Class, state_files: &[StateFile]) -> String {
         [] => String::new(),
         files => format!("; without node agents, delete {} while a node is drained", files.join(" and ")),
     };
-    format!(", and nodecfg drains each node first{files}")
+    format!(", which drains each node first{files}")
 }

@@ -66,12 +66,12 @@ fn refuses_cpu_policy_until_pool_allows_drain() {
     );
     assert_eq!(
         refusals[0].help(),
-        "set spec.rollout.allowDisruption: drain in pools/a/pool.yaml, and nodecfg drains each node first; without \
+        "set spec.rollout.allowDisruption: drain in pools/a/pool.yaml, which drains each node first; without \
          node agents, delete /var/lib/kubelet/cpu_manager_state while a node is drained"
     );
     assert_eq!(
         refusals[0].clone().of_rollback().help(),
-        "pass --allow-disruption drain --reason TEXT, and nodecfg drains each node first; without node agents, delete \
+        "pass --allow-disruption drain --reason TEXT, which drains each node first; without node agents, delete \
          /var/lib/kubelet/cpu_manager_state while a node is drained; `nodecfg rollback a --dry-run -v` shows each field"
     );
     for allowed in [Class::Drain, Class::Replace, Class::Never] {
