@@ -13,6 +13,9 @@ use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::fault::KINDS;
 use nodecfg_sandbox::kubelets::{FaultSpec, Faults};
 use nodecfg_sandbox::server::serve::Serving;
+use nodecfg_sandbox::workloads::fault::POD_FAULTS;
+use nodecfg_sandbox::workloads::spec::MAX_PODS;
+use nodecfg_sandbox::workloads::{PodFaultSpec, WorkloadSpec};
 use nodecfg_sandbox::{Embedded, EmbeddedOptions, SandboxError, nodes};
 
 /// Default speed of simulated kubelets. A change takes about one second.
@@ -57,6 +60,12 @@ struct SimulationArgs {
     /// Simulate a fault on a node, or on all nodes (*=KIND). The kinds are listed below. May be repeated.
     #[arg(long, value_name = "NODE=KIND")]
     fault: Vec<FaultSpec>,
+    /// Run N pods on each node: of DaemonSets, and of ReplicaSets with PodDisruptionBudgets.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=i64::from(MAX_PODS)))]
+    pods: u8,
+    /// Add a pod to a node that a drain cannot move as usual. The kinds are listed below. May be repeated.
+    #[arg(long, value_name = "NODE=KIND")]
+    pod_fault: Vec<PodFaultSpec>,
     /// Seed the random number generator.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -66,8 +75,12 @@ struct SimulationArgs {
 }
 
 impl SimulationArgs {
-    fn options(&self, profile: ServerProfile) -> EmbeddedOptions {
+    /// Options for a number of nodes.
+    fn options(&self, profile: ServerProfile, nodes: usize) -> EmbeddedOptions {
+        let workloads =
+            WorkloadSpec { faults: self.pod_fault.clone(), ..WorkloadSpec::filling(nodes, usize::from(self.pods)) };
         EmbeddedOptions {
+            workloads: (workloads != WorkloadSpec::default()).then_some(workloads),
             profile,
             seed: self.seed,
             speed: self.speed,
@@ -90,11 +103,15 @@ enum Version {
 /// Default server profile.
 const DEFAULT_PROFILE: ServerProfile = ServerProfile::V1_36;
 
-/// Table of fault kinds, and examples.
+/// Tables of fault kinds, and examples.
 fn after_help() -> String {
     let width = KINDS.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    let lines: String = KINDS.iter().map(|(name, what)| format!("  {name:width$}  {what}\n")).collect();
-    format!("Faults (from no-start on, only for nodes with agents):\n{lines}\n{EXAMPLES}")
+    let line = |name: &str, what: &str| format!("  {name:width$}  {what}\n");
+    let nodes: String = KINDS.iter().map(|(name, what)| line(name, what)).collect();
+    let pods: String = POD_FAULTS.iter().map(|(_, name, what)| line(name, what)).collect();
+    format!(
+        "Faults (from no-start on, only for nodes with agents):\n{nodes}\nPod faults (the added pod ...):\n{pods}\n{EXAMPLES}"
+    )
 }
 
 impl Version {
@@ -111,6 +128,7 @@ Examples:
   nodecfg sandbox --pools general,gpu --kubeconfig-out sandbox.yaml
   nodecfg sandbox --repo examples/repo-layout --kubeconfig-out sandbox.yaml -v
   nodecfg sandbox --nodes 3 --fault node-1=crash > sandbox.yaml
+  nodecfg sandbox --pods 10 --pod-fault node-1=blocked-budget --kubeconfig-out sandbox.yaml
   nodecfg sandbox --kubernetes-version 1.36 --fault node-1=dies --kubeconfig-out sandbox.yaml";
 
 pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
@@ -127,7 +145,7 @@ pub(super) async fn run(args: &Args, terminal: &mut Terminal) -> CommandResult {
         }
     };
     let count = specs.len();
-    let options = EmbeddedOptions { installed: !args.not_installed, ..args.simulation.options(profile) };
+    let options = EmbeddedOptions { installed: !args.not_installed, ..args.simulation.options(profile, count) };
     let embedded = Embedded::start(options, specs).await?;
     embedded.wire().log.observe(|entry| tracing::info!("{entry}"));
     let serving = embedded.serve(args.port).await?;
@@ -156,7 +174,9 @@ fn announce(
             writeln!(terminal.info(), "sandbox: run in another terminal:")?;
             writeln!(terminal.info(), "  export KUBECONFIG={}", absolute(path).display())?;
             let repository = args.repo.as_ref().map_or_else(String::new, |repo| format!(" {}", repo.display()));
-            for command in ["kubectl get nodes", "nodecfg status", &format!("nodecfg sync{repository}")] {
+            let pods = (args.simulation.pods > 0).then_some("kubectl get pods --all-namespaces");
+            let sync = format!("nodecfg sync{repository}");
+            for command in ["kubectl get nodes"].into_iter().chain(pods).chain(["nodecfg status", &sync]) {
                 writeln!(terminal.info(), "  {command}")?;
             }
         }
@@ -217,6 +237,13 @@ pub(super) struct SandboxArgs {
     /// Simulate a fault on a node, such as gpu-1=validate-error. `nodecfg sandbox --help` lists the kinds.
     #[arg(long, value_name = "NODE=KIND", requires = "sandbox")]
     fault: Vec<FaultSpec>,
+    /// Run N pods on each node: of DaemonSets, and of ReplicaSets with PodDisruptionBudgets.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "sandbox", value_parser = clap::value_parser!(u8).range(0..=i64::from(MAX_PODS)))]
+    sandbox_pods: u8,
+    /// Add a pod to a node that a drain cannot move as usual, such as gpu-1=hangs. `nodecfg sandbox --help` lists the
+    /// kinds.
+    #[arg(long, value_name = "NODE=KIND", requires = "sandbox")]
+    pod_fault: Vec<PodFaultSpec>,
     /// Seed the random number generator.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "sandbox")]
     seed: u64,
@@ -251,9 +278,15 @@ impl SandboxArgs {
         let per_pool = usize::try_from(self.sandbox_nodes.get()).unwrap_or(usize::MAX);
         let requested = self.sandbox_version.map(Version::profile);
         let (profile, specs) = matching_nodes(&loaded.desired, per_pool, requested, terminal)?;
-        let simulation = SimulationArgs { fault: self.fault.clone(), seed: self.seed, speed: self.sandbox_speed };
+        let simulation = SimulationArgs {
+            fault: self.fault.clone(),
+            pods: self.sandbox_pods,
+            pod_fault: self.pod_fault.clone(),
+            seed: self.seed,
+            speed: self.sandbox_speed,
+        };
         // Logs of agents are not part of the output of this command.
-        let options = EmbeddedOptions { log_agents: false, ..simulation.options(profile) };
+        let options = EmbeddedOptions { log_agents: false, ..simulation.options(profile, specs.len()) };
         Ok(Some(Embedded::start(options, specs).await?))
     }
 }

@@ -24,6 +24,7 @@ mod oncall_orders;
 mod oncall_revisions;
 mod planning;
 mod plans;
+mod pods;
 mod release;
 mod rollout;
 mod size;

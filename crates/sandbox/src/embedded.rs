@@ -147,7 +147,7 @@ impl Embedded {
     /// Fails if a fault names an unknown node or needs a missing agent, or if the installation, the nodes, the kubelets
     /// or the workloads fail.
     pub async fn start(options: EmbeddedOptions, specs: Vec<NodeSpec>) -> Result<Self, SandboxError> {
-        let of_pods = options.workloads.iter().flat_map(|workloads| &workloads.faults).map(|(node, _)| node);
+        let of_pods = options.workloads.iter().flat_map(|workloads| &workloads.faults).map(|fault| &fault.node);
         let named = options.faults.nodes().chain(of_pods);
         if let Some(unknown) = named.into_iter().find(|node| specs.iter().all(|spec| spec.name != **node)) {
             return Err(SandboxError::UnknownNode(unknown.to_string()));

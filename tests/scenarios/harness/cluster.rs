@@ -107,12 +107,13 @@ impl Cluster {
     pub(super) async fn start(start: ClusterSetup) -> Self {
         let home = TempDir::new().unwrap();
         let kubeconfig = home.path().join("kubeconfig");
-        let ClusterSetup { kind, nodes, faults, later, large, .. } = start;
+        let ClusterSetup { kind, nodes, faults, later, large, workloads, .. } = start;
         let faults = faults.into_iter().collect();
         let assignment_resource = if matches!(kind, ClusterKind::Agents) { "nodeconfigs" } else { "nodes" };
         let sandbox = async |profile, installed, nodes, faults| {
             let large = large && assignment_resource == "nodeconfigs";
-            let server = SandboxServer::start(profile, installed, large, nodes, faults, &kubeconfig).await;
+            let server =
+                SandboxServer::start(profile, installed, large, nodes, faults, workloads.clone(), &kubeconfig).await;
             (server.api().client(), Server::Sandbox(Box::new(server)))
         };
         let (client, server) = match kind {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
 use nodecfg_sandbox::nodes::NodeSpec;
+use nodecfg_sandbox::workloads::WorkloadSpec;
 
 mod cluster;
 mod command;
@@ -161,11 +162,20 @@ pub struct ClusterSetup {
     later: Vec<(String, Fault)>,
     large: bool,
     kubeadm: bool,
+    workloads: Option<WorkloadSpec>,
 }
 
 impl ClusterSetup {
     fn new(kind: ClusterKind) -> Self {
-        Self { kind, nodes: Vec::new(), faults: Vec::new(), later: Vec::new(), large: false, kubeadm: false }
+        Self {
+            kind,
+            nodes: Vec::new(),
+            faults: Vec::new(),
+            later: Vec::new(),
+            large: false,
+            kubeadm: false,
+            workloads: None,
+        }
     }
 
     fn version(&self) -> &'static str {
@@ -213,6 +223,11 @@ impl ClusterSetup {
     /// Slows simulated time for hundreds of nodes with agents.
     pub fn large(self) -> Self {
         Self { large: true, ..self }
+    }
+
+    /// Runs pods on the nodes of a sandbox.
+    pub fn workloads(self, workloads: WorkloadSpec) -> Self {
+        Self { workloads: Some(workloads), ..self }
     }
 
     /// Sets the initial fault of a node.

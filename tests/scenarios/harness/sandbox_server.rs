@@ -9,6 +9,7 @@ use nodecfg_sandbox::kubelets::Faults;
 use nodecfg_sandbox::nodes::NodeSpec;
 use nodecfg_sandbox::server::serve::{Identity, Options, Serving, serve};
 use nodecfg_sandbox::server::wire::{Entry, Fault, InjectedFault, Wire};
+use nodecfg_sandbox::workloads::WorkloadSpec;
 use nodecfg_sandbox::{Embedded, EmbeddedOptions};
 
 use super::SPEED;
@@ -31,6 +32,7 @@ impl SandboxServer {
         large: bool,
         nodes: Vec<NodeSpec>,
         faults: Faults,
+        workloads: Option<WorkloadSpec>,
         kubeconfig: &Path,
     ) -> Self {
         let speed = if large { SPEED / 15.0 } else { SPEED };
@@ -40,8 +42,16 @@ impl SandboxServer {
             agents.probe_interval = Duration::from_secs(5);
             agents.trial_period = Duration::from_secs(30);
         }
-        let options =
-            EmbeddedOptions { profile, installed, speed, faults, agents, images: 2, ..EmbeddedOptions::default() };
+        let options = EmbeddedOptions {
+            profile,
+            installed,
+            speed,
+            faults,
+            agents,
+            workloads,
+            images: 2,
+            ..EmbeddedOptions::default()
+        };
         let embedded = Embedded::start(options, nodes).await.unwrap();
         let serving = embedded.serve(None).await.unwrap();
         embedded.save_kubeconfig(&serving, kubeconfig).unwrap();

@@ -7,14 +7,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::objects::{HANGS, KEEPS_VOLUMES, MIRROR, RETURNS, daemon_tolerations};
+use super::spec::MAX_PODS;
 
 /// Taint of a Node that is not Ready. Real clusters remove it when the Node is Ready; the sandbox has no node lifecycle
 /// controller.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// Taint that stands for `spec.unschedulable`.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// Pods of a Node without a limit.
-const MAX_PODS: usize = 110;
 
 /// Metadata of any object.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -244,7 +243,7 @@ impl Node {
             taints.push(Taint { key: key.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() });
         }
         let capacity = status.allocatable.get("pods").and_then(Value::as_str).and_then(|pods| pods.parse().ok());
-        let capacity = capacity.unwrap_or(MAX_PODS);
+        let capacity = capacity.unwrap_or(usize::from(MAX_PODS));
         Some(Self { name: metadata.name, labels: metadata.labels, taints, ready, capacity })
     }
 

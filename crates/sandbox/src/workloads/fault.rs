@@ -1,10 +1,12 @@
-//! Faults of workloads: pods that a drain cannot move as usual.
+//! Faults of workloads: pods that a drain cannot move as usual, and the parser of `--pod-fault <node>=<kind>`.
 //!
 //! Each fault adds one pod to a node, in the namespace `default`, named after the fault and the node. Faults last as long
 //! as their objects, which a client may change or delete.
 
 use std::fmt;
 use std::str::FromStr;
+
+use nodecfg_contract::names::NodeName;
 
 /// Kind of an additional pod of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,17 +47,59 @@ pub const POD_FAULTS: [(PodFault, &str, &str); 10] = [
     (PodFault::ExclusiveCpus, "exclusive-cpus", "has exclusive CPUs"),
 ];
 
-/// Error in the name of a fault.
+/// Error in the text of a `--pod-fault`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("pod fault {0:?} is unknown; faults are {names}", names = POD_FAULTS.map(|(_, name, _)| name).join(", "))]
-pub struct PodFaultError(String);
+pub enum PodFaultError {
+    /// The `=` or one of its sides is missing.
+    #[error("pod fault {0:?} is invalid; use <node>=<kind>, with one of the kinds {kinds}", kinds = kinds())]
+    Form(String),
+    /// The node name is invalid.
+    #[error("pod fault {spec:?} names no valid node: {problem}; use the name of a node")]
+    Node {
+        /// The text.
+        spec: String,
+        /// Error in the node name.
+        problem: String,
+    },
+    /// The kind is unknown.
+    #[error("pod fault kind {0:?} is unknown; kinds are {kinds}", kinds = kinds())]
+    Kind(String),
+}
+
+fn kinds() -> String {
+    POD_FAULTS.map(|(_, name, _)| name).join(", ")
+}
 
 impl FromStr for PodFault {
     type Err = PodFaultError;
 
     fn from_str(text: &str) -> Result<Self, PodFaultError> {
         let found = POD_FAULTS.iter().find(|(_, name, _)| *name == text).map(|(fault, ..)| *fault);
-        found.ok_or_else(|| PodFaultError(text.to_owned()))
+        found.ok_or_else(|| PodFaultError::Kind(text.to_owned()))
+    }
+}
+
+/// A parsed `--pod-fault`: `<node>=<kind>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodFaultSpec {
+    /// Node of the pod.
+    pub node: NodeName,
+    /// Kind of the pod.
+    pub fault: PodFault,
+}
+
+impl FromStr for PodFaultSpec {
+    type Err = PodFaultError;
+
+    fn from_str(text: &str) -> Result<Self, PodFaultError> {
+        let (node, kind) = text
+            .split_once('=')
+            .filter(|(node, kind)| !node.is_empty() && !kind.is_empty())
+            .ok_or_else(|| PodFaultError::Form(text.to_owned()))?;
+        let fault = kind.parse()?;
+        let node = NodeName::new(node)
+            .map_err(|error| PodFaultError::Node { spec: text.to_owned(), problem: error.to_string() })?;
+        Ok(Self { node, fault })
     }
 }
 
@@ -75,7 +119,17 @@ mod tests {
         for (fault, name, _) in POD_FAULTS {
             assert_eq!((name.parse(), fault.to_string().as_str()), (Ok(fault), name));
         }
-        let error = "explodes".parse::<PodFault>().expect_err("is unknown").to_string();
-        assert!(POD_FAULTS.iter().all(|(_, name, _)| error.contains(name)), "{error}");
+    }
+
+    #[test]
+    fn parse_errors_name_the_mistake() {
+        for bad in ["n1", "n1=", "=hangs", "n1=explodes"] {
+            let error = bad.parse::<PodFaultSpec>().expect_err(bad).to_string();
+            assert!(POD_FAULTS.iter().all(|(_, name, _)| error.contains(name)), "{error}");
+        }
+        let error = "N_1=hangs".parse::<PodFaultSpec>().expect_err("no name").to_string();
+        assert!(error.contains("node name \"N_1\""), "{error}");
+        let spec: PodFaultSpec = "n1=hangs".parse().expect("is valid");
+        assert_eq!((spec.node.as_str(), spec.fault), ("n1", PodFault::Hangs));
     }
 }

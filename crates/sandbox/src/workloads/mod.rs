@@ -20,6 +20,6 @@ mod replicas;
 #[cfg(test)]
 mod tests;
 
-pub use fault::{PodFault, PodFaultError};
+pub use fault::{PodFault, PodFaultError, PodFaultSpec};
 pub use handle::Workloads;
 pub use spec::{Application, Budget, DaemonSet, WorkloadSpec};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use nodecfg_contract::names::NodeName;
 use serde_json::{Map, Value, json};
 
-use super::fault::PodFault;
+use super::fault::{PodFault, PodFaultSpec};
 use super::objects::{HANGS, KEEPS_VOLUMES, MIRROR, RETURNS, controller};
 use super::spec::{Application, Budget, DaemonSet, WorkloadSpec};
 use crate::api::{Api, ApiError};
@@ -32,7 +32,7 @@ pub(super) fn populate(api: &Api, spec: &WorkloadSpec) -> Result<(), ApiError> {
     for application in &spec.applications {
         create_application(api, application)?;
     }
-    for (node, fault) in &spec.faults {
+    for PodFaultSpec { node, fault } in &spec.faults {
         add_pod(api, node, *fault)?;
     }
     Ok(())

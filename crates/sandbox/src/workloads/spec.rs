@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use nodecfg_contract::names::NodeName;
 
-use super::fault::PodFault;
+use super::fault::{PodFault, PodFaultSpec};
 
 /// Pods of an application of [`WorkloadSpec::filling`].
 const REPLICAS: usize = 10;
+/// Maximum number of pods of a node, as kubelets report it by default (`maxPods`).
+pub const MAX_PODS: u8 = 110;
 /// Applications in a namespace of [`WorkloadSpec::filling`].
 const APPLICATIONS: usize = 10;
 
@@ -19,7 +21,7 @@ pub struct WorkloadSpec {
     /// DaemonSets, with a pod on each node.
     pub daemon_sets: Vec<DaemonSet>,
     /// Additional pods of nodes.
-    pub faults: Vec<(NodeName, PodFault)>,
+    pub faults: Vec<PodFaultSpec>,
 }
 
 /// A ReplicaSet.
@@ -106,7 +108,7 @@ impl WorkloadSpec {
     /// Adds a pod to a node.
     #[must_use]
     pub fn with_fault(mut self, node: &NodeName, fault: PodFault) -> Self {
-        self.faults.push((node.clone(), fault));
+        self.faults.push(PodFaultSpec { node: node.clone(), fault });
         self
     }
 }
