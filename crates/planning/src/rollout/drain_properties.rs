@@ -183,7 +183,7 @@ impl SimHarness {
                 }
                 let mark = DrainMark { tainted: true, drain: Some(drain) };
                 // The watch event may arrive before the response.
-                if how % 2 == 0 {
+                if how.is_multiple_of(2) {
                     self.change(&name, |node| Node { drain_mark: Some(Box::new(mark)), ..node });
                     self.send(Input::Marked(name, Ok(())));
                 } else {
