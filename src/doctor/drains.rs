@@ -1,15 +1,11 @@
 //! Check of the marks of drains: a mark that outlasts its drain keeps pods and autoscalers away from a node.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Check, Facts, NameSample};
 use nodecfg_contract::observed::Drain;
 use nodecfg_planning::desired::RolloutPolicy;
 
-/// Time in which the pods of a node should be gone. The time limit of its convergence follows.
-const EVICTION: Duration = Duration::from_secs(15 * 60);
 /// Tolerance for a start in the future. The clocks of two machines write and read it.
 const AHEAD: SignedDuration = SignedDuration::from_mins(1);
 /// Fix of a mark that no run removes.
@@ -52,13 +48,14 @@ pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
     }
 }
 
-/// Reports whether the drain may still take place.
+/// Reports whether the drain may still take place, by the time limits of its pool or by the defaults.
 fn is_young(drain: &Drain, facts: &Facts, now: Timestamp) -> bool {
     let pools = facts.repository.as_ref().and_then(|repository| repository.as_ref().ok());
     let pool = pools.and_then(|repository| repository.desired.pools.get(&drain.pool));
-    let convergence =
-        pool.map_or_else(|| RolloutPolicy::default().convergence_timeout, |pool| pool.policy.convergence_timeout);
-    let limit = SignedDuration::try_from(EVICTION.saturating_add(convergence)).unwrap_or(SignedDuration::MAX);
+    let default = RolloutPolicy::default();
+    let policy = pool.map_or(&default, |pool| &pool.policy);
+    let limit = policy.drain.timeout.saturating_add(policy.convergence_timeout).saturating_add(policy.drain.settle);
+    let limit = SignedDuration::try_from(limit).unwrap_or(SignedDuration::MAX);
     let age = now.duration_since(drain.since);
     (-AHEAD..=limit).contains(&age)
 }

@@ -81,7 +81,7 @@ fn mark_of_a_drain_ends_with_the_drain() {
     };
     let code = "drain-mark";
     assert_check(code, CheckResult::Note, "within its time limit on 1 node (n2)", &marked(19, true, true));
-    // 15 minutes, and the default time limit of the convergence.
+    // By default 15 minutes, 5 minutes for the convergence, and 30 seconds until the release.
     let old =
         assert_check(code, CheckResult::Warning, "on 1 node (n2), the oldest since 2027-", &marked(21, true, true));
     assert_eq!(old.fix.as_deref(), Some("release the node, unless a sync still drains it: `nodecfg release NODE`"));
