@@ -137,8 +137,8 @@ pub async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<()
         config_maps_in: creates.then_some(plan.namespace.as_str()),
         assign: plan.has_changes(),
         watch: plan.pools.iter().any(|pool| pool.steps().next().is_some()),
-        drain: plan.marks_nodes(),
-        ..Needs::default()
+        drain: plan.drains_nodes(),
+        mark: plan.marks_nodes(),
     };
     reader.check_all_allowed(needs).await
 }

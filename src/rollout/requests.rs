@@ -19,7 +19,7 @@ pub(super) enum Request {
 
 /// Queued request of a drain.
 pub(super) enum DrainRequest {
-    Mark(NodeName, String, Drain),
+    Mark(NodeName, String, Box<Drain>),
     Evict(NodeName, Box<Pod>),
     CountVolumes(BTreeSet<NodeName>),
     DeletePod(NodeName, Box<Pod>),
@@ -47,7 +47,7 @@ impl Queue {
         self.0.push_back(match command {
             Command::Assign(node, change) => Request::Assign(node, change),
             Command::RollBack(node, change) => Request::RollBack(node, change),
-            Command::Mark(node, uid, drain) => Request::Drain(DrainRequest::Mark(node, uid, drain)),
+            Command::Mark(node, uid, drain) => Request::Drain(DrainRequest::Mark(node, uid, Box::new(drain))),
             Command::Evict(node, pod) => Request::Drain(DrainRequest::Evict(node, pod)),
             Command::DeletePod(node, pod) => Request::Drain(DrainRequest::DeletePod(node, pod)),
             Command::Release(node, uid) => Request::Drain(DrainRequest::Release(node, uid)),

@@ -374,7 +374,7 @@ async fn joins_the_watches_of_nodes_and_node_configs() {
 #[tokio::test]
 async fn checks_the_permissions_of_a_rollout() {
     let (api, reader) = cluster(&["n1"]).await;
-    let needs = Needs { config_maps_in: Some("nodecfg-system"), assign: true, watch: true, drain: false };
+    let needs = Needs { config_maps_in: Some("nodecfg-system"), assign: true, watch: true, ..Needs::default() };
     assert_eq!(reader.check_all_allowed(needs).await, Ok(()));
     for (verb, resource) in [
         ("create", "nodeconfigs"),
@@ -391,8 +391,8 @@ async fn checks_the_permissions_of_a_rollout() {
     }
     api.deny("patch", "nodes");
     assert_eq!(reader.check_all_allowed(needs).await, Ok(()), "Nodes are not written");
-    let needs = Needs { drain: true, ..needs };
-    let error = reader.check_all_allowed(needs).await.expect_err("a drain marks Nodes");
+    let needs = Needs { mark: true, ..Needs::default() };
+    let error = reader.check_all_allowed(needs).await.expect_err("a mark is on the Node");
     assert_eq!(error.to_string(), "cannot patch nodes: this user may not patch nodes in the cluster");
 }
 

@@ -37,8 +37,10 @@ pub struct Needs<'a> {
     pub assign: bool,
     /// Watch nodes converge.
     pub watch: bool,
-    /// Mark nodes, evict their pods, and release the nodes.
+    /// Follow and evict the pods of nodes.
     pub drain: bool,
+    /// Mark nodes for a drain, and release them.
+    pub mark: bool,
 }
 
 impl ClusterReader {
@@ -83,7 +85,7 @@ impl ClusterReader {
             operations.extend(watch.iter().map(|resource| everywhere(Verb::Watch, *resource)));
         }
         if needs.drain {
-            // Those that only a drain needs come first, because their fix names the role with all of them.
+            // The first refusal is the error. Its fix names the role with all rights of a drain.
             let drain = [
                 (Verb::Create, Evictions),
                 (Verb::Watch, Pods),
@@ -91,10 +93,11 @@ impl ClusterReader {
                 (Verb::List, VolumeAttachments),
                 (Verb::List, Pods),
                 (Verb::List, PodDisruptionBudgets),
-                (Verb::Patch, Nodes),
-                (Verb::Get, Nodes),
             ];
             operations.extend(drain.map(|(verb, resource)| everywhere(verb, resource)));
+        }
+        if needs.mark {
+            operations.extend([Verb::Patch, Verb::Get].map(|verb| everywhere(verb, Nodes)));
         }
         operations
     }

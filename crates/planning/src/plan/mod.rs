@@ -492,11 +492,17 @@ impl Plan {
             || self.pools.iter().any(|pool| pool.assignments() > 0 || pool.added_hashes().next().is_some())
     }
 
-    /// Reports whether the plan marks, drains or releases nodes, or may do so in a rollback.
+    /// Reports whether the plan drains nodes, or may do so in a rollback.
+    #[must_use]
+    pub fn drains_nodes(&self) -> bool {
+        let drains = |step: &Step| step.drain || step.rollback_drain || step.marked;
+        self.pools.iter().flat_map(PoolPlan::steps).any(drains)
+    }
+
+    /// Reports whether the plan marks or releases nodes, or may do so in a rollback.
     #[must_use]
     pub fn marks_nodes(&self) -> bool {
-        let marks = |step: &Step| step.drain || step.rollback_drain || step.marked;
-        !self.releases.is_empty() || self.pools.iter().flat_map(PoolPlan::steps).any(marks)
+        !self.releases.is_empty() || self.drains_nodes()
     }
 
     /// Totals of the plan.
