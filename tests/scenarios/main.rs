@@ -14,6 +14,7 @@ mod adversary;
 mod commands;
 mod crash;
 mod doctor;
+mod drain;
 mod first_day;
 mod hostile_node;
 mod input;

@@ -18,12 +18,21 @@ use nodecfg_contract::observed::{Drain, Node, Observed};
 pub(super) struct DrainNeeds<'a> {
     pool: &'a Pool,
     index: &'a ConfigMapIndex<'a>,
+    /// Whether the riskiest answer of the pool's kubelets on their local configuration needs a drain. `None` without an
+    /// answer.
+    sampled: Option<bool>,
     known: RefCell<BTreeMap<(ConfigSource, Option<Minor>), bool>>,
 }
 
 impl<'a> DrainNeeds<'a> {
-    pub(super) fn new(pool: &'a Pool, index: &'a ConfigMapIndex<'a>) -> Self {
-        Self { pool, index, known: RefCell::default() }
+    /// `nodes`: the nodes of the pool.
+    pub(super) fn new(
+        pool: &'a Pool,
+        nodes: impl IntoIterator<Item = &'a Node>,
+        index: &'a ConfigMapIndex<'a>,
+    ) -> Self {
+        let sampled = if pool.policy.drains_nodes() { sampled(pool, nodes, index) } else { None };
+        Self { pool, index, sampled, known: RefCell::default() }
     }
 
     /// Reports whether a node is drained before it is assigned the target: the pool drains nodes, and the change needs
@@ -35,10 +44,10 @@ impl<'a> DrainNeeds<'a> {
     fn needs(&self, node: &Node, from: Option<ConfigSource>) -> bool {
         let PoolTarget::Config(rendered) = &self.pool.target else { return true };
         let Some(source) = from.filter(|source| !has_other_content(node, source, self.index)) else {
-            // Only the kubelet itself knows what the node runs.
-            let asked = std::iter::once(node).filter(|node| sample::runs(node, None));
-            let answer = sample::changes_of(asked, self.index.observed(), Some(&rendered.document));
-            return answer.and_then(|(fields, _)| fields).is_none_or(|fields| worst(&fields) >= Some(Class::Drain));
+            // Only the kubelet itself knows what the node runs. The answer of another kubelet may be wrong for this
+            // node, so it counts only where an agent compares again, and refuses.
+            let own = || sampled(self.pool, std::iter::once(node), self.index);
+            return own().or(self.sampled.filter(|_| node.content.is_some())).unwrap_or(true);
         };
         let key = (source, known_minor(node));
         if let Some(known) = self.known.borrow().get(&key) {
@@ -51,6 +60,14 @@ impl<'a> DrainNeeds<'a> {
         self.known.borrow_mut().insert(key, needs);
         needs
     }
+}
+
+/// Whether the riskiest answer of these nodes on their local configuration needs a drain. `None` without an answer.
+fn sampled<'a>(pool: &Pool, nodes: impl IntoIterator<Item = &'a Node>, index: &ConfigMapIndex<'_>) -> Option<bool> {
+    let PoolTarget::Config(rendered) = &pool.target else { return None };
+    let asked = nodes.into_iter().filter(|node| sample::runs(node, None));
+    let (fields, _) = sample::changes_of(asked, index.observed(), Some(&rendered.document))?;
+    Some(worst(&fields?) >= Some(Class::Drain))
 }
 
 /// Drain of a node by this fleet.

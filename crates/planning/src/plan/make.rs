@@ -150,7 +150,8 @@ pub fn decide_again(
     }
     let rules = rules_of(&desired.fleet, pool, &target, observed, options);
     let index = ConfigMapIndex::new(desired, observed);
-    let needs = DrainNeeds::new(pool, &index);
+    let members = observed.nodes.values().filter(|other| pool.selects(&other.name, &other.labels));
+    let needs = DrainNeeds::new(pool, members, &index);
     let decision = decide(node, &rules, |source| index.current_source(source, pool), || needs.of(node));
     // The kubelet of the node may have changed.
     if let (Decision::Step(step), PoolTarget::Config(rendered)) = (&decision, &pool.target)
@@ -303,7 +304,7 @@ fn plan_pool(
     let target = pool_target(pool, &options.namespace, observed);
     let hash = hash_of(&pool.target);
     let rules = rules_of(index.fleet(), pool, &target, observed, options);
-    let needs = DrainNeeds::new(pool, index);
+    let needs = DrainNeeds::new(pool, nodes.iter().filter_map(|name| observed.nodes.get(*name)), index);
     let reservations = PoolReservations::new(pool);
     let mut sorter = Sorter::new(pool.policy.canary);
     for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {

@@ -20,7 +20,9 @@ use crate::plan::fixtures::{
 use crate::plan::{Plan, Scope, check, make};
 use kubelet_config::risk::Class;
 use nodecfg_contract::observed::drain::DRAIN_TAINT;
-use nodecfg_contract::observed::{DrainMark, EvictionAnswer, Maintainer, Node, Observed, Pod, Readiness};
+use nodecfg_contract::observed::{
+    DrainMark, EvictionAnswer, Maintainer, Node, NodeContent, Observed, Pod, Readiness, RunningConfig,
+};
 use nodecfg_contract::{ConfigSource, error_text};
 
 const OLD: &str = "cpuManagerPolicy: none\n";
@@ -391,9 +393,28 @@ fn policy_decides_which_nodes_are_drained() {
     assert_eq!(drained(NEW, accepting), (false, Class::Drain));
     assert_eq!(drained("cpuManagerPolicy: none\nclusterDNS: [10.0.0.9]\n", drains(1)), (false, Class::Restart));
     assert_eq!(drained(NEW, RolloutPolicy { allow_disruption: Class::Replace, ..policy(1) }), (true, Class::Replace));
-    // The local configuration is unknown.
-    let local = observed([node("n1", "a")]);
-    assert!(planned(drains(1), &local).pools[0].steps().all(|step| step.drain));
+}
+
+#[test]
+fn unknown_local_configuration_is_drained_unless_a_sample_and_an_agent_say_otherwise() {
+    let answer = |fields: &str| RunningConfig::Read(format!("{{{fields}}}"));
+    let same = r#""cpuManagerPolicy": "static", "reservedSystemCPUs": "0""#;
+    let other = r#""cpuManagerPolicy": "none""#;
+    for (has_agents, answered, drained) in [
+        (true, None, [true, true]),
+        (true, Some(same), [false, false]),
+        (true, Some(other), [true, true]),
+        (false, None, [true, true]),
+        // No agent compares again on n2.
+        (false, Some(same), [false, true]),
+    ] {
+        let content = has_agents.then(NodeContent::default);
+        let mut cluster = observed(["n1", "n2"].map(|name| Node { content, ..node(name, "a") }));
+        cluster.running.extend(answered.map(|fields| (node_name("n1"), answer(fields))));
+        let plan = planned(drains(1), &cluster);
+        let found: Vec<bool> = plan.pools[0].steps().map(|step| step.drain).collect();
+        assert_eq!(found, drained, "{has_agents} {answered:?}");
+    }
 }
 
 #[test]

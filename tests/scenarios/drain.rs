@@ -1,0 +1,184 @@
+//! Scenarios of drains within a rollout.
+
+use std::collections::BTreeMap;
+
+use nodecfg_contract::names::NodeName;
+use nodecfg_sandbox::workloads::{PodFault, WorkloadSpec};
+use serde_json::Value;
+
+use crate::harness::{Cluster, ClusterSetup, Repository, until};
+
+const TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodecfg";
+const REASON: &str = "nodecfg.dev/drain";
+const BEFORE: &str = "cpuManagerPolicy: none";
+const AFTER: &str = "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"";
+
+scenarios! {
+    Sandbox {
+        nodes_are_drained_one_after_the_other_and_get_their_pods_back,
+        refused_pod_stops_the_drain_before_any_eviction,
+        blocked_drain_names_the_budget_and_releases_the_node,
+        interrupt_releases_a_node_that_is_not_assigned,
+        next_command_heals_a_killed_drain,
+        missing_right_is_named_before_anything_is_written,
+        drained_node_is_not_drained_again,
+    }
+}
+
+/// Repository whose pool drains its nodes. The first sync accepts the change from the local configuration.
+fn repository(drain: &str) -> Repository {
+    Repository::of_pool(BEFORE, &format!("{{maxUnavailable: 1, drain: {{settle: 0s{drain}}}}}"))
+}
+
+/// Assigns the first configuration, and commits the change that needs drained nodes.
+async fn prepare(cluster: &Cluster, repository: &Repository, drain: &str) {
+    cluster.sync(repository, &[]).await.exits(0);
+    repository.fleet("test", &format!("{{maxUnavailable: 1, allowDisruption: drain, drain: {{settle: 0s{drain}}}}}"));
+    repository.change("a", AFTER);
+}
+
+async fn node(cluster: &Cluster, name: &str) -> Value {
+    cluster.get(&format!("/api/v1/nodes/{name}")).await
+}
+
+/// Whether a node has the taint or the annotation of a drain.
+fn is_marked(node: &Value) -> bool {
+    let tainted = node["spec"]["taints"].as_array().is_some_and(|taints| taints.iter().any(|one| one["key"] == TAINT));
+    tainted || !node["metadata"]["annotations"][REASON].is_null()
+}
+
+async fn assert_no_marks(cluster: &Cluster) {
+    for name in cluster.states().await.keys() {
+        let node = node(cluster, name).await;
+        assert!(!is_marked(&node), "{name}: {node}");
+    }
+}
+
+/// Number of pods by node, without those of DaemonSets.
+async fn pods_by_node(cluster: &Cluster) -> BTreeMap<String, usize> {
+    let mut pods = BTreeMap::new();
+    for pod in cluster.get("/api/v1/pods").await["items"].as_array().unwrap() {
+        if pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet" {
+            *pods.entry(pod["spec"]["nodeName"].as_str().unwrap_or("").to_owned()).or_default() += 1;
+        }
+    }
+    pods
+}
+
+fn evictions(cluster: &Cluster) -> usize {
+    let writes = cluster.sandbox().writes();
+    writes.iter().filter(|entry| entry.request.resource.starts_with("pods")).count()
+}
+
+async fn nodes_are_drained_one_after_the_other_and_get_their_pods_back(start: ClusterSetup) {
+    let cluster = start.pool("a", 3).workloads(WorkloadSpec::filling(3, 6)).up().await;
+    let repository = repository("");
+    prepare(&cluster, &repository, "").await;
+    assert_eq!(evictions(&cluster), 0, "no drain was needed so far");
+    let run = cluster.sync(&repository, &["-v"]).await.exits(0);
+    let run = run.prints("draining, ").prints("3 nodes: 3 converged");
+    let target = cluster.state("a-1").await.source;
+    for (name, state) in cluster.states().await {
+        assert!(state.converged() && state.source == target, "{name}: {state:?}");
+    }
+    assert_no_marks(&cluster).await;
+    assert!(evictions(&cluster) >= 12, "each of the 12 pods was evicted at least once");
+    let all: usize = pods_by_node(&cluster).await.values().sum();
+    assert_eq!(all, 12);
+    // Marks and assignments of different nodes never overlap, because one node may be unavailable.
+    let order: Vec<&str> =
+        ["a-1", "a-2", "a-3"].into_iter().filter(|name| run.has(&format!("a/{name} draining"))).collect();
+    assert_eq!(order.len(), 3);
+    cluster.down().await;
+}
+
+async fn refused_pod_stops_the_drain_before_any_eviction(start: ClusterSetup) {
+    let workloads = WorkloadSpec::filling(2, 4).with_fault(&NodeName::new("a-1").unwrap(), PodFault::Unmanaged);
+    let cluster = start.pool("a", 2).workloads(workloads).up().await;
+    let repository = repository("");
+    prepare(&cluster, &repository, "").await;
+    let before = cluster.states().await;
+    let run = cluster.sync(&repository, &[]).await.exits(5);
+    run.prints("drain refused: pod default/unmanaged").prints("has no controller that recreates it");
+    assert_eq!(evictions(&cluster), 0);
+    assert_no_marks(&cluster).await;
+    let source = |states: &BTreeMap<String, crate::harness::NodeRecord>| states["a-1"].source.clone();
+    assert_eq!(source(&cluster.states().await), source(&before));
+    // The policy may accept the loss.
+    repository.fleet("test", "{maxUnavailable: 1, allowDisruption: drain, drain: {settle: 0s, unmanaged: delete}}");
+    repository.commit();
+    cluster.sync(&repository, &[]).await.exits(0).prints("2 converged");
+    assert_no_marks(&cluster).await;
+    cluster.down().await;
+}
+
+async fn blocked_drain_names_the_budget_and_releases_the_node(start: ClusterSetup) {
+    let workloads = WorkloadSpec::filling(2, 3).with_fault(&NodeName::new("a-1").unwrap(), PodFault::BlockedBudget);
+    let cluster = start.pool("a", 2).workloads(workloads).up().await;
+    let repository = repository("");
+    prepare(&cluster, &repository, ", timeout: 4s, unmanaged: delete").await;
+    let run = cluster.sync(&repository, &[]).await.exits(5);
+    run.prints("drain blocked: pod default/blocked-budget").prints("disruption budget");
+    assert_no_marks(&cluster).await;
+    assert_eq!(pods_by_node(&cluster).await.values().sum::<usize>(), 2 + 1, "the protected pod is still there");
+    cluster.down().await;
+}
+
+async fn interrupt_releases_a_node_that_is_not_assigned(start: ClusterSetup) {
+    let workloads = WorkloadSpec::filling(2, 3).with_fault(&NodeName::new("a-1").unwrap(), PodFault::Hangs);
+    let cluster = start.pool("a", 2).workloads(workloads).up().await;
+    let repository = repository("");
+    prepare(&cluster, &repository, ", unmanaged: delete").await;
+    let before = cluster.source("a-1").await;
+    let run = cluster.start_run("sync", &repository, &[]);
+    until("a-1 is marked", async || is_marked(&node(&cluster, "a-1").await)).await;
+    run.interrupt();
+    run.end().await.exits(5).prints("interrupted");
+    assert_no_marks(&cluster).await;
+    assert_eq!(cluster.source("a-1").await, before);
+    cluster.down().await;
+}
+
+async fn next_command_heals_a_killed_drain(start: ClusterSetup) {
+    let workloads = WorkloadSpec::filling(2, 3).with_fault(&NodeName::new("a-1").unwrap(), PodFault::Hangs);
+    let cluster = start.pool("a", 2).workloads(workloads).up().await;
+    let repository = repository("");
+    prepare(&cluster, &repository, ", unmanaged: delete").await;
+    let run = cluster.start_run("sync", &repository, &[]);
+    until("a-1 is marked", async || is_marked(&node(&cluster, "a-1").await)).await;
+    run.kill();
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", cluster.namespace());
+    cluster.delete(&format!("{leases}/nodecfg-test")).await;
+    assert!(is_marked(&node(&cluster, "a-1").await));
+    // The change is not wanted any more.
+    repository.change("a", BEFORE);
+    let run = cluster.sync(&repository, &[]).await.exits(0);
+    run.prints("node a-1 released: an earlier run drained it");
+    assert_no_marks(&cluster).await;
+    cluster.down().await;
+}
+
+async fn missing_right_is_named_before_anything_is_written(start: ClusterSetup) {
+    let cluster = start.pool("a", 2).workloads(WorkloadSpec::filling(2, 3)).up().await;
+    let repository = repository("");
+    prepare(&cluster, &repository, "").await;
+    cluster.sandbox().forbid("create", "pods/eviction");
+    let before = cluster.written().await;
+    cluster.sync(&repository, &[]).await.exits(4).prints("pods/eviction").prints("drainer");
+    assert_eq!(cluster.written().await, before);
+    cluster.down().await;
+}
+
+async fn drained_node_is_not_drained_again(start: ClusterSetup) {
+    let cluster = start.pool("a", 2).workloads(WorkloadSpec::filling(2, 3)).up().await;
+    let repository = repository("");
+    prepare(&cluster, &repository, "").await;
+    cluster.sync(&repository, &[]).await.exits(0);
+    let evicted = evictions(&cluster);
+    cluster.sync(&repository, &[]).await.exits(0).prints("2 already up to date");
+    // A change that needs no drain evicts nothing.
+    repository.change("a", &format!("{AFTER}\nclusterDNS: [10.0.0.10]"));
+    cluster.sync(&repository, &[]).await.exits(0).prints("2 converged").does_not_print("draining");
+    assert_eq!(evictions(&cluster), evicted);
+    cluster.down().await;
+}
