@@ -80,7 +80,7 @@ async fn budget_counts_down_and_then_refuses() {
             "message": "The disruption budget b needs 2 healthy pods and has 3 currently"}]},
         "code": 429,
     });
-    assert_eq!(refused.body, wanted);
+    assert_eq!((refused.body, refused.retry_after), (wanted, None));
     assert!(!is_terminating(&api, "c"));
 }
 
@@ -108,6 +108,7 @@ async fn unprocessed_budget_asks_for_a_later_attempt() {
     run(&api, "a", true).await;
     let refused = evict(&api, "a").await;
     assert_eq!((refused.status, &refused.body["details"]["retryAfterSeconds"]), (429, &json!(10)));
+    assert_eq!(refused.retry_after.as_deref(), Some("10"));
     let cause = &refused.body["details"]["causes"][0]["message"];
     assert_eq!(cause, "The disruption budget b is still being processed by the server.");
 }

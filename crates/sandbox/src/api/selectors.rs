@@ -293,15 +293,15 @@ impl Fields {
     fn matches(&self, stored: &StoredObject) -> bool {
         let mut decoded: Option<Value> = None;
         self.0.iter().all(|(field, equal, wanted)| {
-            let found: String = match field.as_str() {
-                "metadata.name" | "name" => stored.name.to_string(),
-                "metadata.namespace" => stored.namespace.to_string(),
+            let is_wanted = match field.as_str() {
+                "metadata.name" | "name" => *stored.name == **wanted,
+                "metadata.namespace" => *stored.namespace == **wanted,
                 // Without decoding: each watch of a node's pods tests every event of every pod.
-                "spec.nodeName" => stored.node_name.to_string(),
-                "status.phase" => stored.phase.to_string(),
-                other => lookup(decoded.get_or_insert_with(|| stored.value()), other),
+                "spec.nodeName" => *stored.node_name == **wanted,
+                "status.phase" => *stored.phase == **wanted,
+                other => lookup(decoded.get_or_insert_with(|| stored.value()), other) == *wanted,
             };
-            (found == *wanted) == *equal
+            is_wanted == *equal
         })
     }
 }

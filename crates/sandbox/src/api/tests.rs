@@ -17,6 +17,7 @@ pub(super) fn api(profile: ServerProfile) -> Api {
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) warnings: Vec<String>,
+    pub(super) retry_after: Option<String>,
     pub(super) body: Value,
 }
 
@@ -32,9 +33,10 @@ pub(super) async fn send(api: &Api, method: &str, uri: &str, content_type: &str,
     let response = api.router().oneshot(request).await.unwrap();
     let status = response.status().as_u16();
     let warnings = response.headers().get_all("warning").iter().map(|v| v.to_str().unwrap().to_owned()).collect();
+    let retry_after = response.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
-    Reply { status, warnings, body }
+    Reply { status, warnings, retry_after, body }
 }
 
 pub(super) const JSON: &str = "application/json";
