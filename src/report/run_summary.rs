@@ -170,11 +170,11 @@ fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     if let Some(step) = summary::next_step_after_pauses(&pauses) {
         writeln!(out, "- **next:** {}", prose(&step))?;
     }
-    let trials = summary::next_step_of_trials(outcome);
-    if let Some(step) = trials {
+    let steps = summary::next_steps_of_nodes(outcome);
+    for step in &steps {
         writeln!(out, "- **next:** {}", prose(step))?;
     }
-    if stops.is_empty() && pauses.is_empty() && trials.is_none() { Ok(()) } else { writeln!(out) }
+    if stops.is_empty() && pauses.is_empty() && steps.is_empty() { Ok(()) } else { writeln!(out) }
 }
 
 /// Writes the nodes with problems and their messages, failed ones first.

@@ -57,7 +57,7 @@ pub fn write(
     write_explanations(&mut page, outcome)?;
     write_stops(&mut page, outcome)?;
     write_pauses(&mut page, outcome)?;
-    if let Some(step) = next_step_of_trials(outcome) {
+    for step in next_steps_of_nodes(outcome) {
         page.line(&format!("{} {step}", warning("next:")), 2)?;
         writeln!(page.out)?;
     }
@@ -366,11 +366,22 @@ pub(super) fn next_steps(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String>
     alike.iter().filter_map(|(pools, reason)| explain::next_step(pools, reason)).collect()
 }
 
-/// The next step of a complete run with nodes on trial.
-pub(super) fn next_step_of_trials(outcome: &Outcome) -> Option<&'static str> {
-    (outcome.is_complete() && outcome.trials().next().is_some()).then_some(
-        "pass --wait-trial to wait for the end of the trials; a node that fails its trial rolls back by itself",
-    )
+/// The next steps that follow from nodes: those that keep the mark of a drain, and in a complete run those on trial.
+pub(super) fn next_steps_of_nodes(outcome: &Outcome) -> Vec<String> {
+    let nodes = outcome.pools.values().flat_map(|pool| &pool.nodes);
+    let marked: Vec<&str> = nodes.filter(|node| node.marked).map(|node| node.node.as_str()).collect();
+    let marks = (!marked.is_empty()).then(|| {
+        let names = names(marked.iter().copied(), MAX_NAMES);
+        format!(
+            "no new pods start on {names}, which keep the mark of their drain: the next sync continues or releases them, \
+             or `nodecfg release NODE`"
+        )
+    });
+    let on_trial = (outcome.is_complete() && outcome.trials().next().is_some()).then(|| {
+        "pass --wait-trial to wait for the end of the trials; a node that fails its trial rolls back by itself"
+            .to_owned()
+    });
+    marks.into_iter().chain(on_trial).collect()
 }
 
 /// The last line: the result, the duration, the node counts at `at` and the remarks.

@@ -130,3 +130,12 @@ fn no_changes_are_one_line() {
     assert_eq!(text(&settled), "Done in 1m01s. 1 node: 1 already up to date.\n");
     assert_eq!(text(&outcome([])), "Done in 1m01s. 0 nodes.\n");
 }
+
+#[test]
+fn nodes_that_keep_their_mark_are_named() {
+    let mut marked = outcome([End::Converged, End::NotStarted]);
+    marked.pools.values_mut().flat_map(|pool| &mut pool.nodes).for_each(|node| node.marked = true);
+    let text = text(&marked);
+    assert!(text.contains("next: no new pods start on n000, n001, which keep the mark of their drain:"), "{text}");
+    assert!(text.contains("\nNot done after 1m01s. 2 nodes: "), "{text}");
+}

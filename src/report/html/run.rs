@@ -101,7 +101,7 @@ fn notices(outcome: &Outcome) -> Vec<Notice> {
         ("next", summary::next_steps(&stops)),
         ("paused", summary::pause_texts(&pauses)),
         ("next", summary::next_step_after_pauses(&pauses).into_iter().collect()),
-        ("next", summary::next_step_of_trials(outcome).map(str::to_owned).into_iter().collect()),
+        ("next", summary::next_steps_of_nodes(outcome)),
     ]
     .into_iter()
     .flat_map(|(label, texts)| texts.into_iter().map(move |text| Notice { label, text }))
