@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -29,7 +30,7 @@ const ANNOTATIONS: &str = "/metadata/annotations";
 
 impl ClusterWriter {
     /// Marks a node for a drain and returns the mark as stored. `added` of `drain` is ignored: the mark adds the
-    /// protections that are absent. A node with a mark in effect of the same fleet and target is left unchanged.
+    /// protections that are absent. `since` is stored in whole seconds. A node with a mark in effect of the same fleet and target is left unchanged.
     ///
     /// # Errors
     /// `PreconditionFailed` for another uid, for a mark of another fleet, and when the Node changes repeatedly;
@@ -170,7 +171,9 @@ fn marking(node: &MarkedNode, drain: &Drain) -> Marking {
         Protection::ALL.into_iter().filter(|protection| node.annotation(protection.annotation()).is_none()).collect();
     // What an earlier mark added is still to be removed by the release of this one.
     let still = earlier.map(|earlier| unchanged(node, &earlier)).unwrap_or_default();
-    let stored = Drain { added: absent.iter().copied().chain(still).collect(), ..drain.clone() };
+    // Whole seconds, as all times of Kubernetes.
+    let since = Timestamp::from_second(drain.since.as_second()).unwrap_or(drain.since);
+    let stored = Drain { since, added: absent.iter().copied().chain(still).collect(), ..drain.clone() };
 
     let keys = absent.iter().map(|protection| protection.annotation());
     let mut patch = node.tests(keys.clone().chain([DRAIN_ANNOTATION]));

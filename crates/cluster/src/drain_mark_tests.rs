@@ -76,7 +76,8 @@ async fn marks_once_and_releases_exactly_that() {
     for profile in [ServerProfile::V1_21, ServerProfile::V1_36] {
         let (api, writer, _held) = cluster(profile).await;
         let uid = create((&api, &writer), "n1", Value::Null, Value::Null).await;
-        let stored = writer.mark_for_drain(&name("n1"), &uid, &drain("a")).await.expect("marked");
+        let exact = Drain { since: "2026-11-23T10:00:00.353083297Z".parse().expect("a time"), ..drain("a") };
+        let stored = writer.mark_for_drain(&name("n1"), &uid, &exact).await.expect("marked");
         assert_eq!(stored, Drain { added: Protection::ALL.into(), ..drain("a") });
         assert_eq!(taints(&api, "n1"), [json!({"key": DRAIN_TAINT, "value": "draining", "effect": "NoSchedule"})]);
         let node = writer.reader.node(&name("n1")).await.expect("read").expect("exists");
