@@ -1,6 +1,6 @@
 //! Loop that feeds the model with the changes of the API server, and carries out its actions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -17,6 +17,8 @@ use crate::kubelets::Moment;
 
 /// Watched resources.
 const RESOURCES: [&str; 5] = ["nodes", "replicasets", "daemonsets", "pods", "poddisruptionbudgets"];
+/// Actions of a round, after which other tasks run.
+const BATCH: usize = 64;
 /// Client that writes as the controllers do.
 const MANAGER: &str = "kube-controller-manager";
 
@@ -29,6 +31,8 @@ pub(super) struct Driver {
     /// Revision up to which each resource was read.
     read: [Option<u64>; 5],
     signals: [watch::Receiver<u64>; 5],
+    /// Actions that are not carried out yet.
+    pending: VecDeque<Action>,
     /// Number of started pods.
     started: u64,
 }
@@ -48,6 +52,7 @@ impl Driver {
             began: nodecfg_clock::instant(),
             read: [None; 5],
             signals: RESOURCES.map(|resource| api.signal(resource)),
+            pending: VecDeque::new(),
             started: 0,
         }
     }
@@ -90,14 +95,17 @@ impl Driver {
         }
     }
 
-    /// Reads changes and carries out the actions that follow at a time. Returns false if there was nothing to do.
+    /// Reads changes and carries out the next actions at a time. Returns false if there was nothing to do.
     pub(super) fn round(&mut self, now: Moment) -> bool {
         let changed = self.absorb(now);
         let timeout = SignedDuration::try_from_secs_f64(DELETION_TIMEOUT.as_secs_f64() / self.speed);
         let expired = self.api.now().checked_sub(timeout.unwrap_or(DELETION_TIMEOUT)).unwrap_or(Timestamp::MIN);
-        let actions = self.model.step(now, expired);
-        let idle = actions.is_empty();
-        for action in actions {
+        if self.pending.is_empty() {
+            self.pending.extend(self.model.step(now, expired));
+        }
+        let idle = self.pending.is_empty();
+        for _ in 0..BATCH {
+            let Some(action) = self.pending.pop_front() else { break };
             self.perform(action, now);
         }
         changed || !idle

@@ -101,9 +101,9 @@ fn name(node: &str) -> NodeName {
 #[test]
 fn filled_cluster_runs_and_counts_all_pods() {
     let (api, _) = cluster(4);
-    let _simulation = start(&api, &WorkloadSpec::filling(4, 7));
+    let _simulation = start(&api, &WorkloadSpec::filling(4, 27));
     for node in ["node-1", "node-2", "node-3", "node-4"] {
-        assert_eq!(on_node(&api, node).len(), 7, "{node}");
+        assert_eq!(on_node(&api, node).len(), 27, "{node}");
     }
     let set = api.get("apps", "replicasets", "team-001", "app-0001").unwrap();
     assert_eq!((&set["status"]["replicas"], &set["status"]["readyReplicas"]), (&json!(10), &json!(10)));
