@@ -11,15 +11,14 @@ use tokio::sync::watch;
 
 use super::kubernetes_events::EventSender;
 use super::pod_watches::PodWatches;
+use super::prepare::{self, check_permissions};
 use super::requests::{Queue, Request, Response, send};
-use nodecfg_cluster::permission::Needs;
-use nodecfg_cluster::writer::{ConfigMapSpec, Created};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{AllowedDisruption, Node, Observed, Orders};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::drain::evictions::PodChange;
-use nodecfg_planning::plan::{Options, Plan, PoolPlan, belongs, decide_again};
+use nodecfg_planning::plan::{Options, Plan, belongs, decide_again};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 use nodecfg_planning::rollout::orders::OrderWatcher;
 use nodecfg_planning::rollout::progress::{Event, Progress};
@@ -28,14 +27,6 @@ use nodecfg_planning::state::State;
 
 #[cfg(test)]
 mod tests;
-
-/// Number of ConfigMaps created concurrently.
-const CONFIG_MAPS_AT_A_TIME: usize = 8;
-/// Number of content hashes added concurrently.
-const HASHES_AT_A_TIME: usize = 16;
-
-/// Number of marks removed concurrently.
-const RELEASES_AT_A_TIME: usize = 8;
 
 /// Inputs of a rollout.
 #[derive(Clone, Copy)]
@@ -103,9 +94,7 @@ pub async fn execute(
 ) -> Result<Execution, ClusterError> {
     let prepare = async {
         check_permissions(rollout.plan, reader).await?;
-        release_marks(rollout.plan, writer, listener).await?;
-        create_config_maps(rollout.plan, writer, listener).await?;
-        add_hashes(rollout.plan, writer, listener).await
+        prepare::before_assignments(rollout.plan, writer, listener).await
     };
     let mut requested = stop.clone();
     tokio::select! {
@@ -125,100 +114,6 @@ pub async fn execute(
     };
     events.finish().await;
     Ok(execution)
-}
-
-/// Checks the permissions of the whole rollout, so that it does not end half-way.
-///
-/// # Errors
-/// A missing permission, or a failed request.
-pub async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<(), ClusterError> {
-    let creates = plan.config_maps.iter().any(|map| map.create);
-    let needs = Needs {
-        config_maps_in: creates.then_some(plan.namespace.as_str()),
-        assign: plan.has_changes(),
-        watch: plan.pools.iter().any(|pool| pool.steps().next().is_some()),
-        drain: plan.drains_nodes(),
-        mark: plan.marks_nodes(),
-    };
-    reader.check_all_allowed(needs).await
-}
-
-/// Removes the marks of drains that an earlier run did not finish and that this plan does not continue.
-async fn release_marks(
-    plan: &Plan,
-    writer: &ClusterWriter,
-    listener: &mut dyn FnMut(Timestamp, &Event),
-) -> Result<(), ClusterError> {
-    let mut released = stream::iter(&plan.releases)
-        .map(|release| async move { (&release.node, writer.release_drain(&release.node, &release.uid).await) })
-        .buffer_unordered(RELEASES_AT_A_TIME);
-    while let Some((node, result)) = released.next().await {
-        result?;
-        let progress = Progress::MarkReleased { node: node.clone() };
-        listener(nodecfg_clock::now(), &Event { progress, pool: None });
-    }
-    Ok(())
-}
-
-async fn create_config_maps(
-    plan: &Plan,
-    writer: &ClusterWriter,
-    listener: &mut dyn FnMut(Timestamp, &Event),
-) -> Result<(), ClusterError> {
-    let specs: Vec<ConfigMapSpec> = plan
-        .config_maps
-        .iter()
-        .filter(|map| map.create)
-        .map(|map| ConfigMapSpec {
-            namespace: plan.namespace.to_string(),
-            name: map.name.clone(),
-            text: map.kubelet.clone(),
-            fleet: plan.fleet.clone(),
-            pool: map.pool.clone(),
-            content_hash: map.hash,
-            commit: plan.commit.clone(),
-            path: map.path.clone(),
-        })
-        .collect();
-    let mut created = stream::iter(&specs)
-        .map(|spec| async move { (spec, writer.create_config_map(spec).await) })
-        .buffer_unordered(CONFIG_MAPS_AT_A_TIME);
-    while let Some((spec, result)) = created.next().await {
-        if result? == Created::Created {
-            let progress = Progress::ConfigMapCreated { name: spec.name.clone() };
-            listener(nodecfg_clock::now(), &Event { progress, pool: None });
-        }
-    }
-    Ok(())
-}
-
-/// Adds the content hash to NodeConfigs whose nodes run the desired content. A node that was changed or deleted since
-/// the plan is left for the next run.
-async fn add_hashes(
-    plan: &Plan,
-    writer: &ClusterWriter,
-    listener: &mut dyn FnMut(Timestamp, &Event),
-) -> Result<(), ClusterError> {
-    let added = plan.pools.iter().flat_map(PoolPlan::added_hashes);
-    let mut written = stream::iter(added)
-        .map(|(node, change)| async move { (node, writer.assign(node, change).await) })
-        .buffer_unordered(HASHES_AT_A_TIME);
-    let mut nodes = 0;
-    while let Some((node, result)) = written.next().await {
-        match result {
-            Ok(_) => nodes += 1,
-            Err(
-                error @ (ClusterError::PreconditionFailed { .. }
-                | ClusterError::Conflict { .. }
-                | ClusterError::NotFound { .. }),
-            ) => tracing::info!(node = node.as_str(), "the content hash was not added: {error}"),
-            Err(error) => return Err(error),
-        }
-    }
-    if nodes > 0 {
-        listener(nodecfg_clock::now(), &Event { progress: Progress::ContentHashesAdded { nodes }, pool: None });
-    }
-    Ok(())
 }
 
 /// Signals that end a rollout or a part of it early.

@@ -4,4 +4,5 @@
 pub mod execute;
 mod kubernetes_events;
 mod pod_watches;
+pub mod prepare;
 mod requests;

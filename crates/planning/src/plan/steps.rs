@@ -1,0 +1,99 @@
+//! Steps of a plan: what happens to the nodes that it changes or awaits, and when they start.
+
+use serde::Serialize;
+
+use crate::convergence::Waiting;
+use kubelet_config::risk::Class;
+use nodecfg_contract::names::NodeName;
+use nodecfg_contract::{Assignment, ConfigSource};
+
+/// Nodes that start under the same condition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Wave {
+    /// Kind of the wave, which determines its start condition.
+    #[serde(flatten)]
+    pub kind: WaveKind,
+    /// Steps by node name.
+    #[serde(rename = "nodes")]
+    pub steps: Vec<Step>,
+}
+
+/// Start condition of a wave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum WaveKind {
+    /// Nodes that are not Ready, are cordoned, refuse their assigned configuration, or are in transition already. They
+    /// need no budget and start at once.
+    Unavailable,
+    /// Canaries. They start within the budget and are then watched for the soak time.
+    #[serde(rename_all = "camelCase")]
+    Canary {
+        /// Seconds that canaries must stay converged before the next wave starts.
+        soak_seconds: u64,
+    },
+    /// All other nodes. They start within the budget after the canaries have soaked.
+    Rest,
+}
+
+/// Planned step of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "Turn")]
+pub struct Step {
+    /// The node.
+    pub node: NodeName,
+    /// Current and desired `configSource`.
+    #[serde(rename = "from", serialize_with = "serialize_from")]
+    #[schemars(
+        with = "Option<ConfigSource>",
+        description = "What its spec names now; unset for the local configuration."
+    )]
+    pub assignment: Assignment,
+    /// Action of the step.
+    #[serde(flatten)]
+    pub action: Action,
+    /// Whether the node is Ready now. If so, it must be Ready again to count as converged.
+    #[serde(skip)]
+    pub was_ready: bool,
+    /// Whether the node is available now. If so, its start needs budget.
+    pub available: bool,
+    /// Whether the node can be rolled back: it does not refuse its current source, and that is the local
+    /// configuration or a ConfigMap that exists.
+    #[serde(skip)]
+    pub can_return: bool,
+    /// Disruption that a rollback from the target needs, if it is known and exceeds the policy. A rollback may be
+    /// more disruptive than the change: one direction may restart a kubelet, the other may need a drain.
+    #[serde(skip)]
+    pub rollback_needs: Option<Class>,
+    /// Whether the node is drained before a rollback from the target.
+    #[serde(skip)]
+    pub rollback_drain: bool,
+    /// Whether the node is drained before its assignment.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(default)]
+    pub drain: bool,
+    /// Whether the node has the mark of a drain by this fleet.
+    #[serde(skip)]
+    pub marked: bool,
+}
+
+fn serialize_from<S: serde::Serializer>(assignment: &Assignment, serializer: S) -> Result<S::Ok, S::Error> {
+    assignment.from.serialize(serializer)
+}
+
+/// Action of a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "action")]
+pub enum Action {
+    /// Assigns the target to the node.
+    Assign,
+    /// Watches a node that points at its target already.
+    // Includes converged nodes that soak as canaries.
+    Await {
+        /// Reason for waiting; `None` if the node failed or converged.
+        waiting: Option<Waiting>,
+        /// Error that the node reports against the target.
+        error: Option<String>,
+    },
+}

@@ -1,0 +1,72 @@
+//! Canaries of a pool: the gate that they open, and canaries that prove nothing.
+
+use super::PoolRun;
+use super::node_table::{Group, Phase};
+use crate::instant::later;
+use crate::rollout::progress::{CanaryGate, Progress};
+use crate::rollout::signals::Context;
+
+impl PoolRun {
+    /// Replaces a canary that proves nothing by a node of the rest. Such a canary left the cluster, was changed by
+    /// another client, was left unchanged by a new decision, or was down from the start.
+    pub(super) fn replace_canary(&mut self, number: usize) {
+        let proves_nothing = self.nodes.get(number).is_some_and(|node| {
+            let proves_failure = matches!(node.phase, Phase::Failed { .. }) && !node.was_down();
+            node.group == Group::Canary
+                && matches!(
+                    node.phase,
+                    Phase::Gone | Phase::Changed { .. } | Phase::LeftAlone(_) | Phase::Failed { .. }
+                )
+                && !proves_failure
+        });
+        if !proves_nothing || self.gate == CanaryGate::Open {
+            return;
+        }
+        self.canary_members.retain(|member| *member != number);
+        self.nodes.update(number, |node| node.group = Group::Rest);
+        while let Some(next) = self.rest.pop_front() {
+            if self.nodes.in_phase(next, &Phase::Pending).is_none() {
+                continue;
+            }
+            self.nodes.update(next, |node| node.group = Group::Canary);
+            self.canaries.push_back(next);
+            self.canary_members.push(next);
+            self.gate = CanaryGate::Canaries;
+            return;
+        }
+    }
+
+    /// Number of canaries that have not converged.
+    pub(super) fn canaries_left(&self) -> usize {
+        let canaries = self.canary_members.iter().filter_map(|number| self.nodes.get(*number));
+        canaries.filter(|node| !matches!(node.phase, Phase::Converged { .. })).count()
+    }
+
+    /// Once every canary has converged, starts the soak time, or opens the gate if there is none.
+    pub(super) fn advance_canaries(&mut self, context: &mut Context<'_>) {
+        if self.gate != CanaryGate::Canaries || self.stopped.is_some() {
+            return;
+        }
+        if self.canaries_left() > 0 {
+            return;
+        }
+        if self.soak.is_zero() {
+            self.open_gate(context);
+            return;
+        }
+        let until = later(context.now, self.soak);
+        self.gate = CanaryGate::Soaking { until };
+        context.timers.wake(until, &self.name, None);
+        self.report(Progress::Soaking { pool: self.name.clone(), until }, context);
+    }
+
+    pub(super) fn open_gate(&mut self, context: &mut Context<'_>) {
+        if matches!(std::mem::replace(&mut self.gate, CanaryGate::Open), CanaryGate::Soaking { .. }) {
+            self.report(Progress::Soaked { pool: self.name.clone() }, context);
+        }
+        // Nodes that became unavailable while they waited for the canaries need no budget.
+        let is_broken = |number: &&usize| self.nodes.get(**number).is_some_and(|node| !node.healthy);
+        let broken: Vec<usize> = self.rest.iter().filter(is_broken).copied().collect();
+        broken.into_iter().for_each(|number| self.queue_unavailable(number));
+    }
+}

@@ -1,0 +1,182 @@
+//! Rollbacks of single nodes: their request, its answer, and the watch of a node until it runs its previous source.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::PoolRun;
+use super::node_table::{Group, Phase, Rollback};
+use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
+use crate::instant::{elapsed, later};
+use crate::rollout::progress::{CanaryGate, Progress};
+use crate::rollout::signals::{Command, Context};
+use nodecfg_contract::observed::Node;
+
+impl PoolRun {
+    /// Rolls back a node that was assigned and has not converged, if it can return and the pool allows the
+    /// disruption. Rolls back a converged canary too, as long as the gate is closed.
+    pub(super) fn roll_back_node(&mut self, number: usize, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number).filter(|node| node.can_roll_back()) else { return };
+        let Some(assignment) = node.assignment.clone() else { return };
+        let phase = match node.phase.clone() {
+            // The node was not drained, or another client claimed it.
+            Phase::Failed { failure: ConvergenceFailure::Drain { .. }, .. } => return,
+            Phase::Watching { since } | Phase::Settling { since, .. } => Phase::RollbackSent { since },
+            Phase::Converged { .. } if node.group == Group::Canary && self.gate != CanaryGate::Open => {
+                Phase::RollbackSent { since: context.now }
+            }
+            Phase::Failed { failure, seconds, rollback: Rollback::No } => {
+                Phase::Failed { failure, seconds, rollback: Rollback::Requested }
+            }
+            _ => return,
+        };
+        if let Some(needs) = node.rollback_blocked_by() {
+            if !node.refusal_reported && node.runs_target == Some(true) {
+                self.report_node(number, context, |pool, node| Progress::NotRolledBack { pool, node, needs });
+                self.nodes.update(number, |node| node.refusal_reported = true);
+            }
+            return;
+        }
+        if node.rollback_needs_drain() {
+            if !self.rollback_drains.contains(&number) {
+                self.rollback_drains.push_back(number);
+            }
+            return;
+        }
+        context.commands.push(Command::RollBack(node.name.clone(), assignment.reversed()));
+        self.nodes.update(number, |node| (node.phase, node.seen_rolled_back) = (phase, false));
+    }
+
+    /// Marks that the node points at its previous source, and starts the time limit of the rollback.
+    pub(super) fn rollback_accepted(&mut self, number: usize, context: &mut Context<'_>) {
+        let now = context.now;
+        self.nodes.update(number, |node| node.waiting = Waiting::NotAcknowledged);
+        self.nodes.update(number, |node| match &mut node.phase {
+            Phase::RollbackSent { since } | Phase::Watching { since } => {
+                node.phase = Phase::RollingBack { since: *since, pointed: now };
+            }
+            Phase::Failed { rollback, .. } => *rollback = Rollback::Assigned { since: now },
+            _ => {}
+        });
+        context.timers.wake(later(now, self.timeout), &self.name, Some(number));
+    }
+
+    /// Time since which the node points at its previous source without running it.
+    pub(super) fn rollback_since(&self, number: usize) -> Option<Timestamp> {
+        match self.nodes.get(number)?.phase {
+            Phase::RollingBack { pointed, .. } => Some(pointed),
+            Phase::Failed { rollback: Rollback::Assigned { since }, .. } => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Returns what an overdue rollback still waits for; `None` if it is within the time limit.
+    pub(super) fn overdue_rollback(&self, number: usize, context: &Context<'_>) -> Option<Waiting> {
+        let since = self.rollback_since(number)?;
+        let node = self.nodes.get(number).filter(|_| elapsed(since, context.now) >= self.timeout)?;
+        Some(node.waiting.clone())
+    }
+
+    /// Evaluates an event of a node during its rollback. Until the watch has shown the node on its target, an event
+    /// on the previous source may be older than the assignment. Such an event is only recorded, and decides if the
+    /// rollback times out.
+    pub(super) fn evaluate_rollback(
+        &mut self,
+        number: usize,
+        seen: &Node,
+        left_target: bool,
+        context: &mut Context<'_>,
+    ) {
+        let Some(node) = self.nodes.get(number) else { return };
+        let from = Target::named(node.from.as_ref());
+        let was_ready = node.was_ready;
+        if !from.is_named_by(seen.source.as_ref()) {
+            self.nodes.update(number, |node| node.seen_rolled_back = false);
+            return;
+        }
+        let verdict = evaluate(&from, seen, WaitContext { was_ready, waited: Duration::ZERO, timeout: None });
+        self.nodes.update(number, |node| node.seen_rolled_back = verdict == Convergence::Converged);
+        if !left_target {
+            return;
+        }
+        if self.rollback_since(number).is_none() {
+            self.rollback_accepted(number, context);
+        }
+        match verdict {
+            Convergence::Converged => self.rollback_done(number, context),
+            Convergence::Waiting(waiting) => self.nodes.update(number, |node| node.waiting = waiting),
+            Convergence::Failed(failure) => self.rollback_failed(number, failure, context),
+        }
+    }
+
+    /// Marks the rollback as failed, unless an earlier event showed its success.
+    pub(super) fn rollback_failed(&mut self, number: usize, failure: ConvergenceFailure, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        if node.seen_rolled_back {
+            self.rollback_done(number, context);
+            return;
+        }
+        let (now, reported) = (context.now, failure.clone());
+        self.nodes.update(number, |node| match &mut node.phase {
+            Phase::Failed { rollback, .. } => *rollback = Rollback::Failed,
+            Phase::RollingBack { since, .. } => {
+                let seconds = elapsed(*since, now).as_secs_f64();
+                node.phase = Phase::Failed { failure, seconds, rollback: Rollback::Failed };
+            }
+            _ => {}
+        });
+        self.report_node(number, context, |pool, node| Progress::RollbackFailed { pool, node, failure: reported });
+    }
+
+    /// Marks the rollback as done.
+    pub(super) fn rollback_done(&mut self, number: usize, context: &mut Context<'_>) {
+        let now = context.now;
+        self.nodes.update(number, |node| match &mut node.phase {
+            Phase::Failed { rollback, .. } => *rollback = Rollback::Done,
+            Phase::RollingBack { since, .. } => {
+                node.phase = Phase::RolledBack { seconds: elapsed(*since, now).as_secs_f64() };
+            }
+            _ => {}
+        });
+        let to = self.nodes.get(number).and_then(|node| node.from.clone());
+        self.report_node(number, context, |pool, node| Progress::RolledBack { pool, node, to });
+    }
+
+    pub(in crate::rollout) fn rolled_back(
+        &mut self,
+        number: usize,
+        result: Result<(), String>,
+        context: &mut Context<'_>,
+    ) {
+        let Some(phase) = self.nodes.get(number).map(|node| node.phase.clone()) else { return };
+        let is_requested =
+            matches!(phase, Phase::RollbackSent { .. } | Phase::Failed { rollback: Rollback::Requested, .. });
+        // The watch has already shown the rollback, or another client changed the node.
+        if !is_requested {
+            return;
+        }
+        match result {
+            Ok(()) => self.rollback_accepted(number, context),
+            Err(error) => {
+                self.report_node(number, context, |pool, node| Progress::Refused { pool, node, error });
+                match phase {
+                    // The watch shows whether the patch was applied.
+                    Phase::RollbackSent { since } => self.resume_watching(number, since, context),
+                    _ => self.nodes.update(number, |node| {
+                        if let Phase::Failed { rollback, .. } = &mut node.phase {
+                            *rollback = Rollback::No;
+                        }
+                    }),
+                }
+            }
+        }
+        self.start_more(context);
+    }
+
+    /// Watches the node as before, after the API server refused its rollback.
+    pub(super) fn resume_watching(&mut self, number: usize, since: Timestamp, context: &mut Context<'_>) {
+        self.nodes.set(number, Phase::Watching { since });
+        context.timers.wake(later(since, self.timeout), &self.name, Some(number));
+        self.timer_fired(Some(number), context);
+    }
+}
