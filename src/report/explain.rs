@@ -263,6 +263,15 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
         Waiting::Draining { .. } | Waiting::Detaching { .. } => {
             not_drained(node, &DrainFailure::TimedOut { pods: 0, pod: None, volumes: 0 })
         }
+        Waiting::ResourceMissing { .. } => Explanation {
+            meaning: "the kubelet runs the configuration, but a device plugin has not registered its resource again, so \
+                      pods that need it could not start",
+            causes: &[
+                "the device plugin does not run on the node",
+                "the device plugin does not notice kubelet restarts",
+            ],
+            look_at: format!("status.allocatable in `kubectl get node {node} -o yaml`, and the device plugin's log"),
+        },
         Waiting::Settling => Explanation {
             meaning: "the node converged after its drain, but did not stay Ready, so new pods were not allowed yet",
             causes: &["the configuration makes the node unstable", "another problem on the node at the same time"],

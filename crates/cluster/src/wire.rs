@@ -19,6 +19,9 @@ use nodecfg_contract::observed::{
 };
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
+/// Limit of extended resources of a node, which the node itself writes.
+const MAX_RESOURCES: usize = 32;
+
 /// Labels of Nodes to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelKeys {
@@ -151,6 +154,8 @@ pub(super) struct WireNodeStatus {
     pub(super) node_info: Option<WireNodeInfo>,
     #[serde(default)]
     pub(super) capacity: Option<WireCapacity>,
+    #[serde(default)]
+    pub(super) allocatable: Option<BTreeMap<String, String>>,
 }
 
 /// The parts of core/v1 ResourceList that are read.
@@ -219,6 +224,7 @@ impl WireNode {
                 capacity.memory.as_deref(),
                 capacity.ephemeral_storage.as_deref(),
             ),
+            extended_resources: extended_resources(status.allocatable.unwrap_or_default()),
             ready: match ready.as_ref().map(|condition| condition.status.as_str()) {
                 Some("True") => Readiness::Ready,
                 Some("False") => Readiness::NotReady,
@@ -240,6 +246,12 @@ impl WireNode {
             content: None,
         })
     }
+}
+
+/// Extended resources with a whole amount. Their names have a domain, unlike `cpu` and `hugepages-1Gi`.
+fn extended_resources(allocatable: BTreeMap<String, String>) -> BTreeMap<String, u64> {
+    let read = |(name, amount): (String, String)| Some((name, amount.parse().ok()?));
+    allocatable.into_iter().filter(|(name, _)| name.contains('/')).take(MAX_RESOURCES).filter_map(read).collect()
 }
 
 /// meta/v1 PartialObjectMetadata.

@@ -145,6 +145,10 @@ pub struct Node {
     /// Capacity of the node (`status.capacity`), as far as known.
     #[serde(skip)]
     pub capacity: Capacity,
+    /// Allocatable amounts of extended resources such as `nvidia.com/gpu`, which device plugins register after each
+    /// start of the kubelet.
+    #[serde(skip)]
+    pub extended_resources: BTreeMap<String, u64>,
     /// Ready condition.
     pub ready: Readiness,
     /// Last transition of the Ready condition, if known.
@@ -203,6 +207,7 @@ impl Node {
             kubelet_version: None,
             pod_range: None,
             capacity: Capacity::default(),
+            extended_resources: BTreeMap::new(),
             ready: Readiness::Unknown,
             ready_since: None,
             status_since: None,

@@ -27,7 +27,7 @@ pub enum Waiting {
     OtherContent,
     /// The kubelet runs the assignment. The Node was Ready before and is not Ready yet.
     NotReady,
-    /// The pods of the node are evicted before its assignment. Only a rollout reports this, and the next two.
+    /// The pods of the node are evicted before its assignment. Only a rollout reports this, and the next three.
     Draining {
         /// Number of pods that are left; unset while they are unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,6 +43,11 @@ pub enum Waiting {
     },
     /// The drained node converged and must stay Ready before new pods may start on it.
     Settling,
+    /// The drained node converged, and a device plugin has not registered its resource again.
+    ResourceMissing {
+        /// Name of the resource.
+        resource: String,
+    },
     /// The node converged, and the trial of its configuration has not ended. Only a wait for trials reports this.
     OnTrial,
     /// A value of the Node or its NodeConfig is unreadable, so its state is unknown.
@@ -69,6 +74,7 @@ impl fmt::Display for Waiting {
                 write!(f, "drained, {volumes} volume{plural} still attached")
             }
             Self::Settling => f.write_str("active, settling before new pods may start"),
+            Self::ResourceMissing { resource } => write!(f, "active, resource {} not back yet", one_line(resource)),
             Self::OnTrial => f.write_str("active, still on trial"),
             Self::Unreadable(field) => field.fmt(f),
         }

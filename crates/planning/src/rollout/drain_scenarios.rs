@@ -222,6 +222,22 @@ fn node_settles_only_while_it_is_ready() {
 }
 
 #[test]
+fn node_settles_only_when_its_devices_are_back() {
+    let gpus = |number| BTreeMap::from([("nvidia.com/gpu".to_owned(), number)]);
+    let mut cluster = cluster(&["n1"]);
+    cluster.nodes.values_mut().for_each(|node| node.extended_resources = gpus(8));
+    let mut scenario = Scenario::over(&cluster, drains(1));
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    scenario.observe("n1", |node| Node { extended_resources: gpus(0), ..on(node, &source(NEW)) });
+    assert_eq!(scenario.waits().last().unwrap(), "n1: active, resource nvidia.com/gpu not back yet");
+    assert_eq!(scenario.wait(60), [""; 0]);
+    scenario.observe("n1", |node| Node { extended_resources: gpus(8), ..node });
+    assert_eq!(scenario.wait(29), [""; 0]);
+    assert_eq!(scenario.wait(1), ["release n1"]);
+}
+
+#[test]
 fn node_that_is_never_ready_again_fails_and_is_released() {
     let mut scenario = Scenario::new(drains(1), &["n1"]);
     scenario.send(Input::Start);

@@ -3,6 +3,7 @@
 //! A marked node is unavailable. Every path to a final phase releases the mark, except when another client removed it,
 //! when the policy holds it, or when the API server refuses the release.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -33,7 +34,7 @@ impl PoolRun {
             to: assignment.to.clone(),
             from: assignment.from.clone(),
             since: context.now,
-            added: std::collections::BTreeSet::new(),
+            added: BTreeSet::new(),
         };
         // An earlier run has marked the node.
         let is_marked = node.is_marked();
@@ -188,7 +189,8 @@ impl PoolRun {
         context.commands.push(command);
         self.nodes.update(number, |node| {
             (node.phase, node.seen_rolled_back) = (phase, false);
-            node.drained = Drained { cpu_owners, ..Drained::default() };
+            let resources = std::mem::take(&mut node.drained.resources);
+            node.drained = Drained { cpu_owners, resources, ..Drained::default() };
         });
     }
 
@@ -231,6 +233,12 @@ impl PoolRun {
 
     /// Handles an event of a marked node: detects a lost mark, and the state of a node that settles.
     pub(super) fn observe_mark(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+        self.nodes.update(number, |node| {
+            // The kubelet has not restarted yet.
+            if matches!(node.phase, Phase::Draining { purpose: Purpose::Assign, .. }) {
+                node.drained.resources.clone_from(&seen.extended_resources);
+            }
+        });
         let Some(node) = self.nodes.get(number) else { return };
         let is_marked = seen.drain_mark.as_ref().is_some_and(|mark| mark.tainted);
         match node.mark {
@@ -271,10 +279,10 @@ impl PoolRun {
         context.commands.extend(pods.into_iter().map(|pod| Command::DeletePod(name.clone(), Box::new(pod))));
         let now = context.now;
         self.nodes.update(number, |node| {
-            node.phase = Phase::Settling { since, converged: now, ready_since: Some(now) };
+            node.phase = Phase::Settling { since, converged: now, ready_since: None };
         });
-        context.timers.wake(later(now, self.settle), &self.name, Some(number));
-        self.set_waiting_once(number, Waiting::Settling, context);
+        context.timers.wake(later(now, self.timeout), &self.name, Some(number));
+        self.evaluate_settling(number, seen, context);
     }
 
     /// Handles the answer to the deletion of a DaemonSet pod.
@@ -298,7 +306,10 @@ impl PoolRun {
         let Phase::Settling { since, converged, ready_since } = node.phase else { return };
         let wait = WaitContext { was_ready: node.was_ready, waited: Duration::ZERO, timeout: None };
         let (ready_since, waiting) = match evaluate(&self.target, seen, wait) {
-            Convergence::Converged => (Some(ready_since.unwrap_or(context.now)), Waiting::Settling),
+            Convergence::Converged => match node.drained.missing_resource(seen) {
+                Some(resource) => (None, Waiting::ResourceMissing { resource }),
+                None => (Some(ready_since.unwrap_or(context.now)), Waiting::Settling),
+            },
             Convergence::Waiting(waiting) => (None, waiting),
             Convergence::Failed(failure) => return self.fail(number, failure, elapsed(since, context.now), context),
         };
@@ -447,6 +458,16 @@ pub(super) struct Drained {
     volumes: VolumeCount,
     /// DaemonSet pods with exclusive CPUs that must be deleted before the release.
     cpu_owners: Vec<Pod>,
+    /// Extended resources of the node before its assignment.
+    resources: BTreeMap<String, u64>,
+}
+
+impl Drained {
+    /// An extended resource of which the node has less than before its assignment.
+    fn missing_resource(&self, seen: &Node) -> Option<String> {
+        let has_less = |(name, before): &(&String, &u64)| seen.extended_resources.get(*name) < Some(*before);
+        self.resources.iter().find(has_less).map(|(name, _)| name.clone())
+    }
 }
 
 /// Number of volumes that are attached to a node.
