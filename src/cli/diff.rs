@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::cluster_args::{BoundClusterArgs, label_keys_of};
 use super::comparison::{ComparisonBase, declared, side};
+use super::drain_forecast::with_drained_pods;
 use super::kubelet_samples::KubeletArgs;
 use super::planning::{Allowances, plan, warn, warn_of};
 use super::reports::ReportArgs;
@@ -183,6 +184,7 @@ impl Args {
                 base.compare(&to, loaded).with_plan(&loaded.desired, plan, moved)
             }
         };
+        let review = with_drained_pods(review, plan, &reader).await;
         let saved = cluster.map(|cluster| {
             let given = plan_options::given(self.allowances, &self.repository, &self.bound);
             SavedPlan::of(plan, &plan_file::context(cluster, &reader, &planned, given))

@@ -24,6 +24,7 @@ mod crd;
 mod diff;
 mod disruption_args;
 mod doctor;
+mod drain_forecast;
 mod dry_run;
 mod exit;
 mod explain;

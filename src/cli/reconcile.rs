@@ -6,6 +6,7 @@ use tokio::sync::watch;
 use tracing::Instrument as _;
 
 use super::cluster_args::parse_duration;
+use super::drain_forecast::with_drained_pods;
 use super::kubelet_samples::KubeletArgs;
 use super::plan_file::SavedPlanCheck;
 use super::planning::{Planned, plan, warn};
@@ -117,7 +118,7 @@ impl Reconciliation<'_> {
             })?;
         terminal.record.planned(&plan, &observed);
         warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
-        let review = self.review(&plan);
+        let review = with_drained_pods(self.review(&plan), &plan, self.reader).await;
         diff::write(&review, self.format, None, self.reports, self.verbose, terminal)?;
         Ok(plan)
     }

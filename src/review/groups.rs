@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{Discriminant, discriminant};
 
-use super::{Changes, ConfigMapChange, FileChange, Origin, PoolChange, PoolReview, Refusal, Rollout, Setting};
+use super::{
+    Changes, ConfigMapChange, FileChange, Origin, PlannedDrain, PoolChange, PoolReview, Refusal, Rollout, Setting,
+};
 use kubelet_config::finding::Place;
 use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::names::PoolName;
@@ -12,7 +14,7 @@ use nodecfg_contract::observed::Pause;
 use nodecfg_planning::plan::{ChangedField, Sample, Wave, WaveKind};
 use nodecfg_planning::rollout::forecast::PoolStart;
 
-/// Pools with the same change: equal fields, settings, files, risk and pause. Their nodes, budgets and canaries may
+/// Pools with the same change: equal fields, settings, files, risk, drain and pause. Their nodes, budgets and canaries may
 /// differ.
 #[derive(Debug, Clone)]
 pub struct Group<'a> {
@@ -77,6 +79,7 @@ struct Change<'a> {
     risk: (Option<Class>, &'a [StateFile], bool, Option<Class>),
     local: bool,
     rollout: Option<(Discriminant<PoolStart>, bool, Option<&'a Pause>, bool)>,
+    drain: Option<PlannedDrain>,
 }
 
 impl<'a> Change<'a> {
@@ -92,6 +95,13 @@ impl<'a> Change<'a> {
             local: pool.config_map.after.is_none(),
             rollout: rollout.map(|rollout| {
                 (discriminant(&rollout.start), rollout.paused, rollout.pause.as_ref(), rollout.despite_pause)
+            }),
+            drain: pool.drain().map(|drain| PlannedDrain {
+                fields: drain.fields.clone(),
+                nodes: 0,
+                least_seconds: 0,
+                pods: None,
+                ..*drain
             }),
         }
     }
@@ -181,6 +191,7 @@ fn merge_rollouts(first: &Rollout, pools: &[&PoolReview]) -> Rollout {
         nodes: rollouts().map(|rollout| rollout.nodes).sum(),
         budget: rollouts().map(|rollout| rollout.budget).max().unwrap_or_default(),
         assign: rollouts().map(|rollout| rollout.assign).sum(),
+        drain: PlannedDrain::merged(rollouts().filter_map(|rollout| rollout.drain.as_ref())),
         waves: waves.into_values().collect(),
         left_alone: rollouts().flat_map(|rollout| rollout.left_alone.iter().cloned()).collect(),
         ..first.clone()

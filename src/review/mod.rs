@@ -21,6 +21,7 @@ use nodecfg_planning::rollout::forecast::PoolStart;
 use nodecfg_planning::snapshot::Signer;
 
 mod compare;
+mod drains;
 mod files;
 mod groups;
 mod planned;
@@ -29,6 +30,7 @@ mod setting_changes;
 pub(crate) mod tests;
 
 pub use compare::{Base, Head, compare};
+pub use drains::{DrainedPods, PlannedDrain, UnreadPods};
 pub use groups::{Group, groups};
 pub use planned::{moves, of_plan};
 
@@ -311,6 +313,9 @@ pub struct Rollout {
     /// Whether a sync starts nodes of the pool. Unset if it does, or has none to start.
     #[serde(skip_serializing_if = "is_start")]
     pub start: PoolStart,
+    /// The nodes that a sync drains. Unset if it drains none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<PlannedDrain>,
     /// The nodes to change or await, in start order.
     pub waves: Vec<plan::Wave>,
     /// The unchanged nodes with the reason.
@@ -349,6 +354,9 @@ pub struct ClusterReview {
     pub counts: plan::Counts,
     /// What a sync does with the nodes to assign.
     pub outlook: Outlook,
+    /// Nodes that an earlier run marked for a drain and did not release, by name. A sync releases them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub releases: Vec<plan::Release>,
     /// Nodes that move to another pool, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<Move>,

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, Origin, Outlook, PoolChange, PoolReview, PoolRisk,
-    Refusal, Review, Rollout, Side, setting_changes,
+    Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, Origin, Outlook, PlannedDrain, PoolChange, PoolReview,
+    PoolRisk, Refusal, Review, Rollout, Side, setting_changes,
 };
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::Node;
@@ -52,6 +52,7 @@ impl Review {
             namespace: plan.namespace.clone(),
             counts: plan.counts(),
             outlook: self.outlook(plan),
+            releases: plan.releases.clone(),
             moves,
             unpooled: plan.unpooled.clone(),
             doubtful: plan.doubtful.clone(),
@@ -201,6 +202,7 @@ fn rollout(planned: &PoolPlan, start: PoolStart) -> Rollout {
         pause: planned.paused.clone(),
         despite_pause: planned.despite_pause,
         assign: planned.assignments(),
+        drain: PlannedDrain::of(planned).filter(|_| !matches!(start, PoolStart::Stops { .. })),
         start,
         waves: planned.waves.clone(),
         left_alone: planned.left_alone.iter().map(left).collect(),

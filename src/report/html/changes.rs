@@ -8,7 +8,7 @@ use super::document::{MAX_ITEMS, capital, more, table};
 use super::page::Page;
 use super::text::{Prose, Text};
 use crate::report::count;
-use crate::report::review::{clipped, sentences, stop, title};
+use crate::report::review::{clipped, drain_summary, releases, sentences, stop, title};
 use crate::review::{Changes, Group, Review, Setting, Side, groups};
 use nodecfg_planning::plan::ChangedField;
 
@@ -30,6 +30,7 @@ pub(super) fn section(page: &Page, review: &Review) -> Markup {
                 h2 { @if page.command == "sync" { "Plan" } @else { "What a sync would do" } }
                 p { (Prose(&compared)) }
                 (settings("fleet", &review.settings))
+                @if let Some(releases) = review.cluster.as_ref().and_then(releases) { p { "A sync " (Prose(&releases)) "." } }
                 @for group in changed.iter().take(MAX_ITEMS) {
                     details open[changed.len() <= MAX_EXPANDED] { (pool_details(review, group)) }
                     "\n"
@@ -56,6 +57,7 @@ fn pool_details(review: &Review, group: &Group<'_>) -> Markup {
         @if let (Some(refused), Some(refusal)) = (sentences::refused(pool), &pool.risk.refused) {
             p.remark { (Prose(&format!("Refused by sync: {refused}. {}.", capital(&refusal.help)))) }
         }
+        @if let Some(summary) = drain_summary(group) { p { (Prose(&capital(&summary))) "." } }
         @for set in &pool.changes {
             @if let Some(line) = sentences::origin(review, pool, set) { p { (Prose(&format!("{}:", capital(&line)))) } }
             (fields(&title, set))

@@ -9,14 +9,16 @@ use super::page::{Node, Page, Pool};
 use super::{Run, RunTimeline, failed, of_run, of_status, write};
 use crate::report::error::ErrorMessage;
 use crate::report::progress::RunHeader;
-use crate::review::{Review, Side};
+use crate::review::{Review, Side, of_plan};
+use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_contract::observed::{Observed, Pause};
 use nodecfg_contract::printable::is_hidden;
 use nodecfg_planning::convergence::{ConvergenceFailure, Target};
-use nodecfg_planning::plan::Why;
-use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
+use nodecfg_planning::desired::RolloutPolicy;
+use nodecfg_planning::plan::fixtures::{self, node_name, pool_name, source};
+use nodecfg_planning::plan::{Why, make};
 use nodecfg_planning::rollout::progress::Progress;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 use nodecfg_planning::state::State;
@@ -92,6 +94,17 @@ fn page_of_a_small_run() {
     let outcome = Outcome { pools: [(gpu, pool(Some(stopped), [refused(error), End::NotStarted]))].into() };
     let page = text(&of_run(run, &outcome, at(10), 10.0, 5, None));
     insta::assert_snapshot!("html-run", body(&page).replace("><", ">\n<"));
+}
+
+#[test]
+fn page_has_the_drain_of_a_pool() {
+    let policy = RolloutPolicy { allow_disruption: Class::Drain, ..fixtures::policy(2) };
+    let desired = fixtures::desired([fixtures::pool("gpu", 64, policy)]);
+    let plan = make(&desired, &fixtures::observed([fixtures::node("n1", "gpu")]), &fixtures::options()).unwrap();
+    let run = Run { review: of_plan(Side::WorkingTree, &desired, &plan), ..run("https://cluster.example") };
+    let page = text(&of_run(run, &Outcome { pools: BTreeMap::new() }, at(10), 10.0, 0, None));
+    let drain = "<p>Drains 1 node, 2 at a time: their current configuration is unknown; up to 15m per node, and 30s to settle.</p>";
+    assert!(page.contains(drain), "{page}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A [`Review`](crate::review::Review) as text, markdown and JSON. All formats share the texts of `sentences`.
 
 mod document;
+mod drains;
 mod group;
 mod markdown;
 mod nodes;
@@ -9,6 +10,7 @@ pub(super) mod sentences;
 mod text;
 
 pub use document::{Diff, document};
+pub(super) use drains::{releases, summary as drain_summary};
 pub(super) use group::title;
 pub use markdown::{LEAST_CHARS, write as markdown};
 pub use outlook::remarks;

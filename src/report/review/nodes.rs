@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::group::limit;
-use super::outlook;
 use super::text::Page;
+use super::{drains, outlook};
 use crate::report::progress::message;
 use crate::report::style::{added, quiet, warning};
 use crate::report::{count, names, whole_duration};
@@ -65,6 +65,22 @@ pub(super) fn header_parts(rollout: &Rollout, group: &Group<'_>) -> Vec<String> 
         parts.push("paused".to_owned());
     }
     parts
+}
+
+/// Writes the drain of the pools, and with `all` the pods of each node.
+pub(super) fn write_drain(page: &mut Page<'_>, group: &Group<'_>, all: bool) -> io::Result<()> {
+    let Some((summary, drain)) = drains::summary(group).zip(group.merged.drain()) else { return Ok(()) };
+    page.prose(2, &summary, plain)?;
+    for fact in drains::pod_facts(drain) {
+        match fact.label {
+            Some(label) => page.prose(4, &format!("{} {}", warning(label), fact.text), plain)?,
+            None => page.prose(4, &fact.text, plain)?,
+        }
+    }
+    for node in drain.forecast().into_iter().filter(|_| all).flat_map(|forecast| &forecast.nodes) {
+        page.prose(6, &drains::node_line(node), |line| quiet(line))?;
+    }
+    Ok(())
 }
 
 /// Writes the pool's ConfigMap, its pause, its nodes in order, and the unchanged nodes.
@@ -151,9 +167,13 @@ fn write_left_alone(page: &mut Page<'_>, rollout: &Rollout) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes nodes that move between pools, nodes without a pool, and unused ConfigMaps.
+/// Writes nodes to release, nodes that move between pools, nodes without a pool, and unused ConfigMaps.
 pub(super) fn write_cluster(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     let Some(cluster) = &review.cluster else { return Ok(()) };
+    if let Some(releases) = drains::releases(cluster) {
+        page.prose(0, &releases, plain)?;
+        writeln!(page.out)?;
+    }
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for one in &cluster.moves {
         let pool = |pool: &Option<nodecfg_contract::names::PoolName>| {

@@ -1,6 +1,7 @@
 //! What a sync would do: the last line of a review as text, its part of the verdict, and the remarks that every last
 //! line repeats.
 
+use super::drains;
 use crate::report::style::{heading, quiet, warning};
 use crate::report::{count, names, uncommitted};
 use crate::review::{ClusterReview, PoolReview, Review, Rollout, Side};
@@ -60,7 +61,16 @@ fn parts(review: &Review, cluster: &ClusterReview) -> Vec<String> {
         parts.push(format!("contentHash to add to {}, without restarts", count(counts.add_hash, "NodeConfig")));
     }
     if outlook.assign > 0 {
-        parts.push(format!("{} to assign", count(outlook.assign, "node")));
+        let nodes = count(outlook.assign, "node");
+        parts.push(match review.drains() {
+            0 => format!("{nodes} to assign"),
+            drained if drained == outlook.assign => format!("{nodes} to drain and assign"),
+            drained => format!("{nodes} to assign ({drained} drained first)"),
+        });
+    }
+    parts.extend(drains::refused_nodes(review).map(warning));
+    if !cluster.releases.is_empty() {
+        parts.push(format!("{} to release", count(cluster.releases.len(), "node")));
     }
     parts.extend(stopped(review, cluster).map(warning));
     if outlook.waiting > 0 {

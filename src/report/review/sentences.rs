@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::drains;
 use super::outlook::{self, remarks, suffix};
 use crate::report::count;
 use crate::review::{Changes, FileChangeKind, Origin, PoolChange, PoolReview, Review, Side};
@@ -62,7 +63,11 @@ pub(in crate::report) fn verdict(review: &Review) -> String {
         format!(", {}", count(nodes, "node"))
     });
     let pools = count(counts.pools, "pool");
+    let released = cluster.map_or(0, |cluster| cluster.releases.len());
     let mut text = match (touching, counts.settings_only) {
+        (0, 0) if released > 0 && review.settings.is_empty() => {
+            format!("releases {} of an earlier drain", count(released, "node"))
+        }
         (0, 0) => "changes settings of the fleet".to_owned(),
         (0, only) => format!("changes settings of {only} of {pools}, without effect on nodes"),
         (some, 0) => format!("changes {some} of {pools}{nodes}"),
@@ -77,6 +82,12 @@ pub(in crate::report) fn verdict(review: &Review) -> String {
         Some(class) => text.push_str(&format!("; worst risk: {class} ({})", class.means())),
         None if unknown > 0 => text.push_str("; risk unknown"),
         None => {}
+    }
+    if let Some(drained) = Some(review.drains()).filter(|nodes| *nodes > 0) {
+        text.push_str(&format!("; drains {}", count(drained, "node")));
+    }
+    if let Some(refused) = drains::refused_nodes(review) {
+        text.push_str(&format!("; {refused}"));
     }
     text.push_str(&outlook::verdict_suffix(review));
     text.push_str(&blocked(review));

@@ -226,6 +226,7 @@ fn write_group(page: &mut Page<'_>, review: &Review, group: &Group<'_>, all: boo
         page.prose(2, &format!("{REFUSED} {refused}"), highlight_refusal)?;
         page.prose(4, &format!("fix: {}", refusal.help), plain)?;
     }
+    nodes::write_drain(page, group, all)?;
     let differing = limits(group);
     if !differing.is_empty() && pool.change != PoolChange::Removed {
         for line in &differing {

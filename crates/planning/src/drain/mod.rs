@@ -1,7 +1,7 @@
 //! Drain of a node: which pods are evicted, and in which order, until a change that needs a drained node may start.
 //!
 //! [`pods`] decides about single pods. [`evictions`] is the state machine of one node. The rollout of its pool decides
-//! when the node is marked, assigned and released.
+//! when the node is marked, assigned and released. [`forecast`] shows reviewers what the evictions would do.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::printable::one_line;
 
 pub mod evictions;
+pub mod forecast;
 pub mod pods;
 
 #[cfg(test)]

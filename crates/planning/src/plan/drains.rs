@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::config_maps::ConfigMapIndex;
 use super::disruption::{changed_fields, current_configurations, has_other_content, worst};
 use super::verdicts::known_minor;
-use super::{Plan, Release, sample};
+use super::{Action, Plan, PoolPlan, Release, WaveKind, sample};
 use crate::desired::{Pool, PoolTarget};
 use kubelet_config::Minor;
 use kubelet_config::risk::Class;
@@ -90,4 +91,60 @@ pub(super) fn releases(plan: &Plan, observed: &Observed) -> Vec<Release> {
             Some(Release { node: node.name.clone(), uid: node.uid.clone(), since: drain.since })
         })
         .collect()
+}
+
+impl PoolPlan {
+    /// Least time that the drains of the pool take: each node that takes budget keeps it for the settle time, and canaries
+    /// delay the other nodes for the soak time. Evictions, restarts and unavailable nodes make it longer.
+    #[must_use]
+    pub fn least_drain_time(&self) -> Duration {
+        let budget = self.budget.max(1);
+        let least = |kind: fn(&WaveKind) -> bool| {
+            let steps = self.waves.iter().filter(|wave| kind(&wave.kind)).flat_map(|wave| &wave.steps);
+            let nodes = steps.filter(|step| step.drain && step.available).count();
+            self.policy.drain.settle.saturating_mul(u32::try_from(nodes.div_ceil(budget)).unwrap_or(u32::MAX))
+        };
+        let (canaries, rest) =
+            (least(|kind| matches!(kind, WaveKind::Canary { .. })), least(|kind| *kind == WaveKind::Rest));
+        let soak = self.waves.iter().find_map(|wave| match wave.kind {
+            WaveKind::Canary { soak_seconds } if wave.steps.iter().any(|step| step.action == Action::Assign) => {
+                Some(Duration::from_secs(soak_seconds))
+            }
+            _ => None,
+        });
+        let is_delayed =
+            self.waves.iter().any(|wave| wave.kind == WaveKind::Rest && wave.steps.iter().any(|step| step.drain));
+        canaries.max(soak.filter(|_| is_delayed).unwrap_or_default()).saturating_add(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{canary, desired, node, observed, options, policy, pool};
+    use super::super::make;
+    use super::*;
+    use crate::desired::RolloutPolicy;
+    use crate::drain::DrainPolicy;
+    use nodecfg_contract::observed::Readiness;
+
+    /// Least time of the drains of five nodes, of which one is not Ready, two at a time.
+    fn least(policy: RolloutPolicy) -> (usize, u64) {
+        let mut cluster = observed((1..=5).map(|number| node(&format!("n{number}"), "a")));
+        for node in cluster.nodes.values_mut().take(1) {
+            node.ready = Readiness::NotReady;
+        }
+        let plan = make(&desired([pool("a", 64, policy)]), &cluster, &options()).unwrap();
+        (plan.pools[0].drains(), plan.pools[0].least_drain_time().as_secs())
+    }
+
+    #[test]
+    fn least_time_of_drains_is_the_settle_time_within_the_budget() {
+        let policy = RolloutPolicy { allow_disruption: Class::Drain, ..policy(2) };
+        assert_eq!(least(policy.clone()), (5, 60));
+        let drain = DrainPolicy { settle: Duration::from_secs(120), ..DrainPolicy::default() };
+        assert_eq!(least(RolloutPolicy { drain: drain.clone(), ..policy.clone() }), (5, 240));
+        assert_eq!(least(RolloutPolicy { canary: canary(1, 600), ..policy.clone() }), (5, 660));
+        assert_eq!(least(RolloutPolicy { canary: canary(1, 60), drain, ..policy.clone() }), (5, 360));
+        assert_eq!(least(RolloutPolicy { allow_disruption: Class::Restart, ..policy }), (0, 0));
+    }
 }

@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 
 use super::group::title;
-use super::sentences;
+use super::{drains, sentences};
 use crate::report::findings;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names};
@@ -145,6 +145,9 @@ fn others(review: &Review) -> String {
         text.push_str(&format!("{}.\n\n", prose(&restarts)));
     }
     let Some(cluster) = &review.cluster else { return text };
+    if let Some(releases) = drains::releases(cluster) {
+        text.push_str(&format!("Sync {}.\n\n", prose(&releases)));
+    }
     let listed = |nodes: Vec<String>| names(nodes.iter().map(String::as_str), MAX_NAMES);
     let mut moves: std::collections::BTreeMap<(String, String), Vec<String>> = std::collections::BTreeMap::new();
     for one in &cluster.moves {
@@ -190,8 +193,9 @@ fn foot(review: &Review) -> String {
     let mut text = String::from(
         "<sub>nodecfg keeps the configuration of kubelets, the agents that run the pods of each node, in this \
          repository. `nodecfg sync` creates a ConfigMap from it and assigns it to the nodes of a pool, a few at a \
-         time. Each node's kubelet restarts to read it; pods keep running.",
+         time. Each node's kubelet restarts to read it; pods keep running",
     );
+    text.push_str(if review.drains() > 0 { ", except on drained nodes." } else { "." });
     let classes: Vec<String> = Class::ALL
         .into_iter()
         .filter(|class| review.pools.iter().any(|pool| !sentences::risks(pool, |of| of == *class).is_empty()))

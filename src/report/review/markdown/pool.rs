@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::super::group::{self, title};
-use super::super::{outlook, sentences};
+use super::super::{drains, outlook, sentences};
 use super::MAX_NAMES;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names, whole_duration};
@@ -123,6 +123,7 @@ fn collapsed(review: &Review, group: &Group<'_>, brief: bool) -> String {
         write_changes(&mut text, review, pool, set, brief);
     }
     write_risk(&mut text, pool, brief);
+    write_drain(&mut text, group);
     write_settings(&mut text, pool);
     write_scope(&mut text, group);
     write_config_map(&mut text, review, pool);
@@ -192,6 +193,20 @@ fn write_risk(text: &mut String, pool: &PoolReview, brief: bool) {
     if let (Some(refused), Some(refusal)) = (sentences::refused(pool), &pool.risk.refused) {
         let help = capital(&refusal.help);
         text.push_str(&format!("**Refused by sync**: {}. {}.\n\n", prose(&refused), prose(&help)));
+    }
+}
+
+/// Writes the drain of the pools, and what it does to pods.
+fn write_drain(text: &mut String, group: &Group<'_>) {
+    let Some((summary, drain)) = drains::summary(group).zip(group.merged.drain()) else { return };
+    text.push_str(&format!("**Drain**: {}.\n\n", prose(&summary)));
+    let facts = drains::pod_facts(drain);
+    for fact in &facts {
+        let label = fact.label.map_or_else(String::new, |label| format!("**{}**: ", label.trim_end_matches(':')));
+        text.push_str(&format!("- {label}{}\n", prose(&sentences::clipped(&fact.text, 600))));
+    }
+    if !facts.is_empty() {
+        text.push('\n');
     }
 }
 
