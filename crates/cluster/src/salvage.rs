@@ -98,6 +98,7 @@ impl WireNode {
                 conditions: damage.take(&status, "status", "conditions"),
                 node_info: damage.take(&status, "status", "nodeInfo"),
                 capacity: damage.take(&status, "status", "capacity"),
+                allocatable: damage.take(&status, "status", "allocatable"),
             }),
             unreadable: damage.0,
         })
