@@ -334,6 +334,19 @@ mod tests {
     }
 
     #[test]
+    fn pod_that_ends_already_is_waited_for_and_not_evicted() {
+        let mut evictions = listed([Pod { deleting: true, ..pod("a") }, pod("b")]);
+        assert_eq!(names(&evictions.next(at(0))), ["b"]);
+        assert_eq!(evictions.progress(), Progress::Evicting { left: 2, blocked: None });
+        // A person deletes a pod while a budget blocks its eviction.
+        let blocked = EvictionAnswer::Blocked { reason: "web".to_owned() };
+        evictions.answered(&pod("b").uid, blocked, at(1));
+        let deleted = Pod { deleting: true, ..pod("b") };
+        evictions.observe(PodChange::Present(Box::new(deleted)), &DrainPolicy::default());
+        assert_eq!((evictions.next(at(9)), evictions.next_wake()), (vec![], None));
+    }
+
+    #[test]
     fn recreated_pod_is_another_pod() {
         let mut evictions = listed([pod("a")]);
         evictions.next(at(0));
