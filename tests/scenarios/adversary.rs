@@ -8,7 +8,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, ClusterSetup, KUBELET, Repository, Run, print_line, until};
+use crate::harness::{Cluster, ClusterSetup, KUBELET, Repository, Run, print_line, seeds, until};
 use nodecfg_contract::ContentHash;
 
 scenarios! {
@@ -16,13 +16,6 @@ scenarios! {
         writer_of_config_maps_changes_no_node,
         earlier_assignments_get_their_hash_without_restart,
     }
-}
-
-/// Seeds of a campaign: `PROPTEST_CASES` seeds from `PROPTEST_RNG_SEED`, by default the number of the test.
-fn seeds(default: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let first = number("PROPTEST_RNG_SEED").unwrap_or(0);
-    first..first + number("PROPTEST_CASES").unwrap_or(default)
 }
 
 fn code(run: &Run) -> i32 {

@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 
 use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::workloads::{PodFault, WorkloadSpec};
-use serde_json::Value;
 
 use crate::harness::{Cluster, ClusterSetup, Repository, until};
 
-const TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodecfg";
-const REASON: &str = "nodecfg.dev/drain";
 const BEFORE: &str = "cpuManagerPolicy: none";
 const AFTER: &str = "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"";
 
@@ -37,20 +34,9 @@ async fn prepare(cluster: &Cluster, repository: &Repository, drain: &str) {
     repository.change("a", AFTER);
 }
 
-async fn node(cluster: &Cluster, name: &str) -> Value {
-    cluster.get(&format!("/api/v1/nodes/{name}")).await
-}
-
-/// Whether a node has the taint or the annotation of a drain.
-fn is_marked(node: &Value) -> bool {
-    let tainted = node["spec"]["taints"].as_array().is_some_and(|taints| taints.iter().any(|one| one["key"] == TAINT));
-    tainted || !node["metadata"]["annotations"][REASON].is_null()
-}
-
 async fn assert_no_marks(cluster: &Cluster) {
-    for name in cluster.states().await.keys() {
-        let node = node(cluster, name).await;
-        assert!(!is_marked(&node), "{name}: {node}");
+    for (name, state) in cluster.states().await {
+        assert!(!state.marked, "{name}: {state:?}");
     }
 }
 
@@ -131,7 +117,7 @@ async fn interrupt_releases_a_node_that_is_not_assigned(start: ClusterSetup) {
     prepare(&cluster, &repository, ", unmanaged: delete").await;
     let before = cluster.source("a-1").await;
     let run = cluster.start_run("sync", &repository, &[]);
-    until("a-1 is marked", async || is_marked(&node(&cluster, "a-1").await)).await;
+    until("a-1 is marked", async || cluster.state("a-1").await.marked).await;
     run.interrupt();
     run.end().await.exits(5).prints("interrupted");
     assert_no_marks(&cluster).await;
@@ -145,11 +131,11 @@ async fn next_command_heals_a_killed_drain(start: ClusterSetup) {
     let repository = repository("");
     prepare(&cluster, &repository, ", unmanaged: delete").await;
     let run = cluster.start_run("sync", &repository, &[]);
-    until("a-1 is marked", async || is_marked(&node(&cluster, "a-1").await)).await;
+    until("a-1 is marked", async || cluster.state("a-1").await.marked).await;
     run.kill();
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", cluster.namespace());
     cluster.delete(&format!("{leases}/nodecfg-test")).await;
-    assert!(is_marked(&node(&cluster, "a-1").await));
+    assert!(cluster.state("a-1").await.marked);
     // The change is not wanted any more.
     repository.change("a", BEFORE);
     let run = cluster.sync(&repository, &[]).await.exits(0);

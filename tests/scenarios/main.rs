@@ -15,6 +15,7 @@ mod commands;
 mod crash;
 mod doctor;
 mod drain;
+mod drain_crash;
 mod drain_forecast;
 mod first_day;
 mod hostile_node;

@@ -46,14 +46,22 @@ pub struct NodeRecord {
     pub error: Option<String>,
     /// Readiness of the Node.
     pub ready: bool,
+    /// Whether the Node has the taint or the annotation of a drain.
+    pub marked: bool,
     /// resourceVersion of the latest change.
     pub revision: u64,
 }
+
+/// Key of the taint of a drain.
+const DRAIN_TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodecfg";
+/// Annotation of a drain.
+pub const DRAIN_REASON: &str = "nodecfg.dev/drain";
 
 impl NodeRecord {
     pub(super) fn of(node: &Value) -> Self {
         let text = |pointer: &str| node.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+        let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
         Self {
             source: text("/spec/configSource/configMap/name"),
             assigned: text("/status/config/assigned/configMap/name"),
@@ -62,6 +70,8 @@ impl NodeRecord {
             ready: conditions
                 .into_iter()
                 .any(|condition| condition["type"] == "Ready" && condition["status"] == "True"),
+            marked: taints.any(|taint| taint["key"] == DRAIN_TAINT)
+                || !node["metadata"]["annotations"][DRAIN_REASON].is_null(),
             revision: text("/metadata/resourceVersion").and_then(|version| version.parse().ok()).unwrap_or_default(),
         }
     }
@@ -69,7 +79,8 @@ impl NodeRecord {
     /// Combines a Node with its NodeConfig.
     pub(super) fn joined(node: &Value, node_config: &Value) -> Self {
         let (node, node_config) = (Self::of(node), Self::of(node_config));
-        Self { ready: node.ready, revision: node.revision.max(node_config.revision), ..node_config }
+        let revision = node.revision.max(node_config.revision);
+        Self { ready: node.ready, marked: node.marked, revision, ..node_config }
     }
 
     /// Reports whether the node is Ready and runs its assignment.

@@ -186,6 +186,11 @@ impl Running {
         self.child.wait().unwrap();
     }
 
+    /// Reports whether the process has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Process ID.
     pub fn id(&self) -> u32 {
         self.child.id()

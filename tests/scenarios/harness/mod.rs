@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Once;
 use std::time::Duration;
@@ -18,7 +19,7 @@ mod history;
 mod repository;
 mod sandbox_server;
 
-pub use cluster::{Cluster, NodeRecord};
+pub use cluster::{Cluster, DRAIN_REASON, NodeRecord};
 pub use command::{Run, Running};
 pub use repository::{KUBELET, Repository};
 
@@ -117,6 +118,13 @@ pub fn on_real<F: Future<Output = ()>>(name: &str, needs: Needs, scenario: impl 
         }
     };
     print_line(&format!("skipped {name}: {reason}"));
+}
+
+/// Seeds of a campaign: `PROPTEST_CASES` seeds from `PROPTEST_RNG_SEED`, by default the number of the test.
+pub fn seeds(default: u64) -> Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("PROPTEST_RNG_SEED").unwrap_or(0);
+    first..first + number("PROPTEST_CASES").unwrap_or(default)
 }
 
 /// Writes a line that is visible even if the test passes: the test runner captures print macros, but not the stream.
