@@ -33,7 +33,7 @@ async fn first_change_has_the_risk_of_sampled_kubelets(start: ClusterSetup) {
     cluster.sync(&repository, &[]).await.exits(3).prints("the pool allows at most restart: maxPods (drain)");
     assert_eq!(cluster.written().await, before);
 
-    repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: drain}");
+    repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}");
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0).prints("5 nodes: 5 converged");
     let before = asked(&cluster);
@@ -92,7 +92,7 @@ async fn saved_plan_does_not_depend_on_the_right_to_ask(start: ClusterSetup) {
 
 async fn node_without_capacity_for_reservations_is_blocked(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
-    let repository = Repository::of_pool("kubeReserved: {memory: 100Gi}", "{allowDisruption: drain}");
+    let repository = Repository::of_pool("kubeReserved: {memory: 100Gi}", "{allowDisruption: drain, drain: {settle: 0s}}");
     let diff = cluster.run("diff", &repository, &[]).await.exits(0);
     diff.prints("the kubelet would not start").prints("102500Mi of memory, but the node has 63873Mi");
     let before = cluster.written().await;

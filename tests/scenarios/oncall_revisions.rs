@@ -199,7 +199,7 @@ async fn nodes_are_reset_within_the_budget(start: ClusterSetup) {
 
 async fn rollback_may_disrupt_more_for_one_run(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
-    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%, drain: {settle: 0s}}");
     cluster.sync(&repository, &[]).await.exits(0);
     repository.change("a", "maxPods: 120");
     cluster.sync(&repository, &[]).await.exits(0);
@@ -209,7 +209,8 @@ async fn rollback_may_disrupt_more_for_one_run(start: ClusterSetup) {
         .await
         .exits(3)
         .prints("maxPods (drain)")
-        .prints("pass --allow-disruption drain --reason TEXT; `nodecfg rollback a --dry-run -v` shows each field");
+        .prints("pass --allow-disruption drain --reason TEXT, which drains each node first")
+        .prints("`nodecfg rollback a --dry-run -v` shows each field");
     let shown = rollback(&["--dry-run", "-v"]).await.exits(3);
     shown.prints("maxPods: 120 → 110").prints("--allow-disruption drain");
     rollback(&["--allow-disruption", "drain"]).await.exits(2).prints("--allow-disruption requires a reason");
@@ -233,7 +234,7 @@ async fn rollback_may_disrupt_more_for_one_run(start: ClusterSetup) {
 async fn reset_with_repository_is_limited_to_its_pools(start: ClusterSetup) {
     let cluster = start.pool("a", 2).pool("b", 1).up().await;
     let repository = repository();
-    repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: drain}");
+    repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}");
     repository.pool("b", "maxPods: 50");
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0);
@@ -415,7 +416,7 @@ async fn rollback_works_with_invalid_head(start: ClusterSetup) {
 
 async fn rollback_selects_revision_that_nodes_ran(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
-    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%, allowDisruption: drain}");
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}");
     let never = repository.change("a", "maxPods: 109");
     repository.change("a", "maxPods: 111");
     cluster.sync(&repository, &[]).await.exits(0);

@@ -98,7 +98,7 @@ async fn selectors_and_priorities_decide_membership(start: ClusterSetup) {
         .up()
         .await;
     let repository = Repository::empty();
-    repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: drain}");
+    repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}");
     for (pool, max_pods, selector) in [
         (
             "north",
@@ -179,7 +179,7 @@ async fn foreign_config_map_is_a_conflict_until_taken_over(start: ClusterSetup) 
 async fn node_of_another_fleet_is_skipped(start: ClusterSetup) {
     let cluster = start.pool("a", 1).pool("b", 1).up().await;
     let other = Repository::empty();
-    other.fleet("other", "{allowDisruption: drain}");
+    other.fleet("other", "{allowDisruption: drain, drain: {settle: 0s}}");
     other.pool("b", "maxPods: 50");
     other.commit();
     cluster.sync(&other, &[]).await.exits(0);
@@ -342,7 +342,7 @@ async fn formatting_changes_nothing(start: ClusterSetup) {
 
 async fn change_that_needs_drain_is_refused_until_allowed(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
-    let drained = "{maxUnavailable: 100%, allowDisruption: drain}";
+    let drained = "{maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}";
     let repository = Repository::of_pool("kubeReserved: {cpu: 500m}\ncpuManagerPolicy: none", drained);
     // Without an answer of kubelets, the local configuration is unknown. An agent knows it, and has the last word.
     cluster
@@ -373,7 +373,7 @@ async fn change_that_needs_drain_is_refused_until_allowed(start: ClusterSetup) {
     refused(&cluster, &repository, &words).await;
     cluster.sync(&repository, &["--dry-run"]).await.exits(3).prints("refused by sync");
 
-    repository.pool_spec("a", "{rollout: {maxUnavailable: 100%, allowDisruption: drain}}");
+    repository.pool_spec("a", "{rollout: {maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}}");
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0).prints("risk: drain").prints("2 converged");
     cluster.sync(&repository, &[]).await.exits(0).prints("No changes:");
@@ -398,7 +398,7 @@ async fn refused_pool_prevents_the_whole_sync(start: ClusterSetup) {
     )
     .await;
     // The fleet's policy applies to pools without one.
-    repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: replace}");
+    repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: replace, drain: {settle: 0s}}");
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0).prints("2 converged");
     cluster.down().await;

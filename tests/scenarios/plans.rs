@@ -380,7 +380,7 @@ async fn node_changed_before_its_patch_is_skipped(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 1}");
     // Another ConfigMap of the fleet, from which a sync without a plan would continue to the target.
-    let old = Repository::of_pool("maxPods: 100", "{allowDisruption: drain}");
+    let old = Repository::of_pool("maxPods: 100", "{allowDisruption: drain, drain: {settle: 0s}}");
     cluster.sync(&old, &[]).await.exits(0);
     let old = cluster.only_config_map().await;
     save(&cluster, &repository).await;

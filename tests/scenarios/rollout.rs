@@ -179,7 +179,7 @@ async fn max_failures_stop_pool_and_failed_nodes_keep_assignment(start: ClusterS
 
 async fn failed_nodes_are_rolled_back_on_request(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
-    let repository = repository("{maxUnavailable: 1, allowDisruption: drain}");
+    let repository = repository("{maxUnavailable: 1, allowDisruption: drain, drain: {settle: 0s}}");
     cluster.sync(&repository, &[]).await.exits(0);
     let old = cluster.source("a-1").await;
 
