@@ -57,8 +57,10 @@ fn read(folder: &Path, path: &str) -> String {
 
 async fn capture_writes_running_configurations(start: ClusterSetup) {
     let cluster = start.pool("a", 3).pool("b", 1).up().await;
-    let repository =
-        Repository::of_pool("maxPods: 77\nevictionHard: {}", "{maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}");
+    let repository = Repository::of_pool(
+        "maxPods: 77\nevictionHard: {}",
+        "{maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}",
+    );
     cluster.sync(&repository, &[]).await.exits(0);
     let one = run(&cluster, &["capture", "a-1", "--drop-defaults"]).await.exits(0);
     assert_eq!(
@@ -111,7 +113,8 @@ async fn initial_repository_changes_nothing(start: ClusterSetup) {
 
 async fn initial_repository_keeps_managed_pool(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
-    let repository = Repository::of_pool("maxPods: 77", "{maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}");
+    let repository =
+        Repository::of_pool("maxPods: 77", "{maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}");
     cluster.sync(&repository, &[]).await.exits(0);
     let folder = started(&cluster, &[]).await;
     assert!(read(&folder, "nodecfg.yaml").contains("name: test"));

@@ -92,7 +92,8 @@ async fn saved_plan_does_not_depend_on_the_right_to_ask(start: ClusterSetup) {
 
 async fn node_without_capacity_for_reservations_is_blocked(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
-    let repository = Repository::of_pool("kubeReserved: {memory: 100Gi}", "{allowDisruption: drain, drain: {settle: 0s}}");
+    let repository =
+        Repository::of_pool("kubeReserved: {memory: 100Gi}", "{allowDisruption: drain, drain: {settle: 0s}}");
     let diff = cluster.run("diff", &repository, &[]).await.exits(0);
     diff.prints("the kubelet would not start").prints("102500Mi of memory, but the node has 63873Mi");
     let before = cluster.written().await;

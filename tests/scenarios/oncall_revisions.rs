@@ -416,7 +416,8 @@ async fn rollback_works_with_invalid_head(start: ClusterSetup) {
 
 async fn rollback_selects_revision_that_nodes_ran(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
-    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}");
+    let repository =
+        Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%, allowDisruption: drain, drain: {settle: 0s}}");
     let never = repository.change("a", "maxPods: 109");
     repository.change("a", "maxPods: 111");
     cluster.sync(&repository, &[]).await.exits(0);
