@@ -222,6 +222,21 @@ fn node_settles_only_while_it_is_ready() {
 }
 
 #[test]
+fn node_that_is_lost_late_in_a_long_settle_time_fails() {
+    let mut policy = drains(1);
+    policy.drain.settle = Duration::from_secs(1_000);
+    let mut scenario = Scenario::new(policy, &["n1"]);
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    scenario.observe("n1", |node| on(node, &source(NEW)));
+    assert_eq!(scenario.wait(900), [""; 0]);
+    scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
+    assert_eq!(scenario.wait(299), [""; 0]);
+    assert_eq!(scenario.wait(1), ["release n1"]);
+    assert!(matches!(scenario.outcome("n1").end, End::Failed { .. }));
+}
+
+#[test]
 fn node_settles_only_when_its_devices_are_back() {
     let gpus = |number| BTreeMap::from([("nvidia.com/gpu".to_owned(), number)]);
     let mut cluster = cluster(&["n1"]);
@@ -244,8 +259,8 @@ fn node_that_is_never_ready_again_fails_and_is_released() {
     scenario.assigned("n1");
     scenario.observe("n1", |node| on(node, &source(NEW)));
     scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
-    scenario.wait(30);
-    assert_eq!(scenario.wait(300), ["release n1"]);
+    scenario.wait(299);
+    assert_eq!(scenario.wait(1), ["release n1"]);
     let timed_out = ConvergenceFailure::TimedOut { waiting: Waiting::NotReady };
     assert_eq!(scenario.outcome("n1").end, End::Failed { failure: timed_out, rolled_back: false });
 }

@@ -279,7 +279,7 @@ impl PoolRun {
         context.commands.extend(pods.into_iter().map(|pod| Command::DeletePod(name.clone(), Box::new(pod))));
         let now = context.now;
         self.nodes.update(number, |node| {
-            node.phase = Phase::Settling { since, converged: now, ready_since: None };
+            node.phase = Phase::Settling { since, converged: now, well: false, changed: now };
         });
         context.timers.wake(later(now, self.timeout), &self.name, Some(number));
         self.evaluate_settling(number, seen, context);
@@ -303,19 +303,21 @@ impl PoolRun {
     /// Handles an event of a node that settles.
     pub(super) fn evaluate_settling(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
-        let Phase::Settling { since, converged, ready_since } = node.phase else { return };
+        let Phase::Settling { since, converged, well: was_well, .. } = node.phase else { return };
         let wait = WaitContext { was_ready: node.was_ready, waited: Duration::ZERO, timeout: None };
-        let (ready_since, waiting) = match evaluate(&self.target, seen, wait) {
+        let (well, waiting) = match evaluate(&self.target, seen, wait) {
             Convergence::Converged => match node.drained.missing_resource(seen) {
-                Some(resource) => (None, Waiting::ResourceMissing { resource }),
-                None => (Some(ready_since.unwrap_or(context.now)), Waiting::Settling),
+                Some(resource) => (false, Waiting::ResourceMissing { resource }),
+                None => (true, Waiting::Settling),
             },
-            Convergence::Waiting(waiting) => (None, waiting),
+            Convergence::Waiting(waiting) => (false, waiting),
             Convergence::Failed(failure) => return self.fail(number, failure, elapsed(since, context.now), context),
         };
-        self.nodes.update(number, |node| node.phase = Phase::Settling { since, converged, ready_since });
-        if let Some(ready) = ready_since {
-            context.timers.wake(later(ready, self.settle), &self.name, Some(number));
+        if well != was_well {
+            let changed = context.now;
+            self.nodes.update(number, |node| node.phase = Phase::Settling { since, converged, well, changed });
+            let limit = if well { self.settle } else { self.timeout };
+            context.timers.wake(later(changed, limit), &self.name, Some(number));
         }
         self.set_waiting_once(number, waiting, context);
         self.release_settled(number, context);
@@ -324,8 +326,8 @@ impl PoolRun {
     /// Releases a node that has settled.
     fn release_settled(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
-        let Phase::Settling { ready_since: Some(ready), .. } = node.phase else { return };
-        if node.drained.cpu_owners.is_empty() && elapsed(ready, context.now) >= self.settle {
+        let Phase::Settling { well: true, changed, .. } = node.phase else { return };
+        if node.drained.cpu_owners.is_empty() && elapsed(changed, context.now) >= self.settle {
             self.release(number, context);
         }
     }
@@ -382,14 +384,9 @@ impl PoolRun {
                 self.drain_failed(number, failure, context);
             }
             Phase::Draining { .. } if self.is_evicting(number) => self.advance_drain(number, context),
-            Phase::Settling { since, converged, ready_since: None }
-                if elapsed(converged, context.now) >= self.timeout =>
-            {
+            Phase::Settling { since, well: false, changed, .. } if elapsed(changed, context.now) >= self.timeout => {
                 let failure = ConvergenceFailure::TimedOut { waiting: node.waiting.clone() };
                 self.fail(number, failure, elapsed(since, context.now), context);
-            }
-            Phase::Settling { converged, ready_since: None, .. } => {
-                context.timers.wake(later(converged, self.timeout), &self.name, Some(number));
             }
             Phase::Settling { .. } => self.release_settled(number, context),
             Phase::Draining { .. } => {}

@@ -27,8 +27,8 @@ pub(super) enum Phase {
     Assigning,
     /// The node points at its target and is watched.
     Watching { since: Timestamp },
-    /// The drained node converged and has been Ready since `ready_since`. `since` is the time of the assignment.
-    Settling { since: Timestamp, converged: Timestamp, ready_since: Option<Timestamp> },
+    /// The drained node converged. Since `changed` it has been well, or not. `since` is the time of the assignment.
+    Settling { since: Timestamp, converged: Timestamp, well: bool, changed: Timestamp },
     /// The node converged.
     Converged { seconds: f64 },
     /// The node failed.
