@@ -24,7 +24,8 @@ async fn fifteen_thousand_nodes_in_two_hundred_pools_converge(start: ClusterSetu
 /// Syncs `pools` pools with `nodes` nodes each.
 async fn converges(mut start: ClusterSetup, pools: usize, nodes: usize) {
     let repository = Repository::empty();
-    repository.fleet("test", "{maxUnavailable: 25%, canary: {nodes: 1}, allowDisruption: drain, drain: {settle: 0s}}");
+    repository
+        .fleet("test", "{maxUnavailable: 25%, canary: {nodes: 1}, allowDisruption: drain, drain: {mode: accept}}");
     for number in 0..pools {
         let pool = format!("p{number:03}");
         repository.pool(&pool, &format!("maxPods: {}", 100 + number));
@@ -51,7 +52,8 @@ async fn converges(mut start: ClusterSetup, pools: usize, nodes: usize) {
 /// 240 nodes in 12 pools, of which two fail at their canary.
 async fn report_of_hundreds_of_nodes_fits_sixty_lines(mut start: ClusterSetup) {
     let repository = Repository::empty();
-    repository.fleet("test", "{maxUnavailable: 25%, canary: {nodes: 1}, allowDisruption: drain, drain: {settle: 0s}}");
+    repository
+        .fleet("test", "{maxUnavailable: 25%, canary: {nodes: 1}, allowDisruption: drain, drain: {mode: accept}}");
     for number in 1..=12 {
         let pool = format!("p{number:02}");
         repository.pool(&pool, "maxPods: 100");
