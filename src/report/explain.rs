@@ -208,6 +208,12 @@ fn not_drained(node: &NodeName, failure: &DrainFailure) -> Explanation {
             causes: &["another program maintains the node", "unavailable nodes use up maxUnavailable"],
             look_at: format!("the node: `kubectl describe node {node}`"),
         },
+        DrainFailure::PodKept { .. } => Explanation {
+            meaning: "the node runs the new configuration, but a DaemonSet pod still uses exclusive CPUs that it had \
+                      before, and another pod may get the same CPUs",
+            causes: &["the right to delete pods is missing", "an admission webhook refused the deletion"],
+            look_at: pods(),
+        },
         DrainFailure::Request { .. } => Explanation {
             meaning: "the API server refused a request of the drain, so the node was not changed",
             causes: &["a right of the drainer is missing", "an admission webhook refused the eviction"],

@@ -125,9 +125,6 @@ pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
         Progress::NotReleased { error, .. } => {
             format!("{}, so no new pods start on it: {}", bad("not released"), message(error))
         }
-        Progress::PodNotDeleted { error, .. } => {
-            format!("{} with exclusive CPUs: {}", bad("DaemonSet pod not deleted"), message(error))
-        }
         Progress::Assigned { to, .. } => format!("assigned {}", short(to)),
         Progress::Waiting { waiting, .. } => quiet(message(waiting)),
         Progress::Converged { seconds, .. } => format!("{} in {}", good("converged"), duration(*seconds)),

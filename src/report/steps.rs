@@ -97,7 +97,6 @@ impl Kind {
             Progress::RollbackFailed { .. } => Self::Node("failed to roll back"),
             Progress::NotRolledBack { .. } => Self::Node("not rolled back"),
             Progress::NotReleased { .. } => Self::Node("not released"),
-            Progress::PodNotDeleted { .. } => Self::Node("with a DaemonSet pod that was not deleted"),
             Progress::Changed { .. } => Self::Counted("changed"),
             Progress::Held { .. } => Self::Counted("held"),
             Progress::Gone { .. } => Self::Counted("gone"),

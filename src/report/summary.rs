@@ -18,6 +18,7 @@ use crate::layout::hanging;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
 use nodecfg_planning::convergence::ConvergenceFailure;
+use nodecfg_planning::drain::DrainFailure;
 use nodecfg_planning::plan::Why;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 use nodecfg_planning::state::State;
@@ -210,6 +211,7 @@ pub fn state(end: &End) -> &'static str {
         End::LeftAlone { .. } => "unchanged",
         End::Failed { rolled_back: true, .. } => "failed, rolled back",
         End::Failed { failure: ConvergenceFailure::TimedOut { .. }, .. } => "timed out",
+        End::Failed { failure: ConvergenceFailure::Drain { failure: DrainFailure::PodKept { .. } }, .. } => "failed",
         End::Failed { failure: ConvergenceFailure::Drain { .. }, .. } => "not drained",
         End::Refused { .. } => "refused",
         _ => end.state().word(),

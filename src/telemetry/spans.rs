@@ -110,7 +110,6 @@ impl RolloutSpans {
             Progress::RollbackFailed { pool, .. } => self.note(pool, "not back"),
             Progress::NotRolledBack { pool, .. } => self.note(pool, "not pointed back"),
             Progress::NotReleased { pool, .. } => self.note(pool, "not released"),
-            Progress::PodNotDeleted { pool, .. } => self.note(pool, "pod not deleted"),
             Progress::Soaking { pool, .. } => self.note(pool, "soaking"),
             Progress::Soaked { pool } => self.note(pool, "soaked"),
             Progress::AwaitingTrials { pool, .. } => self.note(pool, "awaiting trials"),

@@ -17,6 +17,7 @@ mod doctor;
 mod drain;
 mod drain_crash;
 mod drain_forecast;
+mod drain_rights;
 mod first_day;
 mod hostile_node;
 mod input;

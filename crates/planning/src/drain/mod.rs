@@ -143,6 +143,12 @@ pub enum DrainFailure {
     Claimed,
     /// Unavailable nodes used up the budget of the pool for too long.
     NoBudget,
+    /// A DaemonSet pod was not deleted after the change of the node. It uses exclusive CPUs that the new configuration
+    /// may give to another pod.
+    PodKept {
+        /// Error of the API server, which names the pod.
+        error: String,
+    },
     /// The API server refused a request of the drain.
     Request {
         /// Error of the API server.
@@ -177,6 +183,9 @@ impl fmt::Display for DrainFailure {
             Self::MarkLost => f.write_str("mark lost: another client removed the taint of the drain"),
             Self::Claimed => f.write_str("not drained: another program maintains or deletes the node"),
             Self::NoBudget => f.write_str("not drained: unavailable nodes use up the budget (maxUnavailable)"),
+            Self::PodKept { error } => {
+                write!(f, "DaemonSet pod with exclusive CPUs not deleted: {}", one_line(error))
+            }
             Self::Request { error } => write!(f, "drain failed: {}", one_line(error)),
         }
     }

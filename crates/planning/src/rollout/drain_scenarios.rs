@@ -166,6 +166,26 @@ impl Scenario {
 }
 
 #[test]
+fn pod_that_keeps_its_exclusive_cpus_fails_the_node_and_stops_the_pool() {
+    let mut scenario = Scenario::new(drains(1), &["n1", "n2"]);
+    scenario.send(Input::Start);
+    scenario.marked("n1");
+    let proxy = Pod { exclusive_cpus: true, ..daemon("proxy") };
+    assert_eq!(scenario.pods("n1", [proxy.clone()]), ["volumes n1"]);
+    scenario.send(Input::Volumes(node_name("n1"), Ok(0)));
+    scenario.send(Input::Assigned(node_name("n1")));
+    assert_eq!(scenario.observe("n1", |node| on(node, &source(NEW))), ["delete n1 proxy"]);
+    let error = "cannot delete pod kube-system/proxy".to_owned();
+    assert_eq!(scenario.send(Input::PodDeleted(node_name("n1"), proxy.uid, Err(error))), ["release n1"]);
+    scenario.send(Input::Released(node_name("n1"), Ok(())));
+    let outcome = scenario.outcome("n1");
+    let End::Failed { failure, .. } = &outcome.end else { panic!("{outcome:?}") };
+    let text = "DaemonSet pod with exclusive CPUs not deleted: cannot delete pod kube-system/proxy";
+    assert_eq!((failure.to_string().as_str(), outcome.marked), (text, false));
+    assert_eq!(scenario.outcome("n2").end, End::NotStarted);
+}
+
+#[test]
 fn node_is_marked_evicted_assigned_settled_and_released() {
     let mut scenario = Scenario::new(drains(1), &["n1", "n2"]);
     assert_eq!(scenario.send(Input::Start), ["mark n1"]);

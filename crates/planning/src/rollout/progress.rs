@@ -233,15 +233,6 @@ pub enum Progress {
         /// Error of the API server.
         error: String,
     },
-    /// A DaemonSet pod with exclusive CPUs was not deleted after the change of its node.
-    PodNotDeleted {
-        /// The pool.
-        pool: PoolName,
-        /// The node.
-        node: NodeName,
-        /// Error of the API server, which names the pod.
-        error: String,
-    },
     /// The canaries converged and are watched before the other nodes start.
     Soaking {
         /// The pool.
@@ -283,7 +274,6 @@ impl Progress {
             | Self::Held { pool, .. }
             | Self::Gone { pool, .. }
             | Self::NotReleased { pool, .. }
-            | Self::PodNotDeleted { pool, .. }
             | Self::Soaking { pool, .. }
             | Self::Soaked { pool }
             | Self::Stopped { pool, .. } => Some(pool),
@@ -313,7 +303,6 @@ impl Progress {
             | Self::Changed { node, .. }
             | Self::Held { node, .. }
             | Self::NotReleased { node, .. }
-            | Self::PodNotDeleted { node, .. }
             | Self::Gone { node, .. } => Some(node),
         }
     }

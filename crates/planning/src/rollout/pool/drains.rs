@@ -293,11 +293,17 @@ impl PoolRun {
         result: Result<(), String>,
         context: &mut Context<'_>,
     ) {
-        if let Err(error) = result {
-            self.report_node(number, context, |pool, node| Progress::PodNotDeleted { pool, node, error });
+        let Some(Phase::Settling { since, .. }) = self.nodes.get(number).map(|node| node.phase.clone()) else { return };
+        match result {
+            Ok(()) => {
+                self.nodes.update(number, |node| node.drained.cpu_owners.retain(|pod| pod.uid != uid));
+                self.release_settled(number, context);
+            }
+            Err(error) => {
+                let failure = ConvergenceFailure::Drain { failure: DrainFailure::PodKept { error } };
+                self.fail(number, failure, elapsed(since, context.now), context);
+            }
         }
-        self.nodes.update(number, |node| node.drained.cpu_owners.retain(|pod| pod.uid != uid));
-        self.release_settled(number, context);
     }
 
     /// Handles an event of a node that settles.
