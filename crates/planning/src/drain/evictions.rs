@@ -145,11 +145,12 @@ impl Evictions {
         };
     }
 
-    /// Time at which [`next`](Self::next) may return more pods without another event.
+    /// Time after `now` at which [`next`](Self::next) may return more pods without another event. A pod that is due and
+    /// was not returned waits for an answer or for the end of another pod.
     #[must_use]
-    pub fn next_wake(&self) -> Option<Timestamp> {
+    pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let again = |one: &DrainedPod| match one.state {
-            EvictionState::Again { at, .. } => Some(at),
+            EvictionState::Again { at, .. } if at > now => Some(at),
             _ => None,
         };
         self.evicted().filter_map(again).min()
@@ -294,14 +295,30 @@ mod tests {
         let reason = "The disruption budget web needs 2 healthy pods and has 2 currently".to_owned();
         evictions.answered(&pod("b").uid, EvictionAnswer::Blocked { reason: reason.clone() }, at(1));
         evictions.answered(&pod("a").uid, EvictionAnswer::NamespaceTerminating, at(2));
-        assert_eq!((evictions.next(at(5)), evictions.next_wake()), (vec![], Some(at(6))));
+        assert_eq!((evictions.next(at(5)), evictions.next_wake(at(5))), (vec![], Some(at(6))));
         let blocked = Some(("web/b".to_owned(), reason.clone()));
         assert_eq!(evictions.progress(), Progress::Evicting { left: 2, blocked });
         assert_eq!(evictions.overdue(1), DrainFailure::Blocked { pod: "web/b".to_owned(), budget: reason, pods: 2 },);
         assert_eq!(names(&evictions.next(at(6))), ["b"]);
-        assert_eq!(evictions.next_wake(), Some(at(7)));
+        assert_eq!(evictions.next_wake(at(6)), Some(at(7)));
         evictions.answered(&pod("b").uid, EvictionAnswer::SeveralBudgets, at(8));
         assert!(matches!(evictions.progress(), Progress::Evicting { blocked: Some(_), .. }));
+    }
+
+    #[test]
+    fn pod_that_is_due_waits_for_an_answer_to_another() {
+        let mut evictions = listed(["a", "b", "c", "d", "e", "f", "g"].map(pod));
+        assert_eq!(names(&evictions.next(at(0))), ["a", "b", "c", "d", "e"]);
+        let blocked = |reason: &str| EvictionAnswer::Blocked { reason: reason.to_owned() };
+        evictions.answered(&pod("a").uid, blocked("web"), at(0));
+        evictions.answered(&pod("b").uid, blocked("web"), at(3));
+        assert_eq!(names(&evictions.next(at(3))), ["f", "g"]);
+        assert_eq!(evictions.next_wake(at(3)), Some(at(5)));
+        // Five evictions are unanswered, so the time alone sends none.
+        assert_eq!((evictions.next(at(5)), evictions.next_wake(at(5))), (vec![], Some(at(8))));
+        assert_eq!((evictions.next(at(8)), evictions.next_wake(at(8))), (vec![], None));
+        evictions.answered(&pod("c").uid, EvictionAnswer::Evicted, at(9));
+        assert_eq!(names(&evictions.next(at(9))), ["a"]);
     }
 
     #[test]
@@ -343,7 +360,7 @@ mod tests {
         evictions.answered(&pod("b").uid, blocked, at(1));
         let deleted = Pod { deleting: true, ..pod("b") };
         evictions.observe(PodChange::Present(Box::new(deleted)), &DrainPolicy::default());
-        assert_eq!((evictions.next(at(9)), evictions.next_wake()), (vec![], None));
+        assert_eq!((evictions.next(at(9)), evictions.next_wake(at(9))), (vec![], None));
     }
 
     #[test]

@@ -343,7 +343,7 @@ proptest! {
 
     #[test]
     fn drains_keep_the_budget_and_release_every_mark(
-        ready in vec((prop::bool::weighted(0.85), prop::bool::weighted(0.15), 0..6_usize), 1..8),
+        ready in vec((prop::bool::weighted(0.85), prop::bool::weighted(0.15), 0..12_usize), 1..8),
         budget in 1..4_u32,
         canaries in prop::option::of((1..3_u32, 0..60_u64)),
         max_failures in 0..3_u32,
@@ -377,7 +377,7 @@ proptest! {
         let name = plan.pools[0].name.clone();
         let decide = |node: &Node| decide_again(&desired, &cluster, &options(), &name, node);
         let pods = ready.iter().enumerate().map(|(index, (.., pods))| {
-            let own = (0..*pods).map(|number| Pod { priority: i32::try_from(number % 2).unwrap(), ..pod(&format!("p{index}-{number}")) });
+            let own = (0..*pods).map(|number| Pod { priority: i32::from(number % 4 == 3), ..pod(&format!("p{index}-{number}")) });
             let daemon = Pod { exclusive_cpus: index % 2 == 0, uid: format!("daemon-{index}"), ..daemon("proxy") };
             let name = crate::plan::fixtures::node_name(&format!("n{index:02}"));
             (name, own.chain([daemon]).map(|pod| (pod.uid.clone(), pod)).collect())

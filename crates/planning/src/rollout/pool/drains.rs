@@ -148,7 +148,7 @@ impl PoolRun {
                 self.nodes.update(number, |node| due = node.drained.evictions.next(now));
                 let Some(node) = self.nodes.get(number) else { return };
                 context.commands.extend(due.into_iter().map(|pod| Command::Evict(node.name.clone(), Box::new(pod))));
-                if let Some(at) = node.drained.evictions.next_wake() {
+                if let Some(at) = node.drained.evictions.next_wake(now) {
                     context.timers.wake(at, &self.name, Some(number));
                 }
                 let blocked = blocked.map(|(pod, reason)| format!("pod {pod}: {reason}"));
