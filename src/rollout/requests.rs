@@ -213,6 +213,8 @@ mod tests {
             mirror: false,
             finished: false,
             deleting: false,
+            pending: false,
+            ready: true,
             priority: 0,
             empty_dir: false,
             claims: 0,

@@ -172,3 +172,38 @@ async fn reads_pods_budgets_and_volumes() {
         assert_eq!(counts, BTreeMap::from([(node("n1"), 1)]));
     }
 }
+
+/// The rule of [`PodBudget::allows`](nodecfg_contract::observed::PodBudget::allows) against the answers of the server.
+#[tokio::test]
+async fn budgets_allow_what_the_server_evicts() {
+    let cluster = Cluster::new(ServerProfile::V1_36).await;
+    cluster.budget("web", 0).await;
+    let budget = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/web";
+    let (mut number, mut spared) = (0, 0);
+    for policy in ["IfHealthyBudget", "AlwaysAllow"] {
+        for (allowed, healthy, required) in [(1, 3, 2), (0, 2, 2), (0, 1, 2), (0, 0, 0)] {
+            for ready in ["True", "False"] {
+                let name = format!("pod-{number}");
+                number += 1;
+                cluster.pod(&name).await;
+                let conditions = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
+                let path = format!("/api/v1/namespaces/shop/pods/{name}/status");
+                cluster.send(Method::PATCH, &path, "application/merge-patch+json", conditions).await;
+                let spec = json!({"spec": {"unhealthyPodEvictionPolicy": policy}});
+                cluster.send(Method::PATCH, budget, "application/merge-patch+json", spec).await;
+                let status = json!({"status": {"observedGeneration": 9, "disruptionsAllowed": allowed,
+                    "currentHealthy": healthy, "desiredHealthy": required}});
+                cluster.send(Method::PATCH, &format!("{budget}/status"), "application/merge-patch+json", status).await;
+
+                let budgets = cluster.reader().list_pod_budgets().await.expect("a list");
+                let pods = cluster.reader().list_pods_on(&node("n1")).await.expect("a list");
+                let pod = pods.into_iter().find(|pod| pod.name == name).expect("the pod");
+                let allows = budgets.first().expect("the budget").allows(&pod);
+                let evicted = cluster.writer.evict(&pod).await == Ok(EvictionAnswer::Evicted);
+                assert_eq!(allows, evicted, "{policy} {allowed} {healthy} {required} {ready}");
+                spared += usize::from(evicted && allowed == 0);
+            }
+        }
+    }
+    assert_eq!(spared, 4);
+}

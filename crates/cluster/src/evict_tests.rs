@@ -38,6 +38,8 @@ fn pod() -> Pod {
         mirror: false,
         finished: false,
         deleting: false,
+        pending: false,
+        ready: true,
         priority: 0,
         empty_dir: false,
         claims: 0,

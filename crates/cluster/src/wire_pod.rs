@@ -146,6 +146,16 @@ impl Container {
 struct Status {
     phase: Option<String>,
     qos_class: Option<String>,
+    conditions: Option<Vec<Condition>>,
+}
+
+/// core/v1 PodCondition.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
 }
 
 impl Parts {
@@ -196,6 +206,7 @@ impl Parts {
             status: Status {
                 phase: damage.take(&status, "status", "phase"),
                 qos_class: damage.take(&status, "status", "qosClass"),
+                conditions: damage.take(&status, "status", "conditions"),
             },
         })
     }
@@ -206,6 +217,7 @@ impl Parts {
         let node = NodeName::new(spec.node_name?).ok()?;
         let controller =
             meta.owner_references.into_iter().flatten().find(|owner| owner.controller == Some(true) && !damaged);
+        let conditions = || status.conditions.iter().flatten();
         let volumes = || spec.volumes.iter().flatten();
         let containers = || spec.containers.iter().chain(&spec.init_containers).flatten();
         Some(Pod {
@@ -218,6 +230,8 @@ impl Parts {
             mirror: meta.annotations.mirror.is_some(),
             finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             deleting: meta.deletion_timestamp.is_some(),
+            pending: status.phase.as_deref() == Some("Pending"),
+            ready: damaged || conditions().any(|condition| condition.kind == "Ready" && condition.status == "True"),
             priority: spec.priority.unwrap_or_default(),
             empty_dir: damaged || volumes().any(|volume| volume.empty_dir.is_some()),
             claims: volumes()
@@ -253,14 +267,15 @@ pub(super) fn read_pod_budget(item: &[u8]) -> serde_json::Result<PodBudget> {
     }
     impl Default for Budget {
         fn default() -> Self {
-            let spec = BudgetSpec { selector: Some(LabelSelector::default()) };
+            let spec = BudgetSpec { selector: Some(LabelSelector::default()), ..BudgetSpec::default() };
             Self { spec, status: BudgetStatus::default() }
         }
     }
     #[derive(Default, Deserialize)]
-    #[serde(default)]
+    #[serde(rename_all = "camelCase", default)]
     struct BudgetSpec {
         selector: Option<LabelSelector>,
+        unhealthy_pod_eviction_policy: Option<String>,
     }
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
@@ -278,6 +293,7 @@ pub(super) fn read_pod_budget(item: &[u8]) -> serde_json::Result<PodBudget> {
         allowed: status.disruptions_allowed,
         healthy: status.current_healthy,
         required: status.desired_healthy,
+        spares_unready: spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
     })
 }
 

@@ -107,7 +107,7 @@ fn unreadable_field_leaves_a_pod_that_refuses_a_drain() {
         (json!({"ownerReferences": owner, "annotations": []}), json!({}), json!({"qosClass": []})),
     ] {
         let read = pod(metadata.clone(), spec.clone(), status.clone());
-        assert_eq!(read, Pod { empty_dir: true, ..bare() }, "{metadata} {spec} {status}");
+        assert_eq!(read, Pod { empty_dir: true, ready: true, ..bare() }, "{metadata} {spec} {status}");
     }
     for unnamed in [
         json!({"metadata": {"namespace": "web", "name": "a"}, "spec": {"nodeName": "n1"}}),
@@ -134,13 +134,43 @@ fn reads_a_budget_and_never_misses_an_unreadable_one() {
     let unreadable = budget(json!({"selector": selector}), status);
     assert!(unreadable.covers(&labelled("b")));
     assert_eq!(unreadable.allowed, 0);
+    assert!(!unreadable.spares_unready);
+}
+
+#[test]
+fn reads_what_evictions_of_pods_that_are_not_ready_depend_on() {
+    let conditions =
+        |status: &str| json!([{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": status}]);
+    for (status, pending, ready) in [
+        (json!({"phase": "Running", "conditions": conditions("True")}), false, true),
+        (json!({"phase": "Running", "conditions": conditions("False")}), false, false),
+        (json!({"phase": "Running", "conditions": conditions("Unknown")}), false, false),
+        (json!({"phase": "Running", "conditions": null}), false, false),
+        (json!({"phase": "Pending"}), true, false),
+        (json!({"phase": "Running", "conditions": 1}), false, true),
+    ] {
+        let read = pod(json!({}), json!({}), status.clone());
+        assert_eq!((read.pending, read.ready), (pending, ready), "{status}");
+    }
+    for (policy, spares_unready) in [
+        (json!(null), false),
+        (json!("IfHealthyBudget"), false),
+        (json!("AlwaysAllow"), true),
+        (json!("Newer"), false),
+        (json!(1), false),
+    ] {
+        let budget =
+            json!({"metadata": {"namespace": "web", "name": "b"}, "spec": {"unhealthyPodEvictionPolicy": policy}});
+        let read = read_pod_budget(budget.to_string().as_bytes()).expect("a budget");
+        assert_eq!(read.spares_unready, spares_unready, "{policy}");
+    }
 }
 
 proptest! {
     #[test]
     fn keeps_every_pod_whose_identity_is_readable(part in 0..3_usize, key in "[a-zA-Z]{1,12}", value in "[\\[{]?[a-z0-9\":,]{0,6}[\\]}]?") {
         let value: Value = serde_json::from_str(&value).unwrap_or(json!(value));
-        let known = ["labels", "annotations", "ownerReferences", "priority", "volumes", "containers", "phase", "qosClass"];
+        let known = ["labels", "annotations", "ownerReferences", "priority", "volumes", "containers", "phase", "qosClass", "conditions"];
         for key in known.into_iter().chain([key.as_str()]).filter(|key| *key != "nodeName") {
             let mut parts = [json!({}), json!({}), json!({})];
             parts[part] = json!({key: value});

@@ -29,6 +29,10 @@ pub struct Pod {
     pub finished: bool,
     /// Whether the pod is being deleted.
     pub deleting: bool,
+    /// Whether a container has not started yet (phase `Pending`).
+    pub pending: bool,
+    /// Whether the pod is Ready.
+    pub ready: bool,
     /// Priority of the pod; 0 if unset.
     pub priority: i32,
     /// Whether the pod has a volume whose content is lost with the pod (`emptyDir`).
@@ -72,6 +76,9 @@ pub struct PodBudget {
     pub healthy: i32,
     /// Number of healthy pods that the budget requires (`status.desiredHealthy`).
     pub required: i32,
+    /// Whether pods that are not Ready may be evicted whatever the status allows
+    /// (`spec.unhealthyPodEvictionPolicy: AlwaysAllow`).
+    pub spares_unready: bool,
 }
 
 impl PodBudget {
@@ -79,6 +86,15 @@ impl PodBudget {
     #[must_use]
     pub fn covers(&self, pod: &Pod) -> bool {
         self.namespace == pod.namespace && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+    }
+
+    /// Reports whether the budget allows the eviction of a pod now. One that is not Ready takes nothing from the budget:
+    /// it may go if the policy of the budget allows that, or if enough other pods are healthy (kubernetes,
+    /// `pkg/registry/core/pod/storage/eviction.go`, 1.36; the policy exists since 1.26).
+    #[must_use]
+    pub fn allows(&self, pod: &Pod) -> bool {
+        let enough = self.required > 0 && self.healthy >= self.required;
+        self.allowed > 0 || (!pod.ready && (self.spares_unready || enough))
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) fn pod(name: &str) -> Pod {
         mirror: false,
         finished: false,
         deleting: false,
+        pending: false,
+        ready: true,
         priority: 0,
         empty_dir: false,
         claims: 0,

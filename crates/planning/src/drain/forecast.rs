@@ -59,8 +59,7 @@ pub struct NodeForecast {
     /// Pods that the policy does not allow to evict, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedPod>,
-    /// Pods whose PodDisruptionBudgets allow no eviction now, by name. One that is not Ready may be evicted anyway
-    /// (`unhealthyPodEvictionPolicy`).
+    /// Pods whose PodDisruptionBudgets allow no eviction now, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<BlockedPod>,
 }
@@ -148,14 +147,18 @@ impl<'a> Forecaster<'a> {
         Some(JudgedPod { node, effect })
     }
 
-    /// The pod with its budgets, if they allow no eviction now. An API server refuses the eviction of a pod with several
-    /// budgets, whatever they allow (kubernetes, `pkg/registry/core/pod/storage/eviction.go`, 1.36).
+    /// The pod with its budgets, if they allow no eviction now. An API server deletes a pending pod without a look at
+    /// budgets, and refuses the eviction of another one with several budgets, whatever they allow (kubernetes,
+    /// `pkg/registry/core/pod/storage/eviction.go`, 1.36).
     fn blocking(&self, pod: &Pod) -> Option<BlockedPod> {
+        if pod.pending {
+            return None;
+        }
         let budgets = self.budgets.get(&pod.namespace).into_iter().flatten().filter(|budget| budget.covers(pod));
         let budgets: Vec<&PodBudget> = budgets.collect();
         let is_blocked = match budgets.as_slice() {
             [] => false,
-            [budget] => budget.allowed <= 0,
+            [budget] => !budget.allows(pod),
             _ => true,
         };
         let name = |budget: &PodBudget| format!("{}/{}", budget.namespace, budget.name);
@@ -212,7 +215,7 @@ mod tests {
     fn budget(name: &str, app: &str, allowed: i32) -> PodBudget {
         let selector = Some(LabelSelector::of_label("app", app));
         let (namespace, name) = ("web".to_owned(), name.to_owned());
-        PodBudget { namespace, name, selector, allowed, healthy: 2, required: 2 }
+        PodBudget { namespace, name, selector, allowed, healthy: 2, required: 3, spares_unready: false }
     }
 
     fn app(name: &str, app: &str) -> Pod {
@@ -292,5 +295,29 @@ mod tests {
         };
         assert_eq!(n1.blocked, [blocked("web/double-1", &["web/y", "web/z"]), blocked("web/stuck-1", &["web/none"])]);
         assert_eq!(n1.evict, 3);
+    }
+
+    #[test]
+    fn pods_that_serve_nothing_are_blocked_only_if_the_server_refuses_them() {
+        let strict = budget("strict", "a", 0);
+        let enough = PodBudget { healthy: 3, ..strict.clone() };
+        let none_required = PodBudget { healthy: 0, required: 0, ..strict.clone() };
+        let lenient = PodBudget { spares_unready: true, ..strict.clone() };
+        let several = vec![lenient.clone(), budget("second", "a", 1)];
+        let ready = app("a-0", "a");
+        let unready = Pod { ready: false, ..ready.clone() };
+        let pending = Pod { pending: true, ..unready.clone() };
+        for (budgets, blocks_ready, blocks_unready) in [
+            (vec![strict], true, true),
+            (vec![enough], true, false),
+            (vec![none_required], true, true),
+            (vec![lenient], true, false),
+            (several, true, true),
+        ] {
+            for (pod, is_blocked) in [(&ready, blocks_ready), (&unready, blocks_unready), (&pending, false)] {
+                let [n1, _] = forecast(std::slice::from_ref(pod), budgets.clone());
+                assert_eq!((n1.evict, n1.blocked.len()), (1, usize::from(is_blocked)), "{budgets:?} {pod:?}");
+            }
+        }
     }
 }
