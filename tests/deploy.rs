@@ -41,12 +41,13 @@ fn yaml(objects: &[Value]) -> String {
 }
 
 /// Folders of deploy/ with roles, and the roles of each.
-fn roles() -> [(&'static str, Vec<Value>); 9] {
+fn roles() -> [(&'static str, Vec<Value>); 10] {
     [
         ("cron", nodecfg_install::reconciler()),
         ("cron-node", nodecfg_install::reconciler_of_nodes()),
         ("saved-plans", nodecfg_install::saved_plans()),
         ("drainer", nodecfg_install::drainer()),
+        ("forecaster", nodecfg_install::forecaster()),
         ("reader", nodecfg_install::reader()),
         ("reader-node", nodecfg_install::reader_of_nodes()),
         ("pruner", nodecfg_install::pruner()),
@@ -337,6 +338,21 @@ fn kustomize_adds_rights_for_saved_plans_and_drains() {
         for name in names(&roles).into_iter().chain(names(&added)) {
             assert!(names(&objects).contains(&name), "{cron} lacks {name}");
         }
+    }
+}
+
+#[test]
+fn kustomize_adds_rights_for_forecasts() {
+    for (reader, roles) in [("reader", nodecfg_install::reader()), ("reader-node", nodecfg_install::reader_of_nodes())]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        copy_deploy(&folder.path().join("deploy"));
+        let cluster = folder.path().join("cluster");
+        fs::create_dir(&cluster).unwrap();
+        let overlay = format!("resources: [../deploy/{reader}]\ncomponents: [../deploy/forecaster]\n");
+        fs::write(cluster.join("kustomization.yaml"), overlay).unwrap();
+        let Some(objects) = kustomized(&cluster) else { return };
+        assert_eq!(names(&objects), names(&[roles, nodecfg_install::forecaster()].concat()), "{reader}");
     }
 }
 

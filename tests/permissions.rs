@@ -454,6 +454,27 @@ async fn drain_checks_every_right_of_its_component() {
     assert_eq!(error.help(), "bind the user to the ClusterRole nodecfg-drainer of deploy/drainer");
 }
 
+/// The forecast of a `diff` needs each right of its component. Scenarios show what a `diff` reports without them.
+#[tokio::test]
+async fn forecast_needs_every_right_of_its_component() {
+    let rules = rules(nodecfg_install::forecaster());
+    let read = async |rules: Vec<Rule>| {
+        let api = Api::new(ApiOptions { profile: ServerProfile::V1_36, ..ApiOptions::default() });
+        let client = api.client_as(User::with_rules("user", rules));
+        let reader = ClusterReader::new(client, "https://sandbox", ReaderOptions::default());
+        reader.list_pod_budgets().await?;
+        reader.list_pods_on(&NodeName::new("n1").unwrap()).await?;
+        reader.list_pods(|_| Some(())).await.map(drop)
+    };
+    assert_eq!(read(rules.clone()).await, Ok(()));
+    let every = without_one(&rules);
+    assert_eq!(every.len(), 2, "{every:?}");
+    for (verb, resource, left) in every {
+        let named = read(left).await.unwrap_err().to_string();
+        assert!(named.contains(&format!("may not {verb} {resource}")), "{verb} {resource}: {named}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reader_needs_every_right_with_nodes() {
     check_every_right_is_needed(ServerProfile::V1_21, nodecfg_install::reader_of_nodes(), READER_STEPS, 6).await;

@@ -26,9 +26,19 @@ pub(super) async fn with_drained_pods(review: Review, plan: &Plan, reader: &Clus
     let pods = forecast(plan, reader).instrument(spans::stage("forecast")).await;
     let pods = pods.map_err(|error| {
         tracing::debug!(%error, "the pods to evict are unknown");
-        UnreadPods { error: error.to_string(), help: error.help() }
+        UnreadPods { error: error.to_string(), help: help(&error) }
     });
     review.with_drained_pods(&pods)
+}
+
+/// The fix of an error. A review needs fewer rights than a drain.
+fn help(error: &ClusterError) -> String {
+    match error {
+        ClusterError::Forbidden { .. } => {
+            "bind the user to the ClusterRole nodecfg-forecaster of deploy/forecaster".to_owned()
+        }
+        other => other.help(),
+    }
 }
 
 async fn forecast(plan: &Plan, reader: &ClusterReader) -> Result<BTreeMap<NodeName, NodeForecast>, ClusterError> {

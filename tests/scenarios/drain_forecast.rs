@@ -87,7 +87,7 @@ async fn review_without_the_right_to_list_pods_says_so(start: ClusterSetup) {
         let diff = cluster.run("diff", &repository, &["--no-ask-kubelets"]).await.exits(1);
         diff.prints("the pods to evict are unknown: cannot list")
             .prints(&format!("may not list {resource}"))
-            .prints("bind the user to")
+            .prints("bind the user to the ClusterRole nodecfg-forecaster of deploy/forecaster")
             .prints("Plan: 1 ConfigMap to create, 2 nodes to drain and assign");
     }
     cluster.run("sync", &repository, &["--dry-run"]).await.exits(0).prints("the pods to evict are unknown");

@@ -42,6 +42,8 @@ const READER: &str = "nodecfg-reader";
 const PRUNER: &str = "nodecfg-pruner";
 /// Name of the additional role of the reconciler for drains.
 const DRAINER: &str = "nodecfg-drainer";
+/// Name of the role for forecasts of drains.
+const FORECASTER: &str = "nodecfg-forecaster";
 /// Name of the ServiceAccount and role for reading the configuration of kubelets.
 const CAPTURE: &str = "nodecfg-capture";
 
@@ -195,6 +197,12 @@ pub fn saved_plans() -> Vec<Value> {
 #[must_use]
 pub fn drainer() -> Vec<Value> {
     rbac::drainer(NAMESPACE)
+}
+
+/// Additional role of the reader for forecasts of drains, with any binding: content of `deploy/forecaster/rbac.yaml`.
+#[must_use]
+pub fn forecaster() -> Vec<Value> {
+    rbac::forecaster(NAMESPACE)
 }
 
 /// ServiceAccount and roles for `diff`, `verify` and `status` with NodeConfigs: content of `deploy/reader/rbac.yaml`.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AGENT, AGENT_ON_HOST, CAPTURE, DRAINER, PRUNER, READER, RECONCILER, labels};
+use super::{AGENT, AGENT_ON_HOST, CAPTURE, DRAINER, FORECASTER, PRUNER, READER, RECONCILER, labels};
 
 /// A rule: API group, resources, verbs.
 type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
@@ -60,6 +60,14 @@ pub(super) fn drainer(account_namespace: &str) -> Vec<Value> {
         ("storage.k8s.io", &["volumeattachments"], &["list"]),
     ];
     role_with_binding(DRAINER, "drainer", None, in_cluster, &subject)
+}
+
+/// Role for the forecast of drains in a `diff`. It is a separate role, because the specs of all pods may hold secrets in
+/// environment variables, and a reader needs them for nothing else.
+pub(super) fn forecaster(account_namespace: &str) -> Vec<Value> {
+    let subject = service_account_subject(READER, account_namespace);
+    let in_cluster: &[Rule<'_>] = &[("", &["pods"], &["list"]), ("policy", &["poddisruptionbudgets"], &["list"])];
+    role_with_binding(FORECASTER, "forecaster", None, in_cluster, &subject)
 }
 
 /// Read-only roles for `diff`, also with saved plans, `verify` and `status`. `in_cluster` are the rules for
