@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::cluster_args::{BoundClusterArgs, label_keys, parse_duration};
 use super::comparison::side;
+use super::drain_forecast::with_drained_pods;
 use super::kubelet_samples::KubeletArgs;
+use super::output::Output;
 use super::planning::{Allowances, Planned, plan, warn};
 use super::reconcile::TrialArgs;
 use super::reports::ReportArgs;
@@ -64,6 +66,9 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     terminal.record.planned(plan, observed);
     warn(plan, &loaded, format, verbose, terminal)?;
     let review = of_plan(side(&args.repository, &loaded), &loaded.desired, plan);
+    // Only reports have the details of a plan.
+    let is_reported = args.reports.contains(Output::Html) || args.reports.contains(Output::Markdown);
+    let review = if is_reported { with_drained_pods(review, plan, &reader).await } else { review };
     let mode = Mode {
         assign: false,
         timeout: args.timeout,

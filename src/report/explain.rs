@@ -314,9 +314,14 @@ pub fn has_same_next_step(one: &StopReason, other: &StopReason) -> bool {
 }
 
 /// The next step after a rollout that stopped. `None` if the cluster failed: the error of the run names the fix.
+/// `only_drains_failed`: nodes of these pools failed only because they were not drained.
 #[must_use]
-pub fn next_step(pools: &[&PoolName], reason: &StopReason) -> Option<String> {
+pub fn next_step(pools: &[&PoolName], reason: &StopReason, only_drains_failed: bool) -> Option<String> {
     let step = match reason {
+        StopReason::CanaryFailed { .. } | StopReason::TooManyFailures { .. } if only_drains_failed => Some(
+            "remove what prevented the drains, or change spec.rollout.drain of the pool; then sync again: it drains these \
+             nodes again",
+        ),
         StopReason::CanaryFailed { .. } | StopReason::TooManyFailures { .. } => {
             let back = match pools {
                 [pool] => format!("`nodecfg rollback {pool}`"),
@@ -375,7 +380,7 @@ mod tests {
     fn next_step_names_the_pools() {
         let (gpu, web) = (PoolName::new("gpu").unwrap(), PoolName::new("web").unwrap());
         let reason = StopReason::CanaryFailed { node: node() };
-        let step = |pools: &[&PoolName]| next_step(pools, &reason).unwrap();
+        let step = |pools: &[&PoolName]| next_step(pools, &reason, false).unwrap();
         assert!(step(&[&gpu]).contains("`nodecfg rollback gpu`"));
         assert!(step(&[&gpu, &web]).contains("for each of gpu, web"));
     }

@@ -14,6 +14,7 @@ pub mod capture;
 pub mod code_explanation;
 pub mod codes;
 pub mod doctor;
+pub mod drained;
 pub mod error;
 pub mod explain;
 pub mod field;

@@ -73,7 +73,7 @@ pub fn ended(
     let node = |node: &NodeOutcome| NodeEnd { outcome: node.clone(), explanation: summary::explanation(node) };
     let pool = |name: &PoolName, pool: &PoolOutcome| PoolEnd {
         stopped: pool.stopped.clone(),
-        next: pool.stopped.as_ref().and_then(|reason| next_step(&[name], reason)),
+        next: pool.stopped.as_ref().and_then(|reason| next_step(&[name], reason, summary::only_drains_failed(pool))),
         nodes: pool.nodes.iter().map(node).collect(),
     };
     let pools = outcome.pools.iter().map(|(name, ended)| (name.clone(), pool(name, ended))).collect();
@@ -101,6 +101,7 @@ mod tests {
             },
             seconds: None,
             trial: None,
+            drain: None,
             marked: false,
         };
         let pool = PoolOutcome { stopped: Some(StopReason::Interrupted), nodes: (0..60).map(node).collect() };

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 
 use jiff::Timestamp;
 
+use super::drained::{drained, totals};
 use super::error::ErrorMessage;
 use super::explain::Explanation;
 use super::markdown::{code, prose};
@@ -85,6 +86,7 @@ pub fn write(
     write_nodes(out, outcome)?;
     write_explanations(out, outcome)?;
     write_pools(out, outcome)?;
+    write_drains(out, outcome)?;
     if !before.planned.is_empty() {
         let title = if before.command == "verify" { "What a sync would do" } else { "Plan" };
         writeln!(out, "<details><summary>{title}</summary>\n\n{}\n</details>\n", before.planned)?;
@@ -156,7 +158,7 @@ fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     if stops.len() > MAX_ROWS {
         writeln!(out, "- **stopped:** other pools for {} more reasons", stops.len() - MAX_ROWS)?;
     }
-    for step in summary::next_steps(&stops) {
+    for step in summary::next_steps(outcome, &stops) {
         writeln!(out, "- **next:** {}", prose(&step))?;
     }
     let pauses = summary::pauses(outcome);
@@ -233,6 +235,23 @@ fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> 
     Ok(())
 }
 
+/// Writes the drains, collapsed: what was evicted from each node, and whether the node is released.
+fn write_drains(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    let drained = drained(outcome);
+    let Some(totals) = totals(&drained) else { return Ok(()) };
+    writeln!(out, "<details><summary>Drains: {totals}</summary>\n")?;
+    writeln!(out, "| node | pool | drain | evicted | took | mark | last blocked by |\n|---|---|---|--:|--:|---|---|")?;
+    for node in drained.iter().take(MAX_ROWS) {
+        let (name, pool) = (code(node.node.as_str()), code(node.pool.as_str()));
+        let (took, blocked) = (&node.took, quoted(&node.blocked));
+        writeln!(out, "| {name} | {pool} | {} | {} | {took} | {} | {blocked} |", node.result, node.evicted, node.mark)?;
+    }
+    if drained.len() > MAX_ROWS {
+        writeln!(out, "\n{} more; see the JSON report", count(drained.len() - MAX_ROWS, "node"))?;
+    }
+    writeln!(out, "\n</details>\n")
+}
+
 /// Writes the node counts of every pool, pools with problems first.
 fn write_pools(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let mut pools: Vec<_> = outcome.pools.iter().collect();
@@ -278,6 +297,7 @@ mod tests {
             end,
             seconds: Some(1.0),
             trial: None,
+            drain: None,
             marked: false,
         };
         PoolOutcome { stopped, nodes: ends.into_iter().enumerate().map(node).collect() }
@@ -297,6 +317,12 @@ mod tests {
     fn success_is_short() {
         let outcome = Outcome { pools: [(pool_name("gpu"), pool(None, [End::Converged, End::Gone]))].into() };
         insta::assert_snapshot!("ending-done", text(&outcome, 0, None));
+    }
+
+    #[test]
+    fn drains_are_a_table_with_problems_first() {
+        let text = text(&crate::report::drained::tests::outcome(), 5, None);
+        insta::assert_snapshot!("ending-drains", text);
     }
 
     #[test]

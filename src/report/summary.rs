@@ -18,7 +18,6 @@ use crate::layout::hanging;
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
 use nodecfg_planning::convergence::ConvergenceFailure;
-use nodecfg_planning::drain::DrainFailure;
 use nodecfg_planning::plan::Why;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 use nodecfg_planning::state::State;
@@ -211,8 +210,9 @@ pub fn state(end: &End) -> &'static str {
         End::LeftAlone { .. } => "unchanged",
         End::Failed { rolled_back: true, .. } => "failed, rolled back",
         End::Failed { failure: ConvergenceFailure::TimedOut { .. }, .. } => "timed out",
-        End::Failed { failure: ConvergenceFailure::Drain { failure: DrainFailure::PodKept { .. } }, .. } => "failed",
-        End::Failed { failure: ConvergenceFailure::Drain { .. }, .. } => "not drained",
+        End::Failed { failure: ConvergenceFailure::Drain { failure }, .. } if failure.prevented_change() => {
+            "not drained"
+        }
         End::Refused { .. } => "refused",
         _ => end.state().word(),
     }
@@ -263,7 +263,10 @@ fn write_explanations(page: &mut Page<'_>, outcome: &Outcome) -> io::Result<()> 
 pub(super) fn problem(end: &End) -> Option<(&'static str, String)> {
     Some(match end {
         End::Failed { failure: ConvergenceFailure::TimedOut { waiting }, .. } => ("timed out", waiting.to_string()),
-        End::Failed { failure: ConvergenceFailure::Refused { error }, .. } => ("failed", error.clone()),
+        End::Failed { failure: ConvergenceFailure::Drain { failure }, .. } if failure.prevented_change() => {
+            ("not drained", failure.to_string())
+        }
+        End::Failed { failure, .. } => ("failed", failure.to_string()),
         End::Refused { error } => ("refused", error.clone()),
         End::LeftAlone { why } if why.is_blocked() => ("blocked", why.to_string()),
         End::Changed { to } => {
@@ -279,7 +282,7 @@ fn write_stops(page: &mut Page<'_>, outcome: &Outcome) -> io::Result<()> {
     for text in stop_texts(&stops) {
         page.line(&format!("{} {text}", bad("stopped:")), 2)?;
     }
-    for step in next_steps(&stops) {
+    for step in next_steps(outcome, &stops) {
         page.line(&format!("{} {step}", warning("next:")), 2)?;
     }
     if stops.is_empty() { Ok(()) } else { writeln!(page.out) }
@@ -357,15 +360,31 @@ pub(super) fn next_step_after_pauses(pauses: &[(&PoolName, usize, &Pause)]) -> O
 }
 
 /// The next steps after stops: one for all pools that need the same.
-pub(super) fn next_steps(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
-    let mut alike: Vec<(Vec<&PoolName>, &StopReason)> = Vec::new();
+pub(super) fn next_steps(outcome: &Outcome, stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
+    let mut alike: Vec<(Vec<&PoolName>, &StopReason, bool)> = Vec::new();
     for (pools, reason) in stops {
-        match alike.iter_mut().find(|(_, other)| explain::has_same_next_step(reason, other)) {
-            Some((all, _)) => all.extend(pools),
-            None => alike.push((pools.clone(), reason)),
+        for pool in pools.iter().copied() {
+            let only_drains = outcome.pools.get(pool).is_some_and(only_drains_failed);
+            let is_alike =
+                |other: &StopReason, drains| drains == only_drains && explain::has_same_next_step(reason, other);
+            match alike.iter_mut().find(|(_, other, drains)| is_alike(other, *drains)) {
+                Some((all, ..)) => all.push(pool),
+                None => alike.push((vec![pool], reason, only_drains)),
+            }
         }
     }
-    alike.iter().filter_map(|(pools, reason)| explain::next_step(pools, reason)).collect()
+    alike.iter().filter_map(|(pools, reason, only_drains)| explain::next_step(pools, reason, *only_drains)).collect()
+}
+
+/// Reports whether nodes failed, and all of them because they were not drained. Their configuration may be correct.
+pub(super) fn only_drains_failed(pool: &PoolOutcome) -> bool {
+    let ends = pool.nodes.iter().map(|node| &node.end);
+    let mut failed = ends.filter(|end| matches!(end, End::Failed { .. } | End::Refused { .. })).peekable();
+    let only_drain = |end: &End| match end {
+        End::Failed { failure: ConvergenceFailure::Drain { failure }, .. } => failure.prevented_change(),
+        _ => false,
+    };
+    failed.peek().is_some() && failed.all(only_drain)
 }
 
 /// The next steps that follow from nodes: those that keep the mark of a drain, and in a complete run those on trial.
@@ -374,9 +393,12 @@ pub(super) fn next_steps_of_nodes(outcome: &Outcome) -> Vec<String> {
     let marked: Vec<&str> = nodes.filter(|node| node.marked).map(|node| node.node.as_str()).collect();
     let marks = (!marked.is_empty()).then(|| {
         let names = names(marked.iter().copied(), MAX_NAMES);
+        let (what, it) = match marked.len() {
+            1 => ("which keeps the mark of its drain", "it"),
+            _ => ("which keep the mark of their drain", "them"),
+        };
         format!(
-            "no new pods start on {names}, which keep the mark of their drain: the next sync continues or releases them, \
-             or `nodecfg release NODE`"
+            "no new pods start on {names}, {what}: the next sync continues or releases {it}, or `nodecfg release NODE`"
         )
     });
     let on_trial = (outcome.is_complete() && outcome.trials().next().is_some()).then(|| {

@@ -3,6 +3,7 @@
 use super::*;
 use nodecfg_contract::error_text;
 use nodecfg_planning::convergence::{Target, Trial};
+use nodecfg_planning::drain::DrainFailure;
 use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
 use nodecfg_planning::rollout::PoolOutcome;
 
@@ -16,6 +17,7 @@ fn outcome(ends: impl IntoIterator<Item = End>) -> Outcome {
         end,
         seconds: Some(1.0),
         trial: None,
+        drain: None,
         marked: false,
     };
     let nodes = ends.into_iter().enumerate().map(node).collect();
@@ -131,6 +133,23 @@ fn no_changes_are_one_line() {
     assert_eq!(text(&outcome([])), "Done in 1m01s. 0 nodes.\n");
 }
 
+/// The configuration may be correct, so a rollback is no advice.
+#[test]
+fn pool_that_was_not_drained_needs_no_other_configuration() {
+    let drain = || ConvergenceFailure::Drain { failure: DrainFailure::NoBudget };
+    let refused = || ConvergenceFailure::Refused { error: "no".to_owned() };
+    for (failures, only_drains) in [(vec![drain(), drain()], true), (vec![drain(), refused()], false)] {
+        let ends: Vec<End> = failures.into_iter().map(|failure| End::Failed { failure, rolled_back: false }).collect();
+        let mut stopped = outcome(ends);
+        for pool in stopped.pools.values_mut() {
+            pool.stopped = Some(StopReason::TooManyFailures { failures: 2, max_failures: 1 });
+        }
+        let text = text(&stopped);
+        assert_eq!(text.contains("remove what prevented the drains"), only_drains, "{text}");
+        assert_eq!(text.contains("nodecfg rollback"), !only_drains, "{text}");
+    }
+}
+
 #[test]
 fn nodes_that_keep_their_mark_are_named() {
     let mut marked = outcome([End::Converged, End::NotStarted]);
@@ -138,4 +157,12 @@ fn nodes_that_keep_their_mark_are_named() {
     let text = text(&marked);
     assert!(text.contains("next: no new pods start on n000, n001, which keep the mark of their drain:"), "{text}");
     assert!(text.contains("\nNot done after 1m01s. 2 nodes: "), "{text}");
+    for node in marked.pools.values_mut().flat_map(|pool| &mut pool.nodes).skip(1) {
+        node.marked = false;
+    }
+    let one = next_steps_of_nodes(&marked).join("\n");
+    assert!(
+        one.contains("on n000, which keeps the mark of its drain: the next sync continues or releases it"),
+        "{one}"
+    );
 }

@@ -174,6 +174,7 @@ fn counts_the_outcomes_of_nodes() {
         end: end.clone(),
         seconds: None,
         trial: None,
+        drain: None,
         marked: false,
     };
     let pool = PoolOutcome { stopped: None, nodes: ends.iter().map(node).collect() };

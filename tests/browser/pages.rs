@@ -141,6 +141,7 @@ pub fn run(nodes: usize, pools: usize) -> Page {
                 end,
                 trial: None,
                 seconds: Some(took.as_secs_f64()),
+                drain: None,
                 marked: false,
             });
         }
@@ -182,6 +183,7 @@ pub fn hostile() -> Page {
             _ => End::Refused { error: text.to_owned() },
         },
         seconds: None,
+        drain: None,
         marked: false,
         trial: None,
     };

@@ -190,16 +190,14 @@ pub(super) async fn run(args: &Args, listing: Listing, terminal: &mut Terminal) 
             watch::Watched { args, selection: &selection, repository: repository.as_ref().zip(loaded), format };
         return watched.run(view, status, terminal).await;
     }
-    let page = |status: &FleetStatus| {
-        let review = match (&repository, &loaded, &namespace) {
-            (Some(repository), Some(loaded), Some(namespace)) if args.reports.contains(Output::Html) => {
-                let options = Allowances::default().options(namespace.clone(), repository.gate());
-                view.review(side(repository, loaded), &options)
-            }
-            _ => None,
-        };
-        html::of_status(status, view.server(), review)
+    let review = match (&repository, &loaded, &namespace) {
+        (Some(repository), Some(loaded), Some(namespace)) if args.reports.contains(Output::Html) => {
+            let options = Allowances::default().options(namespace.clone(), repository.gate());
+            view.review(side(repository, loaded), &options).await
+        }
+        _ => None,
     };
+    let page = |status: &FleetStatus| html::of_status(status, view.server(), review.clone());
     args.reports.each(|output, out| match output {
         Output::Html => Ok(html::write(out, &page(&status))?),
         output => write(out, &status, output.format()?, TextOptions { width: usize::MAX, all: true }),

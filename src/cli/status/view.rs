@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use futures::Stream;
 use jiff::Timestamp;
 
+use crate::cli::drain_forecast::with_drained_pods;
 use crate::review::{Review, Side, of_plan};
 use crate::status::{DesiredFleet, FleetOrders, FleetStatus, Running, Selection, build};
 use nodecfg_cluster::lease;
@@ -66,14 +67,18 @@ impl View {
         selection.of(status, &self.observed)
     }
 
-    /// The plan of a sync, or the problems that prevent it.
-    pub(super) fn review(&self, to: Side, options: &Options) -> Option<Result<Review, Vec<Problem>>> {
+    /// The plan of a sync with the pods on nodes that it drains, or the problems that prevent it.
+    pub(super) async fn review(&self, to: Side, options: &Options) -> Option<Result<Review, Vec<Problem>>> {
         let desired = self.desired.as_ref()?;
         let mut observed = self.observed.clone();
         if let Some(orders) = self.fleets.iter().find(|orders| orders.fleet == desired.fleet) {
             observed.orders = Orders { pauses: orders.pauses.clone(), abort: orders.abort.clone() };
         }
-        Some(plan::make(desired, &observed, options).map(|plan| of_plan(to, desired, &plan)))
+        let plan = match plan::make(desired, &observed, options) {
+            Ok(plan) => plan,
+            Err(problems) => return Some(Err(problems)),
+        };
+        Some(Ok(with_drained_pods(of_plan(to, desired, &plan), &plan, &self.reader).await))
     }
 
     /// The desired state and the namespace of its ConfigMaps.

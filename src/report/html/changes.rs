@@ -7,13 +7,18 @@ use maud::{Markup, html};
 use super::document::{MAX_ITEMS, capital, more, table};
 use super::page::Page;
 use super::text::{Prose, Text};
-use crate::report::count;
-use crate::report::review::{clipped, drain_summary, releases, sentences, stop, title};
+use crate::report::review::{clipped, drain_summary, pod_facts, releases, sentences, stop, title};
+use crate::report::{count, names};
 use crate::review::{Changes, Group, Review, Setting, Side, groups};
+use nodecfg_planning::drain::forecast::PodForecast;
 use nodecfg_planning::plan::ChangedField;
 
 /// Maximum number of fields per current configuration of a pool.
 const MAX_FIELDS: usize = 200;
+/// Maximum number of drained nodes, the same as of other lists of a page.
+const MAX_NODES: usize = MAX_ITEMS;
+/// Maximum number of named pods per node and reason.
+const MAX_PODS: usize = 4;
 /// The maximum length of a value, in characters.
 const MAX_VALUE: usize = 500;
 /// Maximum number of changed pools for which all are initially expanded.
@@ -57,7 +62,7 @@ fn pool_details(review: &Review, group: &Group<'_>) -> Markup {
         @if let (Some(refused), Some(refusal)) = (sentences::refused(pool), &pool.risk.refused) {
             p.remark { (Prose(&format!("Refused by sync: {refused}. {}.", capital(&refusal.help)))) }
         }
-        @if let Some(summary) = drain_summary(group) { p { (Prose(&capital(&summary))) "." } }
+        (drain(&title, group))
         @for set in &pool.changes {
             @if let Some(line) = sentences::origin(review, pool, set) { p { (Prose(&format!("{}:", capital(&line)))) } }
             (fields(&title, set))
@@ -75,6 +80,57 @@ fn pool_details(review: &Review, group: &Group<'_>) -> Markup {
         }
         @for file in pool.files.iter().take(MAX_ITEMS) {
             p.quiet { code { (Text(&file.path)) } " " (sentences::file_change(file.change)) }
+        }
+    }
+}
+
+/// The drain of the pools, and what it does to the pods that are on the nodes now.
+fn drain(title: &str, group: &Group<'_>) -> Markup {
+    let Some((summary, drain)) = drain_summary(group).zip(group.merged.drain()) else { return html! {} };
+    let facts = pod_facts(drain);
+    html! {
+        p { (Prose(&capital(&summary))) "." }
+        @if !facts.is_empty() {
+            ul.plain.drain {
+                @for fact in &facts {
+                    li {
+                        @if let Some(label) = fact.label { strong { (capital(label)) } " " (Prose(&fact.text)) "." }
+                        @else { (Prose(&capital(&fact.text))) "." }
+                    }
+                }
+            }
+        }
+        @if let Some(forecast) = drain.forecast() { (drained_nodes(title, forecast)) }
+    }
+}
+
+/// The pods of each drained node.
+fn drained_nodes(title: &str, forecast: &PodForecast) -> Markup {
+    let pods = |pods: Vec<&str>| {
+        html! {
+            td.says {
+                @if pods.is_empty() { "–" } @else { (Text(&names(pods.iter().copied(), MAX_PODS))) }
+            }
+        }
+    };
+    let rows = html! {
+        @for node in forecast.nodes.iter().take(MAX_NODES) {
+            tr {
+                th scope="row" { (node.node.as_str()) }
+                td { (node.evict) }
+                (pods(node.refused.iter().map(|pod| pod.pod.as_str()).collect()))
+                (pods(node.blocked.iter().map(|pod| pod.pod.as_str()).collect()))
+                td { @if node.tolerant == 0 { "–" } @else { (node.tolerant) } }
+            }
+            "\n"
+        }
+    };
+    let columns = ["node", "pods to evict", "drain refused for", "blocked now", "tolerate the taint"];
+    html! {
+        details {
+            summary { "Pods of " (count(forecast.nodes.len(), "node")) }
+            (table("drains", Some(&format!("Pods to evict: {title}")), &columns, &rows))
+            (more(forecast.nodes.len(), "nodes"))
         }
     }
 }

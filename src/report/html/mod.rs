@@ -6,6 +6,7 @@
 
 mod changes;
 mod document;
+mod drains;
 mod failures;
 mod nodes;
 pub mod page;

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::report::drained::DrainedNode;
 use crate::report::error::ErrorMessage;
 use crate::report::explain::Explanation;
 use crate::review::Review;
@@ -29,6 +30,8 @@ pub struct Page {
     pub pools: Vec<Pool>,
     /// The titles of the node columns between state and message.
     pub columns: &'static [&'static str],
+    /// The nodes that the run drained, or began to drain.
+    pub drains: Vec<DrainedNode>,
     /// The failures by kind.
     pub failures: Vec<FailureGroup>,
     /// The timeline of the rollout. Unset if nothing was watched.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::failures::{FailedNode, grouped};
 use super::page::{FailureGroup, Node, Notice, Page, Pool};
 use super::run_timeline::RunTimeline;
+use crate::report::drained::drained;
 use crate::report::error::ErrorMessage;
 use crate::report::progress::RunHeader;
 use crate::report::review::{remarks, suffix};
@@ -59,6 +60,7 @@ pub fn of_run(
         notices: notices(outcome),
         pools: pools(outcome, now),
         columns: &["from", "to", "took"],
+        drains: drained(outcome),
         failures: failures(outcome),
         timeline,
         review: Some(run.review),
@@ -78,6 +80,7 @@ pub fn failed(command: &'static str, now: Timestamp, exit_code: u8, errors: Vec<
         notices: Vec::new(),
         pools: Vec::new(),
         columns: &[],
+        drains: Vec::new(),
         failures: Vec::new(),
         timeline: None,
         review: None,
@@ -98,7 +101,7 @@ fn notices(outcome: &Outcome) -> Vec<Notice> {
     let (stops, pauses) = (summary::stops(outcome), summary::pauses(outcome));
     [
         ("stopped", summary::stop_texts(&stops)),
-        ("next", summary::next_steps(&stops)),
+        ("next", summary::next_steps(outcome, &stops)),
         ("paused", summary::pause_texts(&pauses)),
         ("next", summary::next_step_after_pauses(&pauses).into_iter().collect()),
         ("next", summary::next_steps_of_nodes(outcome)),

@@ -71,6 +71,7 @@ fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> Poo
         end,
         seconds: Some(1.0),
         trial: None,
+        drain: None,
         marked: false,
     };
     PoolOutcome { stopped, nodes: ends.into_iter().enumerate().map(node).collect() }
@@ -105,6 +106,29 @@ fn page_has_the_drain_of_a_pool() {
     let page = text(&of_run(run, &Outcome { pools: BTreeMap::new() }, at(10), 10.0, 0, None));
     let drain = "<p>Drains 1 node, 2 at a time: their current configuration is unknown; up to 15m per node, and 30s to settle.</p>";
     assert!(page.contains(drain), "{page}");
+}
+
+#[test]
+fn page_has_what_each_drain_did() {
+    let outcome = crate::report::drained::tests::outcome();
+    let page = text(&of_run(run("https://cluster.example"), &outcome, at(10), 10.0, 5, None));
+    let begin = page.find("<section id=\"drains\">").unwrap();
+    let section = &page[begin..begin + page[begin..].find("</section>").unwrap()];
+    insta::assert_snapshot!("html-drains", section.replace("><", ">\n<"));
+    assert!(page.contains("mark lost: another client removed the taint"), "what went wrong");
+    let without =
+        text(&of_run(run("https://cluster.example"), &Outcome { pools: BTreeMap::new() }, at(10), 10.0, 0, None));
+    assert!(!without.contains("<section id=\"drains\">"));
+}
+
+#[test]
+fn page_has_the_pods_of_a_drain() {
+    let review = crate::report::review::troubled_drain();
+    let run = Run { review, ..run("https://cluster.example") };
+    let page = text(&of_run(run, &Outcome { pools: BTreeMap::new() }, at(10), 10.0, 0, None));
+    let begin = page.find("<p>Drains 4 nodes").unwrap();
+    let drain = &page[begin..begin + page[begin..].find("</details>").unwrap()];
+    insta::assert_snapshot!("html-drain-forecast", drain.replace("><", ">\n<"));
 }
 
 #[test]

@@ -56,15 +56,15 @@ fn limits(drain: &PlannedDrain) -> String {
 }
 
 /// A fact about the pods of a drain.
-pub(super) struct PodFact {
+pub(in crate::report) struct PodFact {
     /// What it does to the drain.
-    pub(super) label: Option<&'static str>,
+    pub(in crate::report) label: Option<&'static str>,
     /// The fact.
-    pub(super) text: String,
+    pub(in crate::report) text: String,
 }
 
 /// The facts about the pods of a drain: totals, refused pods, budgets that allow no eviction, or why they are unknown.
-pub(super) fn pod_facts(drain: &PlannedDrain) -> Vec<PodFact> {
+pub(in crate::report) fn pod_facts(drain: &PlannedDrain) -> Vec<PodFact> {
     match &drain.pods {
         None => Vec::new(),
         Some(DrainedPods::Unread(unread)) => {
@@ -193,4 +193,4 @@ pub(super) fn refused_nodes(review: &Review) -> Option<String> {
 
 #[cfg(test)]
 #[path = "drains_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -50,7 +50,7 @@ fn with_pods(review: Review, nodes: impl IntoIterator<Item = NodeForecast>) -> R
 }
 
 /// Four nodes: one with pods to evict, two with refused pods, and one with blocked pods and a pod that stays.
-fn troubled() -> Review {
+pub(in crate::report) fn troubled() -> Review {
     let refused = |pod: &str, reason| RefusedPod { pod: pod.to_owned(), reason };
     let blocked = |pod: &str, budgets: &[&str]| BlockedPod {
         pod: pod.to_owned(),

@@ -10,7 +10,9 @@ pub(super) mod sentences;
 mod text;
 
 pub use document::{Diff, document};
-pub(super) use drains::{releases, summary as drain_summary};
+#[cfg(test)]
+pub(super) use drains::tests::troubled as troubled_drain;
+pub(super) use drains::{pod_facts, releases, summary as drain_summary};
 pub(super) use group::title;
 pub use markdown::{LEAST_CHARS, write as markdown};
 pub use outlook::remarks;

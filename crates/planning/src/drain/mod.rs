@@ -105,6 +105,27 @@ pub enum OnTimeout {
     Hold,
 }
 
+/// Course of the drain of one node, for reports. A node that is drained again before a rollback has the sums of both.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainRecord {
+    /// Number of pods whose eviction the API server accepted.
+    pub evicted: usize,
+    /// Seconds from the request of the mark to the end of the evictions. Unset while they last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// The last pod that a PodDisruptionBudget protected, and the answer of the API server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
+}
+
+impl DrainRecord {
+    /// Records the end of the evictions.
+    pub(crate) fn end(&mut self, took: Duration) {
+        self.seconds = Some(self.seconds.unwrap_or_default() + took.as_secs_f64());
+    }
+}
+
 /// Reason why a drain ended without a change of the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "reason")]
@@ -154,6 +175,14 @@ pub enum DrainFailure {
         /// Error of the API server.
         error: String,
     },
+}
+
+impl DrainFailure {
+    /// Reports whether the failure prevented the change, or its end, so that the drain must be repeated.
+    #[must_use]
+    pub fn prevented_change(&self) -> bool {
+        !matches!(self, Self::PodKept { .. })
+    }
 }
 
 impl fmt::Display for DrainFailure {

@@ -12,7 +12,7 @@ use crate::convergence::{ConvergenceFailure, Waiting};
 use crate::desired::{Desired, Pool, PoolTarget, RolloutPolicy};
 use crate::drain::evictions::PodChange;
 use crate::drain::fixtures::{daemon, mark, pod};
-use crate::drain::{DrainFailure, DrainMode, OnTimeout};
+use crate::drain::{DrainFailure, DrainMode, DrainRecord, OnTimeout};
 use crate::plan::fixtures::{
     canary, desired, fetched, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing,
     rendered_of, with_config_map,
@@ -209,6 +209,9 @@ fn node_is_marked_evicted_assigned_settled_and_released() {
     assert_eq!(scenario.outcome("n1").end, End::InFlight);
     assert_eq!(scenario.send(Input::Released(node_name("n1"), Ok(()))), [""; 0], "n1 still has the taint");
     assert_eq!(scenario.observe("n1", |node| Node { drain_mark: None, ..node }), ["mark n2"]);
+    let blocked = Some("pod web/b: The disruption budget web needs 1".to_owned());
+    assert_eq!(scenario.outcome("n1").drain, Some(DrainRecord { evicted: 1, seconds: Some(10.0), blocked }));
+    assert_eq!(scenario.outcome("n2").drain, Some(DrainRecord::default()), "its drain has not ended");
     assert!(matches!(scenario.outcome("n1"), NodeOutcome { end: End::Converged, marked: false, .. }));
     assert_eq!(
         scenario.waits(),
@@ -319,6 +322,8 @@ fn overdue_drain_releases_or_holds_the_node() {
             scenario.send(Input::Released(node_name("n1"), Ok(())));
         }
         assert_eq!(scenario.drain_failure("n1").to_string(), "drain timed out: pod web/a is still there");
+        let record = DrainRecord { evicted: 1, seconds: Some(60.0), blocked: None };
+        assert_eq!(scenario.outcome("n1").drain, Some(record));
         assert_eq!(scenario.outcome("n1").marked, marked);
         assert!(scenario.machine.is_finished());
         assert!(!scenario.machine.outcome().is_complete());

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::convergence::{ConvergenceFailure, Target, Trial};
+use crate::drain::DrainRecord;
 use crate::plan::Why;
 use crate::state::State;
 use nodecfg_contract::ConfigSource;
@@ -88,6 +89,9 @@ pub struct NodeOutcome {
     /// Trial of a converged node that has not ended. Unset: the trial was passed, or none is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
+    /// Drain of the node in this run. Unset if the run began none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainRecord>,
     /// Whether the node still has the mark of its drain, so that no new pods start on it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub marked: bool,

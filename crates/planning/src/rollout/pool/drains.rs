@@ -51,6 +51,7 @@ impl PoolRun {
             }
             node.was_ready = node.ready;
             node.drained = Drained::default();
+            node.drain_record.get_or_insert_default();
         });
         self.marked.insert(number);
         context.timers.wake(later(context.now, self.drain_timeout), &self.name, Some(number));
@@ -96,6 +97,10 @@ impl PoolRun {
         answer: Result<EvictionAnswer, String>,
         context: &mut Context<'_>,
     ) {
+        // The pod may be gone, and the drain ended, before the answer arrives.
+        if answer == Ok(EvictionAnswer::Evicted) {
+            self.nodes.update(number, |node| node.record_drain(|record| record.evicted += 1));
+        }
         if !self.is_evicting(number) {
             return;
         }
@@ -152,6 +157,9 @@ impl PoolRun {
                     context.timers.wake(at, &self.name, Some(number));
                 }
                 let blocked = blocked.map(|(pod, reason)| format!("pod {pod}: {reason}"));
+                if blocked.is_some() {
+                    self.nodes.update(number, |node| node.record_drain(|record| record.blocked.clone_from(&blocked)));
+                }
                 self.set_waiting_once(number, Waiting::Draining { pods: Some(left), blocked }, context);
             }
             evictions::Progress::Drained { claims } => match node.drained.volumes {
@@ -172,7 +180,8 @@ impl PoolRun {
     /// Continues with the purpose of the drain.
     fn drained(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
-        let (Some(assignment), Phase::Draining { purpose, .. }) = (node.assignment.clone(), node.phase.clone()) else {
+        let (Some(assignment), Phase::Draining { purpose, since }) = (node.assignment.clone(), node.phase.clone())
+        else {
             return;
         };
         let name = node.name.clone();
@@ -187,7 +196,9 @@ impl PoolRun {
             }
         };
         context.commands.push(command);
+        let took = elapsed(since, context.now);
         self.nodes.update(number, |node| {
+            node.record_drain(|record| record.end(took));
             (node.phase, node.seen_rolled_back) = (phase, false);
             let resources = std::mem::take(&mut node.drained.resources);
             node.drained = Drained { cpu_owners, resources, ..Drained::default() };
@@ -213,10 +224,14 @@ impl PoolRun {
         if !self.is_evicting(number) {
             return;
         }
-        if let Some(node) = self.nodes.get(number) {
-            context.commands.push(Command::UnwatchPods(node.name.clone()));
-        }
-        self.nodes.update(number, |node| node.drained = Drained::default());
+        let Some(node) = self.nodes.get(number) else { return };
+        context.commands.push(Command::UnwatchPods(node.name.clone()));
+        let Phase::Draining { since, .. } = node.phase else { return };
+        let took = elapsed(since, context.now);
+        self.nodes.update(number, |node| {
+            node.record_drain(|record| record.end(took));
+            node.drained = Drained::default();
+        });
     }
 
     /// Makes nodes pending again whose drain has not ended. They were not changed.

@@ -446,7 +446,8 @@ impl PoolRun {
             .map(|node| {
                 let (end, seconds) = node.end();
                 let (from, to, trial) = (node.from.clone(), self.target.clone(), node.current_trial());
-                NodeOutcome { node: node.name.clone(), from, to, end, seconds, trial, marked: node.mark != Mark::None }
+                let (drain, marked) = (node.drain_record.clone(), node.mark != Mark::None);
+                NodeOutcome { node: node.name.clone(), from, to, end, seconds, trial, drain, marked }
             })
             .collect();
         // A requested stop that prevented no start and rolled back no node is not reported.

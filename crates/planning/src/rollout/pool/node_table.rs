@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::convergence::{ConvergenceFailure, Target, Trial, Waiting};
+use crate::drain::DrainRecord;
 use crate::plan::{Action, LeftAlone, Step, Why};
 use crate::rollout::End;
 use crate::rollout::pool::drains::Drained;
@@ -110,6 +111,8 @@ pub(super) struct NodeState {
     pub(super) rollback_drain: bool,
     pub(super) mark: Mark,
     pub(super) drained: Drained,
+    /// Drain of the node in this rollout, for the outcome.
+    pub(super) drain_record: Option<DrainRecord>,
     /// Error that the node reported against its target when the plan was made.
     pub(super) known_error: Option<String>,
     pub(super) was_ready: bool,
@@ -187,6 +190,13 @@ impl NodeState {
         matches!(self.mark, Mark::On { .. })
     }
 
+    /// Changes the record of the drain.
+    pub(super) fn record_drain(&mut self, change: impl FnOnce(&mut DrainRecord)) {
+        if let Some(record) = &mut self.drain_record {
+            change(record);
+        }
+    }
+
     /// Reports whether this rollout has not assigned the node yet.
     pub(super) fn is_unassigned(&self) -> bool {
         matches!(self.phase, Phase::Pending | Phase::Draining { purpose: Purpose::Assign, .. })
@@ -244,6 +254,7 @@ impl NodeState {
             rollback_drain: false,
             mark: Mark::None,
             drained: Drained::default(),
+            drain_record: None,
             known_error: None,
             was_ready: !left.unavailable,
             ready: !left.unavailable,
@@ -282,6 +293,7 @@ impl NodeState {
             rollback_drain: step.rollback_drain,
             mark: if step.marked { Mark::On { seen: true } } else { Mark::None },
             drained: Drained::default(),
+            drain_record: None,
             known_error,
             was_ready: step.was_ready,
             ready: step.was_ready,
