@@ -48,18 +48,26 @@ pub async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<()
     reader.check_all_allowed(needs).await
 }
 
-/// Removes the marks of drains that an earlier run did not finish and that this plan does not continue.
+/// Removes the marks of drains that an earlier run did not finish and that this plan does not continue. Annotations
+/// without the taint keep no pods away, so a refusal to remove them does not end the run.
 async fn release_marks(
     plan: &Plan,
     writer: &ClusterWriter,
     listener: &mut dyn FnMut(Timestamp, &Event),
 ) -> Result<(), ClusterError> {
     let mut released = stream::iter(&plan.releases)
-        .map(|release| async move { (&release.node, writer.release_drain(&release.node, &release.uid).await) })
+        .map(|release| async move { (release, writer.release_drain(&release.node, &release.uid).await) })
         .buffer_unordered(RELEASES_AT_A_TIME);
-    while let Some((node, result)) = released.next().await {
-        result?;
-        let progress = Progress::MarkReleased { node: node.clone() };
+    while let Some((release, result)) = released.next().await {
+        match result {
+            Ok(_) => {}
+            Err(error) if !release.tainted && !matches!(error, ClusterError::LockLost { .. }) => {
+                tracing::warn!("the annotations of an earlier drain stay on node {}: {error}", release.node);
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        let progress = Progress::MarkReleased { node: release.node.clone() };
         listener(nodecfg_clock::now(), &Event { progress, pool: None });
     }
     Ok(())

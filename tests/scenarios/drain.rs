@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::workloads::{PodFault, WorkloadSpec};
+use serde_json::json;
 
 use crate::harness::{Cluster, ClusterSetup, Repository, until};
 
@@ -19,6 +20,7 @@ scenarios! {
         next_command_heals_a_killed_drain,
         missing_right_is_named_before_anything_is_written,
         drained_node_is_not_drained_again,
+        annotations_of_a_mark_without_its_taint_are_removed,
     }
 }
 
@@ -166,5 +168,24 @@ async fn drained_node_is_not_drained_again(start: ClusterSetup) {
     repository.change("a", &format!("{AFTER}\nclusterDNS: [10.0.0.10]"));
     cluster.sync(&repository, &[]).await.exits(0).prints("2 converged").does_not_print("draining");
     assert_eq!(evictions(&cluster), evicted);
+    cluster.down().await;
+}
+
+async fn annotations_of_a_mark_without_its_taint_are_removed(start: ClusterSetup) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = repository("");
+    cluster.sync(&repository, &[]).await.exits(0);
+    let drain = json!({"fleet": "test", "pool": "a", "since": "2026-11-23T10:00:00Z", "added": ["doNotDisrupt"]});
+    let keys =
+        ["nodecfg.dev/drain", "karpenter.sh/do-not-disrupt", "cluster-autoscaler.kubernetes.io/scale-down-disabled"];
+    let annotations = json!({keys[0]: drain.to_string(), keys[1]: "true", keys[2]: "true"});
+    cluster.patch("/api/v1/nodes/a-1", json!({"metadata": {"annotations": annotations}})).await;
+    let left = "removes the annotations of an earlier drain from a-1, whose taint is gone";
+    cluster.run("diff", &repository, &[]).await.exits(1).prints(left);
+    cluster.sync(&repository, &[]).await.exits(0).prints("node a-1 released");
+    let node = cluster.get("/api/v1/nodes/a-1").await;
+    let kept: Vec<bool> = keys.iter().map(|key| node["metadata"]["annotations"].get(*key).is_some()).collect();
+    assert_eq!(kept, [false, false, true], "only what the mark added: {node}");
+    cluster.run("diff", &repository, &[]).await.exits(0);
     cluster.down().await;
 }

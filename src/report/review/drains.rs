@@ -181,8 +181,16 @@ pub(super) fn node_line(node: &NodeForecast) -> String {
 
 /// The nodes that a sync releases from an earlier drain. `None` without any.
 pub(in crate::report) fn releases(cluster: &ClusterReview) -> Option<String> {
-    let nodes = names(cluster.releases.iter().map(|release| release.node.as_str()), MAX_NAMES);
-    (!nodes.is_empty()).then(|| format!("releases {nodes}: marked by the drain of an earlier run"))
+    let of = |tainted: bool| {
+        let releases = cluster.releases.iter().filter(|release| release.tainted == tainted);
+        names(releases.map(|release| release.node.as_str()), MAX_NAMES)
+    };
+    let (marked, annotated) = (of(true), of(false));
+    let marked = (!marked.is_empty()).then(|| format!("releases {marked}: marked by the drain of an earlier run"));
+    let annotated = (!annotated.is_empty())
+        .then(|| format!("removes the annotations of an earlier drain from {annotated}, whose taint is gone"));
+    let texts: Vec<String> = marked.into_iter().chain(annotated).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
 }
 
 /// The nodes whose drain is refused, for the last line. `None` without any.

@@ -137,14 +137,19 @@ fn released_nodes_are_named_and_counted() {
         since: jiff::Timestamp::UNIX_EPOCH,
         added: Default::default(),
     };
-    let mark = DrainMark { tainted: true, drain: Some(drain) };
-    let on = on(node("n1", "a"), &rendered("a", 64).source(&namespace()));
-    let mut cluster = observed([Node { drain_mark: Some(Box::new(mark)), ..on }]);
+    let nodes = [("n1", true), ("n2", false)].map(|(name, tainted)| {
+        let mark = DrainMark { tainted, drain: Some(drain.clone()) };
+        let on = on(node(name, "a"), &rendered("a", 64).source(&namespace()));
+        Node { drain_mark: Some(Box::new(mark)), ..on }
+    });
+    let mut cluster = observed(nodes);
     with_config_map(&mut cluster, "a", &rendered("a", 64));
     let plan = make(&desired, &cluster, &options()).unwrap();
     let review = of_plan(Side::WorkingTree, &desired, &plan);
-    let shown = rendered_text(&review, false, 80);
-    assert!(shown.contains("releases n1: marked by the drain of an earlier run\n"), "{shown}");
-    assert!(shown.contains("Plan: 1 node to release, 1 node up to date"), "{shown}");
-    assert_eq!(crate::report::review::sentences::verdict(&review), "releases 1 node of an earlier drain");
+    let shown = rendered_text(&review, false, 200);
+    let both = "releases n1: marked by the drain of an earlier run; removes the annotations of an earlier drain from n2, whose \
+                taint is gone\n";
+    assert!(shown.contains(both), "{shown}");
+    assert!(shown.contains("Plan: 2 nodes to release, 2 nodes up to date"), "{shown}");
+    assert_eq!(crate::report::review::sentences::verdict(&review), "releases 2 nodes of an earlier drain");
 }

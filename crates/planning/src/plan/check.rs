@@ -397,15 +397,17 @@ impl Checker<'_> {
                 .any(|field| field.in_effect.iter().any(|pair| needs(pair, &field.change.path)))
     }
 
-    /// Every mark of this fleet is either needed by a step or released, and no other node is released.
+    /// Every mark of this fleet is either needed by a step or released, and no other node is released. A mark without its
+    /// taint serves no step.
     fn releases(&mut self) {
         let stepped: BTreeSet<&NodeName> =
             self.plan.pools.iter().flat_map(PoolPlan::steps).map(|step| &step.node).collect();
         let released: BTreeSet<&NodeName> = self.plan.releases.iter().map(|release| &release.node).collect();
         for node in self.observed.nodes.values() {
-            let mark = node.drain_mark.as_ref().filter(|mark| mark.tainted && !node.deleting);
+            let mark = node.drain_mark.as_ref().filter(|_| !node.deleting);
             let ours = mark.and_then(|mark| mark.drain.as_ref()).is_some_and(|drain| drain.fleet == self.plan.fleet);
-            let expected = ours && !stepped.contains(&node.name);
+            let is_tainted = mark.is_some_and(|mark| mark.tainted);
+            let expected = ours && !(is_tainted && stepped.contains(&node.name));
             let subject = format!("node {}", node.name);
             self.require(released.contains(&node.name) == expected, subject, "the release of its mark is wrong");
         }

@@ -81,16 +81,18 @@ pub(super) fn drain_by_other<'a>(node: &'a Node, fleet: &FleetName) -> Option<&'
     node.drain_mark.as_ref()?.in_effect().filter(|drain| drain.fleet != *fleet)
 }
 
-/// Nodes that were drained for a change that nobody makes any more, or has been made.
+/// Nodes that were drained for a change that nobody makes any more, or has been made. Also nodes with only the
+/// annotation of this fleet's mark: another client removed the taint, and the annotations have no effect.
 pub(super) fn releases(plan: &Plan, observed: &Observed) -> Vec<Release> {
     let stepped: BTreeSet<&NodeName> = plan.pools.iter().flat_map(|pool| pool.steps()).map(|step| &step.node).collect();
-    let marked = observed.nodes.values().filter(|node| !stepped.contains(&node.name) && !node.deleting);
-    marked
-        .filter_map(|node| {
-            let drain = drain_by(node, &plan.fleet)?;
-            Some(Release { node: node.name.clone(), uid: node.uid.clone(), since: drain.since })
-        })
-        .collect()
+    let release = |node: &Node| {
+        let mark = node.drain_mark.as_ref()?;
+        let drain = mark.drain.as_ref().filter(|drain| drain.fleet == plan.fleet)?;
+        let is_needed = mark.tainted && stepped.contains(&node.name);
+        let (node, uid, since) = (node.name.clone(), node.uid.clone(), drain.since);
+        (!is_needed).then_some(Release { node, uid, since, tainted: mark.tainted })
+    };
+    observed.nodes.values().filter(|node| !node.deleting).filter_map(release).collect()
 }
 
 impl PoolPlan {
@@ -120,12 +122,16 @@ impl PoolPlan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{canary, desired, node, observed, options, policy, pool};
-    use super::super::make;
+    use super::super::fixtures::{
+        canary, desired, namespace, node, observed, on, options, policy, pool, rendered, with_config_map,
+    };
+    use super::super::{Scope, check, make};
     use super::*;
-    use crate::desired::RolloutPolicy;
+    use crate::desired::{Desired, RolloutPolicy};
     use crate::drain::DrainPolicy;
-    use nodecfg_contract::observed::Readiness;
+    use crate::drain::fixtures::mark;
+    use nodecfg_contract::observed::drain::DRAIN_TAINT;
+    use nodecfg_contract::observed::{DrainMark, Readiness};
 
     /// Least time of the drains of five nodes, of which one is not Ready, two at a time.
     fn least(policy: RolloutPolicy) -> (usize, u64) {
@@ -148,3 +154,25 @@ mod tests {
         assert_eq!(least(RolloutPolicy { allow_disruption: Class::Restart, ..policy }), (0, 0));
     }
 }
+
+    #[test]
+    fn annotation_alone_has_no_effect_and_is_removed() {
+        let desired = desired([pool("a", 64, RolloutPolicy { allow_disruption: Class::Drain, ..policy(2) })]);
+        let converged = on(node("n2", "a"), &rendered("a", 64).source(&namespace()));
+        let forged = DrainMark { tainted: false, ..mark("a") };
+        let nodes =
+            [node("n1", "a"), converged].map(|node| Node { drain_mark: Some(Box::new(forged.clone())), ..node });
+        let mut cluster = observed(nodes);
+        with_config_map(&mut cluster, "a", &rendered("a", 64));
+        let plan = make(&desired, &cluster, &options()).unwrap();
+        assert_eq!(check(&plan, &desired, &cluster, &Scope::Everything), []);
+        let releases: Vec<_> = plan.releases.iter().map(|release| (release.node.as_str(), release.tainted)).collect();
+        assert_eq!(releases, [("n1", false), ("n2", false)], "the drain of n1 marks it again");
+        let step = plan.pools[0].steps().next().unwrap();
+        assert!(step.available && !step.marked, "a kubelet may write annotations, but no {DRAIN_TAINT}");
+
+        let only_releases = Plan { pools: Vec::new(), ..plan };
+        assert!(only_releases.has_changes() && !only_releases.marks_nodes(), "a kubelet must not require more rights");
+        let other = Desired { fleet: FleetName::new("other").unwrap(), ..desired };
+        assert_eq!(make(&other, &cluster, &options()).unwrap().releases, [], "the mark of another fleet");
+    }

@@ -101,7 +101,8 @@ pub struct Plan {
     pub pools: Vec<PoolPlan>,
     /// Nodes in no pool, by name. The plan leaves them unchanged.
     pub unpooled: Vec<Unpooled>,
-    /// Nodes that have the mark of a drain by this fleet and get no step, by name. The mark is removed.
+    /// Nodes that have the mark of a drain by this fleet and get no step, or have only its annotation, by name. The mark
+    /// is removed.
     pub releases: Vec<Release>,
     /// Pools whose selector probably has a spelling error, by name.
     pub doubtful: Vec<DoubtfulSelection>,
@@ -349,7 +350,7 @@ pub struct Unpooled {
     pub still_on: Option<String>,
 }
 
-/// Removal of the mark of a drain that an earlier run did not finish.
+/// Removal of the mark of a drain that an earlier run did not finish, or of what another client left of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Release {
@@ -360,6 +361,8 @@ pub struct Release {
     pub uid: String,
     /// Time of the mark.
     pub since: jiff::Timestamp,
+    /// Whether the node has the taint. Without it, the mark keeps no pods away, and only annotations are removed.
+    pub tainted: bool,
 }
 
 /// Totals of a plan, shown by every report.
@@ -409,10 +412,11 @@ impl Plan {
         self.pools.iter().flat_map(PoolPlan::steps).any(drains)
     }
 
-    /// Reports whether the plan marks or releases nodes, or may do so in a rollback.
+    /// Reports whether the plan marks or releases nodes, or may do so in a rollback. A mark without its taint does not
+    /// count: a kubelet can write annotations, and must not make a plan need more rights.
     #[must_use]
     pub fn marks_nodes(&self) -> bool {
-        !self.releases.is_empty() || self.drains_nodes()
+        self.releases.iter().any(|release| release.tainted) || self.drains_nodes()
     }
 
     /// Totals of the plan.

@@ -19,9 +19,8 @@ use crate::plan::fixtures::{
 };
 use crate::plan::{Plan, Scope, check, make};
 use kubelet_config::risk::Class;
-use nodecfg_contract::observed::drain::DRAIN_TAINT;
 use nodecfg_contract::observed::{
-    DrainMark, EvictionAnswer, Maintainer, Node, NodeContent, Observed, Pod, Readiness, RunningConfig,
+    EvictionAnswer, Maintainer, Node, NodeContent, Observed, Pod, Readiness, RunningConfig,
 };
 use nodecfg_contract::{ConfigSource, error_text};
 
@@ -209,10 +208,10 @@ fn node_is_marked_evicted_assigned_settled_and_released() {
     assert_eq!(scenario.outcome("n1").end, End::InFlight);
     assert_eq!(scenario.send(Input::Released(node_name("n1"), Ok(()))), [""; 0], "n1 still has the taint");
     assert_eq!(scenario.observe("n1", |node| Node { drain_mark: None, ..node }), ["mark n2"]);
+    assert!(matches!(scenario.outcome("n1"), NodeOutcome { end: End::Converged, marked: false, .. }));
     let blocked = Some("pod web/b: The disruption budget web needs 1".to_owned());
     assert_eq!(scenario.outcome("n1").drain, Some(DrainRecord { evicted: 1, seconds: Some(10.0), blocked }));
     assert_eq!(scenario.outcome("n2").drain, Some(DrainRecord::default()), "its drain has not ended");
-    assert!(matches!(scenario.outcome("n1"), NodeOutcome { end: End::Converged, marked: false, .. }));
     assert_eq!(
         scenario.waits(),
         [
@@ -322,9 +321,9 @@ fn overdue_drain_releases_or_holds_the_node() {
             scenario.send(Input::Released(node_name("n1"), Ok(())));
         }
         assert_eq!(scenario.drain_failure("n1").to_string(), "drain timed out: pod web/a is still there");
+        assert_eq!(scenario.outcome("n1").marked, marked);
         let record = DrainRecord { evicted: 1, seconds: Some(60.0), blocked: None };
         assert_eq!(scenario.outcome("n1").drain, Some(record));
-        assert_eq!(scenario.outcome("n1").marked, marked);
         assert!(scenario.machine.is_finished());
         assert!(!scenario.machine.outcome().is_complete());
     }
@@ -485,15 +484,4 @@ fn node_with_the_mark_of_another_fleet_is_left_alone() {
         "fleet other drains the node; run this again when it has finished"
     );
     assert_eq!(plan.releases, []);
-}
-
-#[test]
-fn annotation_alone_has_no_effect() {
-    let mut cluster = cluster(&["n1"]);
-    let forged = DrainMark { tainted: false, ..mark("a") };
-    cluster.nodes.get_mut(&node_name("n1")).unwrap().drain_mark = Some(Box::new(forged));
-    let plan = planned(drains(1), &cluster);
-    assert_eq!(plan.releases, []);
-    let step = plan.pools[0].steps().next().unwrap();
-    assert!(step.available && !step.marked, "a kubelet may write annotations, but no {DRAIN_TAINT}");
 }
