@@ -9,7 +9,7 @@ use super::{PoolReview, Review};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
 use nodecfg_planning::drain::forecast::{NodeForecast, PodForecast};
-use nodecfg_planning::plan::{ChangeSet, ChangedField, PoolPlan};
+use nodecfg_planning::plan::{ChangedField, PoolPlan};
 use nodecfg_planning::rollout::forecast::PoolStart;
 
 /// The nodes of a pool that a sync drains before it assigns them.
@@ -20,7 +20,7 @@ pub struct PlannedDrain {
     pub nodes: usize,
     /// The changed fields that need a drained node, by path.
     pub fields: BTreeSet<String>,
-    /// Whether nodes are drained because their current or future configuration is unknown.
+    /// Whether some of the nodes are drained because their current or future configuration is unknown.
     pub unknown: bool,
     /// The time limit of each drain in seconds, from the mark of a node to its assignment.
     pub timeout_seconds: u64,
@@ -63,7 +63,7 @@ impl PlannedDrain {
         Some(Self {
             nodes,
             fields: needing.map(|field| field.change.path.clone()).collect(),
-            unknown: planned.changes.iter().any(is_unknown),
+            unknown: planned.steps().any(|step| step.drain_unknown),
             timeout_seconds: planned.policy.drain.timeout.as_secs(),
             settle_seconds: planned.policy.drain.settle.as_secs(),
             least_seconds: planned.least_drain_time().as_secs(),
@@ -94,13 +94,6 @@ impl PlannedDrain {
             all
         })
     }
-}
-
-/// Reports whether the changed fields do not explain why nodes that leave the configuration are drained. A sample that
-/// needs no drain is only certain about the sampled nodes.
-fn is_unknown(set: &ChangeSet) -> bool {
-    let is_partial = set.sample.is_some_and(|sample| sample.read < set.nodes);
-    !set.has_risk() || (is_partial && !set.fields.iter().any(needs_drain))
 }
 
 fn needs_drain(field: &ChangedField) -> bool {

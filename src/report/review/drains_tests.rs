@@ -7,7 +7,7 @@ use crate::report::review::{markdown, text};
 use crate::review::{Side, UnreadPods, groups, of_plan};
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Drain, DrainMark, Node};
+use nodecfg_contract::observed::{Drain, DrainMark, Node, NodeContent, RunningConfig};
 use nodecfg_planning::desired::{Pool, PoolTarget, RolloutPolicy};
 use nodecfg_planning::drain::forecast::{BlockedPod, RefusedPod};
 use nodecfg_planning::plan::fixtures::{
@@ -114,6 +114,31 @@ fn unknown_configuration_is_a_reason_to_drain() {
         summary.starts_with("drains 2 nodes, 1 at a time: their current configuration is unknown; up to"),
         "{summary}"
     );
+}
+
+/// One node leaves a ConfigMap for a field that needs a drain. Two others run their local configuration, of which a
+/// kubelet answers that it needs none: an agent of the other compares again, and a node without an agent is drained.
+#[test]
+fn unknown_configuration_is_a_reason_only_for_nodes_that_it_drains() {
+    let desired = desired([draining("a", 1)]);
+    let old = rendered("a", 64);
+    for (has_agents, nodes, why) in [
+        (true, "1 node (n1)", "topologyManagerPolicy"),
+        (false, "2 nodes (n1, n3)", "topologyManagerPolicy, and the current configuration of some is unknown"),
+    ] {
+        let content = has_agents.then(NodeContent::default);
+        let known = on(node("n1", "a"), &old.source(&namespace()));
+        let nodes_of = [known, node("n2", "a"), node("n3", "a")].map(|node| Node { content, ..node });
+        let mut cluster = observed(nodes_of);
+        with_config_map(&mut cluster, "a", &old);
+        cluster.contents.extend([fetched(&old.source(&namespace()), &old.canonical, true)]);
+        let answer = r#"{"maxPods": 60, "topologyManagerPolicy": "restricted"}"#.to_owned();
+        cluster.running.extend([(node_name("n2"), RunningConfig::Read(answer))]);
+        let review = of_plan(Side::WorkingTree, &desired, &make(&desired, &cluster, &options()).unwrap());
+        let groups = groups(&review.pools);
+        let summary = summary(&groups[0]).unwrap();
+        assert!(summary.starts_with(&format!("drains {nodes}, 1 at a time: {why}; up to")), "{summary}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Decision on one node of a pool: assign, watch, or leave unchanged. Planning calls [`decide`] for every node in
 //! scope. A rollout calls it again for a node whose assignment conflicts with another client.
 
-use super::drains::{drain_by, drain_by_other};
+use super::drains::{DrainNeed, drain_by, drain_by_other};
 use super::{Action, LeftAlone, Owner, Step, Why};
 use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, WantedSource, evaluate};
 use crate::desired::{Pool, RolloutPolicy};
@@ -84,13 +84,13 @@ pub struct Rules<'a> {
 }
 
 /// Decides on `node`. `current_source` describes the ConfigMap that the node points at. It is called only for a
-/// supported node that points at a ConfigMap other than the target. `needs_drain` tells whether the node must be
+/// supported node that points at a ConfigMap other than the target. `drain_need` returns whether the node must be
 /// drained for its assignment.
 pub fn decide(
     node: &Node,
     rules: &Rules<'_>,
     current_source: impl FnOnce(&ConfigSource) -> CurrentSource,
-    needs_drain: impl Fn() -> bool,
+    drain_need: impl Fn() -> DrainNeed,
 ) -> Decision {
     let ready = node.ready == Readiness::Ready;
     let leave = |why| Decision::LeaveAlone(LeftAlone::new(node, why));
@@ -101,7 +101,8 @@ pub fn decide(
         if let Some(drain) = drain_by_other(node, rules.fleet) {
             return leave(Why::DrainedBy { fleet: drain.fleet.clone() });
         }
-        let drain = action == Action::Assign && needs_drain();
+        let need = if action == Action::Assign { drain_need() } else { DrainNeed::None };
+        let drain = need != DrainNeed::None;
         let assignment = Assignment {
             uid: node.uid.clone(),
             from: node.source.clone(),
@@ -123,6 +124,7 @@ pub fn decide(
             rollback_needs,
             rollback_drain: drain,
             drain,
+            drain_unknown: need == DrainNeed::Unknown,
             marked,
         })
     };
@@ -142,7 +144,7 @@ pub fn decide(
     if assigned {
         return match verdict {
             _ if rules.pause.is_paused() => leave(rules.pause.why()),
-            _ if is_incomplete(node, rules, &needs_drain) => step(Action::Assign, assigned_hash),
+            _ if is_incomplete(node, rules, || drain_need() != DrainNeed::None) => step(Action::Assign, assigned_hash),
             Convergence::Converged => leave(Why::Converged),
             Convergence::Waiting(waiting) => step(Action::Await { waiting: Some(waiting), error: None }, assigned_hash),
             Convergence::Failed(failure) => {

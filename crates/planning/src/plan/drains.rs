@@ -22,7 +22,24 @@ pub(super) struct DrainNeeds<'a> {
     /// Whether the riskiest answer of the pool's kubelets on their local configuration needs a drain. `None` without an
     /// answer.
     sampled: Option<bool>,
-    known: RefCell<BTreeMap<(ConfigSource, Option<Minor>), bool>>,
+    known: RefCell<BTreeMap<(ConfigSource, Option<Minor>), DrainNeed>>,
+}
+
+/// Whether a node is drained before its assignment, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DrainNeed {
+    /// The change needs no drained node.
+    None,
+    /// The present or the future configuration is unknown.
+    Unknown,
+    /// A changed field needs it.
+    Known,
+}
+
+impl DrainNeed {
+    fn of_change(needs_drain: bool) -> Self {
+        if needs_drain { Self::Known } else { Self::None }
+    }
 }
 
 impl<'a> DrainNeeds<'a> {
@@ -36,27 +53,31 @@ impl<'a> DrainNeeds<'a> {
         Self { pool, index, sampled, known: RefCell::default() }
     }
 
-    /// Reports whether a node is drained before it is assigned the target: the pool drains nodes, and the change needs
+    /// Returns whether a node is drained before it is assigned the target: the pool drains nodes, and the change needs
     /// it or is unknown. An agent counts an unknown change as one that needs a drain, too.
-    pub(super) fn of(&self, node: &Node) -> bool {
-        self.pool.policy.drains_nodes() && current_configurations(node).into_iter().any(|from| self.needs(node, from))
+    pub(super) fn of(&self, node: &Node) -> DrainNeed {
+        let current = current_configurations(node).into_iter().filter(|_| self.pool.policy.drains_nodes());
+        current.map(|from| self.needs(node, from)).max().unwrap_or(DrainNeed::None)
     }
 
-    fn needs(&self, node: &Node, from: Option<ConfigSource>) -> bool {
-        let PoolTarget::Config(rendered) = &self.pool.target else { return true };
+    fn needs(&self, node: &Node, from: Option<ConfigSource>) -> DrainNeed {
+        let PoolTarget::Config(rendered) = &self.pool.target else { return DrainNeed::Unknown };
         let Some(source) = from.filter(|source| !has_other_content(node, source, self.index)) else {
             // Only the kubelet itself knows what the node runs. The answer of another kubelet may be wrong for this
             // node, so it counts only where an agent compares again, and refuses.
-            let own = || sampled(self.pool, std::iter::once(node), self.index);
-            return own().or(self.sampled.filter(|_| node.content.is_some())).unwrap_or(true);
+            return match sampled(self.pool, std::iter::once(node), self.index) {
+                Some(needs_drain) => DrainNeed::of_change(needs_drain),
+                None if node.content.is_some() && self.sampled == Some(false) => DrainNeed::None,
+                None => DrainNeed::Unknown,
+            };
         };
         let key = (source, known_minor(node));
         if let Some(known) = self.known.borrow().get(&key) {
             return *known;
         }
-        let needs = self.index.document(&key.0).is_none_or(|old| {
+        let needs = self.index.document(&key.0).map_or(DrainNeed::Unknown, |old| {
             let fields = changed_fields(Some(&old), Some(&rendered.document), &BTreeSet::from([key.1]));
-            worst(&fields) >= Some(Class::Drain)
+            DrainNeed::of_change(worst(&fields) >= Some(Class::Drain))
         });
         self.known.borrow_mut().insert(key, needs);
         needs
@@ -153,7 +174,6 @@ mod tests {
         assert_eq!(least(RolloutPolicy { canary: canary(1, 60), drain, ..policy.clone() }), (5, 360));
         assert_eq!(least(RolloutPolicy { allow_disruption: Class::Restart, ..policy }), (0, 0));
     }
-}
 
     #[test]
     fn annotation_alone_has_no_effect_and_is_removed() {
@@ -176,3 +196,4 @@ mod tests {
         let other = Desired { fleet: FleetName::new("other").unwrap(), ..desired };
         assert_eq!(make(&other, &cluster, &options()).unwrap().releases, [], "the mark of another fleet");
     }
+}

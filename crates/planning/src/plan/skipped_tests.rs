@@ -55,6 +55,7 @@ fn with_step(mut plan: Plan, node: &Node) -> Plan {
         rollback_needs: None,
         rollback_drain: false,
         drain: false,
+        drain_unknown: false,
         marked: false,
     };
     match pool.waves.last_mut() {

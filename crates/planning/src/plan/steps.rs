@@ -73,6 +73,9 @@ pub struct Step {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schemars(default)]
     pub drain: bool,
+    /// Whether the node is drained because its current or future configuration is unknown.
+    #[serde(skip)]
+    pub drain_unknown: bool,
     /// Whether the node has the mark of a drain by this fleet.
     #[serde(skip)]
     pub marked: bool,

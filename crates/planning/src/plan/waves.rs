@@ -48,6 +48,7 @@ impl Sorter {
                         rollback_needs: None,
                         rollback_drain: false,
                         drain: false,
+                        drain_unknown: false,
                         marked: false,
                     });
                 }
