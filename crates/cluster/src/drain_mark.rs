@@ -9,15 +9,18 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::binding::Binding;
 use super::error::ClusterError;
 use super::operation::{Operation, Resource, Verb};
 use super::reader::found;
 use super::transport::{Call, Whole};
 use super::wire::IgnoredContent;
 use super::writer::{ClusterWriter, FIELD_MANAGER};
+use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT, DRAIN_TAINT_EFFECT, DRAIN_TAINT_VALUE};
 use nodecfg_contract::observed::{Drain, DrainMark, Protection, Released, RemovedMark};
+use nodecfg_contract::{ConfigStatus, error_text};
 
 /// Attempts of one change: a Node changes often, for example when its Ready condition adds a taint.
 const ATTEMPTS: u32 = 3;
@@ -27,10 +30,13 @@ const PROTECTED: &str = "true";
 const UID: &str = "/metadata/uid";
 const TAINTS: &str = "/spec/taints";
 const ANNOTATIONS: &str = "/metadata/annotations";
+const CONFIG_SOURCE: &str = "/spec/configSource";
+const MAX_DISRUPTION: &str = "/spec/maxDisruption";
 
 impl ClusterWriter {
     /// Marks a node for a drain and returns the mark as stored. `added` of `drain` is ignored: the mark adds the
-    /// protections that are absent. `since` is stored in whole seconds. A node with a mark in effect of the same fleet and target is left unchanged.
+    /// protections that are absent. `since` is stored in whole seconds. A node with a mark in effect of the same fleet and
+    /// target is left unchanged.
     ///
     /// # Errors
     /// `PreconditionFailed` for another uid, for a mark of another fleet, and when the Node changes repeatedly;
@@ -46,7 +52,7 @@ impl ClusterWriter {
                 Marking::Patch(patch, stored) => (patch, stored),
                 Marking::Refused => return Err(ClusterError::PreconditionFailed { operation: Box::new(operation) }),
             };
-            match self.patch_node(&operation, &patch).await {
+            match self.json_patch(&operation, &patch).await {
                 Ok(()) => return Ok(stored),
                 Err(ClusterError::PreconditionFailed { .. }) if attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error),
@@ -56,7 +62,7 @@ impl ClusterWriter {
 
     /// Removes the mark of a node: the taint, the annotation, and the protections that the mark added and that are
     /// unchanged. Cordons, other taints and other annotations stay. A mark with an unreadable annotation loses only
-    /// taint and annotation.
+    /// taint and annotation. First the NodeConfig of the node loses its permission for changes that need a drained node.
     ///
     /// # Errors
     /// `PreconditionFailed` when the Node changes repeatedly; `LockLost`; every [`ClusterError`] of a request.
@@ -68,12 +74,53 @@ impl ClusterWriter {
                 return Ok(Released::Gone);
             };
             let Some((patch, removed)) = releasing(&read) else { return Ok(Released::Unmarked) };
-            match self.patch_node(&operation, &patch).await {
+            if attempt == 1 {
+                self.lower_disruption(node, uid).await?;
+            }
+            match self.json_patch(&operation, &patch).await {
                 Ok(()) => return Ok(Released::Removed(removed)),
                 Err(ClusterError::NotFound { .. }) => return Ok(Released::Gone),
                 Err(ClusterError::PreconditionFailed { .. }) if attempt < ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Sets `spec.maxDisruption` of a NodeConfig to `restart`, the default, if it allows more: pods may start on the node
+    /// again, so it is not prepared for such a change any more. Otherwise an agent that was down could make the change
+    /// later, with running pods. A node that refused the configuration keeps the permission: with a lower one, every sync
+    /// would drain it again for nothing. A failure is only logged, because the release matters more.
+    async fn lower_disruption(&self, node: &NodeName, uid: &str) -> Result<(), ClusterError> {
+        if self.reader.binding != Binding::NodeConfig {
+            return Ok(());
+        }
+        let lowered = async {
+            let Some(config) = self.reader.node_config(node).await?.filter(|config| config.represents(uid)) else {
+                return Ok(());
+            };
+            let allowed = config.spec.max_disruption.filter(|allowed| *allowed > Class::Restart);
+            let error = config.status.config.as_ref().and_then(ConfigStatus::error);
+            // The agent retries what it could not accept.
+            let has_failed = error.is_some_and(|error| !error.starts_with(error_text::SYNC_PREFIX));
+            let Some(allowed) = allowed.filter(|_| !has_failed) else { return Ok(()) };
+            let patch = json!([
+                test(UID, json!(config.metadata.uid)),
+                test(CONFIG_SOURCE, json!(config.spec.config_source)),
+                test(MAX_DISRUPTION, json!(allowed)),
+                add(MAX_DISRUPTION, json!(Class::Restart)),
+            ]);
+            let operation = Operation::on(Verb::Patch, Resource::NodeConfigs, None, node.as_str());
+            self.json_patch(&operation, &patch).await
+        };
+        match lowered.await {
+            Err(error @ ClusterError::LockLost { .. }) => Err(error),
+            Err(error) => {
+                tracing::warn!(
+                    "the NodeConfig of the released node {node} still allows changes that need a drain: {error}"
+                );
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
     }
 
@@ -83,7 +130,7 @@ impl ClusterWriter {
         self.reader.transport.call(&operation, &call, Whole::new).await
     }
 
-    async fn patch_node(&self, operation: &Operation, patch: &Value) -> Result<(), ClusterError> {
+    async fn json_patch(&self, operation: &Operation, patch: &Value) -> Result<(), ClusterError> {
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
         let call = Call::new(Method::PATCH, uri).content("application/json-patch+json", patch.to_string());
         self.call(operation, &call, Whole::<IgnoredContent>::new).await.map(drop)

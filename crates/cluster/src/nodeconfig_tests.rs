@@ -1,6 +1,6 @@
 //! Tests of the NodeConfig binding against the embedded API server that drops `configSource`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use super::transport::{Call, Whole};
 use super::wire::IgnoredContent;
 use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Resource, Verb};
 use kubelet_config::risk::Class;
-use nodecfg_contract::names::{FleetName, NodeName};
+use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::nodeconfig;
-use nodecfg_contract::observed::{Node, NodeSupport};
+use nodecfg_contract::observed::{Drain, Node, NodeSupport};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Renderer, ServerProfile};
 use nodecfg_sandbox::server::ServerRenderer;
@@ -282,6 +282,47 @@ async fn assignment_for_an_earlier_node_changes_nothing() {
         }
         assert_eq!(node_config(&api, "n1")["spec"]["configSource"], json!(source("a")));
         delete(&reader, "n1").await;
+    }
+}
+
+/// An agent that was down during the drain must not make the change later, when pods run on the node again.
+#[tokio::test]
+async fn released_node_is_not_prepared_for_a_drain() {
+    let (api, reader) = cluster(&["n1"]).await;
+    let (writer, _held) = writer(&reader).await;
+    let (n1, uid) = (name("n1"), uid_of(&api, "n1"));
+    let drain = Drain {
+        fleet: FleetName::new("prod").expect("a name"),
+        pool: PoolName::new("gpu").expect("a name"),
+        to: Some(source("a")),
+        from: None,
+        since: jiff::Timestamp::UNIX_EPOCH,
+        added: BTreeSet::new(),
+    };
+    // A node without a NodeConfig is released, too.
+    writer.mark_for_drain(&n1, &uid, &drain).await.expect("marked");
+    writer.release_drain(&n1, &uid).await.expect("released");
+    let mut from = None;
+    for (class, error, released) in [
+        (Class::Drain, "", "restart"),
+        (Class::Replace, "", "restart"),
+        (Class::None, "", "none"),
+        (Class::Drain, "failed to sync: the change needs a drain", "restart"),
+        // The agent does not retry what it refused, and the next sync must not drain the node for it again.
+        (Class::Drain, "failed to validate config, see Kubelet log for details", "drain"),
+    ] {
+        writer.mark_for_drain(&n1, &uid, &drain).await.expect("marked");
+        let change = Assignment { max_disruption: class, ..assign(&uid, from, Some("a")) };
+        writer.assign(&n1, &change).await.expect("assigned");
+        from = Some("a");
+        report(&reader, "n1", json!({"error": error})).await;
+        let before = node_config(&api, "n1")["spec"].clone();
+        writer.release_drain(&n1, &uid).await.expect("released");
+        let after = node_config(&api, "n1")["spec"].clone();
+        assert_eq!(after["maxDisruption"], released, "{class} {error}");
+        for field in ["configSource", "contentHash"] {
+            assert_eq!(after[field], before[field], "{field}");
+        }
     }
 }
 
