@@ -167,7 +167,8 @@ fn listed<'n>(texts: impl IntoIterator<Item = &'n &'n str>) -> String {
 pub(super) fn node_line(node: &NodeForecast) -> String {
     let mut parts = Vec::new();
     if node.refused.is_empty() {
-        parts.push(format!("{} to evict", count(node.evict, "pod")));
+        let pods = if node.evict == 0 { "no pods".to_owned() } else { count(node.evict, "pod") };
+        parts.push(format!("{pods} to evict"));
     } else {
         parts.push(format!("drain refused for {}", count(node.refused.len(), "pod")));
     }
