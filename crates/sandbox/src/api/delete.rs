@@ -71,23 +71,19 @@ impl DeleteOptions {
         })
     }
 
-    fn check(&self, resource: &Resource, name: &str, stored: &StoredObject, object: &Value) -> ApiResult<()> {
-        self.check_as(&resource.plural, &resource.group, name, stored, object)
-    }
-
-    /// Checks the preconditions. `kind` is the name of the resource in the message.
+    /// Checks the preconditions.
     ///
     /// # Errors
     /// 409 for another uid or resourceVersion.
-    pub(crate) fn check_as(
+    pub(crate) fn check(
         &self,
-        kind: &str,
-        group: &str,
+        resource: &Resource,
         name: &str,
         stored: &StoredObject,
         object: &Value,
     ) -> ApiResult<()> {
-        let conflict = |why: String| ApiError::conflict(kind, group, name, &why);
+        // The servers name the kind here (`rest.BeforeDelete`).
+        let conflict = |why: String| ApiError::conflict(&resource.kind, &resource.group, name, &why);
         let uid = text(object, "/metadata/uid");
         if let Some(wanted) = self.uid.as_ref().filter(|wanted| *wanted != uid) {
             return Err(conflict(format!(
@@ -178,6 +174,9 @@ fn mark_for_deletion(api: &Api, resource: &Resource, grace: i64, object: &mut Va
             ResourceType::Namespace => {}
             _ => {
                 metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+                if let Some(generation) = metadata.get("generation").and_then(Value::as_u64) {
+                    metadata.insert("generation".to_owned(), (generation + 1).into());
+                }
             }
         }
     }

@@ -156,9 +156,7 @@ impl Eviction<'_> {
                 return forbidden("DisruptedPods map too big - too many evictions not confirmed by PDB controller");
             }
             if allowed == 0 {
-                let (needs, has) = (number(&budget, "desiredHealthy"), number(&budget, "currentHealthy"));
-                let cause = format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently");
-                return Err(ApiError::budget_exhausted(0, &cause));
+                return Err(ApiError::budget_exhausted(0, &exhaustion(self.api.profile(), name, &budget)));
             }
             if self.options.dry_run {
                 return Ok(());
@@ -193,7 +191,7 @@ impl Eviction<'_> {
     fn add_condition(&self, options: &mut DeleteOptions) -> ApiResult<()> {
         loop {
             let (stored, mut pod) = self.pod()?;
-            options.check_as("Pod", "", self.name, &stored, &pod)?;
+            options.check(self.pods, self.name, &stored, &pod)?;
             let condition = json!({
                 "type": "DisruptionTarget",
                 "status": "True",
@@ -220,6 +218,17 @@ impl Eviction<'_> {
 fn unprocessed(budget: &str) -> ApiError {
     let cause = format!("The disruption budget {budget} is still being processed by the server.");
     ApiError::budget_exhausted(RETRY_AFTER, &cause)
+}
+
+/// Explains that a budget allows no disruption. Server 1.36 gives no numbers if enough pods are healthy, which is so until
+/// the controller of the budget has counted them again. The server would repeat a message in the condition of the budget;
+/// no component of the sandbox writes one.
+fn exhaustion(profile: ServerProfile, name: &str, budget: &Value) -> String {
+    let (needs, has) = (number(budget, "desiredHealthy"), number(budget, "currentHealthy"));
+    if profile == ServerProfile::V1_21 || has <= needs {
+        return format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently");
+    }
+    format!("The disruption budget {name} does not allow evicting pods currently")
 }
 
 /// Reports whether a pod may be deleted without a look at budgets.

@@ -77,11 +77,16 @@ async fn budget_counts_down_and_then_refuses() {
         "message": "Cannot evict pod as it would violate the pod's disruption budget.",
         "reason": "TooManyRequests",
         "details": {"causes": [{"reason": "DisruptionBudget",
-            "message": "The disruption budget b needs 2 healthy pods and has 3 currently"}]},
+            "message": "The disruption budget b does not allow evicting pods currently"}]},
         "code": 429,
     });
     assert_eq!((refused.body, refused.retry_after), (wanted, None));
     assert!(!is_terminating(&api, "c"));
+    let few = json!({"status": {"currentHealthy": 2}});
+    send(&api, "PATCH", &format!("{BUDGETS}/b/status"), MERGE, &few).await;
+    let refused = evict(&api, "c").await;
+    let cause = &refused.body["details"]["causes"][0]["message"];
+    assert_eq!(cause, "The disruption budget b needs 2 healthy pods and has 2 currently");
 }
 
 #[tokio::test]
@@ -174,13 +179,13 @@ async fn unready_pod_costs_a_healthy_budget_nothing() {
 
 #[tokio::test]
 async fn preconditions_apply_to_the_pod() {
-    for (profile, kind) in [(ServerProfile::V1_21, "pods"), (ServerProfile::V1_36, "Pod")] {
+    for profile in [ServerProfile::V1_21, ServerProfile::V1_36] {
         let api = api(profile);
         run(&api, "a", true).await;
         let refused = evict_with(&api, "a", json!({"preconditions": {"uid": "other"}})).await;
         assert_eq!((refused.status, &refused.body["reason"]), (409, &json!("Conflict")));
-        let begins = format!("Operation cannot be fulfilled on {kind} \"a\": the UID in the precondition (other)");
-        assert!(refused.body["message"].as_str().unwrap().starts_with(&begins), "{}", refused.body);
+        let begins = "Operation cannot be fulfilled on Pod \"a\": the UID in the precondition (other)";
+        assert!(refused.body["message"].as_str().unwrap().starts_with(begins), "{}", refused.body);
         assert!(!is_terminating(&api, "a"));
         let version = api.get("", "pods", "default", "a").unwrap()["metadata"]["resourceVersion"].clone();
         let fits = evict_with(&api, "a", json!({"preconditions": {"resourceVersion": version}})).await;

@@ -104,6 +104,7 @@ async fn pod_on_a_node_ends_gracefully() {
     let deleted = send(&api, "DELETE", &format!("{PODS}/a"), JSON, &Value::Null).await;
     let metadata = &deleted.body["metadata"];
     assert_eq!((deleted.status, &metadata["deletionGracePeriodSeconds"]), (200, &json!(30)));
+    assert_eq!(metadata["generation"], 2, "the time of the end is a change of the pod");
     let ends: Timestamp = metadata["deletionTimestamp"].as_str().unwrap().parse().unwrap();
     let left = ends.duration_since(before).as_secs();
     assert!((29..=31).contains(&left), "the time is that of the end: {left}");
@@ -137,7 +138,7 @@ async fn deletion_checks_preconditions() {
     };
     let other = delete(json!({"uid": "other"})).await;
     let why = format!(
-        "Operation cannot be fulfilled on pods \"a\": the UID in the precondition (other) does not match the UID in record \
+        "Operation cannot be fulfilled on Pod \"a\": the UID in the precondition (other) does not match the UID in record \
          ({uid}). The object might have been deleted and then recreated"
     );
     assert_eq!((other.status, other.body["message"].as_str()), (409, Some(why.as_str())));

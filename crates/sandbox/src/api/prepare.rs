@@ -111,7 +111,7 @@ pub(crate) fn create(resource: &Resource, profile: ServerProfile, object: &mut V
         }
         metadata.insert("uid".to_owned(), uid.into());
         metadata.insert("creationTimestamp".to_owned(), time_text(now).into());
-        if resource.counts_generations() {
+        if resource.counts_generations(profile) {
             metadata.insert("generation".to_owned(), 1.into());
         }
     }
@@ -171,7 +171,7 @@ pub(crate) fn update(resource: &Resource, profile: ServerProfile, old: &Value, n
         _ => {}
     }
     let generation = old.pointer("/metadata/generation").and_then(Value::as_u64);
-    let bump = resource.counts_generations() && !status && spec_differs(old, new, resource.status);
+    let bump = resource.counts_generations(profile) && !status && spec_differs(old, new, resource.status);
     let (from, to) = (old.get("metadata"), new.get_mut("metadata"));
     if let (Some(from), Some(to)) = (from, to) {
         for key in

@@ -138,15 +138,16 @@ impl Resource {
         }
     }
 
-    /// Reports whether `metadata.generation` counts changes of the spec.
-    pub(crate) fn counts_generations(&self) -> bool {
-        matches!(
-            self.resource_type,
+    /// Reports whether `metadata.generation` counts changes of the spec. Pods have it since 1.33.
+    pub(crate) fn counts_generations(&self, profile: ServerProfile) -> bool {
+        match self.resource_type {
+            ResourceType::Pod => profile != ServerProfile::V1_21,
             ResourceType::Definition
-                | ResourceType::Custom
-                | ResourceType::ReplicaSet
-                | ResourceType::PodDisruptionBudget
-        )
+            | ResourceType::Custom
+            | ResourceType::ReplicaSet
+            | ResourceType::PodDisruptionBudget => true,
+            _ => false,
+        }
     }
 }
 
