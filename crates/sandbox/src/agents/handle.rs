@@ -13,9 +13,9 @@ use tracing::subscriber::NoSubscriber;
 
 use super::cached_verdicts::CachedVerdicts;
 use super::host::{HostOptions, SimHost};
-use super::host_client;
+use super::host_client::{self, Connection};
 use super::node::{self, Agent};
-use crate::api::{Api, NodeProxy, ProxyResult, User};
+use crate::api::{Api, NodeProxy, ProxyResult};
 use crate::configz;
 use crate::kubelets::requests::{self, Node};
 use crate::kubelets::watch::{Change, Collection};
@@ -72,9 +72,8 @@ impl Default for Options {
 
 /// State shared by the watch of Nodes, the proxy and the handle.
 struct Fleet {
-    api: Api,
+    connection: Connection,
     client: Client,
-    user: User,
     options: Options,
     pace: ScaledClock,
     cached_verdicts: CachedVerdicts,
@@ -102,17 +101,29 @@ impl Agents {
     /// # Errors
     /// Fails for an invalid speed, or if Nodes cannot be listed. Later server errors are retried.
     pub async fn start(api: &Api, options: Options) -> Result<Self, StartError> {
+        Self::start_with(Connection::sandbox(api.clone()), api.client(), options).await
+    }
+
+    /// Does the same on an API server outside this process. `client` may do everything, and impersonates `agent`, the
+    /// ServiceAccount of the agents as a user name.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_on(client: Client, agent: &str, options: Options) -> Result<Self, StartError> {
+        let connection = Connection::Remote { client: client.clone(), agent: agent.to_owned() };
+        Self::start_with(connection, client, options).await
+    }
+
+    async fn start_with(connection: Connection, client: Client, options: Options) -> Result<Self, StartError> {
         if !(options.speed.is_finite() && options.speed > 0.0) {
             return Err(StartError::Speed(options.speed));
         }
-        let client = api.client();
         let nodes = Collection { path: requests::NODES, labels: None, only_changes: false };
         let listed = nodes.list::<Node>(&client).await;
         let (all, version) = listed.map_err(|source| StartError::List { what: "Nodes", source: Box::new(source) })?;
         let fleet = Arc::new(Fleet {
-            api: api.clone(),
+            connection,
             client: client.clone(),
-            user: host_client::user(),
             pace: ScaledClock::times(options.speed),
             options,
             cached_verdicts: CachedVerdicts::default(),
@@ -140,6 +151,12 @@ impl Agents {
         }
     }
 
+    /// Sends a GET request for a path to the kubelet of a node.
+    #[must_use]
+    pub fn get_from_kubelet(&self, node: &NodeName, path: &str) -> ProxyResult {
+        self.fleet.get_from_kubelet(node, path)
+    }
+
     /// Proxy through which the API server reaches the kubelets.
     #[must_use]
     pub fn proxy(&self) -> Arc<dyn NodeProxy> {
@@ -165,12 +182,10 @@ struct HostProxy(Weak<Fleet>);
 
 impl NodeProxy for HostProxy {
     fn get(&self, _api: &Api, node: &str, path: &str) -> ProxyResult {
-        let host = || {
-            let (fleet, node) = (self.0.upgrade()?, NodeName::new(node).ok()?);
-            let nodes = fleet.lock();
-            nodes.get(&node).map(|running| Arc::clone(&running.host))
-        };
-        host().map_or_else(configz::unreachable, |host| host.get_from_kubelet(path))
+        match (self.0.upgrade(), NodeName::new(node)) {
+            (Some(fleet), Ok(node)) => fleet.get_from_kubelet(&node, path),
+            _ => configz::unreachable(),
+        }
     }
 }
 
@@ -194,6 +209,11 @@ impl Drop for Agents {
 impl Fleet {
     fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, RunningNode>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get_from_kubelet(&self, node: &NodeName, path: &str) -> ProxyResult {
+        let host = self.lock().get(node).map(|running| Arc::clone(&running.host));
+        host.map_or_else(configz::unreachable, |host| host.get_from_kubelet(path))
     }
 
     async fn follow(self: Arc<Self>, mut changes: mpsc::Receiver<Change<Node>>) {
@@ -253,7 +273,7 @@ impl Fleet {
             first_delay: self.pace.real_duration(RETRY.0),
             longest_delay: self.pace.real_duration(RETRY.1),
         };
-        let client = host_client::client(&self.api, self.user.clone(), Arc::clone(&host));
+        let client = host_client::client(self.connection.clone(), Arc::clone(&host));
         let options = AgentClientOptions { retry, seed, ..AgentClientOptions::default() };
         let agent = Agent {
             client: AgentClient::new(client, SERVER, name.clone(), options),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::Response;
 use futures::StreamExt as _;
-use http::{Method, Request};
+use http::{HeaderName, HeaderValue, Method, Request};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
+use kube::Client;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -18,13 +19,59 @@ use nodecfg_contract::ContentHash;
 
 /// ServiceAccount of the agents.
 const AGENT: &str = "system:serviceaccount:nodecfg-system:nodecfg-agent";
+/// Header with the node that a token of an agent names (KEP-4193).
+const IMPERSONATE_NODE: &str = "impersonate-extra-authentication.kubernetes.io%2fnode-name";
 /// A configuration that no kubelet decodes.
 const GARBLED: &str = "maxPods: [\n";
 /// A configuration that every kubelet decodes and refuses.
 const INVALID: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: -1\n";
 
+/// API server of a host.
+#[derive(Clone)]
+pub(super) enum Connection {
+    /// The sandbox. The user is that of the agents.
+    Sandbox { api: Api, user: User },
+    /// Another API server. The client may impersonate the agents, which have the ServiceAccount of an installation.
+    Remote { client: Client, agent: String },
+}
+
+impl Connection {
+    /// The sandbox, with the minimal permissions of an agent.
+    pub(super) fn sandbox(api: Api) -> Self {
+        Self::Sandbox { api, user: user() }
+    }
+
+    /// Sends a request of the agent on a node. A user without rights stands for an agent that lost its rights.
+    async fn send(
+        &self,
+        node: &str,
+        mut request: Request<kube::client::Body>,
+        without_rights: bool,
+    ) -> Result<Response, std::io::Error> {
+        match self {
+            Self::Sandbox { api, user } => {
+                let user = if without_rights { User::with_rules(AGENT, Vec::new()) } else { user.clone() };
+                let (mut parts, body) = request.into_parts();
+                parts.extensions.insert(user);
+                let Ok(response) = api.router().oneshot(Request::from_parts(parts, Body::new(body))).await;
+                Ok(response)
+            }
+            Self::Remote { client, agent } => {
+                let user = if without_rights { "without-rights" } else { agent };
+                let headers = [("impersonate-user", user), (IMPERSONATE_NODE, node)];
+                for (name, value) in headers {
+                    let value = HeaderValue::from_str(value).map_err(std::io::Error::other)?;
+                    request.headers_mut().insert(HeaderName::from_static(name), value);
+                }
+                let response = client.send(request).await.map_err(std::io::Error::other)?;
+                Ok(response.map(Body::new))
+            }
+        }
+    }
+}
+
 /// User of the agents with their minimal permissions.
-pub(super) fn user() -> User {
+fn user() -> User {
     let rule = |verbs: &[&str], group: &str, resource: &str, namespace: Option<&str>| Rule {
         verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
         groups: vec![group.to_owned()],
@@ -46,26 +93,21 @@ pub(super) fn user() -> User {
 }
 
 /// Client of the API server for this host.
-pub(super) fn client(api: &Api, user: User, host: Arc<SimHost>) -> kube::Client {
-    let router = api.router();
+pub(super) fn client(connection: Connection, host: Arc<SimHost>) -> Client {
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
-        let (router, host, user) = (router.clone(), Arc::clone(&host), user.clone());
+        let (connection, host) = (connection.clone(), Arc::clone(&host));
         async move {
             if !host.reaches_server() {
                 return Err(unavailable());
             }
-            let (mut parts, body) = request.into_parts();
-            parts.extensions.insert(user);
-            let downloads = parts.method == Method::GET && parts.uri.path().contains("/configmaps/");
-            let lease = parts.method == Method::GET && parts.uri.path().contains("/leases/");
-            let watches = parts.uri.query().is_some_and(|query| query.contains("watch="));
-            let node_config = parts.method == Method::GET && parts.uri.path().contains("/nodeconfigs");
+            let (method, uri) = (request.method(), request.uri());
+            let downloads = method == Method::GET && uri.path().contains("/configmaps/");
+            let lease = method == Method::GET && uri.path().contains("/leases/");
+            let watches = uri.query().is_some_and(|query| query.contains("watch="));
+            let node_config = method == Method::GET && uri.path().contains("/nodeconfigs");
             let fault = host.fault().filter(|_| downloads);
-            if fault == Some(Fault::SyncError) {
-                // The fault removes the permissions of this host only.
-                parts.extensions.insert(User::with_rules(AGENT, Vec::new()));
-            }
-            let Ok(response) = router.oneshot(Request::from_parts(parts, Body::new(body))).await;
+            let without_rights = fault == Some(Fault::SyncError);
+            let response = connection.send(host.name.as_str(), request, without_rights).await?;
             match fault.and_then(refused_content) {
                 Some(content) => with_replaced_content(response, content).await,
                 None if node_config => {
@@ -77,7 +119,7 @@ pub(super) fn client(api: &Api, user: User, host: Arc<SimHost>) -> kube::Client 
             }
         }
     });
-    kube::Client::new(service, "default")
+    Client::new(service, "default")
 }
 
 fn unavailable() -> std::io::Error {

@@ -55,7 +55,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 pub use auth::{Access, Rule, User};
-pub(crate) use in_process::Changes;
+pub(crate) use in_process::{Changes, SeenChange};
 pub use node_proxy::{NodeProxy, ProxyResult};
 pub use renderer::{RenderedDocument, Renderer, TableRequest};
 pub use server_profile::ServerProfile;

@@ -1,6 +1,6 @@
 //! Loop that feeds the model with the changes of the API server, and carries out its actions.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -9,14 +9,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::budget::{self, DELETION_TIMEOUT};
-use super::facts::{Meta, Node, Pod, PodBudget, Set};
+use super::intake::RESOURCES;
 use super::model::{Action, Model};
 use super::objects;
-use crate::api::{Api, Changes, eviction};
+use crate::api::{Api, eviction};
 use crate::kubelets::Moment;
 
-/// Watched resources.
-const RESOURCES: [&str; 5] = ["nodes", "replicasets", "daemonsets", "pods", "poddisruptionbudgets"];
 /// Actions of a round, after which other tasks run.
 const BATCH: usize = 64;
 /// Client that writes as the controllers do.
@@ -35,12 +33,6 @@ pub(super) struct Driver {
     pending: VecDeque<Action>,
     /// Number of started pods.
     started: u64,
-}
-
-/// Object of which only the metadata is read.
-#[derive(serde::Deserialize)]
-struct Named {
-    metadata: Meta,
 }
 
 impl Driver {
@@ -122,63 +114,9 @@ impl Driver {
             let changes = self.api.changes(resource, *since);
             *since = Some(changes.revision);
             changed |= !changes.seen.is_empty();
-            self.apply(resource, &changes, now);
+            self.model.absorb(resource, &changes, now);
         }
         changed
-    }
-
-    fn apply(&mut self, resource: &str, changes: &Changes, now: Moment) {
-        let mut listed = BTreeSet::new();
-        for change in &changes.seen {
-            let json = &change.object[..];
-            if changes.complete || change.deleted {
-                let Ok(Named { metadata }) = serde_json::from_slice(json) else { continue };
-                if change.deleted {
-                    self.gone(resource, &metadata.key(), &metadata.uid, now);
-                    continue;
-                }
-                let by_uid = matches!(resource, "replicasets" | "daemonsets");
-                listed.insert(if by_uid { metadata.uid.clone() } else { metadata.key() });
-            }
-            match resource {
-                "nodes" => drop(Node::read(json).map(|node| self.model.node_seen(node, now))),
-                "pods" => drop(Pod::read(json).map(|pod| self.model.pod_seen(pod, &change.object, now))),
-                "poddisruptionbudgets" => drop(PodBudget::read(json).map(|budget| self.model.budget_seen(budget))),
-                _ => drop(Set::read(json, resource == "daemonsets").map(|set| self.model.set_seen(set))),
-            }
-        }
-        if changes.complete {
-            self.remove_unlisted(resource, &listed, now);
-        }
-    }
-
-    fn gone(&mut self, resource: &str, key: &str, uid: &str, now: Moment) {
-        match resource {
-            "nodes" => self.model.node_gone(key),
-            "pods" => self.model.pod_gone(key, now),
-            "poddisruptionbudgets" => self.model.budget_gone(key),
-            _ => self.model.set_gone(uid),
-        }
-    }
-
-    /// Removes what a complete list lacks.
-    fn remove_unlisted(&mut self, resource: &str, listed: &BTreeSet<String>, now: Moment) {
-        let model = &self.model;
-        let known: Vec<String> = match resource {
-            "nodes" => model.nodes.keys().cloned().collect(),
-            "pods" => {
-                model.pods.iter().filter(|(_, pod)| !pod.meta.uid.is_empty()).map(|(key, _)| key.clone()).collect()
-            }
-            "poddisruptionbudgets" => model.budgets.keys().cloned().collect(),
-            _ => {
-                let daemons = resource == "daemonsets";
-                let sets = model.sets.iter().filter(|(_, set)| set.replicas.is_none() == daemons);
-                sets.map(|(uid, _)| uid.clone()).collect()
-            }
-        };
-        for key in known.into_iter().filter(|key| !listed.contains(key)) {
-            self.gone(resource, &key, &key, now);
-        }
     }
 
     fn perform(&mut self, action: Action, moment: Moment) {
@@ -215,13 +153,7 @@ impl Driver {
             Action::End { key, uid } => self.delete(&key, &uid, Some(0)),
             Action::Delete { key, uid } => self.delete(&key, &uid, None),
             Action::Set { key, uid, replicas, ready, generation } => {
-                let status = json!({
-                    "replicas": replicas,
-                    "fullyLabeledReplicas": replicas,
-                    "readyReplicas": ready,
-                    "availableReplicas": ready,
-                    "observedGeneration": generation,
-                });
+                let status = objects::set_status(replicas, ready, generation);
                 api.rewrite("replicasets", &key, &uid, |set| {
                     if let Some(set) = set.as_object_mut() {
                         set.insert("status".to_owned(), status.clone());

@@ -1,10 +1,12 @@
 //! Public handle of the simulated workloads: start and stop.
 
+use kube::Client;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::driver::Driver;
 use super::populate::populate;
+use super::remote::RemoteDriver;
 use super::spec::WorkloadSpec;
 use crate::api::{Api, ApiError};
 
@@ -25,6 +27,16 @@ impl Workloads {
         populate(api, spec)?;
         let mut driver = Driver::new(api, seed, speed);
         driver.fill();
+        let (stop, stopped) = watch::channel(false);
+        Ok(Self { stop, driver: tokio::spawn(driver.run(stopped)) })
+    }
+
+    /// Does the same on an API server outside this process.
+    ///
+    /// # Errors
+    /// The error of a failed request. Some objects may exist by then.
+    pub async fn start_on(client: Client, spec: &WorkloadSpec, seed: u64, speed: f64) -> Result<Self, kube::Error> {
+        let driver = RemoteDriver::start(client, spec, seed, speed).await?;
         let (stop, stopped) = watch::channel(false);
         Ok(Self { stop, driver: tokio::spawn(driver.run(stopped)) })
     }

@@ -147,6 +147,17 @@ pub(super) fn run(pod: &mut Value, number: u64, now: Timestamp) {
     }
 }
 
+/// Status of a ReplicaSet.
+pub(super) fn set_status(replicas: usize, ready: usize, generation: i64) -> Value {
+    json!({
+        "replicas": replicas,
+        "fullyLabeledReplicas": replicas,
+        "readyReplicas": ready,
+        "availableReplicas": ready,
+        "observedGeneration": generation,
+    })
+}
+
 /// Name of the VolumeAttachment of a claim on a node.
 pub(super) fn attachment_name(namespace: &str, claim: &str, node: &str) -> String {
     let hash = blake3::hash(format!("{namespace}/{claim}/{node}").as_bytes()).to_hex();

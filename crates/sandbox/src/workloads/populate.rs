@@ -1,4 +1,4 @@
-//! Creation of the first workloads.
+//! Objects of the first workloads, and their creation in the sandbox. `remote` creates them in another API server.
 
 use std::collections::BTreeSet;
 
@@ -15,27 +15,74 @@ const MANAGER: &str = "kubectl-create";
 /// Namespace of the pods of faults.
 const NAMESPACE: &str = "default";
 
+/// An object to create.
+pub(super) struct NewObject {
+    pub place: Place,
+    pub object: Value,
+    /// Present object whose uid is that of the first owner.
+    pub owner: Option<Place>,
+}
+
+/// Place of an object. A namespace is created only if it is missing.
+pub(super) struct Place {
+    pub group: &'static str,
+    pub resource: &'static str,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Place {
+    fn new(group: &'static str, resource: &'static str, namespace: &str, name: &str) -> Self {
+        Self { group, resource, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
+impl NewObject {
+    fn new(group: &'static str, resource: &'static str, namespace: &str, object: Value) -> Self {
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        Self { place: Place::new(group, resource, namespace, name), object, owner: None }
+    }
+
+    /// Sets the uid of the first owner to that of `owner`.
+    pub(super) fn own(&mut self, owner: &Value) {
+        if let (Some(own), Some(uid)) =
+            (self.object.pointer_mut("/metadata/ownerReferences/0/uid"), owner.pointer("/metadata/uid"))
+        {
+            own.clone_from(uid);
+        }
+    }
+}
+
 /// Creates all objects except the pods that controllers create.
 ///
 /// # Errors
 /// The API server's error for the refused object.
 pub(super) fn populate(api: &Api, spec: &WorkloadSpec) -> Result<(), ApiError> {
-    let namespaces: BTreeSet<&str> =
-        spec.applications.iter().map(|application| application.namespace.as_str()).collect();
-    for name in namespaces.into_iter().filter(|name| api.get("", "namespaces", "", name).is_none()) {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        api.create("", "namespaces", "", namespace, MANAGER)?;
-    }
-    for daemon_set in &spec.daemon_sets {
-        create_daemon_set(api, daemon_set)?;
-    }
-    for application in &spec.applications {
-        create_application(api, application)?;
-    }
-    for PodFaultSpec { node, fault } in &spec.faults {
-        add_pod(api, node, *fault)?;
+    for mut new in objects(spec) {
+        if let Some(Place { group, resource, namespace, name }) = &new.owner {
+            new.own(&api.get(group, resource, namespace, name).unwrap_or_default());
+        }
+        let Place { group, resource, namespace, name } = &new.place;
+        if *resource != "namespaces" || api.get(group, resource, namespace, name).is_none() {
+            api.create(group, resource, namespace, new.object, MANAGER)?;
+        }
     }
     Ok(())
+}
+
+/// Returns all objects in the order of their creation, except the pods that controllers create.
+pub(super) fn objects(spec: &WorkloadSpec) -> Vec<NewObject> {
+    let namespaces: BTreeSet<&str> =
+        spec.applications.iter().map(|application| application.namespace.as_str()).collect();
+    let namespace = |name: &str| {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        NewObject::new("", "namespaces", "", object)
+    };
+    let mut all: Vec<NewObject> = namespaces.into_iter().map(namespace).collect();
+    all.extend(spec.daemon_sets.iter().map(daemon_set));
+    all.extend(spec.applications.iter().flat_map(application));
+    all.extend(spec.faults.iter().flat_map(|PodFaultSpec { node, fault }| pod(node, *fault)));
+    all
 }
 
 /// Template of a pod.
@@ -73,11 +120,7 @@ impl Template {
     }
 }
 
-fn uid(object: &Value) -> &str {
-    object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
-}
-
-fn create_daemon_set(api: &Api, daemon_set: &DaemonSet) -> Result<(), ApiError> {
+fn daemon_set(daemon_set: &DaemonSet) -> NewObject {
     let name = &daemon_set.name;
     let mut template = Template::new(name, daemon_set.exclusive_cpus);
     template.set("priorityClassName", "system-node-critical");
@@ -90,10 +133,10 @@ fn create_daemon_set(api: &Api, daemon_set: &DaemonSet) -> Result<(), ApiError> 
         "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": {"app": name}}, "template": template.to_value()},
     });
-    api.create("apps", "daemonsets", "kube-system", object, MANAGER).map(|_| ())
+    NewObject::new("apps", "daemonsets", "kube-system", object)
 }
 
-fn create_application(api: &Api, application: &Application) -> Result<(), ApiError> {
+fn application(application: &Application) -> Vec<NewObject> {
     let Application { namespace, name, replicas, budget, node_selector, priority_class, grace } = application;
     let mut template = Template::new(name, false);
     template.set("terminationGracePeriodSeconds", *grace);
@@ -103,17 +146,17 @@ fn create_application(api: &Api, application: &Application) -> Result<(), ApiErr
     if !priority_class.is_empty() {
         template.set("priorityClassName", priority_class.as_str());
     }
-    create_replica_set(api, namespace, *replicas, &template)?;
+    let replica_set = replica_set(namespace, *replicas, &template);
     let (limit, amount) = match budget {
-        None => return Ok(()),
+        None => return vec![replica_set],
         Some(Budget::MinAvailable(amount)) => ("minAvailable", amount),
         Some(Budget::MaxUnavailable(amount)) => ("maxUnavailable", amount),
     };
     let amount = amount.parse::<u32>().map_or_else(|_| json!(amount), |number| json!(number));
-    create_budget(api, namespace, name, name, &json!({limit: amount}))
+    vec![replica_set, pod_budget(namespace, name, name, &json!({limit: amount}))]
 }
 
-fn create_replica_set(api: &Api, namespace: &str, replicas: usize, template: &Template) -> Result<Value, ApiError> {
+fn replica_set(namespace: &str, replicas: usize, template: &Template) -> NewObject {
     let name = &template.name;
     let object = json!({
         "apiVersion": "apps/v1",
@@ -121,11 +164,11 @@ fn create_replica_set(api: &Api, namespace: &str, replicas: usize, template: &Te
         "metadata": {"name": name},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template.to_value()},
     });
-    api.create("apps", "replicasets", namespace, object, MANAGER)
+    NewObject::new("apps", "replicasets", namespace, object)
 }
 
-/// Creates a budget of the pods with a label `app`. `limit` is the spec without the selector.
-fn create_budget(api: &Api, namespace: &str, name: &str, app: &str, limit: &Value) -> Result<(), ApiError> {
+/// A budget of the pods with a label `app`. `limit` is the spec without the selector.
+fn pod_budget(namespace: &str, name: &str, app: &str, limit: &Value) -> NewObject {
     let mut spec = Map::from_iter([("selector".to_owned(), json!({"matchLabels": {"app": app}}))]);
     spec.extend(limit.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
     let object = json!({
@@ -134,11 +177,11 @@ fn create_budget(api: &Api, namespace: &str, name: &str, app: &str, limit: &Valu
         "metadata": {"name": name},
         "spec": spec,
     });
-    api.create("policy", "poddisruptionbudgets", namespace, object, MANAGER).map(|_| ())
+    NewObject::new("policy", "poddisruptionbudgets", namespace, object)
 }
 
-/// Adds the pod of a fault to a node. Most belong to a ReplicaSet of one replica.
-fn add_pod(api: &Api, node: &NodeName, fault: PodFault) -> Result<(), ApiError> {
+/// The pod of a fault on a node, with its controller and budgets. Most belong to a ReplicaSet of one replica.
+fn pod(node: &NodeName, fault: PodFault) -> Vec<NewObject> {
     let name = format!("{fault}-{node}");
     let hash = blake3::hash(name.as_bytes()).to_hex();
     let mut template = Template::new(&name, fault == PodFault::ExclusiveCpus);
@@ -158,15 +201,19 @@ fn add_pod(api: &Api, node: &NodeName, fault: PodFault) -> Result<(), ApiError> 
         }
         PodFault::BlockedBudget | PodFault::TwoBudgets | PodFault::Unmanaged | PodFault::ExclusiveCpus => {}
     }
-    let owners = match fault {
-        PodFault::Unmanaged => json!([]),
-        PodFault::Mirror => {
-            let present = api.get("", "nodes", "", node.as_str()).unwrap_or_default();
-            json!([{"apiVersion": "v1", "kind": "Node", "name": node.as_str(), "uid": uid(&present), "controller": true}])
-        }
+    let mut all = Vec::new();
+    let (owners, owner) = match fault {
+        PodFault::Unmanaged => (json!([]), None),
+        PodFault::Mirror => (
+            json!([{"apiVersion": "v1", "kind": "Node", "name": node.as_str(), "uid": "", "controller": true}]),
+            Some(Place::new("", "nodes", "", node.as_str())),
+        ),
         // The sandbox has no StatefulSets, whose pods keep their names.
-        PodFault::Returns => controller("StatefulSet", &name, hash.as_str()),
-        _ => controller("ReplicaSet", &name, uid(&create_replica_set(api, NAMESPACE, 1, &template)?)),
+        PodFault::Returns => (controller("StatefulSet", &name, hash.as_str()), None),
+        _ => {
+            all.push(replica_set(NAMESPACE, 1, &template));
+            (controller("ReplicaSet", &name, ""), Some(Place::new("apps", "replicasets", NAMESPACE, &name)))
+        }
     };
     template.set("nodeName", node.as_str());
     let pod = json!({
@@ -180,14 +227,15 @@ fn add_pod(api: &Api, node: &NodeName, fault: PodFault) -> Result<(), ApiError> 
         },
         "spec": template.spec,
     });
-    api.create("", "pods", NAMESPACE, pod, MANAGER)?;
+    all.push(NewObject { owner, ..NewObject::new("", "pods", NAMESPACE, pod) });
     let budgets: &[&str] = match fault {
         PodFault::BlockedBudget => &[""],
         PodFault::TwoBudgets => &["-a", "-b"],
         _ => &[],
     };
-    for suffix in budgets {
-        create_budget(api, NAMESPACE, &format!("{name}{suffix}"), &name, &json!({"maxUnavailable": 0}))?;
-    }
-    Ok(())
+    all.extend(budgets.iter().map(|suffix| {
+        let budget = format!("{name}{suffix}");
+        pod_budget(NAMESPACE, &budget, &name, &json!({"maxUnavailable": 0}))
+    }));
+    all
 }

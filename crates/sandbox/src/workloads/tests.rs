@@ -407,3 +407,28 @@ proptest! {
             prop_assert_eq!(&set["spec"]["replicas"], &set["status"]["readyReplicas"], "after {} evictions", evicted);
     }
 }
+
+#[tokio::test]
+async fn workloads_run_over_requests_alike() {
+    let (api, _) = cluster(3);
+    let workloads = Workloads::start_on(api.client(), &WorkloadSpec::filling(3, 6), 1, 100.0).await.unwrap();
+    assert_eq!(["node-1", "node-2", "node-3"].map(|node| on_node(&api, node).len()), [6, 6, 6]);
+    let budget = || api.get("policy", "poddisruptionbudgets", "team-001", "app-0001").unwrap()["status"].clone();
+    assert_eq!((&budget()["disruptionsAllowed"], &budget()["currentHealthy"]), (&json!(3), &json!(10)));
+
+    cordon(&api, "node-1", None);
+    let leaves = on_node(&api, "node-1").into_iter().find(|name| name.starts_with("app-0001")).unwrap();
+    let listed = list(&api, "pods").len();
+    evict(&api, "team-001", &leaves).unwrap();
+    let began = std::time::Instant::now();
+    while api.get("", "pods", "team-001", &leaves).is_some()
+        || on_node(&api, "node-1").len() != 5
+        || list(&api, "pods").len() != listed
+        || budget()["currentHealthy"] != 10
+    {
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", list(&api, "pods"));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(budget().get("disruptedPods"), None);
+    workloads.stop().await;
+}
