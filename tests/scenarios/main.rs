@@ -2,8 +2,8 @@
 //!
 //! Every scenario runs against the embedded sandbox. It also runs against a real kube-apiserver with etcd if
 //! `KUBEBUILDER_ASSETS` names a folder with both (the convention of envtest). Nodes are simulated: kubelets that
-//! follow their Nodes, and in the sandbox also nodes with agents that follow NodeConfigs. Each scenario has its own
-//! cluster and repository, and waits for conditions instead of fixed times.
+//! follow their Nodes, or nodes with agents that follow NodeConfigs. Pods and their controllers are simulated, too.
+//! Each scenario has its own cluster and repository, and waits for conditions instead of fixed times.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

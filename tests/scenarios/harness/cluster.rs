@@ -9,12 +9,12 @@ use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::api::ServerProfile;
-use nodecfg_sandbox::kubelets::{Fault, Kubelets};
+use nodecfg_sandbox::kubelets::Fault;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::command::{Run, Running};
-use super::control_plane::ControlPlane;
+use super::control_plane::{ControlPlane, Populated};
 use super::history::History;
 use super::repository::Repository;
 use super::sandbox_server::SandboxServer;
@@ -30,7 +30,7 @@ pub struct Cluster {
 
 enum Server {
     Sandbox(Box<SandboxServer>),
-    Real { kubelets: Kubelets, control_plane: ControlPlane },
+    Real { populated: Populated, control_plane: ControlPlane },
 }
 
 /// Configuration state of a node, from its Node or its NodeConfig.
@@ -118,9 +118,9 @@ impl Cluster {
     pub(super) async fn start(start: ClusterSetup) -> Self {
         let home = TempDir::new().unwrap();
         let kubeconfig = home.path().join("kubeconfig");
+        let assignment_resource = start.assignment_resource();
         let ClusterSetup { kind, nodes, faults, later, large, workloads, .. } = start;
         let faults = faults.into_iter().collect();
-        let assignment_resource = if matches!(kind, ClusterKind::Agents) { "nodeconfigs" } else { "nodes" };
         let sandbox = async |profile, installed, nodes, faults| {
             let large = large && assignment_resource == "nodeconfigs";
             let server =
@@ -131,10 +131,10 @@ impl Cluster {
             ClusterKind::Kubelets => sandbox(ServerProfile::V1_21, true, nodes, faults).await,
             ClusterKind::Agents => sandbox(ServerProfile::V1_36, true, nodes, faults).await,
             ClusterKind::Dropping => sandbox(ServerProfile::V1_36, false, nodes, faults).await,
-            ClusterKind::Real(assets) => {
+            ClusterKind::Real { assets, agents } => {
                 let control_plane = ControlPlane::start(&assets, &kubeconfig).await;
-                let (client, kubelets) = control_plane.populate(nodes, faults).await;
-                (client, Server::Real { kubelets, control_plane })
+                let populated = control_plane.populate(nodes, faults, agents, large, workloads).await;
+                (populated.client(), Server::Real { populated, control_plane })
             }
         };
         let cluster = Self { home, client, server, assignment_resource };
@@ -148,11 +148,16 @@ impl Cluster {
     pub async fn down(self) {
         match self.server {
             Server::Sandbox(server) => server.stop().await,
-            Server::Real { kubelets, control_plane } => {
-                kubelets.stop().await;
+            Server::Real { populated, control_plane } => {
+                populated.stop().await;
                 control_plane.stop();
             }
         }
+    }
+
+    /// Reports whether the cluster is a sandbox, whose requests can be counted.
+    pub fn is_sandbox(&self) -> bool {
+        matches!(self.server, Server::Sandbox(_))
     }
 
     /// Returns the sandbox; panics for a real API server.
@@ -256,8 +261,12 @@ impl Cluster {
         send(&self.client, "DELETE", path, &Value::Null).await;
     }
 
-    /// Returns the configuration that the kubelet of a node runs, from its own port.
+    /// Returns the configuration that the kubelet of a node runs, from its own port. A real API server does not reach
+    /// the simulated kubelets.
     pub async fn running(&self, node: &str) -> Value {
+        if let Server::Real { populated, .. } = &self.server {
+            return populated.configz(node)["kubeletconfig"].clone();
+        }
         self.get(&format!("/api/v1/nodes/{node}/proxy/configz")).await["kubeletconfig"].clone()
     }
 
@@ -383,7 +392,7 @@ impl Cluster {
         let node = NodeName::new(node).unwrap();
         let injected = match &self.server {
             Server::Sandbox(server) => server.embedded().nodes().inject(&node, fault).await,
-            Server::Real { kubelets, .. } => kubelets.inject(&node, fault).await,
+            Server::Real { populated, .. } => populated.nodes().inject(&node, fault).await,
         };
         injected.unwrap();
     }

@@ -6,32 +6,38 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use http::Request;
 use jiff::Timestamp;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig as KubeKubeconfig};
+use nodecfg_agent::settings::Settings;
+use nodecfg_contract::installation::{AGENT_DAEMON_SET, NAMESPACE};
+use nodecfg_contract::names::NodeName;
+use nodecfg_sandbox::agents::{Agents, Options as AgentOptions};
+use nodecfg_sandbox::api::ProxyResult;
 use nodecfg_sandbox::kubelets::{Faults, Kubelets, Options};
 use nodecfg_sandbox::nodes::{self, NodeSpec};
 use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
+use nodecfg_sandbox::simulated::SimulatedNodes;
+use nodecfg_sandbox::workloads::{WorkloadSpec, Workloads};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::cluster::{is_of_kubernetes, list};
-use super::{SPEED, until};
+use super::{SPEED, real_objects, until};
 
-/// Path of the ConfigMaps.
-const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
-
-/// Bearer token of the administrator.
+/// Name and bearer token of the administrator.
+const ADMIN: &str = "admin";
 const TOKEN: &str = "scenarios-admin-token";
 
 /// Servers that currently run.
 static RUNNING: Mutex<Weak<Servers>> = Mutex::const_new(Weak::new());
 
 /// Minor version of the kube-apiserver in a folder.
-fn minor(assets: &Path) -> u32 {
+pub(super) fn minor(assets: &Path) -> u32 {
     let binary = assets.join("kube-apiserver");
     let output = Command::new(&binary).arg("--version").output();
     let output = output.unwrap_or_else(|error| panic!("cannot run {}: {error}", binary.display()));
@@ -40,9 +46,9 @@ fn minor(assets: &Path) -> u32 {
     minor.unwrap_or_else(|| panic!("{} --version prints {text:?}", binary.display()))
 }
 
-/// Reports whether the API server in a folder keeps `Node.spec.configSource`, which versions up to 1.25 do.
-pub(super) fn keeps_config_source(assets: &Path) -> bool {
-    minor(assets) <= 25
+/// Reports whether an API server keeps `Node.spec.configSource`, which versions up to 1.25 do.
+pub(super) fn keeps_config_source(minor: u32) -> bool {
+    minor <= 25
 }
 
 /// etcd and kube-apiserver, killed when dropped.
@@ -61,6 +67,50 @@ impl Drop for Servers {
             let _ = process.kill();
             let _ = process.wait();
         }
+    }
+}
+
+/// Simulated components of a cluster with a real API server.
+pub struct Populated {
+    client: Client,
+    nodes: SimulatedNodes,
+    workloads: Option<Workloads>,
+}
+
+impl Populated {
+    /// Client of the administrator.
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(super) fn nodes(&self) -> &SimulatedNodes {
+        &self.nodes
+    }
+
+    /// Answer of a node's kubelet with its configuration.
+    pub(super) fn configz(&self, node: &str) -> Value {
+        let SimulatedNodes::Agents(agents) = &self.nodes else { panic!("only kubelets with agents answer here") };
+        let answer = agents.get_from_kubelet(&NodeName::new(node).unwrap(), "/configz");
+        let ProxyResult::Response { body, .. } = answer else { return Value::Null };
+        serde_json::from_str(&body).unwrap_or_default()
+    }
+
+    pub(super) async fn stop(self) {
+        if let Some(workloads) = self.workloads {
+            workloads.stop().await;
+        }
+        self.nodes.stop().await;
+    }
+}
+
+/// Settings of the agents. Requests take longer than in the sandbox, so that there are fewer.
+fn settings(large: bool, speed: f64) -> Settings {
+    Settings {
+        health_timeout: Duration::from_secs_f64(10.0 * speed),
+        trial_period: Duration::from_secs(if large { 600 } else { 60 }),
+        resync_interval: Duration::from_secs(600),
+        probe_interval: Duration::from_secs(5),
+        ..Settings::default()
     }
 }
 
@@ -89,30 +139,38 @@ impl ControlPlane {
         Self { servers, _turn: turn }
     }
 
-    /// Deletes the objects of the previous scenario, then creates nodes with kubelets.
-    pub(super) async fn populate(&self, specs: Vec<NodeSpec>, faults: Faults) -> (Client, Kubelets) {
+    /// Deletes the objects of the previous scenario, then creates nodes with kubelets or agents, and pods.
+    pub(super) async fn populate(
+        &self,
+        specs: Vec<NodeSpec>,
+        faults: Faults,
+        agents: bool,
+        large: bool,
+        workloads: Option<WorkloadSpec>,
+    ) -> Populated {
         let client = self.servers.client().await;
-        for (path, only) in [
-            ("/api/v1/nodes", ""),
-            (CONFIG_MAPS, "?labelSelector=app.kubernetes.io/managed-by=nodecfg"),
-            ("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", ""),
-            ("/api/v1/namespaces/default/events", ""),
-        ] {
-            let request = Request::delete(format!("{path}{only}")).body(Vec::new()).unwrap();
-            client.request::<serde_json::Value>(request).await.unwrap();
-        }
-        for map in list(&client, CONFIG_MAPS).await["items"].as_array().unwrap() {
-            let name = map["metadata"]["name"].as_str().unwrap();
-            if !is_of_kubernetes(name) {
-                let request = Request::delete(format!("{CONFIG_MAPS}/{name}")).body(Vec::new()).unwrap();
-                client.request::<serde_json::Value>(request).await.unwrap();
-            }
+        real_objects::remove(&client).await;
+        if agents {
+            real_objects::install(&client, ADMIN).await;
+        } else {
+            real_objects::uninstall(&client).await;
         }
         let specs: Vec<NodeSpec> = specs.into_iter().map(|spec| spec.with_faults(&faults)).collect();
         nodes::create(&client, specs, Timestamp::now(), 2, 8).await.unwrap();
-        let options = Options { speed: SPEED, faults, ..Options::default() };
-        let kubelets = Kubelets::start(client.clone(), options).await.unwrap();
-        (client, kubelets)
+        let nodes = if agents {
+            let speed = if large { SPEED / 15.0 } else { SPEED / 5.0 };
+            let options = AgentOptions { speed, faults, settings: settings(large, speed), ..AgentOptions::default() };
+            let user = format!("system:serviceaccount:{NAMESPACE}:{AGENT_DAEMON_SET}");
+            SimulatedNodes::Agents(Agents::start_on(client.clone(), &user, options).await.unwrap())
+        } else {
+            let options = Options { speed: SPEED, faults, ..Options::default() };
+            SimulatedNodes::Kubelets(Kubelets::start(client.clone(), options).await.unwrap())
+        };
+        let workloads = match workloads {
+            Some(spec) => Some(Workloads::start_on(client.clone(), &spec, 0, SPEED).await.unwrap()),
+            None => None,
+        };
+        Populated { client, nodes, workloads }
     }
 
     /// Ends the exclusive use; the servers stop with the last user.
@@ -144,6 +202,7 @@ impl Servers {
         }
         servers.spawn(&assets.join("etcd"), &arguments);
 
+        let minor = minor(assets);
         let mut arguments = vec![
             format!("--etcd-servers={storage}"),
             "--bind-address=127.0.0.1".to_owned(),
@@ -162,11 +221,11 @@ impl Servers {
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ];
         // Up to 1.19, the server also listens without TLS by default.
-        if minor(assets) < 20 {
+        if minor < 20 {
             arguments.push("--insecure-port=0".to_owned());
         }
         // From 1.22 to 1.25, the field exists and its gate is off by default.
-        if (22..=25).contains(&minor(assets)) {
+        if (22..=25).contains(&minor) {
             arguments.push("--feature-gates=DynamicKubeletConfig=true".to_owned());
         }
         servers.spawn(&assets.join("kube-apiserver"), &arguments);
@@ -239,7 +298,7 @@ fn credentials(folder: &Path) -> String {
         ("server.key", key.serialize_pem()),
         ("accounts.key", accounts.serialize_pem()),
         ("accounts.pub", accounts.public_key_pem()),
-        ("tokens.csv", format!("{TOKEN},admin,admin,\"system:masters\"\n")),
+        ("tokens.csv", format!("{TOKEN},{ADMIN},{ADMIN},\"system:masters\"\n")),
     ] {
         fs::write(folder.join(name), text).unwrap();
     }

@@ -16,6 +16,7 @@ mod cluster;
 mod command;
 mod control_plane;
 mod history;
+mod real_objects;
 mod repository;
 mod sandbox_server;
 
@@ -43,10 +44,14 @@ pub enum Needs {
     Kubelets,
     /// An API server that drops `configSource`, without installed NodeConfigs.
     Dropping,
+    /// Nodes with agents.
+    Agents,
+    /// Pods, with the components of a cluster that start, move and end them.
+    Workloads,
 }
 
 /// Declares scenarios by their requirements, as one test for each suitable kind of cluster. Scenarios with `Agents`
-/// run only against a sandbox with node agents.
+/// need node agents. A real API server has kubelets or agents, depending on its version.
 macro_rules! scenarios {
     ($($needs:ident { $($(#[$attribute:meta])* $name:ident),* $(,)? })*) => {
         mod sandbox {
@@ -66,7 +71,6 @@ macro_rules! scenario {
     (sandbox Agents $($rest:tt)*) => {};
     (agents Kubelets $($rest:tt)*) => {};
     (agents Dropping $($rest:tt)*) => {};
-    (real Agents $($rest:tt)*) => {};
     (sandbox $needs:ident $(#[$attribute:meta])* $name:ident) => {
         $(#[$attribute])*
         #[test]
@@ -108,13 +112,21 @@ pub fn on_real<F: Future<Output = ()>>(name: &str, needs: Needs, scenario: impl 
     let Some(assets) = std::env::var_os(ASSETS).filter(|folder| !folder.is_empty()).map(PathBuf::from) else {
         return UNSET.call_once(|| print_line(&format!("skipped: {ASSETS} is not set")));
     };
-    let keeps = control_plane::keeps_config_source(&assets);
+    let minor = control_plane::minor(&assets);
+    let keeps = control_plane::keeps_config_source(minor);
     let reason = match needs {
         Needs::Sandbox => "it needs features of the sandbox",
-        Needs::Anything | Needs::Kubelets if !keeps => "this API server drops configSource",
+        Needs::Kubelets if !keeps => "this API server drops configSource",
+        Needs::Agents if keeps => "agents need an API server that drops configSource",
         Needs::Dropping if keeps => "this API server keeps configSource",
+        Needs::Workloads if minor < 22 => "this API server has no evictions of policy/v1",
+        // Agents need the ValidatingAdmissionPolicies of `nodecfg install`.
+        Needs::Anything | Needs::Agents | Needs::Workloads if (26..30).contains(&minor) => {
+            "this API server has no admission policies"
+        }
         _ => {
-            return block_on(scenario(ClusterSetup::new(ClusterKind::Real(assets))));
+            let agents = !keeps && needs != Needs::Dropping;
+            return block_on(scenario(ClusterSetup::new(ClusterKind::Real { assets, agents })));
         }
     };
     print_line(&format!("skipped {name}: {reason}"));
@@ -158,8 +170,8 @@ enum ClusterKind {
     Agents,
     /// A 1.36 sandbox without installed objects.
     Dropping,
-    /// A real API server, with the sandbox's kubelets.
-    Real(PathBuf),
+    /// A real API server, with the sandbox's kubelets, or with the objects of `nodecfg install` and node agents.
+    Real { assets: PathBuf, agents: bool },
 }
 
 /// Builder of a scenario's cluster.
@@ -188,14 +200,15 @@ impl ClusterSetup {
 
     fn version(&self) -> &'static str {
         match &self.kind {
-            ClusterKind::Agents | ClusterKind::Dropping => "v1.36.2",
-            ClusterKind::Kubelets | ClusterKind::Real(_) => "v1.21.14",
+            ClusterKind::Agents | ClusterKind::Dropping | ClusterKind::Real { agents: true, .. } => "v1.36.2",
+            ClusterKind::Kubelets | ClusterKind::Real { .. } => "v1.21.14",
         }
     }
 
     /// Resource that holds the assignments.
     pub fn assignment_resource(&self) -> &'static str {
-        if matches!(self.kind, ClusterKind::Agents) { "nodeconfigs" } else { "nodes" }
+        let agents = matches!(self.kind, ClusterKind::Agents | ClusterKind::Real { agents: true, .. });
+        if agents { "nodeconfigs" } else { "nodes" }
     }
 
     /// Adds the nodes `<pool>-1`, `<pool>-2`, … with the pool's label.
@@ -233,7 +246,7 @@ impl ClusterSetup {
         Self { large: true, ..self }
     }
 
-    /// Runs pods on the nodes of a sandbox.
+    /// Runs pods on the nodes.
     pub fn workloads(self, workloads: WorkloadSpec) -> Self {
         Self { workloads: Some(workloads), ..self }
     }
