@@ -322,6 +322,15 @@ mod tests {
     }
 
     #[test]
+    fn accepted_eviction_is_not_sent_again() {
+        let mut evictions = listed([pod("a")]);
+        evictions.next(at(0));
+        evictions.answered(&pod("a").uid, EvictionAnswer::Evicted, at(0));
+        // The watch reports the deletion later.
+        assert_eq!((evictions.next(at(60)), evictions.next_wake(at(60))), (vec![], None));
+    }
+
+    #[test]
     fn refused_pod_prevents_every_eviction() {
         let mut evictions =
             listed([pod("a"), Pod { controller: None, ..pod("z") }, Pod { empty_dir: true, ..pod("b") }]);

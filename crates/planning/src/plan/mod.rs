@@ -51,6 +51,8 @@ mod check_tests;
 mod content_tests;
 #[cfg(test)]
 mod disruption_tests;
+#[cfg(test)]
+mod drain_tests;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 #[cfg(test)]

@@ -17,12 +17,18 @@ use crate::plan::fixtures::{
     canary, desired, fetched, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing,
     rendered_of, with_config_map,
 };
-use crate::plan::{Plan, Scope, check, make};
+use crate::plan::{Plan, Scope, check, decide_again, make};
 use kubelet_config::risk::Class;
 use nodecfg_contract::observed::{
     EvictionAnswer, Maintainer, Node, NodeContent, Observed, Pod, Readiness, RunningConfig,
 };
 use nodecfg_contract::{ConfigSource, error_text};
+
+mod budget;
+mod marks;
+mod plans;
+mod requests;
+mod rollbacks;
 
 const OLD: &str = "cpuManagerPolicy: none\n";
 const NEW: &str = "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n";
@@ -42,15 +48,29 @@ fn source(fields: &str) -> ConfigSource {
 
 /// Nodes of the pool on the old configuration.
 fn cluster(names: &[&str]) -> Observed {
-    let mut cluster = observed(names.iter().map(|name| on(node(name, "a"), &source(OLD))));
-    let old = rendered_of("a", OLD);
-    with_config_map(&mut cluster, "a", &old);
-    cluster.contents.extend([fetched(&source(OLD), &old.canonical, true)]);
+    cluster_on(OLD, names)
+}
+
+/// Nodes of the pool on a configuration with these fields.
+fn cluster_on(fields: &str, names: &[&str]) -> Observed {
+    let mut cluster = observed(names.iter().map(|name| on(node(name, "a"), &source(fields))));
+    with_fields(&mut cluster, fields);
     cluster
 }
 
+/// Adds the ConfigMap with these fields.
+fn with_fields(cluster: &mut Observed, fields: &str) {
+    let rendered = rendered_of("a", fields);
+    with_config_map(cluster, "a", &rendered);
+    cluster.contents.extend([fetched(&source(fields), &rendered.canonical, true)]);
+}
+
 fn planned(policy: RolloutPolicy, cluster: &Observed) -> Plan {
-    let desired = wants(NEW, policy);
+    planned_to(NEW, policy, cluster)
+}
+
+fn planned_to(fields: &str, policy: RolloutPolicy, cluster: &Observed) -> Plan {
+    let desired = wants(fields, policy);
     let plan = make(&desired, cluster, &options()).unwrap();
     assert_eq!(check(&plan, &desired, cluster, &Scope::Everything), []);
     plan
@@ -62,6 +82,7 @@ struct Scenario {
     now: Timestamp,
     progress: Vec<Progress>,
     nodes: BTreeMap<String, Node>,
+    target: ConfigSource,
 }
 
 impl Scenario {
@@ -70,11 +91,16 @@ impl Scenario {
     }
 
     fn over(cluster: &Observed, policy: RolloutPolicy) -> Self {
+        Self::to(NEW, cluster, policy, Mode::ASSIGN)
+    }
+
+    fn to(fields: &str, cluster: &Observed, policy: RolloutPolicy, mode: Mode) -> Self {
         Self {
-            machine: Machine::new(&planned(policy, cluster), Mode::ASSIGN),
+            machine: Machine::new(&planned_to(fields, policy, cluster), mode),
             now: Timestamp::UNIX_EPOCH,
             progress: Vec::new(),
             nodes: cluster.nodes.iter().map(|(name, node)| (name.to_string(), node.clone())).collect(),
+            target: source(fields),
         }
     }
 
@@ -90,7 +116,7 @@ impl Scenario {
                 Command::Assign(node, change) => format!("assign {node} {}", change.max_disruption),
                 Command::RollBack(node, change) => format!("roll back {node} {}", change.max_disruption),
                 Command::Mark(node, uid, drain) => {
-                    assert_eq!((uid, drain.to.as_ref()), (format!("uid-{node}"), Some(&source(NEW))));
+                    assert_eq!((uid, drain.to.as_ref()), (format!("uid-{node}"), Some(&self.target)));
                     format!("mark {node}")
                 }
                 Command::WatchPods(node) => format!("watch {node}"),
@@ -137,6 +163,22 @@ impl Scenario {
         self.observe(name, |node| Node { source: Some(source(NEW)), ..node });
     }
 
+    /// Drains, assigns and settles a node, and returns the commands after its release.
+    fn released(&mut self, name: &str) -> Vec<String> {
+        self.assigned(name);
+        let target = self.target.clone();
+        assert_eq!(self.observe(name, |node| on(node, &target)), [""; 0]);
+        assert_eq!(self.wait(30), [format!("release {name}")]);
+        self.end_release(name)
+    }
+
+    /// Answers the release of a node, and returns the commands that follow.
+    fn end_release(&mut self, name: &str) -> Vec<String> {
+        let mut sent = self.send(Input::Released(node_name(name), Ok(())));
+        sent.extend(self.observe(name, unmarked));
+        sent
+    }
+
     fn wait(&mut self, seconds: i64) -> Vec<String> {
         self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
         self.send(Input::Tick)
@@ -162,6 +204,10 @@ impl Scenario {
         };
         self.progress.iter().filter_map(waiting).collect()
     }
+}
+
+fn unmarked(node: Node) -> Node {
+    Node { drain_mark: None, ..node }
 }
 
 #[test]
@@ -410,78 +456,4 @@ fn released_canary_is_drained_again_before_its_rollback() {
     scenario.send(Input::Released(node_name("n1"), Ok(())));
     assert_eq!(scenario.outcome("n1").end, End::RolledBack);
     assert!(scenario.machine.is_finished());
-}
-
-#[test]
-fn next_run_continues_or_releases_each_mark() {
-    let marked = |node: Node| Node { drain_mark: Some(Box::new(mark("a"))), ..node };
-    let mut cluster = cluster(&["n1", "n2", "n3"]);
-    let converged = marked(on(node("n2", "a"), &source(NEW)));
-    let pending = marked(cluster.nodes[&node_name("n1")].clone());
-    let assigned = Node { source: Some(source(NEW)), ..marked(on(node("n3", "a"), &source(OLD))) };
-    cluster.nodes.extend([pending, converged, assigned].map(|node| (node.name.clone(), node)));
-    let plan = planned(drains(1), &cluster);
-    assert_eq!(plan.releases.iter().map(|release| release.node.as_str()).collect::<Vec<_>>(), ["n2"]);
-    let mut scenario = Scenario::over(&cluster, drains(1));
-    assert_eq!(scenario.send(Input::Start), ["watch n1"], "n1 is marked already, and n3 is assigned");
-    scenario.observe("n3", |node| on(node, &source(NEW)));
-    assert_eq!(scenario.wait(30), ["release n3"]);
-    scenario.send(Input::Released(node_name("n3"), Ok(())));
-    scenario.pods("n1", []);
-    let sent = scenario.send(Input::Volumes(node_name("n1"), Ok(0)));
-    assert_eq!(sent, ["unwatch n1", "assign n1 drain"]);
-}
-
-#[test]
-fn policy_decides_which_nodes_are_drained() {
-    let drained = |fields: &str, policy: RolloutPolicy| {
-        let cluster = cluster(&["n1"]);
-        let desired = wants(fields, policy);
-        let plan = make(&desired, &cluster, &options()).unwrap();
-        assert_eq!(check(&plan, &desired, &cluster, &Scope::Everything), []);
-        let step = plan.pools[0].steps().next().unwrap().clone();
-        (step.drain, step.assignment.max_disruption)
-    };
-    let mut accepting = drains(1);
-    accepting.drain.mode = DrainMode::Accept;
-    assert_eq!(drained(NEW, drains(1)), (true, Class::Drain));
-    assert_eq!(drained(NEW, accepting), (false, Class::Drain));
-    assert_eq!(drained("cpuManagerPolicy: none\nclusterDNS: [10.0.0.9]\n", drains(1)), (false, Class::Restart));
-    assert_eq!(drained(NEW, RolloutPolicy { allow_disruption: Class::Replace, ..policy(1) }), (true, Class::Replace));
-}
-
-#[test]
-fn unknown_local_configuration_is_drained_unless_a_sample_and_an_agent_say_otherwise() {
-    let answer = |fields: &str| RunningConfig::Read(format!("{{{fields}}}"));
-    let same = r#""cpuManagerPolicy": "static", "reservedSystemCPUs": "0""#;
-    let other = r#""cpuManagerPolicy": "none""#;
-    for (has_agents, answered, drained) in [
-        (true, None, [true, true]),
-        (true, Some(same), [false, false]),
-        (true, Some(other), [true, true]),
-        (false, None, [true, true]),
-        // No agent compares again on n2.
-        (false, Some(same), [false, true]),
-    ] {
-        let content = has_agents.then(NodeContent::default);
-        let mut cluster = observed(["n1", "n2"].map(|name| Node { content, ..node(name, "a") }));
-        cluster.running.extend(answered.map(|fields| (node_name("n1"), answer(fields))));
-        let plan = planned(drains(1), &cluster);
-        let found: Vec<bool> = plan.pools[0].steps().map(|step| step.drain).collect();
-        assert_eq!(found, drained, "{has_agents} {answered:?}");
-    }
-}
-
-#[test]
-fn node_with_the_mark_of_another_fleet_is_left_alone() {
-    let mut cluster = cluster(&["n1"]);
-    let mut other = mark("a");
-    other.drain.as_mut().unwrap().fleet = nodecfg_contract::names::FleetName::new("other").unwrap();
-    cluster.nodes.get_mut(&node_name("n1")).unwrap().drain_mark = Some(Box::new(other));
-    let plan = planned(drains(1), &cluster);
-    assert_eq!(
-        plan.pools[0].left_alone[0].why.to_string(),
-        "fleet other drains the node; run this again when it has finished"
-    );
-    assert_eq!(plan.releases, []);
 }

@@ -1,0 +1,155 @@
+//! Scenarios of marks: refused, lost, left behind, or of an earlier run.
+
+use super::*;
+use nodecfg_contract::observed::DrainMark;
+
+#[test]
+fn refused_mark_fails_the_node() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    assert_eq!(scenario.send(Input::Marked(node_name("n1"), Err("forbidden".to_owned()))), [""; 0]);
+    assert_eq!(scenario.drain_failure("n1"), DrainFailure::Request { error: "forbidden".to_owned() });
+    assert!(scenario.machine.is_finished() && !scenario.outcome("n1").marked);
+}
+
+#[test]
+fn event_with_the_mark_may_arrive_before_the_response() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    let sent = scenario.observe("n1", |node| Node { drain_mark: Some(Box::new(mark("a"))), ..node });
+    assert_eq!(sent, ["watch n1"]);
+    assert_eq!(scenario.send(Input::Marked(node_name("n1"), Ok(()))), [""; 0]);
+    assert_eq!(scenario.observe("n1", unmarked), ["unwatch n1"]);
+    assert_eq!(scenario.drain_failure("n1"), DrainFailure::MarkLost);
+}
+
+#[test]
+fn event_from_before_the_mark_is_no_loss() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    assert_eq!(scenario.send(Input::Marked(node_name("n1"), Ok(()))), ["watch n1"]);
+    assert_eq!(scenario.observe("n1", |node| node), [""; 0]);
+    assert_eq!(scenario.pods("n1", [pod("a")]), ["evict n1 a"]);
+}
+
+#[test]
+fn mark_without_its_taint_is_lost() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    scenario.marked("n1");
+    let annotated = DrainMark { tainted: false, ..mark("a") };
+    let sent = scenario.observe("n1", |node| Node { drain_mark: Some(Box::new(annotated)), ..node });
+    assert_eq!(sent, ["unwatch n1"]);
+    assert_eq!(scenario.drain_failure("n1"), DrainFailure::MarkLost);
+}
+
+#[test]
+fn mark_lost_after_the_drain_fails_the_node() {
+    let lost = |mut scenario: Scenario| {
+        assert_eq!(scenario.observe("n1", unmarked), [""; 0]);
+        assert_eq!(scenario.drain_failure("n1"), DrainFailure::MarkLost);
+        assert!(scenario.machine.is_finished() && !scenario.outcome("n1").marked);
+        // A late response changes nothing, and the node is not marked or released again.
+        assert_eq!(scenario.send(Input::Assigned(node_name("n1"))), [""; 0]);
+        assert_eq!(scenario.wait(600), [""; 0]);
+        assert!(!scenario.machine.outcome().is_complete());
+    };
+    let started = || {
+        let mut scenario = Scenario::new(drains(1), &["n1"]);
+        scenario.send(Input::Start);
+        scenario
+    };
+    let mut assigning = started();
+    assigning.marked("n1");
+    assigning.pods("n1", []);
+    let sent = assigning.send(Input::Volumes(node_name("n1"), Ok(0)));
+    assert_eq!(sent, ["unwatch n1", "assign n1 drain"]);
+    lost(assigning);
+    let mut watched = started();
+    watched.assigned("n1");
+    lost(watched);
+    let mut settling = started();
+    settling.assigned("n1");
+    settling.observe("n1", |node| on(node, &source(NEW)));
+    lost(settling);
+}
+
+#[test]
+fn node_whose_release_is_refused_leaves_the_rollout_incomplete() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    scenario.observe("n1", |node| on(node, &source(NEW)));
+    assert_eq!(scenario.wait(30), ["release n1"]);
+    assert_eq!(scenario.send(Input::Released(node_name("n1"), Err("forbidden".to_owned()))), [""; 0]);
+    assert!(matches!(scenario.outcome("n1"), NodeOutcome { end: End::Converged, marked: true, .. }));
+    assert!(scenario.machine.is_finished() && !scenario.machine.outcome().is_complete());
+}
+
+#[test]
+fn rollout_ends_only_after_the_answers_to_its_marks_and_releases() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    assert_eq!(scenario.send(Input::Stop(StopReason::Interrupted)), [""; 0]);
+    assert!(!scenario.machine.is_finished(), "the mark is unanswered");
+    assert_eq!(scenario.send(Input::Marked(node_name("n1"), Ok(()))), ["release n1"]);
+    assert!(!scenario.machine.is_finished(), "the release is unanswered");
+    scenario.send(Input::Released(node_name("n1"), Ok(())));
+    assert!(scenario.machine.is_finished());
+}
+
+#[test]
+fn node_that_is_deleted_during_its_drain_leaves_no_mark() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    scenario.marked("n1");
+    scenario.pods("n1", [pod("a")]);
+    assert_eq!(scenario.send(Input::Gone(node_name("n1"))), ["unwatch n1"]);
+    assert!(matches!(scenario.outcome("n1"), NodeOutcome { end: End::Gone, marked: false, .. }));
+    assert!(scenario.machine.is_finished() && scenario.machine.outcome().is_complete());
+}
+
+#[test]
+fn node_that_leaves_its_pool_is_released_and_not_assigned() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    scenario.marked("n1");
+    scenario.pods("n1", [pod("a")]);
+    let other = Box::new(scenario.nodes["n1"].clone());
+    assert_eq!(scenario.send(Input::Unselected(other)), ["unwatch n1", "release n1"]);
+    assert_eq!(scenario.evicted("n1", "a", EvictionAnswer::Gone), [""; 0]);
+    assert!(matches!(scenario.outcome("n1").end, End::Changed { .. }));
+}
+
+#[test]
+fn marks_of_an_earlier_run_stay_until_the_turn_of_their_nodes_or_the_stop() {
+    let mut cluster = cluster(&["n1", "n2"]);
+    cluster.nodes.values_mut().for_each(|node| node.drain_mark = Some(Box::new(mark("a"))));
+    let mut scenario = Scenario::over(&cluster, drains(1));
+    assert_eq!(scenario.send(Input::Start), ["watch n1"]);
+    let stopped = scenario.send(Input::Stop(StopReason::Interrupted));
+    assert_eq!(stopped, ["unwatch n1", "release n1", "release n2"]);
+}
+
+#[test]
+fn hold_concerns_overdue_drains_alone() {
+    let started = || {
+        let mut policy = drains(1);
+        policy.drain.on_timeout = OnTimeout::Hold;
+        policy.drain.timeout = Duration::from_secs(60);
+        let mut scenario = Scenario::new(policy, &["n1"]);
+        scenario.send(Input::Start);
+        scenario.marked("n1");
+        scenario
+    };
+    let mut refused = started();
+    let unmanaged = Pod { controller: None, ..pod("a") };
+    assert_eq!(refused.pods("n1", [unmanaged]), ["unwatch n1", "release n1"]);
+    let mut blocked = started();
+    blocked.pods("n1", [pod("a")]);
+    blocked.wait(55);
+    blocked.evicted("n1", "a", EvictionAnswer::Blocked { reason: "web needs 1".to_owned() });
+    assert_eq!(blocked.wait(5).last().map(String::as_str), Some("unwatch n1"));
+    assert!(matches!(blocked.drain_failure("n1"), DrainFailure::Blocked { .. }));
+    assert!(blocked.outcome("n1").marked && blocked.machine.is_finished());
+}
