@@ -220,3 +220,83 @@ fn write(shown: &Release, format: Format, terminal: &mut Terminal) -> Result<(),
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+    use jiff::Timestamp;
+    use nodecfg_contract::observed::{Drain, DrainMark};
+    use nodecfg_planning::plan::fixtures::{fleet, namespace, node, pool_name};
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(line: &str) -> Args {
+        Line::parse_from(["release"].into_iter().chain(line.split_whitespace())).args
+    }
+
+    /// A node without a mark, and nodes with marks of this fleet, of another one, and without a readable reason.
+    fn nodes() -> Vec<Node> {
+        let of = |fleet: &str| Drain {
+            fleet: FleetName::new(fleet).unwrap(),
+            pool: pool_name("a"),
+            to: None,
+            from: None,
+            since: Timestamp::UNIX_EPOCH,
+            added: BTreeSet::new(),
+        };
+        let marked = |name: &str, drain: Option<Drain>| {
+            let drain_mark = Some(Box::new(DrainMark { tainted: true, drain }));
+            Node { drain_mark, ..node(name, "a") }
+        };
+        vec![
+            node("none", "a"),
+            marked("ours", Some(of("fleet"))),
+            marked("other", Some(of("other"))),
+            marked("bare", None),
+        ]
+    }
+
+    /// Names and ends of the report, and the exit code if nothing is released.
+    fn described(line: &str) -> Result<(Vec<String>, Exit), CommandError> {
+        let args = args(line);
+        let selected = args.select(nodes(), &fleet())?;
+        let shown = args.describe(&selected, fleet(), namespace());
+        let kind = |end: &ReleaseEnd| match end {
+            ReleaseEnd::ToRelease { .. } => "release",
+            ReleaseEnd::Unattributed => "leave",
+            ReleaseEnd::Unmarked => "unmarked",
+            _ => "ended",
+        };
+        let ends = shown.nodes.iter().map(|node| format!("{} {}", kind(&node.end), node.node)).collect();
+        Ok((ends, exit(&shown)))
+    }
+
+    #[test]
+    fn all_releases_marks_of_the_fleet_alone() {
+        let (ends, exit) = described("--all").unwrap();
+        assert_eq!(ends, ["leave bare", "release ours"]);
+        assert_eq!(exit, Exit::NotConverged, "a mark is left");
+    }
+
+    #[test]
+    fn names_release_marks_without_a_reason_but_none_of_other_fleets() {
+        let (ends, _) = described("ours none bare").unwrap();
+        assert_eq!(ends, ["release bare", "unmarked none", "release ours"]);
+        assert_eq!(described("none").unwrap().1, Exit::Done);
+        for line in ["other", "ours other", "ours missing"] {
+            assert!(described(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn unattributed_mark_alone_is_incomplete() {
+        let args = args("--all");
+        let bare: Vec<Node> = nodes().into_iter().filter(|node| node.name.as_str() == "bare").collect();
+        assert_eq!(exit(&args.describe(&bare, fleet(), namespace())), Exit::NotConverged);
+    }
+}

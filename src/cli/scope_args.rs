@@ -43,6 +43,18 @@ impl ScopeArgs {
         reader: &ClusterReader,
         namespace: &NamespaceName,
     ) -> Result<Scope, CommandError> {
+        let pools = self.pools(desired)?;
+        match &self.selector {
+            None => Ok(of_pools(pools)),
+            Some(selector) => {
+                let observed = list(reader, Some(namespace.as_str())).await?;
+                matching(selector, &pools, desired, &observed)
+            }
+        }
+    }
+
+    /// The pools of --pool; empty without it.
+    fn pools(&self, desired: &Desired) -> Result<BTreeSet<PoolName>, CommandError> {
         if let Some(pool) = self.pool.iter().find(|pool| !desired.pools.contains_key(pool)) {
             let known = desired.pools.keys().map(PoolName::as_str);
             return Err(unknown_name(
@@ -53,16 +65,13 @@ impl ScopeArgs {
                 "omit --pool to include all pools",
             ));
         }
-        let pools: BTreeSet<PoolName> = self.pool.iter().cloned().collect();
-        match &self.selector {
-            None if pools.is_empty() => Ok(Scope::Everything),
-            None => Ok(Scope::Pools(pools)),
-            Some(selector) => {
-                let observed = list(reader, Some(namespace.as_str())).await?;
-                matching(selector, &pools, desired, &observed)
-            }
-        }
+        Ok(self.pool.iter().cloned().collect())
     }
+}
+
+/// The nodes of these pools; of all pools if none is named.
+fn of_pools(pools: BTreeSet<PoolName>) -> Scope {
+    if pools.is_empty() { Scope::Everything } else { Scope::Pools(pools) }
 }
 
 /// The labels to read, with those of a selector.
@@ -125,6 +134,26 @@ mod tests {
         assert_eq!(scope(&["a"]), Some(nodes(&["n2"])));
         let other = parse_selector("zone=2").unwrap();
         assert!(matching(&other, &BTreeSet::new(), &wanted, &cluster).is_err(), "probably a spelling error");
+    }
+
+    #[test]
+    fn pools_limit_the_run_and_must_exist() {
+        let wanted = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+        let of = |names: &[&str]| {
+            let args = ScopeArgs { pool: names.iter().map(|name| pool_name(name)).collect(), ..ScopeArgs::default() };
+            args.pools(&wanted).map(of_pools)
+        };
+        assert_eq!(of(&[]).ok(), Some(Scope::Everything));
+        assert_eq!(of(&["b"]).ok(), Some(Scope::Pools([pool_name("b")].into())));
+        assert!(of(&["b", "c"]).is_err(), "a misspelt pool must not be left out silently");
+    }
+
+    #[test]
+    fn pool_or_selector_limits_the_run() {
+        let selector = Some(parse_selector("zone=a").unwrap());
+        assert!(ScopeArgs { selector, ..ScopeArgs::default() }.is_limited());
+        assert!(ScopeArgs { pool: vec![pool_name("a")], ..ScopeArgs::default() }.is_limited());
+        assert!(!ScopeArgs::default().is_limited());
     }
 
     #[test]

@@ -428,6 +428,18 @@ mod tests {
             Some("drain cpuManagerPolicy")
         );
         assert_eq!(worst("", "noSuchField: 1\n").as_deref(), Some("drain noSuchField"));
+        // The worst of several, and the first of equal ones.
+        let several =
+            "clusterDNS: [10.0.0.9]\ncpuManagerPolicy: static\nenableControllerAttachDetach: false\nmaxPods: 250\n";
+        assert_eq!(worst("", several).as_deref(), Some("drain cpuManagerPolicy"));
+        // More pods harm none; fewer may.
+        assert_eq!(worst("maxPods: 5\n", "maxPods: 6\n").as_deref(), Some("restart maxPods"));
+        assert_eq!(worst("maxPods: 6\n", "maxPods: 5\n").as_deref(), Some("drain maxPods"));
+        // The previous configuration cannot be read, so it may have had any value.
+        assert_eq!(
+            worst_change("[", &format!("{HEADER}cpuManagerPolicy: static\n"), version("v1.36.2")),
+            Some((Class::Drain, "cpuManagerPolicy".to_owned()))
+        );
         // kubeadm writes zero durations, which the kubelet replaces by its defaults.
         let zeros = "cpuManagerReconcilePeriod: 0s\nevictionPressureTransitionPeriod: 0s\nfileCheckFrequency: 0s\n\
                      httpCheckFrequency: 0s\nimageMinimumGCAge: 0s\nnodeStatusReportFrequency: 0s\n\

@@ -175,6 +175,34 @@ async fn patch_tests_everything_that_it_changes() {
     assert_eq!(log.all().iter().filter(|request| request.method == "PATCH").count(), 6);
 }
 
+/// A change that is not tested might overwrite one of another client.
+#[test]
+fn patches_test_every_field_that_they_change() {
+    let read = |node: Value| serde_json::from_value::<MarkedNode>(node).expect("a node");
+    let untested = |patch: &Value| {
+        let paths = |is_test: bool| -> BTreeSet<String> {
+            let operations = patch.as_array().expect("operations").iter();
+            let kept = operations.filter(|one| (one["op"] == "test") == is_test);
+            kept.map(|one| one["path"].as_str().expect("a path").to_owned()).collect()
+        };
+        assert!(paths(true).contains(UID), "{patch}");
+        let (tested, changed) = (paths(true), paths(false));
+        let is_untested = |path: &String| !tested.iter().any(|tested| path.starts_with(tested.as_str()));
+        changed.into_iter().filter(is_untested).collect::<Vec<_>>()
+    };
+    let none = Vec::<String>::new();
+    let reason = json!(Drain { added: Protection::ALL.into(), ..drain("a") }).to_string();
+    let marked = json!({"metadata": {"uid": "u", "annotations": {DRAIN_ANNOTATION: reason, SCALE_DOWN: "true", DISRUPT: "true"}},
+        "spec": {"taints": [{"key": DRAIN_TAINT, "effect": "NoSchedule"}]}});
+    let (patch, removed) = releasing(&read(marked.clone())).expect("a mark");
+    assert_eq!((untested(&patch), removed.protections.len()), (none.clone(), 2));
+    let annotated = json!({"metadata": {"uid": "u", "annotations": {"other": "x"}}});
+    for node in [json!({"metadata": {"uid": "u"}}), annotated, marked] {
+        let Marking::Patch(patch, _) = marking(&read(node.clone()), &drain("b")) else { panic!("{node}") };
+        assert_eq!(untested(&patch), none, "{patch}");
+    }
+}
+
 /// Taints of other programs, with distinct keys.
 fn other_taints() -> impl Strategy<Value = Vec<Value>> {
     let taint = |key: &'static str| {

@@ -57,6 +57,16 @@ fn pod_without_a_node_is_dropped() {
     }
 }
 
+/// A pod of unknown phase may still run: its node has not reported for a while.
+#[test]
+fn pod_is_finished_when_its_containers_have_ended() {
+    for (phase, finished) in
+        [("Pending", false), ("Running", false), ("Succeeded", true), ("Failed", true), ("Unknown", false)]
+    {
+        assert_eq!(pod(json!({}), json!({}), json!({"phase": phase})).finished, finished, "{phase}");
+    }
+}
+
 #[test]
 fn exclusive_cpus_need_guaranteed_pods_and_whole_cpus() {
     for (class, cpu, exclusive) in [
@@ -80,6 +90,7 @@ fn tolerates_the_drain_as_the_scheduler_does() {
     let key = DRAIN_TAINT;
     for (toleration, tolerates) in [
         (json!({"operator": "Exists"}), true),
+        (json!({"key": "", "operator": "Exists", "effect": ""}), true),
         (json!({"operator": "Exists", "effect": "NoSchedule"}), true),
         (json!({"operator": "Exists", "effect": "NoExecute"}), false),
         (json!({"key": key, "operator": "Exists"}), true),

@@ -1,7 +1,11 @@
 //! Tests of the queue of requests.
 
 use super::*;
+use kubelet_config::risk::Class;
 use nodecfg_cluster::operation::{Operation, Resource, Verb};
+use nodecfg_contract::observed::Pod;
+use nodecfg_contract::observed::pods::Controller;
+use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, options, policy, pool, pool_name};
 use nodecfg_planning::plan::make;
 use nodecfg_planning::rollout::End;
@@ -79,4 +83,70 @@ fn first_error_is_kept() {
     runner.error = None;
     runner.cut_short(ended, Some(ClusterError::Expired { operation: operation() }));
     assert!(matches!(runner.error, Some(ClusterError::Expired { .. })), "{:?}", runner.error);
+}
+
+fn pod(name: &str) -> Pod {
+    Pod {
+        namespace: "web".to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        node: node_name("a1"),
+        labels: BTreeMap::new(),
+        controller: Some(Controller { kind: "ReplicaSet".to_owned(), name: "web".to_owned() }),
+        mirror: false,
+        finished: false,
+        deleting: false,
+        pending: false,
+        ready: true,
+        priority: 0,
+        empty_dir: false,
+        claims: 0,
+        tolerates_drain: false,
+        exclusive_cpus: false,
+    }
+}
+
+/// The pods of a node are unknown without their watch, and no pod may be lost for a change that is not made.
+#[test]
+fn ended_watch_of_pods_ends_the_drain_and_its_queued_evictions() {
+    let drains = RolloutPolicy { allow_disruption: Class::Drain, ..policy(1) };
+    let (desired, observed, options) = (desired([pool("a", 64, drains)]), observed([node("a1", "a")]), options());
+    let plan = make(&desired, &observed, &options).expect("can be planned");
+    let rollout =
+        Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE, allowed: None };
+    let mut ignore = |_: Timestamp, _: &Event| {};
+    let mut runner = Runner::new(rollout, &mut ignore);
+    runner.step(Input::Start);
+    assert_eq!(runner.queue.texts(), ["mark a1"]);
+    runner.queue.next();
+    runner.step(Input::Marked(node_name("a1"), Ok(())));
+    runner.pods_changed(node_name("a1"), Ok(PodChange::Listed(vec![pod("x"), pod("y")])));
+    assert_eq!(runner.queue.texts(), ["evict a1 x", "evict a1 y"]);
+    let operation = Box::new(Operation::on_all(Verb::Watch, Resource::Pods, None));
+    runner.pods_changed(node_name("a1"), Err(ClusterError::Forbidden { operation, user: None }));
+    assert_eq!(runner.queue.texts(), ["release a1"]);
+    assert!(matches!(runner.pod_watches[..], [PodWatch::Open(_), PodWatch::Close(_)]));
+    assert!(matches!(runner.error, Some(ClusterError::Forbidden { .. })), "{:?}", runner.error);
+}
+
+/// The run that took the lock drains and releases nodes now.
+#[test]
+fn lock_lost_by_a_request_of_a_drain_ends_the_run() {
+    let drains = RolloutPolicy { allow_disruption: Class::Drain, ..policy(1) };
+    let (desired, observed, options) = (desired([pool("a", 64, drains)]), observed([node("a1", "a")]), options());
+    let plan = make(&desired, &observed, &options).expect("can be planned");
+    let rollout =
+        Rollout { plan: &plan, desired: &desired, observed: &observed, options: &options, mode: MODE, allowed: None };
+    let mut ignore = |_: Timestamp, _: &Event| {};
+    let mut runner = Runner::new(rollout, &mut ignore);
+    runner.step(Input::Start);
+    runner.queue.next();
+    let lost = ClusterError::LockLost {
+        operation: Box::new(Operation::on(Verb::Patch, Resource::Nodes, None, "a1")),
+        lease: "kube-system/nodecfg-fleet".to_owned(),
+        reason: "another run took it".to_owned(),
+    };
+    runner.handle_response(Response::Drain(vec![Input::Marked(node_name("a1"), Err(lost.to_string()))], Some(lost)));
+    assert!(runner.lock_lost && runner.queue.is_empty());
+    assert_eq!(runner.machine.outcome().pools.values().next().unwrap().nodes[0].end, End::NotStarted);
 }
