@@ -16,6 +16,7 @@
 
 mod agents;
 mod assignments;
+mod drains;
 #[path = "../fleet/mod.rs"]
 mod fleet;
 mod lists;
@@ -25,7 +26,7 @@ mod sandbox;
 mod whole;
 
 /// Names of the measurements in execution order.
-const MEASUREMENTS: [&str; 5] = ["whole", "assignments", "reaction", "lists", "agents"];
+const MEASUREMENTS: [&str; 6] = ["whole", "assignments", "reaction", "lists", "drains", "agents"];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -52,6 +53,7 @@ fn main() {
             "assignments" => runtime.block_on(assignments::measure()),
             "reaction" => runtime.block_on(reaction::measure()),
             "lists" => runtime.block_on(lists::measure()),
+            "drains" => runtime.block_on(drains::measure()),
             _ => runtime.block_on(agents::measure()),
         }
     }

@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
+use futures::StreamExt as _;
 use nodecfg_contract::names::PoolName;
 use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use nodecfg_sandbox::server::wire::ApiRequest;
+use nodecfg_sandbox::workloads::WorkloadSpec;
 use nodecfg_sandbox::{Embedded, EmbeddedOptions, nodes};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -28,6 +31,8 @@ pub struct Stamp {
     pub arrived: Instant,
     /// Missing in the report on arrival.
     pub answered: Option<Instant>,
+    /// True in the report on the end of the response's body, which only watches send.
+    pub closed: bool,
 }
 
 /// Channel that receives each request on arrival and after its response.
@@ -54,12 +59,17 @@ pub struct SandboxSize {
 
 impl ServedSandbox {
     pub async fn start(size: SandboxSize) -> Self {
+        Self::with_workloads(size, None).await
+    }
+
+    pub async fn with_workloads(size: SandboxSize, workloads: Option<WorkloadSpec>) -> Self {
         let pools: Vec<PoolName> = (0..size.pools).map(|pool| PoolName::new(fleet::pool_name(pool)).unwrap()).collect();
         let idle = FaultSpec { node: None, fault: Fault::NeverAcknowledges };
         let options = EmbeddedOptions {
             images: size.images,
             speed: size.kubelets.unwrap_or(1.0),
             faults: size.kubelets.is_none().then_some(idle).into_iter().collect(),
+            workloads,
             ..EmbeddedOptions::default()
         };
         let specs = nodes::generic(size.nodes, &pools, "v1.21.14").unwrap();
@@ -102,14 +112,42 @@ impl ServedSandbox {
 async fn stamp(State(stamps): State<Stamps>, request: Request, next: Next) -> axum::response::Response {
     let arrived = Instant::now();
     let api = ApiRequest::of(request.method(), request.uri(), request.headers());
-    let mut stamp =
-        Stamp { verb: api.verb, resource: api.resource, name: api.name, dry_run: api.dry_run, arrived, answered: None };
+    let mut stamp = Stamp {
+        verb: api.verb,
+        resource: api.resource,
+        name: api.name,
+        dry_run: api.dry_run,
+        arrived,
+        answered: None,
+        closed: false,
+    };
     // Most measurements have no receiver.
     let _ = stamps.0.send(stamp.clone());
     let response = next.run(request).await;
     stamp.answered = Some(Instant::now());
-    let _ = stamps.0.send(stamp);
-    response
+    let _ = stamps.0.send(stamp.clone());
+    if stamp.verb != "watch" {
+        return response;
+    }
+    let end = WatchEnd { stamp, stamps };
+    response.map(|body| {
+        Body::from_stream(body.into_data_stream().inspect(move |_| {
+            // The closure owns the end, which is reported when the body is dropped.
+            let _ = &end;
+        }))
+    })
+}
+
+/// Reports the end of a watch when dropped.
+struct WatchEnd {
+    stamp: Stamp,
+    stamps: Stamps,
+}
+
+impl Drop for WatchEnd {
+    fn drop(&mut self) {
+        let _ = self.stamps.0.send(Stamp { closed: true, ..self.stamp.clone() });
+    }
 }
 
 /// Creates an HTTPS client of the sandbox from its kubeconfig.

@@ -1,12 +1,13 @@
 //! State machine of the evictions of one node. It receives the pods of the node and the answers of the API server, and
 //! names the pods to evict next. It reads no clock.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::pods::{Refusal, Stay, Treatment, treatment};
+use super::pods::{Stay, Treatment, treatment};
 use super::{DrainFailure, DrainPolicy};
 use crate::instant::later;
 use nodecfg_contract::observed::{EvictionAnswer, Pod};
@@ -116,7 +117,7 @@ impl Evictions {
         let pods = self.pods.iter_mut().flat_map(BTreeMap::values_mut);
         let mut due: Vec<&mut DrainedPod> =
             pods.filter(|one| one.is_evicted() && one.pod.priority == lowest && one.state.is_due(now)).collect();
-        due.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
+        due.sort_by(|a, b| by_name(&a.pod, &b.pod));
         due.truncate(MAX_UNANSWERED.saturating_sub(unanswered));
         due.into_iter()
             .map(|one| {
@@ -160,25 +161,24 @@ impl Evictions {
     #[must_use]
     pub fn progress(&self) -> Progress {
         let Some(pods) = &self.pods else { return Progress::Unknown };
-        let mut refused: Vec<(String, Refusal)> = Vec::new();
-        for one in pods.values() {
-            if let Treatment::Refuse(why) = one.treatment {
-                refused.push((one.pod.to_string(), why));
-            }
-        }
-        if let Some((pod, why)) = refused.iter().min().cloned() {
-            return Progress::Refused(DrainFailure::Refused { pod, why, pods: refused.len() });
+        let refused = pods.values().filter_map(|one| match one.treatment {
+            Treatment::Refuse(why) => Some((&one.pod, why)),
+            Treatment::Evict | Treatment::Stay(_) => None,
+        });
+        if let Some((pod, why)) = refused.clone().min_by(|(a, _), (b, _)| by_name(a, b)) {
+            return Progress::Refused(DrainFailure::Refused { pod: pod.to_string(), why, pods: refused.count() });
         }
         let left = self.evicted().count();
         if left == 0 {
             let claims = pods.values().map(|one| one.pod.claims).sum();
             return Progress::Drained { claims };
         }
-        let blocked = |one: &DrainedPod| match &one.state {
-            EvictionState::Again { blocked: Some(reason), .. } => Some((one.pod.to_string(), reason.clone())),
+        let blocked = self.evicted().filter_map(|one| match &one.state {
+            EvictionState::Again { blocked: Some(reason), .. } => Some((&one.pod, reason)),
             _ => None,
-        };
-        Progress::Evicting { left, blocked: self.evicted().filter_map(blocked).min() }
+        });
+        let blocked = blocked.min_by(|(a, _), (b, _)| by_name(a, b));
+        Progress::Evicting { left, blocked: blocked.map(|(pod, reason)| (pod.to_string(), reason.clone())) }
     }
 
     /// Failure of a drain whose time limit passed.
@@ -190,7 +190,7 @@ impl Evictions {
                 DrainFailure::Blocked { pod, budget, pods: left }
             }
             Progress::Evicting { left, blocked: None } => {
-                let pod = self.evicted().map(|one| one.pod.to_string()).min();
+                let pod = self.evicted().map(|one| &one.pod).min_by(|a, b| by_name(a, b)).map(Pod::to_string);
                 DrainFailure::TimedOut { pods: left, pod, volumes }
             }
             Progress::Unknown | Progress::Drained { .. } => DrainFailure::TimedOut { pods: 0, pod: None, volumes },
@@ -208,6 +208,11 @@ impl Evictions {
     fn evicted(&self) -> impl Iterator<Item = &DrainedPod> {
         self.pods.iter().flat_map(BTreeMap::values).filter(|one| one.is_evicted())
     }
+}
+
+/// Order of pods in reports.
+fn by_name(a: &Pod, b: &Pod) -> Ordering {
+    (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name))
 }
 
 impl Default for Evictions {
