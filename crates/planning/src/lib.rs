@@ -16,5 +16,6 @@ pub mod drain;
 mod instant;
 pub mod plan;
 pub mod rollout;
+pub mod schedule;
 pub mod snapshot;
 pub mod state;
