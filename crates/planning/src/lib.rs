@@ -4,6 +4,7 @@
 //! - [`desired`]: configuration that these files request.
 //! - [`drain`]: evictions of a node whose change needs a drained node.
 //! - [`plan`]: changes that bring an observed cluster to the desired state.
+//! - [`schedule`]: times at which nodes may be touched.
 //! - [`convergence`]: the check whether a node has converged.
 //! - [`rollout`]: state machine that decides which node starts next.
 //! - [`state`]: states of a node and their severity.
