@@ -1,3 +1,5 @@
+//! Tables of cases of the schedule.
+
 use jiff::tz::TimeZoneDatabase;
 
 use super::window::{Start, StartError, Window};
