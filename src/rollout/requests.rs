@@ -181,6 +181,7 @@ fn answer<T>(result: Result<T, ClusterError>, input: impl FnOnce(Result<T, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nodecfg_planning::drain::fixtures::pod;
     use nodecfg_planning::plan::fixtures::{fleet, node_name, pool_name};
 
     impl Queue {
@@ -203,24 +204,7 @@ mod tests {
     }
 
     fn evict(node: &str, name: &str) -> Command {
-        let pod = Pod {
-            namespace: "web".to_owned(),
-            name: name.to_owned(),
-            uid: name.to_owned(),
-            node: node_name(node),
-            labels: std::collections::BTreeMap::new(),
-            controller: None,
-            mirror: false,
-            finished: false,
-            deleting: false,
-            pending: false,
-            ready: true,
-            priority: 0,
-            empty_dir: false,
-            claims: 0,
-            tolerates_drain: false,
-            exclusive_cpus: false,
-        };
+        let pod = Pod { node: node_name(node), ..pod(name) };
         Command::Evict(node_name(node), Box::new(pod))
     }
 

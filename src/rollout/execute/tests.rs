@@ -3,9 +3,8 @@
 use super::*;
 use kubelet_config::risk::Class;
 use nodecfg_cluster::operation::{Operation, Resource, Verb};
-use nodecfg_contract::observed::Pod;
-use nodecfg_contract::observed::pods::Controller;
 use nodecfg_planning::desired::RolloutPolicy;
+use nodecfg_planning::drain::fixtures::pod;
 use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, options, policy, pool, pool_name};
 use nodecfg_planning::plan::make;
 use nodecfg_planning::rollout::End;
@@ -83,27 +82,6 @@ fn first_error_is_kept() {
     runner.error = None;
     runner.cut_short(ended, Some(ClusterError::Expired { operation: operation() }));
     assert!(matches!(runner.error, Some(ClusterError::Expired { .. })), "{:?}", runner.error);
-}
-
-fn pod(name: &str) -> Pod {
-    Pod {
-        namespace: "web".to_owned(),
-        name: name.to_owned(),
-        uid: format!("uid-{name}"),
-        node: node_name("a1"),
-        labels: BTreeMap::new(),
-        controller: Some(Controller { kind: "ReplicaSet".to_owned(), name: "web".to_owned() }),
-        mirror: false,
-        finished: false,
-        deleting: false,
-        pending: false,
-        ready: true,
-        priority: 0,
-        empty_dir: false,
-        claims: 0,
-        tolerates_drain: false,
-        exclusive_cpus: false,
-    }
 }
 
 /// The pods of a node are unknown without their watch, and no pod may be lost for a change that is not made.

@@ -9,7 +9,8 @@ use nodecfg_contract::observed::pods::Controller;
 use nodecfg_contract::observed::{Drain, DrainMark, Pod};
 
 /// Pod of a ReplicaSet in the namespace `web`. Its uid follows from its name.
-pub(crate) fn pod(name: &str) -> Pod {
+#[must_use]
+pub fn pod(name: &str) -> Pod {
     Pod {
         namespace: "web".to_owned(),
         name: name.to_owned(),
@@ -31,13 +32,15 @@ pub(crate) fn pod(name: &str) -> Pod {
 }
 
 /// Pod of a DaemonSet.
-pub(crate) fn daemon(name: &str) -> Pod {
+#[must_use]
+pub fn daemon(name: &str) -> Pod {
     let controller = Some(Controller { kind: "DaemonSet".to_owned(), name: name.to_owned() });
     Pod { controller, tolerates_drain: true, ..pod(name) }
 }
 
 /// Mark of a drain of a pool by the fleet of the fixtures.
-pub(crate) fn mark(pool: &str) -> DrainMark {
+#[must_use]
+pub fn mark(pool: &str) -> DrainMark {
     let drain = Drain {
         fleet: fleet(),
         pool: pool_name(pool),

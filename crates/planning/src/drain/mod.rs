@@ -17,8 +17,8 @@ pub mod evictions;
 pub mod forecast;
 pub mod pods;
 
-#[cfg(test)]
-pub(crate) mod fixtures;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
 
 /// Policy of a pool for changes of class `drain` and above (`spec.rollout.drain`).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -102,7 +102,7 @@ pub(super) fn drain_by_other<'a>(node: &'a Node, fleet: &FleetName) -> Option<&'
     node.drain_mark.as_ref()?.in_effect().filter(|drain| drain.fleet != *fleet)
 }
 
-/// Nodes that were drained for a change that nobody makes any more, or has been made. Also nodes with only the
+/// Nodes that were drained for a change that is made, or that this plan does not contain. Also nodes with only the
 /// annotation of this fleet's mark: another client removed the taint, and the annotations have no effect.
 pub(super) fn releases(plan: &Plan, observed: &Observed) -> Vec<Release> {
     let stepped: BTreeSet<&NodeName> = plan.pools.iter().flat_map(|pool| pool.steps()).map(|step| &step.node).collect();

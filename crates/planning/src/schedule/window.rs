@@ -7,7 +7,7 @@ use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
-use crate::instant::later;
+use crate::instant::{earlier, later};
 
 /// Names of the days, from Monday on.
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
@@ -104,8 +104,4 @@ impl Window {
             .map(|opens| (opens, later(opens, self.length)))
             .filter(move |(opens, until)| *until > from && *opens < to)
     }
-}
-
-fn earlier(at: Timestamp, by: Duration) -> Timestamp {
-    jiff::SignedDuration::try_from(by).ok().and_then(|by| at.checked_sub(by).ok()).unwrap_or(Timestamp::MIN)
 }

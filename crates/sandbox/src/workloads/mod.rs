@@ -1,8 +1,9 @@
 //! Simulated workloads: pods, and the components of a cluster that start, move and end them.
 //!
 //! `model` decides without IO: ReplicaSet and DaemonSet controllers, scheduler, disruption controller, and the pods
-//! and volumes of the kubelets. `driver` carries out its actions in the API server, and `remote` in one outside this process. Behavior beyond Kubernetes, such as
-//! a pod that never ends, is data: an annotation of the pod (`objects`). `spec` describes the workloads at the start.
+//! and volumes of the kubelets. `driver` carries out its actions in the API server, and `remote` in one outside this
+//! process. Behavior beyond Kubernetes, such as a pod that never ends, is data: an annotation of the pod (`objects`).
+//! `spec` describes the workloads at the start.
 
 pub mod fault;
 pub mod handle;
