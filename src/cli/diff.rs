@@ -177,11 +177,12 @@ impl Args {
         terminal.record.planned(plan, observed);
         warn(plan, loaded, format, verbose, terminal)?;
         let to = side(&self.repository, loaded);
+        let now = nodecfg_clock::now();
         let review = match base {
-            None => of_plan(to, &loaded.desired, plan),
+            None => of_plan(to, &loaded.desired, plan, now),
             Some(base) => {
                 let moved = old.map(|old| moves(old, &loaded.desired, &observed.nodes)).unwrap_or_default();
-                base.compare(&to, loaded).with_plan(&loaded.desired, plan, moved)
+                base.compare(&to, loaded).with_plan(&loaded.desired, plan, moved, now)
             }
         };
         let review = with_drained_pods(review, plan, &reader).await;

@@ -8,6 +8,7 @@ use tracing::Instrument as _;
 use super::cluster_args::parse_duration;
 use super::drain_forecast::with_drained_pods;
 use super::kubelet_samples::KubeletArgs;
+use super::order_args::parse_reason;
 use super::plan_file::SavedPlanCheck;
 use super::planning::{Planned, plan, warn};
 use super::reports::ReportArgs;
@@ -38,6 +39,17 @@ pub(super) struct RolloutArgs {
     /// Send at most N requests concurrently.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
+    /// Start nodes at any time, whatever the windows and exclusions of their pools. Requires --reason.
+    #[arg(long, requires = "reason")]
+    pub(super) ignore_windows: bool,
+}
+
+/// Argument that gives the reason for an exception of one run.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct ReasonArgs {
+    /// Record this reason for --ignore-windows, in Events and reports.
+    #[arg(long, value_name = "TEXT", value_parser = parse_reason, requires = "ignore_windows")]
+    pub(super) reason: Option<String>,
 }
 
 /// Argument that waits for trials.
@@ -109,13 +121,7 @@ impl Reconciliation<'_> {
 
     /// Prints the plan and returns it.
     pub(super) async fn print_plan(&self, terminal: &mut Terminal) -> Result<Plan, CommandError> {
-        let Planned { plan, observed, .. } =
-            plan(self.loaded, self.reader, None, self.options.clone(), self.kubelets).await.and_then(|planned| {
-                if let Some(saved_plan) = self.saved_plan {
-                    saved_plan.require_match(&planned, self.reader)?;
-                }
-                Ok(planned)
-            })?;
+        let Planned { plan, observed, .. } = self.plan(None).await?;
         terminal.record.planned(&plan, &observed);
         warn(&plan, self.loaded, self.format, self.verbose, terminal)?;
         let review = with_drained_pods(self.review(&plan), &plan, self.reader).await;
@@ -128,7 +134,7 @@ impl Reconciliation<'_> {
         if show {
             return self.print_plan(terminal).await;
         }
-        Ok(plan(self.loaded, self.reader, None, self.options.clone(), self.kubelets).await?.plan)
+        Ok(self.plan(None).await?.plan)
     }
 
     /// Runs the rollout under the lock.
@@ -215,6 +221,7 @@ impl Reconciliation<'_> {
             options: &options,
             mode,
             allowed: self.pause.as_ref().and_then(|(_, pause)| pause.allowed.as_ref()),
+            ignored_windows: self.header.ignored_windows.as_deref(),
         };
         let writer = ClusterWriter::new(self.reader.clone(), lock);
         let mut listen = |now, event: &_| reporter.event(now, event);
@@ -224,7 +231,7 @@ impl Reconciliation<'_> {
     }
 
     fn review(&self, plan: &Plan) -> Review {
-        let review = of_plan(self.side.clone(), &self.loaded.desired, plan);
+        let review = of_plan(self.side.clone(), &self.loaded.desired, plan, nodecfg_clock::now());
         match self.purpose {
             Purpose::RollBack => review.of_rollback(),
             Purpose::Sync | Purpose::Verify | Purpose::Reset => review,
@@ -240,12 +247,21 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// Creates a plan, and checks that it may be carried out.
-    async fn checked_plan(&self, lock: &HeldLock) -> Result<Planned, CommandError> {
-        let planned = plan(self.loaded, self.reader, Some(lock), self.options.clone(), self.kubelets).await?;
+    /// Creates a plan that equals the saved plan, if one is given.
+    async fn plan(&self, lock: Option<&HeldLock>) -> Result<Planned, CommandError> {
+        let planned = plan(self.loaded, self.reader, lock, self.options.clone(), self.kubelets).await?;
         if let Some(saved_plan) = self.saved_plan {
             saved_plan.require_match(&planned, self.reader)?;
         }
+        Ok(match self.header.ignored_windows {
+            Some(_) => Planned { plan: planned.plan.ignoring_windows(), ..planned },
+            None => planned,
+        })
+    }
+
+    /// Creates a plan, and checks that it may be carried out.
+    async fn checked_plan(&self, lock: &HeldLock) -> Result<Planned, CommandError> {
+        let planned = self.plan(Some(lock)).await?;
         let problems = self.refusals(&planned.plan);
         if problems.is_empty() {
             return Ok(planned);

@@ -10,13 +10,14 @@ use super::dry_run::DryRunArgs;
 use super::fleet_args::FleetArgs;
 use super::kubelet_samples::KubeletArgs;
 use super::planning::Allowances;
-use super::reconcile::{Reconciliation, RolloutArgs};
+use super::reconcile::{ReasonArgs, Reconciliation, RolloutArgs};
 use super::reports::ReportArgs;
 use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
 use super::scope_args::with_keys_of;
 use super::unknown_name::unknown_name;
 use super::{CommandError, CommandResult, Exit, Terminal};
+use crate::report::progress::RunHeader;
 use crate::report::{Format, count, progress};
 use crate::review::Side;
 use kubelet_config::finding::Strictness;
@@ -72,6 +73,8 @@ pub(super) struct Args {
     #[command(flatten)]
     rollout_args: RolloutArgs,
     #[command(flatten)]
+    reason: ReasonArgs,
+    #[command(flatten)]
     fleet: FleetArgs,
     #[command(flatten)]
     bound: BoundClusterArgs,
@@ -100,7 +103,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reader = args.bound.reader(args.label_keys(repository.as_ref())).await?;
     let (loaded, namespace, observed) = args.pools(repository, &reader).await?;
     let text = matches!(format, Format::Text | Format::Markdown);
-    let header = run::header(&loaded, &namespace, reader.server());
+    let header =
+        RunHeader { ignored_windows: args.reason.reason.clone(), ..run::header(&loaded, &namespace, reader.server()) };
     if text {
         let place = progress::place(Some(&namespace), reader.server());
         writeln!(terminal.info(), "reset of fleet {} to local configuration {place}\n", loaded.desired.fleet)?;

@@ -16,6 +16,7 @@ use super::repository_args::{Loaded, RepositoryArgs};
 use super::run::{self, Purpose};
 use super::{CommandError, CommandResult, Exit, Terminal, diff};
 use crate::history::{Content, ReadablePools, Revision, Subject, certain_nodes, content_of, previous, readable_pools};
+use crate::report::progress::RunHeader;
 use crate::report::{Format, count, names};
 use kubelet_config::risk::Class;
 use nodecfg_cluster::observe::list;
@@ -48,8 +49,8 @@ pub(super) struct Args {
     /// Do not pause the pool. The next sync applies HEAD again.
     #[arg(long)]
     no_pause: bool,
-    /// Record this reason for the pause, and for --allow-disruption, which requires it.
-    #[arg(long, value_name = "TEXT", value_parser = parse_reason, conflicts_with = "no_pause")]
+    /// Record this reason for the pause, and for --allow-disruption and --ignore-windows, which require it.
+    #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     reason: Option<String>,
     #[command(flatten)]
     disruption: DisruptionArgs,
@@ -108,7 +109,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         args.restrict_nodes(&mut target.loaded, &head, &list(&reader, Some(namespace.as_str())).await?, terminal)?;
     }
     let RollbackTarget { loaded, unchanged } = target;
-    let header = run::header(&loaded, &namespace, reader.server());
+    let ignored_windows = args.reason.clone().filter(|_| args.rollout_args.ignore_windows);
+    let header = RunHeader { ignored_windows, ..run::header(&loaded, &namespace, reader.server()) };
     run::print_header(&header, format, (!args.dry_run.is_requested()).then_some(&args.reports), terminal)?;
     let allowances = Allowances { take_over: args.take_over, allow_empty: false };
     let options = Options {
@@ -192,6 +194,12 @@ struct RollbackTarget {
 impl Args {
     /// The class of --allow-disruption, which requires a reason.
     fn allowed_class(&self) -> Result<Option<Class>, CommandError> {
+        if self.no_pause && self.reason.is_some() && !self.rollout_args.ignore_windows {
+            return Err(CommandError::usage(
+                "--reason is recorded with the pause, which --no-pause omits",
+                "omit --reason or --no-pause",
+            ));
+        }
         match (self.disruption.allow_disruption, &self.reason) {
             (Some(class), None) => Err(CommandError::usage(
                 "--allow-disruption requires a reason, which is recorded",

@@ -419,6 +419,7 @@ pub(super) fn header(loaded: &Loaded, namespace: &NamespaceName, server: &str) -
         signer: loaded.snapshot.signer.clone(),
         namespace: namespace.clone(),
         server: server.to_owned(),
+        ignored_windows: None,
     }
 }
 

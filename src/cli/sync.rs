@@ -8,7 +8,7 @@ use super::dry_run::DryRunArgs;
 use super::kubelet_samples::KubeletArgs;
 use super::plan_file::{self, LoadedPlan};
 use super::planning::Allowances;
-use super::reconcile::{Reconciliation, RolloutArgs, TrialArgs};
+use super::reconcile::{ReasonArgs, Reconciliation, RolloutArgs, TrialArgs};
 use super::reports::ReportArgs;
 use super::repository_args::RepositoryArgs;
 use super::run::{self, Purpose};
@@ -17,6 +17,7 @@ use super::scope_args::ScopeArgs;
 use super::telemetry::MetricsArgs;
 use super::{CommandResult, Terminal, diff, plan_options};
 use crate::report::Format;
+use crate::report::progress::RunHeader;
 use nodecfg_planning::plan::Options;
 
 /// Make the cluster match the repository, a few nodes at a time.
@@ -50,6 +51,8 @@ pub(super) struct Args {
     #[command(flatten)]
     rollout_args: RolloutArgs,
     #[command(flatten)]
+    reason: ReasonArgs,
+    #[command(flatten)]
     bound: BoundClusterArgs,
     #[command(flatten)]
     pub(super) metrics: MetricsArgs,
@@ -63,6 +66,7 @@ Examples:
   nodecfg sync --dry-run                       show the plan
   nodecfg sync --rev v1.4.0                    roll out this revision
   nodecfg sync --pool gpu -l zone=a            limit the run to these nodes
+  nodecfg sync --ignore-windows --reason TEXT  start nodes outside of the windows of their pools
   nodecfg sync --plan plan.json                apply a plan saved by `nodecfg diff --out plan.json`
   nodecfg sync -o json                         print one JSON object per line, for a pipeline";
 
@@ -91,7 +95,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let reader = binding.bind(reader).await?;
     let server = if sandbox.is_some() { args.sandbox.server() } else { reader.server().to_owned() };
     let namespace = cluster.namespace(&loaded.desired, &reader)?;
-    let header = run::header(&loaded, &namespace, &server);
+    let header = RunHeader { ignored_windows: args.reason.reason.clone(), ..run::header(&loaded, &namespace, &server) };
     if sandbox.is_some() && matches!(format, Format::Text | Format::Markdown) {
         writeln!(terminal.info(), "sandbox: {START_CONFIGURATION}")?;
     }

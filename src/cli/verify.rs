@@ -65,7 +65,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let Planned { plan, observed, options } = &planned;
     terminal.record.planned(plan, observed);
     warn(plan, &loaded, format, verbose, terminal)?;
-    let review = of_plan(side(&args.repository, &loaded), &loaded.desired, plan);
+    let review = of_plan(side(&args.repository, &loaded), &loaded.desired, plan, nodecfg_clock::now());
     // Only reports have the details of a plan.
     let is_reported = args.reports.contains(Output::Html) || args.reports.contains(Output::Markdown);
     let review = if is_reported { with_drained_pods(review, plan, &reader).await } else { review };
@@ -78,7 +78,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     };
     let subject = RunSubject { purpose: Purpose::Verify, header: &header, plan, review: &review, mode };
     let mut reporter = Reporter::start(subject, format, &args.reports, verbose, terminal)?;
-    let rollout = Rollout { plan, desired: &loaded.desired, observed, options, mode, allowed: None };
+    let rollout =
+        Rollout { plan, desired: &loaded.desired, observed, options, mode, allowed: None, ignored_windows: None };
     let execution = execute::verify(rollout, &reader, stop, &mut |now, event| reporter.event(now, event)).await;
     reporter.finish(&execution, terminal)
 }

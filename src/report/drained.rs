@@ -122,7 +122,7 @@ pub(super) mod tests {
             node("n5", End::NotStarted, record(0, None, None), false),
             node("n6", End::Converged, None, false),
         ];
-        Outcome { pools: [(pool_name("gpu"), PoolOutcome { stopped: None, nodes })].into() }
+        Outcome { pools: [(pool_name("gpu"), PoolOutcome { stopped: None, held: None, nodes })].into() }
     }
 
     #[test]

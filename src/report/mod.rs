@@ -37,6 +37,7 @@ pub mod source;
 pub mod stale;
 pub mod status;
 pub mod steps;
+mod stops;
 mod style;
 pub mod summary;
 mod table;

@@ -7,16 +7,18 @@ use serde::Serialize;
 
 use super::error::ErrorMessage;
 use super::explain::{Explanation, next_step};
+use super::stops;
 use super::summary;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::rollout::{NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_planning::schedule::Closed;
 
 /// Result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ended {
-    /// Whether all nodes of all pools run the configuration in the repository. Paused pools do not count.
+    /// Whether all nodes of all pools run the configuration in the repository. Paused and held pools do not count.
     pub complete: bool,
     /// The pools by name.
     pub pools: BTreeMap<PoolName, PoolEnd>,
@@ -45,6 +47,9 @@ pub struct PoolEnd {
     /// The next step, if the pool stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// Why the remaining nodes did not start, and when they may. Unset if no node was held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<Closed>,
     /// The nodes, by name.
     pub nodes: Vec<NodeEnd>,
 }
@@ -73,7 +78,8 @@ pub fn ended(
     let node = |node: &NodeOutcome| NodeEnd { outcome: node.clone(), explanation: summary::explanation(node) };
     let pool = |name: &PoolName, pool: &PoolOutcome| PoolEnd {
         stopped: pool.stopped.clone(),
-        next: pool.stopped.as_ref().and_then(|reason| next_step(&[name], reason, summary::only_drains_failed(pool))),
+        next: pool.stopped.as_ref().and_then(|reason| next_step(&[name], reason, stops::only_drains_failed(pool))),
+        held: pool.held.clone(),
         nodes: pool.nodes.iter().map(node).collect(),
     };
     let pools = outcome.pools.iter().map(|(name, ended)| (name.clone(), pool(name, ended))).collect();
@@ -104,7 +110,8 @@ mod tests {
             drain: None,
             marked: false,
         };
-        let pool = PoolOutcome { stopped: Some(StopReason::Interrupted), nodes: (0..60).map(node).collect() };
+        let pool =
+            PoolOutcome { stopped: Some(StopReason::Interrupted), held: None, nodes: (0..60).map(node).collect() };
         let outcome = Outcome { pools: [(pool_name("gpu"), pool)].into() };
         let document = serde_json::to_value(ended(&outcome, 1.0, 5, Vec::new(), None)).unwrap();
         let gpu = &document["pools"]["gpu"];

@@ -147,6 +147,9 @@ pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
             format!("{} by another client to {}; left unchanged", warning("changed"), source::full(to.as_ref()))
         }
         Progress::Held { why, .. } => format!("{}: {}", warning("held"), message(why)),
+        Progress::PoolHeld { nodes, closed, .. } => {
+            format!("{}, {}: {closed}", warning("held"), count(*nodes, "node"))
+        }
         Progress::Gone { .. } => "left the cluster".to_owned(),
         Progress::Soaking { until, .. } => {
             format!("canaries converged, soaking for {}", whole_duration(seconds_until(now, *until)))
@@ -239,6 +242,9 @@ pub struct RunHeader {
     pub namespace: NamespaceName,
     /// The URL of the API server.
     pub server: String,
+    /// The reason for which this run ignores the windows and exclusions of pools. Unset if it respects them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignored_windows: Option<String>,
 }
 
 impl Kind for RunHeader {
@@ -251,7 +257,8 @@ pub fn header_line(header: &RunHeader) -> String {
     let revision = revision(header.commit.as_ref());
     let signed = header.signer.as_ref().map(|signer| format!(" signed by {signer}")).unwrap_or_default();
     let rest = format!("{revision}{signed}, namespace {}, on {}", header.namespace, header.server);
-    format!("{} {} {}", heading("fleet"), heading(&header.fleet), quiet(rest))
+    let ignored = header.ignored_windows.as_ref().map(|reason| warning(format!(", windows ignored: {reason}")));
+    format!("{} {} {}{}", heading("fleet"), heading(&header.fleet), quiet(rest), ignored.unwrap_or_default())
 }
 
 /// The cluster, and its namespace if given, in one line.

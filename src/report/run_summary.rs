@@ -17,6 +17,7 @@ use super::markdown::{code, prose};
 use super::progress::RunHeader;
 use super::review::{self, clipped};
 use super::source;
+use super::stops;
 use super::summary;
 use super::{count, duration, names};
 use crate::review::Review;
@@ -133,7 +134,7 @@ fn write_verdict(
     let (nodes, parts) = summary::node_counts(outcome, at);
     let remarks = prose(&review::suffix(&before.remarks));
     writeln!(out, "### nodecfg {}: {verdict} {}. {nodes}{parts}{remarks}.\n", before.command, duration(seconds))?;
-    let RunHeader { fleet, commit, signer, namespace, server } = &before.header;
+    let RunHeader { fleet, commit, signer, namespace, server, ignored_windows } = &before.header;
     let revision = match commit {
         Some(commit) => format!("at commit `{}`", commit.short()),
         None => "from the working tree".to_owned(),
@@ -141,15 +142,17 @@ fn write_verdict(
     let signed = signer.as_ref().map(|signer| format!(" signed by {}", code(&signer.to_string()))).unwrap_or_default();
     let plan = before.plan.as_ref().map(|plan| format!(", plan {}", code(plan))).unwrap_or_default();
     let server = code(server);
+    let ignored = ignored_windows.as_ref().map(|reason| format!(", windows ignored: {}", quoted(reason)));
     writeln!(
         out,
-        "fleet `{fleet}` {revision}{signed}, namespace `{namespace}`, on {server}{plan}, exit code {exit_code}\n"
+        "fleet `{fleet}` {revision}{signed}, namespace `{namespace}`, on {server}{plan}, exit code {exit_code}{}\n",
+        ignored.unwrap_or_default()
     )
 }
 
 /// Writes why pools stopped, the next steps, and the paused pools.
 fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
-    let stops = summary::stops(outcome);
+    let stops = stops::stops(outcome);
     for (pools, reason) in stops.iter().take(MAX_ROWS) {
         let label = if pools.len() == 1 { "pool" } else { "pools" };
         let pools = code_list(pools.iter().map(|pool| pool.as_str()));
@@ -158,10 +161,14 @@ fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     if stops.len() > MAX_ROWS {
         writeln!(out, "- **stopped:** other pools for {} more reasons", stops.len() - MAX_ROWS)?;
     }
-    for step in summary::next_steps(outcome, &stops) {
+    for step in stops::next_steps(outcome, &stops) {
         writeln!(out, "- **next:** {}", prose(&step))?;
     }
-    let pauses = summary::pauses(outcome);
+    let holds = stops::hold_texts(outcome);
+    for text in &holds {
+        writeln!(out, "- **held:** {}", prose(text))?;
+    }
+    let pauses = stops::pauses(outcome);
     for (pool, nodes, pause) in pauses.iter().take(MAX_ROWS) {
         let (pool, nodes) = (code(pool.as_str()), count(*nodes, "node"));
         writeln!(out, "- **paused:** pool {pool}, {nodes} unchanged: {}", quoted(&pause.to_string()))?;
@@ -169,14 +176,14 @@ fn write_stops(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     if pauses.len() > MAX_ROWS {
         writeln!(out, "- **paused:** {} more", count(pauses.len() - MAX_ROWS, "pool"))?;
     }
-    if let Some(step) = summary::next_step_after_pauses(&pauses) {
+    if let Some(step) = stops::next_step_after_pauses(&pauses) {
         writeln!(out, "- **next:** {}", prose(&step))?;
     }
     let steps = summary::next_steps_of_nodes(outcome);
     for step in &steps {
         writeln!(out, "- **next:** {}", prose(step))?;
     }
-    if stops.is_empty() && pauses.is_empty() && steps.is_empty() { Ok(()) } else { writeln!(out) }
+    if stops.is_empty() && holds.is_empty() && pauses.is_empty() && steps.is_empty() { Ok(()) } else { writeln!(out) }
 }
 
 /// Writes the nodes with problems and their messages, failed ones first.
@@ -285,6 +292,7 @@ mod tests {
             signer: None,
             namespace: NamespaceName::new("kube-system").unwrap(),
             server: "https://cluster.example".to_owned(),
+            ignored_windows: None,
         };
         PlannedRun { command, header, plan: Some("p1:0123".to_owned()), planned: String::new(), remarks: Vec::new() }
     }
@@ -300,7 +308,7 @@ mod tests {
             drain: None,
             marked: false,
         };
-        PoolOutcome { stopped, nodes: ends.into_iter().enumerate().map(node).collect() }
+        PoolOutcome { stopped, held: None, nodes: ends.into_iter().enumerate().map(node).collect() }
     }
 
     fn text(outcome: &Outcome, exit_code: u8, error: Option<&ErrorMessage>) -> String {

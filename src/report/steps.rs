@@ -37,7 +37,7 @@ impl Printed {
         let Some(kind) = Kind::of(progress) else { return true };
         let pool = progress.pool().map(PoolName::as_str).unwrap_or_default();
         let (text, most) = match kind {
-            Kind::Counted(_) | Kind::Node(_) | Kind::Stopped => {
+            Kind::Counted(_) | Kind::Node(_) | Kind::PoolHeld | Kind::Stopped => {
                 (format!("{pool} {}", event_text(now, progress)), MAX_IN_FULL)
             }
             _ if pools <= FEW_POOLS => (pool.to_owned(), FEW_POOLS),
@@ -77,6 +77,7 @@ enum Kind {
     Counted(&'static str),
     /// Another problem of a node, in a word.
     Node(&'static str),
+    PoolHeld,
     Stopped,
 }
 
@@ -100,6 +101,7 @@ impl Kind {
             Progress::Changed { .. } => Self::Counted("changed"),
             Progress::Held { .. } => Self::Counted("held"),
             Progress::Gone { .. } => Self::Counted("gone"),
+            Progress::PoolHeld { .. } => Self::PoolHeld,
             Progress::Soaking { .. } => Self::Soaking,
             Progress::Soaked { .. } => Self::Soaked,
             Progress::AwaitingTrials { .. } => Self::AwaitingTrials,
@@ -116,6 +118,7 @@ impl Kind {
             Self::Soaking => format!("{pools}: canaries converged"),
             Self::Soaked => format!("{pools}: canaries passed"),
             Self::AwaitingTrials => format!("{pools} waiting for trials"),
+            Self::PoolHeld => format!("{pools} held"),
             Self::Stopped => format!("{pools} stopped"),
         })
     }

@@ -11,15 +11,15 @@ use super::progress::message;
 use super::review::suffix;
 use super::source;
 use super::steps::SMALL_ROLLOUT;
+use super::stops;
 use super::style::{bad, good, heading, quiet, warning};
 use super::table::{Column, MAX_ALIKE, Table};
 use super::{count, duration, names};
 use crate::layout::hanging;
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::observed::Pause;
 use nodecfg_planning::convergence::ConvergenceFailure;
 use nodecfg_planning::plan::Why;
-use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
+use nodecfg_planning::rollout::{End, NodeOutcome, Outcome};
 use nodecfg_planning::state::State;
 
 /// The maximum rows of a folded table.
@@ -56,6 +56,7 @@ pub fn write(
     write_table(&mut page, outcome, options)?;
     write_explanations(&mut page, outcome)?;
     write_stops(&mut page, outcome)?;
+    write_holds(&mut page, outcome)?;
     write_pauses(&mut page, outcome)?;
     for step in next_steps_of_nodes(outcome) {
         page.line(&format!("{} {step}", warning("next:")), 2)?;
@@ -188,7 +189,7 @@ pub(super) fn priority(end: &End) -> u8 {
         End::LeftAlone { .. } => 2,
         End::InFlight => 3,
         End::RolledBack => 4,
-        End::NotStarted => 5,
+        End::NotStarted | End::Held => 5,
         End::Gone => 6,
         End::Converged => 7,
     }
@@ -278,113 +279,36 @@ pub(super) fn problem(end: &End) -> Option<(&'static str, String)> {
 
 /// Writes why pools stopped, and each next step once.
 fn write_stops(page: &mut Page<'_>, outcome: &Outcome) -> io::Result<()> {
-    let stops = stops(outcome);
-    for text in stop_texts(&stops) {
+    let stops = stops::stops(outcome);
+    for text in stops::stop_texts(&stops) {
         page.line(&format!("{} {text}", bad("stopped:")), 2)?;
     }
-    for step in next_steps(outcome, &stops) {
+    for step in stops::next_steps(outcome, &stops) {
         page.line(&format!("{} {step}", warning("next:")), 2)?;
     }
     if stops.is_empty() { Ok(()) } else { writeln!(page.out) }
 }
 
-/// The pools of each stop reason: `pool gpu: canary gpu-1 failed`. Counts those beyond a limit.
-pub(super) fn stop_texts(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
-    let text = |(pools, reason): &(Vec<&PoolName>, &StopReason)| {
-        let label = if pools.len() == 1 { "pool" } else { "pools" };
-        format!("{label} {}: {}", names(pools.iter().map(|pool| pool.as_str()), MAX_NAMES), message(reason))
-    };
-    let more = stops.iter().skip(MAX_REASONS).map(|(pools, _)| pools.len()).sum();
-    stops.iter().take(MAX_REASONS).map(text).chain(more_pools(more)).collect()
-}
-
-fn more_pools(number: usize) -> Option<String> {
-    (number > 0).then(|| format!("{}; -o json lists them", count(number, "more pool")))
-}
-
-/// The stop reasons, each once with its pools.
-pub(super) fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
-    let mut stops: Vec<(Vec<&PoolName>, &StopReason)> = Vec::new();
-    for (pool, ended) in &outcome.pools {
-        let Some(reason) = &ended.stopped else { continue };
-        match stops.iter_mut().find(|(_, other)| *other == reason) {
-            Some((pools, _)) => pools.push(pool),
-            None => stops.push((vec![pool], reason)),
-        }
+/// Writes the pools that are held, and until when.
+fn write_holds(page: &mut Page<'_>, outcome: &Outcome) -> io::Result<()> {
+    let holds = stops::hold_texts(outcome);
+    for text in &holds {
+        page.line(&format!("{} {text}", warning("held:")), 2)?;
     }
-    stops
+    if holds.is_empty() { Ok(()) } else { writeln!(page.out) }
 }
 
 /// Writes the pools paused by `nodecfg pause` with the number of their unchanged nodes, and the next step.
 fn write_pauses(page: &mut Page<'_>, outcome: &Outcome) -> io::Result<()> {
-    let pauses = pauses(outcome);
-    for text in pause_texts(&pauses) {
+    let pauses = stops::pauses(outcome);
+    for text in stops::pause_texts(&pauses) {
         page.line(&format!("{} {text}", warning("paused:")), 2)?;
     }
-    match next_step_after_pauses(&pauses) {
+    match stops::next_step_after_pauses(&pauses) {
         Some(step) => page.line(&format!("{} {step}", warning("next:")), 2)?,
         None => return Ok(()),
     }
     writeln!(page.out)
-}
-
-/// The paused pools: `pool gpu, 3 nodes unchanged: by ada …`. Counts those beyond a limit.
-pub(super) fn pause_texts(pauses: &[(&PoolName, usize, &Pause)]) -> Vec<String> {
-    let text = |(pool, nodes, pause): &(&PoolName, usize, &Pause)| {
-        format!("pool {pool}, {} unchanged: {pause}", count(*nodes, "node"))
-    };
-    pauses.iter().take(MAX_REASONS).map(text).chain(more_pools(pauses.len().saturating_sub(MAX_REASONS))).collect()
-}
-
-/// The pools paused by `nodecfg pause`, the number of their unchanged nodes, and the pause.
-pub(super) fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
-    fn of_pool<'a>((pool, ended): (&'a PoolName, &'a PoolOutcome)) -> Option<(&'a PoolName, usize, &'a Pause)> {
-        let mut paused = ended.nodes.iter().filter_map(|node| match &node.end {
-            End::LeftAlone { why: Why::Paused { order } } => order.as_ref(),
-            _ => None,
-        });
-        paused.next().map(|pause| (pool, 1 + paused.count(), pause))
-    }
-    outcome.pools.iter().filter_map(of_pool).collect()
-}
-
-/// The next step after pauses. `None` without pauses.
-pub(super) fn next_step_after_pauses(pauses: &[(&PoolName, usize, &Pause)]) -> Option<String> {
-    let pools: Vec<&str> = pauses.iter().map(|(pool, ..)| pool.as_str()).collect();
-    let resume = match pools.as_slice() {
-        [] => return None,
-        few if few.len() <= MAX_NAMES => format!("`nodecfg resume {}`", few.join(" ")),
-        _ => "`nodecfg resume` with the names of these pools".to_owned(),
-    };
-    Some(format!("when the reason no longer applies: {resume}, and sync again"))
-}
-
-/// The next steps after stops: one for all pools that need the same.
-pub(super) fn next_steps(outcome: &Outcome, stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
-    let mut alike: Vec<(Vec<&PoolName>, &StopReason, bool)> = Vec::new();
-    for (pools, reason) in stops {
-        for pool in pools.iter().copied() {
-            let only_drains = outcome.pools.get(pool).is_some_and(only_drains_failed);
-            let is_alike =
-                |other: &StopReason, drains| drains == only_drains && explain::has_same_next_step(reason, other);
-            match alike.iter_mut().find(|(_, other, drains)| is_alike(other, *drains)) {
-                Some((all, ..)) => all.push(pool),
-                None => alike.push((vec![pool], reason, only_drains)),
-            }
-        }
-    }
-    alike.iter().filter_map(|(pools, reason, only_drains)| explain::next_step(pools, reason, *only_drains)).collect()
-}
-
-/// Reports whether nodes failed, and all of them because they were not drained. Their configuration may be correct.
-pub(super) fn only_drains_failed(pool: &PoolOutcome) -> bool {
-    let ends = pool.nodes.iter().map(|node| &node.end);
-    let mut failed = ends.filter(|end| matches!(end, End::Failed { .. } | End::Refused { .. })).peekable();
-    let only_drain = |end: &End| match end {
-        End::Failed { failure: ConvergenceFailure::Drain { failure }, .. } => failure.prevented_change(),
-        _ => false,
-    };
-    failed.peek().is_some() && failed.all(only_drain)
 }
 
 /// The next steps that follow from nodes: those that keep the mark of a drain, and in a complete run those on trial.
@@ -438,6 +362,7 @@ pub(super) fn node_counts(outcome: &Outcome, at: Timestamp) -> (String, String) 
         let number = states.get(&state)?;
         Some(match state {
             State::Settled => format!("{number} already up to date"),
+            State::Held => format!("{number} held{}", next_opening(outcome)),
             _ => format!("{number} {}", state.word()),
         })
     };
@@ -448,6 +373,12 @@ pub(super) fn node_counts(outcome: &Outcome, at: Timestamp) -> (String, String) 
         parts.push(format!("{not_requested} not requested"));
     }
     (nodes, if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) })
+}
+
+/// The first time at which a held node may start, if one is known.
+fn next_opening(outcome: &Outcome) -> String {
+    let openings = outcome.pools.values().filter_map(|pool| pool.held.as_ref()?.next);
+    openings.min().map(|next| format!(" (next opening {next:.0})")).unwrap_or_default()
 }
 
 /// The number of nodes on trial, with the time until the last trial ends if every end is known: `3 on trial (up to 8m

@@ -5,7 +5,7 @@ use nodecfg_contract::error_text;
 use nodecfg_planning::convergence::{Target, Trial};
 use nodecfg_planning::drain::DrainFailure;
 use nodecfg_planning::plan::fixtures::{node_name, pool_name, source as config_map};
-use nodecfg_planning::rollout::PoolOutcome;
+use nodecfg_planning::rollout::{PoolOutcome, StopReason};
 
 const FOLDED: SummaryOptions = SummaryOptions { width: usize::MAX, all: false, at: Timestamp::UNIX_EPOCH };
 
@@ -21,7 +21,7 @@ fn outcome(ends: impl IntoIterator<Item = End>) -> Outcome {
         marked: false,
     };
     let nodes = ends.into_iter().enumerate().map(node).collect();
-    Outcome { pools: [(pool_name("gpu"), PoolOutcome { stopped: None, nodes })].into() }
+    Outcome { pools: [(pool_name("gpu"), PoolOutcome { stopped: None, held: None, nodes })].into() }
 }
 
 fn text(outcome: &Outcome) -> String {

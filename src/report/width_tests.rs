@@ -97,7 +97,7 @@ fn summary_fits() {
             marked: false,
         };
         let nodes = ends().into_iter().chain(paused).enumerate().map(node).collect();
-        (long_pool(number), PoolOutcome { stopped, nodes })
+        (long_pool(number), PoolOutcome { stopped, held: None, nodes })
     };
     let canary = StopReason::CanaryFailed { node: long_node(1) };
     let budget = StopReason::BudgetExhausted { budget: 1, unavailable: 3, examples: (0..3).map(long_node).collect() };
@@ -227,7 +227,7 @@ fn review_fits() {
         with_config_map(&mut observed, name, &rendered(name, 110));
     }
     let plan = make(&wanted, &observed, &options()).unwrap();
-    let review = of_plan(Side::WorkingTree, &wanted, &plan);
+    let review = of_plan(Side::WorkingTree, &wanted, &plan, Timestamp::UNIX_EPOCH);
     for all in [false, true] {
         assert_fits("review", |out, width| review::text(out, &review, all, width).unwrap());
     }
@@ -404,7 +404,7 @@ fn messages_of_nodes_cannot_control_the_terminal() {
     let end = End::Failed { failure, rolled_back: false };
     let nodes = vec![NodeOutcome { node, from: None, to, end, seconds: None, trial: None, drain: None, marked: false }];
     let stopped = Some(StopReason::ClusterFailed { error: evil });
-    let outcome = Outcome { pools: [(pool, PoolOutcome { stopped, nodes })].into() };
+    let outcome = Outcome { pools: [(pool, PoolOutcome { stopped, held: None, nodes })].into() };
     let options = SummaryOptions { width: usize::MAX, all: false, at: at() };
     summary::write(&mut out, &outcome, 1.0, &[], options).unwrap();
     let text = String::from_utf8(out).unwrap();

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use super::{
     Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, Origin, Outlook, PlannedDrain, PoolChange, PoolReview,
     PoolRisk, Refusal, Review, Rollout, Side, setting_changes,
@@ -14,9 +16,9 @@ use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{self, Plan, PoolPlan, fix, membership, rollback_fix};
 use nodecfg_planning::rollout::forecast::{PoolStart, forecast};
 
-/// The review of a plan, compared with what the nodes run.
+/// The review of a plan, compared with what the nodes run, for a sync that begins now.
 #[must_use]
-pub fn of_plan(to: Side, desired: &Desired, plan: &Plan) -> Review {
+pub fn of_plan(to: Side, desired: &Desired, plan: &Plan, now: Timestamp) -> Review {
     let review = Review {
         from: Side::Cluster,
         to,
@@ -29,14 +31,14 @@ pub fn of_plan(to: Side, desired: &Desired, plan: &Plan) -> Review {
         assumed_version: None,
         cluster: None,
     };
-    review.with_plan(desired, plan, Vec::new())
+    review.with_plan(desired, plan, Vec::new(), now)
 }
 
 impl Review {
-    /// Adds the plan of a sync for the revision under review.
+    /// Adds the plan of a sync for the revision under review that begins now.
     #[must_use]
-    pub fn with_plan(mut self, desired: &Desired, plan: &Plan, moves: Vec<Move>) -> Self {
-        let starts = forecast(plan);
+    pub fn with_plan(mut self, desired: &Desired, plan: &Plan, moves: Vec<Move>, now: Timestamp) -> Self {
+        let starts = forecast(plan, now);
         for planned in &plan.pools {
             let start = starts.get(&planned.name).cloned().unwrap_or_default();
             match self.pools.iter_mut().find(|pool| pool.name == planned.name) {
@@ -75,11 +77,12 @@ impl Review {
 
     fn outlook(&self, plan: &Plan) -> Outlook {
         let refused = !plan.refusals().is_empty();
-        let mut outlook = Outlook { refused, assign: 0, stopped: 0, waiting: 0 };
+        let mut outlook = Outlook { refused, assign: 0, stopped: 0, waiting: 0, held: 0 };
         for rollout in self.pools.iter().filter_map(|pool| pool.rollout.as_ref()).filter(|_| !refused) {
             *match rollout.start {
                 PoolStart::Starts => &mut outlook.assign,
                 PoolStart::Waits => &mut outlook.waiting,
+                PoolStart::Held { .. } => &mut outlook.held,
                 PoolStart::Stops { .. } => &mut outlook.stopped,
             } += rollout.assign;
         }

@@ -12,7 +12,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 10] = [
+const SETTINGS: [PoolSetting; 11] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -72,6 +72,12 @@ const SETTINGS: [PoolSetting; 10] = [
         meaning: "how nodes are drained for changes that need it",
         affects_membership: false,
         read: |pool| pool.policy.drain.to_string(),
+    },
+    PoolSetting {
+        path: "spec.rollout.windows",
+        meaning: "when nodes may start",
+        affects_membership: false,
+        read: |pool| pool.policy.schedule.to_string(),
     },
 ];
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
@@ -199,7 +200,7 @@ fn planned(old: &Files, new: &Files) -> Review {
     };
     cluster.config_maps.insert(key, owner);
     let plan = make(&after, &cluster, &options()).expect("can be planned");
-    review(old, new).with_plan(&after, &plan, moves(&before, &after, &cluster.nodes))
+    review(old, new).with_plan(&after, &plan, moves(&before, &after, &cluster.nodes), Timestamp::UNIX_EPOCH)
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub struct Rollout<'a> {
     pub mode: Mode,
     /// Disruption that this run is allowed beyond the policy, for the Events of the nodes.
     pub allowed: Option<&'a AllowedDisruption>,
+    /// Reason for which this run ignores the windows and exclusions of pools, for the Events of the nodes.
+    pub ignored_windows: Option<&'a str>,
 }
 
 /// Requested stop of a rollout.
@@ -102,7 +104,7 @@ pub async fn execute(
         // No node was changed; created ConfigMaps serve the next run.
         Ok(_) = requested.wait_for(|stop| *stop >= Stop::Gently) => {}
     }
-    let events = EventSender::start(writer.clone(), rollout.plan, rollout.allowed);
+    let events = EventSender::start(writer.clone(), &rollout);
     let execution = {
         let mut listen = |now: Timestamp, event: &Event| {
             events.send(now, event);

@@ -6,11 +6,10 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::execute::Rollout;
 use nodecfg_cluster::ClusterWriter;
 use nodecfg_cluster::writer::NodeNotice;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::AllowedDisruption;
-use nodecfg_planning::plan::Plan;
 use nodecfg_planning::rollout::StopReason;
 use nodecfg_planning::rollout::progress::{Event, Progress};
 
@@ -25,7 +24,7 @@ pub(super) struct EventSender {
 }
 
 impl EventSender {
-    pub(super) fn start(writer: ClusterWriter, plan: &Plan, allowed: Option<&AllowedDisruption>) -> Self {
+    pub(super) fn start(writer: ClusterWriter, rollout: &Rollout<'_>) -> Self {
         let (sender, mut receiver) = mpsc::unbounded_channel::<NodeNotice>();
         let task = tokio::spawn(async move {
             // One at a time: patches have priority over Events.
@@ -33,9 +32,11 @@ impl EventSender {
                 writer.emit_event(&notice).await;
             }
         });
+        let Rollout { plan, allowed, ignored_windows, .. } = rollout;
         let commit = plan.commit.as_ref().map(|commit| format!(" at commit {}", commit.short())).unwrap_or_default();
         let allowed = allowed.map(|allowed| format!(", {allowed}")).unwrap_or_default();
-        Self { sender, task, origin: format!("fleet {}{commit}{allowed}", plan.fleet) }
+        let windows = ignored_windows.map(|reason| format!(", windows ignored: {reason}")).unwrap_or_default();
+        Self { sender, task, origin: format!("fleet {}{commit}{allowed}{windows}", plan.fleet) }
     }
 
     pub(super) fn send(&self, at: Timestamp, event: &Event) {

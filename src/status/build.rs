@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, State};
+use kubelet_config::risk::Class;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed, Readiness};
@@ -16,6 +17,7 @@ use nodecfg_planning::plan::{
     ConfigMapIndex, Owner, PoolPause, SourceOwner, Why, blocked_reason, is_adopted, membership, pool_target,
     present_state,
 };
+use nodecfg_planning::schedule::Closed;
 
 /// Desired state to compare nodes with.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +43,7 @@ pub fn build(
         None => observed.nodes.values().map(|node| compare_with_assignment(node, observed)).collect(),
     };
     nodes.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
-    let pools = pools(&nodes, observed, wanted, &fleets);
+    let pools = pools(&nodes, observed, wanted, &fleets, at);
     FleetStatus {
         at,
         compared: wanted.map(|wanted| Compared {
@@ -278,6 +280,7 @@ fn pools(
     observed: &Observed,
     wanted: Option<&DesiredFleet<'_>>,
     fleets: &[FleetOrders],
+    at: Timestamp,
 ) -> Vec<PoolStatus> {
     let mut grouped: BTreeMap<(Option<&FleetName>, Option<&PoolName>), Vec<&NodeStatus>> = BTreeMap::new();
     if let Some(wanted) = wanted {
@@ -304,6 +307,7 @@ fn pools(
                 converged: states.iter().filter(|(state, _)| state.is_converged()).map(|(_, number)| number).sum(),
                 worst: states.keys().next().copied().unwrap_or(State::Converged),
                 configurations: configurations(&nodes),
+                held: pool.filter(|_| states.contains_key(&State::Behind)).and_then(|pool| held(pool, at)),
                 paused: name.zip(fleet).and_then(|(name, fleet)| paused(name, pool, fleet, fleets)),
                 states,
             }
@@ -312,6 +316,12 @@ fn pools(
     // Stable sort: by name otherwise.
     pools.sort_by_key(|pool| (pool.worst, pool.pool.is_none()));
     pools
+}
+
+/// Why no change may start now. The class of the pool's change is unknown here, so a pool that permits some classes
+/// outside of its windows is not held.
+fn held(pool: &Pool, at: Timestamp) -> Option<Closed> {
+    pool.policy.schedule.check(at, Class::None, pool.policy.node_time(false)).err()
 }
 
 /// Number of different configurations that nodes run.

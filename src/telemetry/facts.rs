@@ -10,19 +10,32 @@ use nodecfg_contract::observed::Observed;
 use nodecfg_planning::convergence;
 use nodecfg_planning::plan::{Action, Plan};
 use nodecfg_planning::rollout::{End, Outcome};
+use nodecfg_planning::schedule::ClosedBy;
 use nodecfg_planning::state::State;
 
 /// Values of the label `state`, each with the states that it covers. Coarser than [`State`]: alerts depend on these
 /// names.
 pub const LABELS: [(&str, &[State]); 6] = [
     ("converged", &[State::Converged, State::Settled]),
-    ("to_assign", &[State::NotStarted, State::RolledBack]),
+    ("to_assign", &[State::NotStarted, State::Held, State::RolledBack]),
     ("waiting", &[State::InFlight]),
     ("failed", &[State::Failed]),
     // The next plan finds a conflict where another client changed a node, or a node to assign.
     ("blocked", &[State::Blocked, State::ChangedByOthers]),
     ("skipped", &[State::Skipped]),
 ];
+
+/// Values of the label `reason` of held nodes.
+pub const HOLD_REASONS: [&str; 3] = ["outside_windows", "too_little_time", "exclusion"];
+
+fn hold_reason(why: &ClosedBy) -> &'static str {
+    let [outside_windows, too_little_time, exclusion] = HOLD_REASONS;
+    match why {
+        ClosedBy::NoWindow => outside_windows,
+        ClosedBy::TooShort { .. } => too_little_time,
+        ClosedBy::Exclusion { .. } => exclusion,
+    }
+}
 
 /// State of a node with a planned step.
 fn planned(action: &Action) -> State {
@@ -140,6 +153,8 @@ pub struct PoolFacts {
     pub failures: BTreeMap<NodeFailure, usize>,
     /// Number of converged nodes on trial; `None` before the end of a rollout.
     pub on_trial: Option<usize>,
+    /// Number of held nodes per reason; a missing reason holds none.
+    pub held: BTreeMap<&'static str, usize>,
 }
 
 impl PoolFacts {
@@ -193,6 +208,10 @@ impl Nodes {
         let mut nodes = Self { unpooled: self.unpooled, marked: self.marked, ..Self::default() };
         for (pool, ended) in &outcome.pools {
             let facts = nodes.pools.entry(pool.clone()).or_default();
+            if let Some(closed) = &ended.held {
+                let held = ended.nodes.iter().filter(|node| node.end == End::Held).count();
+                facts.held.insert(hold_reason(&closed.why), held);
+            }
             for node in &ended.nodes {
                 facts.add(node.end.state());
                 *facts.on_trial.get_or_insert_default() += usize::from(node.trial.is_some());

@@ -1,6 +1,6 @@
 //! Metrics of a run: names, labels and values. docs/reference/metrics.md has the same table; a test compares them.
 
-use super::facts::{NodeFailure, Run, seconds};
+use super::facts::{HOLD_REASONS, NodeFailure, Run, seconds};
 
 /// Metric of a run. All metrics are gauges: a run has ended when they are read, and the next run starts anew.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ metrics! {
         "Nodes that should run the configuration of the repository and do not";
     ON_TRIAL: "nodecfg_nodes_on_trial", "nodecfg.nodes_on_trial", "", ["pool"],
         "Converged nodes whose configuration was on trial at the end of the run; missing without a rollout";
+    HELD: "nodecfg_held_nodes", "nodecfg.held_nodes", "", ["pool", "reason"],
+        "Nodes that the run did not start, because the windows or exclusions of their pool did not permit it; missing without a rollout";
     MARKED: "nodecfg_nodes_draining", "nodecfg.nodes_draining", "", [],
         "Nodes with the mark of a drain when the run read them; missing without a plan";
     NODE_FAILURES: "nodecfg_node_failures", "nodecfg.node_failures", "", ["pool", "kind"],
@@ -108,6 +110,12 @@ pub fn samples(run: &Run) -> Vec<Sample> {
     for (pool, facts) in &nodes.pools {
         if let Some(nodes) = facts.on_trial {
             add(&ON_TRIAL, &[pool.as_str()], number(nodes));
+        }
+    }
+    for (pool, facts) in nodes.pools.iter().filter(|(_, facts)| facts.on_trial.is_some()) {
+        for reason in HOLD_REASONS {
+            let count = facts.held.get(reason).copied().unwrap_or_default();
+            add(&HELD, &[pool.as_str(), reason], number(count));
         }
     }
     add(&MARKED, &[], number(nodes.marked));

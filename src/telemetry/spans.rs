@@ -110,6 +110,7 @@ impl RolloutSpans {
             Progress::RollbackFailed { pool, .. } => self.note(pool, "not back"),
             Progress::NotRolledBack { pool, .. } => self.note(pool, "not pointed back"),
             Progress::NotReleased { pool, .. } => self.note(pool, "not released"),
+            Progress::PoolHeld { pool, .. } => self.note(pool, "pool held"),
             Progress::Soaking { pool, .. } => self.note(pool, "soaking"),
             Progress::Soaked { pool } => self.note(pool, "soaked"),
             Progress::AwaitingTrials { pool, .. } => self.note(pool, "awaiting trials"),

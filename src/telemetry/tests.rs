@@ -15,6 +15,7 @@ use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
 use nodecfg_planning::plan::{Owner, Why};
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
+use nodecfg_planning::schedule::{Closed, ClosedBy};
 use nodecfg_planning::state::State;
 
 fn at(second: i64) -> Timestamp {
@@ -27,6 +28,7 @@ fn run(exit: u8) -> Run {
         states: [(State::Converged, 2), (State::NotStarted, 3), (State::Failed, 1), (State::Blocked, 1)].into(),
         failures: [(NodeFailure::TimedOut, 1)].into(),
         on_trial: Some(2),
+        held: [("exclusion", 2)].into(),
     };
     let pool = |name: &str| PoolName::new(name).expect("a name");
     let record = RunRecord {
@@ -162,6 +164,7 @@ fn counts_the_outcomes_of_nodes() {
         (End::Refused { error: "forbidden".to_owned() }, Some("failed")),
         (End::Changed { to: None }, Some("blocked")),
         (End::NotStarted, Some("to_assign")),
+        (End::Held, Some("to_assign")),
         (End::InFlight, Some("waiting")),
         (End::Gone, None),
     ];
@@ -177,13 +180,15 @@ fn counts_the_outcomes_of_nodes() {
         drain: None,
         marked: false,
     };
-    let pool = PoolOutcome { stopped: None, nodes: ends.iter().map(node).collect() };
+    let held = Closed { why: ClosedBy::NoWindow, next: None };
+    let pool = PoolOutcome { stopped: None, held: Some(held), nodes: ends.iter().map(node).collect() };
     let outcome = Outcome { pools: [(PoolName::new("gpu").expect("a name"), pool)].into() };
     let nodes = Nodes { unpooled: 3, ..Nodes::default() }.ended(&outcome);
     let facts = nodes.pools.values().next().expect("a pool");
     assert_eq!((facts.labelled(), nodes.unpooled), (expected, 3));
     let failures = [(NodeFailure::Rejected, 2), (NodeFailure::TimedOut, 1), (NodeFailure::Refused, 1)];
     assert_eq!(facts.failures, failures.into());
+    assert_eq!(facts.held, [("outside_windows", 1)].into());
 }
 
 #[test]

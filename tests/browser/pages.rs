@@ -31,6 +31,7 @@ fn header(server: &str) -> RunHeader {
         signer: None,
         namespace: NamespaceName::new("kube-system").unwrap(),
         server: server.to_owned(),
+        ignored_windows: None,
     }
 }
 
@@ -106,7 +107,7 @@ pub fn run(nodes: usize, pools: usize) -> Page {
     let mut outcome = Outcome { pools: std::collections::BTreeMap::new() };
     let mut last = start;
     for (number, pool) in names.iter().enumerate() {
-        let mut ended = PoolOutcome { stopped: None, nodes: Vec::new() };
+        let mut ended = PoolOutcome { stopped: None, held: None, nodes: Vec::new() };
         for index in 0..nodes / pools {
             let node = node_name(&format!("ip-10-{number}-{}-{}.ec2.internal", index / 250, index % 250));
             let end = end(index);
@@ -189,7 +190,7 @@ pub fn hostile() -> Page {
     };
     let all = HOSTILE.concat();
     let stopped = Some(StopReason::ClusterFailed { error: all.clone() });
-    let ended = PoolOutcome { stopped, nodes: HOSTILE.into_iter().enumerate().map(node).collect() };
+    let ended = PoolOutcome { stopped, held: None, nodes: HOSTILE.into_iter().enumerate().map(node).collect() };
     let outcome = Outcome { pools: [(pool.clone(), ended)].into() };
     let start: Timestamp = "2026-05-04T03:02:01Z".parse().unwrap();
     let mut review = review(&[pool], &all);

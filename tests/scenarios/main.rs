@@ -34,6 +34,7 @@ mod rollout;
 mod size;
 mod status;
 mod trials;
+mod windows;
 mod wire;
 
 /// The program under test.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, ClusterSetup, NodeRecord, Repository, Run, Running};
+use crate::harness::{Cluster, ClusterSetup, NodeRecord, Repository, Running};
 
 scenarios! {
     Anything {
@@ -27,11 +27,6 @@ scenarios! {
         node_that_leaves_during_reset_is_not_a_failure,
         recreated_config_map_is_not_pruned,
     }
-}
-
-/// Runs `nodecfg …` against the cluster.
-async fn call(cluster: &Cluster, arguments: &[&str]) -> Run {
-    start(cluster, arguments).end().await
 }
 
 fn start(cluster: &Cluster, arguments: &[&str]) -> Running {
@@ -77,19 +72,19 @@ async fn history_lists_revisions_with_their_nodes(start: ClusterSetup) {
     repository.change("a", "maxPods: 110 # as before");
     repository.change("a", "maxPodz: 120");
     repository.change("a", "maxPods: 130");
-    let document = call(&cluster, &["history", "a", path(&repository), "-o", "json"]).await.exits(0).json();
+    let document = cluster.call(&["history", "a", path(&repository), "-o", "json"]).await.exits(0).json();
     assert_eq!((&document["kind"], &document["whole"]), (&json!("History"), &json!(true)));
     let revisions = document["revisions"].as_array().unwrap();
     let kinds: Vec<&Value> = revisions.iter().map(|revision| &revision["content"]["kind"]).collect();
     assert_eq!(kinds, ["config", "invalid", "config"]);
     assert_eq!((&revisions[0]["current"], &revisions[0]["exists"]), (&json!(true), &json!(false)));
     assert_eq!((&revisions[2]["exists"], &revisions[2]["nodes"]["active"]), (&json!(true), &json!(2)));
-    let run = call(&cluster, &["history", "a", path(&repository)]).await.exits(0);
+    let run = cluster.call(&["history", "a", path(&repository)]).await.exits(0);
     run.prints("not in the cluster")
         .prints("2 pointed at it, 2 assigned, 2 running it")
         .prints("a: 3 revisions, 2 nodes.");
-    call(&cluster, &["history", "a", path(&repository), "--limit", "1"]).await.exits(0).prints("--limit shows more");
-    let run = call(&cluster, &["history", "aa", path(&repository)]).await.exits(2);
+    cluster.call(&["history", "a", path(&repository), "--limit", "1"]).await.exits(0).prints("--limit shows more");
+    let run = cluster.call(&["history", "aa", path(&repository)]).await.exits(2);
     run.prints("there is no pool aa in the repository").prints("did you mean a?");
     cluster.down().await;
 }
@@ -109,10 +104,10 @@ async fn rollback_syncs_one_pool_and_persists(start: ClusterSetup) {
     let others = node_record(&cluster, "b-1").await;
 
     let before = cluster.written().await;
-    let dry = call(&cluster, &["rollback", "a", path(&repository), "--dry-run"]).await.exits(0);
+    let dry = cluster.call(&["rollback", "a", path(&repository), "--dry-run"]).await.exits(0);
     dry.prints("3 nodes to assign").prints("Pool a would be paused as well");
     assert_eq!(cluster.written().await, before);
-    let run = call(&cluster, &["rollback", "a", path(&repository), "--reason", "pods are evicted"]).await.exits(0);
+    let run = cluster.call(&["rollback", "a", path(&repository), "--reason", "pods are evicted"]).await.exits(0);
     run.prints("3 converged").prints("nodecfg resume a");
     assert_eq!(common(&cluster, "a").await, old);
     assert_eq!(node_record(&cluster, "b-1").await, others, "other pools are unchanged");
@@ -122,12 +117,12 @@ async fn rollback_syncs_one_pool_and_persists(start: ClusterSetup) {
     run.prints("pods are evicted");
     assert_eq!(common(&cluster, "a").await, old);
     // A repeated rollback has nothing to do and succeeds.
-    call(&cluster, &["rollback", "a", path(&repository), "--to", &first]).await.exits(0);
+    cluster.call(&["rollback", "a", path(&repository), "--to", &first]).await.exits(0);
     assert_eq!(common(&cluster, "a").await, old);
-    call(&cluster, &["resume", "a"]).await.exits(0);
+    cluster.call(&["resume", "a"]).await.exits(0);
     cluster.sync(&repository, &[]).await.exits(0);
     assert_eq!(common(&cluster, "a").await, new);
-    let run = call(&cluster, &["rollback", "a", path(&repository), "--to", "HEAD"]).await.exits(0);
+    let run = cluster.call(&["rollback", "a", path(&repository), "--to", "HEAD"]).await.exits(0);
     run.prints("Nothing to roll back");
     cluster.down().await;
 }
@@ -147,10 +142,7 @@ async fn rollback_ignores_other_pools(start: ClusterSetup) {
     repository.pool_spec("c", &format!("{{nodeSelector: {{matchExpressions: {values}}}}}"));
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(5).prints("of equal priority select the node");
-    call(&cluster, &["rollback", "a", path(&repository), "--no-pause"])
-        .await
-        .exits(0)
-        .prints("revert the change in git");
+    cluster.call(&["rollback", "a", path(&repository), "--no-pause"]).await.exits(0).prints("revert the change in git");
     assert_eq!(common(&cluster, "a").await, old);
     cluster.down().await;
 }
@@ -160,7 +152,7 @@ async fn impossible_rollback_names_reason_and_writes_nothing(start: ClusterSetup
     let repository = repository();
     cluster.sync(&repository, &[]).await.exits(0);
     let before = cluster.written().await;
-    let rollback = async |more: &[&str]| call(&cluster, &[&["rollback"], more].concat()).await.exits(2);
+    let rollback = async |more: &[&str]| cluster.call(&[&["rollback"], more].concat()).await.exits(2);
     rollback(&["a", path(&repository)]).await.prints("pool a has no earlier configuration in this repository");
     rollback(&["gpu", path(&repository)]).await.prints("there is no pool gpu in the repository").prints("use a");
     let broken = repository.change("a", "maxPodz: 1");
@@ -169,7 +161,7 @@ async fn impossible_rollback_names_reason_and_writes_nothing(start: ClusterSetup
     let run = rollback(&["a", path(&repository), "--to", &broken]).await;
     run.prints("is invalid at revision").prints("nodecfg history a");
     rollback(&["b", path(&repository), "--to", &broken]).await.prints("has no pool b");
-    let run = call(&cluster, &["rollback", "a", path(&repository), "--to", "v9"]).await.exits(3);
+    let run = cluster.call(&["rollback", "a", path(&repository), "--to", "v9"]).await.exits(3);
     run.prints("has no revision \"v9\"");
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
@@ -181,19 +173,19 @@ async fn nodes_are_reset_within_the_budget(start: ClusterSetup) {
     cluster.sync(&repository, &[]).await.exits(0);
     let map = common(&cluster, "a").await;
     let before = cluster.written().await;
-    call(&cluster, &["reset", "--all", "--dry-run"]).await.exits(0).prints("3 to assign, at most 1 unavailable");
+    cluster.call(&["reset", "--all", "--dry-run"]).await.exits(0).prints("3 to assign, at most 1 unavailable");
     assert_eq!(cluster.written().await, before);
-    call(&cluster, &["reset", "--all"]).await.exits(2).prints("is not a terminal").prints("--yes");
+    cluster.call(&["reset", "--all"]).await.exits(2).prints("is not a terminal").prints("--yes");
     assert_eq!(cluster.written().await, before);
 
-    let run = call(&cluster, &["reset", "a-1", "--yes"]).await.exits(0);
+    let run = cluster.call(&["reset", "a-1", "--yes"]).await.exits(0);
     run.prints("1 converged").prints("The next sync points these nodes back");
     assert_eq!((cluster.source("a-1").await, cluster.source("a-2").await), (None, map));
-    let run = call(&cluster, &["reset", "--pool", "a", "--yes"]).await.exits(0);
+    let run = cluster.call(&["reset", "--pool", "a", "--yes"]).await.exits(0);
     run.prints("2 converged");
     assert_eq!(common(&cluster, "a").await, None);
     // The nodes are reset.
-    call(&cluster, &["reset", "a-1", "--yes"]).await.exits(0);
+    cluster.call(&["reset", "a-1", "--yes"]).await.exits(0);
     cluster.down().await;
 }
 
@@ -203,7 +195,7 @@ async fn rollback_may_disrupt_more_for_one_run(start: ClusterSetup) {
     cluster.sync(&repository, &[]).await.exits(0);
     repository.change("a", "maxPods: 120");
     cluster.sync(&repository, &[]).await.exits(0);
-    let rollback = async |more: &[&str]| call(&cluster, &[&["rollback", "a", path(&repository)], more].concat()).await;
+    let rollback = async |more: &[&str]| cluster.call(&[&["rollback", "a", path(&repository)], more].concat()).await;
     let before = cluster.written().await;
     rollback(&[])
         .await
@@ -220,13 +212,13 @@ async fn rollback_may_disrupt_more_for_one_run(start: ClusterSetup) {
     let recorded = "disruption up to drain allowed by ";
     let events = cluster.events("a-1").await;
     assert!(events.iter().any(|(_, text)| text.contains(recorded) && text.contains("incident 4711")), "{events:?}");
-    call(&cluster, &["status"]).await.exits(0).prints(recorded).prints("incident 4711");
+    cluster.call(&["status"]).await.exits(0).prints(recorded).prints("incident 4711");
     if cluster.assignment_resource() == "nodeconfigs" {
         let allowed = &cluster.assignment_object("a-1").await["spec"]["maxDisruption"];
         assert_eq!(allowed, "restart", "the drained node was released");
     }
     // The allowance ended with the run.
-    call(&cluster, &["resume", "a"]).await.exits(0);
+    cluster.call(&["resume", "a"]).await.exits(0);
     repository.change("a", "maxPods: 100");
     cluster.sync(&repository, &[]).await.exits(3).prints("maxPods (drain)").prints("allowDisruption: drain in pools/a");
     cluster.down().await;
@@ -240,8 +232,8 @@ async fn reset_with_repository_is_limited_to_its_pools(start: ClusterSetup) {
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0);
     let kept = node_record(&cluster, "b-1").await;
-    call(&cluster, &["reset", "--pool", "c", "--repo", path(&repository), "--yes"]).await.exits(2).prints("pool c");
-    let run = call(&cluster, &["reset", "--pool", "a", "--repo", path(&repository), "--yes"]).await.exits(0);
+    cluster.call(&["reset", "--pool", "c", "--repo", path(&repository), "--yes"]).await.exits(2).prints("pool c");
+    let run = cluster.call(&["reset", "--pool", "a", "--repo", path(&repository), "--yes"]).await.exits(0);
     run.prints("at most 2 unavailable at a time");
     assert_eq!(common(&cluster, "a").await, None);
     assert_eq!(node_record(&cluster, "b-1").await, kept);
@@ -252,13 +244,13 @@ async fn reset_of_unknown_names_writes_nothing(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     cluster.sync(&repository(), &[]).await.exits(0);
     let before = cluster.written().await;
-    let reset = async |more: &[&str]| call(&cluster, &[&["reset", "--yes"], more].concat()).await.exits(2);
+    let reset = async |more: &[&str]| cluster.call(&[&["reset", "--yes"], more].concat()).await.exits(2);
     reset(&["a-11"]).await.prints("there is no node a-11 in the cluster").prints("did you mean a-1?");
     reset(&["--pool", "gpu"]).await.prints("there is no pool gpu among those that nodes are in");
     reset(&["a-1", "gone"]).await.prints("there is no node gone in the cluster");
     reset(&[]).await.prints("no nodes are selected");
     reset(&["--selector", "a in (b"]).await.prints("unmatched opening parenthesis");
-    let run = call(&cluster, &["reset", "--all", "--fleet", "other", "--yes"]).await.exits(0);
+    let run = cluster.call(&["reset", "--all", "--fleet", "other", "--yes"]).await.exits(0);
     run.prints("Nothing to reset");
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
@@ -273,8 +265,8 @@ async fn diff_and_prune_agree_in_the_namespace_of_the_repository(start: ClusterS
         repository.change("a", &format!("maxPods: {pods}"));
         cluster.sync(&repository, &[]).await.exits(0);
     }
-    let diff = call(&cluster, &["diff", path(&repository), "-o", "json"]).await.exits(0).json();
-    let document = call(&cluster, &["prune", path(&repository), "--dry-run", "-o", "json"]).await.exits(0).json();
+    let diff = cluster.call(&["diff", path(&repository), "-o", "json"]).await.exits(0).json();
+    let document = cluster.call(&["prune", path(&repository), "--dry-run", "-o", "json"]).await.exits(0).json();
     assert_eq!(document["namespace"], "default");
     let maps = document["configMaps"].as_array().unwrap().iter();
     let doomed: Vec<&Value> = maps.filter(|map| map["end"]["kind"] == "toDelete").map(|map| &map["name"]).collect();
@@ -293,25 +285,25 @@ async fn unreferenced_config_maps_are_pruned(start: ClusterSetup) {
         names.push(common(&cluster, "a").await.unwrap());
     }
     assert_eq!(config_maps(&cluster).await.len(), 4);
-    let document = call(&cluster, &["prune", "--dry-run", "--keep", "1", "-o", "json"]).await.exits(0).json();
+    let document = cluster.call(&["prune", "--dry-run", "--keep", "1", "-o", "json"]).await.exits(0).json();
     assert_eq!((&document["kind"], &document["dryRun"]), (&json!("Pruning"), &json!(true)));
     assert_eq!(config_maps(&cluster).await.len(), 4);
     // `diff` and `prune` agree on what can be deleted.
-    let diff = call(&cluster, &["diff", path(&repository), "-o", "json"]).await.exits(0).json();
-    let document = call(&cluster, &["prune", path(&repository), "--dry-run", "-o", "json"]).await.exits(0).json();
+    let diff = cluster.call(&["diff", path(&repository), "-o", "json"]).await.exits(0).json();
+    let document = cluster.call(&["prune", path(&repository), "--dry-run", "-o", "json"]).await.exits(0).json();
     let maps = document["configMaps"].as_array().unwrap().iter();
     let doomed: Vec<&Value> = maps.filter(|map| map["end"]["kind"] == "toDelete").map(|map| &map["name"]).collect();
     assert_eq!(diff["cluster"]["prunable"], json!(doomed));
-    let run = call(&cluster, &["prune", "--pool", "gpu", "--yes"]).await.exits(2);
+    let run = cluster.call(&["prune", "--pool", "gpu", "--yes"]).await.exits(2);
     run.prints("there is no pool gpu among the ConfigMaps of fleet");
-    call(&cluster, &["prune", "--keep", "4", "--yes"]).await.exits(0).prints("Nothing to delete, 4 kept.");
+    cluster.call(&["prune", "--keep", "4", "--yes"]).await.exits(0).prints("Nothing to delete, 4 kept.");
 
     // Copies with nodecfg's labels belong to another client: one with another name, and two mutable ones.
     let copies = ["test-own", "test-a-bbbbbbbbbb", "test-a-bbbbbbbbbc"];
     for copy in copies {
         cluster.create_config_map(copy, "a: 1", false, Some(("test", "a"))).await;
     }
-    call(&cluster, &["prune", "--keep", "1", "--yes"]).await.exits(0).prints(" deleted, 4 kept.");
+    cluster.call(&["prune", "--keep", "1", "--yes"]).await.exits(0).prints(" deleted, 4 kept.");
     let left = config_maps(&cluster).await;
     assert!(copies.iter().all(|copy| left.iter().any(|name| name == copy)), "{left:?}");
     let left = config_maps(&cluster).await;
@@ -322,7 +314,7 @@ async fn unreferenced_config_maps_are_pruned(start: ClusterSetup) {
         assert!(left.iter().any(|name| name == good), "{left:?}");
     }
     cluster.sync(&repository, &[]).await.exits(0).prints("1 already up to date");
-    let run = call(&cluster, &["history", "a", path(&repository)]).await.exits(0);
+    let run = cluster.call(&["history", "a", path(&repository)]).await.exits(0);
     run.prints("not in the cluster");
     cluster.down().await;
 }
@@ -330,7 +322,7 @@ async fn unreferenced_config_maps_are_pruned(start: ClusterSetup) {
 async fn prune_without_terminal_needs_yes(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
     cluster.sync(&repository(), &[]).await.exits(0);
-    call(&cluster, &["prune"]).await.exits(2).prints("is not a terminal").prints("--yes");
+    cluster.call(&["prune"]).await.exits(2).prints("is not a terminal").prints("--yes");
     cluster.down().await;
 }
 
@@ -360,7 +352,7 @@ async fn recreated_config_map_is_not_pruned(start: ClusterSetup) {
     let spec = json!({"holderIdentity": "somebody", "leaseDurationSeconds": 600, "renewTime": until});
     cluster.patch(&lease, json!({"spec": spec})).await;
     let before = config_maps(&cluster).await;
-    call(&cluster, &["prune", "--keep", "1", "--yes"]).await.exits(6).prints("somebody holds the lock");
+    cluster.call(&["prune", "--keep", "1", "--yes"]).await.exits(6).prints("somebody holds the lock");
     assert_eq!(config_maps(&cluster).await, before);
     cluster.down().await;
 }
@@ -377,7 +369,7 @@ async fn rollback_works_with_invalid_head(start: ClusterSetup) {
     let new = common(&cluster, "a").await;
     let others = node_record(&cluster, "b-1").await;
     let rollback =
-        async |to: &str| call(&cluster, &["rollback", "a", path(&repository), "--to", to, "--no-pause"]).await.exits(0);
+        async |to: &str| cluster.call(&["rollback", "a", path(&repository), "--to", to, "--no-pause"]).await.exits(0);
 
     // First another pool is invalid, then this pool.
     repository.write("pools/b/kubelet.yaml", "nonsense: [");
@@ -404,13 +396,13 @@ async fn rollback_works_with_invalid_head(start: ClusterSetup) {
     assert_eq!(node_record(&cluster, "b-1").await, others, "other pools are unchanged");
 
     // No node is known to belong to the pool. Nothing is known once the fleet's file is invalid.
-    call(&cluster, &["reset", "--pool", "a", "--yes"]).await.exits(0);
+    cluster.call(&["reset", "--pool", "a", "--yes"]).await.exits(0);
     let before = cluster.written().await;
-    let refused = call(&cluster, &["rollback", "a", path(&repository), "--to", &first]).await.exits(2);
+    let refused = cluster.call(&["rollback", "a", path(&repository), "--to", &first]).await.exits(2);
     refused.prints("the nodes of pool a are unknown").prints("fix pool.yaml");
     repository.write("nodecfg.yaml", "nonsense: [");
     repository.commit();
-    call(&cluster, &["rollback", "a", path(&repository), "--to", &first]).await.exits(3);
+    cluster.call(&["rollback", "a", path(&repository), "--to", &first]).await.exits(3);
     assert_eq!(cluster.written().await, before);
     cluster.down().await;
 }
@@ -423,18 +415,18 @@ async fn rollback_selects_revision_that_nodes_ran(start: ClusterSetup) {
     repository.change("a", "maxPods: 111");
     cluster.sync(&repository, &[]).await.exits(0);
     let first = common(&cluster, "a").await;
-    let run = call(&cluster, &["rollback", "a", path(&repository)]).await.exits(2);
+    let run = cluster.call(&["rollback", "a", path(&repository)]).await.exits(2);
     run.prints("is known to have run").prints(&format!("--to {}", &never[..10]));
     repository.change("a", "maxPods: 112");
     repository.change("a", "maxPods: 113");
     cluster.sync(&repository, &[]).await.exits(0);
-    let run = call(&cluster, &["rollback", "a", path(&repository), "--no-pause"]).await.exits(0);
+    let run = cluster.call(&["rollback", "a", path(&repository), "--no-pause"]).await.exits(0);
     run.prints("rollback target of pool a: ");
     assert_eq!(common(&cluster, "a").await, first);
     // JSON output is complete even without changes.
-    let same = call(&cluster, &["rollback", "a", path(&repository), "--to", "HEAD", "--dry-run", "-o", "json"]).await;
+    let same = cluster.call(&["rollback", "a", path(&repository), "--to", "HEAD", "--dry-run", "-o", "json"]).await;
     assert_eq!(same.exits(0).json()["kind"], json!("Diff"));
-    let same = call(&cluster, &["rollback", "a", path(&repository), "--to", "HEAD", "-o", "json"]).await.exits(0);
+    let same = cluster.call(&["rollback", "a", path(&repository), "--to", "HEAD", "-o", "json"]).await.exits(0);
     assert!(!same.json_lines().is_empty());
     assert_eq!(common(&cluster, "a").await, first, "HEAD is not rolled out");
     cluster.down().await;
@@ -451,14 +443,14 @@ async fn desired_config_maps_are_not_pruned(start: ClusterSetup) {
     }
     // A revert: the oldest revision is desired.
     repository.change("a", "maxPods: 110");
-    let document = call(&cluster, &["prune", "--keep", "9", "--yes", "-o", "json"]).await.exits(0).json();
+    let document = cluster.call(&["prune", "--keep", "9", "--yes", "-o", "json"]).await.exits(0).json();
     assert_eq!(document["dryRun"], json!(false));
-    let run = call(&cluster, &["prune", path(&repository), "--keep", "1", "--yes", "--quiet"]).await.exits(0);
+    let run = cluster.call(&["prune", path(&repository), "--keep", "1", "--yes", "--quiet"]).await.exits(0);
     run.prints("needed by the repository").does_not_print("fleet test");
     assert!(config_maps(&cluster).await.contains(&names[0]));
-    let run = call(&cluster, &["prune", path(&repository), "--fleet", "other", "--yes"]).await.exits(2);
+    let run = cluster.call(&["prune", path(&repository), "--fleet", "other", "--yes"]).await.exits(2);
     run.prints("the repository belongs to fleet test");
-    let run = call(&cluster, &["reset", "--all", "--yes", "--quiet", "--allow-disruption", "drain"]).await.exits(0);
+    let run = cluster.call(&["reset", "--all", "--yes", "--quiet", "--allow-disruption", "drain"]).await.exits(0);
     run.does_not_print("The next sync").does_not_print("to local configuration");
     cluster.down().await;
 }

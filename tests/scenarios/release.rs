@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, ClusterSetup, Repository, Run, Running};
+use crate::harness::{Cluster, ClusterSetup, Repository};
 
 const TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodecfg";
 const REASON: &str = "nodecfg.dev/drain";
@@ -15,11 +15,6 @@ scenarios! {
         mark_of_another_fleet_is_refused,
         release_waits_for_the_lock,
     }
-}
-
-async fn call(cluster: &Cluster, arguments: &[&str]) -> Run {
-    let kubeconfig = cluster.kubeconfig();
-    Running::start(cluster.home(), &[arguments, &["--kubeconfig", kubeconfig.to_str().unwrap()]].concat()).end().await
 }
 
 /// Marks a node as a drain of `fleet` does. A Ready node has no other taints.
@@ -50,7 +45,8 @@ async fn marks_are_released_and_other_changes_stay(start: ClusterSetup) {
     let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
     cluster.sync(&repository, &[]).await.exits(0);
     let fleet = ["--fleet", "test"];
-    call(&cluster, &[&["release", "--all", "--yes"], &fleet[..]].concat())
+    cluster
+        .call(&[&["release", "--all", "--yes"], &fleet[..]].concat())
         .await
         .exits(0)
         .prints("No node has a mark of fleet test.");
@@ -61,23 +57,23 @@ async fn marks_are_released_and_other_changes_stay(start: ClusterSetup) {
     let by_person = json!({"metadata": {"annotations": {DISRUPT: "until Monday"}}, "spec": {"unschedulable": true}});
     cluster.patch(&path("a-1"), by_person).await;
     let before = (marks(&cluster, "a-1").await, marks(&cluster, "a-2").await);
-    call(&cluster, &["status"]).await.exits(0).prints("DRAINING").prints("; 2 draining.");
-    let doctor = call(&cluster, &["doctor", "-o", "json"]).await.exits(0).json();
+    cluster.call(&["status"]).await.exits(0).prints("DRAINING").prints("; 2 draining.");
+    let doctor = cluster.call(&["doctor", "-o", "json"]).await.exits(0).json();
     let check = doctor["checks"].as_array().unwrap().iter().find(|check| check["code"] == "drain-mark").unwrap();
     assert_eq!(check["verdict"], "warning");
     assert!(check["seen"].as_str().unwrap().contains("on 2 nodes (a-1, a-2), the oldest since 2026-01-01"), "{check}");
     assert!(check["fix"].as_str().unwrap().contains("`nodecfg release NODE`"), "{check}");
-    call(&cluster, &["release", "--all"]).await.exits(2).prints("is not a terminal").prints("--yes");
-    call(&cluster, &["release"]).await.exits(2).prints("no nodes are selected").prints("--all");
-    call(&cluster, &["release", "a-9", "--yes"]).await.exits(2).prints("there is no node a-9 in the cluster");
-    let dry = call(&cluster, &["release", "--all", "--dry-run", "-o", "json"]).await.exits(0).json();
+    cluster.call(&["release", "--all"]).await.exits(2).prints("is not a terminal").prints("--yes");
+    cluster.call(&["release"]).await.exits(2).prints("no nodes are selected").prints("--all");
+    cluster.call(&["release", "a-9", "--yes"]).await.exits(2).prints("there is no node a-9 in the cluster");
+    let dry = cluster.call(&["release", "--all", "--dry-run", "-o", "json"]).await.exits(0).json();
     assert_eq!((&dry["kind"], &dry["dryRun"], &dry["fleet"]), (&json!("Release"), &json!(true), &json!("test")));
     let ends: Vec<&Value> = dry["nodes"].as_array().unwrap().iter().map(|node| &node["end"]["kind"]).collect();
     assert_eq!(ends, ["toRelease", "toRelease"]);
     assert_eq!(dry["nodes"][0]["end"], json!({"kind": "toRelease", "tainted": true, "cordoned": true}));
     assert_eq!((marks(&cluster, "a-1").await, marks(&cluster, "a-2").await), before, "nothing was written");
 
-    let run = call(&cluster, &["release", "a-1", "a-3", "--yes", "--repo", repository.path().to_str().unwrap()]).await;
+    let run = cluster.call(&["release", "a-1", "a-3", "--yes", "--repo", repository.path().to_str().unwrap()]).await;
     let run = run.exits(0).prints("1 node released, 1 without a mark.");
     run.prints(&format!("removed taint {TAINT}; annotations {REASON}, {SCALE_DOWN}; the node stays cordoned"));
     let kept = vec![format!("{DISRUPT}=until Monday")];
@@ -87,11 +83,11 @@ async fn marks_are_released_and_other_changes_stay(start: ClusterSetup) {
 
     // Without a readable reason, the mark belongs to no known fleet. Only its name releases the node.
     cluster.patch(&path("a-3"), json!({"spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}})).await;
-    let run = call(&cluster, &["release", "--all", "--yes"]).await.exits(5);
+    let run = cluster.call(&["release", "--all", "--yes"]).await.exits(5);
     let run = run.prints("1 node released, 1 left with a mark that names no fleet.");
     run.prints("its mark names no fleet: `nodecfg release NODE` removes it");
     assert_eq!(marks(&cluster, "a-2").await, (Vec::new(), vec![json!("dedicated")]));
-    let document = call(&cluster, &["release", "a-3", "--yes", "-o", "json"]).await.exits(0).json();
+    let document = cluster.call(&["release", "a-3", "--yes", "-o", "json"]).await.exits(0).json();
     let end = json!({"kind": "released", "taint": true, "annotation": false, "protections": [], "cordoned": false});
     assert_eq!(document["nodes"][0]["end"], end);
     assert_eq!(marks(&cluster, "a-3").await, (Vec::new(), Vec::new()));
@@ -104,12 +100,12 @@ async fn mark_of_another_fleet_is_refused(start: ClusterSetup) {
     mark(&cluster, "a-1", "other").await;
     mark(&cluster, "a-2", "test").await;
     let before = marks(&cluster, "a-1").await;
-    let run = call(&cluster, &["release", "a-1", "a-2", "--yes"]).await.exits(2);
+    let run = cluster.call(&["release", "a-1", "a-2", "--yes"]).await.exits(2);
     run.prints("fleet other drains node a-1, not fleet test").prints("pass --fleet other");
     assert_eq!(marks(&cluster, "a-2").await.1.len(), 2, "nothing was written");
-    call(&cluster, &["release", "--all", "--yes"]).await.exits(0).prints("1 node released.");
+    cluster.call(&["release", "--all", "--yes"]).await.exits(0).prints("1 node released.");
     assert_eq!(marks(&cluster, "a-1").await, before);
-    call(&cluster, &["release", "a-1", "--fleet", "other", "--yes"]).await.exits(0).prints("1 node released.");
+    cluster.call(&["release", "a-1", "--fleet", "other", "--yes"]).await.exits(0).prints("1 node released.");
     cluster.down().await;
 }
 
@@ -122,7 +118,7 @@ async fn release_waits_for_the_lock(start: ClusterSetup) {
     let spec = json!({"holderIdentity": "somebody", "leaseDurationSeconds": 600, "renewTime": now});
     cluster.patch(&lease, json!({"spec": spec})).await;
     let before = marks(&cluster, "a-1").await;
-    call(&cluster, &["release", "--all", "--yes"]).await.exits(6).prints("somebody holds the lock");
+    cluster.call(&["release", "--all", "--yes"]).await.exits(6).prints("somebody holds the lock");
     assert_eq!(marks(&cluster, "a-1").await, before);
     cluster.down().await;
 }

@@ -14,6 +14,7 @@
 pub mod convergence;
 pub mod desired;
 pub mod drain;
+mod duration_schema;
 mod instant;
 pub mod plan;
 pub mod rollout;

@@ -36,6 +36,9 @@ pub enum State {
     /// A run ended before it started the node.
     #[schemars(skip)]
     NotStarted,
+    /// A run did not start the node, because the windows or exclusions of its pool did not permit it.
+    #[schemars(skip)]
+    Held,
     /// The desired configuration is not assigned yet.
     Behind,
     /// As `Behind`, but the pool is paused.
@@ -85,9 +88,13 @@ impl State {
             | Self::NotStarted
             | Self::Behind
             | Self::Paused => Grade::Warning,
-            Self::InFlight | Self::InTransition | Self::Skipped | Self::Gone | Self::Deleting | Self::Unpooled => {
-                Grade::Neutral
-            }
+            Self::InFlight
+            | Self::InTransition
+            | Self::Held
+            | Self::Skipped
+            | Self::Gone
+            | Self::Deleting
+            | Self::Unpooled => Grade::Neutral,
             // The node runs what it should. A trial that fails makes it `Failed`.
             Self::OnTrial | Self::Settled | Self::Converged => Grade::Good,
         }
@@ -119,6 +126,7 @@ impl State {
             Self::InTransition => "in transition",
             Self::RolledBack => "rolled back",
             Self::NotStarted => "not started",
+            Self::Held => "held",
             Self::Behind => "behind",
             Self::Paused => "paused",
             Self::Skipped => "skipped",

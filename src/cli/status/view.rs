@@ -78,7 +78,7 @@ impl View {
             Ok(plan) => plan,
             Err(problems) => return Some(Err(problems)),
         };
-        Some(Ok(with_drained_pods(of_plan(to, desired, &plan), &plan, &self.reader).await))
+        Some(Ok(with_drained_pods(of_plan(to, desired, &plan, nodecfg_clock::now()), &plan, &self.reader).await))
     }
 
     /// The desired state and the namespace of its ConfigMaps.

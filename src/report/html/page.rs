@@ -87,7 +87,7 @@ pub(super) fn class(state: State) -> &'static str {
         State::ChangedByOthers | State::Drifted => "drifted",
         State::InFlight | State::InTransition => "flight",
         State::RolledBack => "back",
-        State::NotStarted => "unstarted",
+        State::NotStarted | State::Held => "unstarted",
         State::Behind => "behind",
         State::Paused => "paused",
         State::Skipped => "skipped",

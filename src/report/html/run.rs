@@ -11,7 +11,7 @@ use crate::report::drained::drained;
 use crate::report::error::ErrorMessage;
 use crate::report::progress::RunHeader;
 use crate::report::review::{remarks, suffix};
-use crate::report::{duration, source, summary};
+use crate::report::{duration, source, stops, summary};
 use crate::review::Review;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
@@ -88,22 +88,24 @@ pub fn failed(command: &'static str, now: Timestamp, exit_code: u8, errors: Vec<
 }
 
 fn header_facts(header: &RunHeader) -> Vec<(&'static str, String)> {
-    let RunHeader { fleet, commit, signer, namespace, server } = header;
+    let RunHeader { fleet, commit, signer, namespace, server, ignored_windows } = header;
     let revision = commit.as_ref().map_or_else(|| "the working tree".to_owned(), |commit| format!("{commit}"));
     let mut facts = vec![("fleet", fleet.to_string()), ("commit", revision)];
     facts.extend(signer.as_ref().map(|signer| ("signed by", signer.to_string())));
     facts.extend([("namespace", namespace.to_string()), ("cluster", server.clone())]);
+    facts.extend(ignored_windows.as_ref().map(|reason| ("windows ignored", reason.clone())));
     facts
 }
 
 /// Stop reasons and pauses, with their next steps.
 fn notices(outcome: &Outcome) -> Vec<Notice> {
-    let (stops, pauses) = (summary::stops(outcome), summary::pauses(outcome));
+    let (stops, pauses) = (stops::stops(outcome), stops::pauses(outcome));
     [
-        ("stopped", summary::stop_texts(&stops)),
-        ("next", summary::next_steps(outcome, &stops)),
-        ("paused", summary::pause_texts(&pauses)),
-        ("next", summary::next_step_after_pauses(&pauses).into_iter().collect()),
+        ("stopped", stops::stop_texts(&stops)),
+        ("next", stops::next_steps(outcome, &stops)),
+        ("held", stops::hold_texts(outcome)),
+        ("paused", stops::pause_texts(&pauses)),
+        ("next", stops::next_step_after_pauses(&pauses).into_iter().collect()),
         ("next", summary::next_steps_of_nodes(outcome)),
     ]
     .into_iter()
@@ -118,7 +120,9 @@ fn pools(outcome: &Outcome, at: Timestamp) -> Vec<Pool> {
     let pool = |(name, ended): (&PoolName, &PoolOutcome)| Pool {
         name: Some(name.clone()),
         fleet: None,
-        remarks: ended.stopped.iter().map(|reason| format!("stopped: {reason}")).collect(),
+        remarks: (ended.stopped.iter().map(|reason| format!("stopped: {reason}")))
+            .chain(ended.held.iter().map(|closed| format!("held: {closed}")))
+            .collect(),
         nodes: ended.nodes.iter().map(|outcome| node(outcome, at)).collect(),
     };
     pools.into_iter().map(pool).collect()

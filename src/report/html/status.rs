@@ -91,8 +91,13 @@ fn moment(at: Timestamp) -> String {
 
 fn pool(of: &PoolStatus, mut nodes: Vec<&NodeStatus>, single: Option<&FleetName>, at: Timestamp) -> Pool {
     nodes.sort_by(|a, b| a.node.cmp(&b.node));
-    let mut remarks: Vec<String> =
-        of.paused.as_ref().map(|paused| format!("paused: {}", pause(paused))).into_iter().collect();
+    let mut remarks: Vec<String> = of
+        .paused
+        .as_ref()
+        .map(|paused| format!("paused: {}", pause(paused)))
+        .into_iter()
+        .chain(of.held.as_ref().map(|closed| format!("held: {closed}")))
+        .collect();
     if of.configurations > 1 {
         remarks.push(format!("nodes run {} different configurations", of.configurations));
     }

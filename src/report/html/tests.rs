@@ -47,6 +47,7 @@ fn run(server: &str) -> Run {
         signer: None,
         namespace: NamespaceName::new("kube-system").unwrap(),
         server: server.to_owned(),
+        ignored_windows: None,
     };
     let review = Review {
         from: Side::Cluster,
@@ -74,7 +75,7 @@ fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> Poo
         drain: None,
         marked: false,
     };
-    PoolOutcome { stopped, nodes: ends.into_iter().enumerate().map(node).collect() }
+    PoolOutcome { stopped, held: None, nodes: ends.into_iter().enumerate().map(node).collect() }
 }
 
 fn refused(error: &str) -> End {
@@ -102,7 +103,10 @@ fn page_has_the_drain_of_a_pool() {
     let policy = RolloutPolicy { allow_disruption: Class::Drain, ..fixtures::policy(2) };
     let desired = fixtures::desired([fixtures::pool("gpu", 64, policy)]);
     let plan = make(&desired, &fixtures::observed([fixtures::node("n1", "gpu")]), &fixtures::options()).unwrap();
-    let run = Run { review: of_plan(Side::WorkingTree, &desired, &plan), ..run("https://cluster.example") };
+    let run = Run {
+        review: of_plan(Side::WorkingTree, &desired, &plan, Timestamp::UNIX_EPOCH),
+        ..run("https://cluster.example")
+    };
     let page = text(&of_run(run, &Outcome { pools: BTreeMap::new() }, at(10), 10.0, 0, None));
     let drain = "<p>Drains 1 node, 2 at a time: their current configuration is unknown; up to 15m per node, and 30s to settle.</p>";
     assert!(page.contains(drain), "{page}");

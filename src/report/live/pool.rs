@@ -32,6 +32,8 @@ pub(super) struct Pool {
     pub(super) canaries: usize,
     /// Why the pool stopped.
     pub(super) stopped: Option<String>,
+    /// Why no further node starts now.
+    pub(super) held: Option<String>,
     /// When the last node finished.
     pub(super) done: Option<Timestamp>,
     /// The latest known end of a trial, once the pool waits for trials only.
@@ -78,6 +80,7 @@ impl Pool {
             gate: if canaries > 0 { CanaryGate::Canaries } else { CanaryGate::Open },
             canaries,
             stopped: None,
+            held: None,
             done: None,
             trials_end: None,
             budget: assigns.then(|| plan.budget.saturating_sub(unavailable)),
@@ -111,6 +114,7 @@ impl Pool {
             | Progress::Changed { node, .. }
             | Progress::Gone { node, .. } => drop(self.in_flight.remove(node)),
             Progress::Stopped { reason, .. } => self.stopped = Some(reason.to_string()),
+            Progress::PoolHeld { closed, .. } => self.held = Some(closed.to_string()),
             _ => {}
         }
         if state.gate == CanaryGate::Open {
@@ -124,7 +128,7 @@ impl Pool {
     /// The progress of the pool. `mean` is the mean duration of a node in all pools, for a pool without finished
     /// nodes.
     pub(super) fn pace(&self, now: Timestamp, mean: Option<f64>) -> Pace {
-        let stopped = self.stopped.is_some();
+        let stopped = self.stopped.is_some() || self.held.is_some();
         let ages = || self.in_flight.values().map(|flight| seconds(flight.since, now));
         let (oldest, youngest) = (ages().fold(0.0, f64::max), ages().reduce(f64::min).unwrap_or(0.0));
         Pace {

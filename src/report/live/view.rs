@@ -174,6 +174,8 @@ impl Row {
         }
         if let Some(reason) = &pool.stopped {
             labels.push(warning(format!("stopped: {}", one_line(reason))));
+        } else if let Some(reason) = &pool.held {
+            labels.push(warning(format!("held: {reason}")));
         }
         Self { name: pool.name.to_string(), counts: pool.counts, labels }
     }
@@ -195,6 +197,10 @@ impl Row {
         match pools.iter().filter(|pool| pool.stopped.is_some()).count() {
             0 => {}
             stopped => labels.push(warning(format!("{} stopped", count(stopped, "pool")))),
+        }
+        match pools.iter().filter(|pool| pool.held.is_some() && pool.stopped.is_none()).count() {
+            0 => {}
+            held => labels.push(warning(format!("{} held", count(held, "pool")))),
         }
         match pools.iter().filter(|pool| pool.done.is_some()).count() {
             0 => {}

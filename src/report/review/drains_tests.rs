@@ -1,5 +1,6 @@
 //! Tests of drains in reviews of all formats.
 
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 use super::*;
@@ -37,7 +38,7 @@ fn review(
         cluster.contents.extend([fetched(&old.source(&namespace()), &old.canonical, true)]);
     }
     let plan = make(&desired, &cluster, &options()).unwrap();
-    of_plan(Side::WorkingTree, &desired, &plan)
+    of_plan(Side::WorkingTree, &desired, &plan, Timestamp::UNIX_EPOCH)
 }
 
 fn forecast(node: &str, evict: usize) -> NodeForecast {
@@ -107,7 +108,7 @@ fn unknown_configuration_is_a_reason_to_drain() {
     let desired = desired([draining("a", 1)]);
     let nodes = [node("n1", "a"), node("n2", "a")];
     let plan = make(&desired, &observed(nodes), &options()).unwrap();
-    let review = of_plan(Side::WorkingTree, &desired, &plan);
+    let review = of_plan(Side::WorkingTree, &desired, &plan, Timestamp::UNIX_EPOCH);
     let groups = groups(&review.pools);
     let summary = summary(&groups[0]).unwrap();
     assert!(
@@ -134,7 +135,8 @@ fn unknown_configuration_is_a_reason_only_for_nodes_that_it_drains() {
         cluster.contents.extend([fetched(&old.source(&namespace()), &old.canonical, true)]);
         let answer = r#"{"maxPods": 60, "topologyManagerPolicy": "restricted"}"#.to_owned();
         cluster.running.extend([(node_name("n2"), RunningConfig::Read(answer))]);
-        let review = of_plan(Side::WorkingTree, &desired, &make(&desired, &cluster, &options()).unwrap());
+        let review =
+            of_plan(Side::WorkingTree, &desired, &make(&desired, &cluster, &options()).unwrap(), Timestamp::UNIX_EPOCH);
         let groups = groups(&review.pools);
         let summary = summary(&groups[0]).unwrap();
         assert!(summary.starts_with(&format!("drains {nodes}, 1 at a time: {why}; up to")), "{summary}");
@@ -159,7 +161,7 @@ fn released_nodes_are_named_and_counted() {
         pool: pool_name("a"),
         to: None,
         from: None,
-        since: jiff::Timestamp::UNIX_EPOCH,
+        since: Timestamp::UNIX_EPOCH,
         added: Default::default(),
     };
     let nodes = [("n1", true), ("n2", false)].map(|(name, tainted)| {
@@ -170,7 +172,7 @@ fn released_nodes_are_named_and_counted() {
     let mut cluster = observed(nodes);
     with_config_map(&mut cluster, "a", &rendered("a", 64));
     let plan = make(&desired, &cluster, &options()).unwrap();
-    let review = of_plan(Side::WorkingTree, &desired, &plan);
+    let review = of_plan(Side::WorkingTree, &desired, &plan, Timestamp::UNIX_EPOCH);
     let shown = rendered_text(&review, false, 200);
     let both = "releases n1: marked by the drain of an earlier run; removes the annotations of an earlier drain from n2, whose \
                 taint is gone\n";

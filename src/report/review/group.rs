@@ -78,6 +78,7 @@ mod tests {
     use super::*;
     use crate::report::review::{markdown, text};
     use crate::review::{Review, Side, groups, of_plan};
+    use jiff::Timestamp;
     use nodecfg_contract::observed::{Node, Pause};
     use nodecfg_planning::desired::Pool;
     use nodecfg_planning::plan::fixtures::{desired, node, observed, options, policy, pool, pool_name};
@@ -86,10 +87,10 @@ mod tests {
     fn review(pools: impl IntoIterator<Item = Pool>, nodes: impl IntoIterator<Item = Node>, paused: &[&str]) -> Review {
         let (desired, mut cluster) = (desired(pools), observed(nodes));
         let pause =
-            Pause { by: "ada".to_owned(), at: jiff::Timestamp::UNIX_EPOCH, reason: "disks".to_owned(), allowed: None };
+            Pause { by: "ada".to_owned(), at: Timestamp::UNIX_EPOCH, reason: "disks".to_owned(), allowed: None };
         cluster.orders.pauses.extend(paused.iter().map(|pool| (pool_name(pool), pause.clone())));
         let plan = make(&desired, &cluster, &options()).unwrap();
-        of_plan(Side::WorkingTree, &desired, &plan)
+        of_plan(Side::WorkingTree, &desired, &plan, Timestamp::UNIX_EPOCH)
     }
 
     fn named(count: usize, of: impl Fn(&str) -> Pool) -> Vec<Pool> {

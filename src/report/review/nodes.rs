@@ -58,6 +58,7 @@ pub(super) fn header_parts(rollout: &Rollout, group: &Group<'_>) -> Vec<String> 
     if rollout.assign > 0 {
         parts.push(match rollout.start {
             PoolStart::Stops { .. } => format!("{} not assigned", rollout.assign),
+            PoolStart::Held { .. } => format!("{} held", rollout.assign),
             _ => format!("{} to assign, {}", rollout.assign, limit(group).unwrap_or_default()),
         });
     }
@@ -103,6 +104,9 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
     }
     if let Some(why) = outlook::stop(rollout) {
         page.prose(2, &format!("{STOPPED} {why}"), highlight_stop)?;
+    }
+    if let PoolStart::Held { closed } = &rollout.start {
+        page.prose(2, &format!("held {closed}"), plain)?;
     }
     if rollout.start == PoolStart::Waits {
         page.prose(2, "waits until unavailable nodes recover: they use up maxUnavailable", plain)?;

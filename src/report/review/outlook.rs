@@ -73,6 +73,7 @@ fn parts(review: &Review, cluster: &ClusterReview) -> Vec<String> {
         parts.push(format!("{} to release", count(cluster.releases.len(), "node")));
     }
     parts.extend(stopped(review, cluster).map(warning));
+    parts.extend(held(review, cluster).map(warning));
     if outlook.waiting > 0 {
         parts.push(warning(format!("{} waiting for unavailable nodes", outlook.waiting)));
     }
@@ -81,6 +82,17 @@ fn parts(review: &Review, cluster: &ClusterReview) -> Vec<String> {
         return vec![format!("{} up to date", count(0, "node"))];
     }
     parts.into_iter().chain(others).collect()
+}
+
+/// The nodes that a sync does not assign now, because their pools are held.
+pub(super) fn held(review: &Review, cluster: &ClusterReview) -> Option<String> {
+    let nodes = Some(cluster.outlook.held).filter(|nodes| *nodes > 0)?;
+    let openings = review.pools.iter().filter_map(|pool| match &pool.rollout.as_ref()?.start {
+        PoolStart::Held { closed } => closed.next,
+        _ => None,
+    });
+    let next = openings.min().map(|next| format!(" (next opening {next:.0})")).unwrap_or_default();
+    Some(format!("{nodes} held{next}"))
 }
 
 /// The nodes that a sync does not assign, because their pools stop at once.

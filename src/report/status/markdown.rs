@@ -27,9 +27,11 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
     for pool in &status.pools {
         let paused =
             pool.paused.as_ref().map(|paused| format!("; paused {}", prose(&pause(paused)))).unwrap_or_default();
+        let held =
+            pool.held.as_ref().map(|closed| format!("; held {}", prose(&closed.to_string()))).unwrap_or_default();
         writeln!(
             out,
-            "| {} | {} | {} | {} | {}{paused} |",
+            "| {} | {} | {} | {} | {}{paused}{held} |",
             shown(pool.pool.as_ref().map(ToString::to_string)),
             pool.nodes,
             percent(pool).unwrap_or_else(|| "–".to_owned()),

@@ -132,18 +132,21 @@ fn write_pools(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) 
         let text = format!("and {} more; {what}; list them with --all", count(rest.len(), "pool"));
         writeln!(out, "{}", options.fill(&quiet(text)))?;
     }
-    let paused = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pool.paused.as_ref()?)));
-    let paused: Vec<_> = paused.collect();
-    if !paused.is_empty() {
+    let paused = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pause(pool.paused.as_ref()?))));
+    let held = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pool.held.as_ref()?.to_string())));
+    let (paused, held): (Vec<_>, Vec<_>) = (paused.collect(), held.collect());
+    if !paused.is_empty() || !held.is_empty() {
         writeln!(out)?;
     }
-    let most = if options.all { paused.len() } else { MAX_POOLS };
-    for (pool, why) in paused.iter().take(most) {
-        let text = one_line(&format!("{pool} {}", pause(why)));
-        writeln!(out, "{}", options.fill(&format!("{} {text}", warning("Paused:"))))?;
-    }
-    if paused.len() > most {
-        writeln!(out, "{}", quiet(format!("and {} more paused", count(paused.len() - most, "pool"))))?;
+    for (label, more, pools) in [("Paused:", "paused", paused), ("Held:", "held", held)] {
+        let most = if options.all { pools.len() } else { MAX_POOLS };
+        for (pool, why) in pools.iter().take(most) {
+            let text = one_line(&format!("{pool} {why}"));
+            writeln!(out, "{}", options.fill(&format!("{} {text}", warning(label))))?;
+        }
+        if pools.len() > most {
+            writeln!(out, "{}", quiet(format!("and {} more {more}", count(pools.len() - most, "pool"))))?;
+        }
     }
     Ok(())
 }

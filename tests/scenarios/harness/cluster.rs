@@ -213,6 +213,12 @@ impl Cluster {
 
     // --- the binary ---
 
+    /// Runs `nodecfg <arguments> --kubeconfig …` to its end.
+    pub async fn call(&self, arguments: &[&str]) -> Run {
+        let kubeconfig = self.kubeconfig();
+        Running::start(self.home(), &[arguments, &["--kubeconfig", kubeconfig.to_str().unwrap()]].concat()).end().await
+    }
+
     /// Starts `nodecfg <command> <repository> --kubeconfig … <more>`.
     pub fn start_run(&self, command: &str, repository: &Repository, more: &[&str]) -> Running {
         let kubeconfig = self.kubeconfig();

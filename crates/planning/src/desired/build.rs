@@ -11,7 +11,7 @@ use super::checked::{Checks, Kubelets, dedupe, redact, undecodable_verdicts};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
-use super::{Desired, LabelSelector, Pool, PoolTarget, proposals, read};
+use super::{Desired, LabelSelector, Pool, PoolTarget, proposals, read, schedule_fields};
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
@@ -222,6 +222,10 @@ impl Files<'_> {
         self.of_folders.entry(name.to_string()).or_default().extend(files.iter().cloned());
         let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
         let policy = spec.rollout.policy(&defaults.rollout);
+        let windows = spec.rollout.windows.as_ref().or(defaults.rollout.windows.as_ref());
+        let too_short =
+            windows.and_then(|windows| Some(schedule_fields::too_short(&policy)?.at(windows.place.clone())));
+        self.findings.extend(too_short);
         let (priority, kubelets) = (spec.priority, spec.kubernetes_version);
         let complete = target.is_some();
         let target = target.unwrap_or(PoolTarget::Local);

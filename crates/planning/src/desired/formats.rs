@@ -8,6 +8,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{LabelSelector, MaxUnavailable, RolloutPolicy};
 use crate::drain::{DrainMode, DrainPolicy, OnTimeout, PodLoss};
+use crate::duration_schema::GoDuration;
+use crate::schedule::window::Window;
+use crate::schedule::{Exclusion, Schedule};
 use kubelet_config::Minor;
 use kubelet_config::finding::Place;
 use kubelet_config::risk::Class;
@@ -143,6 +146,26 @@ pub struct RolloutSpec {
     /// replaces the default of the fleet as a whole.
     #[schemars(with = "DrainSpec")]
     pub drain: Option<DrainSpec>,
+    /// Weekly times at which nodes may start. They add up. A pool that sets them replaces the windows of the fleet; an
+    /// empty list permits every time. Default: every time.
+    #[schemars(with = "Vec<Window>")]
+    pub windows: Option<WindowList>,
+    /// Times at which no node may start, also within a window. Those of the fleet apply to each pool.
+    #[schemars(with = "Vec<Exclusion>")]
+    pub exclusions: Vec<Exclusion>,
+    /// Highest risk class of changes that may start outside of the windows: none, restart, drain, replace, never. Every
+    /// change restarts the kubelet, also one of class none. Default: no change may.
+    #[schemars(with = "Class")]
+    pub outside_windows: Option<Class>,
+}
+
+/// Windows of a rollout policy, with the position of their list.
+#[derive(Debug, Clone)]
+pub struct WindowList {
+    /// The windows.
+    pub windows: Vec<Window>,
+    /// Position of the list.
+    pub place: Place,
 }
 
 /// Drain of a node before its change: its pods are evicted within their PodDisruptionBudgets.
@@ -233,23 +256,6 @@ impl JsonSchema for KubernetesVersions {
     }
 }
 
-/// Schema of a duration in Go's syntax.
-enum GoDuration {}
-
-impl JsonSchema for GoDuration {
-    fn schema_name() -> Cow<'static, str> {
-        "Duration".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "pattern": r"^\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$",
-            "description": "A duration in Go's syntax, such as 30s, 10m or 1h30m.",
-        })
-    }
-}
-
 impl JsonSchema for MaxUnavailable {
     fn schema_name() -> Cow<'static, str> {
         "MaxUnavailable".into()
@@ -286,6 +292,18 @@ impl RolloutSpec {
             paused: self.paused.or(fleet.paused).unwrap_or(default.paused),
             allow_disruption: self.allow_disruption.or(fleet.allow_disruption).unwrap_or(default.allow_disruption),
             drain: self.drain.as_ref().or(fleet.drain.as_ref()).map_or(default.drain, DrainSpec::policy),
+            schedule: self.schedule(fleet),
+        }
+    }
+
+    /// The windows of the pool replace those of the fleet. The exclusions of both apply, so that no pool misses a freeze
+    /// of the fleet.
+    fn schedule(&self, fleet: &Self) -> Schedule {
+        let windows = self.windows.as_ref().or(fleet.windows.as_ref());
+        Schedule {
+            windows: windows.map(|list| list.windows.clone()).unwrap_or_default(),
+            exclusions: fleet.exclusions.iter().chain(&self.exclusions).cloned().collect(),
+            outside: self.outside_windows.or(fleet.outside_windows),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::drain::{DrainMode, DrainPolicy};
+use crate::schedule::Schedule;
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
 use kubelet_config::finding::Place;
@@ -26,6 +27,9 @@ mod read;
 mod render;
 #[cfg(test)]
 mod scenarios;
+mod schedule_fields;
+#[cfg(test)]
+mod schedule_tests;
 pub mod schema;
 mod selector_text;
 mod single_file;
@@ -145,6 +149,8 @@ pub struct RolloutPolicy {
     pub allow_disruption: Class,
     /// Drain of nodes for changes that need it.
     pub drain: DrainPolicy,
+    /// When nodes may start. Default: always.
+    pub schedule: Schedule,
 }
 
 impl RolloutPolicy {
@@ -152,6 +158,12 @@ impl RolloutPolicy {
     #[must_use]
     pub fn drains_nodes(&self) -> bool {
         self.allow_disruption >= Class::Drain && self.drain.mode == DrainMode::Evict
+    }
+
+    /// The longest time from the start of a node to its end, without a rollback.
+    #[must_use]
+    pub fn node_time(&self, is_drained: bool) -> Duration {
+        self.convergence_timeout.saturating_add(if is_drained { self.drain.time() } else { Duration::ZERO })
     }
 
     /// Highest disruption class that a node of the pool is prepared for when it is assigned.
@@ -171,6 +183,7 @@ impl Default for RolloutPolicy {
             paused: false,
             allow_disruption: Class::Restart,
             drain: DrainPolicy::default(),
+            schedule: Schedule::default(),
         }
     }
 }

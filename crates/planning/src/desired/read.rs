@@ -9,7 +9,7 @@ use super::formats::{
     API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetSpec, KubeletSpec, Metadata, NODE_POOL, NodePoolFile,
     NodePoolSpec, RolloutSpec,
 };
-use super::{DEFAULT_FLEET, MaxUnavailable, drain_fields, proposals};
+use super::{DEFAULT_FLEET, MaxUnavailable, drain_fields, proposals, schedule_fields};
 use kubelet_config::document::{Document, Node, Reading, path_of};
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::label::{check_label_key, check_label_value};
@@ -32,8 +32,18 @@ pub(super) const POOL_SPEC: [&str; 6] =
 /// Keys of `spec.kubelet`.
 pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
 /// Keys of `spec.rollout`.
-pub(super) const ROLLOUT: [&str; 7] =
-    ["maxUnavailable", "canary", "maxFailures", "convergenceTimeout", "paused", "allowDisruption", "drain"];
+pub(super) const ROLLOUT: [&str; 10] = [
+    "maxUnavailable",
+    "canary",
+    "maxFailures",
+    "convergenceTimeout",
+    "paused",
+    "allowDisruption",
+    "drain",
+    "windows",
+    "exclusions",
+    "outsideWindows",
+];
 /// Keys of `spec.rollout.canary`.
 pub(super) const CANARY: [&str; 2] = ["nodes", "soak"];
 /// Keys of `spec.nodeSelector`.
@@ -163,7 +173,7 @@ fn check_header(file: &Fields<'_>, kind: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-fn missing_field(fields: &Fields<'_>, key: &str, help: &str) -> Finding {
+pub(super) fn missing_field(fields: &Fields<'_>, key: &str, help: &str) -> Finding {
     Finding::error("missing-field", format!("`{}` is missing", fields.path(key)))
         .at(fields.place().clone())
         .field(fields.path(key))
@@ -213,8 +223,11 @@ fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
         max_failures: fields.integer("maxFailures", "a number of nodes", findings),
         convergence_timeout: timeout,
         paused: fields.boolean("paused", findings),
-        allow_disruption: allow_disruption(&fields, findings),
+        allow_disruption: class(&fields, "allowDisruption", findings),
         drain: drain_fields::drain(&fields, findings),
+        windows: schedule_fields::windows(&fields, findings),
+        exclusions: schedule_fields::exclusions(&fields, findings),
+        outside_windows: class(&fields, "outsideWindows", findings),
     }
 }
 
@@ -248,17 +261,16 @@ fn kubernetes_version(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> Vec<Min
     minors
 }
 
-fn allow_disruption(fields: &Fields<'_>, findings: &mut Vec<Finding>) -> Option<Class> {
-    const KEY: &str = "allowDisruption";
-    let (name, place) = fields.text(KEY, findings)?;
+fn class(fields: &Fields<'_>, key: &str, findings: &mut Vec<Finding>) -> Option<Class> {
+    let (name, place) = fields.text(key, findings)?;
     let class = Class::parse(name);
     if class.is_none() {
         let help = match nearest(name, Class::ALL.map(Class::as_str)) {
             Some(near) => format!("did you mean {near}?"),
             None => format!("use one of {}", Class::ALL.map(Class::as_str).join(", ")),
         };
-        let message = format!("`{}`: unknown class {name:?}", fields.path(KEY));
-        findings.push(Finding::error("bad-value", message).at(place.clone()).field(fields.path(KEY)).help(help));
+        let message = format!("`{}`: unknown class {name:?}", fields.path(key));
+        findings.push(Finding::error("bad-value", message).at(place.clone()).field(fields.path(key)).help(help));
     }
     class
 }

@@ -19,13 +19,13 @@ fn built(files: &[(&str, &str)]) -> Built {
     build(&Snapshot::of_texts(files.iter().copied()), &Checks::default())
 }
 
-fn good(files: &[(&str, &str)]) -> Desired {
+pub(super) fn good(files: &[(&str, &str)]) -> Desired {
     let built = built(files);
     built.desired.unwrap_or_else(|| panic!("{:#?}", built.findings))
 }
 
 /// Findings as `severity code file:line message`.
-fn found(files: &[(&str, &str)]) -> Vec<String> {
+pub(super) fn found(files: &[(&str, &str)]) -> Vec<String> {
     let show = |f: &kubelet_config::finding::Finding| {
         let place = f.place.as_ref().map_or_else(|| "-".to_owned(), |p| format!("{}:{}", p.file, p.line));
         format!("{} {} {place} {}", f.severity, f.code, f.message)

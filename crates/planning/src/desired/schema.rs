@@ -63,7 +63,7 @@ pub fn tidy(schema: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{drain_fields, read};
+    use super::super::{drain_fields, read, schedule_fields};
     use super::*;
     use kubelet_config::document::Document;
 
@@ -87,6 +87,8 @@ mod tests {
             (&pool, "/$defs/RolloutSpec/properties", &read::ROLLOUT),
             (&pool, "/$defs/CanarySpec/properties", &read::CANARY),
             (&pool, "/$defs/DrainSpec/properties", &drain_fields::DRAIN),
+            (&pool, "/$defs/Window/properties", &schedule_fields::WINDOW),
+            (&pool, "/$defs/Exclusion/properties", &schedule_fields::EXCLUSION),
             (&pool, "/$defs/LabelSelector/properties", &read::SELECTOR),
             (&pool, "/$defs/Requirement/properties", &read::REQUIREMENT),
         ] {
@@ -135,6 +137,22 @@ mod tests {
             ("spec: {rollout: {drain: {emptyDir: true}}}", false),
             ("spec: {rollout: {drain: {timeout: 15}}}", false),
             ("spec: {rollout: {drain: {order: priority}}}", false),
+            (
+                "spec: {rollout: {windows: [{start: Sat 22:00, length: 6h, timeZone: Europe/Berlin}], \
+                 exclusions: [{from: 2026-12-18T00:00:00Z, to: 2027-01-04T00:00:00Z, reason: freeze}], \
+                 outsideWindows: restart}}",
+                true,
+            ),
+            ("spec: {rollout: {windows: []}}", true),
+            ("spec: {rollout: {windows: [{start: Mon-Fri 22:00, length: 1h, timeZone: UTC}]}}", true),
+            ("spec: {rollout: {windows: [{start: '22:00', length: 1h, timeZone: UTC}]}}", true),
+            ("spec: {rollout: {windows: [{start: Sat 24:00, length: 1h, timeZone: UTC}]}}", false),
+            ("spec: {rollout: {windows: [{start: sat 22:00, length: 1h, timeZone: UTC}]}}", false),
+            ("spec: {rollout: {windows: [{start: Sat 22:00, length: 1h}]}}", false),
+            ("spec: {rollout: {windows: [{start: Sat 22:00, length: 6, timeZone: UTC}]}}", false),
+            ("spec: {rollout: {windows: {start: Sat 22:00, length: 6h, timeZone: UTC}}}", false),
+            ("spec: {rollout: {exclusions: [{from: 2026-12-18T00:00:00Z, to: 2027-01-04T00:00:00Z}]}}", false),
+            ("spec: {rollout: {outsideWindows: Drain}}", false),
             ("spec: {rollout: {maxUnavailable: 101%}}", false),
             ("spec: {rollout: {maxUnavailable: 0%}}", false),
             ("spec: {rollout: {maxUnavailable: 0}}", false),

@@ -53,6 +53,14 @@ impl Default for DrainPolicy {
     }
 }
 
+impl DrainPolicy {
+    /// The longest time that a drain adds to the change of a node.
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        self.timeout.saturating_add(self.settle)
+    }
+}
+
 impl fmt::Display for DrainPolicy {
     /// Settings in the notation of `pool.yaml`: `evict, timeout 15m, settle 30s, emptyDir refuse, …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

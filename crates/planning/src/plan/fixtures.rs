@@ -6,8 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::desired::{Canary, Desired, MaxUnavailable, Pool, PoolTarget, Rendered, RolloutPolicy};
 use crate::plan::{Options, Scope};
+use crate::schedule::Exclusion;
 use kubelet_config::document::Document;
 use kubelet_config::finding::{Place, Strictness};
 use nodecfg_contract::ContentHash;
@@ -64,6 +67,13 @@ pub fn rendered_of(pool: &str, fields: &str) -> Rendered {
 
 pub fn policy(max_unavailable: u32) -> RolloutPolicy {
     RolloutPolicy { max_unavailable: MaxUnavailable::Count(max_unavailable), ..RolloutPolicy::default() }
+}
+
+/// An exclusion that starts this many seconds after 1970, of this many seconds.
+#[must_use]
+pub fn exclusion(from: i64, length: i64) -> Exclusion {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    Exclusion { from: at(from), to: at(from + length), reason: "freeze".to_owned() }
 }
 
 pub fn canary(nodes: u32, soak_seconds: u64) -> Option<Canary> {

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::convergence::Target;
 use crate::desired::RolloutPolicy;
+use crate::schedule::Schedule;
 use crate::state::State;
 use kubelet_config::Minor;
 use kubelet_config::capacity::Reservation;
@@ -399,6 +400,13 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl Plan {
+    /// The same plan without the windows and exclusions of its pools: nodes start at any time.
+    #[must_use]
+    pub fn ignoring_windows(mut self) -> Self {
+        self.pools.iter_mut().for_each(|pool| pool.policy.schedule = Schedule::default());
+        self
+    }
+
     /// Reports whether the plan changes the cluster.
     #[must_use]
     pub fn has_changes(&self) -> bool {

@@ -16,8 +16,8 @@ use crate::drain::evictions::PodChange;
 use crate::drain::fixtures::{daemon, pod};
 use crate::drain::{DrainPolicy, OnTimeout};
 use crate::plan::fixtures::{
-    canary, desired, fetched, namespace, node, observed, on, options, policy, pool, pool_name, refusing, rendered_of,
-    with_config_map,
+    canary, desired, exclusion, fetched, namespace, node, observed, on, options, policy, pool, pool_name, refusing,
+    rendered_of, with_config_map,
 };
 use crate::plan::{decide_again, make};
 use kubelet_config::risk::Class;
@@ -79,6 +79,8 @@ struct SimHarness {
     target: Target,
     old: ConfigSource,
     budget: usize,
+    /// Start and end of each exclusion.
+    exclusions: Vec<(Timestamp, Timestamp)>,
     now: Timestamp,
     started_pods: usize,
     /// Nodes that another client unmarked.
@@ -112,7 +114,10 @@ impl SimHarness {
                 self.watched.remove(name);
                 return;
             }
-            Command::Mark(name, ..) => self.assert_budget(name),
+            Command::Mark(name, ..) => {
+                self.assert_budget(name);
+                self.assert_open(name);
+            }
             Command::Evict(name, pod) => {
                 assert!(self.is_marked(name), "a pod of the unmarked {name} is evicted");
                 assert_ne!(pod.controller.as_ref().unwrap().kind, "DaemonSet");
@@ -140,6 +145,17 @@ impl SimHarness {
             && node.drain_mark.is_none()
             && node.maintainer.is_none()
             && !self.requests.iter().any(requested)
+    }
+
+    /// A node may be marked for its change only if no exclusion overlaps its drain and its time limits.
+    fn assert_open(&self, name: &NodeName) {
+        let goes_back = |node: &Node| self.target.is_named_by(node.source.as_ref());
+        if self.nodes.get(name).is_some_and(goes_back) {
+            return;
+        }
+        let ends = self.now.checked_add(SignedDuration::from_secs(300 + 15 * 60 + 30)).unwrap();
+        let overlaps = |(from, to): &(Timestamp, Timestamp)| *from < ends && *to > self.now;
+        assert!(!self.exclusions.iter().any(overlaps), "{name} is marked at {} within an exclusion", self.now);
     }
 
     /// An available node may be marked only if the unavailable nodes, including it, stay within the budget.
@@ -349,6 +365,7 @@ proptest! {
         max_failures in 0..3_u32,
         rollback_on_failure in any::<bool>(),
         holds in any::<bool>(),
+        excluded in vec((0..6000_i64, 1..3000_i64), 0..2),
         sim_events in vec(sim_events(), 0..300),
     ) {
         let mut policy = policy(budget);
@@ -356,6 +373,8 @@ proptest! {
         policy.max_failures = max_failures;
         policy.convergence_timeout = Duration::from_secs(300);
         policy.allow_disruption = Class::Drain;
+        policy.schedule.exclusions = excluded.iter().map(|(from, length)| exclusion(*from, *length)).collect();
+        let exclusions = policy.schedule.exclusions.iter().map(|one| (one.from, one.to)).collect();
         let on_timeout = if holds { OnTimeout::Hold } else { OnTimeout::Release };
         policy.drain = DrainPolicy { on_timeout, ..DrainPolicy::default() };
         let mut wanted = pool("a", 64, policy);
@@ -391,6 +410,7 @@ proptest! {
             target: plan.pools[0].target.clone(),
             old: old.clone(),
             budget: plan.pools[0].budget,
+            exclusions,
             now: Timestamp::UNIX_EPOCH,
             started_pods: 0,
             unmarked: BTreeSet::new(),

@@ -29,6 +29,7 @@ mod marks;
 mod plans;
 mod requests;
 mod rollbacks;
+mod windows;
 
 const OLD: &str = "cpuManagerPolicy: none\n";
 const NEW: &str = "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n";

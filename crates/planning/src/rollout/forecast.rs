@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::StopReason;
 use super::machine::{Input, Machine, Mode};
 use crate::plan::Plan;
+use crate::schedule::Closed;
 use nodecfg_contract::names::PoolName;
 
 /// Start of the rollout of one pool.
@@ -20,6 +21,11 @@ pub enum PoolStart {
     Starts,
     /// No node of the pool starts, because unavailable nodes use up its budget. The pool waits for them.
     Waits,
+    /// No node of the pool starts now, because its windows or exclusions do not permit it.
+    Held {
+        /// The reason, and the next opening.
+        closed: Closed,
+    },
     /// The pool stops at once: nodes failed on this configuration before.
     Stops {
         /// The reason.
@@ -27,12 +33,11 @@ pub enum PoolStart {
     },
 }
 
-/// Starts of all pools of a plan in a sync.
+/// Starts of all pools of a plan in a sync that begins now.
 #[must_use]
-pub fn forecast(plan: &Plan) -> BTreeMap<PoolName, PoolStart> {
+pub fn forecast(plan: &Plan, now: Timestamp) -> BTreeMap<PoolName, PoolStart> {
     let mut machine = Machine::new(plan, Mode::ASSIGN);
-    // Time decides nothing at the start.
-    machine.step(Input::Start, Timestamp::UNIX_EPOCH);
+    machine.step(Input::Start, now);
     machine.starts()
 }
 
@@ -48,7 +53,7 @@ mod tests {
 
     fn starts(pools: impl IntoIterator<Item = Pool>, observed: &Observed) -> Vec<PoolStart> {
         let plan = make(&desired(pools), observed, &options()).expect("can be planned");
-        forecast(&plan).into_values().collect()
+        forecast(&plan, Timestamp::UNIX_EPOCH).into_values().collect()
     }
 
     fn failed(name: &str, pool: &str) -> Node {

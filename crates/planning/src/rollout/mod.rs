@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::convergence::{ConvergenceFailure, Target, Trial};
 use crate::drain::DrainRecord;
 use crate::plan::Why;
+use crate::schedule::Closed;
 use crate::state::State;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -68,6 +69,9 @@ impl Outcome {
 pub struct PoolOutcome {
     /// Reason why the pool stopped early, if it did.
     pub stopped: Option<StopReason>,
+    /// Why the remaining nodes did not start, and when they may. Unset if the run held no node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<Closed>,
     /// Results of the nodes, by name.
     pub nodes: Vec<NodeOutcome>,
 }
@@ -138,6 +142,8 @@ pub enum End {
     Gone,
     /// The rollout ended before it started the node.
     NotStarted,
+    /// The node was not started, because its pool's windows or exclusions did not permit it.
+    Held,
     /// The node was in transition when the run was interrupted.
     InFlight,
     /// The node had not converged when an operator aborted the rollout, and was rolled back.
@@ -155,15 +161,17 @@ impl End {
             Self::Changed { .. } => State::ChangedByOthers,
             Self::Gone => State::Gone,
             Self::NotStarted => State::NotStarted,
+            Self::Held => State::Held,
             Self::InFlight => State::InFlight,
             Self::RolledBack => State::RolledBack,
         }
     }
 
-    /// Reports whether no work is left for the node. A skipped node, for example of a paused pool, counts as good.
+    /// Reports whether no work is left for the node. A skipped node, for example of a paused pool, counts as
+    /// good, and so does a held one.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        matches!(self.state(), State::Converged | State::Settled | State::Skipped | State::Gone)
+        matches!(self.state(), State::Converged | State::Settled | State::Skipped | State::Held | State::Gone)
     }
 }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::StopReason;
 use crate::convergence::{ConvergenceFailure, Target, Trial, Waiting};
 use crate::plan::Why;
+use crate::schedule::Closed;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::json_document::Kind;
@@ -217,6 +218,16 @@ pub enum Progress {
         /// The reason.
         why: Why,
     },
+    /// No further node of the pool starts in this run, because its windows or exclusions do not permit it. Nodes in
+    /// transition go on.
+    PoolHeld {
+        /// The pool.
+        pool: PoolName,
+        /// Number of nodes that have not started.
+        nodes: usize,
+        /// The reason, and the next opening.
+        closed: Closed,
+    },
     /// A node left the cluster.
     Gone {
         /// The pool.
@@ -274,6 +285,7 @@ impl Progress {
             | Self::Held { pool, .. }
             | Self::Gone { pool, .. }
             | Self::NotReleased { pool, .. }
+            | Self::PoolHeld { pool, .. }
             | Self::Soaking { pool, .. }
             | Self::Soaked { pool }
             | Self::Stopped { pool, .. } => Some(pool),
@@ -289,6 +301,7 @@ impl Progress {
             | Self::Soaking { .. }
             | Self::Soaked { .. }
             | Self::AwaitingTrials { .. }
+            | Self::PoolHeld { .. }
             | Self::Stopped { .. } => None,
             Self::MarkReleased { node }
             | Self::Assigned { node, .. }

@@ -1,5 +1,6 @@
 //! Property tests of invariant 4: whatever the nodes do, a rollout never makes more nodes of a pool unavailable than
-//! its budget allows, starts no node that another program maintains or whose state is unknown, and always ends.
+//! its budget allows, starts no node that another program maintains or whose state is unknown, starts none whose time
+//! limit an exclusion overlaps, and always ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,12 +9,13 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::End;
 use super::machine::{Command, Input, Machine, Mode};
 use super::progress::NodeCounts;
 use crate::convergence::{Convergence, Target, WaitContext, evaluate};
 use crate::plan::fixtures::{
-    canary, desired, fetched, node, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
-    with_config_map,
+    canary, desired, exclusion, fetched, node, observed, on, options, policy, pool, pool_name, refusing, rendered,
+    source, with_config_map,
 };
 use crate::plan::{decide_again, make};
 use crate::state::State;
@@ -87,6 +89,8 @@ struct SimHarness {
     old: ConfigSource,
     budget: usize,
     steps: usize,
+    /// Start and end of each exclusion.
+    exclusions: Vec<(Timestamp, Timestamp)>,
     /// Counts of the latest event.
     counts: NodeCounts,
     now: Timestamp,
@@ -97,6 +101,9 @@ impl SimHarness {
         for command in self.machine.step(input, self.now) {
             match &command {
                 Command::Assign(node, _) => {
+                    let ends = self.now.checked_add(SignedDuration::from_secs(TIMEOUT)).unwrap();
+                    let overlaps = |(from, to): &(Timestamp, Timestamp)| *from < ends && *to > self.now;
+                    assert!(!self.exclusions.iter().any(overlaps), "{node} starts at {} within an exclusion", self.now);
                     if self.touched.insert(node.clone(), true).is_none() {
                         self.assert_budget(node);
                     }
@@ -271,12 +278,15 @@ proptest! {
         max_failures in 0..3_u32,
         rollback_on_failure in any::<bool>(),
         concurrency in 1..6_usize,
+        excluded in vec((0..6000_i64, 1..2000_i64), 0..3),
         sim_events in vec(sim_events(), 0..160),
     ) {
         let mut policy = policy(budget);
         policy.canary = canaries.and_then(|(nodes, soak)| canary(nodes, soak));
         policy.max_failures = max_failures;
         policy.convergence_timeout = Duration::from_secs(TIMEOUT.unsigned_abs());
+        policy.schedule.exclusions = excluded.iter().map(|(from, length)| exclusion(*from, *length)).collect();
+        let exclusions = policy.schedule.exclusions.iter().map(|one| (one.from, one.to)).collect();
         let desired = desired([pool("a", 64, policy)]);
         let old = rendered("a", 110).source(&crate::plan::fixtures::namespace());
         let mut cluster: Observed = observed(ready.iter().enumerate().map(|(index, (ready, cordoned, maintained))| {
@@ -301,6 +311,7 @@ proptest! {
             old: old.clone(),
             budget: plan.pools[0].budget,
             steps: plan.pools[0].steps().count(),
+            exclusions,
             counts: NodeCounts::default(),
             now: Timestamp::UNIX_EPOCH,
         };
@@ -322,6 +333,8 @@ proptest! {
         }
         let outcome = sim.machine.outcome();
         prop_assert!(sim.machine.is_finished(), "{outcome:?}");
+        let held = outcome.pools[&name].nodes.iter().any(|node| node.end == End::Held);
+        prop_assert_eq!(held, outcome.pools[&name].held.is_some());
         let ended = [State::Converged, State::Failed].map(|state| outcome.states().get(&state).copied().unwrap_or(0));
         prop_assert_eq!(ended, [sim.counts.done, sim.counts.failed]);
     }

@@ -24,6 +24,7 @@ mod counts;
 mod held;
 mod orders;
 mod trials;
+mod windows;
 
 const ASSIGN: Mode = Mode { concurrency: 16, ..Mode::ASSIGN };
 

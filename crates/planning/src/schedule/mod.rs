@@ -7,9 +7,12 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::instant::{elapsed, later};
 use kubelet_config::risk::Class;
+use nodecfg_contract::printable::one_line;
 use window::Window;
 
 pub mod window;
@@ -25,45 +28,60 @@ mod tests;
 const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// When the nodes of a pool may be touched.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schedule {
     /// The schedule is open in each of these windows. Without a window, it is always open.
     pub windows: Vec<Window>,
     /// Times at which it is closed for every change.
     pub exclusions: Vec<Exclusion>,
-    /// Highest class of changes that may start outside of the windows. Default none: changes without a disruption.
-    /// Exclusions hold them, too.
-    pub outside: Class,
+    /// Highest class of changes that may start outside of the windows. `None`: no change may, because each restarts the
+    /// kubelet. Exclusions hold them, too.
+    pub outside: Option<Class>,
 }
 
-impl Default for Schedule {
-    fn default() -> Self {
-        Self { windows: Vec::new(), exclusions: Vec::new(), outside: Class::None }
-    }
-}
-
-/// A time at which nothing may start, for example a freeze before the holidays.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A time at which no node may start, for example a freeze before the holidays.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Exclusion {
-    /// Start, included.
+    /// Start, included: 2026-12-18T00:00:00Z.
+    #[schemars(with = "String")]
     pub from: Timestamp,
-    /// End, not included.
+    /// End, not included: 2027-01-04T00:00:00Z.
+    #[schemars(with = "String")]
     pub to: Timestamp,
-    /// Reason for people.
+    /// Reason, which reports contain.
+    #[schemars(length(min = 1, max = 200))]
     pub reason: String,
 }
 
+impl fmt::Display for Schedule {
+    /// Settings in the notation of `pool.yaml`: `Sat 22:00 for 6h Europe/Berlin; not 2026-… to 2027-… (freeze)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = self.windows.iter().map(ToString::to_string).collect();
+        if parts.is_empty() {
+            parts.push("always".to_owned());
+        }
+        let excluded =
+            |exclusion: &Exclusion| format!("not {} to {} ({})", exclusion.from, exclusion.to, exclusion.reason);
+        parts.extend(self.exclusions.iter().map(excluded));
+        parts.extend(self.outside.map(|class| format!("{class} at any time")));
+        f.write_str(&parts.join("; "))
+    }
+}
+
 /// Why a node may not start now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Closed {
     /// The reason.
+    #[serde(flatten)]
     pub why: ClosedBy,
-    /// The next time at which the node may start. `None`: not within a year.
+    /// The next time at which the node may start. Null: not within a year.
     pub next: Option<Timestamp>,
 }
 
 /// Reason why a schedule is closed for a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "kind")]
 pub enum ClosedBy {
     /// No window is open.
     NoWindow,
@@ -82,9 +100,18 @@ pub enum ClosedBy {
 impl fmt::Display for ClosedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoWindow => f.write_str("outside of its windows"),
-            Self::TooShort { until } => write!(f, "too little time until {until}"),
-            Self::Exclusion { reason } => write!(f, "excluded: {reason}"),
+            Self::NoWindow => f.write_str("outside of the windows"),
+            Self::TooShort { until } => write!(f, "too little time until {until:.0}"),
+            Self::Exclusion { reason } => write!(f, "excluded ({})", one_line(reason)),
+        }
+    }
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.next {
+            Some(next) => write!(f, "{}; next opening {next:.0}", self.why),
+            None => write!(f, "{}; no opening within a year", self.why),
         }
     }
 }
@@ -107,7 +134,7 @@ impl Schedule {
         if self.is_always_open() {
             return Ok(());
         }
-        if class <= self.outside && !self.windows.is_empty() {
+        if self.outside.is_some_and(|outside| class <= outside) && !self.windows.is_empty() {
             return Self { windows: Vec::new(), ..self.clone() }.check(now, class, need);
         }
         let until = match self.open_spans(now, later(now, need.max(Duration::from_secs(1)))).first() {

@@ -33,7 +33,7 @@ prop_compose! {
             let from = base() + minutes(from);
             Exclusion { from, to: from + minutes(length), reason: "freeze".to_owned() }
         };
-        Schedule { windows, exclusions: excluded.into_iter().map(exclusion).collect(), outside: Class::None }
+        Schedule { windows, exclusions: excluded.into_iter().map(exclusion).collect(), outside: None }
     }
 }
 

@@ -7,19 +7,32 @@ use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
+use schemars::JsonSchema;
+
+use crate::duration_schema::GoDuration;
 use crate::instant::{earlier, later};
+use kubelet_config::duration;
 
 /// Names of the days, from Monday on.
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 /// A window that opens on some days of each week.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Window {
-    /// When it opens.
+    /// Day or days, and time of the day, at which it opens: Sat 22:00, Mon-Fri 22:00, or 22:00 for each day.
+    #[schemars(
+        with = "String",
+        regex(
+            pattern = r"^((Mon|Tue|Wed|Thu|Fri|Sat|Sun)(-(Mon|Tue|Wed|Thu|Fri|Sat|Sun))? )?([01][0-9]|2[0-3]):[0-5][0-9]$"
+        )
+    )]
     pub start: Start,
-    /// Elapsed time from its opening to its end, whatever the clocks of the zone do meanwhile.
+    /// Time from its opening to its end, at most 168h. A change of the clocks does not change it.
+    #[schemars(with = "GoDuration")]
     pub length: Duration,
-    /// Time zone of its start.
+    /// Time zone of the start, by its name in the IANA time zone database, such as Europe/Berlin.
+    #[schemars(rename = "timeZone", with = "String")]
     pub zone: TimeZone,
 }
 
@@ -63,6 +76,11 @@ impl Start {
         read.map(|time| Self { days, time }).ok_or_else(|| StartError::Time(time.to_owned()))
     }
 
+    /// Names of the days, from Monday on.
+    pub fn days() -> impl Iterator<Item = &'static str> {
+        DAYS.into_iter()
+    }
+
     fn is_on(&self, date: Date) -> bool {
         self.days.is_none_or(|(first, last)| first.until(date.weekday()) <= first.until(last))
     }
@@ -86,6 +104,14 @@ impl fmt::Display for Start {
             f.write_str(" ")?;
         }
         write!(f, "{:02}:{:02}", self.time.hour(), self.time.minute())
+    }
+}
+
+impl fmt::Display for Window {
+    /// `Sat 22:00 for 6h Europe/Berlin`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let zone = self.zone.iana_name().unwrap_or("UTC");
+        write!(f, "{} for {} {zone}", self.start, duration::format(self.length))
     }
 }
 

@@ -32,6 +32,7 @@ const NOT_EDITS: &[(&str, &str)] = &[
     ("second-document", "the document that the author meant is unknown"),
     ("selects-everything", "it may be intended, and then needs no change"),
     ("serving-certificate-approval", "the approver runs in the cluster"),
+    ("window-too-short", "whether the window or the time limits should change is unknown"),
     ("unsupported-tag", "whether the text or its meaning is meant is unknown"),
     ("unknown-field", "the operation of the patch that the author meant is unknown"),
 ];

@@ -110,7 +110,11 @@ fn collapsed(review: &Review, group: &Group<'_>, brief: bool) -> String {
         text.push_str(&format!(", {class}{refused}{}", sentences::unknown_suffix(pool)));
     }
     if let Some(rollout) = &pool.rollout {
-        let stops = if matches!(rollout.start, PoolStart::Stops { .. }) { "stops at once, " } else { "" };
+        let stops = match rollout.start {
+            PoolStart::Stops { .. } => "stops at once, ",
+            PoolStart::Held { .. } => "held, ",
+            PoolStart::Starts | PoolStart::Waits => "",
+        };
         text.push_str(&format!(", {stops}{} of {}", rollout.assign, count(rollout.nodes, "node")));
     }
     text.push_str("</summary>\n\n");
@@ -267,6 +271,9 @@ fn write_rollout(text: &mut String, rollout: &Rollout, several: bool) {
     }
     if let Some(why) = outlook::stop(rollout) {
         text.push_str(&format!("- **stops at once** {}\n", prose(&sentences::clipped(&why, 600))));
+    }
+    if let PoolStart::Held { closed } = &rollout.start {
+        text.push_str(&format!("- **held** {}\n", prose(&sentences::clipped(&closed.to_string(), 600))));
     }
     if rollout.start == PoolStart::Waits {
         text.push_str("- waits until unavailable nodes recover: they use up `maxUnavailable`\n");

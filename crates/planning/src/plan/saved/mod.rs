@@ -183,6 +183,9 @@ pub struct SavedPolicy {
     /// Drain of nodes, if `allowDisruption` permits one: `evict, timeout 15m, …`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<String>,
+    /// When nodes may start, if not always: `Sat 22:00 for 6h Europe/Berlin, …`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
 }
 
 /// A node to assign.
@@ -323,11 +326,12 @@ impl SavedPolicy {
             paused: policy.paused,
             allow_disruption: policy.allow_disruption,
             drain: (policy.allow_disruption >= Class::Drain).then(|| policy.drain.to_string()),
+            schedule: (!policy.schedule.is_always_open()).then(|| policy.schedule.to_string()),
         }
     }
 
     /// Fields and values in the notation of `pool.yaml`.
-    fn fields(&self) -> [(&'static str, String); 8] {
+    fn fields(&self) -> [(&'static str, String); 9] {
         let none = || "none".to_owned();
         [
             ("maxUnavailable", self.max_unavailable.clone()),
@@ -338,6 +342,7 @@ impl SavedPolicy {
             ("paused", self.paused.to_string()),
             ("allowDisruption", self.allow_disruption.to_string()),
             ("drain", self.drain.clone().unwrap_or_else(none)),
+            ("schedule", self.schedule.clone().unwrap_or_else(|| "always".to_owned())),
         ]
     }
 }

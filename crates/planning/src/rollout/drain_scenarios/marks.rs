@@ -153,3 +153,21 @@ fn hold_concerns_overdue_drains_alone() {
     assert!(matches!(blocked.drain_failure("n1"), DrainFailure::Blocked { .. }));
     assert!(blocked.outcome("n1").marked && blocked.machine.is_finished());
 }
+
+/// The release could remove the new mark.
+#[test]
+fn node_is_marked_again_only_after_its_release() {
+    for healthy in [true, false] {
+        let mut scenario = Scenario::new(drains(1), &["n1"]);
+        if !healthy {
+            scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
+        }
+        scenario.send(Input::Start);
+        scenario.marked("n1");
+        let maintained = |node| Node { maintainer: Some(Maintainer::Kured), ..node };
+        assert!(scenario.observe("n1", maintained).contains(&"release n1".to_owned()));
+        assert_eq!(scenario.observe("n1", |node| Node { maintainer: None, ..node }), [""; 0]);
+        assert_eq!(scenario.observe("n1", unmarked), [""; 0]);
+        assert_eq!(scenario.send(Input::Released(node_name("n1"), Ok(()))), ["mark n1"]);
+    }
+}

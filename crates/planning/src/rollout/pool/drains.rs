@@ -362,7 +362,7 @@ impl PoolRun {
 
     /// Releases the marked nodes whose part in the rollout has ended.
     pub(in crate::rollout) fn release_ended(&mut self, context: &mut Context<'_>) {
-        let stopped = self.stopped.is_some();
+        let stopped = self.stopped.is_some() || self.held.is_some();
         let ended = |number: &usize| self.nodes.get(*number).is_some_and(|node| node.needs_no_mark(stopped));
         let ended: Vec<usize> = self.marked.iter().copied().filter(ended).collect();
         for number in ended {
@@ -419,7 +419,7 @@ impl PoolRun {
     /// Drains queued nodes before their rollback, as far as the budget allows.
     pub(super) fn start_rollback_drains(&mut self, context: &mut Context<'_>) {
         while let Some(number) = self.rollback_drains.front().copied() {
-            let Some(node) = self.nodes.get(number) else { return };
+            let Some(node) = self.nodes.get(number).filter(|node| !node.awaits_release()) else { return };
             // A failed node counts as unavailable, although it may run its pods.
             let others = self.nodes.unavailable() - usize::from(node.unavailable());
             if node.healthy && others >= self.budget {

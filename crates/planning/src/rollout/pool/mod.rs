@@ -1,8 +1,9 @@
 //! Rollout of one pool: its budget, its canaries, the start of nodes and the stop of the pool.
 //!
-//! [`node_events`] handles the events of single nodes, [`canaries`] those of the gate, [`drains`] those of drains, [`held`] those of nodes that must not start, [`rollbacks`]
-//! those of rollbacks, [`trials`] the
-//! trials of converged nodes, [`node_table`] holds the nodes and their counts.
+//! [`node_events`] handles the events of single nodes, [`canaries`] those of the gate, [`drains`] those of drains,
+//! [`held`] those of nodes that must not start, [`rollbacks`] those of rollbacks, [`trials`] the trials of converged
+//! nodes. [`queues`] decides the order of starts, [`windows`] their time. [`node_table`] holds the nodes and their
+//! counts.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -13,11 +14,12 @@ use self::node_table::{Group, Mark, NodeState, NodeTable, Phase, Purpose, Rollba
 use super::forecast::PoolStart;
 use super::progress::{CanaryGate, Event, PoolState, Progress};
 use super::signals::{Command, Context, Mode};
-use super::{NodeOutcome, PoolOutcome, StopReason};
+use super::{End, NodeOutcome, PoolOutcome, StopReason};
 use crate::convergence::{ConvergenceFailure, Target};
 use crate::drain::DrainPolicy;
 use crate::instant::{elapsed, later};
 use crate::plan::{PoolPlan, WaveKind};
+use crate::schedule::Closed;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
@@ -26,10 +28,13 @@ mod drains;
 mod held;
 mod node_events;
 mod node_table;
+mod queues;
 mod rollbacks;
 mod trials;
+mod windows;
 
 use self::trials::TrialWait;
+use self::windows::Windows;
 
 /// Maximum number of unavailable nodes that the report of an exhausted budget names.
 const MAX_EXAMPLES: usize = 3;
@@ -73,6 +78,9 @@ pub(super) struct PoolRun {
     failures: u32,
     last_failed: Option<NodeName>,
     stopped: Option<StopReason>,
+    windows: Windows,
+    /// Why no further node may start in this run. Nodes in transition, also draining ones, go on to their end.
+    held: Option<Closed>,
     /// Whether nodes that have not converged are rolled back.
     rolling_back: bool,
     /// Time since which nodes are pending although no node is in transition or soaks.
@@ -111,6 +119,8 @@ impl PoolRun {
             failures: 0,
             last_failed: None,
             stopped: None,
+            windows: Windows::new(plan, &mode),
+            held: None,
             rolling_back: false,
             stalled_since: None,
             trials: TrialWait::default(),
@@ -140,26 +150,6 @@ impl PoolRun {
             run.gate = CanaryGate::Open;
         }
         run
-    }
-
-    fn queue(&mut self, number: usize, group: Group) {
-        // A node that already points at its target is in transition, so watching it needs no budget.
-        let awaited = self.nodes.get(number).is_some_and(|node| node.assignment.is_none());
-        if group == Group::Canary {
-            self.canary_members.push(number);
-        }
-        match group {
-            _ if awaited => self.unavailable_first.push_back(number),
-            Group::Unavailable => self.queue_unavailable(number),
-            Group::Canary => self.canaries.push_back(number),
-            Group::Rest => self.rest.push_back(number),
-        }
-    }
-
-    /// Queues a node that needs no budget.
-    fn queue_unavailable(&mut self, number: usize) {
-        let drains = self.nodes.get(number).is_some_and(|node| node.needs_drain);
-        if drains { &mut self.unavailable_drains } else { &mut self.unavailable_first }.push_back(number);
     }
 
     pub(super) fn node_names(&self) -> impl Iterator<Item = &NodeName> {
@@ -204,15 +194,16 @@ impl PoolRun {
 
     fn is_finished_but_for_trials(&self) -> bool {
         let idle = self.nodes.in_flight() == 0 && self.rollback_drains.is_empty();
-        idle && (self.nodes.pending() == 0 || self.stopped.is_some())
+        idle && (self.nodes.pending() == 0 || self.stopped.is_some() || self.held.is_some())
     }
 
-    /// Whether the pool starts nodes, waits for unavailable ones, or has stopped.
+    /// Whether the pool starts nodes, waits for unavailable ones, is held, or has stopped.
     pub(super) fn pool_start(&self) -> PoolStart {
-        match &self.stopped {
-            Some(reason) => PoolStart::Stops { reason: reason.clone() },
-            None if self.stalled_since.is_some() => PoolStart::Waits,
-            None => PoolStart::Starts,
+        match (&self.stopped, &self.held) {
+            (Some(reason), _) => PoolStart::Stops { reason: reason.clone() },
+            (None, Some(closed)) => PoolStart::Held { closed: closed.clone() },
+            (None, None) if self.stalled_since.is_some() => PoolStart::Waits,
+            (None, None) => PoolStart::Starts,
         }
     }
 
@@ -244,51 +235,17 @@ impl PoolRun {
     /// Starts every node that may start now.
     fn start_more(&mut self, context: &mut Context<'_>) {
         self.start_rollback_drains(context);
-        if self.stopped.is_some() {
+        if self.stopped.is_some() || self.held.is_some() {
             return;
         }
         while self.nodes.assigning() < self.mode.concurrency.max(1) {
-            let Some(number) = self.next() else { break };
+            let Some(number) = self.next(context.now) else { break };
             self.start_node(number, context);
         }
-        self.watch_for_stall(context);
-    }
-
-    /// Returns the next node to start: first nodes that need no budget, then nodes that the gate and the budget
-    /// allow.
-    fn next(&mut self) -> Option<usize> {
-        let may_drain = self.nodes.draining() < self.budget;
-        while let Some(number) = self
-            .unavailable_first
-            .pop_front()
-            .or_else(|| if may_drain { self.unavailable_drains.pop_front() } else { None })
-        {
-            let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else { continue };
-            if node.assignment.is_none() || !node.healthy {
-                return Some(number);
-            }
-            // The node recovered while it waited, so its start needs budget now.
-            self.nodes.update(number, |node| node.group = Group::Rest);
-            self.rest.push_back(number);
+        self.hold_late_nodes(context);
+        if self.held.is_none() {
+            self.watch_for_stall(context);
         }
-        let queue = match self.gate {
-            CanaryGate::Canaries => &mut self.canaries,
-            CanaryGate::Soaking { .. } => return None,
-            CanaryGate::Open => &mut self.rest,
-        };
-        while let Some(number) = queue.front().copied() {
-            let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else {
-                queue.pop_front();
-                continue;
-            };
-            // A node that is unavailable already needs no budget, but drains are limited by it.
-            let is_free = !node.healthy && (may_drain || !node.needs_drain);
-            if !is_free && self.nodes.unavailable() >= self.budget {
-                return None;
-            }
-            return queue.pop_front();
-        }
-        None
     }
 
     fn start_node(&mut self, number: usize, context: &mut Context<'_>) {
@@ -401,7 +358,8 @@ impl PoolRun {
             return self.mark_stopped(reason, context);
         }
         let starting = || self.nodes.iter().any(|node| matches!(node.phase, Phase::Assigning | Phase::Draining { .. }));
-        if self.stopped.is_some() || (self.nodes.pending() == 0 && !starting()) {
+        let may_start = self.nodes.pending() > 0 && self.held.is_none();
+        if self.stopped.is_some() || !(may_start || starting()) {
             return;
         }
         self.mark_stopped(reason, context);
@@ -440,11 +398,16 @@ impl PoolRun {
     }
 
     pub(super) fn outcome(&self) -> PoolOutcome {
+        let held = self.held.as_ref().filter(|_| self.stopped.is_none() && self.nodes.pending() > 0);
+        let is_held = held.is_some();
         let nodes = self
             .nodes
             .by_name()
             .map(|node| {
-                let (end, seconds) = node.end();
+                let (mut end, seconds) = node.end();
+                if end == End::NotStarted && is_held {
+                    end = End::Held;
+                }
                 let (from, to, trial) = (node.from.clone(), self.target.clone(), node.current_trial());
                 let (drain, marked) = (node.drain_record.clone(), node.mark != Mark::None);
                 NodeOutcome { node: node.name.clone(), from, to, end, seconds, trial, drain, marked }
@@ -459,6 +422,6 @@ impl PoolRun {
         };
         let prevented_nothing = requested && self.nodes.pending() == 0 && !self.nodes.iter().any(was_rolled_back);
         let stopped = self.stopped.as_ref().filter(|_| !prevented_nothing).or_else(|| self.stop_before_trials_ended());
-        PoolOutcome { stopped: stopped.cloned(), nodes }
+        PoolOutcome { stopped: stopped.cloned(), held: held.cloned(), nodes }
     }
 }

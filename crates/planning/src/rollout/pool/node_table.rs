@@ -202,6 +202,12 @@ impl NodeState {
         matches!(self.phase, Phase::Pending | Phase::Draining { purpose: Purpose::Assign, .. })
     }
 
+    /// Reports whether the release of the node is unanswered. Until then it gets no new mark, which the release could
+    /// remove.
+    pub(super) fn awaits_release(&self) -> bool {
+        self.mark == Mark::Releasing
+    }
+
     /// Reports whether the node must be drained before it is rolled back.
     pub(super) fn rollback_needs_drain(&self) -> bool {
         self.rollback_drain && !matches!(self.mark, Mark::On { .. }) && self.runs_target != Some(false)

@@ -1,0 +1,84 @@
+//! Queues of pending nodes, and the order in which they start.
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+
+use super::PoolRun;
+use super::node_table::{Group, NodeState, Phase};
+use crate::rollout::progress::CanaryGate;
+
+impl PoolRun {
+    pub(super) fn queue(&mut self, number: usize, group: Group) {
+        // A node that already points at its target is in transition, so watching it needs no budget.
+        let awaited = self.nodes.get(number).is_some_and(|node| node.assignment.is_none());
+        if group == Group::Canary {
+            self.canary_members.push(number);
+        }
+        match group {
+            _ if awaited => self.unavailable_first.push_back(number),
+            Group::Unavailable => self.queue_unavailable(number),
+            Group::Canary => self.canaries.push_back(number),
+            Group::Rest => self.rest.push_back(number),
+        }
+    }
+
+    /// Queues a node that needs no budget.
+    pub(super) fn queue_unavailable(&mut self, number: usize) {
+        let drains = self.nodes.get(number).is_some_and(|node| node.needs_drain);
+        if drains { &mut self.unavailable_drains } else { &mut self.unavailable_first }.push_back(number);
+    }
+
+    /// Returns the next node to start: first nodes that need no budget, then nodes that the gate and the budget
+    /// allow. Sets nodes aside that the windows do not allow.
+    pub(super) fn next(&mut self, now: Timestamp) -> Option<usize> {
+        let may_drain = self.nodes.draining() < self.budget;
+        while let Some(number) = self.next_unavailable(may_drain) {
+            let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else { continue };
+            if node.assignment.is_none() || !node.healthy {
+                if self.is_open_for(number, now) {
+                    return Some(number);
+                }
+                continue;
+            }
+            // The node recovered while it waited, so its start needs budget now.
+            self.nodes.update(number, |node| node.group = Group::Rest);
+            self.rest.push_back(number);
+        }
+        while let Some(number) = self.queue_of_gate()?.front().copied() {
+            if self.nodes.in_phase(number, &Phase::Pending).is_none() || !self.is_open_for(number, now) {
+                self.queue_of_gate()?.pop_front();
+                continue;
+            }
+            let node = self.nodes.get(number).filter(|node| !node.awaits_release())?;
+            // A node that is unavailable already needs no budget, but drains are limited by it.
+            let is_free = !node.healthy && (may_drain || !node.needs_drain);
+            if !is_free && self.nodes.unavailable() >= self.budget {
+                return None;
+            }
+            return self.queue_of_gate()?.pop_front();
+        }
+        None
+    }
+
+    /// Removes the next node from the queues of nodes that need no budget.
+    fn next_unavailable(&mut self, may_drain: bool) -> Option<usize> {
+        if let Some(number) = self.unavailable_first.pop_front() {
+            return Some(number);
+        }
+        let next = *self.unavailable_drains.front().filter(|_| may_drain)?;
+        if self.nodes.get(next).is_some_and(NodeState::awaits_release) {
+            return None;
+        }
+        self.unavailable_drains.pop_front()
+    }
+
+    /// Queue of the nodes that may start at the present gate. `None`: no node may.
+    fn queue_of_gate(&mut self) -> Option<&mut VecDeque<usize>> {
+        match self.gate {
+            CanaryGate::Canaries => Some(&mut self.canaries),
+            CanaryGate::Soaking { .. } => None,
+            CanaryGate::Open => Some(&mut self.rest),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Windows of a pool: nodes that may not start now, and the hold of the pool once no node may.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::PoolRun;
+use super::node_table::Group;
+use crate::plan::PoolPlan;
+use crate::rollout::progress::{CanaryGate, Progress};
+use crate::rollout::signals::{Context, Mode};
+use crate::schedule::{Closed, Schedule};
+use kubelet_config::risk::Class;
+
+/// Schedule of a pool in one rollout.
+#[derive(Debug)]
+pub(super) struct Windows {
+    schedule: Schedule,
+    /// Highest class of the pool's changes.
+    class: Class,
+    /// Time that a drain adds to a node, in real time.
+    drain_time: Duration,
+    /// Pending nodes that were due when the schedule was closed for them. They do not start in this run.
+    late: Vec<usize>,
+    /// Why a node without a drain may not start, valid until the next opening.
+    closed: Option<Closed>,
+    /// Why a drained node may not start, valid until the next opening. A drain takes longer, so this comes first.
+    closed_for_drains: Option<Closed>,
+}
+
+impl Windows {
+    pub(super) fn new(plan: &PoolPlan, mode: &Mode) -> Self {
+        let disruption = &plan.disruption;
+        // The class of a change from an unknown configuration is unknown, so nothing may permit it.
+        let class = if disruption.unknown > 0 { Class::Never } else { disruption.worst.unwrap_or(Class::None) };
+        Self {
+            schedule: plan.policy.schedule.clone(),
+            class,
+            drain_time: mode.real_duration(plan.policy.drain.time()),
+            late: Vec::new(),
+            closed: None,
+            closed_for_drains: None,
+        }
+    }
+
+    /// Checks whether a node may start now that takes at most `time` without its drain.
+    fn check(&mut self, is_drained: bool, time: Duration, now: Timestamp) -> bool {
+        let (closed, need) = if is_drained {
+            (&mut self.closed_for_drains, time.saturating_add(self.drain_time))
+        } else {
+            (&mut self.closed, time)
+        };
+        // The search for the next opening is expensive, and a pool may have thousands of nodes.
+        if closed.as_ref().is_none_or(|closed| closed.next.is_some_and(|next| next <= now)) {
+            *closed = self.schedule.check(now, self.class, need).err();
+        }
+        closed.is_none()
+    }
+}
+
+impl PoolRun {
+    /// Reports whether the schedule permits a pending node to start now. Sets a node aside otherwise. A node that
+    /// already points at its target is in transition.
+    pub(super) fn is_open_for(&mut self, number: usize, now: Timestamp) -> bool {
+        let Some(node) = self.nodes.get(number) else { return false };
+        let is_open = node.assignment.is_none() || self.windows.check(node.needs_drain, self.timeout, now);
+        if !is_open {
+            self.windows.late.push(number);
+        }
+        is_open
+    }
+
+    /// Holds the pool if nodes were due while the schedule was closed for them, and no other node can start.
+    pub(super) fn hold_late_nodes(&mut self, context: &mut Context<'_>) {
+        let late = &self.windows.late;
+        let is_canary = |number: &usize| self.nodes.get(*number).is_some_and(|node| node.group == Group::Canary);
+        let goes_on = match self.gate {
+            // The gate never opens without the late canary.
+            CanaryGate::Canaries => !self.canaries.is_empty() || !late.iter().any(is_canary),
+            CanaryGate::Soaking { .. } => true,
+            CanaryGate::Open => !self.rest.is_empty(),
+        };
+        if late.is_empty() || goes_on || !self.unavailable_first.is_empty() || !self.unavailable_drains.is_empty() {
+            return;
+        }
+        let closed = self.windows.closed.clone().or_else(|| self.windows.closed_for_drains.clone());
+        let Some(closed) = closed else { return };
+        self.stalled_since = None;
+        self.held = Some(closed.clone());
+        let (pool, nodes) = (self.name.clone(), self.nodes.pending());
+        self.report(Progress::PoolHeld { pool, nodes, closed }, context);
+    }
+}

@@ -1,0 +1,181 @@
+//! Scenario tests of windows and exclusions: what starts, what is held, and what a hold ends.
+
+use std::time::Duration;
+
+use super::{ASSIGN, Scenario, three};
+use crate::desired::RolloutPolicy;
+use crate::plan::fixtures::{canary, exclusion, node, node_name, observed, on, policy, pool_name, refusing};
+use crate::rollout::machine::Input;
+use crate::rollout::progress::Progress;
+use crate::rollout::{End, StopReason};
+use crate::schedule::{Closed, ClosedBy, Schedule};
+use kubelet_config::risk::Class;
+use nodecfg_contract::error_text;
+use nodecfg_contract::observed::{Node, Readiness};
+
+/// Policy with a time limit of five minutes for a node, and an exclusion of one hour.
+fn excluded(budget: u32, from: i64) -> RolloutPolicy {
+    let mut policy = policy(budget);
+    policy.convergence_timeout = Duration::from_secs(300);
+    policy.schedule.exclusions = vec![exclusion(from, 3600)];
+    policy
+}
+
+fn held(scenario: &Scenario) -> Option<Closed> {
+    scenario.machine.outcome().pools.get(&pool_name("a")).unwrap().held.clone()
+}
+
+fn freeze(until: i64) -> Closed {
+    let reason = "freeze".to_owned();
+    Closed { why: ClosedBy::Exclusion { reason }, next: jiff::Timestamp::from_second(until).ok() }
+}
+
+#[test]
+fn no_node_starts_within_an_exclusion() {
+    let mut scenario = Scenario::new(three(), excluded(2, 0), ASSIGN);
+    assert!(scenario.send(Input::Start).is_empty());
+    assert!(scenario.machine.is_finished());
+    assert!(scenario.machine.outcome().is_complete());
+    assert_eq!(held(&scenario), Some(freeze(3600)));
+    assert_eq!(["n1", "n2", "n3"].map(|name| scenario.end(name)), [End::Held, End::Held, End::Held]);
+    let held = Progress::PoolHeld { pool: pool_name("a"), nodes: 3, closed: freeze(3600) };
+    assert_eq!(scenario.progress, [held]);
+}
+
+#[test]
+fn node_in_transition_finishes_and_the_next_is_held() {
+    let mut scenario = Scenario::new(three(), excluded(1, 310), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.assigned("n1");
+    // 300 seconds fit at second 10, and not at second 11.
+    assert!(scenario.wait(11).is_empty());
+    assert!(!scenario.machine.is_finished());
+    assert!(scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target())))).is_empty());
+    assert!(scenario.machine.is_finished());
+    assert!(scenario.machine.outcome().is_complete());
+    assert_eq!((scenario.end("n1"), scenario.end("n2")), (End::Converged, End::Held));
+    let until = jiff::Timestamp::from_second(310).unwrap();
+    let next = jiff::Timestamp::from_second(310 + 3600).ok();
+    assert_eq!(held(&scenario), Some(Closed { why: ClosedBy::TooShort { until }, next }));
+}
+
+#[test]
+fn node_starts_while_its_time_limit_just_fits() {
+    let mut scenario = Scenario::new(three(), excluded(1, 310), ASSIGN);
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    scenario.wait(10);
+    assert_eq!(scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target())))), ["n2"]);
+}
+
+#[test]
+fn soak_finishes_and_the_rest_is_held() {
+    let policy = RolloutPolicy { canary: canary(1, 60), ..excluded(3, 350) };
+    let mut scenario = Scenario::new(three(), policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.converge("n1");
+    assert!(!scenario.machine.is_finished(), "the canary soaks");
+    assert!(scenario.wait(60).is_empty());
+    assert_eq!([scenario.end("n1"), scenario.end("n2")], [End::Converged, End::Held]);
+    assert!(scenario.machine.is_finished());
+}
+
+/// The rest never starts without the late canary, so the run does not wait for it.
+#[test]
+fn late_canary_holds_the_pool() {
+    let policy = RolloutPolicy { canary: canary(2, 60), ..excluded(1, 350) };
+    let mut scenario = Scenario::new(three(), policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.assigned("n1");
+    scenario.wait(60);
+    scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
+    assert!(scenario.machine.is_finished());
+    assert_eq!([scenario.end("n2"), scenario.end("n3")], [End::Held, End::Held]);
+}
+
+#[test]
+fn node_that_already_points_at_its_target_is_watched() {
+    let pointed = Node { source: Some(Scenario::target()), ..node("n1", "a") };
+    let mut scenario = Scenario::new([pointed, node("n2", "a")], excluded(2, 0), ASSIGN);
+    crate::plan::fixtures::with_config_map(&mut scenario.cluster, "a", &crate::plan::fixtures::rendered("a", 64));
+    assert!(scenario.send(Input::Start).is_empty());
+    assert!(!scenario.machine.is_finished());
+    scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
+    assert!(scenario.machine.is_finished());
+    assert_eq!([scenario.end("n1"), scenario.end("n2")], [End::Converged, End::Held]);
+}
+
+#[test]
+fn failure_of_a_node_in_transition_is_no_success() {
+    let mut scenario = Scenario::new(three(), excluded(1, 310), ASSIGN);
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    scenario.wait(11);
+    scenario.send(Input::Observed(Box::new(refusing(node("n1", "a"), &Scenario::target(), error_text::VALIDATE))));
+    assert!(scenario.machine.is_finished());
+    assert!(!scenario.machine.outcome().is_complete());
+    assert_eq!(scenario.stopped(), Some(StopReason::TooManyFailures { failures: 1, max_failures: 0 }));
+}
+
+/// The nodes would not have started anyway.
+#[test]
+fn interruption_of_a_held_pool_changes_nothing() {
+    let mut scenario = Scenario::new(three(), excluded(1, 0), ASSIGN);
+    scenario.send(Input::Start);
+    scenario.send(Input::Stop(StopReason::Interrupted));
+    assert_eq!(scenario.stopped(), None);
+    assert!(scenario.machine.outcome().is_complete());
+}
+
+/// Unavailable nodes need no budget, but their change disrupts, too.
+#[test]
+fn unavailable_nodes_and_exhausted_budgets_are_held() {
+    let down = Node { ready: Readiness::NotReady, ..node("n1", "a") };
+    let maintained = Node { deleting: true, ready: Readiness::NotReady, ..node("n2", "a") };
+    let mut scenario = Scenario::over(observed([down, maintained, node("n3", "a")]), excluded(1, 0), ASSIGN);
+    assert!(scenario.send(Input::Start).is_empty());
+    assert!(scenario.machine.is_finished());
+    assert_eq!([scenario.end("n1"), scenario.end("n3")], [End::Held, End::Held]);
+}
+
+/// The change from the local configuration of these nodes has an unknown class.
+#[test]
+fn only_allowed_classes_start_outside_of_windows() {
+    let window = || {
+        let start = crate::schedule::window::Start::parse("Sat 22:00").unwrap();
+        let zone = jiff::tz::TimeZone::UTC;
+        crate::schedule::window::Window { start, length: Duration::from_secs(3600), zone }
+    };
+    let at_any_time = |outside| Schedule { windows: vec![window()], exclusions: Vec::new(), outside };
+    let policy = |outside| RolloutPolicy { schedule: at_any_time(outside), ..policy(1) };
+    // 1970 began on a Thursday.
+    let known = || {
+        let previous = crate::plan::fixtures::rendered("a", 110);
+        let source = previous.source(&crate::plan::fixtures::namespace());
+        let mut cluster = observed(["n1", "n2"].map(|name| on(node(name, "a"), &source)));
+        crate::plan::fixtures::with_config_map(&mut cluster, "a", &previous);
+        cluster.contents.extend([crate::plan::fixtures::fetched(&source, &previous.canonical, true)]);
+        cluster
+    };
+    // A smaller maxPods may end running pods, so its class is drain.
+    for (cluster, outside, starts) in [
+        (known(), None, false),
+        (known(), Some(Class::None), false),
+        (known(), Some(Class::Restart), false),
+        (known(), Some(Class::Drain), true),
+        (observed(three()), Some(Class::Replace), false),
+    ] {
+        let policy = RolloutPolicy { allow_disruption: Class::Replace, ..policy(outside) };
+        let policy = RolloutPolicy {
+            drain: crate::drain::DrainPolicy { mode: crate::drain::DrainMode::Accept, ..policy.drain },
+            ..policy
+        };
+        let mut scenario = Scenario::over(cluster, policy, ASSIGN);
+        assert_eq!(!scenario.send(Input::Start).is_empty(), starts, "{outside:?}");
+        assert_eq!(held(&scenario).is_some(), !starts);
+    }
+    let saturday = Scenario::new(three(), policy(None), ASSIGN);
+    let next = saturday.desired.pools[&pool_name("a")].policy.schedule.next_start(saturday.now, Duration::ZERO);
+    let mut scenario = Scenario { now: next.unwrap(), ..saturday };
+    assert_eq!(scenario.send(Input::Start), [node_name("n1").as_str()]);
+}

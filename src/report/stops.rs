@@ -1,0 +1,126 @@
+//! Why nodes of a pool were not started: stops, holds and pauses, each once with its pools, and the next steps.
+
+use super::explain;
+use super::progress::message;
+use super::{count, names};
+use nodecfg_contract::names::PoolName;
+use nodecfg_contract::observed::Pause;
+use nodecfg_planning::convergence::ConvergenceFailure;
+use nodecfg_planning::plan::Why;
+use nodecfg_planning::rollout::{End, Outcome, PoolOutcome, StopReason};
+use nodecfg_planning::schedule::Closed;
+
+/// The maximum number of reasons of each kind.
+const MAX_REASONS: usize = 8;
+/// The maximum number of names in a list.
+const MAX_NAMES: usize = 8;
+
+/// The pools of each stop reason: `pool gpu: canary gpu-1 failed`. Counts those beyond a limit.
+pub(super) fn stop_texts(stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
+    let text = |(pools, reason): &(Vec<&PoolName>, &StopReason)| {
+        let label = if pools.len() == 1 { "pool" } else { "pools" };
+        format!("{label} {}: {}", names(pools.iter().map(|pool| pool.as_str()), MAX_NAMES), message(reason))
+    };
+    let more = stops.iter().skip(MAX_REASONS).map(|(pools, _)| pools.len()).sum();
+    stops.iter().take(MAX_REASONS).map(text).chain(more_pools(more)).collect()
+}
+
+fn more_pools(number: usize) -> Option<String> {
+    (number > 0).then(|| format!("{}; -o json lists them", count(number, "more pool")))
+}
+
+/// The stop reasons, each once with its pools.
+pub(super) fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
+    let mut stops: Vec<(Vec<&PoolName>, &StopReason)> = Vec::new();
+    for (pool, ended) in &outcome.pools {
+        let Some(reason) = &ended.stopped else { continue };
+        match stops.iter_mut().find(|(_, other)| *other == reason) {
+            Some((pools, _)) => pools.push(pool),
+            None => stops.push((vec![pool], reason)),
+        }
+    }
+    stops
+}
+
+/// The held pools of each reason: `pool gpu, 12 nodes: outside of the windows; next opening …`. Counts those beyond a
+/// limit.
+pub(super) fn hold_texts(outcome: &Outcome) -> Vec<String> {
+    let mut holds: Vec<(Vec<&PoolName>, usize, &Closed)> = Vec::new();
+    for (pool, ended) in &outcome.pools {
+        let Some(closed) = &ended.held else { continue };
+        let nodes = ended.nodes.iter().filter(|node| node.end == End::Held).count();
+        match holds.iter_mut().find(|(.., other)| *other == closed) {
+            Some((pools, total, _)) => {
+                pools.push(pool);
+                *total += nodes;
+            }
+            None => holds.push((vec![pool], nodes, closed)),
+        }
+    }
+    let text = |(pools, nodes, closed): &(Vec<&PoolName>, usize, &Closed)| {
+        let label = if pools.len() == 1 { "pool" } else { "pools" };
+        let pools = names(pools.iter().map(|pool| pool.as_str()), MAX_NAMES);
+        format!("{label} {pools}, {}: {closed}", count(*nodes, "node"))
+    };
+    let more = holds.iter().skip(MAX_REASONS).map(|(pools, ..)| pools.len()).sum();
+    holds.iter().take(MAX_REASONS).map(text).chain(more_pools(more)).collect()
+}
+
+/// The paused pools: `pool gpu, 3 nodes unchanged: by ada …`. Counts those beyond a limit.
+pub(super) fn pause_texts(pauses: &[(&PoolName, usize, &Pause)]) -> Vec<String> {
+    let text = |(pool, nodes, pause): &(&PoolName, usize, &Pause)| {
+        format!("pool {pool}, {} unchanged: {pause}", count(*nodes, "node"))
+    };
+    pauses.iter().take(MAX_REASONS).map(text).chain(more_pools(pauses.len().saturating_sub(MAX_REASONS))).collect()
+}
+
+/// The pools paused by `nodecfg pause`, the number of their unchanged nodes, and the pause.
+pub(super) fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
+    fn of_pool<'a>((pool, ended): (&'a PoolName, &'a PoolOutcome)) -> Option<(&'a PoolName, usize, &'a Pause)> {
+        let mut paused = ended.nodes.iter().filter_map(|node| match &node.end {
+            End::LeftAlone { why: Why::Paused { order } } => order.as_ref(),
+            _ => None,
+        });
+        paused.next().map(|pause| (pool, 1 + paused.count(), pause))
+    }
+    outcome.pools.iter().filter_map(of_pool).collect()
+}
+
+/// The next step after pauses. `None` without pauses.
+pub(super) fn next_step_after_pauses(pauses: &[(&PoolName, usize, &Pause)]) -> Option<String> {
+    let pools: Vec<&str> = pauses.iter().map(|(pool, ..)| pool.as_str()).collect();
+    let resume = match pools.as_slice() {
+        [] => return None,
+        few if few.len() <= MAX_NAMES => format!("`nodecfg resume {}`", few.join(" ")),
+        _ => "`nodecfg resume` with the names of these pools".to_owned(),
+    };
+    Some(format!("when the reason no longer applies: {resume}, and sync again"))
+}
+
+/// The next steps after stops: one for all pools that need the same.
+pub(super) fn next_steps(outcome: &Outcome, stops: &[(Vec<&PoolName>, &StopReason)]) -> Vec<String> {
+    let mut alike: Vec<(Vec<&PoolName>, &StopReason, bool)> = Vec::new();
+    for (pools, reason) in stops {
+        for pool in pools.iter().copied() {
+            let only_drains = outcome.pools.get(pool).is_some_and(only_drains_failed);
+            let is_alike =
+                |other: &StopReason, drains| drains == only_drains && explain::has_same_next_step(reason, other);
+            match alike.iter_mut().find(|(_, other, drains)| is_alike(other, *drains)) {
+                Some((all, ..)) => all.push(pool),
+                None => alike.push((vec![pool], reason, only_drains)),
+            }
+        }
+    }
+    alike.iter().filter_map(|(pools, reason, only_drains)| explain::next_step(pools, reason, *only_drains)).collect()
+}
+
+/// Reports whether nodes failed, and all of them because they were not drained. Their configuration may be correct.
+pub(super) fn only_drains_failed(pool: &PoolOutcome) -> bool {
+    let ends = pool.nodes.iter().map(|node| &node.end);
+    let mut failed = ends.filter(|end| matches!(end, End::Failed { .. } | End::Refused { .. })).peekable();
+    let only_drain = |end: &End| match end {
+        End::Failed { failure: ConvergenceFailure::Drain { failure }, .. } => failure.prevented_change(),
+        _ => false,
+    };
+    failed.peek().is_some() && failed.all(only_drain)
+}
