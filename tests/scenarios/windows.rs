@@ -20,7 +20,7 @@ async fn held_nodes_are_no_failure_and_start_when_windows_are_ignored(start: Clu
     let cluster = start.pool("a", 3).up().await;
     let repository = Repository::of_pool("registryPullQPS: 6", &format!("{{maxUnavailable: 3, {FREEZE}}}"));
     let run = cluster.run("diff", &repository, &[]).await.exits(1);
-    run.prints(&format!("held {HELD}")).prints("3 held (p1:");
+    run.prints(&format!("held: {HELD}")).prints("3 nodes held (p1:");
     let run = cluster.run("diff", &repository, &["-o", "json"]).await.exits(1);
     let document = run.json();
     let start = &document["pools"][0]["rollout"]["start"];

@@ -25,6 +25,14 @@ fn highlight_pause(line: &str) -> String {
     line.strip_prefix(PAUSED).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(PAUSED)))
 }
 
+/// The label of a pool that no node starts of now.
+const HELD: &str = "held:";
+
+/// Highlights the label of a hold.
+fn highlight_hold(line: &str) -> String {
+    line.strip_prefix(HELD).map_or_else(|| line.to_owned(), |rest| format!("{}{rest}", warning(HELD)))
+}
+
 /// The label of a pool that a sync stops at once.
 const STOPPED: &str = "stops at once:";
 
@@ -106,7 +114,7 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
         page.prose(2, &format!("{STOPPED} {why}"), highlight_stop)?;
     }
     if let PoolStart::Held { closed } = &rollout.start {
-        page.prose(2, &format!("held {closed}"), plain)?;
+        page.prose(2, &format!("{HELD} {closed}"), highlight_hold)?;
     }
     if rollout.start == PoolStart::Waits {
         page.prose(2, "waits until unavailable nodes recover: they use up maxUnavailable", plain)?;

@@ -92,7 +92,7 @@ pub(super) fn held(review: &Review, cluster: &ClusterReview) -> Option<String> {
         _ => None,
     });
     let next = openings.min().map(|next| format!(" (next opening {next:.0})")).unwrap_or_default();
-    Some(format!("{nodes} held{next}"))
+    Some(format!("{} held{next}", count(nodes, "node")))
 }
 
 /// The nodes that a sync does not assign, because their pools stop at once.
