@@ -330,7 +330,14 @@ mod tests {
             )
         });
         let fleet = FleetName::new("f").unwrap();
-        let desired = Desired { fleet, namespace: None, commit: None, uncommitted: 0, pools: pools.collect() };
+        let desired = Desired {
+            fleet,
+            namespace: None,
+            commit: None,
+            uncommitted: 0,
+            max_unavailable: None,
+            pools: pools.collect(),
+        };
         let (nodes, notes) = nodes_for(&desired, 10, ServerProfile::V1_21);
         let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
         assert_eq!((names.len(), names[0], names[9], names[10]), (20, "cpu-01", "cpu-10", "gpu-01"));

@@ -253,10 +253,15 @@ impl Reconciliation<'_> {
         if let Some(saved_plan) = self.saved_plan {
             saved_plan.require_match(&planned, self.reader)?;
         }
-        Ok(match self.header.ignored_windows {
-            Some(_) => Planned { plan: planned.plan.ignoring_windows(), ..planned },
-            None => planned,
-        })
+        let mut plan = planned.plan;
+        if self.header.ignored_windows.is_some() {
+            plan = plan.ignoring_windows();
+        }
+        // These commands change the pools that the user names.
+        if matches!(self.purpose, Purpose::RollBack | Purpose::Reset) {
+            plan = plan.ignoring_order();
+        }
+        Ok(Planned { plan, ..planned })
     }
 
     /// Creates a plan, and checks that it may be carried out.

@@ -338,6 +338,10 @@ pub fn next_step(pools: &[&PoolName], reason: &StopReason, only_drains_failed: b
             "find out why these nodes are unavailable (kubectl describe node), or raise maxUnavailable of the pool; \
              then sync again: it continues from the current state",
         ),
+        StopReason::FleetBudgetExhausted { .. } => Some(
+            "find out why nodes of other pools are unavailable (`nodecfg status`), or raise spec.maxUnavailable of the \
+             fleet; then sync again: it continues from the current state",
+        ),
         StopReason::Interrupted => Some("run the same command again: it continues from the current state"),
         StopReason::Aborted { .. } => Some(
             "the next sync continues from the current state; to prevent that, pause the pool: `nodecfg pause POOL \

@@ -13,6 +13,7 @@ use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
 use nodecfg_planning::plan::{ChangedField, Sample, Wave, WaveKind};
 use nodecfg_planning::rollout::forecast::PoolStart;
+use nodecfg_planning::schedule::Closed;
 
 /// Pools with the same change: equal fields, settings, files, risk, drain and pause. Their nodes, budgets and canaries may
 /// differ.
@@ -79,6 +80,8 @@ struct Change<'a> {
     risk: (Option<Class>, &'a [StateFile], bool, Option<Class>),
     local: bool,
     rollout: Option<(Discriminant<PoolStart>, bool, Option<&'a Pause>, bool)>,
+    /// Why the pools are held, and the pools that they wait for.
+    order: Option<(Option<&'a Closed>, &'a BTreeSet<PoolName>)>,
     drain: Option<PlannedDrain>,
 }
 
@@ -95,6 +98,13 @@ impl<'a> Change<'a> {
             local: pool.config_map.after.is_none(),
             rollout: rollout.map(|rollout| {
                 (discriminant(&rollout.start), rollout.paused, rollout.pause.as_ref(), rollout.despite_pause)
+            }),
+            order: rollout.map(|rollout| {
+                let held = match &rollout.start {
+                    PoolStart::Held { closed } => Some(closed),
+                    _ => None,
+                };
+                (held, &rollout.after)
             }),
             drain: pool.drain().map(|drain| PlannedDrain {
                 fields: drain.fields.clone(),

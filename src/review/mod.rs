@@ -5,7 +5,7 @@
 //! both ([`Review::with_plan`]). Its serialization is the JSON output; [`report`](crate::report) renders the other
 //! formats. Must not access a cluster, a terminal or files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -313,6 +313,9 @@ pub struct Rollout {
     /// Whether a sync starts nodes of the pool. Unset if it does, or has none to start.
     #[serde(skip_serializing_if = "is_start")]
     pub start: PoolStart,
+    /// The pools that must have converged before a node of this pool starts.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub after: BTreeSet<PoolName>,
     /// The nodes that a sync drains. Unset if it drains none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<PlannedDrain>,
@@ -352,6 +355,9 @@ pub struct ClusterReview {
     pub namespace: NamespaceName,
     /// The number of nodes and ConfigMaps.
     pub counts: plan::Counts,
+    /// How many nodes of all pools may be unavailable at once. Unset: as many as the pools allow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<usize>,
     /// What a sync does with the nodes to assign.
     pub outlook: Outlook,
     /// Nodes that an earlier run marked for a drain and did not release, by name. A sync releases them.

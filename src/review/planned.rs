@@ -54,6 +54,7 @@ impl Review {
             namespace: plan.namespace.clone(),
             counts: plan.counts(),
             outlook: self.outlook(plan),
+            budget: plan.budget(),
             releases: plan.releases.clone(),
             moves,
             unpooled: plan.unpooled.clone(),
@@ -207,6 +208,7 @@ fn rollout(planned: &PoolPlan, start: PoolStart) -> Rollout {
         assign: planned.assignments(),
         drain: PlannedDrain::of(planned).filter(|_| !matches!(start, PoolStart::Stops { .. })),
         start,
+        after: planned.policy.after.clone(),
         waves: planned.waves.clone(),
         left_alone: planned.left_alone.iter().map(left).collect(),
     }

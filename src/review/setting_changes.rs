@@ -2,6 +2,7 @@
 
 use super::{Scope, Setting};
 use kubelet_config::duration;
+use nodecfg_contract::names::PoolName;
 use nodecfg_planning::desired::{Canary, Desired, Pool, RolloutPolicy};
 
 /// A setting of a pool.
@@ -12,7 +13,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 11] = [
+const SETTINGS: [PoolSetting; 12] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -79,6 +80,12 @@ const SETTINGS: [PoolSetting; 11] = [
         affects_membership: false,
         read: |pool| pool.policy.schedule.to_string(),
     },
+    PoolSetting {
+        path: "spec.rollout.after",
+        meaning: "the pools that go first",
+        affects_membership: false,
+        read: |pool| pool.policy.after.iter().map(PoolName::as_str).collect::<Vec<_>>().join(", "),
+    },
 ];
 
 /// The changed settings. For a new or removed pool: the selector and all settings with other values than the default.
@@ -128,6 +135,12 @@ pub(super) fn of_fleet(old: &Desired, new: &Desired) -> Vec<Setting> {
             old: Some(old.fleet.to_string()),
             new: Some(new.fleet.to_string()),
             meaning: "the fleet; a sync does not change ConfigMaps of other fleets",
+        },
+        Setting {
+            path: "spec.maxUnavailable",
+            old: old.max_unavailable.map(|limit| limit.to_string()),
+            new: new.max_unavailable.map(|limit| limit.to_string()),
+            meaning: "how many nodes of all pools may be unavailable at once",
         },
         Setting {
             path: "spec.namespace",

@@ -26,14 +26,15 @@ pub const LABELS: [(&str, &[State]); 6] = [
 ];
 
 /// Values of the label `reason` of held nodes.
-pub const HOLD_REASONS: [&str; 3] = ["outside_windows", "too_little_time", "exclusion"];
+pub const HOLD_REASONS: [&str; 4] = ["outside_windows", "too_little_time", "exclusion", "other_pool"];
 
 fn hold_reason(why: &ClosedBy) -> &'static str {
-    let [outside_windows, too_little_time, exclusion] = HOLD_REASONS;
+    let [outside_windows, too_little_time, exclusion, other_pool] = HOLD_REASONS;
     match why {
         ClosedBy::NoWindow => outside_windows,
         ClosedBy::TooShort { .. } => too_little_time,
         ClosedBy::Exclusion { .. } => exclusion,
+        ClosedBy::Pool { .. } => other_pool,
     }
 }
 

@@ -54,7 +54,7 @@ metrics! {
     ON_TRIAL: "nodecfg_nodes_on_trial", "nodecfg.nodes_on_trial", "", ["pool"],
         "Converged nodes whose configuration was on trial at the end of the run; missing without a rollout";
     HELD: "nodecfg_held_nodes", "nodecfg.held_nodes", "", ["pool", "reason"],
-        "Nodes that the run did not start, because the windows or exclusions of their pool did not permit it; missing without a rollout";
+        "Nodes that the run did not start without a failure of their pool, by reason; missing without a rollout";
     MARKED: "nodecfg_nodes_draining", "nodecfg.nodes_draining", "", [],
         "Nodes with the mark of a drain when the run read them; missing without a plan";
     NODE_FAILURES: "nodecfg_node_failures", "nodecfg.node_failures", "", ["pool", "kind"],

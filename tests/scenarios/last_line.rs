@@ -94,7 +94,7 @@ async fn review_says_what_a_sync_would_do(start: ClusterSetup) {
     let run = cluster.sync(&repository, &["--dry-run"]).await.exits(0);
     assert!(last_line(&run).starts_with(promise), "{run}");
     let outlook = cluster.run("diff", &repository, &["-o", "json"]).await.exits(1).json()["cluster"]["outlook"].clone();
-    assert_eq!(outlook, serde_json::json!({"refused": false, "assign": 2, "stopped": 2, "waiting": 0}));
+    assert_eq!(outlook, serde_json::json!({"refused": false, "assign": 2, "stopped": 2, "waiting": 0, "held": 0}));
     let history = cluster.history().await;
     cluster.sync(&repository, &[]).await.exits(5).prints(promise);
     let mut assigned = history.end().await.assigned();

@@ -29,6 +29,7 @@ mod oncall_revisions;
 mod planning;
 mod plans;
 mod pods;
+mod pool_order;
 mod release;
 mod rollout;
 mod size;

@@ -113,6 +113,9 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
     if let Some(why) = outlook::stop(rollout) {
         page.prose(2, &format!("{STOPPED} {why}"), highlight_stop)?;
     }
+    if let Some(after) = outlook::after(rollout) {
+        page.prose(2, &after, plain)?;
+    }
     if let PoolStart::Held { closed } = &rollout.start {
         page.prose(2, &format!("{HELD} {closed}"), highlight_hold)?;
     }

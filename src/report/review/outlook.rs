@@ -68,6 +68,9 @@ fn parts(review: &Review, cluster: &ClusterReview) -> Vec<String> {
             drained => format!("{nodes} to assign ({drained} drained first)"),
         });
     }
+    if let Some(budget) = cluster.budget.filter(|_| outlook.assign > 1) {
+        parts.push(format!("at most {budget} unavailable in all pools"));
+    }
     parts.extend(drains::refused_nodes(review).map(warning));
     if !cluster.releases.is_empty() {
         parts.push(format!("{} to release", count(cluster.releases.len(), "node")));
@@ -82,6 +85,13 @@ fn parts(review: &Review, cluster: &ClusterReview) -> Vec<String> {
         return vec![format!("{} up to date", count(0, "node"))];
     }
     parts.into_iter().chain(others).collect()
+}
+
+/// The pools that a pool with nodes to assign waits for.
+pub(super) fn after(rollout: &Rollout) -> Option<String> {
+    let names = names(rollout.after.iter().map(|pool| pool.as_str()), MAX_NAMES);
+    let (pools, have) = if rollout.after.len() == 1 { ("pool", "has") } else { ("pools", "have") };
+    (rollout.assign > 0 && !rollout.after.is_empty()).then(|| format!("starts after {pools} {names} {have} converged"))
 }
 
 /// The nodes that a sync does not assign now, because their pools are held.

@@ -11,7 +11,7 @@ use super::checked::{Checks, Kubelets, dedupe, redact, undecodable_verdicts};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
-use super::{Desired, LabelSelector, Pool, PoolTarget, proposals, read, schedule_fields};
+use super::{Desired, LabelSelector, Pool, PoolTarget, pool_order, proposals, read, schedule_fields};
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
@@ -92,6 +92,7 @@ fn read_all(snapshot: &Snapshot, checks: &Checks) -> (Option<Desired>, BTreeMap<
         malformed: BTreeSet::new(),
         of_folders: BTreeMap::new(),
         unread_pools: false,
+        order: pool_order::References::new(),
     };
     let desired = files.desired();
     files.report_unused();
@@ -117,6 +118,8 @@ struct Files<'s> {
     of_folders: BTreeMap<String, BTreeSet<String>>,
     /// Whether the files that a pool names are unknown.
     unread_pools: bool,
+    /// Pools that each pool waits for.
+    order: pool_order::References,
 }
 
 impl Files<'_> {
@@ -155,9 +158,12 @@ impl Files<'_> {
             }
         }
         self.report_equal_selectors(&pools);
+        let known = self.of_folders.keys().filter_map(|folder| PoolName::new(folder).ok()).collect();
+        self.findings.extend(pool_order::check(&self.order, &known));
         Some(Desired {
             fleet: name?,
             namespace: spec.namespace,
+            max_unavailable: spec.max_unavailable,
             commit: self.snapshot.commit.clone(),
             uncommitted: self.snapshot.uncommitted,
             pools,
@@ -222,6 +228,7 @@ impl Files<'_> {
         self.of_folders.entry(name.to_string()).or_default().extend(files.iter().cloned());
         let selector = spec.node_selector.unwrap_or_else(|| LabelSelector::of_label(POOL_LABEL, name.as_str()));
         let policy = spec.rollout.policy(&defaults.rollout);
+        self.order.insert(name.clone(), spec.rollout.after.clone());
         let windows = spec.rollout.windows.as_ref().or(defaults.rollout.windows.as_ref());
         let too_short =
             windows.and_then(|windows| Some(schedule_fields::too_short(&policy)?.at(windows.place.clone())));

@@ -14,7 +14,7 @@ use crate::schedule::{Exclusion, Schedule};
 use kubelet_config::Minor;
 use kubelet_config::finding::Place;
 use kubelet_config::risk::Class;
-use nodecfg_contract::names::NamespaceName;
+use nodecfg_contract::names::{NamespaceName, PoolName};
 
 /// `apiVersion` of nodecfg's files.
 pub const API_VERSION: &str = "nodecfg.dev/v1alpha1";
@@ -76,6 +76,10 @@ pub struct FleetSpec {
     /// nodes with an agent.
     #[schemars(with = "String", length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub namespace: Option<NamespaceName>,
+    /// Limit of unavailable nodes of all pools together, beside the limit of each pool: a number, or a percentage of the
+    /// nodes of all pools, rounded down to at least one node. Default: no limit.
+    #[schemars(with = "MaxUnavailable")]
+    pub max_unavailable: Option<MaxUnavailable>,
     /// Default rollout policy.
     pub rollout: RolloutSpec,
 }
@@ -157,6 +161,19 @@ pub struct RolloutSpec {
     /// change restarts the kubelet, also one of class none. Default: no change may.
     #[schemars(with = "Class")]
     pub outside_windows: Option<Class>,
+    /// Pools that go first: no node of this pool starts until each node of these pools has converged. Only in the file of
+    /// a pool.
+    #[schemars(with = "Vec<String>")]
+    pub after: Vec<PoolRef>,
+}
+
+/// Name of another pool in a file, with its position.
+#[derive(Debug, Clone)]
+pub struct PoolRef {
+    /// The name.
+    pub name: PoolName,
+    /// Position of the name.
+    pub place: Place,
 }
 
 /// Windows of a rollout policy, with the position of their list.
@@ -293,6 +310,7 @@ impl RolloutSpec {
             allow_disruption: self.allow_disruption.or(fleet.allow_disruption).unwrap_or(default.allow_disruption),
             drain: self.drain.as_ref().or(fleet.drain.as_ref()).map_or(default.drain, DrainSpec::policy),
             schedule: self.schedule(fleet),
+            after: self.after.iter().map(|pool| pool.name.clone()).collect(),
         }
     }
 

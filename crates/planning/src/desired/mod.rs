@@ -22,6 +22,9 @@ mod drain_fields;
 mod fields;
 pub mod formats;
 mod kubelet_file;
+mod pool_order;
+#[cfg(test)]
+mod pool_order_tests;
 mod proposals;
 mod read;
 mod render;
@@ -51,6 +54,8 @@ pub struct Desired {
     /// Number of changed files that the commit lacks: those that git reports as uncommitted beside the checked-out
     /// commit.
     pub uncommitted: usize,
+    /// Limit of unavailable nodes of all pools together. `None`: no limit beside those of the pools.
+    pub max_unavailable: Option<MaxUnavailable>,
     /// Pools by name.
     pub pools: BTreeMap<PoolName, Pool>,
 }
@@ -151,6 +156,8 @@ pub struct RolloutPolicy {
     pub drain: DrainPolicy,
     /// When nodes may start. Default: always.
     pub schedule: Schedule,
+    /// Pools that must have converged before a node of this pool starts.
+    pub after: BTreeSet<PoolName>,
 }
 
 impl RolloutPolicy {
@@ -184,6 +191,7 @@ impl Default for RolloutPolicy {
             allow_disruption: Class::Restart,
             drain: DrainPolicy::default(),
             schedule: Schedule::default(),
+            after: BTreeSet::new(),
         }
     }
 }

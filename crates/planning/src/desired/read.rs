@@ -9,7 +9,7 @@ use super::formats::{
     API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetSpec, KubeletSpec, Metadata, NODE_POOL, NodePoolFile,
     NodePoolSpec, RolloutSpec,
 };
-use super::{DEFAULT_FLEET, MaxUnavailable, drain_fields, proposals, schedule_fields};
+use super::{DEFAULT_FLEET, MaxUnavailable, drain_fields, pool_order, proposals, schedule_fields};
 use kubelet_config::document::{Document, Node, Reading, path_of};
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::label::{check_label_key, check_label_value};
@@ -25,14 +25,14 @@ pub(super) const FILE: [&str; 4] = ["apiVersion", "kind", "metadata", "spec"];
 /// Keys of `metadata`.
 pub(super) const METADATA: [&str; 1] = ["name"];
 /// Keys of `spec` of a Fleet.
-pub(super) const FLEET_SPEC: [&str; 2] = ["namespace", "rollout"];
+pub(super) const FLEET_SPEC: [&str; 3] = ["namespace", "maxUnavailable", "rollout"];
 /// Keys of `spec` of a NodePool.
 pub(super) const POOL_SPEC: [&str; 6] =
     ["nodeSelector", "priority", "requireNodes", "kubelet", "kubernetesVersion", "rollout"];
 /// Keys of `spec.kubelet`.
 pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
 /// Keys of `spec.rollout`.
-pub(super) const ROLLOUT: [&str; 10] = [
+pub(super) const ROLLOUT: [&str; 11] = [
     "maxUnavailable",
     "canary",
     "maxFailures",
@@ -43,6 +43,7 @@ pub(super) const ROLLOUT: [&str; 10] = [
     "windows",
     "exclusions",
     "outsideWindows",
+    "after",
 ];
 /// Keys of `spec.rollout.canary`.
 pub(super) const CANARY: [&str; 2] = ["nodes", "soak"];
@@ -71,7 +72,9 @@ pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<
                 None
             }
         });
+        spec.max_unavailable = max_unavailable(&fields, findings);
         spec.rollout = rollout(&fields, findings);
+        findings.extend(pool_order::of_fleet(&spec.rollout));
     }
     let name = name?;
     let metadata = Metadata { name: name.to_string() };
@@ -228,6 +231,7 @@ fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
         windows: schedule_fields::windows(&fields, findings),
         exclusions: schedule_fields::exclusions(&fields, findings),
         outside_windows: class(&fields, "outsideWindows", findings),
+        after: pool_order::after(&fields, findings),
     }
 }
 

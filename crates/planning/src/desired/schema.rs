@@ -144,6 +144,8 @@ mod tests {
                 true,
             ),
             ("spec: {rollout: {windows: []}}", true),
+            ("spec: {rollout: {after: [general, edge]}}", true),
+            ("spec: {rollout: {after: general}}", false),
             ("spec: {rollout: {windows: [{start: Mon-Fri 22:00, length: 1h, timeZone: UTC}]}}", true),
             ("spec: {rollout: {windows: [{start: '22:00', length: 1h, timeZone: UTC}]}}", true),
             ("spec: {rollout: {windows: [{start: Sat 24:00, length: 1h, timeZone: UTC}]}}", false),

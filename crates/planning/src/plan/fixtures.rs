@@ -98,6 +98,7 @@ pub fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
 
 pub fn desired(pools: impl IntoIterator<Item = Pool>) -> Desired {
     Desired {
+        max_unavailable: None,
         fleet: fleet(),
         namespace: None,
         commit: None,

@@ -93,6 +93,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         commit: desired.commit.clone(),
         namespace: options.namespace.clone(),
         config_maps,
+        max_unavailable: desired.max_unavailable,
         pools,
         unpooled,
         releases: Vec::new(),

@@ -14,7 +14,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::convergence::Target;
-use crate::desired::RolloutPolicy;
+use crate::desired::{MaxUnavailable, RolloutPolicy};
 use crate::schedule::Schedule;
 use crate::state::State;
 use kubelet_config::Minor;
@@ -100,6 +100,8 @@ pub struct Plan {
     pub namespace: NamespaceName,
     /// ConfigMaps that the steps need, by name.
     pub config_maps: Vec<ConfigMapPlan>,
+    /// Limit of unavailable nodes of all pools together. `None`: no limit beside those of the pools.
+    pub max_unavailable: Option<MaxUnavailable>,
     /// Pools by name.
     pub pools: Vec<PoolPlan>,
     /// Nodes in no pool, by name. The plan leaves them unchanged.
@@ -400,6 +402,19 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl Plan {
+    /// Number of nodes of all pools that may be unavailable at once. `None`: no limit beside those of the pools.
+    #[must_use]
+    pub fn budget(&self) -> Option<usize> {
+        Some(self.max_unavailable?.of(self.pools.iter().map(|pool| pool.nodes).sum()))
+    }
+
+    /// The same plan without an order of its pools: none waits for another one.
+    #[must_use]
+    pub fn ignoring_order(mut self) -> Self {
+        self.pools.iter_mut().for_each(|pool| pool.policy.after.clear());
+        self
+    }
+
     /// The same plan without the windows and exclusions of its pools: nodes start at any time.
     #[must_use]
     pub fn ignoring_windows(mut self) -> Self {

@@ -111,6 +111,7 @@ pub fn pools_of_nodes(observed: &Observed, fleet: &FleetName, budget: u32, take_
         (name, pool)
     };
     Desired {
+        max_unavailable: None,
         fleet: fleet.clone(),
         namespace: None,
         commit: None,

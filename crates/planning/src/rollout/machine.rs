@@ -19,9 +19,15 @@ use nodecfg_contract::names::{NodeName, PoolName};
 /// A rollout in progress.
 #[derive(Debug)]
 pub struct Machine {
-    pools: BTreeMap<PoolName, PoolRun>,
+    pub(super) pools: BTreeMap<PoolName, PoolRun>,
     pool_of: BTreeMap<NodeName, PoolName>,
-    timers: Timers,
+    pub(super) timers: Timers,
+    /// Limit of unavailable nodes of all pools.
+    pub(super) limit: Option<usize>,
+    /// Times since which pools that others wait for have converged.
+    pub(super) converged_since: BTreeMap<PoolName, Timestamp>,
+    /// Times since which such pools have a node that converged and is not Ready any more.
+    pub(super) lost_since: BTreeMap<PoolName, Timestamp>,
 }
 
 impl Machine {
@@ -34,7 +40,17 @@ impl Machine {
             .iter()
             .flat_map(|(name, pool)| pool.node_names().map(move |node| (node.clone(), name.clone())))
             .collect();
-        Self { pools, pool_of, timers: Timers::default() }
+        let limit = plan.budget();
+        let mut machine = Self {
+            pools,
+            pool_of,
+            timers: Timers::default(),
+            limit,
+            converged_since: BTreeMap::new(),
+            lost_since: BTreeMap::new(),
+        };
+        machine.share_limit();
+        machine
     }
 
     /// Handles one event and returns the commands that follow.
@@ -116,6 +132,8 @@ impl Machine {
                 });
             }
         }
+        self.use_room(now, &mut commands);
+        self.advance_order(now, &mut commands);
         commands
     }
 
@@ -125,7 +143,10 @@ impl Machine {
         commands: &mut Vec<Command>,
         mut act: impl FnMut(&mut PoolRun, &mut Context<'_>),
     ) {
-        for pool in self.pools.values_mut() {
+        let names: Vec<PoolName> = self.pools.keys().cloned().collect();
+        for name in names {
+            self.share_limit();
+            let Some(pool) = self.pools.get_mut(&name) else { continue };
             let mut context = Context { now, commands, timers: &mut self.timers };
             act(pool, &mut context);
             pool.finish_step(&mut context);
@@ -149,6 +170,7 @@ impl Machine {
 
     fn tick(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         while let Some((name, node)) = self.timers.due(now) {
+            self.share_limit();
             if let Some(pool) = self.pools.get_mut(&name) {
                 let mut context = Context { now, commands, timers: &mut self.timers };
                 pool.timer_fired(node, &mut context);

@@ -20,6 +20,7 @@ pub mod forecast;
 pub mod machine;
 pub mod orders;
 mod pool;
+mod pool_order;
 pub mod progress;
 mod signals;
 
@@ -27,6 +28,8 @@ mod signals;
 mod drain_properties;
 #[cfg(test)]
 mod drain_scenarios;
+#[cfg(test)]
+mod pool_order_tests;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
@@ -201,6 +204,14 @@ pub enum StopReason {
         /// Some of these nodes.
         examples: Vec<NodeName>,
     },
+    /// Unavailable nodes that do not recover use up the limit of all pools.
+    #[serde(rename_all = "camelCase")]
+    FleetBudgetExhausted {
+        /// The limit.
+        budget: usize,
+        /// Number of unavailable nodes of all pools.
+        unavailable: usize,
+    },
     /// A signal interrupted the run.
     Interrupted,
     /// An operator aborted the rollout.
@@ -250,6 +261,10 @@ impl std::fmt::Display for StopReason {
                     examples.join(", ")
                 )
             }
+            Self::FleetBudgetExhausted { budget, unavailable } => write!(
+                f,
+                "no budget left, {unavailable} unavailable in all pools of at most {budget} (maxUnavailable of the fleet)"
+            ),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Aborted { by, reason: None } => write!(f, "aborted by {}", one_line(by)),
             Self::Aborted { by, reason: Some(reason) } => {

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::instant::{elapsed, later};
 use kubelet_config::risk::Class;
+use nodecfg_contract::names::PoolName;
 use nodecfg_contract::printable::one_line;
 use window::Window;
 
@@ -95,6 +96,11 @@ pub enum ClosedBy {
         /// Its reason.
         reason: String,
     },
+    /// A pool that goes first has not converged.
+    Pool {
+        /// The pool.
+        pool: PoolName,
+    },
 }
 
 impl fmt::Display for ClosedBy {
@@ -103,6 +109,7 @@ impl fmt::Display for ClosedBy {
             Self::NoWindow => f.write_str("outside of the windows"),
             Self::TooShort { until } => write!(f, "too little time until {until:.0}"),
             Self::Exclusion { reason } => write!(f, "excluded ({})", one_line(reason)),
+            Self::Pool { pool } => write!(f, "waits for pool {pool}, which has not converged in this run"),
         }
     }
 }
@@ -111,6 +118,7 @@ impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.next {
             Some(next) => write!(f, "{}; next opening {next:.0}", self.why),
+            None if matches!(self.why, ClosedBy::Pool { .. }) => self.why.fmt(f),
             None => write!(f, "{}; no opening within a year", self.why),
         }
     }

@@ -272,6 +272,9 @@ fn write_rollout(text: &mut String, rollout: &Rollout, several: bool) {
     if let Some(why) = outlook::stop(rollout) {
         text.push_str(&format!("- **stops at once** {}\n", prose(&sentences::clipped(&why, 600))));
     }
+    if let Some(after) = outlook::after(rollout) {
+        text.push_str(&format!("- {after}\n"));
+    }
     if let PoolStart::Held { closed } = &rollout.start {
         text.push_str(&format!("- **held** {}\n", prose(&sentences::clipped(&closed.to_string(), 600))));
     }

@@ -240,6 +240,14 @@ impl SavedPlan {
         compare(Code::Namespace, "the namespace", None, self.namespace.to_string(), fresh.namespace.to_string());
         compare(Code::Binding, "the binding", None, self.binding.clone(), fresh.binding.clone());
         let (then, now) = (&self.options, &fresh.options);
+        let limit = |plan: &Self| plan.max_unavailable.clone().unwrap_or_else(|| "none".to_owned());
+        compare(
+            Code::PoolPolicy,
+            "maxUnavailable of all pools",
+            Some("spec.maxUnavailable"),
+            limit(self),
+            limit(fresh),
+        );
         for (name, then, now) in [
             ("--take-over", then.take_over, now.take_over),
             ("--allow-empty", then.allow_empty, now.allow_empty),

@@ -7,6 +7,8 @@
 //! The file omits what may change without invalidating the review: readiness and order of nodes, nodes that are only
 //! watched or left unchanged, and findings.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +70,9 @@ pub struct SavedPlan {
     pub hash_version: String,
     /// ConfigMaps to create, by name.
     pub config_maps: Vec<SavedConfigMap>,
+    /// Limit of unavailable nodes of all pools together, such as `3` or `5%`. Missing: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_unavailable: Option<String>,
     /// Every pool of the repository, by name.
     pub pools: Vec<SavedPool>,
 }
@@ -186,6 +191,10 @@ pub struct SavedPolicy {
     /// When nodes may start, if not always: `Sat 22:00 for 6h Europe/Berlin, …`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
+    /// Pools that go first, if any.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub after: BTreeSet<PoolName>,
 }
 
 /// A node to assign.
@@ -244,6 +253,7 @@ impl SavedPlan {
             options: context.options.clone(),
             hash_version: ContentHash::PREFIX.trim_end_matches(':').to_owned(),
             config_maps: created.map(config_map).collect(),
+            max_unavailable: plan.max_unavailable.map(|limit| limit.to_string()),
             pools: plan.pools.iter().map(SavedPool::of).collect(),
         };
         saved.with_digest()
@@ -327,11 +337,12 @@ impl SavedPolicy {
             allow_disruption: policy.allow_disruption,
             drain: (policy.allow_disruption >= Class::Drain).then(|| policy.drain.to_string()),
             schedule: (!policy.schedule.is_always_open()).then(|| policy.schedule.to_string()),
+            after: policy.after.clone(),
         }
     }
 
     /// Fields and values in the notation of `pool.yaml`.
-    fn fields(&self) -> [(&'static str, String); 9] {
+    fn fields(&self) -> [(&'static str, String); 10] {
         let none = || "none".to_owned();
         [
             ("maxUnavailable", self.max_unavailable.clone()),
@@ -343,6 +354,7 @@ impl SavedPolicy {
             ("allowDisruption", self.allow_disruption.to_string()),
             ("drain", self.drain.clone().unwrap_or_else(none)),
             ("schedule", self.schedule.clone().unwrap_or_else(|| "always".to_owned())),
+            ("after", self.after.iter().map(PoolName::as_str).collect::<Vec<_>>().join(", ")),
         ]
     }
 }

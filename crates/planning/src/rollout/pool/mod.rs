@@ -2,7 +2,7 @@
 //!
 //! [`node_events`] handles the events of single nodes, [`canaries`] those of the gate, [`drains`] those of drains,
 //! [`held`] those of nodes that must not start, [`rollbacks`] those of rollbacks, [`trials`] the trials of converged
-//! nodes. [`queues`] decides the order of starts, [`windows`] their time. [`node_table`] holds the nodes and their
+//! nodes. [`queues`] decides the order of starts, [`windows`] their time, [`fleet`] the turn of the pool. [`node_table`] holds the nodes and their
 //! counts.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -25,6 +25,7 @@ use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
 mod canaries;
 mod drains;
+mod fleet;
 mod held;
 mod node_events;
 mod node_table;
@@ -33,6 +34,8 @@ mod rollbacks;
 mod trials;
 mod windows;
 
+use self::fleet::OtherPools;
+pub(super) use self::fleet::Turn;
 use self::trials::TrialWait;
 use self::windows::Windows;
 
@@ -79,6 +82,7 @@ pub(super) struct PoolRun {
     last_failed: Option<NodeName>,
     stopped: Option<StopReason>,
     windows: Windows,
+    others: OtherPools,
     /// Why no further node may start in this run. Nodes in transition, also draining ones, go on to their end.
     held: Option<Closed>,
     /// Whether nodes that have not converged are rolled back.
@@ -120,6 +124,7 @@ impl PoolRun {
             last_failed: None,
             stopped: None,
             windows: Windows::new(plan, &mode),
+            others: OtherPools::new(plan, &mode),
             held: None,
             rolling_back: false,
             stalled_since: None,
@@ -228,6 +233,9 @@ impl PoolRun {
                 self.fail(number, ConvergenceFailure::Refused { error }, Duration::ZERO, context);
             }
         }
+        if !self.waits_for().is_empty() {
+            return self.watch_awaited(context);
+        }
         self.advance_canaries(context);
         self.start_more(context);
     }
@@ -235,7 +243,7 @@ impl PoolRun {
     /// Starts every node that may start now.
     fn start_more(&mut self, context: &mut Context<'_>) {
         self.start_rollback_drains(context);
-        if self.stopped.is_some() || self.held.is_some() {
+        if self.stopped.is_some() || self.held.is_some() || !self.waits_for().is_empty() {
             return;
         }
         while self.nodes.assigning() < self.mode.concurrency.max(1) {
@@ -269,8 +277,8 @@ impl PoolRun {
     /// Detects a pool whose pending nodes only wait for unavailable nodes to recover. Stops the pool at once if
     /// failed nodes use up the budget, and otherwise after the time limit of one node.
     fn watch_for_stall(&mut self, context: &mut Context<'_>) {
-        let stalled =
-            self.nodes.pending() > 0 && self.nodes.in_flight() == 0 && !matches!(self.gate, CanaryGate::Soaking { .. });
+        let waits = self.awaits_other_pools() || matches!(self.gate, CanaryGate::Soaking { .. });
+        let stalled = self.nodes.pending() > 0 && self.nodes.in_flight() == 0 && !waits;
         match (stalled, self.stalled_since) {
             (false, _) => self.stalled_since = None,
             (true, Some(_)) => {}
@@ -338,6 +346,9 @@ impl PoolRun {
     }
 
     fn budget_exhausted(&self) -> StopReason {
+        if let Some((budget, elsewhere)) = self.others.limit().filter(|_| self.others.room() < self.budget) {
+            return StopReason::FleetBudgetExhausted { budget, unavailable: elsewhere + self.nodes.unavailable() };
+        }
         StopReason::BudgetExhausted {
             budget: self.budget,
             unavailable: self.nodes.unavailable(),

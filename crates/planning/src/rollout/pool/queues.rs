@@ -53,7 +53,7 @@ impl PoolRun {
             let node = self.nodes.get(number).filter(|node| !node.awaits_release())?;
             // A node that is unavailable already needs no budget, but drains are limited by it.
             let is_free = !node.healthy && (may_drain || !node.needs_drain);
-            if !is_free && self.nodes.unavailable() >= self.budget {
+            if !is_free && self.nodes.unavailable() >= self.limit() {
                 return None;
             }
             return self.queue_of_gate()?.pop_front();

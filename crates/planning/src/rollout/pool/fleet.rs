@@ -1,0 +1,153 @@
+//! A pool among the other pools of its fleet: pools that go first, and the limit of unavailable nodes of all pools.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::PoolRun;
+use super::node_table::{NodeState, Phase};
+use crate::plan::PoolPlan;
+use crate::rollout::progress::Progress;
+use crate::rollout::signals::{Context, Mode};
+use crate::schedule::{Closed, ClosedBy};
+use nodecfg_contract::names::PoolName;
+
+/// What a pool knows of the other pools.
+#[derive(Debug)]
+pub(super) struct OtherPools {
+    /// Pools that must converge before a node of this pool starts. Empty once they have.
+    after: BTreeSet<PoolName>,
+    /// Time that this pool must stay converged before a pool starts that waits for it, in real time.
+    soak: Duration,
+    /// Limit of unavailable nodes of all pools, and their number in the other pools.
+    limit: Option<(usize, usize)>,
+    /// Whether nodes of other pools are in transition, so that their number of unavailable nodes may fall.
+    in_flight: bool,
+}
+
+/// Progress of a pool that another one waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::rollout) enum Turn {
+    /// Nodes of the pool have not converged yet.
+    Running,
+    /// Each node runs the target of the pool.
+    Converged,
+    /// Each node runs the target of the pool, but one that converged in this rollout is not Ready now.
+    Lost,
+    /// The pool ended, and some node does not run its target.
+    Ended,
+}
+
+impl OtherPools {
+    pub(super) fn new(plan: &PoolPlan, mode: &Mode) -> Self {
+        Self {
+            after: if mode.assign { plan.policy.after.clone() } else { BTreeSet::new() },
+            soak: plan.policy.canary.map_or(Duration::ZERO, |canary| mode.real_duration(canary.soak)),
+            limit: None,
+            in_flight: false,
+        }
+    }
+
+    /// Number of nodes of this pool that the fleet allows to be unavailable.
+    pub(super) fn room(&self) -> usize {
+        self.limit.map_or(usize::MAX, |(limit, elsewhere)| limit.saturating_sub(elsewhere))
+    }
+
+    /// Limit of the fleet, and the unavailable nodes of the other pools.
+    pub(super) fn limit(&self) -> Option<(usize, usize)> {
+        self.limit
+    }
+}
+
+impl PoolRun {
+    /// Pools that this one still waits for.
+    pub(in crate::rollout) fn waits_for(&self) -> &BTreeSet<PoolName> {
+        static NONE: BTreeSet<PoolName> = BTreeSet::new();
+        let waits = self.nodes.pending() > 0 && self.stopped.is_none() && self.held.is_none();
+        if waits { &self.others.after } else { &NONE }
+    }
+
+    /// Progress of this pool for those that wait for it.
+    pub(in crate::rollout) fn turn(&self) -> Turn {
+        if self.stopped.is_some() || self.held.is_some() {
+            return Turn::Ended;
+        }
+        if !self.is_finished_but_for_trials() {
+            return Turn::Running;
+        }
+        let is_lost = |node: &NodeState| matches!(node.phase, Phase::Converged { .. }) && !node.ready;
+        let is_good = |node: &NodeState| node.is_converged() || node.phase == Phase::Gone;
+        match self.nodes.iter().all(is_good) {
+            false => Turn::Ended,
+            true if self.nodes.iter().any(is_lost) => Turn::Lost,
+            true => Turn::Converged,
+        }
+    }
+
+    /// Time that this pool must stay converged before a pool starts that waits for it.
+    pub(in crate::rollout) fn soak_for_others(&self) -> Duration {
+        self.others.soak
+    }
+
+    /// Time that a node of this pool may take.
+    pub(in crate::rollout) fn time_limit(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Reports whether a node of this pool runs the target already, so that the soak time of an earlier pool has passed.
+    pub(in crate::rollout) fn has_begun(&self) -> bool {
+        self.nodes.iter().any(NodeState::is_converged)
+    }
+
+    /// Starts nodes now that all pools that go first have converged.
+    pub(in crate::rollout) fn begin_turn(&mut self, context: &mut Context<'_>) {
+        self.others.after.clear();
+        self.advance_canaries(context);
+        self.start_more(context);
+    }
+
+    /// Holds the pool because a pool that goes first has ended without success. That pool's own result tells why.
+    pub(in crate::rollout) fn hold_after(&mut self, first: &PoolName, context: &mut Context<'_>) {
+        let closed = Closed { why: ClosedBy::Pool { pool: first.clone() }, next: None };
+        self.held = Some(closed.clone());
+        let (pool, nodes) = (self.name.clone(), self.nodes.pending());
+        self.report(Progress::PoolHeld { pool, nodes, closed }, context);
+    }
+
+    /// Watches the nodes that point at their target already. They need no turn.
+    pub(super) fn watch_awaited(&mut self, context: &mut Context<'_>) {
+        for number in std::mem::take(&mut self.unavailable_first) {
+            match self.nodes.in_phase(number, &Phase::Pending) {
+                Some(node) if node.assignment.is_none() => self.watch(number, context),
+                _ => self.unavailable_first.push_back(number),
+            }
+        }
+    }
+
+    /// Sets the limit of all pools, and what the other pools use of it.
+    pub(in crate::rollout) fn share(&mut self, limit: usize, elsewhere: usize, in_flight: bool) {
+        (self.others.limit, self.others.in_flight) = (Some((limit, elsewhere)), in_flight);
+    }
+
+    /// Numbers of nodes that are unavailable, and in transition.
+    pub(in crate::rollout) fn use_of_limit(&self) -> (usize, usize) {
+        (self.nodes.unavailable(), self.nodes.in_flight())
+    }
+
+    /// Starts nodes if another pool has made room for them.
+    pub(in crate::rollout) fn use_room(&mut self, context: &mut Context<'_>) {
+        if self.trials.started && self.mode.assign && self.nodes.pending() > 0 {
+            self.start_more(context);
+        }
+    }
+
+    /// Number of nodes that may be unavailable, by the limits of the pool and of the fleet.
+    pub(super) fn limit(&self) -> usize {
+        self.budget.min(self.others.room())
+    }
+
+    /// Reports whether only nodes in transition in other pools prevent the start of a node.
+    pub(super) fn awaits_other_pools(&self) -> bool {
+        let crowded = self.nodes.unavailable() >= self.others.room();
+        !self.others.after.is_empty() || (crowded && self.others.in_flight)
+    }
+}
