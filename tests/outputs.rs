@@ -27,6 +27,7 @@ const KINDS: &[(&str, &str)] = &[
     ("code", "CodeExplanation"),
     ("explanation", "Explanation"),
     ("initialization", "Initialization"),
+    ("gates", "Gates"),
     ("history", "History"),
     ("installation", "Installation"),
     ("pruning", "Pruning"),
@@ -332,6 +333,8 @@ fn rollout_and_readers_match_schemas() {
     }
     workspace.run(&format!("sync {repository}")).are_events(0);
     workspace.run(&format!("verify {repository}")).are_events(0);
+    let gates = workspace.run(&format!("gates {repository}")).is(0, "gates");
+    assert_eq!(gates["gates"], json!([]));
     workspace.run("prune --dry-run").is(0, "pruning");
     workspace.run("prune --yes").is(0, "pruning");
     workspace.run("release --all --dry-run").is(0, "release");

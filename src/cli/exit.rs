@@ -7,7 +7,7 @@ use std::process::{ExitCode, Termination};
 pub enum Exit {
     /// Success.
     Done = 0,
-    /// `diff` found changes.
+    /// `diff` found changes, or `gates` a gate that does not pass.
     Changes = 1,
     /// Wrong usage or an unexpected error.
     Failed = 2,
@@ -27,7 +27,7 @@ pub enum Exit {
 pub const TABLE: &str = "\
 Exit codes:
   0  success
-  1  diff found changes
+  1  diff found changes, or a gate does not pass
   2  wrong usage, or an unexpected error
   3  the repository or a file is invalid, or a pool does not allow one of its changes
   4  the cluster refused a request or cannot be reached

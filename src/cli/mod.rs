@@ -30,6 +30,8 @@ mod exit;
 mod explain;
 mod failure;
 mod fleet_args;
+mod gate_args;
+mod gates;
 mod git_args;
 mod github_actions;
 mod history;
@@ -123,6 +125,7 @@ enum Command {
     Verify(verify::Args),
     Status(status::Args),
     Doctor(doctor::Args),
+    Gates(gates::Args),
     History(history::Args),
     Rollback(rollback::Args),
     Pause(pause::Args),
@@ -163,6 +166,7 @@ impl Command {
             Self::Diff(args) => Some(args.repository.root()),
             Self::Sync(args) => Some(args.repository.root()),
             Self::Verify(args) => Some(args.repository.root()),
+            Self::Gates(args) => Some(args.repository.root()),
             Self::History(args) => Some(args.repository.root()),
             Self::Rollback(args) => Some(args.repository.root()),
             _ => None,
@@ -251,6 +255,7 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
         Command::Init(args) => block_on(run::until_signal(init::run(&args, format?, terminal))),
         Command::Capture(args) => block_on(run::until_signal(capture::run(&args, format?, terminal))),
         Command::Doctor(args) => block_on(run::until_signal(doctor::run(&args, format?, verbose, terminal))),
+        Command::Gates(args) => block_on(run::until_signal(gates::run(&args, cli.output.listing()?, terminal))),
         Command::History(args) => block_on(run::until_signal(history::run(&args, cli.output.listing()?, terminal))),
         Command::Rollback(args) => block_on(run::until_signal(rollback::run(&args, format?, verbose, terminal))),
         Command::Pause(args) => block_on(run::until_signal(pause::run(&args, format?, terminal))),

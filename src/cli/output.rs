@@ -26,9 +26,9 @@ pub(super) enum Output {
     Sarif,
     /// JUnit XML for test reports; `validate` only.
     Junit,
-    /// A line per item with all columns; `status` and `history` only.
+    /// A line per item with all columns; `status`, `history` and `gates` only.
     Wide,
-    /// A name per line, as kubectl accepts it; `status` and `history` only.
+    /// A name per line, as kubectl accepts it; `status`, `history` and `gates` only.
     Name,
     /// A page for a browser; as a report of `sync`, `rollback`, `verify` and `status` only.
     Html,
@@ -87,7 +87,7 @@ impl Output {
             Self::Junit => ReportFormat::Junit,
             Self::Wide | Self::Name => {
                 return Err(CommandError::usage(
-                    "only status and history write wide and name, and only to standard output",
+                    "only status, history and gates write wide and name, and only to standard output",
                     "use -o wide or -o name with one of these commands",
                 ));
             }
@@ -121,6 +121,10 @@ fn formats(command: &str) -> (&'static [Output], &'static str) {
         "history" => (
             &[Text, Wide, Name, Json, Yaml, Markdown],
             "Print the history in this format: wide is a line per revision, name is configmap/NAME for other programs",
+        ),
+        "gates" => (
+            &[Text, Wide, Name, Json, Yaml, Markdown],
+            "Print the answers in this format: wide is a line per gate and pool, name is gate/NAME",
         ),
         "crd" => (&[Text, Yaml, Json], "Print the definition as yaml (also with text) or json"),
         "install" => {

@@ -7,6 +7,7 @@ use tracing::Instrument as _;
 
 use super::cluster_args::parse_duration;
 use super::drain_forecast::with_drained_pods;
+use super::gate_args::GateOptions;
 use super::kubelet_samples::KubeletArgs;
 use super::order_args::parse_reason;
 use super::plan_file::SavedPlanCheck;
@@ -86,6 +87,9 @@ impl LockArgs {
     }
 }
 
+/// Shortest interval in which gates are asked.
+const SHORTEST_GATE_INTERVAL: Duration = Duration::from_millis(500);
+
 /// A change to carry out, and its output.
 pub(super) struct Reconciliation<'a> {
     pub(super) purpose: Purpose,
@@ -106,6 +110,8 @@ pub(super) struct Reconciliation<'a> {
     pub(super) wait_trial: bool,
     /// Speed of the nodes' time; 1 is real time.
     pub(super) speed: f64,
+    /// How gates are asked. `None`: the run ignores gates.
+    pub(super) gates: Option<GateOptions>,
     pub(super) reports: &'a ReportArgs,
     pub(super) format: Format,
     pub(super) verbose: u8,
@@ -211,7 +217,10 @@ impl Reconciliation<'_> {
             timeout: None,
             wait_trial: self.wait_trial,
             speed: self.speed,
+            gates: None,
         };
+        let interval = self.gates.as_ref().map(|gates| mode.real_duration(gates.interval).max(SHORTEST_GATE_INTERVAL));
+        let mode = Mode { gates: interval, ..mode };
         let subject = RunSubject { purpose: self.purpose, header: self.header, plan: &plan, review: &review, mode };
         let mut reporter = Reporter::start(subject, self.format, self.reports, self.verbose, terminal)?;
         let rollout = Rollout {
@@ -220,6 +229,7 @@ impl Reconciliation<'_> {
             observed: &observed,
             options: &options,
             mode,
+            gates: self.gates.as_ref().map(|gates| &gates.evaluator),
             allowed: self.pause.as_ref().and_then(|(_, pause)| pause.allowed.as_ref()),
             ignored_windows: self.header.ignored_windows.as_deref(),
         };

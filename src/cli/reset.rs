@@ -140,6 +140,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         // The local configuration has no trial.
         wait_trial: false,
         speed: 1.0,
+        // For incidents: a gate must not delay the way back.
+        gates: None,
         reports: &ReportArgs::default(),
         format,
         verbose,

@@ -138,6 +138,8 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         rollout_args: &args.rollout_args,
         wait_trial: args.trial.wait_trial,
         speed: 1.0,
+        // For incidents: a gate must not delay the way back.
+        gates: None,
         reports: &args.reports,
         format,
         verbose,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::cluster_args::{BoundClusterArgs, label_keys};
 use super::comparison::side;
 use super::dry_run::DryRunArgs;
+use super::gate_args::RolloutGateArgs;
 use super::kubelet_samples::KubeletArgs;
 use super::plan_file::{self, LoadedPlan};
 use super::planning::Allowances;
@@ -52,6 +53,8 @@ pub(super) struct Args {
     rollout_args: RolloutArgs,
     #[command(flatten)]
     reason: ReasonArgs,
+    #[command(flatten)]
+    gates: RolloutGateArgs,
     #[command(flatten)]
     bound: BoundClusterArgs,
     #[command(flatten)]
@@ -118,6 +121,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         rollout_args: &args.rollout_args,
         wait_trial: args.trial.wait_trial,
         speed: args.sandbox.speed(),
+        gates: Some(args.gates.options(reader.objects())?),
         reports: &args.reports,
         format,
         verbose,

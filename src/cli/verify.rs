@@ -78,8 +78,16 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     };
     let subject = RunSubject { purpose: Purpose::Verify, header: &header, plan, review: &review, mode };
     let mut reporter = Reporter::start(subject, format, &args.reports, verbose, terminal)?;
-    let rollout =
-        Rollout { plan, desired: &loaded.desired, observed, options, mode, allowed: None, ignored_windows: None };
+    let rollout = Rollout {
+        plan,
+        desired: &loaded.desired,
+        observed,
+        options,
+        mode,
+        gates: None,
+        allowed: None,
+        ignored_windows: None,
+    };
     let execution = execute::verify(rollout, &reader, stop, &mut |now, event| reporter.event(now, event)).await;
     reporter.finish(&execution, terminal)
 }

@@ -342,6 +342,10 @@ pub fn next_step(pools: &[&PoolName], reason: &StopReason, only_drains_failed: b
             "find out why nodes of other pools are unavailable (`nodecfg status`), or raise spec.maxUnavailable of the \
              fleet; then sync again: it continues from the current state",
         ),
+        StopReason::GateClosed { .. } => Some(
+            "if the change caused it, revert or correct it in git, and sync again; `nodecfg gates` shows when the gate passes \
+             again",
+        ),
         StopReason::Interrupted => Some("run the same command again: it continues from the current state"),
         StopReason::Aborted { .. } => Some(
             "the next sync continues from the current state; to prevent that, pause the pool: `nodecfg pause POOL \

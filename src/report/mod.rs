@@ -19,6 +19,7 @@ pub mod error;
 pub mod explain;
 pub mod field;
 pub mod findings;
+pub mod gates;
 pub mod history;
 pub mod html;
 pub mod initialization;

@@ -150,6 +150,10 @@ pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
         Progress::PoolHeld { nodes, closed, .. } => {
             format!("{}, {}: {closed}", warning("held"), count(*nodes, "node"))
         }
+        Progress::GateClosed { gate, why, .. } => {
+            format!("{} for gate {gate}: {}", warning("waiting"), message(why))
+        }
+        Progress::GateOpened { gate, .. } => format!("gate {gate} delays it no longer"),
         Progress::Gone { .. } => "left the cluster".to_owned(),
         Progress::Soaking { until, .. } => {
             format!("canaries converged, soaking for {}", whole_duration(seconds_until(now, *until)))

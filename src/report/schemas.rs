@@ -9,6 +9,7 @@ use super::code_explanation::CodeExplanation;
 use super::doctor::Doctor;
 use super::error::ErrorReport;
 use super::field::Explained;
+use super::gates::GateAnswers;
 use super::history::History;
 use super::initialization::Initialization;
 use super::installation::Installed;
@@ -72,6 +73,7 @@ pub const OUTPUTS: &[Output] = &[
     },
     Output { name: "agent-pass", written_by: "`nodecfg-agent --once -o json`", schema: of::<Document<AgentPass<'_>>> },
     Output { name: "history", written_by: "`history -o json`", schema: of::<Document<History>> },
+    Output { name: "gates", written_by: "`gates -o json`", schema: of::<Document<GateAnswers>> },
     Output { name: "pruning", written_by: "`prune -o json`", schema: of::<Document<Pruning>> },
     Output { name: "release", written_by: "`release -o json`", schema: of::<Document<Release>> },
     Output {

@@ -78,6 +78,8 @@ enum Kind {
     /// Another problem of a node, in a word.
     Node(&'static str),
     PoolHeld,
+    GateClosed,
+    GateOpened,
     Stopped,
 }
 
@@ -102,6 +104,8 @@ impl Kind {
             Progress::Held { .. } => Self::Counted("held"),
             Progress::Gone { .. } => Self::Counted("gone"),
             Progress::PoolHeld { .. } => Self::PoolHeld,
+            Progress::GateClosed { .. } => Self::GateClosed,
+            Progress::GateOpened { .. } => Self::GateOpened,
             Progress::Soaking { .. } => Self::Soaking,
             Progress::Soaked { .. } => Self::Soaked,
             Progress::AwaitingTrials { .. } => Self::AwaitingTrials,
@@ -119,6 +123,8 @@ impl Kind {
             Self::Soaked => format!("{pools}: canaries passed"),
             Self::AwaitingTrials => format!("{pools} waiting for trials"),
             Self::PoolHeld => format!("{pools} held"),
+            Self::GateClosed => format!("{pools} waiting for gates"),
+            Self::GateOpened => format!("{pools} delayed by gates no longer"),
             Self::Stopped => format!("{pools} stopped"),
         })
     }

@@ -13,7 +13,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 12] = [
+const SETTINGS: [PoolSetting; 14] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -85,6 +85,18 @@ const SETTINGS: [PoolSetting; 12] = [
         meaning: "the pools that go first",
         affects_membership: false,
         read: |pool| pool.policy.after.iter().map(PoolName::as_str).collect::<Vec<_>>().join(", "),
+    },
+    PoolSetting {
+        path: "spec.rollout.gates",
+        meaning: "what must hold outside of the nodes before the next one starts",
+        affects_membership: false,
+        read: |pool| pool.policy.gates.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    },
+    PoolSetting {
+        path: "spec.rollout.rollbackOnGateFailure",
+        meaning: "whether assigned nodes are rolled back if a gate stops the rollout",
+        affects_membership: false,
+        read: |pool| pool.policy.rollback_on_gate_failure.to_string(),
     },
 ];
 

@@ -13,11 +13,14 @@ use super::kubernetes_events::EventSender;
 use super::pod_watches::PodWatches;
 use super::prepare::{self, check_permissions};
 use super::requests::{Queue, Request, Response, send};
+use crate::gates::{Evaluator, GateWatch};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{AllowedDisruption, Node, Observed, Orders};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::drain::evictions::PodChange;
+use nodecfg_planning::gates::judge::Asked;
+use nodecfg_planning::gates::{Gate, Question};
 use nodecfg_planning::plan::{Options, Plan, belongs, decide_again};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 use nodecfg_planning::rollout::orders::OrderWatcher;
@@ -41,6 +44,8 @@ pub struct Rollout<'a> {
     pub options: &'a Options,
     /// Mode of the rollout.
     pub mode: Mode,
+    /// Asks the gates of the pools. `None`: gates are not asked.
+    pub gates: Option<&'a Evaluator>,
     /// Disruption that this run is allowed beyond the policy, for the Events of the nodes.
     pub allowed: Option<&'a AllowedDisruption>,
     /// Reason for which this run ignores the windows and exclusions of pools, for the Events of the nodes.
@@ -157,6 +162,14 @@ fn pools_by_node(plan: &Plan) -> BTreeMap<NodeName, PoolName> {
     plan.pools.iter().flat_map(|pool| pool.steps().map(|step| (step.node.clone(), pool.name.clone()))).collect()
 }
 
+/// The next answer to a gate. Never ends without gates.
+async fn next_answer(gates: &mut Option<GateWatch>) -> Option<Asked> {
+    match gates {
+        Some(watch) => watch.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Change of the watches of pods.
 enum PodWatch {
     Open(NodeName),
@@ -238,6 +251,7 @@ impl<'a> Runner<'a> {
         let mut orders = pin!(new_orders(orders));
         let mut in_flight = FuturesUnordered::new();
         let mut pods = PodWatches::default();
+        let mut gates = self.watch_gates();
         loop {
             for change in std::mem::take(&mut self.pod_watches) {
                 match change {
@@ -264,6 +278,7 @@ impl<'a> Runner<'a> {
                     }
                 },
                 (node, change) = pods.next() => self.pods_changed(node, change),
+                Some(asked) = next_answer(&mut gates) => self.step(Input::Gate(Box::new(asked))),
                 () = tick => self.step(Input::Tick),
                 reason = &mut lock_lost => {
                     tracing::error!("the lock was lost: {reason}");
@@ -283,6 +298,15 @@ impl<'a> Runner<'a> {
                 }
             }
         }
+    }
+
+    /// Starts to ask the gates of the pools that change nodes. `None` without gates.
+    fn watch_gates(&self) -> Option<GateWatch> {
+        let (evaluator, interval) = (self.rollout.gates?, self.rollout.mode.gates?);
+        let pools = self.rollout.plan.pools.iter().filter(|pool| pool.steps().next().is_some());
+        let gates = pools.flat_map(|pool| &pool.policy.gates).filter(|gate| !gate.at.is_empty());
+        let questions: BTreeSet<Question> = gates.map(Gate::question).collect();
+        (!questions.is_empty()).then(|| GateWatch::start(evaluator.clone(), questions, interval))
     }
 
     /// Passes orders that were given during the rollout to the machine.

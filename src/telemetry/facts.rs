@@ -26,15 +26,16 @@ pub const LABELS: [(&str, &[State]); 6] = [
 ];
 
 /// Values of the label `reason` of held nodes.
-pub const HOLD_REASONS: [&str; 4] = ["outside_windows", "too_little_time", "exclusion", "other_pool"];
+pub const HOLD_REASONS: [&str; 5] = ["outside_windows", "too_little_time", "exclusion", "other_pool", "gate"];
 
 fn hold_reason(why: &ClosedBy) -> &'static str {
-    let [outside_windows, too_little_time, exclusion, other_pool] = HOLD_REASONS;
+    let [outside_windows, too_little_time, exclusion, other_pool, gate] = HOLD_REASONS;
     match why {
         ClosedBy::NoWindow => outside_windows,
         ClosedBy::TooShort { .. } => too_little_time,
         ClosedBy::Exclusion { .. } => exclusion,
         ClosedBy::Pool { .. } => other_pool,
+        ClosedBy::Gate { .. } => gate,
     }
 }
 

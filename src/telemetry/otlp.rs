@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -35,6 +35,7 @@ use tracing_subscriber::registry::LookupSpan;
 use super::metrics::{ALL, Sample};
 use super::settings::{Settings, Signal};
 use super::spans::TARGET;
+use crate::https::{Authorities, connector, with_causes};
 
 /// Receiver of the result of sending one kind of data.
 type SendResult = mpsc::Receiver<Result<(), String>>;
@@ -260,12 +261,6 @@ impl LastError {
     }
 }
 
-/// Error with its causes: the client's own text names no cause.
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
 /// HTTP client of the exporters, which call it from threads without a runtime.
 struct HyperClient {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -276,27 +271,8 @@ struct HyperClient {
 
 impl HyperClient {
     fn new(to: &Signal, handle: &Handle, last_error: &LastError) -> Result<Self, String> {
-        let connector = HttpsConnectorBuilder::new();
         let tls = to.endpoint.scheme_str() == Some("https");
-        // Loads certificates only for https: an image may contain none.
-        let connector = if tls {
-            let provider = rustls::crypto::ring::default_provider();
-            connector
-                .with_provider_and_native_roots(provider)
-                .map_err(|error| format!("cannot load the certificates of authorities: {error}"))?
-                .https_only()
-                .enable_http1()
-                .build()
-        } else {
-            let roots = rustls::RootCertStore::empty();
-            let config =
-                rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                    .with_safe_default_protocol_versions()
-                    .map_err(|error| error.to_string())?
-                    .with_root_certificates(roots)
-                    .with_no_client_auth();
-            connector.with_tls_config(config).https_or_http().enable_http1().build()
-        };
+        let connector = connector(if tls { Authorities::Native } else { Authorities::None })?;
         let client = Client::builder(TokioExecutor::new()).build(connector);
         Ok(Self { client, handle: handle.clone(), timeout: to.timeout, last_error: last_error.clone() })
     }

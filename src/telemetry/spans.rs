@@ -111,6 +111,8 @@ impl RolloutSpans {
             Progress::NotRolledBack { pool, .. } => self.note(pool, "not pointed back"),
             Progress::NotReleased { pool, .. } => self.note(pool, "not released"),
             Progress::PoolHeld { pool, .. } => self.note(pool, "pool held"),
+            Progress::GateClosed { pool, .. } => self.note(pool, "gate closed"),
+            Progress::GateOpened { pool, .. } => self.note(pool, "gate opened"),
             Progress::Soaking { pool, .. } => self.note(pool, "soaking"),
             Progress::Soaked { pool } => self.note(pool, "soaked"),
             Progress::AwaitingTrials { pool, .. } => self.note(pool, "awaiting trials"),

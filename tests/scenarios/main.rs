@@ -19,6 +19,7 @@ mod drain_crash;
 mod drain_forecast;
 mod drain_rights;
 mod first_day;
+mod gates;
 mod hostile_node;
 mod input;
 mod kubelet_samples;
@@ -30,6 +31,7 @@ mod planning;
 mod plans;
 mod pods;
 mod pool_order;
+mod real_prometheus;
 mod release;
 mod rollout;
 mod size;
@@ -37,6 +39,9 @@ mod status;
 mod trials;
 mod windows;
 mod wire;
+
+#[path = "../../src/gates/stand_in.rs"]
+mod stand_in;
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nodecfg");

@@ -25,6 +25,7 @@ pub mod list;
 mod node_join;
 #[cfg(test)]
 mod nodeconfig_tests;
+pub mod objects;
 pub mod observe;
 pub mod operation;
 pub mod permission;

@@ -128,6 +128,10 @@ name!(
     /// Name of a namespace. A DNS label.
     NamespaceName, "namespace", check_dns_label
 );
+name!(
+    /// Name of a gate of a rollout, unique within a pool. A DNS label.
+    GateName, "gate name", check_dns_label
+);
 
 /// A git commit, as lower-case hexadecimal text of 40 (SHA-1) or 64 (SHA-256) digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 //! - [`snapshot`]: files of one revision.
 //! - [`desired`]: configuration that these files request.
 //! - [`drain`]: evictions of a node whose change needs a drained node.
+//! - [`gates`]: conditions outside of the nodes that must hold before the next step.
 //! - [`plan`]: changes that bring an observed cluster to the desired state.
 //! - [`schedule`]: times at which nodes may be touched.
 //! - [`convergence`]: the check whether a node has converged.
@@ -15,6 +16,7 @@ pub mod convergence;
 pub mod desired;
 pub mod drain;
 mod duration_schema;
+pub mod gates;
 mod instant;
 pub mod plan;
 pub mod rollout;

@@ -77,6 +77,8 @@ impl RunTimeline {
             }
             Progress::Soaked { .. } => record.mark(at, "canaries passed, continuing with the other nodes".to_owned()),
             Progress::PoolHeld { closed, .. } => record.mark(at, format!("held: {closed}")),
+            Progress::GateClosed { gate, why, .. } => record.mark(at, format!("waiting for gate {gate}: {why}")),
+            Progress::GateOpened { gate, .. } => record.mark(at, format!("gate {gate} delays it no longer")),
             Progress::Stopped { reason, .. } => record.mark(at, format!("stopped: {reason}")),
             _ => {}
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::estimate::{Pace, seconds};
-use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::names::{GateName, NodeName, PoolName};
 use nodecfg_planning::convergence::Waiting;
 use nodecfg_planning::plan::{Action, PoolPlan, WaveKind};
 use nodecfg_planning::rollout::machine::Mode;
@@ -34,6 +34,8 @@ pub(super) struct Pool {
     pub(super) stopped: Option<String>,
     /// Why no further node starts now.
     pub(super) held: Option<String>,
+    /// The gates that delay the pool, and why.
+    pub(super) closed_gates: BTreeMap<GateName, String>,
     /// When the last node finished.
     pub(super) done: Option<Timestamp>,
     /// The latest known end of a trial, once the pool waits for trials only.
@@ -81,6 +83,7 @@ impl Pool {
             canaries,
             stopped: None,
             held: None,
+            closed_gates: BTreeMap::new(),
             done: None,
             trials_end: None,
             budget: assigns.then(|| plan.budget.saturating_sub(unavailable)),
@@ -115,6 +118,8 @@ impl Pool {
             | Progress::Gone { node, .. } => drop(self.in_flight.remove(node)),
             Progress::Stopped { reason, .. } => self.stopped = Some(reason.to_string()),
             Progress::PoolHeld { closed, .. } => self.held = Some(closed.to_string()),
+            Progress::GateClosed { gate, why, .. } => drop(self.closed_gates.insert(gate.clone(), why.clone())),
+            Progress::GateOpened { gate, .. } => drop(self.closed_gates.remove(gate)),
             _ => {}
         }
         if state.gate == CanaryGate::Open {

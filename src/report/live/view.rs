@@ -176,6 +176,8 @@ impl Row {
             labels.push(warning(format!("stopped: {}", one_line(reason))));
         } else if let Some(reason) = &pool.held {
             labels.push(warning(format!("held: {reason}")));
+        } else if let Some((gate, why)) = pool.closed_gates.first_key_value().filter(|_| pool.done.is_none()) {
+            labels.push(warning(format!("waiting for gate {gate}: {why}")));
         }
         Self { name: pool.name.to_string(), counts: pool.counts, labels }
     }
@@ -201,6 +203,11 @@ impl Row {
         match pools.iter().filter(|pool| pool.held.is_some() && pool.stopped.is_none()).count() {
             0 => {}
             held => labels.push(warning(format!("{} held", count(held, "pool")))),
+        }
+        let is_delayed = |pool: &&&Pool| !pool.closed_gates.is_empty() && pool.stopped.is_none() && pool.done.is_none();
+        match pools.iter().filter(is_delayed).count() {
+            0 => {}
+            delayed => labels.push(warning(format!("{} waiting for gates", count(delayed, "pool")))),
         }
         match pools.iter().filter(|pool| pool.done.is_some()).count() {
             0 => {}

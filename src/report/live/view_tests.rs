@@ -284,3 +284,14 @@ fn estimates_follow_the_speed_of_the_nodes() {
     assert_eq!((real.soak, fast.soak), (300.0, 30.0));
     assert_eq!(fast.timeout, real.timeout / 10.0);
 }
+
+#[test]
+fn shows_the_gate_that_delays_a_pool() {
+    let gate = || nodecfg_contract::names::GateName::new("errors").expect("a name");
+    let closed = |pool: &str| Progress::GateClosed { pool: pool_name(pool), gate: gate(), why: "5 errors".to_owned() };
+    let mut state = LiveProgress::new(&plan(&[("gpu", 3)]), &Mode::ASSIGN, at(0));
+    apply_event(&mut state, at(5), closed("gpu"));
+    assert!(shown(&state, 120, 24, 6).contains("waiting for gate errors: 5 errors"), "{}", shown(&state, 120, 24, 6));
+    apply_event(&mut state, at(7), Progress::GateOpened { pool: pool_name("gpu"), gate: gate() });
+    assert!(!shown(&state, 120, 24, 8).contains("gate"));
+}

@@ -24,6 +24,7 @@ fn stopped_pool_withdraws_its_own_queued_assignments_only() {
         observed: &observed,
         options: &options,
         mode: MODE,
+        gates: None,
         allowed: None,
         ignored_windows: None,
     };
@@ -58,6 +59,7 @@ fn node_that_leaves_its_pool_is_withdrawn_from_the_queue() {
         observed: &observed,
         options: &options,
         mode: MODE,
+        gates: None,
         allowed: None,
         ignored_windows: None,
     };
@@ -84,6 +86,7 @@ fn first_error_is_kept() {
         observed: &observed,
         options: &options,
         mode: MODE,
+        gates: None,
         allowed: None,
         ignored_windows: None,
     };
@@ -117,6 +120,7 @@ fn ended_watch_of_pods_ends_the_drain_and_its_queued_evictions() {
         observed: &observed,
         options: &options,
         mode: MODE,
+        gates: None,
         allowed: None,
         ignored_windows: None,
     };
@@ -147,6 +151,7 @@ fn lock_lost_by_a_request_of_a_drain_ends_the_run() {
         observed: &observed,
         options: &options,
         mode: MODE,
+        gates: None,
         allowed: None,
         ignored_windows: None,
     };

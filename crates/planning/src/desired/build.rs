@@ -11,7 +11,7 @@ use super::checked::{Checks, Kubelets, dedupe, redact, undecodable_verdicts};
 use super::formats::{FileRef, FleetSpec, NodePoolSpec};
 use super::kubelet_file;
 use super::render::{Layers, render};
-use super::{Desired, LabelSelector, Pool, PoolTarget, pool_order, proposals, read, schedule_fields};
+use super::{Desired, LabelSelector, Pool, PoolTarget, gate_fields, pool_order, proposals, read, schedule_fields};
 use crate::snapshot::{Snapshot, SnapshotFile};
 use kubelet_config::document::{Document, PatchKind, Unread, kind_of_patch};
 use kubelet_config::finding::{Finding, Place, Severity, Strictness, any_error};
@@ -233,6 +233,7 @@ impl Files<'_> {
         let too_short =
             windows.and_then(|windows| Some(schedule_fields::too_short(&policy)?.at(windows.place.clone())));
         self.findings.extend(too_short);
+        gate_fields::report_too_many(&policy, &place, &mut self.findings);
         let (priority, kubelets) = (spec.priority, spec.kubernetes_version);
         let complete = target.is_some();
         let target = target.unwrap_or(PoolTarget::Local);

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::{LabelSelector, MaxUnavailable, RolloutPolicy};
+use super::gate_formats::GateSpec;
+use super::{LabelSelector, MaxUnavailable, RolloutPolicy, gate_fields};
 use crate::drain::{DrainMode, DrainPolicy, OnTimeout, PodLoss};
 use crate::duration_schema::GoDuration;
+use crate::gates::Gate;
 use crate::schedule::window::Window;
 use crate::schedule::{Exclusion, Schedule};
 use kubelet_config::Minor;
@@ -165,6 +167,13 @@ pub struct RolloutSpec {
     /// a pool.
     #[schemars(with = "Vec<String>")]
     pub after: Vec<PoolRef>,
+    /// Conditions outside of the nodes that must hold before the next step, at most 50. A pool has the gates of its
+    /// fleet, too.
+    #[schemars(with = "Vec<GateSpec>", length(max = 50))]
+    pub gates: Vec<Gate>,
+    /// Whether all nodes that a run assigned are rolled back if a gate stops it. Default false.
+    #[schemars(with = "bool")]
+    pub rollback_on_gate_failure: Option<bool>,
 }
 
 /// Name of another pool in a file, with its position.
@@ -311,6 +320,11 @@ impl RolloutSpec {
             drain: self.drain.as_ref().or(fleet.drain.as_ref()).map_or(default.drain, DrainSpec::policy),
             schedule: self.schedule(fleet),
             after: self.after.iter().map(|pool| pool.name.clone()).collect(),
+            gates: gate_fields::merged(&self.gates, &fleet.gates),
+            rollback_on_gate_failure: self
+                .rollback_on_gate_failure
+                .or(fleet.rollback_on_gate_failure)
+                .unwrap_or(default.rollback_on_gate_failure),
         }
     }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::drain::{DrainMode, DrainPolicy};
+use crate::gates::Gate;
 use crate::schedule::Schedule;
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
@@ -21,6 +22,10 @@ mod concerning;
 mod drain_fields;
 mod fields;
 pub mod formats;
+mod gate_fields;
+pub mod gate_formats;
+#[cfg(test)]
+mod gate_tests;
 mod kubelet_file;
 mod pool_order;
 #[cfg(test)]
@@ -158,6 +163,10 @@ pub struct RolloutPolicy {
     pub schedule: Schedule,
     /// Pools that must have converged before a node of this pool starts.
     pub after: BTreeSet<PoolName>,
+    /// Conditions that must hold before the next step, by name.
+    pub gates: Vec<Gate>,
+    /// Whether all nodes that a run assigned are rolled back if a gate stops it. Default: they stay.
+    pub rollback_on_gate_failure: bool,
 }
 
 impl RolloutPolicy {
@@ -192,6 +201,8 @@ impl Default for RolloutPolicy {
             drain: DrainPolicy::default(),
             schedule: Schedule::default(),
             after: BTreeSet::new(),
+            gates: Vec::new(),
+            rollback_on_gate_failure: false,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::formats::{
     API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetSpec, KubeletSpec, Metadata, NODE_POOL, NodePoolFile,
     NodePoolSpec, RolloutSpec,
 };
-use super::{DEFAULT_FLEET, MaxUnavailable, drain_fields, pool_order, proposals, schedule_fields};
+use super::{DEFAULT_FLEET, MaxUnavailable, drain_fields, gate_fields, pool_order, proposals, schedule_fields};
 use kubelet_config::document::{Document, Node, Reading, path_of};
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::label::{check_label_key, check_label_value};
@@ -32,7 +32,7 @@ pub(super) const POOL_SPEC: [&str; 6] =
 /// Keys of `spec.kubelet`.
 pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
 /// Keys of `spec.rollout`.
-pub(super) const ROLLOUT: [&str; 11] = [
+pub(super) const ROLLOUT: [&str; 13] = [
     "maxUnavailable",
     "canary",
     "maxFailures",
@@ -44,6 +44,8 @@ pub(super) const ROLLOUT: [&str; 11] = [
     "exclusions",
     "outsideWindows",
     "after",
+    "gates",
+    "rollbackOnGateFailure",
 ];
 /// Keys of `spec.rollout.canary`.
 pub(super) const CANARY: [&str; 2] = ["nodes", "soak"];
@@ -232,6 +234,8 @@ fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
         exclusions: schedule_fields::exclusions(&fields, findings),
         outside_windows: class(&fields, "outsideWindows", findings),
         after: pool_order::after(&fields, findings),
+        gates: gate_fields::gates(&fields, findings),
+        rollback_on_gate_failure: fields.boolean("rollbackOnGateFailure", findings),
     }
 }
 

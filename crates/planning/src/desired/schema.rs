@@ -63,7 +63,7 @@ pub fn tidy(schema: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{drain_fields, read, schedule_fields};
+    use super::super::{drain_fields, gate_fields, read, schedule_fields};
     use super::*;
     use kubelet_config::document::Document;
 
@@ -89,6 +89,9 @@ mod tests {
             (&pool, "/$defs/DrainSpec/properties", &drain_fields::DRAIN),
             (&pool, "/$defs/Window/properties", &schedule_fields::WINDOW),
             (&pool, "/$defs/Exclusion/properties", &schedule_fields::EXCLUSION),
+            (&pool, "/$defs/GateSpec/properties", &gate_fields::GATE),
+            (&pool, "/$defs/PrometheusSpec/properties", &gate_fields::PROMETHEUS),
+            (&pool, "/$defs/ObjectSpec/properties", &gate_fields::OBJECT),
             (&pool, "/$defs/LabelSelector/properties", &read::SELECTOR),
             (&pool, "/$defs/Requirement/properties", &read::REQUIREMENT),
         ] {
@@ -155,6 +158,67 @@ mod tests {
             ("spec: {rollout: {windows: {start: Sat 22:00, length: 6h, timeZone: UTC}}}", false),
             ("spec: {rollout: {exclusions: [{from: 2026-12-18T00:00:00Z, to: 2027-01-04T00:00:00Z}]}}", false),
             ("spec: {rollout: {outsideWindows: Drain}}", false),
+            ("spec: {rollout: {rollbackOnGateFailure: true}}", true),
+            ("spec: {rollout: {rollbackOnGateFailure: 1}}", false),
+            ("spec: {rollout: {gates: []}}", true),
+            ("spec: {rollout: {gates: [{name: a, prometheus: {query: up == 0, present: up}}]}}", true),
+            (
+                "spec: {rollout: {gates: [{name: a, at: [], patience: 1h, prometheus: {query: a, present: b, baseline: ignore}}]}}",
+                true,
+            ),
+            ("spec: {rollout: {gates: [{name: a, at: [start, soak], prometheus: {query: a, present: b}}]}}", true),
+            (
+                "spec: {rollout: {gates: [{name: a, object: {apiVersion: apps/v1, kind: Deployment, namespace: b, name: c, \
+                 condition: Available=True}}]}}",
+                true,
+            ),
+            (
+                "spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Pod, name: 'a:B', jsonPath: \
+                 '{.status.phase}=Running'}}]}}",
+                true,
+            ),
+            ("spec: {rollout: {gates: {}}}", false),
+            ("spec: {rollout: {gates: [{name: a, on: [start], prometheus: {query: a, present: b}}]}}", false),
+            ("spec: {rollout: {gates: [{name: a}]}}", false),
+            ("spec: {rollout: {gates: [{prometheus: {query: a, present: b}}]}}", false),
+            ("spec: {rollout: {gates: [{name: a b, prometheus: {query: a, present: b}}]}}", false),
+            ("spec: {rollout: {gates: [{name: a, prometheus: {query: a}}]}}", false),
+            ("spec: {rollout: {gates: [{name: a, prometheus: {present: a}}]}}", false),
+            ("spec: {rollout: {gates: [{name: a, prometheus: {query: a, present: b, url: c}}]}}", false),
+            ("spec: {rollout: {gates: [{name: a, prometheus: {query: a, present: b, baseline: none}}]}}", false),
+            ("spec: {rollout: {gates: [{name: a, at: [end], prometheus: {query: a, present: b}}]}}", false),
+            ("spec: {rollout: {gates: [{name: a, patience: 5, prometheus: {query: a, present: b}}]}}", false),
+            (
+                "spec: {rollout: {gates: [{name: a, prometheus: {query: a, present: b}, object: {apiVersion: v1, kind: A, \
+                 name: b, condition: A=True}}]}}",
+                false,
+            ),
+            ("spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: A, name: b}}]}}", false),
+            (
+                "spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: A, name: b, condition: A=True, jsonPath: \
+                 '{.a}=b'}}]}}",
+                false,
+            ),
+            (
+                "spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: Secret, name: b, jsonPath: '{.a}=b'}}]}}",
+                false,
+            ),
+            (
+                "spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: A, name: b/c, condition: A=True}}]}}",
+                false,
+            ),
+            (
+                "spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: A, name: b, condition: A=true}}]}}",
+                false,
+            ),
+            (
+                "spec: {rollout: {gates: [{name: a, object: {apiVersion: 1/v1, kind: A, name: b, condition: A=True}}]}}",
+                true,
+            ),
+            (
+                "spec: {rollout: {gates: [{name: a, object: {apiVersion: v1, kind: a, name: b, condition: A=True}}]}}",
+                false,
+            ),
             ("spec: {rollout: {maxUnavailable: 101%}}", false),
             ("spec: {rollout: {maxUnavailable: 0%}}", false),
             ("spec: {rollout: {maxUnavailable: 0}}", false),

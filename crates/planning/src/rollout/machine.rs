@@ -69,6 +69,9 @@ impl Machine {
             Input::RollBackAll(reason) => {
                 self.for_each_pool(now, &mut commands, |pool, context| pool.roll_back_all(&reason, context))
             }
+            Input::Gate(asked) => {
+                self.for_each_pool(now, &mut commands, |pool, context| pool.gate_answered(&asked, context));
+            }
             Input::Tick => self.tick(now, &mut commands),
             Input::Observed(node) => {
                 self.on_node(&node.name, now, &mut commands, |pool, index, context| {

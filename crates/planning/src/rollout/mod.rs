@@ -13,7 +13,7 @@ use crate::plan::Why;
 use crate::schedule::Closed;
 use crate::state::State;
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::names::{GateName, NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
 
 pub mod forecast;
@@ -28,6 +28,8 @@ mod signals;
 mod drain_properties;
 #[cfg(test)]
 mod drain_scenarios;
+#[cfg(test)]
+mod gate_properties;
 #[cfg(test)]
 mod pool_order_tests;
 #[cfg(test)]
@@ -212,6 +214,15 @@ pub enum StopReason {
         /// Number of unavailable nodes of all pools.
         unavailable: usize,
     },
+    /// A gate did not pass for the whole of its patience, or blocked during the soak of the canaries.
+    GateClosed {
+        /// The gate.
+        gate: GateName,
+        /// Why it does not pass.
+        why: String,
+        /// Whether it guarded the soak of the canaries.
+        canaries: bool,
+    },
     /// A signal interrupted the run.
     Interrupted,
     /// An operator aborted the rollout.
@@ -265,6 +276,8 @@ impl std::fmt::Display for StopReason {
                 f,
                 "no budget left, {unavailable} unavailable in all pools of at most {budget} (maxUnavailable of the fleet)"
             ),
+            Self::GateClosed { gate, why, canaries: true } => write!(f, "gate {gate} failed the canaries: {why}"),
+            Self::GateClosed { gate, why, canaries: false } => write!(f, "gate {gate} does not pass: {why}"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Aborted { by, reason: None } => write!(f, "aborted by {}", one_line(by)),
             Self::Aborted { by, reason: Some(reason) } => {

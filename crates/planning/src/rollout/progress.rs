@@ -10,7 +10,7 @@ use crate::schedule::Closed;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::json_document::Kind;
-use nodecfg_contract::names::{NodeName, PoolName};
+use nodecfg_contract::names::{GateName, NodeName, PoolName};
 
 /// One event, with the state of the pool right after the event.
 #[derive(Debug, Clone, PartialEq)]
@@ -228,6 +228,22 @@ pub enum Progress {
         /// The reason, and the next opening.
         closed: Closed,
     },
+    /// A gate delays the pool: no further node starts, or its soak does not end, until the gate passes.
+    GateClosed {
+        /// The pool.
+        pool: PoolName,
+        /// The gate.
+        gate: GateName,
+        /// Why it does not pass.
+        why: String,
+    },
+    /// A gate that delayed the pool delays it no longer.
+    GateOpened {
+        /// The pool.
+        pool: PoolName,
+        /// The gate.
+        gate: GateName,
+    },
     /// A node left the cluster.
     Gone {
         /// The pool.
@@ -286,6 +302,8 @@ impl Progress {
             | Self::Gone { pool, .. }
             | Self::NotReleased { pool, .. }
             | Self::PoolHeld { pool, .. }
+            | Self::GateClosed { pool, .. }
+            | Self::GateOpened { pool, .. }
             | Self::Soaking { pool, .. }
             | Self::Soaked { pool }
             | Self::Stopped { pool, .. } => Some(pool),
@@ -302,6 +320,8 @@ impl Progress {
             | Self::Soaked { .. }
             | Self::AwaitingTrials { .. }
             | Self::PoolHeld { .. }
+            | Self::GateClosed { .. }
+            | Self::GateOpened { .. }
             | Self::Stopped { .. } => None,
             Self::MarkReleased { node }
             | Self::Assigned { node, .. }

@@ -9,6 +9,7 @@ use super::StopReason;
 use super::progress::Event;
 use crate::desired::RolloutPolicy;
 use crate::drain::evictions::PodChange;
+use crate::gates::judge::Asked;
 use crate::plan::Decision;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -29,6 +30,8 @@ pub struct Mode {
     pub concurrency: usize,
     /// Time limit that replaces the limit of each pool, in real time.
     pub timeout: Option<Duration>,
+    /// Interval in which the gates of the pools are asked, in real time. `None`: the rollout ignores gates.
+    pub gates: Option<Duration>,
     /// Whether the rollout ends only after the trial of every converged node.
     pub wait_trial: bool,
     /// Speed of the nodes' time; 1 is real time. Only a sandbox is faster. Soaks, time limits and trials of the plan are
@@ -44,6 +47,7 @@ impl Mode {
         rollback_on_failure: false,
         concurrency: usize::MAX,
         timeout: None,
+        gates: None,
         wait_trial: false,
         speed: 1.0,
     };
@@ -98,6 +102,8 @@ pub enum Input {
     Released(NodeName, Result<(), String>),
     /// A node was pointed back at its previous source, or the API server returned this error.
     RolledBack(NodeName, Result<(), String>),
+    /// The question of a gate was answered.
+    Gate(Box<Asked>),
     /// Time passed.
     Tick,
     /// Starts no further node.

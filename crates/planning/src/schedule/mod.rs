@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::instant::{elapsed, later};
 use kubelet_config::risk::Class;
-use nodecfg_contract::names::PoolName;
+use nodecfg_contract::names::{GateName, PoolName};
 use nodecfg_contract::printable::one_line;
 use window::Window;
 
@@ -101,6 +101,13 @@ pub enum ClosedBy {
         /// The pool.
         pool: PoolName,
     },
+    /// A gate does not pass, before the first node of its pool.
+    Gate {
+        /// The gate.
+        gate: GateName,
+        /// Why it does not pass.
+        reason: String,
+    },
 }
 
 impl fmt::Display for ClosedBy {
@@ -108,6 +115,7 @@ impl fmt::Display for ClosedBy {
         match self {
             Self::NoWindow => f.write_str("outside of the windows"),
             Self::TooShort { until } => write!(f, "too little time until {until:.0}"),
+            Self::Gate { gate, reason } => write!(f, "gate {gate} does not pass: {reason}"),
             Self::Exclusion { reason } => write!(f, "excluded ({})", one_line(reason)),
             Self::Pool { pool } => write!(f, "waits for pool {pool}, which has not converged in this run"),
         }
@@ -118,7 +126,7 @@ impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.next {
             Some(next) => write!(f, "{}; next opening {next:.0}", self.why),
-            None if matches!(self.why, ClosedBy::Pool { .. }) => self.why.fmt(f),
+            None if matches!(self.why, ClosedBy::Pool { .. } | ClosedBy::Gate { .. }) => self.why.fmt(f),
             None => write!(f, "{}; no opening within a year", self.why),
         }
     }

@@ -195,6 +195,12 @@ pub struct SavedPolicy {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub after: BTreeSet<PoolName>,
+    /// Gates, if any: `error-rate (…; present …), …`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gates: Option<String>,
+    /// Whether assigned nodes are rolled back if a gate stops the rollout.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rollback_on_gate_failure: bool,
 }
 
 /// A node to assign.
@@ -338,11 +344,14 @@ impl SavedPolicy {
             drain: (policy.allow_disruption >= Class::Drain).then(|| policy.drain.to_string()),
             schedule: (!policy.schedule.is_always_open()).then(|| policy.schedule.to_string()),
             after: policy.after.clone(),
+            gates: Some(policy.gates.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+                .filter(|gates| !gates.is_empty()),
+            rollback_on_gate_failure: policy.rollback_on_gate_failure,
         }
     }
 
     /// Fields and values in the notation of `pool.yaml`.
-    fn fields(&self) -> [(&'static str, String); 10] {
+    fn fields(&self) -> [(&'static str, String); 12] {
         let none = || "none".to_owned();
         [
             ("maxUnavailable", self.max_unavailable.clone()),
@@ -355,6 +364,8 @@ impl SavedPolicy {
             ("drain", self.drain.clone().unwrap_or_else(none)),
             ("schedule", self.schedule.clone().unwrap_or_else(|| "always".to_owned())),
             ("after", self.after.iter().map(PoolName::as_str).collect::<Vec<_>>().join(", ")),
+            ("gates", self.gates.clone().unwrap_or_else(none)),
+            ("rollbackOnGateFailure", self.rollback_on_gate_failure.to_string()),
         ]
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::PoolRun;
-use super::node_table::{Mark, NodeState, Phase, Purpose, Rollback};
+use super::node_table::{Mark, NodeState, Phase, Purpose};
 use crate::convergence::{Convergence, ConvergenceFailure, WaitContext, Waiting, evaluate};
 use crate::drain::evictions::{self, Evictions, PodChange};
 use crate::drain::pods::Stay;
@@ -414,52 +414,6 @@ impl PoolRun {
             _ => return false,
         }
         true
-    }
-
-    /// Drains queued nodes before their rollback, as far as the budget allows.
-    pub(super) fn start_rollback_drains(&mut self, context: &mut Context<'_>) {
-        while let Some(number) = self.rollback_drains.front().copied() {
-            let Some(node) = self.nodes.get(number).filter(|node| !node.awaits_release()) else { return };
-            // A failed node counts as unavailable, although it may run its pods.
-            let others = self.nodes.unavailable() - usize::from(node.unavailable());
-            if node.healthy && others >= self.budget {
-                if self.rollback_stalled_since.is_none() {
-                    self.rollback_stalled_since = Some(context.now);
-                    context.timers.wake(later(context.now, self.timeout), &self.name, None);
-                }
-                return;
-            }
-            self.rollback_stalled_since = None;
-            self.rollback_drains.pop_front();
-            if node.is_claimed {
-                self.stays_on_target(number, DrainFailure::Claimed, context);
-                continue;
-            }
-            let phase = match node.phase.clone() {
-                Phase::Converged { .. } => Phase::RollbackSent { since: context.now },
-                Phase::Failed { failure, seconds, rollback: Rollback::No } => {
-                    Phase::Failed { failure, seconds, rollback: Rollback::Requested }
-                }
-                _ => continue,
-            };
-            self.begin_drain(number, Purpose::RollBack(Box::new(phase)), context);
-        }
-    }
-
-    /// Leaves queued nodes on their target, because unavailable nodes use up the budget for too long.
-    pub(super) fn abandon_stalled_rollbacks(&mut self, context: &mut Context<'_>) {
-        if self.rollback_stalled_since.is_none_or(|since| elapsed(since, context.now) < self.timeout) {
-            return;
-        }
-        self.rollback_stalled_since = None;
-        for number in std::mem::take(&mut self.rollback_drains) {
-            self.stays_on_target(number, DrainFailure::NoBudget, context);
-        }
-    }
-
-    fn stays_on_target(&self, number: usize, failure: DrainFailure, context: &mut Context<'_>) {
-        let failure = ConvergenceFailure::Drain { failure };
-        self.report_node(number, context, |pool, node| Progress::RollbackFailed { pool, node, failure });
     }
 
     fn set_waiting_once(&mut self, number: usize, waiting: Waiting, context: &mut Context<'_>) {

@@ -101,6 +101,8 @@ impl PoolRun {
     /// Starts nodes now that all pools that go first have converged.
     pub(in crate::rollout) fn begin_turn(&mut self, context: &mut Context<'_>) {
         self.others.after.clear();
+        self.await_gates(context);
+        self.advance_gates(context);
         self.advance_canaries(context);
         self.start_more(context);
     }

@@ -26,6 +26,7 @@ use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 mod canaries;
 mod drains;
 mod fleet;
+mod gates;
 mod held;
 mod node_events;
 mod node_table;
@@ -36,6 +37,7 @@ mod windows;
 
 use self::fleet::OtherPools;
 pub(super) use self::fleet::Turn;
+use self::gates::Gates;
 use self::trials::TrialWait;
 use self::windows::Windows;
 
@@ -67,7 +69,7 @@ pub(super) struct PoolRun {
     unavailable_first: VecDeque<usize>,
     /// Unavailable nodes that must be drained. They need no budget, but drains are limited by it.
     unavailable_drains: VecDeque<usize>,
-    /// Nodes that are drained before their rollback, as far as the budget allows.
+    /// Nodes whose rollback needs budget: it drains them, or they have converged.
     rollback_drains: VecDeque<usize>,
     /// Time since which the budget delays these rollbacks.
     rollback_stalled_since: Option<Timestamp>,
@@ -83,10 +85,15 @@ pub(super) struct PoolRun {
     stopped: Option<StopReason>,
     windows: Windows,
     others: OtherPools,
+    gates: Gates,
+    /// Whether a gate that stops the pool rolls back all nodes of this run.
+    rollback_on_gate_failure: bool,
     /// Why no further node may start in this run. Nodes in transition, also draining ones, go on to their end.
     held: Option<Closed>,
     /// Whether nodes that have not converged are rolled back.
     rolling_back: bool,
+    /// Whether converged nodes of this run are rolled back, too.
+    is_returning: bool,
     /// Time since which nodes are pending although no node is in transition or soaks.
     stalled_since: Option<Timestamp>,
     /// Wait for the trials of the nodes.
@@ -125,8 +132,11 @@ impl PoolRun {
             stopped: None,
             windows: Windows::new(plan, &mode),
             others: OtherPools::new(plan, &mode),
+            gates: Gates::new(plan, &mode),
+            rollback_on_gate_failure: plan.policy.rollback_on_gate_failure,
             held: None,
             rolling_back: false,
+            is_returning: false,
             stalled_since: None,
             trials: TrialWait::default(),
         };
@@ -236,6 +246,7 @@ impl PoolRun {
         if !self.waits_for().is_empty() {
             return self.watch_awaited(context);
         }
+        self.await_gates(context);
         self.advance_canaries(context);
         self.start_more(context);
     }
@@ -247,6 +258,11 @@ impl PoolRun {
             return;
         }
         while self.nodes.assigning() < self.mode.concurrency.max(1) {
+            if !self.gates_permit(context.now) {
+                self.watch_awaited(context);
+                self.stalled_since = None;
+                return;
+            }
             let Some(number) = self.next(context.now) else { break };
             self.start_node(number, context);
         }
@@ -258,10 +274,15 @@ impl PoolRun {
 
     fn start_node(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else { return };
+        let (name, needs_drain) = (node.name.clone(), node.needs_drain);
         match node.assignment.clone() {
-            Some(_) if node.needs_drain => self.begin_drain(number, Purpose::Assign, context),
+            Some(_) if needs_drain => {
+                self.node_started();
+                self.begin_drain(number, Purpose::Assign, context);
+            }
             Some(assignment) => {
-                context.commands.push(Command::Assign(node.name.clone(), assignment));
+                self.node_started();
+                context.commands.push(Command::Assign(name, assignment));
                 // The readiness of the plan may be outdated.
                 self.nodes.update(number, |node| (node.phase, node.was_ready) = (Phase::Assigning, node.ready));
             }
@@ -331,8 +352,9 @@ impl PoolRun {
                     && !self.rolling_back
                     && context.now >= until
                 {
-                    self.open_gate(context);
+                    self.end_soak(context);
                 }
+                self.advance_gates(context);
                 if let Some(since) = self.stalled_since
                     && elapsed(since, context.now) >= self.timeout
                 {

@@ -5,8 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::PoolRun;
-use super::node_table::{Group, Phase, Rollback};
+use super::node_table::{Group, Phase, Purpose, Rollback};
 use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
+use crate::drain::DrainFailure;
 use crate::instant::{elapsed, later};
 use crate::rollout::progress::{CanaryGate, Progress};
 use crate::rollout::signals::{Command, Context};
@@ -17,12 +18,13 @@ impl PoolRun {
     /// disruption. Rolls back a converged canary too, as long as the gate is closed.
     pub(super) fn roll_back_node(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number).filter(|node| node.can_roll_back()) else { return };
-        let Some(assignment) = node.assignment.clone() else { return };
         let phase = match node.phase.clone() {
             // The node was not drained, or another client claimed it.
             Phase::Failed { failure: ConvergenceFailure::Drain { .. }, .. } => return,
             Phase::Watching { since } | Phase::Settling { since, .. } => Phase::RollbackSent { since },
-            Phase::Converged { .. } if node.group == Group::Canary && self.gate != CanaryGate::Open => {
+            Phase::Converged { .. }
+                if self.is_returning || (node.group == Group::Canary && self.gate != CanaryGate::Open) =>
+            {
                 Phase::RollbackSent { since: context.now }
             }
             Phase::Failed { failure, seconds, rollback: Rollback::No } => {
@@ -37,14 +39,82 @@ impl PoolRun {
             }
             return;
         }
-        if node.rollback_needs_drain() {
+        // A converged node is available, so that its rollback needs budget.
+        if node.rollback_needs_drain() || (self.is_returning && matches!(node.phase, Phase::Converged { .. })) {
             if !self.rollback_drains.contains(&number) {
                 self.rollback_drains.push_back(number);
             }
             return;
         }
+        self.send_rollback(number, phase, context);
+    }
+
+    /// Sends the rollback of a node, which is then in this phase.
+    pub(super) fn send_rollback(&mut self, number: usize, phase: Phase, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number) else { return };
+        let Some(assignment) = node.assignment.clone() else { return };
         context.commands.push(Command::RollBack(node.name.clone(), assignment.reversed()));
         self.nodes.update(number, |node| (node.phase, node.seen_rolled_back) = (phase, false));
+    }
+
+    /// Rolls back every node that this run assigned: those in transition at once, converged ones within the budget.
+    pub(super) fn return_all(&mut self, context: &mut Context<'_>) {
+        (self.rolling_back, self.is_returning) = (true, true);
+        for number in self.nodes.numbers() {
+            self.roll_back_node(number, context);
+        }
+        self.start_rollback_drains(context);
+    }
+
+    /// Rolls back queued nodes as far as the budget allows, after their drain if they need one.
+    pub(super) fn start_rollback_drains(&mut self, context: &mut Context<'_>) {
+        while let Some(number) = self.rollback_drains.front().copied() {
+            let Some(node) = self.nodes.get(number).filter(|node| !node.awaits_release()) else { return };
+            // A failed node counts as unavailable, although it may run its pods.
+            let others = self.nodes.unavailable() - usize::from(node.unavailable());
+            let limit = if self.is_returning { self.limit() } else { self.budget };
+            if node.healthy && others >= limit {
+                if self.rollback_stalled_since.is_none() {
+                    self.rollback_stalled_since = Some(context.now);
+                    context.timers.wake(later(context.now, self.timeout), &self.name, None);
+                }
+                return;
+            }
+            self.rollback_stalled_since = None;
+            self.rollback_drains.pop_front();
+            if node.is_claimed {
+                self.stays_on_target(number, DrainFailure::Claimed, context);
+                continue;
+            }
+            let phase = match node.phase.clone() {
+                Phase::Converged { .. } => Phase::RollbackSent { since: context.now },
+                Phase::Failed { failure, seconds, rollback: Rollback::No } => {
+                    Phase::Failed { failure, seconds, rollback: Rollback::Requested }
+                }
+                _ => continue,
+            };
+            if node.rollback_needs_drain() {
+                self.begin_drain(number, Purpose::RollBack(Box::new(phase)), context);
+            } else {
+                self.send_rollback(number, phase, context);
+            }
+        }
+    }
+
+    /// Leaves queued nodes on their target, because unavailable nodes use up the budget for too long.
+    pub(super) fn abandon_stalled_rollbacks(&mut self, context: &mut Context<'_>) {
+        if self.rollback_stalled_since.is_none_or(|since| elapsed(since, context.now) < self.timeout) {
+            return;
+        }
+        self.rollback_stalled_since = None;
+        for number in std::mem::take(&mut self.rollback_drains) {
+            self.stays_on_target(number, DrainFailure::NoBudget, context);
+        }
+    }
+
+    fn stays_on_target(&self, number: usize, failure: DrainFailure, context: &mut Context<'_>) {
+        let failure = ConvergenceFailure::Drain { failure };
+        self.report_node(number, context, |pool, node| Progress::RollbackFailed { pool, node, failure });
     }
 
     /// Marks that the node points at its previous source, and starts the time limit of the rollback.

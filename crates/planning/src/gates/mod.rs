@@ -1,0 +1,205 @@
+//! Gates of a rollout: conditions outside of the nodes that must hold before the next step (`spec.rollout.gates`).
+//!
+//! A [`Gate`] is policy, never part of a configuration's hash. The caller asks Prometheus and the API server.
+//! [`judge`] decides what the answers mean.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use kubelet_config::duration;
+use nodecfg_contract::names::{GateName, NamespaceName};
+use nodecfg_contract::printable::one_line;
+
+pub mod judge;
+pub mod object;
+
+#[cfg(test)]
+mod judge_tests;
+
+/// Limit of the gates of one pool.
+pub const MAX_GATES: usize = 50;
+/// Limit of the length of a query, in characters.
+pub const MAX_QUERY: usize = 4096;
+/// Limit of the length of a JSONPath with its value, in characters.
+pub const MAX_JSON_PATH: usize = 512;
+/// Default of [`Gate::patience`].
+pub const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// A condition that must hold before a step of a rollout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// Name, unique in the pool.
+    pub name: GateName,
+    /// What is asked.
+    pub check: GateCheck,
+    /// Steps that the gate guards; none switches it off.
+    pub at: BTreeSet<Moment>,
+    /// How long a rollout waits between nodes, or at the end of a soak, before it stops. Default 10 minutes.
+    pub patience: Duration,
+}
+
+/// A step of a rollout that a gate can guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Moment {
+    /// Before the first node of the pool.
+    Start,
+    /// Before each further node.
+    Node,
+    /// During the soak of the canaries.
+    Soak,
+}
+
+impl Moment {
+    /// Every step, in their order.
+    pub const ALL: [Self; 3] = [Self::Start, Self::Node, Self::Soak];
+
+    /// Name in files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Node => "node",
+            Self::Soak => "soak",
+        }
+    }
+}
+
+/// What a gate asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateCheck {
+    /// Series of a Prometheus query.
+    Prometheus {
+        /// The two expressions.
+        query: PrometheusQuery,
+        /// Whether series that fired before the first node block.
+        baseline: Baseline,
+    },
+    /// State of a Kubernetes object.
+    Object {
+        /// The object.
+        object: ObjectRef,
+        /// The wanted state.
+        wanted: Wanted,
+    },
+}
+
+/// Expressions of a Prometheus gate, which are asked once for all gates that share them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PrometheusQuery {
+    /// Expression whose result has a series for each problem.
+    pub query: String,
+    /// Expression that has a result if the data of `query` is collected at all.
+    pub present: String,
+}
+
+/// Treatment of series that fired before the first node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Baseline {
+    /// They do not block.
+    Use,
+    /// They block like any other.
+    Ignore,
+}
+
+/// A Kubernetes object of any kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectRef {
+    /// `v1`, or `<group>/<version>`.
+    pub api_version: String,
+    /// Kind, such as `Deployment`.
+    pub kind: String,
+    /// Namespace; `None` for objects of the cluster.
+    pub namespace: Option<NamespaceName>,
+    /// Name.
+    pub name: String,
+}
+
+impl fmt::Display for ObjectRef {
+    /// Prints for example `Deployment mesh/gw`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
+            None => write!(f, "{} {}", self.kind, self.name),
+        }
+    }
+}
+
+/// Wanted state of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// A condition of `status.conditions` has this status.
+    Condition {
+        /// Type of the condition.
+        condition: String,
+        /// `True`, `False` or `Unknown`.
+        status: String,
+    },
+    /// A JSONPath selects exactly one value with this text.
+    JsonPath {
+        /// The path in RFC 9535 notation, such as `$.status.phase`.
+        path: String,
+        /// Text of the value.
+        value: String,
+    },
+}
+
+impl fmt::Display for Wanted {
+    /// Notation of `pool.yaml`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Condition { condition, status } => write!(f, "{condition}={status}"),
+            Self::JsonPath { path, value } => write!(f, "{{{}}}={value}", path.strip_prefix('$').unwrap_or(path)),
+        }
+    }
+}
+
+/// One request of a gate, which gates of several pools may share.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Question {
+    /// Ask Prometheus.
+    Prometheus(PrometheusQuery),
+    /// Read an object.
+    Object(ObjectRef),
+}
+
+impl Gate {
+    /// The request of this gate.
+    #[must_use]
+    pub fn question(&self) -> Question {
+        match &self.check {
+            GateCheck::Prometheus { query, .. } => Question::Prometheus(query.clone()),
+            GateCheck::Object { object, .. } => Question::Object(object.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Gate {
+    /// The gate on one line: name, check, and what differs from the defaults.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.check {
+            GateCheck::Prometheus { query, baseline } => {
+                write!(f, "{} ({}; present {}", self.name, one_line(&query.query), one_line(&query.present))?;
+                if *baseline == Baseline::Ignore {
+                    f.write_str("; baseline ignore")?;
+                }
+            }
+            GateCheck::Object { object, wanted } => {
+                write!(f, "{} ({object}: {}", self.name, one_line(&wanted.to_string()))?
+            }
+        }
+        if self.at.len() < Moment::ALL.len() {
+            let at: Vec<&str> = self.at.iter().map(|moment| moment.as_str()).collect();
+            write!(f, "; at [{}]", at.join(", "))?;
+        }
+        if self.patience != PATIENCE {
+            write!(f, "; patience {}", duration::format(self.patience))?;
+        }
+        f.write_str(")")
+    }
+}

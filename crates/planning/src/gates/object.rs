@@ -1,0 +1,114 @@
+//! The state of a Kubernetes object against the wanted one, as `kubectl wait` compares them.
+
+use jsonpath_rust::JsonPath as _;
+use jsonpath_rust::parser::parse_json_path;
+use serde_json::Value;
+
+use super::judge::{GateState, subject, unknown};
+use super::{ObjectRef, Wanted};
+use nodecfg_contract::printable::remark;
+
+/// Reads `{.status.phase}=Running`: a path in the notation of kubectl, and the text of its value.
+///
+/// # Errors
+/// The problem, as the continuation of a sentence.
+pub fn parse_json_path_value(text: &str) -> Result<Wanted, String> {
+    let Some((path, value)) = text.strip_prefix('{').and_then(|rest| rest.split_once("}=")) else {
+        return Err("has not the form {<path>}=<value>".to_owned());
+    };
+    if value.is_empty() {
+        return Err("has no value".to_owned());
+    }
+    let path = if path.starts_with('$') { path.to_owned() } else { format!("${path}") };
+    match parse_json_path(&path) {
+        Ok(_) => Ok(Wanted::JsonPath { path, value: value.to_owned() }),
+        Err(_) => Err("has an invalid path".to_owned()),
+    }
+}
+
+/// Reads `Available=True`.
+///
+/// # Errors
+/// The problem, as the continuation of a sentence.
+pub fn parse_condition(text: &str) -> Result<Wanted, String> {
+    match text.split_once('=') {
+        Some((condition, status @ ("True" | "False" | "Unknown"))) if !condition.is_empty() => {
+            Ok(Wanted::Condition { condition: condition.to_owned(), status: status.to_owned() })
+        }
+        _ => Err("has not the form <type>=True, <type>=False or <type>=Unknown".to_owned()),
+    }
+}
+
+/// Compares an object with the wanted state. A state that the object does not have, or that its controller reported for
+/// an earlier generation, is unknown.
+pub(super) fn judge(object: &ObjectRef, wanted: &Wanted, found: &Value) -> GateState {
+    match wanted {
+        Wanted::Condition { condition, status } => judge_condition(object, condition, status, found),
+        Wanted::JsonPath { path, value } => judge_path(object, path, value, found),
+    }
+}
+
+fn judge_condition(object: &ObjectRef, wanted: &str, status: &str, found: &Value) -> GateState {
+    let conditions =
+        found.pointer("/status/conditions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let Some(condition) = conditions.iter().find(|one| text(one, "type") == Some(wanted)) else {
+        return unknown(&format!("{} has no condition {wanted}", subject(object)));
+    };
+    if let Some(why) = stale(object, found, condition.get("observedGeneration")) {
+        return unknown(&why);
+    }
+    match text(condition, "status") {
+        Some(now) if now == status => GateState::Passes { known: 0 },
+        Some(now @ ("True" | "False" | "Unknown")) => {
+            let details: Vec<String> =
+                ["reason", "message"].iter().filter_map(|key| text(condition, key)).map(remark).collect();
+            let details = details.into_iter().filter(|detail| !detail.is_empty()).collect::<Vec<_>>().join(": ");
+            let details = if details.is_empty() { details } else { format!(": {details}") };
+            let reason = format!("{}: {} is {now}{details}", subject(object), remark(wanted));
+            // The controller itself does not know.
+            if now == "Unknown" { unknown(&reason) } else { GateState::Blocks { reasons: vec![reason] } }
+        }
+        _ => unknown(&format!("{}: condition {wanted} has no status", subject(object))),
+    }
+}
+
+fn judge_path(object: &ObjectRef, path: &str, wanted: &str, found: &Value) -> GateState {
+    let shown = || format!("{{{}}}", path.strip_prefix('$').unwrap_or(path));
+    if path.starts_with("$.status")
+        && let Some(why) = stale(object, found, None)
+    {
+        return unknown(&why);
+    }
+    let Ok(values) = found.query(path) else {
+        return unknown(&format!("the path {} is invalid", shown()));
+    };
+    let [value] = values.as_slice() else {
+        let number = if values.is_empty() { "no value".to_owned() } else { format!("{} values", values.len()) };
+        return unknown(&format!("{}: {} selects {number}", subject(object), shown()));
+    };
+    let value = match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Null | Value::Array(_) | Value::Object(_) => {
+            return unknown(&format!("{}: {} is not a text, number or boolean", subject(object), shown()));
+        }
+    };
+    if value == wanted {
+        return GateState::Passes { known: 0 };
+    }
+    let reason = format!("{}: {} is {}, not {}", subject(object), remark(&shown()), remark(&value), remark(wanted));
+    GateState::Blocks { reasons: vec![reason] }
+}
+
+/// Why a status is of an earlier generation. Objects without generations are never stale.
+fn stale(object: &ObjectRef, found: &Value, of_condition: Option<&Value>) -> Option<String> {
+    let generation = found.pointer("/metadata/generation").and_then(Value::as_i64)?;
+    let observed = [of_condition, found.pointer("/status/observedGeneration")];
+    let observed = observed.into_iter().flatten().filter_map(Value::as_i64).min()?;
+    (observed < generation)
+        .then(|| format!("the status of {} is of generation {observed}, the object has {generation}", subject(object)))
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
+    value.get(key).and_then(Value::as_str)
+}

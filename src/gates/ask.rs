@@ -1,0 +1,160 @@
+//! Asks the questions of gates: once now, or in a fixed interval during a rollout. Gates that share an expression or an
+//! object share its answer, so the number of requests does not depend on the number of pools or nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, Shared};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use jiff::Timestamp;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+
+use super::prometheus::Prometheus;
+use nodecfg_cluster::objects::{ObjectReader, Wanted};
+use nodecfg_planning::gates::judge::{Answer, Asked, Series};
+use nodecfg_planning::gates::{ObjectRef, PrometheusQuery, Question};
+
+/// Number of concurrent requests.
+const MAX_CONCURRENT: usize = 8;
+/// Reason of unknown gates if the command line names no Prometheus.
+const NO_ADDRESS: &str = "no address of Prometheus; pass --prometheus-url";
+
+/// Asks questions of gates. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Evaluator {
+    prometheus: Option<Prometheus>,
+    objects: Option<ObjectReader>,
+}
+
+/// Reason of unknown gates without an API server.
+const NO_CLUSTER: &str = "no API server to ask";
+
+/// Answer to an expression, which several questions may share.
+type Expression = Shared<BoxFuture<'static, (Timestamp, Result<Vec<Series>, String>)>>;
+
+impl Evaluator {
+    /// Evaluator that asks this Prometheus and the API server of `objects`. Without one, its gates are unknown.
+    #[must_use]
+    pub fn new(prometheus: Option<Prometheus>, objects: Option<ObjectReader>) -> Self {
+        Self { prometheus, objects }
+    }
+
+    /// Asks each question once.
+    pub async fn ask(&self, questions: &BTreeSet<Question>) -> Vec<Asked> {
+        let mut answers: Vec<Asked> = self.round(questions).collect().await;
+        answers.sort_by(|a, b| a.question.cmp(&b.question));
+        answers
+    }
+
+    /// Answers to the questions, in the order of their arrival.
+    fn round(&self, questions: &BTreeSet<Question>) -> FuturesUnordered<BoxFuture<'static, Asked>> {
+        let slots = Arc::new(Semaphore::new(MAX_CONCURRENT));
+        let mut expressions: BTreeMap<&str, Expression> = BTreeMap::new();
+        for question in questions {
+            if let Question::Prometheus(PrometheusQuery { query, present }) = question {
+                for text in [query, present] {
+                    expressions.entry(text).or_insert_with(|| self.expression(text, &slots));
+                }
+            }
+        }
+        let asked = FuturesUnordered::new();
+        for question in questions {
+            match question {
+                Question::Prometheus(PrometheusQuery { query, present }) => {
+                    let (Some(firing), Some(present)) = (expressions.get(&**query), expressions.get(&**present)) else {
+                        continue;
+                    };
+                    let (firing, present, question) = (firing.clone(), present.clone(), question.clone());
+                    asked.push(
+                        async move {
+                            let ((at, firing), (_, present)) = futures::join!(firing, present);
+                            let present = present.map(|series| series.len());
+                            Asked { question, answer: Answer::Prometheus { firing, present }, at }
+                        }
+                        .boxed(),
+                    );
+                }
+                Question::Object(object) => asked.push(self.object(object.clone(), &slots)),
+            }
+        }
+        asked
+    }
+
+    fn expression(&self, text: &str, slots: &Arc<Semaphore>) -> Expression {
+        let (prometheus, text, slots) = (self.prometheus.clone(), text.to_owned(), Arc::clone(slots));
+        let ask = async move {
+            let Some(prometheus) = prometheus else { return (nodecfg_clock::now(), Err(NO_ADDRESS.to_owned())) };
+            // The semaphore is never closed.
+            let _slot = slots.acquire().await;
+            let at = nodecfg_clock::now();
+            (at, prometheus.query(&text).await)
+        };
+        ask.boxed().shared()
+    }
+
+    fn object(&self, object: ObjectRef, slots: &Arc<Semaphore>) -> BoxFuture<'static, Asked> {
+        let (objects, slots) = (self.objects.clone(), Arc::clone(slots));
+        async move {
+            let _slot = slots.acquire().await;
+            let at = nodecfg_clock::now();
+            let wanted = Wanted {
+                api_version: &object.api_version,
+                kind: &object.kind,
+                namespace: object.namespace.as_ref().map(AsRef::as_ref),
+                name: &object.name,
+            };
+            let found = match objects {
+                Some(objects) => objects.get(wanted).await.map_err(|error| error.to_string()),
+                None => Err(NO_CLUSTER.to_owned()),
+            };
+            Asked { question: Question::Object(object), answer: Answer::Object(found), at }
+        }
+        .boxed()
+    }
+}
+
+/// Asks the questions of a rollout again and again, until it is dropped.
+#[derive(Debug)]
+pub struct GateWatch {
+    answers: mpsc::Receiver<Asked>,
+    task: JoinHandle<()>,
+}
+
+impl GateWatch {
+    /// Starts to ask each question once per `interval`. A round that takes longer delays the next one.
+    #[must_use]
+    pub fn start(evaluator: Evaluator, questions: BTreeSet<Question>, interval: Duration) -> Self {
+        let (sender, answers) = mpsc::channel(MAX_CONCURRENT);
+        let task = tokio::spawn(async move {
+            loop {
+                let next = nodecfg_clock::instant() + interval;
+                let mut round = evaluator.round(&questions);
+                while let Some(asked) = round.next().await {
+                    if sender.send(asked).await.is_err() {
+                        return;
+                    }
+                }
+                tokio::time::sleep_until(next).await;
+            }
+        });
+        Self { answers, task }
+    }
+
+    /// The next answer.
+    pub async fn next(&mut self) -> Option<Asked> {
+        self.answers.recv().await
+    }
+}
+
+impl Drop for GateWatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+#[path = "ask_tests.rs"]
+mod tests;

@@ -1,0 +1,240 @@
+//! Scenarios of gates: the command `gates`, and rollouts that wait for gates.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use crate::harness::{Cluster, ClusterSetup, Repository};
+use crate::stand_in::{Reply, StandIn};
+
+scenarios! {
+    Anything {
+        command_asks_objects_of_the_cluster,
+        gate_of_an_object_holds_and_releases_a_pool,
+        gate_stops_the_rollout_between_nodes,
+        gate_that_stops_the_rollout_returns_its_nodes,
+    }
+    Sandbox {
+        command_prints_each_answer_once,
+        token_is_never_printed,
+        blocking_gate_fails_the_canaries,
+        dry_run_and_rollback_ask_no_gate,
+    }
+}
+
+const QUERY: &str = "{name: errors, prometheus: {query: errors > 1, present: errors}}";
+
+fn repository(gates: &str) -> Repository {
+    Repository::of_pool("syncFrequency: 2m", &format!("{{gates: [{gates}]}}"))
+}
+
+async fn gates(cluster: &Cluster, repository: &Repository, arguments: &[&str]) -> crate::harness::Run {
+    cluster.run("gates", repository, arguments).await
+}
+
+async fn command_asks_objects_of_the_cluster(start: ClusterSetup) {
+    let cluster = start.pool("a", 1).up().await;
+    let node =
+        |name: &str, wanted: &str| format!("{{name: {name}, object: {{apiVersion: v1, kind: Node, name: {wanted}}}}}");
+    let repository = repository(
+        &[
+            node("phase", "a-1, jsonPath: \"{.metadata.labels['nodecfg.dev/pool']}=a\""),
+            node("ready", "a-1, condition: Ready=True"),
+        ]
+        .join(", "),
+    );
+    gates(&cluster, &repository, &[]).await.exits(0).prints("passes ready pool a").prints("2 gates: 2 passing.");
+    let blocked = self::repository(
+        &[
+            node("ready", "a-1, condition: Ready=False"),
+            node("missing", "a-2, condition: Ready=True"),
+            "{name: kind, object: {apiVersion: example.com/v1, kind: Gadget, name: a, condition: Ready=True}}"
+                .to_owned(),
+        ]
+        .join(", "),
+    );
+    let run = gates(&cluster, &blocked, &[]).await.exits(1);
+    run.prints("Node a-1: Ready is True")
+        .prints("Node a-2 is missing; check its namespace and name")
+        .prints("the API server does not serve Gadget of example.com/v1")
+        .prints("3 gates: 1 blocking, 2 unknown.");
+    cluster.down().await;
+}
+
+async fn command_prints_each_answer_once(start: ClusterSetup) {
+    let cluster = start.pool("a", 1).up().await;
+    let server = StandIn::start(|query| {
+        Some(match query {
+            "fires" => Reply::vector(&["{\"job\":\"a\"}", "{\"job\":\"b\"}"]),
+            "broken(" => {
+                Reply::body(400, "{\"status\":\"error\",\"errorType\":\"bad_data\",\"error\":\"parse error\"}")
+            }
+            "nothing" => Reply::vector(&[]),
+            _ => Reply::vector(if query == "present" { &["{}"] } else { &[] }),
+        })
+    })
+    .await;
+    let gate = |name: &str, rest: &str| format!("{{name: {name}, {rest}}}");
+    let repository = repository(
+        &[
+            gate("known", "prometheus: {query: fires, present: present}"),
+            gate("counted", "prometheus: {query: fires, present: present, baseline: ignore}"),
+            gate("broken", "prometheus: {query: broken(, present: present}"),
+            gate("absent", "prometheus: {query: quiet, present: nothing}"),
+            gate("switched-off", "at: [], prometheus: {query: never, present: never}"),
+        ]
+        .join(", "),
+    );
+    for pool in ["b", "c"] {
+        repository.pool(pool, "syncFrequency: 3m");
+    }
+    repository.commit();
+    let url = ["--prometheus-url", &server.url];
+    let run = gates(&cluster, &repository, &[&url[..], &["-o", "json"]].concat()).await.exits(1).json();
+    let all: Vec<(&str, &str, usize)> = run["gates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|gate| {
+            let text = |key: &str| gate[key].as_str().unwrap();
+            (text("name"), text("state"), gate["pools"].as_array().unwrap().len())
+        })
+        .collect();
+    let expected = [
+        ("absent", "unknown", 3),
+        ("broken", "unknown", 3),
+        ("counted", "blocks", 3),
+        ("known", "passes", 3),
+        ("switched-off", "off", 3),
+    ];
+    assert_eq!(all, expected);
+    assert_eq!(run["gates"][2]["reasons"], json!(["{job=\"a\"} is 1", "{job=\"b\"} is 1"]));
+    assert_eq!(run["gates"][3]["known"], 2);
+    let mut asked: Vec<String> = server.seen().into_iter().map(|seen| seen.query).collect();
+    asked.sort();
+    assert_eq!(asked, ["broken(", "fires", "nothing", "present", "quiet"]);
+    let wide = gates(&cluster, &repository, &[&url[..], &["-o", "wide", "--pool", "b"]].concat()).await.exits(1);
+    assert_eq!(wide.out.lines().count(), 6, "{wide}");
+    gates(&cluster, &repository, &["--pool", "d"]).await.exits(2).prints("d");
+    // Without an address, each gate with a query is unknown.
+    gates(&cluster, &repository, &[]).await.exits(1).prints("no address of Prometheus; pass --prometheus-url");
+    cluster.down().await;
+}
+
+async fn token_is_never_printed(start: ClusterSetup) {
+    let cluster = start.pool("a", 1).up().await;
+    let server = StandIn::start(|_| Some(Reply::body(401, "Bearer hunter2"))).await;
+    let file = cluster.home().join("token").display().to_string();
+    std::fs::write(&file, "hunter2\n").unwrap();
+    let repository = repository(QUERY);
+    let arguments = ["--prometheus-url", &server.url, "--prometheus-token-file", &file, "-v=2"];
+    let run = gates(&cluster, &repository, &arguments).await.exits(1).does_not_print("hunter2");
+    run.prints("Prometheus refuses the request (401); check --prometheus-token-file");
+    assert!(server.seen().iter().all(|seen| seen.authorization.as_deref() == Some("Bearer hunter2")));
+    for url in ["http://example.com", "https://user:hunter2@example.com", "hunter2"] {
+        let arguments = ["--prometheus-url", url, "--prometheus-token-file", &file];
+        gates(&cluster, &repository, &arguments).await.exits(2).does_not_print("hunter2");
+    }
+    cluster.down().await;
+}
+
+async fn gate_of_an_object_holds_and_releases_a_pool(start: ClusterSetup) {
+    let cluster = start.pool("a", 2).node("b-1", &[("ring", "one")]).up().await;
+    let gate =
+        "{name: ring, object: {apiVersion: v1, kind: Node, name: b-1, jsonPath: \"{.metadata.labels.ring}=two\"}}";
+    let repository = repository(gate);
+    let held = cluster.sync(&repository, &[]).await.exits(0);
+    let held =
+        held.prints("pool a, 2 nodes: gate ring does not pass: Node b-1: {.metadata.labels.ring} is one, not two");
+    held.prints("2 held");
+    assert_eq!(cluster.source("a-1").await, None);
+    cluster.patch("/api/v1/nodes/b-1", json!({"metadata": {"labels": {"ring": "two"}}})).await;
+    cluster.sync(&repository, &[]).await.exits(0).does_not_print("held");
+    assert!(cluster.state("a-1").await.converged() && cluster.source("a-2").await.is_some());
+    cluster.down().await;
+}
+
+/// A server whose query fires from the second answer on.
+async fn failing_later() -> StandIn {
+    let asked = AtomicUsize::new(0);
+    StandIn::start(move |query| {
+        let fires = query == "errors > 1" && asked.fetch_add(1, Ordering::SeqCst) > 0;
+        Some(Reply::vector(if query == "errors" || fires { &["{\"job\":\"web\"}"] } else { &[] }))
+    })
+    .await
+}
+
+/// Nodes of the pool with an assignment.
+async fn assigned(cluster: &Cluster) -> usize {
+    cluster.states().await.values().filter(|node| node.source.is_some()).count()
+}
+
+const NODES: usize = 40;
+const IMPATIENT: &str = "{name: errors, patience: 1s, prometheus: {query: errors > 1, present: errors}}";
+
+async fn gate_stops_the_rollout_between_nodes(start: ClusterSetup) {
+    let cluster = start.pool("a", NODES).up().await;
+    let server = failing_later().await;
+    let repository = Repository::of_pool("syncFrequency: 2m", &format!("{{maxUnavailable: 1, gates: [{IMPATIENT}]}}"));
+    let arguments = ["--prometheus-url", &server.url, "--gate-interval", "1s"];
+    let run = cluster.sync(&repository, &arguments).await.exits(5);
+    run.prints("waiting for gate errors: {job=\"web\"} is 1")
+        .prints("gate errors does not pass: {job=\"web\"} is 1")
+        .prints("`nodecfg gates`");
+    let stopped = assigned(&cluster).await;
+    assert!((1..NODES).contains(&stopped), "{stopped} nodes");
+    // The next run continues the rollout, so the series may be its effect.
+    cluster.sync(&repository, &arguments).await.exits(0).prints("held");
+    assert_eq!(assigned(&cluster).await, stopped);
+    cluster.down().await;
+}
+
+async fn gate_that_stops_the_rollout_returns_its_nodes(start: ClusterSetup) {
+    let cluster = start.pool("a", NODES).up().await;
+    let server = failing_later().await;
+    let rollout = format!("{{maxUnavailable: 1, rollbackOnGateFailure: true, gates: [{IMPATIENT}]}}");
+    let repository = Repository::of_pool("syncFrequency: 2m", &rollout);
+    let arguments = ["--prometheus-url", &server.url, "--gate-interval", "1s", "-o", "json"];
+    let history = cluster.history().await;
+    let run = cluster.sync(&repository, &arguments).await.exits(5);
+    let events = |event: &str| run.json_lines().iter().filter(|line| line["event"] == event).count();
+    assert_eq!(events("gateClosed"), 1, "{run}");
+    assert!(events("converged") > 0 && events("converged") < NODES);
+    assert_eq!(events("rolledBack"), events("assigned"));
+    assert_eq!(assigned(&cluster).await, 0);
+    let past = history.end().await;
+    assert!(past.most(|_, node| !node.converged()) <= 1, "the way back keeps the budget");
+    cluster.down().await;
+}
+
+async fn blocking_gate_fails_the_canaries(start: ClusterSetup) {
+    let cluster = start.pool("a", 3).up().await;
+    let server = failing_later().await;
+    let gate = "{name: errors, at: [start, soak], prometheus: {query: errors > 1, present: errors}}";
+    let rollout = format!("{{canary: {{nodes: 1, soak: 10m}}, gates: [{gate}]}}");
+    let repository = Repository::of_pool("syncFrequency: 2m", &rollout);
+    let arguments = ["--prometheus-url", &server.url, "--gate-interval", "1s"];
+    let run = cluster.sync(&repository, &arguments).await.exits(5);
+    run.prints("gate errors failed the canaries: {job=\"web\"} is 1");
+    assert_eq!(assigned(&cluster).await, 1);
+    cluster.down().await;
+}
+
+async fn dry_run_and_rollback_ask_no_gate(start: ClusterSetup) {
+    let cluster = start.pool("a", 2).up().await;
+    let server = StandIn::start(|query| Some(Reply::vector(if query == "errors" { &["{}"] } else { &[] }))).await;
+    let repository = repository(QUERY);
+    let url = ["--prometheus-url", server.url.as_str()];
+    cluster.sync(&repository, &[&url[..], &["--dry-run"]].concat()).await.exits(0);
+    assert_eq!(server.seen(), []);
+    cluster.sync(&repository, &url).await.exits(0);
+    assert!(!server.seen().is_empty());
+    let first = repository.commit();
+    repository.change("a", "syncFrequency: 3m");
+    cluster.sync(&repository, &url).await.exits(0);
+    // Without an address, every gate with a query is unknown. That must not delay a rollback.
+    cluster.sync(&repository, &[]).await.exits(0);
+    let path = repository.path().display().to_string();
+    cluster.call(&["rollback", "a", &path, "--to", &first]).await.exits(0);
+    cluster.down().await;
+}
