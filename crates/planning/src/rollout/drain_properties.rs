@@ -79,6 +79,8 @@ struct SimHarness {
     target: Target,
     old: ConfigSource,
     budget: usize,
+    /// The longest time of a node with its drain, in seconds.
+    node_time: i64,
     /// Start and end of each exclusion.
     exclusions: Vec<(Timestamp, Timestamp)>,
     now: Timestamp,
@@ -153,7 +155,7 @@ impl SimHarness {
         if self.nodes.get(name).is_some_and(goes_back) {
             return;
         }
-        let ends = self.now.checked_add(SignedDuration::from_secs(300 + 15 * 60 + 30)).unwrap();
+        let ends = self.now.checked_add(SignedDuration::from_secs(self.node_time)).unwrap();
         let overlaps = |(from, to): &(Timestamp, Timestamp)| *from < ends && *to > self.now;
         assert!(!self.exclusions.iter().any(overlaps), "{name} is marked at {} within an exclusion", self.now);
     }
@@ -365,18 +367,24 @@ proptest! {
         max_failures in 0..3_u32,
         rollback_on_failure in any::<bool>(),
         holds in any::<bool>(),
+        (timeout, drain_timeout, settle) in (60..900_u64, 60..900_u64, 0..90_u64),
         excluded in vec((0..6000_i64, 1..3000_i64), 0..2),
         sim_events in vec(sim_events(), 0..300),
     ) {
         let mut policy = policy(budget);
         policy.canary = canaries.and_then(|(nodes, soak)| canary(nodes, soak));
         policy.max_failures = max_failures;
-        policy.convergence_timeout = Duration::from_secs(300);
+        policy.convergence_timeout = Duration::from_secs(timeout);
         policy.allow_disruption = Class::Drain;
         policy.schedule.exclusions = excluded.iter().map(|(from, length)| exclusion(*from, *length)).collect();
         let exclusions = policy.schedule.exclusions.iter().map(|one| (one.from, one.to)).collect();
         let on_timeout = if holds { OnTimeout::Hold } else { OnTimeout::Release };
-        policy.drain = DrainPolicy { on_timeout, ..DrainPolicy::default() };
+        policy.drain = DrainPolicy {
+            on_timeout,
+            timeout: Duration::from_secs(drain_timeout),
+            settle: Duration::from_secs(settle),
+            ..DrainPolicy::default()
+        };
         let mut wanted = pool("a", 64, policy);
         wanted.target = PoolTarget::Config(Box::new(rendered_of("a", "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n")));
         let previous = rendered_of("a", "cpuManagerPolicy: none\n");
@@ -410,6 +418,7 @@ proptest! {
             target: plan.pools[0].target.clone(),
             old: old.clone(),
             budget: plan.pools[0].budget,
+            node_time: i64::try_from(timeout + drain_timeout + settle).unwrap(),
             exclusions,
             now: Timestamp::UNIX_EPOCH,
             started_pods: 0,

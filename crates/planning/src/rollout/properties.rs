@@ -23,8 +23,6 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Maintainer, Node, NodeSupport, Observed, Readiness, UnreadableField};
 use nodecfg_contract::{ConfigSource, error_text};
 
-const TIMEOUT: i64 = 300;
-
 /// A simulated event, with the index of its node.
 #[derive(Debug, Clone, Copy)]
 enum SimEvent {
@@ -89,6 +87,8 @@ struct SimHarness {
     old: ConfigSource,
     budget: usize,
     steps: usize,
+    /// Time limit of a node, in seconds.
+    timeout: i64,
     /// Start and end of each exclusion.
     exclusions: Vec<(Timestamp, Timestamp)>,
     /// Counts of the latest event.
@@ -101,7 +101,7 @@ impl SimHarness {
         for command in self.machine.step(input, self.now) {
             match &command {
                 Command::Assign(node, _) => {
-                    let ends = self.now.checked_add(SignedDuration::from_secs(TIMEOUT)).unwrap();
+                    let ends = self.now.checked_add(SignedDuration::from_secs(self.timeout)).unwrap();
                     let overlaps = |(from, to): &(Timestamp, Timestamp)| *from < ends && *to > self.now;
                     assert!(!self.exclusions.iter().any(overlaps), "{node} starts at {} within an exclusion", self.now);
                     if self.touched.insert(node.clone(), true).is_none() {
@@ -154,14 +154,18 @@ impl SimHarness {
         }
     }
 
-    /// Sends a watch event of a node, as far as it is readable.
+    /// A node as far as it is readable.
+    fn seen(&self, node: Node) -> Node {
+        if !self.unreadable.contains(&node.name) {
+            return node;
+        }
+        let field = UnreadableField { field: "status".to_owned(), reason: "invalid".to_owned() };
+        Node { support: NodeSupport::Unreadable(field), ..Node::named(node.name) }
+    }
+
+    /// Sends a watch event of a node.
     fn show(&mut self, node: Node) {
-        let seen = if self.unreadable.contains(&node.name) {
-            let field = UnreadableField { field: "status".to_owned(), reason: "invalid".to_owned() };
-            Node { support: NodeSupport::Unreadable(field), ..Node::named(node.name) }
-        } else {
-            node
-        };
+        let seen = self.seen(node);
         self.send(Input::Observed(Box::new(seen)));
     }
 
@@ -184,8 +188,9 @@ impl SimHarness {
                         node = on(node, &source("foreign"));
                         self.nodes.insert(name.clone(), node.clone());
                         self.touched.remove(&name);
-                        let decision = decide(&node).expect("the pool exists");
-                        self.send(Input::Changed(name, Some(Box::new((node, Some(decision))))));
+                        let seen = self.seen(node);
+                        let decision = decide(&seen);
+                        self.send(Input::Changed(name, Some(Box::new((seen, decision)))));
                     }
                     _ => {
                         node.source = self.target.source().cloned();
@@ -278,13 +283,14 @@ proptest! {
         max_failures in 0..3_u32,
         rollback_on_failure in any::<bool>(),
         concurrency in 1..6_usize,
+        timeout in 1..900_i64,
         excluded in vec((0..6000_i64, 1..2000_i64), 0..3),
         sim_events in vec(sim_events(), 0..160),
     ) {
         let mut policy = policy(budget);
         policy.canary = canaries.and_then(|(nodes, soak)| canary(nodes, soak));
         policy.max_failures = max_failures;
-        policy.convergence_timeout = Duration::from_secs(TIMEOUT.unsigned_abs());
+        policy.convergence_timeout = Duration::from_secs(timeout.unsigned_abs());
         policy.schedule.exclusions = excluded.iter().map(|(from, length)| exclusion(*from, *length)).collect();
         let exclusions = policy.schedule.exclusions.iter().map(|one| (one.from, one.to)).collect();
         let desired = desired([pool("a", 64, policy)]);
@@ -311,6 +317,7 @@ proptest! {
             old: old.clone(),
             budget: plan.pools[0].budget,
             steps: plan.pools[0].steps().count(),
+            timeout,
             exclusions,
             counts: NodeCounts::default(),
             now: Timestamp::UNIX_EPOCH,
