@@ -14,13 +14,11 @@ use kubelet_config::pod_range::PodRange;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
 use nodecfg_contract::observed::{
-    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, DrainMark, FLEET_LABEL, FetchedConfigMap,
-    KubeletVersion, Maintainer, ManagedConfigMap, Node, NodeSupport, Readiness, UnreadableField, maintainer,
+    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, DrainMark, ExtendedResources, FLEET_LABEL,
+    FetchedConfigMap, KubeletVersion, Maintainer, ManagedConfigMap, Node, NodeSupport, Readiness, UnreadableField,
+    maintainer,
 };
 use nodecfg_contract::{ConfigSource, ConfigStatus};
-
-/// Limit of extended resources of a node, which the node itself writes.
-const MAX_RESOURCES: usize = 32;
 
 /// Labels of Nodes to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -224,7 +222,9 @@ impl WireNode {
                 capacity.memory.as_deref(),
                 capacity.ephemeral_storage.as_deref(),
             ),
-            extended_resources: extended_resources(status.allocatable.unwrap_or_default()),
+            extended_resources: ExtendedResources::read(
+                status.allocatable.iter().flatten().map(|(name, amount)| (name.as_str(), amount.as_str())),
+            ),
             ready: match ready.as_ref().map(|condition| condition.status.as_str()) {
                 Some("True") => Readiness::Ready,
                 Some("False") => Readiness::NotReady,
@@ -246,12 +246,6 @@ impl WireNode {
             content: None,
         })
     }
-}
-
-/// Extended resources with a whole amount. Their names have a domain, unlike `cpu` and `hugepages-1Gi`.
-fn extended_resources(allocatable: BTreeMap<String, String>) -> BTreeMap<String, u64> {
-    let read = |(name, amount): (String, String)| Some((name, amount.parse().ok()?));
-    allocatable.into_iter().filter(|(name, _)| name.contains('/')).take(MAX_RESOURCES).filter_map(read).collect()
 }
 
 /// meta/v1 PartialObjectMetadata.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use nodecfg_contract::observed::{Node, NodeSupport, Readiness};
+use nodecfg_contract::observed::{ExtendedResources, Node, NodeSupport, Readiness};
 use nodecfg_contract::{ConfigSource, ContentHash, error_text};
 
 mod reasons;
@@ -144,27 +144,34 @@ pub enum Convergence {
 
 /// Conditions of the wait for a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WaitContext {
+pub struct WaitContext<'a> {
     /// Whether the Node was Ready before the assignment. Only then must it become Ready again.
     pub was_ready: bool,
+    /// Extended resources of the Node before the assignment, which must return. `None`: unknown, so nothing must.
+    pub resources: Option<&'a ExtendedResources>,
     /// Time since the assignment.
     pub waited: Duration,
     /// Time limit. Without one, the result is never [`ConvergenceFailure::TimedOut`].
     pub timeout: Option<Duration>,
 }
 
-impl WaitContext {
-    /// Evaluates the present state only: no time limit, readiness ignored.
-    pub const STATE_ONLY: Self = Self { was_ready: false, waited: Duration::ZERO, timeout: None };
+impl WaitContext<'_> {
+    /// Evaluates the present state only: no time limit, readiness and resources ignored.
+    pub const STATE_ONLY: Self = Self { was_ready: false, resources: None, waited: Duration::ZERO, timeout: None };
 }
 
 /// Returns the progress of `node` towards `target`.
 #[must_use]
-pub fn evaluate(target: &Target, node: &Node, wait: WaitContext) -> Convergence {
+pub fn evaluate(target: &Target, node: &Node, wait: WaitContext<'_>) -> Convergence {
     let waiting = match config_state(target, node) {
         Convergence::Converged if wait.was_ready && node.ready != Readiness::Ready => Waiting::NotReady,
+        Convergence::Converged => match wait.resources.and_then(|before| before.missing_from(&node.extended_resources))
+        {
+            Some(missing) => Waiting::resource_missing(missing),
+            None => return Convergence::Converged,
+        },
         Convergence::Waiting(waiting) => waiting,
-        state => return state,
+        failed @ Convergence::Failed(_) => return failed,
     };
     match wait.timeout {
         Some(timeout) if wait.waited >= timeout => Convergence::Failed(ConvergenceFailure::TimedOut { waiting }),
@@ -355,6 +362,7 @@ mod tests {
         let observed = node(Some(spec("b")), ConfigStatus::default());
         let wait = |seconds| WaitContext {
             was_ready: true,
+            resources: None,
             waited: Duration::from_secs(seconds),
             timeout: Some(Duration::from_secs(10)),
         };
@@ -377,6 +385,52 @@ mod tests {
         }
         observed.ready = Readiness::Ready;
         assert_eq!(evaluate(&target, &observed, wait(true)), Convergence::Converged);
+    }
+
+    #[test]
+    fn requires_the_resources_of_before() {
+        let target = Target::Source(spec("b").into());
+        let before = ExtendedResources::from([("nvidia.com/gpu", 8), ("rdma/hca", 2)]);
+        let state = |present: ExtendedResources, ready: Readiness, observed: ConfigStatus| {
+            let node = Node { ready, extended_resources: present, ..node(Some(spec("b")), observed) };
+            evaluate(
+                &target,
+                &node,
+                WaitContext { was_ready: true, resources: Some(&before), ..WaitContext::STATE_ONLY },
+            )
+        };
+        let converged = || status(Some("b"), Some("b"), None);
+        let missing = |resource: &str, present, before| {
+            Convergence::Waiting(Waiting::ResourceMissing { resource: resource.to_owned(), present, before })
+        };
+        let gpus = |number| ExtendedResources::from([("nvidia.com/gpu", number), ("rdma/hca", 2)]);
+        assert_eq!(state(ExtendedResources::default(), Readiness::Ready, converged()), missing("nvidia.com/gpu", 0, 8));
+        assert_eq!(state(gpus(7), Readiness::Ready, converged()), missing("nvidia.com/gpu", 7, 8));
+        let half = ExtendedResources::from([("nvidia.com/gpu", 8), ("rdma/hca", 1)]);
+        assert_eq!(state(half, Readiness::Ready, converged()), missing("rdma/hca", 1, 2));
+        for number in [8, 9] {
+            assert_eq!(state(gpus(number), Readiness::Ready, converged()), Convergence::Converged);
+        }
+        // What the node waits for before its devices is reported first.
+        assert_eq!(state(gpus(0), Readiness::NotReady, converged()), Convergence::Waiting(Waiting::NotReady));
+        let activating = status(Some("b"), Some("a"), None);
+        assert_eq!(state(gpus(0), Readiness::Ready, activating), Convergence::Waiting(Waiting::Activating));
+        let refused = status(Some("b"), Some("a"), Some(REFUSED));
+        assert!(matches!(state(gpus(8), Readiness::Ready, refused), Convergence::Failed(_)));
+        assert_eq!(
+            missing("nvidia.com/gpu", 0, 8),
+            Convergence::Waiting(Waiting::resource_missing(before.missing_from(&gpus(0)).unwrap()))
+        );
+        let late = WaitContext {
+            was_ready: false,
+            resources: Some(&before),
+            waited: Duration::from_secs(10),
+            timeout: Some(Duration::from_secs(10)),
+        };
+        let Convergence::Failed(failure) = evaluate(&target, &node(Some(spec("b")), converged()), late) else {
+            panic!("the time limit has passed");
+        };
+        assert_eq!(failure.to_string(), "timed out: active, waiting for nvidia.com/gpu: 0 of 8 are back");
     }
 
     #[test]

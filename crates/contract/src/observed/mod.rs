@@ -18,6 +18,7 @@ use kubelet_config::risk::Class;
 
 pub mod activity;
 pub mod drain;
+pub mod extended_resources;
 pub mod maintainer;
 pub mod orders;
 pub mod pods;
@@ -27,6 +28,7 @@ pub mod version;
 
 pub use activity::{AgentActivity, NodeActivity};
 pub use drain::{Drain, DrainMark, Protection, Released, RemovedMark};
+pub use extended_resources::{ExtendedResources, MissingResource};
 pub use maintainer::Maintainer;
 pub use orders::{Abort, AllowedDisruption, Orders, Pause};
 pub use pods::{EvictionAnswer, Pod, PodBudget};
@@ -145,10 +147,9 @@ pub struct Node {
     /// Capacity of the node (`status.capacity`), as far as known.
     #[serde(skip)]
     pub capacity: Capacity,
-    /// Allocatable amounts of extended resources such as `nvidia.com/gpu`, which device plugins register after each
-    /// start of the kubelet.
+    /// Allocatable amounts of extended resources.
     #[serde(skip)]
-    pub extended_resources: BTreeMap<String, u64>,
+    pub extended_resources: ExtendedResources,
     /// Ready condition.
     pub ready: Readiness,
     /// Last transition of the Ready condition, if known.
@@ -207,7 +208,7 @@ impl Node {
             kubelet_version: None,
             pod_range: None,
             capacity: Capacity::default(),
-            extended_resources: BTreeMap::new(),
+            extended_resources: ExtendedResources::default(),
             ready: Readiness::Unknown,
             ready_since: None,
             status_since: None,

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::drain::DrainFailure;
-use nodecfg_contract::observed::UnreadableField;
+use nodecfg_contract::observed::{MissingResource, UnreadableField};
 use nodecfg_contract::printable::one_line;
 
 /// Why a node has not converged yet.
@@ -43,15 +43,29 @@ pub enum Waiting {
     },
     /// The drained node converged and must stay Ready before new pods may start on it.
     Settling,
-    /// The drained node converged, and a device plugin has not registered its resource again.
+    /// The node has less of an extended resource than before its assignment: a device plugin has not registered with
+    /// the new kubelet. Only a rollout reports this.
     ResourceMissing {
         /// Name of the resource.
         resource: String,
+        /// Present amount that pods can use.
+        present: u64,
+        /// Amount before the assignment.
+        before: u64,
     },
     /// The node converged, and the trial of its configuration has not ended. Only a wait for trials reports this.
     OnTrial,
     /// A value of the Node or its NodeConfig is unreadable, so its state is unknown.
     Unreadable(UnreadableField),
+}
+
+impl Waiting {
+    /// The wait for an extended resource.
+    #[must_use]
+    pub fn resource_missing(missing: MissingResource) -> Self {
+        let MissingResource { name: resource, present, before } = missing;
+        Self::ResourceMissing { resource, present, before }
+    }
 }
 
 impl fmt::Display for Waiting {
@@ -74,7 +88,9 @@ impl fmt::Display for Waiting {
                 write!(f, "drained, {volumes} volume{plural} still attached")
             }
             Self::Settling => f.write_str("active, settling before new pods may start"),
-            Self::ResourceMissing { resource } => write!(f, "active, resource {} not back yet", one_line(resource)),
+            Self::ResourceMissing { resource, present, before } => {
+                write!(f, "active, waiting for {}: {present} of {before} are back", one_line(resource))
+            }
             Self::OnTrial => f.write_str("active, still on trial"),
             Self::Unreadable(field) => field.fmt(f),
         }

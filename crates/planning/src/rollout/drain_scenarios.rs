@@ -20,7 +20,7 @@ use crate::plan::fixtures::{
 use crate::plan::{Plan, Scope, check, decide_again, make};
 use kubelet_config::risk::Class;
 use nodecfg_contract::observed::{
-    EvictionAnswer, Maintainer, Node, NodeContent, Observed, Pod, Readiness, RunningConfig,
+    EvictionAnswer, ExtendedResources, Maintainer, Node, NodeContent, Observed, Pod, Readiness, RunningConfig,
 };
 use nodecfg_contract::{ConfigSource, error_text};
 
@@ -307,14 +307,14 @@ fn node_that_is_lost_late_in_a_long_settle_time_fails() {
 
 #[test]
 fn node_settles_only_when_its_devices_are_back() {
-    let gpus = |number| BTreeMap::from([("nvidia.com/gpu".to_owned(), number)]);
+    let gpus = |number| ExtendedResources::from([("nvidia.com/gpu", number)]);
     let mut cluster = cluster(&["n1"]);
     cluster.nodes.values_mut().for_each(|node| node.extended_resources = gpus(8));
     let mut scenario = Scenario::over(&cluster, drains(1));
     scenario.send(Input::Start);
     scenario.assigned("n1");
     scenario.observe("n1", |node| Node { extended_resources: gpus(0), ..on(node, &source(NEW)) });
-    assert_eq!(scenario.waits().last().unwrap(), "n1: active, resource nvidia.com/gpu not back yet");
+    assert_eq!(scenario.waits().last().unwrap(), "n1: active, waiting for nvidia.com/gpu: 0 of 8 are back");
     assert_eq!(scenario.wait(60), [""; 0]);
     scenario.observe("n1", |node| Node { extended_resources: gpus(8), ..node });
     assert_eq!(scenario.wait(29), [""; 0]);

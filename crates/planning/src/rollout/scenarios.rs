@@ -24,6 +24,7 @@ mod counts;
 mod gates;
 mod held;
 mod orders;
+mod proof;
 mod trials;
 mod windows;
 

@@ -64,7 +64,7 @@ fn only_daemon_pods_with_exclusive_cpus_are_deleted() {
 
 #[test]
 fn node_settles_only_with_as_many_devices_as_before() {
-    let gpus = |number| BTreeMap::from([("nvidia.com/gpu".to_owned(), number)]);
+    let gpus = |number| ExtendedResources::from([("nvidia.com/gpu", number)]);
     let mut cluster = cluster(&["n1"]);
     cluster.nodes.values_mut().for_each(|node| node.extended_resources = gpus(8));
     let mut scenario = Scenario::over(&cluster, drains(1));

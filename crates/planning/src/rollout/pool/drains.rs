@@ -3,14 +3,14 @@
 //! A marked node is unavailable. Every path to a final phase releases the mark, except when another client removed it,
 //! when the policy holds it, or when the API server refuses the release.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::PoolRun;
 use super::node_table::{Mark, NodeState, Phase, Purpose};
-use crate::convergence::{Convergence, ConvergenceFailure, WaitContext, Waiting, evaluate};
+use crate::convergence::{Convergence, ConvergenceFailure, Waiting, evaluate};
 use crate::drain::evictions::{self, Evictions, PodChange};
 use crate::drain::pods::Stay;
 use crate::drain::{DrainFailure, OnTimeout};
@@ -200,8 +200,7 @@ impl PoolRun {
         self.nodes.update(number, |node| {
             node.record_drain(|record| record.end(took));
             (node.phase, node.seen_rolled_back) = (phase, false);
-            let resources = std::mem::take(&mut node.drained.resources);
-            node.drained = Drained { cpu_owners, resources, ..Drained::default() };
+            node.drained = Drained { cpu_owners, ..Drained::default() };
         });
     }
 
@@ -248,12 +247,6 @@ impl PoolRun {
 
     /// Handles an event of a marked node: detects a lost mark, and the state of a node that settles.
     pub(super) fn observe_mark(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
-        self.nodes.update(number, |node| {
-            // The kubelet has not restarted yet.
-            if matches!(node.phase, Phase::Draining { purpose: Purpose::Assign, .. }) {
-                node.drained.resources.clone_from(&seen.extended_resources);
-            }
-        });
         let Some(node) = self.nodes.get(number) else { return };
         let is_marked = seen.drain_mark.as_ref().is_some_and(|mark| mark.tainted);
         match node.mark {
@@ -325,12 +318,8 @@ impl PoolRun {
     pub(super) fn evaluate_settling(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
         let Phase::Settling { since, converged, well: was_well, .. } = node.phase else { return };
-        let wait = WaitContext { was_ready: node.was_ready, waited: Duration::ZERO, timeout: None };
-        let (well, waiting) = match evaluate(&self.target, seen, wait) {
-            Convergence::Converged => match node.drained.missing_resource(seen) {
-                Some(resource) => (false, Waiting::ResourceMissing { resource }),
-                None => (true, Waiting::Settling),
-            },
+        let (well, waiting) = match evaluate(&self.target, seen, node.expected()) {
+            Convergence::Converged => (true, Waiting::Settling),
             Convergence::Waiting(waiting) => (false, waiting),
             Convergence::Failed(failure) => return self.fail(number, failure, elapsed(since, context.now), context),
         };
@@ -430,16 +419,6 @@ pub(super) struct Drained {
     volumes: VolumeCount,
     /// DaemonSet pods with exclusive CPUs that must be deleted before the release.
     cpu_owners: Vec<Pod>,
-    /// Extended resources of the node before its assignment.
-    resources: BTreeMap<String, u64>,
-}
-
-impl Drained {
-    /// An extended resource of which the node has less than before its assignment.
-    fn missing_resource(&self, seen: &Node) -> Option<String> {
-        let has_less = |(name, before): &(&String, &u64)| seen.extended_resources.get(*name) < Some(*before);
-        self.resources.iter().find(has_less).map(|(name, _)| name.clone())
-    }
 }
 
 /// Number of volumes that are attached to a node.

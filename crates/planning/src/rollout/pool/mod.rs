@@ -1,8 +1,9 @@
 //! Rollout of one pool: its budget, its canaries, the start of nodes and the stop of the pool.
 //!
 //! [`node_events`] handles the events of single nodes, [`canaries`] those of the gate, [`drains`] those of drains,
-//! [`held`] those of nodes that must not start, [`rollbacks`] those of rollbacks, [`trials`] the trials of converged
-//! nodes. [`queues`] decides the order of starts, [`windows`] their time, [`fleet`] the turn of the pool. [`node_table`] holds the nodes and their
+//! [`held`] those of nodes that must not start, [`rollbacks`] those of rollbacks, [`proof`] what a node must have again,
+//! [`trials`] the trials of converged nodes. [`queues`] decides the order of starts, [`windows`] their time, [`fleet`]
+//! the turn of the pool. [`node_table`] holds the nodes and their
 //! counts.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -30,6 +31,7 @@ mod gates;
 mod held;
 mod node_events;
 mod node_table;
+mod proof;
 mod queues;
 mod rollbacks;
 mod trials;

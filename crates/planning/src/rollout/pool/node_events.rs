@@ -64,6 +64,7 @@ impl PoolRun {
     ) {
         let Some(node) = self.nodes.in_phase(number, &Phase::Assigning) else { return };
         let (name, replans) = (node.name.clone(), node.replans + 1);
+        self.remember_resources(number, current, self.target.is_named_by(current.source.as_ref()));
         self.nodes.update(number, |node| {
             node.replans = replans;
             node.ready = current.ready == Readiness::Ready;
@@ -164,6 +165,7 @@ impl PoolRun {
             node.seen_on_target |= on_target;
             node.runs_target = Some(runs_target);
         });
+        self.remember_resources(number, seen, on_target);
         self.observe_mark(number, seen, context);
         let Some(phase) = self.nodes.get(number).map(|node| node.phase.clone()) else { return };
         match phase {
@@ -257,9 +259,13 @@ impl PoolRun {
             return;
         }
         let waited = elapsed(since, context.now);
-        let wait = WaitContext { was_ready: node.was_ready, waited, timeout: Some(self.timeout) };
+        let settles = node.is_marked() && self.mode.assign;
+        let expected = node.expected();
+        // A drained node waits for its resources while it settles.
+        let resources = expected.resources.filter(|_| !settles);
+        let wait = WaitContext { resources, waited, timeout: Some(self.timeout), ..expected };
         match evaluate(&self.target, seen, wait) {
-            Convergence::Converged if matches!(node.mark, Mark::On { .. }) && self.mode.assign => {
+            Convergence::Converged if settles => {
                 self.begin_settling(number, seen, since, context);
             }
             Convergence::Converged => {
@@ -287,8 +293,7 @@ impl PoolRun {
         let on_trial = node.trial.is_some();
         let was_settled = matches!(node.phase, Phase::LeftAlone(_));
         // A node that is not Ready has not passed its trial.
-        let was_ready = (soaking || on_trial) && node.was_ready;
-        let wait = WaitContext { was_ready, waited: Duration::ZERO, timeout: None };
+        let wait = if soaking || on_trial { node.expected() } else { WaitContext::STATE_ONLY };
         match evaluate(&self.target_of(number), seen, wait) {
             Convergence::Converged => self.update_trial(number, seen, context),
             Convergence::Failed(_) if was_settled && !on_trial => {}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::convergence::{ConvergenceFailure, Target, Trial, Waiting};
+use crate::convergence::{ConvergenceFailure, Target, Trial, WaitContext, Waiting};
 use crate::drain::DrainRecord;
 use crate::plan::{Action, LeftAlone, Step, Why};
 use crate::rollout::End;
@@ -13,6 +13,7 @@ use crate::rollout::pool::drains::Drained;
 use crate::rollout::progress::NodeCounts;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
+use nodecfg_contract::observed::ExtendedResources;
 use nodecfg_contract::{Assignment, ConfigSource};
 
 /// Phase of a node in a rollout.
@@ -116,6 +117,8 @@ pub(super) struct NodeState {
     /// Error that the node reported against its target when the plan was made.
     pub(super) known_error: Option<String>,
     pub(super) was_ready: bool,
+    /// Extended resources before the assignment. Unset if this rollout did not assign the node.
+    pub(super) resources: Option<ExtendedResources>,
     /// Whether the node is Ready, by its latest event.
     pub(super) ready: bool,
     /// Whether the node is available apart from this rollout, by its latest event.
@@ -243,6 +246,13 @@ impl NodeState {
 }
 
 impl NodeState {
+    /// What must be as before the assignment, as long as no time limit applies. The state of a node that was not Ready
+    /// may have been outdated, so its resources need not return.
+    pub(super) fn expected(&self) -> WaitContext<'_> {
+        let resources = self.resources.as_ref().filter(|_| self.was_ready);
+        WaitContext { was_ready: self.was_ready, resources, ..WaitContext::STATE_ONLY }
+    }
+
     /// Creates the entry of a node that the plan leaves unchanged.
     pub(super) fn left_alone(left: &LeftAlone, target: &Target) -> Self {
         Self {
@@ -263,6 +273,7 @@ impl NodeState {
             drain_record: None,
             known_error: None,
             was_ready: !left.unavailable,
+            resources: None,
             ready: !left.unavailable,
             healthy: !left.unavailable,
             is_claimed: false,
@@ -302,6 +313,7 @@ impl NodeState {
             drain_record: None,
             known_error,
             was_ready: step.was_ready,
+            resources: None,
             ready: step.was_ready,
             healthy: step.available,
             is_claimed: false,

@@ -1,12 +1,10 @@
 //! Rollbacks of single nodes: their request, its answer, and the watch of a node until it runs its previous source.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use super::PoolRun;
 use super::node_table::{Group, Phase, Purpose, Rollback};
-use crate::convergence::{Convergence, ConvergenceFailure, Target, WaitContext, Waiting, evaluate};
+use crate::convergence::{Convergence, ConvergenceFailure, Target, Waiting, evaluate};
 use crate::drain::DrainFailure;
 use crate::instant::{elapsed, later};
 use crate::rollout::progress::{CanaryGate, Progress};
@@ -159,12 +157,11 @@ impl PoolRun {
     ) {
         let Some(node) = self.nodes.get(number) else { return };
         let from = Target::named(node.from.as_ref());
-        let was_ready = node.was_ready;
         if !from.is_named_by(seen.source.as_ref()) {
             self.nodes.update(number, |node| node.seen_rolled_back = false);
             return;
         }
-        let verdict = evaluate(&from, seen, WaitContext { was_ready, waited: Duration::ZERO, timeout: None });
+        let verdict = evaluate(&from, seen, node.expected());
         self.nodes.update(number, |node| node.seen_rolled_back = verdict == Convergence::Converged);
         if !left_target {
             return;
