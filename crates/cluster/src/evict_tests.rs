@@ -45,6 +45,7 @@ fn pod() -> Pod {
         claims: 0,
         tolerates_drain: false,
         exclusive_cpus: false,
+        rejection: None,
     }
 }
 

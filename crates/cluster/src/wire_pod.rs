@@ -13,7 +13,7 @@ use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::drain::{DRAIN_TAINT, DRAIN_TAINT_EFFECT, DRAIN_TAINT_VALUE};
 use nodecfg_contract::observed::pods::Controller;
-use nodecfg_contract::observed::{Pod, PodBudget};
+use nodecfg_contract::observed::{Pod, PodBudget, Rejection};
 
 /// Reads a pod from JSON. `None` for a pod without a node.
 ///
@@ -145,6 +145,8 @@ impl Container {
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     phase: Option<String>,
+    reason: Option<String>,
+    message: Option<String>,
     qos_class: Option<String>,
     conditions: Option<Vec<Condition>>,
 }
@@ -205,6 +207,8 @@ impl Parts {
             },
             status: Status {
                 phase: damage.take(&status, "status", "phase"),
+                reason: damage.take(&status, "status", "reason"),
+                message: damage.take(&status, "status", "message"),
                 qos_class: damage.take(&status, "status", "qosClass"),
                 conditions: damage.take(&status, "status", "conditions"),
             },
@@ -240,6 +244,8 @@ impl Parts {
             tolerates_drain: spec.tolerations.iter().flatten().any(Toleration::covers_drain),
             exclusive_cpus: status.qos_class.as_deref() == Some("Guaranteed")
                 && containers().any(Container::requests_whole_cpus),
+            rejection: Rejection::read(status.phase.as_deref(), status.reason.as_deref(), status.message.as_deref())
+                .map(Box::new),
         })
     }
 }

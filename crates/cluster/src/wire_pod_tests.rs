@@ -191,3 +191,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn refusal_by_the_kubelet_is_read_even_from_a_damaged_pod() {
+    let message = "Pod was rejected: Resources cannot be allocated with Topology locality";
+    let status = json!({"phase": "Failed", "reason": "TopologyAffinityError", "message": message});
+    for metadata in [json!({}), json!({"labels": "none"})] {
+        let rejection = pod(metadata, json!({}), status.clone()).rejection.expect("refused");
+        assert_eq!((rejection.reason.as_str(), rejection.message.as_str()), ("TopologyAffinityError", message));
+    }
+    for status in [json!({"phase": "Failed", "reason": "Evicted"}), json!({"phase": "Failed", "reason": 7}), json!({})]
+    {
+        assert_eq!(pod(json!({}), json!({}), status).rejection, None);
+    }
+}

@@ -31,7 +31,7 @@ pub use drain::{Drain, DrainMark, Protection, Released, RemovedMark};
 pub use extended_resources::{ExtendedResources, MissingResource};
 pub use maintainer::Maintainer;
 pub use orders::{Abort, AllowedDisruption, Orders, Pause};
-pub use pods::{EvictionAnswer, Pod, PodBudget};
+pub use pods::{EvictionAnswer, Pod, PodBudget, Rejection};
 pub use references::{Deletion, References, Referrers};
 pub use running::{RunningConfig, UnreadReason};
 pub use version::{KubeletVersion, ServerVersion};

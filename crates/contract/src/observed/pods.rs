@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::label_selector::LabelSelector;
 use crate::names::NodeName;
+use crate::printable::{at_most, one_line, remark};
 
 /// Observed pod that is bound to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,50 @@ pub struct Pod {
     /// Whether the static CPU manager gives a container exclusive CPUs: quality of service `Guaranteed`, with a whole
     /// number of CPUs.
     pub exclusive_cpus: bool,
+    /// Refusal by the kubelet, if it ended the pod.
+    pub rejection: Option<Box<Rejection>>,
+}
+
+/// Refusal of a pod by its kubelet, which then does not run it. A kubelet that starts decides again about the pods of
+/// its node (kubernetes, `pkg/kubelet/kubelet.go`: `HandlePodAdditions` and `rejectPod`, 1.36).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// `status.reason`.
+    pub reason: String,
+    /// `status.message`, on one line and cut.
+    pub message: String,
+}
+
+/// Reasons of refusals that the state of the node causes: an allocation of CPUs, memory or devices failed
+/// (kubernetes, `pkg/kubelet/cm/admission/errors.go`, 1.36), the alignment of resources to a NUMA node
+/// (`pkg/kubelet/cm/topologymanager/topology_manager.go`) or to cores (`pkg/kubelet/cm/cpumanager/policy_static.go`),
+/// and the labels of the node (`pkg/kubelet/lifecycle/predicate.go`).
+const REJECTIONS: [&str; 4] =
+    ["UnexpectedAdmissionError", "TopologyAffinityError", "SMTAlignmentError", "NodeAffinity"];
+/// Prefix of the reasons of pods that do not fit, such as `OutOfpods` and `OutOfcpu`
+/// (`pkg/kubelet/lifecycle/predicate.go`: `InsufficientResourcePrefix`).
+const OUT_OF: &str = "OutOf";
+/// Maximum length of a reason in characters.
+const LONGEST_REASON: usize = 100;
+
+impl Rejection {
+    /// Reads the status of a pod. `None`: the kubelet has not refused the pod, or for another reason.
+    #[must_use]
+    pub fn read(phase: Option<&str>, reason: Option<&str>, message: Option<&str>) -> Option<Self> {
+        let reason = reason.filter(|reason| REJECTIONS.contains(reason) || reason.starts_with(OUT_OF))?;
+        let read = || Self {
+            reason: at_most(&one_line(reason), LONGEST_REASON),
+            message: remark(message.unwrap_or_default()),
+        };
+        (phase == Some("Failed")).then(read)
+    }
+
+    /// Reports whether the pod did not fit beside the others. Without a change of the node, this happens to new pods:
+    /// the scheduler and the kubelet count differently for a moment.
+    #[must_use]
+    pub fn is_lack_of_room(&self) -> bool {
+        self.reason.starts_with(OUT_OF)
+    }
 }
 
 /// Controller of a pod.
@@ -115,4 +160,43 @@ pub enum EvictionAnswer {
     SeveralBudgets,
     /// The namespace of the pod is being deleted (403), which ends the pod, too.
     NamespaceTerminating,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_by_the_kubelet_are_recognized() {
+        let read = |phase: &str, reason: &str| Rejection::read(Some(phase), Some(reason), Some("Pod was rejected: x"));
+        for reason in REJECTIONS {
+            let rejection = read("Failed", reason).unwrap();
+            assert_eq!((rejection.reason.as_str(), rejection.message.as_str()), (reason, "Pod was rejected: x"));
+            assert!(!rejection.is_lack_of_room());
+            assert_eq!(read("Pending", reason), None);
+            assert_eq!(read("Running", reason), None);
+        }
+        assert!(read("Failed", "OutOfpods").unwrap().is_lack_of_room());
+        for reason in ["Evicted", "NodeLost", "DeadlineExceeded", "", "Preempting", "NodeAffinityx", "outofcpu"] {
+            assert_eq!(read("Failed", reason), None, "{reason}");
+        }
+        assert_eq!(Rejection::read(Some("Failed"), None, None), None);
+        assert_eq!(Rejection::read(None, Some("NodeAffinity"), None), None);
+    }
+
+    #[test]
+    fn texts_of_a_refusal_are_harmless() {
+        let hostile = format!("a\u{1b}[2Jb\nc\u{202e}d {}", "x".repeat(10_000));
+        let rejection = Rejection::read(Some("Failed"), Some("OutOf\u{7}cpu\n"), Some(&hostile)).unwrap();
+        assert_eq!(rejection.reason, "OutOfcpu");
+        assert!(
+            rejection.message.starts_with("a [2Jb cd xxx") && rejection.message.chars().count() <= 201,
+            "{rejection:?}"
+        );
+        let long = format!("OutOf{}", "x".repeat(1000));
+        assert_eq!(
+            Rejection::read(Some("Failed"), Some(&long), None).unwrap().reason.chars().count(),
+            LONGEST_REASON + 1
+        );
+    }
 }

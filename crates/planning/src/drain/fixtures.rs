@@ -28,6 +28,7 @@ pub fn pod(name: &str) -> Pod {
         claims: 0,
         tolerates_drain: false,
         exclusive_cpus: false,
+        rejection: None,
     }
 }
 
