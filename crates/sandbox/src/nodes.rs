@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::kubelets::requests::{ready_condition, seconds};
-use super::kubelets::{Fault, Faults, Ready, supports_dynamic_config};
+use super::kubelets::{Fault, Faults, Ready, aftermath, supports_dynamic_config};
 use nodecfg_contract::names::{NameError, NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 
@@ -38,6 +38,8 @@ pub struct NodeSpec {
     /// Creates the Node with an empty `status.config`, as a kubelet with `--dynamic-config-dir` writes at start.
     /// Ignored for versions without Dynamic Kubelet Configuration.
     pub reports_config: bool,
+    /// Whether the Node has devices, as faults of devices need.
+    pub has_devices: bool,
     /// Local configuration of a node with an agent. `None`: a short form of kubeadm's defaults.
     pub local_config: Option<String>,
 }
@@ -52,13 +54,16 @@ impl NodeSpec {
         let mut all = own_labels(&name);
         all.extend(labels);
         let kubelet_version = kubelet_version.to_owned();
-        Self { name, labels: all, kubelet_version, reports_config: true, local_config: None }
+        Self { name, labels: all, kubelet_version, reports_config: true, has_devices: false, local_config: None }
     }
 
-    /// Applies the fault of the Node's kubelet: without `--dynamic-config-dir`, the kubelet reports no configuration.
+    /// Applies the fault of the Node: without `--dynamic-config-dir`, the kubelet reports no configuration; faults of
+    /// devices need devices.
     #[must_use]
     pub fn with_faults(mut self, faults: &Faults) -> Self {
-        self.reports_config &= faults.of(&self.name) != Some(Fault::NeverAcknowledges);
+        let fault = faults.of(&self.name);
+        self.reports_config &= fault != Some(Fault::NeverAcknowledges);
+        self.has_devices |= fault.is_some_and(Fault::has_devices);
         self
     }
 }
@@ -163,6 +168,13 @@ pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
             "images": (0..images).map(image).collect::<Vec<_>>(),
         },
     });
+    if spec.has_devices {
+        for list in ["capacity", "allocatable"] {
+            if let Some(list) = object.pointer_mut(&format!("/status/{list}")).and_then(Value::as_object_mut) {
+                list.insert(aftermath::RESOURCE.to_owned(), aftermath::AMOUNT.to_string().into());
+            }
+        }
+    }
     if dynamic && let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.insert("config".to_owned(), json!({}));
     }

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::host::{AgentHost, SimHost};
 use super::process::KubeletWrite;
+use crate::kubelets::aftermath::carry_out;
 use crate::kubelets::requests;
 use crate::kubelets::send;
 use nodecfg_agent::api::AgentClient;
@@ -122,6 +123,12 @@ async fn send_write(host: &SimHost, client: &Client, uid: &str, events: bool, wr
     let node = host.name.as_str();
     let now = nodecfg_clock::now();
     let request = match write {
+        KubeletWrite::Aftermath(aftermath) => {
+            if let Err(error) = carry_out(client, node, aftermath).await {
+                tracing::debug!(node, ?aftermath, %error, "a simulated kubelet could not write");
+            }
+            return;
+        }
         KubeletWrite::Ready { ready, changed } => requests::patch_ready(node, ready, changed, now),
         // The agent compares the time with its simulated clock.
         KubeletWrite::Renew => requests::put_lease(node, uid, host.pace.now()),

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::kubelets::{Fault, Ready};
+use crate::kubelets::aftermath::GoneDevices;
+use crate::kubelets::{Aftermath, Fault, Ready};
 
 /// Shortest and longest duration of `systemctl restart kubelet`.
 const COMMAND_TIME: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(600));
@@ -43,6 +44,8 @@ pub(super) enum KubeletWrite {
     Renew,
     /// The Event for the start of the kubelet.
     Started,
+    /// What the restart did to devices and pods.
+    Aftermath(Aftermath),
 }
 
 /// State of the process.
@@ -74,6 +77,7 @@ pub(super) struct Process {
     ready: Ready,
     /// Time of the next readiness change by a fault.
     ready_change: Option<Timestamp>,
+    devices: GoneDevices<Timestamp>,
     heartbeat: Option<Duration>,
     next_heartbeat: Option<Timestamp>,
     /// Writes to carry out.
@@ -99,6 +103,7 @@ impl Process {
             silent: None,
             ready: Ready::Yes,
             ready_change: None,
+            devices: GoneDevices::default(),
             heartbeat,
             next_heartbeat,
             writes: vec![KubeletWrite::Renew],
@@ -110,6 +115,7 @@ impl Process {
     /// Sets or removes the fault.
     pub(super) fn set_fault(&mut self, fault: Option<Fault>, now: Timestamp) {
         self.fault = fault;
+        self.devices.fault_changed(fault, now);
         if matches!(self.state, ProcessState::Up { .. }) && self.ready == Ready::Yes {
             let [_, running] = &mut self.trusted;
             *running = Arc::clone(&self.config);
@@ -227,6 +233,7 @@ impl Process {
             let reason = "signal: killed".to_owned();
             self.state = ProcessState::Exited { reason, again: died + RESTART_DELAY };
         }
+        self.writes.extend(self.devices.due(now).map(KubeletWrite::Aftermath));
         self.update_readiness(now);
         if let (Some(period), Some(at), ProcessState::Up { .. }) = (self.heartbeat, self.next_heartbeat, &self.state)
             && at <= now
@@ -249,7 +256,10 @@ impl Process {
         let up = matches!(self.state, ProcessState::Up { .. });
         let grace = self.silent.filter(|_| self.ready != Ready::Unknown).map(|since| since + NODE_GRACE);
         let ready_change = self.ready_change.filter(|_| up || self.state == ProcessState::Off);
-        [state_change, ready_change, grace, self.next_heartbeat.filter(|_| up)].into_iter().flatten().min()
+        [state_change, ready_change, grace, self.devices.wake(), self.next_heartbeat.filter(|_| up)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn up(&mut self, now: Timestamp) {
@@ -260,6 +270,7 @@ impl Process {
             if self.fault == Some(Fault::NotReady) && self.is_new(&self.config) { Ready::No } else { Ready::Yes };
         self.ready_change = self.next_ready_change(now);
         let changed = self.ready != before;
+        self.writes.extend(self.devices.restarted(self.fault, now).map(KubeletWrite::Aftermath));
         self.writes.extend([
             KubeletWrite::Ready { ready: self.ready, changed },
             KubeletWrite::Renew,
@@ -312,181 +323,5 @@ impl Process {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A kubelet with a simulated clock.
-    struct SimHarness {
-        process: Process,
-        now: Timestamp,
-        writes: Vec<(i64, KubeletWrite)>,
-    }
-
-    fn text(content: &str) -> Text {
-        content.as_bytes().into()
-    }
-
-    impl SimHarness {
-        fn new(fault: Option<Fault>) -> Self {
-            let now = Timestamp::UNIX_EPOCH;
-            let rng = fastrand::Rng::with_seed(3);
-            let process = Process::new(text("local"), fault, None, rng, now);
-            let mut sim = Self { process, now, writes: Vec::new() };
-            sim.run(0);
-            sim.writes.clear();
-            sim
-        }
-
-        fn seconds(&self) -> i64 {
-            self.now.duration_since(Timestamp::UNIX_EPOCH).as_secs()
-        }
-
-        fn restart(&mut self, content: &str) {
-            self.process.start(text(content), Ok(()), self.now);
-        }
-
-        fn run(&mut self, seconds: i64) {
-            let end = self.now + SignedDuration::from_secs(seconds);
-            loop {
-                let at = self.seconds();
-                self.writes.extend(self.process.advance(self.now).into_iter().map(|write| (at, write)));
-                if self.process.is_to_start(self.now) {
-                    let config = Arc::clone(&self.process.config);
-                    self.process.start(config, Ok(()), self.now);
-                }
-                match self.process.wake().filter(|wake| *wake <= end) {
-                    Some(wake) => {
-                        assert!(wake > self.now, "the kubelet wakes itself in an endless loop");
-                        self.now = wake;
-                    }
-                    None => break,
-                }
-            }
-            self.now = end;
-        }
-
-        fn readiness(&self) -> Vec<(i64, Ready)> {
-            let ready = |(at, write): &(i64, KubeletWrite)| match write {
-                KubeletWrite::Ready { ready, changed: true } => Some((*at, *ready)),
-                _ => None,
-            };
-            self.writes.iter().filter_map(ready).collect()
-        }
-
-        fn count(&self, wanted: KubeletWrite) -> usize {
-            self.writes.iter().filter(|(_, write)| *write == wanted).count()
-        }
-    }
-
-    #[test]
-    fn restart_reports_start_to_api_server() {
-        let mut sim = SimHarness::new(None);
-        sim.restart("a");
-        assert!(sim.process.healthz().is_err());
-        sim.run(6);
-        assert_eq!(sim.process.healthz(), Ok(()));
-        let heartbeat = KubeletWrite::Ready { ready: Ready::Yes, changed: false };
-        assert_eq!(
-            sim.writes.iter().map(|(_, write)| *write).collect::<Vec<_>>(),
-            [heartbeat, KubeletWrite::Renew, KubeletWrite::Started]
-        );
-        sim.run(3600);
-        assert_eq!((sim.writes.len(), sim.process.wake()), (3, None), "an idle kubelet writes nothing");
-    }
-
-    #[test]
-    fn refused_configuration_is_retried() {
-        let mut sim = SimHarness::new(None);
-        sim.process.start(text("bad"), Err("invalid".to_owned()), sim.now);
-        sim.run(7);
-        let why = sim.process.healthz().unwrap_err();
-        assert!(why.contains("has exited: invalid"), "{why}");
-        // The service manager of the test restarts it with a valid verdict.
-        sim.run(10);
-        assert_eq!(sim.process.healthz(), Ok(()));
-    }
-
-    #[test]
-    fn no_start_fault_spares_previous_configuration() {
-        let mut sim = SimHarness::new(Some(Fault::NoStart));
-        sim.restart("a");
-        sim.run(300);
-        assert!(sim.process.healthz().is_err());
-        assert_eq!(sim.readiness(), [(40, Ready::Unknown)]);
-        sim.restart("local");
-        sim.run(10);
-        assert_eq!(sim.process.healthz(), Ok(()));
-        assert_eq!(sim.readiness().last().map(|(_, ready)| *ready), Some(Ready::Yes));
-    }
-
-    #[test]
-    fn dies_fault_repeats_after_each_restart() {
-        let mut sim = SimHarness::new(Some(Fault::Dies));
-        sim.restart("a");
-        sim.run(120);
-        assert!((4..=5).contains(&sim.count(KubeletWrite::Started)), "{:?}", sim.writes);
-        assert_eq!(sim.readiness(), [], "each interruption is short");
-        sim.process.set_fault(None, sim.now);
-        sim.run(60);
-        assert_eq!(sim.process.healthz(), Ok(()));
-    }
-
-    #[test]
-    fn readiness_follows_faults() {
-        let mut sim = SimHarness::new(Some(Fault::NotReady));
-        sim.restart("a");
-        sim.run(100);
-        assert_eq!(sim.readiness().iter().map(|(_, ready)| *ready).collect::<Vec<_>>(), [Ready::No]);
-        sim.restart("local");
-        sim.run(100);
-        assert_eq!(sim.readiness().len(), 2);
-
-        let mut sim = SimHarness::new(Some(Fault::Flap));
-        sim.run(100);
-        assert_eq!(sim.readiness(), [], "the old configuration works");
-        sim.restart("a");
-        sim.run(105);
-        assert_eq!(sim.readiness().len(), 5);
-        sim.process.set_fault(None, sim.now);
-        sim.run(100);
-        assert_eq!((sim.readiness().len(), sim.process.ready), (6, Ready::Yes));
-
-        let mut sim = SimHarness::new(Some(Fault::Deaf));
-        assert!(!sim.process.has_power());
-        sim.run(100);
-        assert_eq!((sim.process.ready, sim.process.may_power_on()), (Ready::Unknown, false));
-        sim.process.set_fault(None, sim.now);
-        assert!(sim.process.may_power_on());
-        sim.restart("local");
-        sim.run(10);
-        assert_eq!(sim.readiness().last().map(|(_, ready)| *ready), Some(Ready::Yes));
-    }
-
-    #[test]
-    fn slow_fault_delays_and_restart_fails_only_for_new_configuration() {
-        let mut sim = SimHarness::new(Some(Fault::Slow(10.0)));
-        sim.restart("a");
-        sim.run(9);
-        assert!(sim.process.healthz().is_err());
-        sim.run(42);
-        assert_eq!(sim.process.healthz(), Ok(()));
-        assert!(sim.process.command_time() >= Duration::from_secs(2));
-        let sim = SimHarness::new(Some(Fault::RestartFails));
-        assert!(sim.process.refuses_restart(&text("a")) && !sim.process.refuses_restart(&text("local")));
-        let sim = SimHarness::new(Some(Fault::Crash));
-        assert!(sim.process.takes_host_down(&text("a")) && !sim.process.takes_host_down(&text("local")));
-    }
-
-    #[test]
-    fn running_kubelet_renews_lease_every_10_s() {
-        let mut sim = SimHarness::new(None);
-        let renewed = |sim: &mut SimHarness, seconds: i64| {
-            let now = sim.now + SignedDuration::from_secs(seconds);
-            sim.process.renewed(now).map(|at| at.duration_since(sim.now).as_secs())
-        };
-        assert_eq!(renewed(&mut sim, 9), Some(0));
-        assert_eq!(renewed(&mut sim, 25), Some(20));
-        sim.process.power_off(sim.now);
-        assert_eq!(renewed(&mut sim, 30), None);
-    }
-}
+#[path = "process_tests.rs"]
+mod tests;

@@ -252,6 +252,7 @@ impl Driver {
                     Output::WakeAt(at) => wake = Some(at),
                     Output::PatchConfig(config) => slot.waiting.push(Effect::Config(config)),
                     Output::Ready { ready, changed } => slot.waiting.push(Effect::Ready { ready, changed }),
+                    Output::Aftermath(aftermath) => slot.waiting.push(Effect::Aftermath(aftermath)),
                     Output::Event { reason, message } => {
                         if self.options.events {
                             slot.waiting.push(Effect::Event { reason, message });

@@ -38,6 +38,14 @@ pub enum Fault {
     Deaf,
     /// The kubelet refuses `configz` requests of the API server, as without the authorization for it.
     RefusesConfigz,
+    /// The node has 8 GPUs, which return 15 s after each restart of its kubelet.
+    SlowDevices,
+    /// The node has 8 GPUs, which do not return after a restart of its kubelet.
+    LostDevices,
+    /// Each restarted kubelet refuses the first pod of its node that was Ready.
+    RefusesPod,
+    /// The pods of the node are not Ready any more when its kubelet has restarted.
+    UnreadyPods,
     /// Needs an agent: the kubelet does not start with a new configuration.
     NoStart,
     /// Needs an agent: the kubelet starts with a new configuration and dies 15 s later, repeatedly.
@@ -51,7 +59,7 @@ pub enum Fault {
 }
 
 /// Fault kinds in the syntax of `--fault`, with descriptions; see [`Fault`] for details.
-pub const KINDS: [(&str, &str); 15] = [
+pub const KINDS: [(&str, &str); 19] = [
     ("crash", "dies on its new configuration"),
     ("slow", "takes 10 times as long; slow:<factor> sets another factor"),
     ("not-ready", "activates its configuration and is then not Ready"),
@@ -62,6 +70,10 @@ pub const KINDS: [(&str, &str); 15] = [
     ("flap", "converges, then is not Ready every other 20 s"),
     ("deaf", "does not run; Ready is Unknown"),
     ("refuses-configz", "refuses requests for its configuration"),
+    ("slow-devices", "has 8 GPUs, which return 15 s after a restart"),
+    ("lost-devices", "has 8 GPUs, which do not return after a restart"),
+    ("refuses-pod", "refuses one of its pods after a restart"),
+    ("unready-pods", "has no Ready pods after a restart"),
     ("no-start", "does not start with a new configuration"),
     ("dies", "starts with a new configuration and dies during the trial"),
     ("restart-fails", "cannot be restarted with a new configuration"),
@@ -138,6 +150,10 @@ impl FromStr for Fault {
             "flap" => Self::Flap,
             "deaf" => Self::Deaf,
             "refuses-configz" => Self::RefusesConfigz,
+            "slow-devices" => Self::SlowDevices,
+            "lost-devices" => Self::LostDevices,
+            "refuses-pod" => Self::RefusesPod,
+            "unready-pods" => Self::UnreadyPods,
             "no-start" => Self::NoStart,
             "dies" => Self::Dies,
             "restart-fails" => Self::RestartFails,
@@ -161,6 +177,10 @@ impl fmt::Display for Fault {
             Self::Flap => "flap",
             Self::Deaf => "deaf",
             Self::RefusesConfigz => "refuses-configz",
+            Self::SlowDevices => "slow-devices",
+            Self::LostDevices => "lost-devices",
+            Self::RefusesPod => "refuses-pod",
+            Self::UnreadyPods => "unready-pods",
             Self::NoStart => "no-start",
             Self::Dies => "dies",
             Self::RestartFails => "restart-fails",

@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use super::aftermath::GoneDevices;
 use super::fault::Fault;
 use super::signals::{Download, Input, Moment, Output, Ready, SpecSource};
 use super::status::{LoadedSource, Status, SyncProblem};
@@ -93,6 +94,7 @@ pub struct SimKubelet {
     ready: Ready,
     /// Time of the next readiness change by a fault.
     ready_change: Option<Moment>,
+    devices: GoneDevices<Moment>,
 }
 
 impl SimKubelet {
@@ -125,6 +127,7 @@ impl SimKubelet {
             trial: None,
             ready: Ready::Yes,
             ready_change: (fault == Some(Fault::Deaf)).then_some(now),
+            devices: GoneDevices::default(),
             status,
             reported,
             rng,
@@ -206,6 +209,7 @@ impl SimKubelet {
                 self.write_status(outputs);
             }
         }
+        outputs.extend(self.devices.due(now).map(Output::Aftermath));
         self.update_readiness(now, outputs);
     }
 
@@ -215,6 +219,7 @@ impl SimKubelet {
         if self.heartbeat.is_some() && self.ready != Ready::Unknown {
             at(Some(self.next_heartbeat));
         }
+        at(self.devices.wake());
         if let Process::Restarting(up) = self.process
             && self.handles_config()
         {
@@ -363,6 +368,7 @@ impl SimKubelet {
         // converged.
         self.ready_change = self.next_ready_change(now);
         self.update_readiness(now, outputs);
+        outputs.extend(self.devices.restarted(self.fault, now).map(Output::Aftermath));
         self.write_status(outputs);
         outputs.push(Output::Event { reason: "Starting", message: "Starting kubelet.".to_owned() });
     }
@@ -403,6 +409,7 @@ impl SimKubelet {
     fn set_fault(&mut self, fault: Option<Fault>, now: Moment) {
         let handled_config = self.handles_config();
         self.fault = fault;
+        self.devices.fault_changed(fault, now);
         if self.process == Process::Dead && fault != Some(Fault::Crash) {
             self.exit(now);
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::aftermath::Aftermath;
 use super::fault::Fault;
 use super::machine::{ObservedNode, SimKubelet, supports_dynamic_config};
 use super::signals::{Download, Input, Moment, Output, Ready, SpecSource};
@@ -22,6 +23,7 @@ struct SimHarness {
     fetches: usize,
     patches: usize,
     ready: Vec<(f64, Ready)>,
+    aftermath: Vec<(f64, Aftermath)>,
     events: Vec<(f64, String)>,
 }
 
@@ -49,6 +51,7 @@ impl SimHarness {
             fetches: 0,
             patches: 0,
             ready: Vec::new(),
+            aftermath: Vec::new(),
             events: Vec::new(),
         };
         sim.input(Input::Node(SpecSource::Local));
@@ -82,6 +85,7 @@ impl SimHarness {
                     }
                     Output::Event { reason, message } => self.events.push((t, format!("{reason}: {message}"))),
                     Output::Ready { ready, .. } => self.ready.push((t, ready)),
+                    Output::Aftermath(aftermath) => self.aftermath.push((t, aftermath)),
                 }
             }
         }
@@ -284,6 +288,26 @@ fn flapping_node_converges_first() {
     let turns = sim.ready.len();
     sim.run(100);
     assert_eq!(sim.ready.len(), turns);
+}
+
+#[test]
+fn restart_takes_devices_until_their_plugins_register() {
+    for (fault, returns) in [(Fault::SlowDevices, true), (Fault::LostDevices, false)] {
+        let mut sim = SimHarness::new(Some(fault));
+        sim.assign("b");
+        sim.run(60);
+        assert_eq!(sim.names(), [Some("b"), Some("b"), None]);
+        let [(gone, Aftermath::DevicesGone), later @ ..] = &sim.aftermath[..] else { panic!("{:?}", sim.aftermath) };
+        match later {
+            [(back, Aftermath::DevicesBack)] if returns => assert!((back - gone - 15.0).abs() < 0.01, "{back} {gone}"),
+            [] if !returns => {}
+            other => panic!("{other:?}"),
+        }
+        sim.input(Input::Fault(None));
+        sim.run(1);
+        assert_eq!(sim.aftermath.last().unwrap().1, Aftermath::DevicesBack, "the fault ended");
+        assert_eq!(sim.aftermath.len(), 2);
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub mod machine;
 pub mod signals;
 pub mod verdict;
 
+pub(super) mod aftermath;
 mod config_maps;
 mod driver;
 pub(super) mod requests;
@@ -26,6 +27,7 @@ mod machine_tests;
 #[cfg(test)]
 mod replay;
 
+pub use aftermath::Aftermath;
 pub(super) use driver::seed_of;
 pub use fault::{Fault, FaultError, FaultSpec, Faults};
 pub use handle::{InjectError, Kubelets, Options, StartError};

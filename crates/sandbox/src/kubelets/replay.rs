@@ -139,6 +139,7 @@ impl SimHarness {
                         self.seen.events.push((t - self.late, format!("{reason}: {message}")))
                     }
                     Output::Ready { .. } => panic!("a healthy kubelet stays ready"),
+                    Output::Aftermath(_) => panic!("a healthy kubelet has no fault"),
                 }
             }
         }

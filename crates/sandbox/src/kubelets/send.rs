@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::Client;
 
+use super::aftermath::{Aftermath, carry_out};
 use super::config_maps::Key;
 use super::requests::{self, ConfigMap};
 use super::signals::Ready;
@@ -17,6 +18,7 @@ pub(super) enum Effect {
     Config(serde_json::Map<String, serde_json::Value>),
     Ready { ready: Ready, changed: bool },
     Event { reason: &'static str, message: String },
+    Aftermath(Aftermath),
 }
 
 /// Result of a finished task.
@@ -48,6 +50,12 @@ pub(super) async fn send(client: Client, name: NodeName, slot: usize, effects: V
         let node = name.as_str();
         let now = nodecfg_clock::now();
         let (what, request, attempts) = match &effect {
+            Effect::Aftermath(aftermath) => {
+                if let Err(error) = carry_out(&client, node, *aftermath).await {
+                    tracing::debug!(node, ?aftermath, %error, "a simulated kubelet could not write");
+                }
+                continue;
+            }
             // The status loop repeats a failed write.
             Effect::Config(config) => ("status.config", requests::patch_config(node, config), 1),
             Effect::Ready { ready, changed } => ("Ready", requests::patch_ready(node, *ready, *changed, now), ATTEMPTS),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::aftermath::Aftermath;
 use super::fault::Fault;
 use super::verdict::ConfigProblem;
 use nodecfg_contract::ConfigMapSource;
@@ -75,6 +76,8 @@ pub enum Output {
         /// Set if the readiness differs from the last report; unset for a heartbeat.
         changed: bool,
     },
+    /// Report what the restart did to devices and pods.
+    Aftermath(Aftermath),
     /// Emit an Event about the Node.
     Event {
         /// Reason in CamelCase.
