@@ -216,6 +216,7 @@ impl Reconciliation<'_> {
             concurrency: usize::from(self.rollout_args.concurrency),
             timeout: None,
             wait_trial: self.wait_trial,
+            list_pods: false,
             speed: self.speed,
             gates: None,
         };

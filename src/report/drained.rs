@@ -109,6 +109,7 @@ pub(super) mod tests {
             seconds: Some(41.0),
             trial: None,
             drain,
+            recovery: None,
             marked,
         };
         let record = |evicted, seconds, blocked| Some(DrainRecord { evicted, seconds, blocked });

@@ -48,6 +48,8 @@ pub fn failure(node: &NodeName, failure: &ConvergenceFailure) -> Explanation {
             ),
         },
         ConvergenceFailure::TimedOut { waiting } => timed_out(node, waiting),
+        ConvergenceFailure::PodsRefused(_) => pods_refused(node),
+        ConvergenceFailure::PodsLost(_) => pods_lost(node),
         ConvergenceFailure::Drain { failure } => not_drained(node, failure),
     }
 }
@@ -222,6 +224,32 @@ fn not_drained(node: &NodeName, failure: &DrainFailure) -> Explanation {
     }
 }
 
+fn pods_refused(node: &NodeName) -> Explanation {
+    Explanation {
+        meaning: "the new kubelet refused pods of the node; they never run again, and their controllers start others",
+        causes: &[
+            "device plugins had not registered when the kubelet decided about its pods",
+            "CPUs, memory or devices of running pods do not fit the new policies of the managers or of the topology",
+            "the node has less room: maxPods is lower, or reservations are higher",
+        ],
+        look_at: format!("`kubectl get pods -A --field-selector spec.nodeName={node},status.phase=Failed`"),
+    }
+}
+
+fn pods_lost(node: &NodeName) -> Explanation {
+    Explanation {
+        meaning: "the node runs the configuration, and pods that were Ready before are not",
+        causes: &[
+            "the configuration breaks the pods: the network, the runtime, cgroups or limits",
+            "their readiness takes longer than the settle time of the pool (spec.rollout.drain.settle)",
+            "the pods have a problem of their own at the same time",
+        ],
+        look_at: format!(
+            "`kubectl get pods -A --field-selector spec.nodeName={node}`, then `kubectl describe` of the named pods"
+        ),
+    }
+}
+
 fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
     match waiting {
         Waiting::NotAssigned => Explanation {
@@ -278,8 +306,9 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
             ],
             look_at: format!("status.allocatable in `kubectl get node {node} -o yaml`, and the device plugin's log"),
         },
-        Waiting::Settling => Explanation {
-            meaning: "the node converged after its drain, but did not stay Ready, so new pods were not allowed yet",
+        Waiting::PodsNotReady(_) => pods_lost(node),
+        Waiting::Settling | Waiting::Checking => Explanation {
+            meaning: "the node converged, but did not stay Ready while it settled",
             causes: &["the configuration makes the node unstable", "another problem on the node at the same time"],
             look_at: format!("the Ready condition's message in `kubectl describe node {node}`, then the kubelet's log"),
         },

@@ -30,6 +30,7 @@ pub mod orders;
 pub mod outcome;
 pub mod progress;
 pub mod pruning;
+pub mod recovery;
 pub mod release;
 pub mod review;
 pub mod run_summary;

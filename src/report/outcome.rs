@@ -108,6 +108,7 @@ mod tests {
             seconds: None,
             trial: None,
             drain: None,
+            recovery: None,
             marked: false,
         };
         let pool =

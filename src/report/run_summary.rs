@@ -15,6 +15,7 @@ use super::error::ErrorMessage;
 use super::explain::Explanation;
 use super::markdown::{code, prose};
 use super::progress::RunHeader;
+use super::recovery;
 use super::review::{self, clipped};
 use super::source;
 use super::stops;
@@ -88,6 +89,7 @@ pub fn write(
     write_explanations(out, outcome)?;
     write_pools(out, outcome)?;
     write_drains(out, outcome)?;
+    write_recovery(out, outcome)?;
     if !before.planned.is_empty() {
         let title = if before.command == "verify" { "What a sync would do" } else { "Plan" };
         writeln!(out, "<details><summary>{title}</summary>\n\n{}\n</details>\n", before.planned)?;
@@ -259,6 +261,22 @@ fn write_drains(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     writeln!(out, "\n</details>\n")
 }
 
+/// Writes what changed nodes had before and have since, collapsed.
+fn write_recovery(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    let changed = recovery::changed(outcome);
+    let Some(totals) = recovery::totals(&changed) else { return Ok(()) };
+    writeln!(out, "<details><summary>{totals}</summary>\n")?;
+    writeln!(out, "| node | pool | Ready pods | extended resources |\n|---|---|---|---|")?;
+    for node in changed.iter().take(MAX_ROWS) {
+        let (name, pool) = (code(node.node.as_str()), code(node.pool.as_str()));
+        writeln!(out, "| {name} | {pool} | {} | {} |", node.pods, quoted(&node.resources))?;
+    }
+    if changed.len() > MAX_ROWS {
+        writeln!(out, "\n{} more; see the JSON report", count(changed.len() - MAX_ROWS, "node"))?;
+    }
+    writeln!(out, "\n</details>\n")
+}
+
 /// Writes the node counts of every pool, pools with problems first.
 fn write_pools(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let mut pools: Vec<_> = outcome.pools.iter().collect();
@@ -306,6 +324,7 @@ mod tests {
             seconds: Some(1.0),
             trial: None,
             drain: None,
+            recovery: None,
             marked: false,
         };
         PoolOutcome { stopped, held: None, nodes: ends.into_iter().enumerate().map(node).collect() }

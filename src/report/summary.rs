@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::explain;
 use super::progress::message;
+use super::recovery;
 use super::review::suffix;
 use super::source;
 use super::steps::SMALL_ROLLOUT;
@@ -54,6 +55,9 @@ pub fn write(
 ) -> io::Result<()> {
     let mut page = Page { out, width: options.width };
     write_table(&mut page, outcome, options)?;
+    if options.all {
+        recovery::write(page.out, outcome, options.width)?;
+    }
     write_explanations(&mut page, outcome)?;
     write_stops(&mut page, outcome)?;
     write_holds(&mut page, outcome)?;

@@ -18,6 +18,7 @@ fn outcome(ends: impl IntoIterator<Item = End>) -> Outcome {
         seconds: Some(1.0),
         trial: None,
         drain: None,
+        recovery: None,
         marked: false,
     };
     let nodes = ends.into_iter().enumerate().map(node).collect();

@@ -94,6 +94,7 @@ fn summary_fits() {
             seconds: Some(12.5),
             trial: None,
             drain: None,
+            recovery: None,
             marked: false,
         };
         let nodes = ends().into_iter().chain(paused).enumerate().map(node).collect();
@@ -402,7 +403,17 @@ fn messages_of_nodes_cannot_control_the_terminal() {
     }
     let to = Target::Local;
     let end = End::Failed { failure, rolled_back: false };
-    let nodes = vec![NodeOutcome { node, from: None, to, end, seconds: None, trial: None, drain: None, marked: false }];
+    let nodes = vec![NodeOutcome {
+        node,
+        from: None,
+        to,
+        end,
+        seconds: None,
+        trial: None,
+        drain: None,
+        recovery: None,
+        marked: false,
+    }];
     let stopped = Some(StopReason::ClusterFailed { error: evil });
     let outcome = Outcome { pools: [(pool, PoolOutcome { stopped, held: None, nodes })].into() };
     let options = SummaryOptions { width: usize::MAX, all: false, at: at() };

@@ -13,7 +13,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 14] = [
+const SETTINGS: [PoolSetting; 15] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -97,6 +97,12 @@ const SETTINGS: [PoolSetting; 14] = [
         meaning: "whether assigned nodes are rolled back if a gate stops the rollout",
         affects_membership: false,
         read: |pool| pool.policy.rollback_on_gate_failure.to_string(),
+    },
+    PoolSetting {
+        path: "spec.rollout.checkPods",
+        meaning: "whether the pods of changed nodes must be back",
+        affects_membership: false,
+        read: |pool| pool.policy.check_pods.to_string(),
     },
 ];
 

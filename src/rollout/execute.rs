@@ -16,7 +16,7 @@ use super::requests::{Queue, Request, Response, send};
 use crate::gates::{Evaluator, GateWatch};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::{AllowedDisruption, Node, Observed, Orders};
+use nodecfg_contract::observed::{AllowedDisruption, Node, Observed, Orders, Pod};
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::drain::evictions::PodChange;
 use nodecfg_planning::gates::judge::Asked;
@@ -101,14 +101,17 @@ pub async fn execute(
 ) -> Result<Execution, ClusterError> {
     let prepare = async {
         check_permissions(rollout.plan, reader).await?;
-        prepare::before_assignments(rollout.plan, writer, listener).await
+        let list_pods = prepare::may_list_pods(rollout.plan, reader).await?;
+        prepare::before_assignments(rollout.plan, writer, listener).await?;
+        Ok::<_, ClusterError>(list_pods)
     };
     let mut requested = stop.clone();
-    tokio::select! {
+    let list_pods = tokio::select! {
         prepared = prepare => prepared?,
         // No node was changed; created ConfigMaps serve the next run.
-        Ok(_) = requested.wait_for(|stop| *stop >= Stop::Gently) => {}
-    }
+        Ok(_) = requested.wait_for(|stop| *stop >= Stop::Gently) => false,
+    };
+    let rollout = Rollout { mode: Mode { list_pods, ..rollout.mode }, ..rollout };
     let events = EventSender::start(writer.clone(), &rollout);
     let execution = {
         let mut listen = |now: Timestamp, event: &Event| {
@@ -184,6 +187,8 @@ struct Runner<'a> {
     /// Changes of pod watches that were not carried out yet.
     pod_watches: Vec<PodWatch>,
     error: Option<ClusterError>,
+    /// Whether a failed list of pods was logged.
+    unlisted: bool,
     lock_lost: bool,
     orders: OrderWatcher,
     listener: &'a mut dyn FnMut(Timestamp, &Event),
@@ -198,6 +203,7 @@ impl<'a> Runner<'a> {
             queue: Queue::default(),
             pod_watches: Vec::new(),
             error: None,
+            unlisted: false,
             lock_lost: false,
             orders: OrderWatcher::new(&rollout.observed.orders),
             listener,
@@ -323,6 +329,17 @@ impl<'a> Runner<'a> {
         }
     }
 
+    /// Passes the pods of a node to the machine. One warning stands for all lists that fail, which fail no node.
+    fn pods_listed(&mut self, node: NodeName, result: Result<Vec<Pod>, ClusterError>) {
+        let pods = result.map_err(|error| {
+            if !std::mem::replace(&mut self.unlisted, true) {
+                tracing::warn!("the pods of node {node} are not checked, and perhaps those of others: {error}");
+            }
+            error.to_string()
+        });
+        self.step(Input::PodsListed(node, pods));
+    }
+
     fn pods_changed(&mut self, node: NodeName, change: Result<PodChange, ClusterError>) {
         match change {
             Ok(change) => self.step(Input::Pods(node, change)),
@@ -357,6 +374,7 @@ impl<'a> Runner<'a> {
             Response::RolledBack(node, result) => {
                 self.step(Input::RolledBack(node, result.map_err(|error| error.to_string())));
             }
+            Response::Pods(node, result) => self.pods_listed(node, result),
             Response::Drain(_, Some(error @ ClusterError::LockLost { .. })) => {
                 tracing::error!("{error}");
                 self.lock_lost = true;

@@ -40,6 +40,26 @@ pub async fn check_permissions(plan: &Plan, reader: &ClusterReader) -> Result<()
     reader.check_all_allowed(needs(plan)).await
 }
 
+/// Reports whether the pods of assigned nodes can be checked. An account without the right to list pods changes nodes
+/// without that check.
+///
+/// # Errors
+/// A failed request.
+pub(super) async fn may_list_pods(plan: &Plan, reader: &ClusterReader) -> Result<bool, ClusterError> {
+    let checks = |pool: &PoolPlan| pool.policy.check_pods && pool.assignments() > 0;
+    if !plan.pools.iter().any(checks) {
+        return Ok(false);
+    }
+    match reader.may_list_pods().await {
+        Ok(()) => Ok(true),
+        Err(error @ ClusterError::Forbidden { .. }) => {
+            tracing::info!("the pods of changed nodes are not checked: {error}; deploy/forecaster has the right");
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Operations of the whole rollout.
 fn needs(plan: &Plan) -> Needs<'_> {
     let creates = plan.config_maps.iter().any(|map| map.create);

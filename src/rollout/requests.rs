@@ -13,6 +13,7 @@ pub(super) enum Request {
     Assign(NodeName, Assignment),
     RollBack(NodeName, Assignment),
     Reread(NodeName),
+    ListPods(NodeName),
     /// A request of a drain.
     Drain(DrainRequest),
 }
@@ -33,6 +34,8 @@ pub(super) enum Response {
     Refused(NodeName, ClusterError),
     RolledBack(NodeName, Result<(), ClusterError>),
     Reread(NodeName, Box<Result<Option<Node>, ClusterError>>),
+    /// The pods of a node.
+    Pods(NodeName, Result<Vec<Pod>, ClusterError>),
     /// Inputs that answer a request of a drain, and the error that they report.
     Drain(Vec<Input>, Option<ClusterError>),
 }
@@ -47,6 +50,7 @@ impl Queue {
         self.0.push_back(match command {
             Command::Assign(node, change) => Request::Assign(node, change),
             Command::RollBack(node, change) => Request::RollBack(node, change),
+            Command::ListPods(node) => Request::ListPods(node),
             Command::Mark(node, uid, drain) => Request::Drain(DrainRequest::Mark(node, uid, Box::new(drain))),
             Command::Evict(node, pod) => Request::Drain(DrainRequest::Evict(node, pod)),
             Command::DeletePod(node, pod) => Request::Drain(DrainRequest::DeletePod(node, pod)),
@@ -134,6 +138,10 @@ pub(super) async fn send(request: Request, reader: &ClusterReader, writer: Optio
             let result = reader.node(&node).await;
             Response::Reread(node, Box::new(result))
         }
+        (Request::ListPods(node), _) => {
+            let pods = reader.cached_pods_on(&node).await;
+            Response::Pods(node, pods)
+        }
         (Request::Drain(request), Some(writer)) => send_drain(request, reader, writer).await,
         // Without a writer the machine assigns nothing and drains nothing.
         (Request::Assign(node, _) | Request::RollBack(node, _), None) => Response::Changed(node),
@@ -191,6 +199,7 @@ mod tests {
                 Request::Assign(node, _) => format!("assign {node}"),
                 Request::RollBack(node, _) => format!("roll back {node}"),
                 Request::Reread(node) => format!("reread {node}"),
+                Request::ListPods(node) => format!("list {node}"),
                 Request::Drain(DrainRequest::Mark(node, ..)) => format!("mark {node}"),
                 Request::Drain(DrainRequest::Evict(node, pod)) => format!("evict {node} {}", pod.name),
                 Request::Drain(DrainRequest::DeletePod(node, pod)) => format!("delete {node} {}", pod.name),

@@ -58,11 +58,13 @@ pub enum NodeFailure {
     TimedOut,
     /// The API server refused the assignment.
     Refused,
+    /// Its pods were refused by the kubelet, or not Ready again in time.
+    Pods,
 }
 
 impl NodeFailure {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Rejected, Self::TimedOut, Self::Refused];
+    pub const ALL: [Self; 4] = [Self::Rejected, Self::TimedOut, Self::Refused, Self::Pods];
 
     /// Value of the label.
     #[must_use]
@@ -71,6 +73,7 @@ impl NodeFailure {
             Self::Rejected => "rejected",
             Self::TimedOut => "timed_out",
             Self::Refused => "refused",
+            Self::Pods => "pods",
         }
     }
 
@@ -78,6 +81,10 @@ impl NodeFailure {
         match end {
             End::Failed { failure: convergence::ConvergenceFailure::Refused { .. }, .. } => Some(Self::Rejected),
             End::Failed { failure: convergence::ConvergenceFailure::TimedOut { .. }, .. } => Some(Self::TimedOut),
+            End::Failed {
+                failure: convergence::ConvergenceFailure::PodsRefused(_) | convergence::ConvergenceFailure::PodsLost(_),
+                ..
+            } => Some(Self::Pods),
             End::Refused { .. } => Some(Self::Refused),
             _ => None,
         }

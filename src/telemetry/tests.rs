@@ -178,6 +178,7 @@ fn counts_the_outcomes_of_nodes() {
         seconds: None,
         trial: None,
         drain: None,
+        recovery: None,
         marked: false,
     };
     let held = Closed { why: ClosedBy::NoWindow, next: None };

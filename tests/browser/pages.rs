@@ -143,6 +143,7 @@ pub fn run(nodes: usize, pools: usize) -> Page {
                 trial: None,
                 seconds: Some(took.as_secs_f64()),
                 drain: None,
+                recovery: None,
                 marked: false,
             });
         }
@@ -185,6 +186,7 @@ pub fn hostile() -> Page {
         },
         seconds: None,
         drain: None,
+        recovery: None,
         marked: false,
         trial: None,
     };

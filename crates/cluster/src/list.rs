@@ -65,6 +65,20 @@ pub async fn any<T>(
     Ok(items.into_iter().next())
 }
 
+/// Reads a collection from the cache of the API server, which may be some moments old. The server sends one page.
+///
+/// # Errors
+/// Every [`ClusterError`] of a request.
+pub async fn cached<T>(
+    transport: &Transport,
+    collection: &Collection,
+    keep: impl Fn(&[u8]) -> serde_json::Result<Option<T>>,
+) -> Result<Vec<T>, ClusterError> {
+    let call = Call::new(Method::GET, collection.uri("resourceVersion=0"));
+    let (items, _) = transport.call(&collection.operation, &call, || Page::new(&keep)).await?;
+    Ok(items)
+}
+
 /// Reads a whole collection and its version. `keep` decodes the JSON of each object. All pages have the same version,
 /// so the result is consistent.
 ///

@@ -102,6 +102,14 @@ impl ClusterReader {
         operations
     }
 
+    /// Checks whether this user may list the pods of nodes.
+    ///
+    /// # Errors
+    /// As [`check_allowed`](Self::check_allowed).
+    pub async fn may_list_pods(&self) -> Result<(), ClusterError> {
+        self.check_allowed(Operation::on_all(Verb::List, Resource::Pods, None)).await
+    }
+
     /// Checks whether this user may do an operation. If the server refuses the review, the operation counts as
     /// allowed and may fail later.
     ///

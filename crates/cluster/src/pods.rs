@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::error::ClusterError;
 use super::follow::{Change, Following, WATCH, follow};
-use super::list::{Collection, list};
+use super::list::{Collection, cached, list};
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
 use super::wire_pod::{read_pod, read_pod_budget};
@@ -50,6 +50,17 @@ impl ClusterReader {
     pub async fn list_pods_on(&self, node: &NodeName) -> Result<Vec<Pod>, ClusterError> {
         let operation = Operation::on_all(Verb::List, Resource::Pods, None);
         Ok(list(&self.transport, &Collection::on_node(operation, node), "application/json", read_pod).await?.0)
+    }
+
+    /// Pods that are bound to a node, as the API server has them in its cache. The cache has an index of the nodes of
+    /// pods (kubernetes, `pkg/registry/core/pod/strategy.go`: `NodeNameIndexFunc`), while API servers before 1.31 read
+    /// all pods of the cluster for a list that must not be old. A rollout sends two of these lists for each node.
+    ///
+    /// # Errors
+    /// Every [`ClusterError`] of a request.
+    pub async fn cached_pods_on(&self, node: &NodeName) -> Result<Vec<Pod>, ClusterError> {
+        let operation = Operation::on_all(Verb::List, Resource::Pods, None);
+        cached(&self.transport, &Collection::on_node(operation, node), read_pod).await
     }
 
     /// What `keep` returns for each pod that is bound to a node. A cluster may have 450,000 pods, so `keep` sees each

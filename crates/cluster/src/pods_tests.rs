@@ -91,3 +91,11 @@ async fn counts_attached_volumes_of_the_given_nodes() {
     assert_eq!(counts, BTreeMap::from([(name("n1"), 4)]));
     assert_eq!(log.lines()[0], "GET /apis/storage.k8s.io/v1/volumeattachments?limit=250");
 }
+
+/// A list from etcd would read all pods of the cluster for each node of a rollout.
+#[tokio::test]
+async fn pods_of_a_changed_node_come_from_the_cache() {
+    let (reader, log) = reader(vec![page(&[pod("a", Some("n1")), pod("b", Some("n1"))], "")]);
+    assert_eq!(names(&reader.cached_pods_on(&name("n1")).await.expect("pods")), ["a", "b"]);
+    assert_eq!(log.lines(), ["GET /api/v1/pods?resourceVersion=0&fieldSelector=spec.nodeName%3Dn1"]);
+}

@@ -19,6 +19,7 @@ use serde::Serialize;
 use nodecfg_contract::observed::{ExtendedResources, Node, NodeSupport, Readiness};
 use nodecfg_contract::{ConfigSource, ContentHash, error_text};
 
+pub mod pods;
 mod reasons;
 
 pub use reasons::{ConvergenceFailure, Waiting};

@@ -11,7 +11,7 @@ use ring::digest::{SHA256, digest};
 
 use super::page::Page;
 use super::text::{Prose, Text};
-use super::{changes, drains, failures, nodes, timeline};
+use super::{changes, drains, failures, nodes, recovery, timeline};
 
 /// The style sheet.
 const STYLE: &str = include_str!("page.css");
@@ -41,6 +41,7 @@ fn document(page: &Page) -> Markup {
                     (failures::section(page))
                     (nodes::sections(page))
                     (drains::section(page))
+                    (recovery::section(page))
                     @if let Some(timeline) = &page.timeline { (timeline::section(timeline)) }
                     @if let Some(review) = &page.review { (changes::section(page, review)) }
                 }

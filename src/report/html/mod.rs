@@ -10,6 +10,7 @@ mod drains;
 mod failures;
 mod nodes;
 pub mod page;
+mod recovery;
 mod run;
 mod run_timeline;
 mod status;

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use crate::report::drained::DrainedNode;
 use crate::report::error::ErrorMessage;
 use crate::report::explain::Explanation;
+use crate::report::recovery::ChangedNode;
 use crate::review::Review;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_planning::state::State;
@@ -32,6 +33,8 @@ pub struct Page {
     pub columns: &'static [&'static str],
     /// The nodes that the run drained, or began to drain.
     pub drains: Vec<DrainedNode>,
+    /// What the changed nodes had before, and have since.
+    pub recovery: Vec<ChangedNode>,
     /// The failures by kind.
     pub failures: Vec<FailureGroup>,
     /// The timeline of the rollout. Unset if nothing was watched.

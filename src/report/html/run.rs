@@ -10,6 +10,7 @@ use super::run_timeline::RunTimeline;
 use crate::report::drained::drained;
 use crate::report::error::ErrorMessage;
 use crate::report::progress::RunHeader;
+use crate::report::recovery::changed;
 use crate::report::review::{remarks, suffix};
 use crate::report::{duration, source, stops, summary};
 use crate::review::Review;
@@ -61,6 +62,7 @@ pub fn of_run(
         pools: pools(outcome, now),
         columns: &["from", "to", "took"],
         drains: drained(outcome),
+        recovery: changed(outcome),
         failures: failures(outcome),
         timeline,
         review: Some(run.review),
@@ -81,6 +83,7 @@ pub fn failed(command: &'static str, now: Timestamp, exit_code: u8, errors: Vec<
         pools: Vec::new(),
         columns: &[],
         drains: Vec::new(),
+        recovery: Vec::new(),
         failures: Vec::new(),
         timeline: None,
         review: None,

@@ -63,6 +63,7 @@ pub fn of_status(status: &FleetStatus, server: &str, review: Option<Result<Revie
             .collect(),
         columns: &["ready", "kubelet", "assigned", "active", "last known good", "since"],
         drains: Vec::new(),
+        recovery: Vec::new(),
         failures: failures(status),
         timeline: None,
         review,

@@ -73,6 +73,7 @@ fn pool(stopped: Option<StopReason>, ends: impl IntoIterator<Item = End>) -> Poo
         seconds: Some(1.0),
         trial: None,
         drain: None,
+        recovery: None,
         marked: false,
     };
     PoolOutcome { stopped, held: None, nodes: ends.into_iter().enumerate().map(node).collect() }

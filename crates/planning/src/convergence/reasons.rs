@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::pods::{LatePods, RefusedPods};
 use crate::drain::DrainFailure;
 use nodecfg_contract::observed::{MissingResource, UnreadableField};
 use nodecfg_contract::printable::one_line;
@@ -53,6 +54,10 @@ pub enum Waiting {
         /// Amount before the assignment.
         before: u64,
     },
+    /// The node converged, and its devices and pods are not checked yet. Only a rollout reports this, and the next.
+    Checking,
+    /// The node converged, and pods that were Ready before its assignment are not.
+    PodsNotReady(LatePods),
     /// The node converged, and the trial of its configuration has not ended. Only a wait for trials reports this.
     OnTrial,
     /// A value of the Node or its NodeConfig is unreadable, so its state is unknown.
@@ -91,6 +96,8 @@ impl fmt::Display for Waiting {
             Self::ResourceMissing { resource, present, before } => {
                 write!(f, "active, waiting for {}: {present} of {before} are back", one_line(resource))
             }
+            Self::Checking => f.write_str("active, its devices and pods are checked"),
+            Self::PodsNotReady(late) => write!(f, "active, {late}"),
             Self::OnTrial => f.write_str("active, still on trial"),
             Self::Unreadable(field) => field.fmt(f),
         }
@@ -117,7 +124,11 @@ pub enum ConvergenceFailure {
         /// The state that the node was still waiting in.
         waiting: Waiting,
     },
-    /// The node was not drained, or lost the mark of its drain. Only a rollout reports this.
+    /// The kubelet refused pods after its restart. Only a rollout reports this, and the next two.
+    PodsRefused(RefusedPods),
+    /// Pods that were Ready before the assignment were not Ready again in time.
+    PodsLost(LatePods),
+    /// The node was not drained, or lost the mark of its drain.
     #[serde(rename = "notDrained")]
     Drain {
         /// The failure of the drain.
@@ -131,6 +142,8 @@ impl fmt::Display for ConvergenceFailure {
         match self {
             Self::Refused { error } | Self::NotPrepared { error } => f.write_str(error),
             Self::TimedOut { waiting } => write!(f, "timed out: {waiting}"),
+            Self::PodsRefused(refused) => refused.fmt(f),
+            Self::PodsLost(late) => late.fmt(f),
             Self::Drain { failure } => failure.fmt(f),
         }
     }

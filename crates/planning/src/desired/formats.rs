@@ -174,6 +174,10 @@ pub struct RolloutSpec {
     /// Whether all nodes that a run assigned are rolled back if a gate stops it. Default false.
     #[schemars(with = "bool")]
     pub rollback_on_gate_failure: Option<bool>,
+    /// Whether a node converges only when the pods that were Ready before its assignment are Ready again, and its
+    /// kubelet refused none. Default true. Needs the right to list pods; without it, pods are not checked.
+    #[schemars(with = "bool")]
+    pub check_pods: Option<bool>,
 }
 
 /// Name of another pool in a file, with its position.
@@ -325,6 +329,7 @@ impl RolloutSpec {
                 .rollback_on_gate_failure
                 .or(fleet.rollback_on_gate_failure)
                 .unwrap_or(default.rollback_on_gate_failure),
+            check_pods: self.check_pods.or(fleet.check_pods).unwrap_or(default.check_pods),
         }
     }
 
@@ -351,26 +356,28 @@ mod tests {
             canary: Some(CanarySpec { nodes: 2, soak: Duration::from_secs(5) }),
             paused: Some(true),
             allow_disruption: Some(Class::Drain),
+            check_pods: Some(false),
             ..RolloutSpec::default()
         };
         let plain = RolloutSpec::default().policy(&fleet);
         assert_eq!(plain.max_unavailable, MaxUnavailable::Count(3));
         assert_eq!(plain.canary.map(|c| c.nodes), Some(2));
         assert!(plain.paused);
-        assert_eq!(plain.allow_disruption, Class::Drain);
+        assert_eq!((plain.allow_disruption, plain.check_pods), (Class::Drain, false));
         assert_eq!(plain.convergence_timeout, Duration::from_secs(300));
         let own = RolloutSpec {
             max_unavailable: Some(MaxUnavailable::Percent(50)),
             canary: Some(CanarySpec { nodes: 0, soak: Duration::ZERO }),
             paused: Some(false),
             allow_disruption: Some(Class::None),
+            check_pods: Some(true),
             ..RolloutSpec::default()
         };
         let policy = own.policy(&fleet);
         assert_eq!(policy.max_unavailable, MaxUnavailable::Percent(50));
         assert_eq!(policy.canary, None);
         assert!(!policy.paused);
-        assert_eq!(policy.allow_disruption, Class::None);
+        assert_eq!((policy.allow_disruption, policy.check_pods), (Class::None, true));
         assert_eq!(RolloutSpec::default().policy(&RolloutSpec::default()), RolloutPolicy::default());
     }
 }

@@ -167,6 +167,8 @@ pub struct RolloutPolicy {
     pub gates: Vec<Gate>,
     /// Whether all nodes that a run assigned are rolled back if a gate stops it. Default: they stay.
     pub rollback_on_gate_failure: bool,
+    /// Whether a node converges only when its pods are back. Default: yes.
+    pub check_pods: bool,
 }
 
 impl RolloutPolicy {
@@ -179,7 +181,12 @@ impl RolloutPolicy {
     /// The longest time from the start of a node to its end, without a rollback.
     #[must_use]
     pub fn node_time(&self, is_drained: bool) -> Duration {
-        self.convergence_timeout.saturating_add(if is_drained { self.drain.time() } else { Duration::ZERO })
+        let more = match is_drained {
+            true => self.drain.time(),
+            false if self.check_pods => self.drain.settle,
+            false => Duration::ZERO,
+        };
+        self.convergence_timeout.saturating_add(more)
     }
 
     /// Highest disruption class that a node of the pool is prepared for when it is assigned.
@@ -203,6 +210,7 @@ impl Default for RolloutPolicy {
             after: BTreeSet::new(),
             gates: Vec::new(),
             rollback_on_gate_failure: false,
+            check_pods: true,
         }
     }
 }

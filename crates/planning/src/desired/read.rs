@@ -32,7 +32,7 @@ pub(super) const POOL_SPEC: [&str; 6] =
 /// Keys of `spec.kubelet`.
 pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
 /// Keys of `spec.rollout`.
-pub(super) const ROLLOUT: [&str; 13] = [
+pub(super) const ROLLOUT: [&str; 14] = [
     "maxUnavailable",
     "canary",
     "maxFailures",
@@ -46,6 +46,7 @@ pub(super) const ROLLOUT: [&str; 13] = [
     "after",
     "gates",
     "rollbackOnGateFailure",
+    "checkPods",
 ];
 /// Keys of `spec.rollout.canary`.
 pub(super) const CANARY: [&str; 2] = ["nodes", "soak"];
@@ -236,6 +237,7 @@ fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
         after: pool_order::after(&fields, findings),
         gates: gate_fields::gates(&fields, findings),
         rollback_on_gate_failure: fields.boolean("rollbackOnGateFailure", findings),
+        check_pods: fields.boolean("checkPods", findings),
     }
 }
 

@@ -63,14 +63,17 @@ fn windows_must_fit_a_node_and_a_soak() {
     let drains = "allowDisruption: drain\n    drain: {timeout: 15m, settle: 30s}";
     let soaks = "canary: {nodes: 1, soak: 1h}";
     for (length, more, needed) in [
-        ("5m", "paused: false", None),
-        ("299s", "paused: false", Some("a node may take up to 5m")),
+        ("5m30s", "paused: false", None),
+        ("329s", "paused: false", Some("a node may take up to 5m30s")),
+        // No time is needed for the pods.
+        ("5m", "checkPods: false", None),
+        ("299s", "checkPods: false", Some("a node may take up to 5m")),
         ("20m30s", drains, None),
         ("20m29s", drains, Some("a node may take up to 20m30s")),
         // Nodes with running pods take no drain.
-        ("5m", "allowDisruption: drain\n    drain: {mode: accept}", None),
-        ("1h5m", soaks, None),
-        ("1h4m", soaks, Some("the soak time of canaries and a node after it take up to 1h5m")),
+        ("5m30s", "allowDisruption: drain\n    drain: {mode: accept}", None),
+        ("1h5m30s", soaks, None),
+        ("1h5m29s", soaks, Some("the soak time of canaries and a node after it take up to 1h5m30s")),
         // Windows do not concern these changes.
         ("1m", "outsideWindows: restart", None),
     ] {

@@ -229,6 +229,15 @@ impl SimHarness {
                 }
                 self.send(Input::Evicted(name, pod.uid, answer));
             }
+            Command::ListPods(name) => {
+                let pods = self.pods.get(&name).into_iter().flat_map(BTreeMap::values).cloned();
+                let pods = match how {
+                    0 => Err(refused()),
+                    1 => Ok(pods.map(|pod| Pod { ready: false, ..pod }).collect()),
+                    _ => Ok(pods.collect()),
+                };
+                self.send(Input::PodsListed(name, pods));
+            }
             Command::CountVolumes(name) => self.send(Input::Volumes(name, Ok(usize::from(how == 1)))),
             Command::DeletePod(name, pod) => {
                 let result = if how == 0 { Err(refused()) } else { Ok(()) };
@@ -369,6 +378,7 @@ proptest! {
         holds in any::<bool>(),
         (timeout, drain_timeout, settle) in (60..900_u64, 60..900_u64, 0..90_u64),
         excluded in vec((0..6000_i64, 1..3000_i64), 0..2),
+        list_pods in any::<bool>(),
         sim_events in vec(sim_events(), 0..300),
     ) {
         let mut policy = policy(budget);
@@ -413,7 +423,7 @@ proptest! {
             nodes: cluster.nodes.clone(),
             pods: pods.collect(),
             watched: BTreeSet::new(),
-            machine: Machine::new(&plan, Mode { rollback_on_failure, ..Mode::ASSIGN }),
+            machine: Machine::new(&plan, Mode { rollback_on_failure, list_pods, ..Mode::ASSIGN }),
             requests: Vec::new(),
             target: plan.pools[0].target.clone(),
             old: old.clone(),

@@ -120,6 +120,7 @@ impl Scenario {
                     assert_eq!((uid, drain.to.as_ref()), (format!("uid-{node}"), Some(&self.target)));
                     format!("mark {node}")
                 }
+                Command::ListPods(node) => format!("list {node}"),
                 Command::WatchPods(node) => format!("watch {node}"),
                 Command::UnwatchPods(node) => format!("unwatch {node}"),
                 Command::Evict(node, pod) => format!("evict {node} {}", pod.name),
@@ -319,6 +320,29 @@ fn node_settles_only_when_its_devices_are_back() {
     scenario.observe("n1", |node| Node { extended_resources: gpus(8), ..node });
     assert_eq!(scenario.wait(29), [""; 0]);
     assert_eq!(scenario.wait(1), ["release n1"]);
+}
+
+#[test]
+fn pods_that_stay_are_checked_before_the_release() {
+    let unready = Pod { ready: false, ..daemon("proxy") };
+    for (pods, fails) in [(vec![daemon("proxy")], false), (vec![unready], true)] {
+        let mode = Mode { list_pods: true, ..Mode::ASSIGN };
+        let mut scenario = Scenario::to(NEW, &cluster(&["n1"]), drains(1), mode);
+        assert_eq!(scenario.send(Input::Start), ["mark n1"], "the pods are known from the drain");
+        scenario.assigned("n1");
+        scenario.observe("n1", |node| on(node, &source(NEW)));
+        assert_eq!(scenario.waits().last().unwrap(), "n1: active, settling before new pods may start");
+        assert_eq!(scenario.wait(29), [""; 0]);
+        assert_eq!(scenario.wait(1), ["list n1"]);
+        assert_eq!(scenario.send(Input::PodsListed(node_name("n1"), Ok(pods))), ["release n1"]);
+        scenario.send(Input::Released(node_name("n1"), Ok(())));
+        match scenario.outcome("n1").end {
+            End::Failed { failure, .. } if fails => {
+                assert_eq!(failure.to_string(), "1 pod is not Ready again: web/proxy");
+            }
+            end => assert_eq!((end, fails), (End::Converged, false)),
+        }
+    }
 }
 
 #[test]

@@ -98,6 +98,9 @@ impl Machine {
             Input::Marked(node, result) => {
                 self.on_node(&node, now, &mut commands, |pool, index, context| pool.marked(index, result, context));
             }
+            Input::PodsListed(node, pods) => {
+                self.on_node(&node, now, &mut commands, |pool, index, context| pool.pods_listed(index, pods, context));
+            }
             Input::Pods(node, change) => {
                 self.on_node(&node, now, &mut commands, |pool, index, context| {
                     pool.pods_changed(index, change, context);

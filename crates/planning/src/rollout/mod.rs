@@ -101,9 +101,36 @@ pub struct NodeOutcome {
     /// Drain of the node in this run. Unset if the run began none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainRecord>,
+    /// What the node had before its assignment in this run, and has since. Unset if that is unknown, or if it had
+    /// neither pods nor extended resources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
     /// Whether the node still has the mark of its drain, so that no new pods start on it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub marked: bool,
+}
+
+/// What a node had before its assignment, and has since.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Recovery {
+    /// Number of Ready pods. Unset if the pods were not listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready_pods: Option<BeforeAfter>,
+    /// Allocatable amounts of extended resources by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub resources: BTreeMap<String, BeforeAfter>,
+}
+
+/// A number before the assignment of a node, and after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BeforeAfter {
+    /// The number right before the assignment.
+    pub before: u64,
+    /// The latest number since the node runs its target. Unset if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
 }
 
 impl NodeOutcome {

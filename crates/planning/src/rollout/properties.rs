@@ -13,14 +13,15 @@ use super::End;
 use super::machine::{Command, Input, Machine, Mode};
 use super::progress::NodeCounts;
 use crate::convergence::{Convergence, Target, WaitContext, evaluate};
+use crate::drain::fixtures::pod;
 use crate::plan::fixtures::{
-    canary, desired, exclusion, fetched, node, observed, on, options, policy, pool, pool_name, refusing, rendered,
-    source, with_config_map,
+    canary, desired, exclusion, fetched, node, observed, on, options, policy, pool as pool_of, pool_name, refusing,
+    rendered, source, with_config_map,
 };
 use crate::plan::{decide_again, make};
 use crate::state::State;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Maintainer, Node, NodeSupport, Observed, Readiness, UnreadableField};
+use nodecfg_contract::observed::{Maintainer, Node, NodeSupport, Observed, Pod, Readiness, Rejection, UnreadableField};
 use nodecfg_contract::{ConfigSource, error_text};
 
 /// A simulated event, with the index of its node.
@@ -109,7 +110,7 @@ impl SimHarness {
                     }
                     self.requests.push(command);
                 }
-                Command::RollBack(..) => self.requests.push(command),
+                Command::RollBack(..) | Command::ListPods(_) => self.requests.push(command),
                 Command::Report(event) => {
                     self.counts = event.pool.as_ref().unwrap().counts;
                     assert_eq!(self.counts.total(), self.steps, "{event:?}");
@@ -200,6 +201,20 @@ impl SimHarness {
                     }
                 }
             }
+            Command::ListPods(name) => {
+                let [ready, other] = ["a", "b"].map(pod);
+                let pods = match how {
+                    0 => Err("forbidden".to_owned()),
+                    1 => Ok(vec![Pod { ready: false, ..ready }, other]),
+                    2 => {
+                        let rejection = Rejection { reason: "NodeAffinity".to_owned(), message: String::new() };
+                        Ok(vec![ready, Pod { finished: true, rejection: Some(Box::new(rejection)), ..other }])
+                    }
+                    3 => Ok(vec![]),
+                    _ => Ok(vec![ready, other]),
+                };
+                self.send(Input::PodsListed(name, pods));
+            }
             Command::RollBack(name, _) => {
                 if how == 0 {
                     self.send(Input::RolledBack(name, Err("forbidden".to_owned())));
@@ -282,6 +297,7 @@ proptest! {
         canaries in prop::option::of((1..3_u32, 0..60_u64)),
         max_failures in 0..3_u32,
         rollback_on_failure in any::<bool>(),
+        list_pods in any::<bool>(),
         concurrency in 1..6_usize,
         timeout in 1..900_i64,
         excluded in vec((0..6000_i64, 1..2000_i64), 0..3),
@@ -293,7 +309,7 @@ proptest! {
         policy.convergence_timeout = Duration::from_secs(timeout.unsigned_abs());
         policy.schedule.exclusions = excluded.iter().map(|(from, length)| exclusion(*from, *length)).collect();
         let exclusions = policy.schedule.exclusions.iter().map(|one| (one.from, one.to)).collect();
-        let desired = desired([pool("a", 64, policy)]);
+        let desired = desired([pool_of("a", 64, policy)]);
         let old = rendered("a", 110).source(&crate::plan::fixtures::namespace());
         let mut cluster: Observed = observed(ready.iter().enumerate().map(|(index, (ready, cordoned, maintained))| {
             let node = on(node(&format!("n{index:02}"), "a"), &old);
@@ -306,7 +322,7 @@ proptest! {
         let plan = make(&desired, &cluster, &options()).unwrap();
         let name = plan.pools[0].name.clone();
         let decide = |node: &Node| decide_again(&desired, &cluster, &options(), &name, node);
-        let mode = Mode { rollback_on_failure, concurrency, ..Mode::ASSIGN };
+        let mode = Mode { rollback_on_failure, concurrency, list_pods, ..Mode::ASSIGN };
         let mut sim = SimHarness {
             nodes: cluster.nodes.clone(),
             unreadable: BTreeSet::new(),

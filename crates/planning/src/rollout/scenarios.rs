@@ -24,6 +24,7 @@ mod counts;
 mod gates;
 mod held;
 mod orders;
+mod pods;
 mod proof;
 mod trials;
 mod windows;
@@ -40,6 +41,8 @@ struct Scenario {
     /// State of the pool in the latest event.
     state: Option<PoolState>,
     rolled_back: Vec<NodeName>,
+    /// Nodes whose pods are listed.
+    lists: Vec<String>,
 }
 
 impl Scenario {
@@ -58,6 +61,7 @@ impl Scenario {
             progress: Vec::new(),
             state: None,
             rolled_back: Vec::new(),
+            lists: Vec::new(),
         }
     }
 
@@ -72,6 +76,7 @@ impl Scenario {
                     assert_eq!((back.uid, back.from), (format!("uid-{node}"), Some(Self::target())));
                     self.rolled_back.push(node);
                 }
+                Command::ListPods(node) => self.lists.push(node.to_string()),
                 Command::Report(event) => {
                     self.progress.push(event.progress);
                     self.state = event.pool;

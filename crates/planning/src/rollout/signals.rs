@@ -34,6 +34,8 @@ pub struct Mode {
     pub gates: Option<Duration>,
     /// Whether the rollout ends only after the trial of every converged node.
     pub wait_trial: bool,
+    /// Whether the pods of nodes may be listed before their assignment and after their convergence.
+    pub list_pods: bool,
     /// Speed of the nodes' time; 1 is real time. Only a sandbox is faster. Soaks, time limits and trials of the plan are
     /// durations in the nodes' time.
     pub speed: f64,
@@ -49,6 +51,7 @@ impl Mode {
         timeout: None,
         gates: None,
         wait_trial: false,
+        list_pods: false,
         speed: 1.0,
     };
 
@@ -86,6 +89,8 @@ pub enum Input {
     Refused(NodeName, String),
     /// The assignment of a node was not sent.
     Withdrawn(NodeName),
+    /// The pods of a node, or the error of the API server.
+    PodsListed(NodeName, Result<Vec<Pod>, String>),
     /// A node was marked for its drain, or the API server returned this error.
     Marked(NodeName, Result<(), String>),
     /// The pods of a marked node changed.
@@ -120,6 +125,8 @@ pub enum Command {
     /// Assigns a node. Answered by [`Input::Assigned`], [`Input::Changed`], [`Input::Refused`] or
     /// [`Input::Withdrawn`].
     Assign(NodeName, Assignment),
+    /// Lists the pods of a node. Answered by [`Input::PodsListed`].
+    ListPods(NodeName),
     /// Marks the node with this uid for its drain. Answered by [`Input::Marked`].
     Mark(NodeName, String, Drain),
     /// Begins to send [`Input::Pods`] for a marked node, starting with all its pods.

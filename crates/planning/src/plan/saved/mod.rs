@@ -201,6 +201,18 @@ pub struct SavedPolicy {
     /// Whether assigned nodes are rolled back if a gate stops the rollout.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rollback_on_gate_failure: bool,
+    /// Whether a node converges only when its pods are back. Unset: yes.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub check_pods: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 /// A node to assign.
@@ -347,11 +359,12 @@ impl SavedPolicy {
             gates: Some(policy.gates.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
                 .filter(|gates| !gates.is_empty()),
             rollback_on_gate_failure: policy.rollback_on_gate_failure,
+            check_pods: policy.check_pods,
         }
     }
 
     /// Fields and values in the notation of `pool.yaml`.
-    fn fields(&self) -> [(&'static str, String); 12] {
+    fn fields(&self) -> [(&'static str, String); 13] {
         let none = || "none".to_owned();
         [
             ("maxUnavailable", self.max_unavailable.clone()),
@@ -366,6 +379,7 @@ impl SavedPolicy {
             ("after", self.after.iter().map(PoolName::as_str).collect::<Vec<_>>().join(", ")),
             ("gates", self.gates.clone().unwrap_or_else(none)),
             ("rollbackOnGateFailure", self.rollback_on_gate_failure.to_string()),
+            ("checkPods", self.check_pods.to_string()),
         ]
     }
 }

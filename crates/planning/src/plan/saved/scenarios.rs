@@ -214,7 +214,7 @@ fn reports_added_removed_and_changed_pools() {
 #[test]
 fn compares_every_policy_field() {
     type Change = fn(&mut RolloutPolicy);
-    let changes: [(Change, &[&str]); 7] = [
+    let changes: [(Change, &[&str]); 8] = [
         (|policy| policy.max_unavailable = MaxUnavailable::Percent(25), &["pool a: maxUnavailable is 25%, and was 1"]),
         (
             |policy| policy.canary = canary(1, 600),
@@ -225,6 +225,7 @@ fn compares_every_policy_field() {
             |policy| policy.convergence_timeout = std::time::Duration::from_millis(1500),
             &["pool a: convergenceTimeout is 1.5s, and was 5m"],
         ),
+        (|policy| policy.check_pods = false, &["pool a: checkPods is false, and was true"]),
         (|policy| policy.paused = true, &["pool a: paused is true, and was false"]),
         (
             |policy| policy.allow_disruption = Class::Drain,

@@ -76,6 +76,22 @@ fn node_settles_only_with_as_many_devices_as_before() {
     assert_eq!(scenario.wait(30), ["release n1"]);
 }
 
+/// A device plugin may be the pod that must start again.
+#[test]
+fn pods_with_old_cpus_are_deleted_before_the_devices_are_back() {
+    let gpus = |number| ExtendedResources::from([("nvidia.com/gpu", number)]);
+    let mut cluster = cluster(&["n1"]);
+    cluster.nodes.values_mut().for_each(|node| node.extended_resources = gpus(8));
+    let mut scenario = Scenario::over(&cluster, drains(1));
+    scenario.send(Input::Start);
+    scenario.marked("n1");
+    scenario.pods("n1", [Pod { exclusive_cpus: true, ..daemon("plugin") }]);
+    scenario.send(Input::Volumes(node_name("n1"), Ok(0)));
+    scenario.send(Input::Assigned(node_name("n1")));
+    let sent = scenario.observe("n1", |node| Node { extended_resources: gpus(0), ..on(node, &source(NEW)) });
+    assert_eq!(sent, ["delete n1 plugin"]);
+}
+
 /// An assignment that is decided again may need a drain that the plan did not need.
 #[test]
 fn new_decision_drains_the_node_before_its_assignment() {

@@ -10,6 +10,8 @@ use jiff::Timestamp;
 
 use super::PoolRun;
 use super::node_table::{Mark, NodeState, Phase, Purpose};
+use super::proof::PodCheck;
+use crate::convergence::pods::PodsBefore;
 use crate::convergence::{Convergence, ConvergenceFailure, Waiting, evaluate};
 use crate::drain::evictions::{self, Evictions, PodChange};
 use crate::drain::pods::Stay;
@@ -187,6 +189,10 @@ impl PoolRun {
         let name = node.name.clone();
         let owners = |(pod, why): (&Pod, Stay)| (why == Stay::DaemonSet && pod.exclusive_cpus).then(|| pod.clone());
         let cpu_owners: Vec<Pod> = node.drained.evictions.staying().filter_map(owners).collect();
+        if self.checks_pods && purpose == Purpose::Assign {
+            let before = PodsBefore::of(node.drained.evictions.staying().map(|(pod, _)| pod));
+            self.nodes.update(number, |node| node.pods = PodCheck::after(before));
+        }
         context.commands.push(Command::UnwatchPods(name.clone()));
         let (phase, command) = match purpose {
             Purpose::Assign => (Phase::Assigning, Command::Assign(name, assignment)),
@@ -319,7 +325,7 @@ impl PoolRun {
         let Some(node) = self.nodes.get(number) else { return };
         let Phase::Settling { since, converged, well: was_well, .. } = node.phase else { return };
         let (well, waiting) = match evaluate(&self.target, seen, node.expected()) {
-            Convergence::Converged => (true, Waiting::Settling),
+            Convergence::Converged => (true, self.settling_reason(number)),
             Convergence::Waiting(waiting) => (false, waiting),
             Convergence::Failed(failure) => return self.fail(number, failure, elapsed(since, context.now), context),
         };
@@ -329,15 +335,23 @@ impl PoolRun {
             let limit = if well { self.settle } else { self.timeout };
             context.timers.wake(later(changed, limit), &self.name, Some(number));
         }
+        self.refresh_trial(number, seen, context);
         self.set_waiting_once(number, waiting, context);
         self.release_settled(number, context);
     }
 
-    /// Releases a node that has settled.
-    fn release_settled(&mut self, number: usize, context: &mut Context<'_>) {
+    /// Releases a drained node that has settled. A node that was not drained has converged when its pods are back.
+    pub(super) fn release_settled(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
-        let Phase::Settling { well: true, changed, .. } = node.phase else { return };
-        if node.drained.cpu_owners.is_empty() && elapsed(changed, context.now) >= self.settle {
+        let Phase::Settling { well: true, changed, since, converged } = node.phase else { return };
+        if !node.is_marked() {
+            if self.is_proven(number, context) {
+                self.converged(number, elapsed(since, converged), context);
+            }
+        } else if node.drained.cpu_owners.is_empty()
+            && elapsed(changed, context.now) >= self.settle
+            && self.is_proven(number, context)
+        {
             self.release(number, context);
         }
     }
@@ -405,7 +419,7 @@ impl PoolRun {
         true
     }
 
-    fn set_waiting_once(&mut self, number: usize, waiting: Waiting, context: &mut Context<'_>) {
+    pub(super) fn set_waiting_once(&mut self, number: usize, waiting: Waiting, context: &mut Context<'_>) {
         if self.nodes.get(number).is_some_and(|node| node.waiting != waiting) {
             self.set_waiting(number, waiting, context);
         }

@@ -43,7 +43,7 @@ impl PoolRun {
     pub(super) fn unreadable(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         self.nodes.update(number, |node| (node.ready, node.healthy, node.is_claimed) = (false, false, true));
         match self.nodes.get(number).map(|node| node.phase.clone()) {
-            Some(Phase::Pending | Phase::Draining { purpose: Purpose::Assign, .. }) => {
+            Some(Phase::Pending | Phase::Listing | Phase::Draining { purpose: Purpose::Assign, .. }) => {
                 if let Some(why) = self.must_wait(number, seen) {
                     self.hold(number, why, context);
                 }

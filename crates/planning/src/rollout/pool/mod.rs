@@ -60,8 +60,10 @@ pub(super) struct PoolRun {
     drained_disruption: Class,
     /// Time limit from the mark of a node to its assignment.
     drain_timeout: Duration,
-    /// Time that a drained node must stay Ready before its release.
+    /// Time that a drained node must stay Ready before its release, and that pods have to become Ready again.
     settle: Duration,
+    /// Whether the pods of assigned nodes are checked.
+    checks_pods: bool,
     max_failures: u32,
     mode: Mode,
     nodes: NodeTable,
@@ -116,6 +118,7 @@ impl PoolRun {
             drained_disruption: plan.policy.max_disruption(true),
             drain_timeout: mode.real_duration(drain.timeout),
             settle: mode.real_duration(drain.settle),
+            checks_pods: plan.policy.check_pods && mode.list_pods && mode.assign,
             max_failures: plan.policy.max_failures,
             mode,
             nodes: NodeTable::default(),
@@ -276,7 +279,7 @@ impl PoolRun {
 
     fn start_node(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.in_phase(number, &Phase::Pending) else { return };
-        let (name, needs_drain) = (node.name.clone(), node.needs_drain);
+        let needs_drain = node.needs_drain;
         match node.assignment.clone() {
             Some(_) if needs_drain => {
                 self.node_started();
@@ -284,9 +287,7 @@ impl PoolRun {
             }
             Some(assignment) => {
                 self.node_started();
-                context.commands.push(Command::Assign(name, assignment));
-                // The readiness of the plan may be outdated.
-                self.nodes.update(number, |node| (node.phase, node.was_ready) = (Phase::Assigning, node.ready));
+                self.list_or_assign(number, assignment, context);
             }
             None => self.watch(number, context),
         }
@@ -392,7 +393,7 @@ impl PoolRun {
         if self.abandon_trials(reason) && self.stopped.is_none() {
             return self.mark_stopped(reason, context);
         }
-        let starting = || self.nodes.iter().any(|node| matches!(node.phase, Phase::Assigning | Phase::Draining { .. }));
+        let starting = || self.nodes.iter().any(|node| node.is_starting());
         let may_start = self.nodes.pending() > 0 && self.held.is_none();
         if self.stopped.is_some() || !(may_start || starting()) {
             return;
@@ -409,6 +410,7 @@ impl PoolRun {
     fn mark_stopped(&mut self, reason: &StopReason, context: &mut Context<'_>) {
         self.stopped = Some(reason.clone());
         self.stalled_since = None;
+        self.abandon_lists();
         self.abandon_drains(context);
         self.report(Progress::Stopped { pool: self.name.clone(), reason: reason.clone() }, context);
     }
@@ -445,7 +447,8 @@ impl PoolRun {
                 }
                 let (from, to, trial) = (node.from.clone(), self.target.clone(), node.current_trial());
                 let (drain, marked) = (node.drain_record.clone(), node.mark != Mark::None);
-                NodeOutcome { node: node.name.clone(), from, to, end, seconds, trial, drain, marked }
+                let recovery = node.recovery();
+                NodeOutcome { node: node.name.clone(), from, to, end, seconds, trial, drain, recovery, marked }
             })
             .collect();
         // A requested stop that prevented no start and rolled back no node is not reported.

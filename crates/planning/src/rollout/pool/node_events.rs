@@ -169,7 +169,7 @@ impl PoolRun {
         self.observe_mark(number, seen, context);
         let Some(phase) = self.nodes.get(number).map(|node| node.phase.clone()) else { return };
         match phase {
-            Phase::Pending | Phase::Draining { purpose: Purpose::Assign, .. }
+            Phase::Pending | Phase::Listing | Phase::Draining { purpose: Purpose::Assign, .. }
                 if let Some(why) = self.must_wait(number, seen) =>
             {
                 self.hold(number, why, context);
@@ -259,10 +259,11 @@ impl PoolRun {
             return;
         }
         let waited = elapsed(since, context.now);
-        let settles = node.is_marked() && self.mode.assign;
+        let is_drained = node.is_marked() && self.mode.assign;
+        let settles = is_drained || node.must_prove();
         let expected = node.expected();
         // A drained node waits for its resources while it settles.
-        let resources = expected.resources.filter(|_| !settles);
+        let resources = expected.resources.filter(|_| !is_drained);
         let wait = WaitContext { resources, waited, timeout: Some(self.timeout), ..expected };
         match evaluate(&self.target, seen, wait) {
             Convergence::Converged if settles => {
@@ -319,6 +320,9 @@ impl PoolRun {
         let seconds = waited.as_secs_f64();
         self.nodes.set(number, Phase::Converged { seconds });
         let trial = self.nodes.get(number).and_then(NodeState::current_trial);
+        if trial.is_some() {
+            self.nodes.update(number, |node| node.waiting = Waiting::OnTrial);
+        }
         self.report_node(number, context, |pool, node| Progress::Converged { pool, node, seconds, trial });
     }
 

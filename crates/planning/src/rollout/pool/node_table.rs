@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::convergence::{ConvergenceFailure, Target, Trial, WaitContext, Waiting};
+use crate::convergence::{ConvergenceFailure, Target, Trial, Waiting};
 use crate::drain::DrainRecord;
 use crate::plan::{Action, LeftAlone, Step, Why};
 use crate::rollout::End;
 use crate::rollout::pool::drains::Drained;
+use crate::rollout::pool::proof::PodCheck;
 use crate::rollout::progress::NodeCounts;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::NodeName;
@@ -23,13 +24,16 @@ pub(super) enum Phase {
     LeftAlone(Why),
     /// The node has not started.
     Pending,
+    /// Its pods are listed before its assignment.
+    Listing,
     /// Its pods are evicted since its mark was requested.
     Draining { since: Timestamp, purpose: Purpose },
     /// Its patch is unanswered.
     Assigning,
     /// The node points at its target and is watched.
     Watching { since: Timestamp },
-    /// The drained node converged. Since `changed` it has been well, or not. `since` is the time of the assignment.
+    /// The node converged, and was drained or has pods to check. Since `changed` it has been well, or not. `since` is
+    /// the time of the assignment.
     Settling { since: Timestamp, converged: Timestamp, well: bool, changed: Timestamp },
     /// The node converged.
     Converged { seconds: f64 },
@@ -119,6 +123,10 @@ pub(super) struct NodeState {
     pub(super) was_ready: bool,
     /// Extended resources before the assignment. Unset if this rollout did not assign the node.
     pub(super) resources: Option<ExtendedResources>,
+    /// Extended resources since the node runs its target.
+    pub(super) resources_after: Option<ExtendedResources>,
+    /// Check of the pods, which must be back.
+    pub(super) pods: PodCheck,
     /// Whether the node is Ready, by its latest event.
     pub(super) ready: bool,
     /// Whether the node is available apart from this rollout, by its latest event.
@@ -152,7 +160,7 @@ impl NodeState {
     pub(super) fn in_flight(&self) -> bool {
         match &self.phase {
             _ if matches!(self.mark, Mark::Sent | Mark::Releasing) => true,
-            Phase::Draining { .. } | Phase::Settling { .. } => true,
+            Phase::Listing | Phase::Draining { .. } | Phase::Settling { .. } => true,
             Phase::Assigning | Phase::Watching { .. } | Phase::RollbackSent { .. } | Phase::RollingBack { .. } => true,
             Phase::Failed { rollback, .. } => matches!(rollback, Rollback::Requested | Rollback::Assigned { .. }),
             _ => false,
@@ -202,7 +210,7 @@ impl NodeState {
 
     /// Reports whether this rollout has not assigned the node yet.
     pub(super) fn is_unassigned(&self) -> bool {
-        matches!(self.phase, Phase::Pending | Phase::Draining { purpose: Purpose::Assign, .. })
+        matches!(self.phase, Phase::Pending | Phase::Listing | Phase::Draining { purpose: Purpose::Assign, .. })
     }
 
     /// Reports whether the release of the node is unanswered. Until then it gets no new mark, which the release could
@@ -237,7 +245,7 @@ impl NodeState {
             Phase::Gone => false,
             _ if self.mark != Mark::None => true,
             Phase::Failed { failure: ConvergenceFailure::Drain { .. }, .. } => !self.healthy,
-            Phase::Draining { .. } | Phase::Settling { .. } => true,
+            Phase::Listing | Phase::Draining { .. } | Phase::Settling { .. } => true,
             Phase::Assigning | Phase::Watching { .. } | Phase::Failed { .. } => true,
             Phase::RollbackSent { .. } | Phase::RollingBack { .. } => true,
             _ => !self.healthy,
@@ -246,13 +254,6 @@ impl NodeState {
 }
 
 impl NodeState {
-    /// What must be as before the assignment, as long as no time limit applies. The state of a node that was not Ready
-    /// may have been outdated, so its resources need not return.
-    pub(super) fn expected(&self) -> WaitContext<'_> {
-        let resources = self.resources.as_ref().filter(|_| self.was_ready);
-        WaitContext { was_ready: self.was_ready, resources, ..WaitContext::STATE_ONLY }
-    }
-
     /// Creates the entry of a node that the plan leaves unchanged.
     pub(super) fn left_alone(left: &LeftAlone, target: &Target) -> Self {
         Self {
@@ -274,6 +275,8 @@ impl NodeState {
             known_error: None,
             was_ready: !left.unavailable,
             resources: None,
+            resources_after: None,
+            pods: PodCheck::default(),
             ready: !left.unavailable,
             healthy: !left.unavailable,
             is_claimed: false,
@@ -314,6 +317,8 @@ impl NodeState {
             known_error,
             was_ready: step.was_ready,
             resources: None,
+            resources_after: None,
+            pods: PodCheck::default(),
             ready: step.was_ready,
             healthy: step.available,
             is_claimed: false,
@@ -335,7 +340,7 @@ impl NodeState {
     pub(super) fn end(&self) -> (End, Option<f64>) {
         match &self.phase {
             Phase::LeftAlone(why) => (End::LeftAlone { why: why.clone() }, None),
-            Phase::Pending => (End::NotStarted, None),
+            Phase::Pending | Phase::Listing => (End::NotStarted, None),
             Phase::Draining { purpose: Purpose::Assign, .. } => (End::NotStarted, None),
             Phase::Draining { .. } | Phase::Settling { .. } => (End::InFlight, None),
             Phase::Assigning | Phase::Watching { .. } => (End::InFlight, None),
@@ -372,7 +377,8 @@ pub(super) struct NodeTable {
 /// Contribution of a node to each count. Events show the last five: a node that points at its target from the start
 /// is in transition, and one with an unanswered patch is pending.
 fn counts(node: &NodeState) -> [usize; COUNTS] {
-    let (pending, assigning) = (node.phase == Phase::Pending, node.phase == Phase::Assigning);
+    let pending = node.phase == Phase::Pending;
+    let assigning = matches!(node.phase, Phase::Listing | Phase::Assigning);
     let moves = matches!(
         node.phase,
         Phase::Draining { .. }

@@ -85,6 +85,15 @@ impl PoolRun {
         }
     }
 
+    /// Records the trial of a node that converged and settles.
+    pub(super) fn refresh_trial(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
+        let before = self.nodes.get(number).and_then(|node| node.trial);
+        let trial = convergence::trial(&self.target, seen).map(|trial| trial.or_known(before));
+        let Some(waiting) = self.nodes.get(number).map(|node| node.waiting.clone()) else { return };
+        self.set_trial(number, trial, context);
+        self.nodes.update(number, |node| node.waiting = waiting);
+    }
+
     /// Latest end of a trial that a kubelet started before `now`.
     fn latest_end(&self, now: Timestamp) -> Timestamp {
         later(now, self.mode.real_duration(KUBELET_TRIAL))

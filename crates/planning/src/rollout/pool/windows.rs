@@ -63,7 +63,11 @@ impl PoolRun {
     /// already points at its target is in transition.
     pub(super) fn is_open_for(&mut self, number: usize, now: Timestamp) -> bool {
         let Some(node) = self.nodes.get(number) else { return false };
-        let is_open = node.assignment.is_none() || self.windows.check(node.needs_drain, self.timeout, now);
+        let (is_awaited, needs_drain) = (node.assignment.is_none(), node.needs_drain);
+        // The settle time of a drained node is part of its drain.
+        let check_time = if needs_drain { Duration::ZERO } else { self.check_time() };
+        let time = self.timeout.saturating_add(check_time);
+        let is_open = is_awaited || self.windows.check(needs_drain, time, now);
         if !is_open {
             self.windows.late.push(number);
         }

@@ -59,6 +59,35 @@ fn node_converges_when_its_devices_are_back() {
     assert_eq!(scenario.last_wait(), Some(&missing(0)));
     assert!(scenario.see(converged("n1", 7)).is_empty());
     assert_eq!((scenario.last_wait(), scenario.end("n1")), (Some(&missing(7)), End::InFlight));
+    assert!(scenario.see(converged("n1", 8)).is_empty());
+    assert_eq!(scenario.last_wait(), Some(&Waiting::Checking));
+    assert_eq!(scenario.wait(5), ["n2"]);
+}
+
+/// A fast kubelet may have restarted before the response to the assignment.
+#[test]
+fn devices_of_the_new_kubelet_are_not_those_of_before() {
+    let nodes = three().map(|node| with_gpus(8, node));
+    let mut scenario = Scenario::new(nodes.clone(), policy(1), ASSIGN);
+    scenario.send(Input::Start);
+    for node in nodes {
+        scenario.see(node);
+    }
+    scenario.see(converged("n1", 0));
+    scenario.send(Input::Assigned(node_name("n1")));
+    scenario.wait(60);
+    assert_eq!((scenario.last_wait(), scenario.end("n1")), (Some(&missing(0)), End::InFlight));
+}
+
+/// The first status with the new configuration may have the devices of the old kubelet.
+#[test]
+fn devices_that_vanish_right_after_the_convergence_are_missed() {
+    let mut scenario = Scenario::with_devices(three(), policy(1), ASSIGN);
+    assert!(scenario.see(converged("n1", 8)).is_empty());
+    scenario.wait(4);
+    scenario.see(converged("n1", 0));
+    assert!(scenario.wait(60).is_empty());
+    assert_eq!((scenario.last_wait(), scenario.end("n1")), (Some(&missing(0)), End::InFlight));
     assert_eq!(scenario.see(converged("n1", 8)), ["n2"]);
 }
 
@@ -79,9 +108,11 @@ fn last_state_before_the_assignment_counts() {
     let mut scenario = Scenario::with_devices(three(), policy(1), ASSIGN);
     // A device of n2 fails while the node waits for its turn. The devices of n1 are not those of before any more.
     scenario.see(with_gpus(7, node("n2", "a")));
-    assert_eq!(scenario.see(converged("n1", 8)), ["n2"]);
+    scenario.see(converged("n1", 8));
+    assert_eq!(scenario.wait(5), ["n2"]);
     scenario.assigned("n2");
-    assert_eq!(scenario.see(converged("n2", 7)), ["n3"]);
+    scenario.see(converged("n2", 7));
+    assert_eq!(scenario.wait(5), ["n3"]);
     assert_eq!(scenario.end("n2"), End::Converged);
 }
 
@@ -89,12 +120,14 @@ fn last_state_before_the_assignment_counts() {
 fn conflict_shows_the_state_before_the_next_assignment() {
     let mut scenario = Scenario::with_devices(three(), policy(1), ASSIGN);
     scenario.see(converged("n1", 8));
+    scenario.wait(5);
     let fewer = with_gpus(6, node("n2", "a"));
     let decision = decide_again(&scenario.desired, &scenario.cluster, &options(), &pool_name("a"), &fewer);
     let update = Input::Changed(node_name("n2"), Some(Box::new((fewer, decision))));
     assert_eq!(scenario.send(update), ["n2"]);
     scenario.assigned("n2");
-    assert_eq!(scenario.see(converged("n2", 6)), ["n3"]);
+    scenario.see(converged("n2", 6));
+    assert_eq!(scenario.wait(5), ["n3"]);
 }
 
 /// The amount before the restart is unknown to a run that did not assign the node.
@@ -128,11 +161,13 @@ fn soaking_canary_that_loses_devices_regresses() {
     let policy = || RolloutPolicy { canary: canary(1, 60), ..policy(3) };
     let mut scenario = Scenario::with_devices(three(), policy(), ASSIGN);
     scenario.see(converged("n1", 8));
+    scenario.wait(5);
     scenario.wait(30);
     scenario.see(converged("n1", 7));
     assert_eq!((scenario.last_wait(), scenario.end("n1")), (Some(&missing(7)), End::InFlight));
     assert!(scenario.wait(40).is_empty(), "the soak restarts");
     scenario.see(converged("n1", 8));
+    scenario.wait(5);
     assert!(scenario.wait(59).is_empty());
     assert_eq!(scenario.wait(1), ["n2", "n3"]);
     // Later, another node is not judged by the loss of a device.
