@@ -31,6 +31,7 @@ mod planning;
 mod plans;
 mod pods;
 mod pool_order;
+mod proof;
 mod real_prometheus;
 mod release;
 mod rollout;
