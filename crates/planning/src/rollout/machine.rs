@@ -22,6 +22,8 @@ pub struct Machine {
     pub(super) pools: BTreeMap<PoolName, PoolRun>,
     pool_of: BTreeMap<NodeName, PoolName>,
     pub(super) timers: Timers,
+    /// Whether a node was started in this run.
+    started: bool,
     /// Limit of unavailable nodes of all pools.
     pub(super) limit: Option<usize>,
     /// Times since which pools that others wait for have converged.
@@ -45,6 +47,7 @@ impl Machine {
             pools,
             pool_of,
             timers: Timers::default(),
+            started: false,
             limit,
             converged_since: BTreeMap::new(),
             lost_since: BTreeMap::new(),
@@ -140,6 +143,10 @@ impl Machine {
         }
         self.use_room(now, &mut commands);
         self.advance_order(now, &mut commands);
+        if !self.started && self.pools.values().any(PoolRun::has_started) {
+            self.started = true;
+            self.pools.values_mut().for_each(PoolRun::end_baseline);
+        }
         commands
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Gates {
     since: Option<Timestamp>,
     /// Whether a node of the pool was started in this run.
     started: bool,
+    /// Whether a node of any pool was started in this run. Series that begin to fire later may be its effect.
+    run_started: bool,
     /// Latest time at which the pool wakes up for its gates.
     wakes: Option<Timestamp>,
 }
@@ -88,13 +90,14 @@ impl Gates {
             has_baseline: !on_target,
             since: None,
             started: false,
+            run_started: false,
             wakes: None,
         }
     }
 
     /// Records an answer. Reports whether it is about a gate of the pool.
     fn record(&mut self, asked: &Asked) -> bool {
-        let (mut is_own, has_baseline, started) = (false, self.has_baseline, self.started);
+        let (mut is_own, has_baseline, run_started) = (false, self.has_baseline, self.run_started);
         for run in self.gates.iter_mut().filter(|run| run.gate.question() == asked.question) {
             is_own = true;
             // Answers may arrive out of order.
@@ -102,7 +105,7 @@ impl Gates {
                 continue;
             }
             if has_baseline
-                && !started
+                && (!run_started || run.answer.is_none())
                 && let Some(known) = KnownSeries::of(&asked.answer)
             {
                 run.known = known;
@@ -138,6 +141,16 @@ impl PoolRun {
     /// Records that a node starts.
     pub(super) fn node_started(&mut self) {
         self.gates.started = true;
+    }
+
+    /// Reports whether a node of the pool was started in this run.
+    pub(in crate::rollout) fn has_started(&self) -> bool {
+        self.gates.started
+    }
+
+    /// Ends the baseline of the gates, because a node of some pool was started. Only first answers still belong to it.
+    pub(in crate::rollout) fn end_baseline(&mut self) {
+        self.gates.run_started = true;
     }
 
     /// Handles an answer.

@@ -429,6 +429,32 @@ fn pool_that_waits_for_another_asks_at_its_turn() {
     }
 }
 
+/// A series that begins to fire after the first node of the run may be the effect of another pool.
+#[test]
+fn baseline_ends_with_the_first_node_of_the_run() {
+    let first = pool("a", 64, policy(1));
+    let second = RolloutPolicy { after: [pool_name("a")].into(), ..gated(1, &Moment::ALL) };
+    let desired = desired([first, pool("b", 64, second)]);
+    let cluster = observed([node("a1", "a"), node("b1", "b")]);
+    for (jobs, starts) in [(&["old"][..], true), (&["old", "new"], false)] {
+        let plan = make(&desired, &cluster, &options()).unwrap();
+        let (mut machine, at) = (Machine::new(&plan, GATED), Timestamp::UNIX_EPOCH);
+        let answer = |jobs: &[&str]| {
+            let series =
+                |job: &&str| Series { labels: [("job".to_owned(), (*job).to_owned())].into(), value: "5".to_owned() };
+            let answer = Answer::Prometheus { firing: Ok(jobs.iter().map(series).collect()), present: Ok(1) };
+            Input::Gate(Box::new(Asked { question: Question::Prometheus(query()), answer, at }))
+        };
+        machine.step(Input::Start, at);
+        // The first answer may arrive after the first node of another pool has started.
+        machine.step(answer(&["old"]), at);
+        machine.step(answer(jobs), at);
+        machine.step(Input::Assigned(node_name("a1")), at);
+        let commands = machine.step(Input::Observed(Box::new(on(node("a1", "a"), &Scenario::target()))), at);
+        assert_eq!(commands.iter().any(|command| matches!(command, Command::Assign(..))), starts, "{jobs:?}");
+    }
+}
+
 /// A cluster with the ConfigMap of the target.
 fn with_target(nodes: impl IntoIterator<Item = Node>) -> Observed {
     let mut cluster = observed(nodes);
