@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::PoolRun;
-use super::node_table::Group;
+use super::node_table::{Group, Phase};
 use crate::plan::PoolPlan;
 use crate::rollout::progress::{CanaryGate, Progress};
 use crate::rollout::signals::{Context, Mode};
@@ -76,7 +76,9 @@ impl PoolRun {
 
     /// Holds the pool if nodes were due while the schedule was closed for them, and no other node can start.
     pub(super) fn hold_late_nodes(&mut self, context: &mut Context<'_>) {
-        let late = &self.windows.late;
+        // A late node may have left the cluster, or another program may maintain it by now.
+        let is_pending = |number: &usize| self.nodes.in_phase(*number, &Phase::Pending).is_some();
+        let late: Vec<usize> = self.windows.late.iter().copied().filter(is_pending).collect();
         let is_canary = |number: &usize| self.nodes.get(*number).is_some_and(|node| node.group == Group::Canary);
         let goes_on = match self.gate {
             // The gate never opens without the late canary.

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::{ASSIGN, Scenario, three};
 use crate::desired::RolloutPolicy;
 use crate::plan::fixtures::{canary, exclusion, node, node_name, observed, on, policy, pool_name, refusing};
-use crate::rollout::machine::Input;
+use crate::rollout::machine::{Input, Mode};
 use crate::rollout::progress::Progress;
 use crate::rollout::{End, StopReason};
 use crate::schedule::{Closed, ClosedBy, Schedule};
 use kubelet_config::risk::Class;
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Node, Readiness};
+use nodecfg_contract::observed::{Maintainer, Node, Readiness};
 
 /// Policy with a time limit of five minutes for a node, and an exclusion of one hour.
 fn excluded(budget: u32, from: i64) -> RolloutPolicy {
@@ -178,4 +178,26 @@ fn only_allowed_classes_start_outside_of_windows() {
     let next = saturday.desired.pools[&pool_name("a")].policy.schedule.next_start(saturday.now, Duration::ZERO);
     let mut scenario = Scenario { now: next.unwrap(), ..saturday };
     assert_eq!(scenario.send(Input::Start), [node_name("n1").as_str()]);
+}
+
+/// The node is late while the canary is in transition, and leaves the cluster before the pool is held.
+#[test]
+fn late_node_that_left_the_cluster_holds_nothing() {
+    let down = |name: &str| Node { ready: Readiness::NotReady, ..node(name, "a") };
+    let policy = RolloutPolicy { canary: canary(1, 0), ..excluded(3, 310) };
+    let mode = Mode { concurrency: 1, ..ASSIGN };
+    let mut scenario = Scenario::new([down("n0"), node("n1", "a"), down("n2")], policy, mode);
+    assert_eq!(scenario.send(Input::Start), ["n0"]);
+    scenario.send(Input::Observed(Box::new(Node { maintainer: Some(Maintainer::Kured), ..down("n2") })));
+    assert_eq!(scenario.send(Input::Assigned(node_name("n0"))), ["n1"]);
+    scenario.assigned("n1");
+    scenario.wait(60);
+    assert!(scenario.send(Input::Observed(Box::new(down("n2")))).is_empty(), "it is too late");
+    scenario.send(Input::Gone(node_name("n2")));
+    for name in ["n0", "n1"] {
+        scenario.send(Input::Observed(Box::new(on(node(name, "a"), &Scenario::target()))));
+    }
+    assert!(scenario.machine.is_finished());
+    assert!(!scenario.progress.iter().any(|progress| matches!(progress, Progress::PoolHeld { .. })));
+    assert_eq!(held(&scenario), None);
 }
