@@ -11,8 +11,8 @@ use super::stops;
 use super::summary;
 use nodecfg_contract::json_document::Kind;
 use nodecfg_contract::names::PoolName;
+use nodecfg_planning::hold::Hold;
 use nodecfg_planning::rollout::{NodeOutcome, Outcome, PoolOutcome, StopReason};
-use nodecfg_planning::schedule::Closed;
 
 /// Result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -49,7 +49,7 @@ pub struct PoolEnd {
     pub next: Option<String>,
     /// Why the remaining nodes did not start, and when they may. Unset if no node was held.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub held: Option<Closed>,
+    pub held: Option<Hold>,
     /// The nodes, by name.
     pub nodes: Vec<NodeEnd>,
 }

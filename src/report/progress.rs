@@ -147,8 +147,8 @@ pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
             format!("{} by another client to {}; left unchanged", warning("changed"), source::full(to.as_ref()))
         }
         Progress::Held { why, .. } => format!("{}: {}", warning("held"), message(why)),
-        Progress::PoolHeld { nodes, closed, .. } => {
-            format!("{}, {}: {closed}", warning("held"), count(*nodes, "node"))
+        Progress::PoolHeld { nodes, hold, .. } => {
+            format!("{}, {}: {hold}", warning("held"), count(*nodes, "node"))
         }
         Progress::GateClosed { gate, why, .. } => {
             format!("{} for gate {gate}: {}", warning("waiting"), message(why))

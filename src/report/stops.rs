@@ -6,9 +6,9 @@ use super::{count, names};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
 use nodecfg_planning::convergence::ConvergenceFailure;
+use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::Why;
 use nodecfg_planning::rollout::{End, Outcome, PoolOutcome, StopReason};
-use nodecfg_planning::schedule::Closed;
 
 /// The maximum number of reasons of each kind.
 const MAX_REASONS: usize = 8;
@@ -45,22 +45,22 @@ pub(super) fn stops(outcome: &Outcome) -> Vec<(Vec<&PoolName>, &StopReason)> {
 /// The held pools of each reason: `pool gpu, 12 nodes: outside of the windows; next opening …`. Counts those beyond a
 /// limit.
 pub(super) fn hold_texts(outcome: &Outcome) -> Vec<String> {
-    let mut holds: Vec<(Vec<&PoolName>, usize, &Closed)> = Vec::new();
+    let mut holds: Vec<(Vec<&PoolName>, usize, &Hold)> = Vec::new();
     for (pool, ended) in &outcome.pools {
-        let Some(closed) = &ended.held else { continue };
+        let Some(hold) = &ended.held else { continue };
         let nodes = ended.nodes.iter().filter(|node| node.end == End::Held).count();
-        match holds.iter_mut().find(|(.., other)| *other == closed) {
+        match holds.iter_mut().find(|(.., other)| *other == hold) {
             Some((pools, total, _)) => {
                 pools.push(pool);
                 *total += nodes;
             }
-            None => holds.push((vec![pool], nodes, closed)),
+            None => holds.push((vec![pool], nodes, hold)),
         }
     }
-    let text = |(pools, nodes, closed): &(Vec<&PoolName>, usize, &Closed)| {
+    let text = |(pools, nodes, hold): &(Vec<&PoolName>, usize, &Hold)| {
         let label = if pools.len() == 1 { "pool" } else { "pools" };
         let pools = names(pools.iter().map(|pool| pool.as_str()), MAX_NAMES);
-        format!("{label} {pools}, {}: {closed}", count(*nodes, "node"))
+        format!("{label} {pools}, {}: {hold}", count(*nodes, "node"))
     };
     let more = holds.iter().skip(MAX_REASONS).map(|(pools, ..)| pools.len()).sum();
     holds.iter().take(MAX_REASONS).map(text).chain(more_pools(more)).collect()

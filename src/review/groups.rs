@@ -11,9 +11,9 @@ use kubelet_config::finding::Place;
 use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
+use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::{ChangedField, Sample, Wave, WaveKind};
 use nodecfg_planning::rollout::forecast::PoolStart;
-use nodecfg_planning::schedule::Closed;
 
 /// Pools with the same change: equal fields, settings, files, risk, drain and pause. Their nodes, budgets and canaries may
 /// differ.
@@ -81,7 +81,7 @@ struct Change<'a> {
     local: bool,
     rollout: Option<(Discriminant<PoolStart>, bool, Option<&'a Pause>, bool)>,
     /// Why the pools are held, and the pools that they wait for.
-    order: Option<(Option<&'a Closed>, &'a BTreeSet<PoolName>)>,
+    order: Option<(Option<&'a Hold>, &'a BTreeSet<PoolName>)>,
     drain: Option<PlannedDrain>,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Change<'a> {
             }),
             order: rollout.map(|rollout| {
                 let held = match &rollout.start {
-                    PoolStart::Held { closed } => Some(closed),
+                    PoolStart::Held { hold } => Some(hold),
                     _ => None,
                 };
                 (held, &rollout.after)

@@ -13,11 +13,11 @@ use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, Observed,
 use nodecfg_contract::{ConfigSource, ContentHash};
 use nodecfg_planning::convergence::{Convergence, Target, WaitContext, Waiting, evaluate, trial};
 use nodecfg_planning::desired::{Desired, Pool};
+use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::{
     ConfigMapIndex, Owner, PoolPause, SourceOwner, Why, blocked_reason, is_adopted, membership, pool_target,
     present_state,
 };
-use nodecfg_planning::schedule::Closed;
 
 /// Desired state to compare nodes with.
 #[derive(Debug, Clone, Copy)]
@@ -320,7 +320,7 @@ fn pools(
 
 /// Why no change may start now. The class of the pool's change is unknown here, so a pool that permits some classes
 /// outside of its windows is not held.
-fn held(pool: &Pool, at: Timestamp) -> Option<Closed> {
+fn held(pool: &Pool, at: Timestamp) -> Option<Hold> {
     pool.policy.schedule.check(at, Class::None, pool.policy.node_time(false)).err()
 }
 

@@ -13,8 +13,8 @@ use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::{Abort, DrainMark, KubeletVersion, Pause, Readiness};
 use nodecfg_planning::convergence::{Convergence, Target, Trial};
+use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::{Owner, Why};
-use nodecfg_planning::schedule::Closed;
 
 mod build;
 mod changes;
@@ -118,7 +118,7 @@ pub struct PoolStatus {
     pub paused: Option<Paused>,
     /// Why no node of the pool may start now, and when one may. Unset if no node waits for its configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub held: Option<Closed>,
+    pub held: Option<Hold>,
 }
 
 impl PoolStatus {

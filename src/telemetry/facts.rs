@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use nodecfg_contract::names::{CommitId, FleetName, PoolName};
 use nodecfg_contract::observed::Observed;
 use nodecfg_planning::convergence;
+use nodecfg_planning::hold::HoldReason;
 use nodecfg_planning::plan::{Action, Plan};
 use nodecfg_planning::rollout::{End, Outcome};
-use nodecfg_planning::schedule::ClosedBy;
 use nodecfg_planning::state::State;
 
 /// Values of the label `state`, each with the states that it covers. Coarser than [`State`]: alerts depend on these
@@ -28,14 +28,14 @@ pub const LABELS: [(&str, &[State]); 6] = [
 /// Values of the label `reason` of held nodes.
 pub const HOLD_REASONS: [&str; 5] = ["outside_windows", "too_little_time", "exclusion", "other_pool", "gate"];
 
-fn hold_reason(why: &ClosedBy) -> &'static str {
+fn hold_reason(why: &HoldReason) -> &'static str {
     let [outside_windows, too_little_time, exclusion, other_pool, gate] = HOLD_REASONS;
     match why {
-        ClosedBy::NoWindow => outside_windows,
-        ClosedBy::TooShort { .. } => too_little_time,
-        ClosedBy::Exclusion { .. } => exclusion,
-        ClosedBy::Pool { .. } => other_pool,
-        ClosedBy::Gate { .. } => gate,
+        HoldReason::NoWindow => outside_windows,
+        HoldReason::TooShort { .. } => too_little_time,
+        HoldReason::Exclusion { .. } => exclusion,
+        HoldReason::Pool { .. } => other_pool,
+        HoldReason::Gate { .. } => gate,
     }
 }
 
@@ -217,9 +217,9 @@ impl Nodes {
         let mut nodes = Self { unpooled: self.unpooled, marked: self.marked, ..Self::default() };
         for (pool, ended) in &outcome.pools {
             let facts = nodes.pools.entry(pool.clone()).or_default();
-            if let Some(closed) = &ended.held {
+            if let Some(hold) = &ended.held {
                 let held = ended.nodes.iter().filter(|node| node.end == End::Held).count();
-                facts.held.insert(hold_reason(&closed.why), held);
+                facts.held.insert(hold_reason(&hold.why), held);
             }
             for node in &ended.nodes {
                 facts.add(node.end.state());

@@ -13,9 +13,9 @@ use super::textfile;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{CommitId, FleetName, NodeName, PoolName};
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
+use nodecfg_planning::hold::{Hold, HoldReason};
 use nodecfg_planning::plan::{Owner, Why};
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome};
-use nodecfg_planning::schedule::{Closed, ClosedBy};
 use nodecfg_planning::state::State;
 
 fn at(second: i64) -> Timestamp {
@@ -181,7 +181,7 @@ fn counts_the_outcomes_of_nodes() {
         recovery: None,
         marked: false,
     };
-    let held = Closed { why: ClosedBy::NoWindow, next: None };
+    let held = Hold { why: HoldReason::NoWindow, next: None };
     let pool = PoolOutcome { stopped: None, held: Some(held), nodes: ends.iter().map(node).collect() };
     let outcome = Outcome { pools: [(PoolName::new("gpu").expect("a name"), pool)].into() };
     let nodes = Nodes { unpooled: 3, ..Nodes::default() }.ended(&outcome);

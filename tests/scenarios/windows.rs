@@ -24,7 +24,7 @@ async fn held_nodes_are_no_failure_and_start_when_windows_are_ignored(start: Clu
     let run = cluster.run("diff", &repository, &["-o", "json"]).await.exits(1);
     let document = run.json();
     let start = &document["pools"][0]["rollout"]["start"];
-    assert_eq!((start["kind"].as_str(), start["closed"]["kind"].as_str()), (Some("held"), Some("exclusion")), "{run}");
+    assert_eq!((start["kind"].as_str(), start["hold"]["kind"].as_str()), (Some("held"), Some("exclusion")), "{run}");
     assert_eq!(document["cluster"]["outlook"]["held"], 3, "{run}");
 
     let folder = tempfile::tempdir().unwrap();

@@ -124,7 +124,7 @@ fn pools(outcome: &Outcome, at: Timestamp) -> Vec<Pool> {
         name: Some(name.clone()),
         fleet: None,
         remarks: (ended.stopped.iter().map(|reason| format!("stopped: {reason}")))
-            .chain(ended.held.iter().map(|closed| format!("held: {closed}")))
+            .chain(ended.held.iter().map(|hold| format!("held: {hold}")))
             .collect(),
         nodes: ended.nodes.iter().map(|outcome| node(outcome, at)).collect(),
     };

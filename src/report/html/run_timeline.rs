@@ -76,7 +76,7 @@ impl RunTimeline {
                 record.mark(at, format!("canaries converged, soaking for {}", whole_duration(seconds as u64)));
             }
             Progress::Soaked { .. } => record.mark(at, "canaries passed, continuing with the other nodes".to_owned()),
-            Progress::PoolHeld { closed, .. } => record.mark(at, format!("held: {closed}")),
+            Progress::PoolHeld { hold, .. } => record.mark(at, format!("held: {hold}")),
             Progress::GateClosed { gate, why, .. } => record.mark(at, format!("waiting for gate {gate}: {why}")),
             Progress::GateOpened { gate, .. } => record.mark(at, format!("gate {gate} delays it no longer")),
             Progress::Stopped { reason, .. } => record.mark(at, format!("stopped: {reason}")),

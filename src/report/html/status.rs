@@ -97,7 +97,7 @@ fn pool(of: &PoolStatus, mut nodes: Vec<&NodeStatus>, single: Option<&FleetName>
         .as_ref()
         .map(|paused| format!("paused: {}", pause(paused)))
         .into_iter()
-        .chain(of.held.as_ref().map(|closed| format!("held: {closed}")))
+        .chain(of.held.as_ref().map(|hold| format!("held: {hold}")))
         .collect();
     if of.configurations > 1 {
         remarks.push(format!("nodes run {} different configurations", of.configurations));

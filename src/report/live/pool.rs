@@ -117,7 +117,7 @@ impl Pool {
             | Progress::Changed { node, .. }
             | Progress::Gone { node, .. } => drop(self.in_flight.remove(node)),
             Progress::Stopped { reason, .. } => self.stopped = Some(reason.to_string()),
-            Progress::PoolHeld { closed, .. } => self.held = Some(closed.to_string()),
+            Progress::PoolHeld { hold, .. } => self.held = Some(hold.to_string()),
             Progress::GateClosed { gate, why, .. } => drop(self.closed_gates.insert(gate.clone(), why.clone())),
             Progress::GateOpened { gate, .. } => drop(self.closed_gates.remove(gate)),
             _ => {}

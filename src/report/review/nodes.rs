@@ -116,8 +116,8 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
     if let Some(after) = outlook::after(rollout) {
         page.prose(2, &after, plain)?;
     }
-    if let PoolStart::Held { closed } = &rollout.start {
-        page.prose(2, &format!("{HELD} {closed}"), highlight_hold)?;
+    if let PoolStart::Held { hold } = &rollout.start {
+        page.prose(2, &format!("{HELD} {hold}"), highlight_hold)?;
     }
     if rollout.start == PoolStart::Waits {
         page.prose(2, "waits until unavailable nodes recover: they use up maxUnavailable", plain)?;

@@ -98,7 +98,7 @@ pub(super) fn after(rollout: &Rollout) -> Option<String> {
 pub(super) fn held(review: &Review, cluster: &ClusterReview) -> Option<String> {
     let nodes = Some(cluster.outlook.held).filter(|nodes| *nodes > 0)?;
     let openings = review.pools.iter().filter_map(|pool| match &pool.rollout.as_ref()?.start {
-        PoolStart::Held { closed } => closed.next,
+        PoolStart::Held { hold } => hold.next,
         _ => None,
     });
     let next = openings.min().map(|next| format!(" (next opening {next:.0})")).unwrap_or_default();

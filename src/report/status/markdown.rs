@@ -27,8 +27,7 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
     for pool in &status.pools {
         let paused =
             pool.paused.as_ref().map(|paused| format!("; paused {}", prose(&pause(paused)))).unwrap_or_default();
-        let held =
-            pool.held.as_ref().map(|closed| format!("; held {}", prose(&closed.to_string()))).unwrap_or_default();
+        let held = pool.held.as_ref().map(|hold| format!("; held {}", prose(&hold.to_string()))).unwrap_or_default();
         writeln!(
             out,
             "| {} | {} | {} | {} | {}{paused}{held} |",

@@ -188,7 +188,7 @@ mod tests {
     fn texts_of_a_refusal_are_harmless() {
         let hostile = format!("a\u{1b}[2Jb\nc\u{202e}d {}", "x".repeat(10_000));
         let rejection = Rejection::read(Some("Failed"), Some("OutOf\u{7}cpu\n"), Some(&hostile)).unwrap();
-        assert_eq!(rejection.reason, "OutOfcpu");
+        assert_eq!(rejection.reason, "OutOf cpu");
         assert!(
             rejection.message.starts_with("a [2Jb cd xxx") && rejection.message.chars().count() <= 201,
             "{rejection:?}"

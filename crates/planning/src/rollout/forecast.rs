@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::StopReason;
 use super::machine::{Input, Machine, Mode};
+use crate::hold::Hold;
 use crate::plan::Plan;
-use crate::schedule::Closed;
 use nodecfg_contract::names::PoolName;
 
 /// Start of the rollout of one pool.
@@ -24,7 +24,7 @@ pub enum PoolStart {
     /// No node of the pool starts now, because its windows or exclusions do not permit it.
     Held {
         /// The reason, and the next opening.
-        closed: Closed,
+        hold: Hold,
     },
     /// The pool stops at once: nodes failed on this configuration before.
     Stops {

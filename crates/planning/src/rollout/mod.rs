@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::convergence::{ConvergenceFailure, Target, Trial};
 use crate::drain::DrainRecord;
+use crate::hold::Hold;
 use crate::plan::Why;
-use crate::schedule::Closed;
 use crate::state::State;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::{GateName, NodeName, PoolName};
@@ -76,7 +76,7 @@ pub struct PoolOutcome {
     pub stopped: Option<StopReason>,
     /// Why the remaining nodes did not start, and when they may. Unset if the run held no node.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub held: Option<Closed>,
+    pub held: Option<Hold>,
     /// Results of the nodes, by name.
     pub nodes: Vec<NodeOutcome>,
 }

@@ -10,18 +10,19 @@ use proptest::prelude::*;
 use super::machine::{Command, Input, Machine, Mode};
 use super::{End, PoolOutcome, StopReason};
 use crate::desired::{MaxUnavailable, Pool, RolloutPolicy};
+use crate::hold::{Hold, HoldReason};
 use crate::plan::fixtures::{
     canary, desired, exclusion, namespace, node, node_name, observed, on, policy, pool, pool_name, refusing, rendered,
     with_config_map,
 };
 use crate::plan::{Plan, make};
-use crate::schedule::{Closed, ClosedBy};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::error_text;
 use nodecfg_contract::observed::{Node, Readiness};
 
 /// A rollout of several pools, driven step by step. The node `a1` belongs to the pool `a`.
 struct Scenario {
+    plan: Plan,
     machine: Machine,
     nodes: BTreeMap<String, Node>,
     now: Timestamp,
@@ -58,7 +59,8 @@ impl Scenario {
         }
         let plan: Plan = make(&desired, &cluster, &crate::plan::fixtures::options()).unwrap();
         let nodes = cluster.nodes.values().map(|node| (node.name.to_string(), node.clone())).collect();
-        Self { machine: Machine::new(&plan, Mode::ASSIGN), nodes, now: Timestamp::UNIX_EPOCH }
+        let machine = Machine::new(&plan, Mode::ASSIGN);
+        Self { plan, machine, nodes, now: Timestamp::UNIX_EPOCH }
     }
 
     /// Sends an input and returns the nodes that the machine assigns.
@@ -97,13 +99,13 @@ impl Scenario {
         self.machine.outcome().pools[&pool_name(pool)].clone()
     }
 
-    fn held(&self, pool: &str) -> Option<ClosedBy> {
-        self.outcome(pool).held.map(|closed| closed.why)
+    fn held(&self, pool: &str) -> Option<HoldReason> {
+        self.outcome(pool).held.map(|hold| hold.why)
     }
 }
 
-fn waits_for(pool: &str) -> Option<ClosedBy> {
-    Some(ClosedBy::Pool { pool: pool_name(pool) })
+fn waits_for(pool: &str) -> Option<HoldReason> {
+    Some(HoldReason::Pool { pool: pool_name(pool) })
 }
 
 fn one_each(pools: &[&str]) -> Vec<Node> {
@@ -147,7 +149,7 @@ fn pools_after_a_held_one_are_held() {
     let mut scenario =
         Scenario::new([wanted("a", frozen), wanted("b", after(&["a"], policy(1)))], one_each(&["a", "b"]));
     assert_eq!(scenario.send(Input::Start), [""; 0]);
-    assert!(matches!(scenario.held("a"), Some(ClosedBy::Exclusion { .. })));
+    assert!(matches!(scenario.held("a"), Some(HoldReason::Exclusion { .. })));
     assert_eq!(scenario.held("b"), waits_for("a"));
     assert!(scenario.machine.is_finished() && scenario.machine.outcome().is_complete());
 }
@@ -211,6 +213,20 @@ fn node_that_points_at_its_target_is_watched_before_the_turn_of_its_pool() {
     assert_eq!(ends, [End::Converged, End::Held]);
 }
 
+/// `verify` watches all nodes at once.
+#[test]
+fn order_does_not_concern_a_verification() {
+    let pools = [wanted("a", policy(1)), wanted("b", after(&["a"], policy(1)))];
+    let pointed = |name: &str| Node { source: Some(target(name)), ..node(name, &name[..1]) };
+    let mut scenario = Scenario::new(pools, [pointed("a1"), pointed("b1")]);
+    scenario.machine = Machine::new(&scenario.plan, Mode { assign: false, ..Mode::ASSIGN });
+    scenario.send(Input::Start);
+    scenario.observe("a1", |node| refusing(node, &target("a1"), error_text::VALIDATE));
+    assert!(!scenario.machine.is_finished(), "b1 is watched");
+    scenario.observe("b1", |node| on(node, &target("b1")));
+    assert_eq!((scenario.held("b"), scenario.outcome("b").nodes[0].end.clone()), (None, End::Converged));
+}
+
 #[test]
 fn stop_ends_pools_that_wait() {
     let pools = [wanted("a", policy(1)), wanted("b", after(&["a"], policy(1)))];
@@ -231,7 +247,7 @@ fn windows_are_checked_when_the_turn_comes() {
     scenario.send(Input::Start);
     scenario.wait(11);
     assert_eq!(scenario.converge("a1"), [""; 0]);
-    assert!(matches!(scenario.outcome("b").held, Some(Closed { why: ClosedBy::TooShort { .. }, .. })));
+    assert!(matches!(scenario.outcome("b").held, Some(Hold { why: HoldReason::TooShort { .. }, .. })));
 }
 
 #[test]

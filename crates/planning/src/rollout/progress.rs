@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::StopReason;
 use crate::convergence::{ConvergenceFailure, Target, Trial, Waiting};
+use crate::hold::Hold;
 use crate::plan::Why;
-use crate::schedule::Closed;
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::json_document::Kind;
@@ -226,7 +226,7 @@ pub enum Progress {
         /// Number of nodes that have not started.
         nodes: usize,
         /// The reason, and the next opening.
-        closed: Closed,
+        hold: Hold,
     },
     /// A gate delays the pool: no further node starts, or its soak does not end, until the gate passes.
     GateClosed {

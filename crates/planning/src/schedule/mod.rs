@@ -8,12 +8,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::Serialize;
 
+use crate::hold::{Hold, HoldReason};
 use crate::instant::{elapsed, later};
 use kubelet_config::risk::Class;
-use nodecfg_contract::names::{GateName, PoolName};
-use nodecfg_contract::printable::one_line;
 use window::Window;
 
 pub mod window;
@@ -70,68 +68,6 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// Why a node may not start now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Closed {
-    /// The reason.
-    #[serde(flatten)]
-    pub why: ClosedBy,
-    /// The next time at which the node may start. Null: not within a year.
-    pub next: Option<Timestamp>,
-}
-
-/// Reason why a schedule is closed for a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase", tag = "kind")]
-pub enum ClosedBy {
-    /// No window is open.
-    NoWindow,
-    /// The open time ends before the node would be done.
-    TooShort {
-        /// End of the open time.
-        until: Timestamp,
-    },
-    /// An exclusion is in effect.
-    Exclusion {
-        /// Its reason.
-        reason: String,
-    },
-    /// A pool that goes first has not converged.
-    Pool {
-        /// The pool.
-        pool: PoolName,
-    },
-    /// A gate does not pass, before the first node of its pool.
-    Gate {
-        /// The gate.
-        gate: GateName,
-        /// Why it does not pass.
-        reason: String,
-    },
-}
-
-impl fmt::Display for ClosedBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoWindow => f.write_str("outside of the windows"),
-            Self::TooShort { until } => write!(f, "too little time until {until:.0}"),
-            Self::Gate { gate, reason } => write!(f, "gate {gate} does not pass: {reason}"),
-            Self::Exclusion { reason } => write!(f, "excluded ({})", one_line(reason)),
-            Self::Pool { pool } => write!(f, "waits for pool {pool}, which has not converged in this run"),
-        }
-    }
-}
-
-impl fmt::Display for Closed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.next {
-            Some(next) => write!(f, "{}; next opening {next:.0}", self.why),
-            None if matches!(self.why, ClosedBy::Pool { .. } | ClosedBy::Gate { .. }) => self.why.fmt(f),
-            None => write!(f, "{}; no opening within a year", self.why),
-        }
-    }
-}
-
 /// An open time: from its start until its end, which is not included.
 type Span = (Timestamp, Timestamp);
 
@@ -146,7 +82,7 @@ impl Schedule {
     ///
     /// # Errors
     /// Why it may not, and when it may.
-    pub fn check(&self, now: Timestamp, class: Class, need: Duration) -> Result<(), Closed> {
+    pub fn check(&self, now: Timestamp, class: Class, need: Duration) -> Result<(), Hold> {
         if self.is_always_open() {
             return Ok(());
         }
@@ -162,11 +98,11 @@ impl Schedule {
         }
         let in_effect = |exclusion: &&Exclusion| exclusion.from <= now && now < exclusion.to;
         let why = match self.exclusions.iter().find(in_effect) {
-            Some(exclusion) => ClosedBy::Exclusion { reason: exclusion.reason.clone() },
-            None if until > now => ClosedBy::TooShort { until },
-            None => ClosedBy::NoWindow,
+            Some(exclusion) => HoldReason::Exclusion { reason: exclusion.reason.clone() },
+            None if until > now => HoldReason::TooShort { until },
+            None => HoldReason::NoWindow,
         };
-        Err(Closed { why, next: self.next_start(now, need) })
+        Err(Hold { why, next: self.next_start(now, need) })
     }
 
     /// The first time from `from` on at which the schedule is open for `need` without a break. `None`: not within a

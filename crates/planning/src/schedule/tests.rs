@@ -140,14 +140,14 @@ fn node_starts_only_if_it_fits() {
     assert_eq!(check("2026-07-04T22:00:00Z", 360), Ok(()));
     assert_eq!(check("2026-07-05T03:30:00Z", 30), Ok(()));
     assert_eq!(check("2026-07-05T03:59:00Z", 0), Ok(()));
-    let closed = |why: ClosedBy, next: Option<&str>| Err(Closed { why, next: next.map(time) });
+    let closed = |why: HoldReason, next: Option<&str>| Err(Hold { why, next: next.map(time) });
     let until = time("2026-07-05T04:00:00Z");
-    assert_eq!(check("2026-07-05T03:31:00Z", 30), closed(ClosedBy::TooShort { until }, Some("2026-07-11T22:00:00Z")));
-    assert_eq!(check("2026-07-05T04:00:00Z", 0), closed(ClosedBy::NoWindow, Some("2026-07-11T22:00:00Z")));
-    assert_eq!(check("2026-07-05T04:00:00Z", 360), closed(ClosedBy::NoWindow, Some("2026-07-11T22:00:00Z")));
-    assert_eq!(check("2026-07-04T22:00:00Z", 361), closed(ClosedBy::TooShort { until }, None));
+    assert_eq!(check("2026-07-05T03:31:00Z", 30), closed(HoldReason::TooShort { until }, Some("2026-07-11T22:00:00Z")));
+    assert_eq!(check("2026-07-05T04:00:00Z", 0), closed(HoldReason::NoWindow, Some("2026-07-11T22:00:00Z")));
+    assert_eq!(check("2026-07-05T04:00:00Z", 360), closed(HoldReason::NoWindow, Some("2026-07-11T22:00:00Z")));
+    assert_eq!(check("2026-07-04T22:00:00Z", 361), closed(HoldReason::TooShort { until }, None));
     let years = check("2026-07-04T22:00:00Z", 100 * 366 * 24 * 60);
-    assert_eq!(years, closed(ClosedBy::TooShort { until }, None));
+    assert_eq!(years, closed(HoldReason::TooShort { until }, None));
 }
 
 #[test]
@@ -169,16 +169,16 @@ fn schedule_without_windows_is_closed_only_by_exclusions() {
     assert_eq!(check(&always, "2026-12-20T00:00:00Z"), Ok(()));
     always.exclusions = vec![freeze("2026-12-18T00:00:00Z", "2027-01-04T00:00:00Z")];
     let opening = Some(time("2027-01-04T00:00:00Z"));
-    let excluded = ClosedBy::Exclusion { reason: "freeze".to_owned() };
+    let excluded = HoldReason::Exclusion { reason: "freeze".to_owned() };
     for at in ["2026-12-18T00:00:00Z", "2026-12-20T00:00:00Z", "2027-01-03T23:59:59Z"] {
-        assert_eq!(check(&always, at), Err(Closed { why: excluded.clone(), next: opening }));
+        assert_eq!(check(&always, at), Err(Hold { why: excluded.clone(), next: opening }));
     }
     let years = Duration::from_secs(100 * 366 * 24 * HOUR);
     assert_eq!(always.check(time("2027-01-04T00:00:00Z"), Class::Never, years), Ok(()));
     let until = time("2026-12-18T00:00:00Z");
     assert_eq!(
         check(&always, "2026-12-17T23:30:00Z"),
-        Err(Closed { why: ClosedBy::TooShort { until }, next: opening })
+        Err(Hold { why: HoldReason::TooShort { until }, next: opening })
     );
 }
 

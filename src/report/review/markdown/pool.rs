@@ -275,8 +275,8 @@ fn write_rollout(text: &mut String, rollout: &Rollout, several: bool) {
     if let Some(after) = outlook::after(rollout) {
         text.push_str(&format!("- {after}\n"));
     }
-    if let PoolStart::Held { closed } = &rollout.start {
-        text.push_str(&format!("- **held** {}\n", prose(&sentences::clipped(&closed.to_string(), 600))));
+    if let PoolStart::Held { hold } = &rollout.start {
+        text.push_str(&format!("- **held** {}\n", prose(&sentences::clipped(&hold.to_string(), 600))));
     }
     if rollout.start == PoolStart::Waits {
         text.push_str("- waits until unavailable nodes recover: they use up `maxUnavailable`\n");

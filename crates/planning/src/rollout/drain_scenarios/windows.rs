@@ -1,8 +1,8 @@
 //! Scenario tests of drains near the end of the open time.
 
 use super::*;
+use crate::hold::HoldReason;
 use crate::plan::fixtures::exclusion;
-use crate::schedule::ClosedBy;
 
 /// A drained node takes at most 300 + 900 + 30 seconds, another one 300 seconds.
 fn excluded(budget: u32, from: i64) -> RolloutPolicy {
@@ -14,7 +14,7 @@ fn excluded(budget: u32, from: i64) -> RolloutPolicy {
 fn held(scenario: &Scenario) -> bool {
     let outcome = scenario.machine.outcome();
     let held = outcome.pools[&pool_name("a")].held.as_ref();
-    held.is_some_and(|closed| matches!(closed.why, ClosedBy::TooShort { .. } | ClosedBy::Exclusion { .. }))
+    held.is_some_and(|closed| matches!(closed.why, HoldReason::TooShort { .. } | HoldReason::Exclusion { .. }))
 }
 
 #[test]
@@ -63,4 +63,31 @@ fn mark_of_an_earlier_run_is_released() {
     assert!(held(&scenario) && scenario.machine.is_finished());
     assert_eq!(scenario.outcome("n1").end, End::Held);
     assert!(!scenario.outcome("n1").marked);
+}
+
+/// Nodes that need no drain fit where a drain does not.
+#[test]
+fn late_drain_holds_no_other_node() {
+    let near = format!("{NEW}registryPullQPS: 7\n");
+    for (canaries, soak) in [(None, 0), (canary(1, 60), 60)] {
+        let mut cluster = cluster(&["n1"]);
+        with_fields(&mut cluster, &near);
+        cluster.nodes.values_mut().for_each(|node| node.ready = Readiness::NotReady);
+        for name in ["n2", "n3"] {
+            cluster.nodes.insert(node_name(name), on(node(name, "a"), &source(&near)));
+        }
+        // The drained node counts as unavailable.
+        let policy = RolloutPolicy { canary: canaries, ..excluded(2, 600) };
+        let mut scenario = Scenario::over(&cluster, policy);
+        assert_eq!(scenario.send(Input::Start), ["assign n2 restart"]);
+        assert!(!held(&scenario));
+        scenario.send(Input::Assigned(node_name("n2")));
+        let mut next = scenario.observe("n2", |node| on(node, &source(NEW)));
+        next.extend(scenario.wait(soak));
+        assert_eq!(next, ["assign n3 restart"], "{soak}");
+        scenario.send(Input::Assigned(node_name("n3")));
+        scenario.observe("n3", |node| on(node, &source(NEW)));
+        assert!(held(&scenario) && scenario.machine.is_finished());
+        assert_eq!(scenario.outcome("n1").end, End::Held);
+    }
 }

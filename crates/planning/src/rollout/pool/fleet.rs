@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::PoolRun;
 use super::node_table::{NodeState, Phase};
+use crate::hold::{Hold, HoldReason};
 use crate::plan::PoolPlan;
-use crate::rollout::progress::Progress;
 use crate::rollout::signals::{Context, Mode};
-use crate::schedule::{Closed, ClosedBy};
 use nodecfg_contract::names::PoolName;
 
 /// What a pool knows of the other pools.
@@ -40,7 +39,7 @@ pub(in crate::rollout) enum Turn {
 impl OtherPools {
     pub(super) fn new(plan: &PoolPlan, mode: &Mode) -> Self {
         Self {
-            after: if mode.assign { plan.policy.after.clone() } else { BTreeSet::new() },
+            after: plan.policy.after.clone(),
             soak: plan.policy.canary.map_or(Duration::ZERO, |canary| mode.real_duration(canary.soak)),
             limit: None,
             in_flight: false,
@@ -109,10 +108,7 @@ impl PoolRun {
 
     /// Holds the pool because a pool that goes first has ended without success. That pool's own result tells why.
     pub(in crate::rollout) fn hold_after(&mut self, first: &PoolName, context: &mut Context<'_>) {
-        let closed = Closed { why: ClosedBy::Pool { pool: first.clone() }, next: None };
-        self.held = Some(closed.clone());
-        let (pool, nodes) = (self.name.clone(), self.nodes.pending());
-        self.report(Progress::PoolHeld { pool, nodes, closed }, context);
+        self.hold_pool(Hold { why: HoldReason::Pool { pool: first.clone() }, next: None }, context);
     }
 
     /// Watches the nodes that point at their target already. They need no turn.

@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use super::PoolRun;
 use crate::gates::judge::{Asked, GateState, KnownSeries, judge};
 use crate::gates::{Gate, Moment};
+use crate::hold::{Hold, HoldReason};
 use crate::instant::{elapsed, later};
 use crate::plan::{Action, PoolPlan, Why};
 use crate::rollout::StopReason;
 use crate::rollout::progress::{CanaryGate, Progress};
 use crate::rollout::signals::{Context, Mode};
-use crate::schedule::{Closed, ClosedBy};
 use nodecfg_contract::names::GateName;
 
 /// Time after which a pool whose gates have no answer yet is held.
@@ -265,14 +265,9 @@ impl PoolRun {
     /// Starts no node in this run. Nodes that point at their target already are watched.
     fn hold_for_gate(&mut self, gate: GateName, why: String, context: &mut Context<'_>) {
         self.watch_awaited(context);
-        let nodes = self.nodes.pending();
-        if nodes == 0 {
-            return;
+        if self.nodes.pending() > 0 {
+            self.hold_pool(Hold { why: HoldReason::Gate { gate, reason: why }, next: None }, context);
         }
-        let closed = Closed { why: ClosedBy::Gate { gate, reason: why }, next: None };
-        self.stalled_since = None;
-        self.held = Some(closed.clone());
-        self.report(Progress::PoolHeld { pool: self.name.clone(), nodes, closed }, context);
     }
 
     fn stop_for_gate(&mut self, reason: StopReason, context: &mut Context<'_>) {

@@ -1,14 +1,23 @@
-//! Nodes that must not start in their present state: unreadable ones, those that another program maintains, and those
-//! being deleted. They count as unavailable, and become pending again when the state ends.
+//! The hold of a pool, and nodes that must not start in their present state: unreadable ones, those that another
+//! program maintains, and those being deleted. They count as unavailable, and become pending again when the state ends.
 
 use super::PoolRun;
 use super::node_table::{Phase, Purpose};
+use crate::hold::Hold;
 use crate::plan::{Why, hold_reason};
 use crate::rollout::progress::Progress;
 use crate::rollout::signals::Context;
 use nodecfg_contract::observed::Node;
 
 impl PoolRun {
+    /// Starts no further node of the pool in this run. Nodes in transition go on.
+    pub(super) fn hold_pool(&mut self, hold: Hold, context: &mut Context<'_>) {
+        self.stalled_since = None;
+        self.held = Some(hold.clone());
+        let (pool, nodes) = (self.name.clone(), self.nodes.pending());
+        self.report(Progress::PoolHeld { pool, nodes, hold }, context);
+    }
+
     /// Reason why the node may not start in its present state. `None` for a node that this rollout only watches, unless
     /// it is being deleted.
     pub(super) fn must_wait(&self, number: usize, seen: &Node) -> Option<Why> {

@@ -18,9 +18,9 @@ use super::signals::{Command, Context, Mode};
 use super::{End, NodeOutcome, PoolOutcome, StopReason};
 use crate::convergence::{ConvergenceFailure, Target};
 use crate::drain::DrainPolicy;
+use crate::hold::Hold;
 use crate::instant::{elapsed, later};
 use crate::plan::{PoolPlan, WaveKind};
-use crate::schedule::Closed;
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
@@ -93,7 +93,7 @@ pub(super) struct PoolRun {
     /// Whether a gate that stops the pool rolls back all nodes of this run.
     rollback_on_gate_failure: bool,
     /// Why no further node may start in this run. Nodes in transition, also draining ones, go on to their end.
-    held: Option<Closed>,
+    held: Option<Hold>,
     /// Whether nodes that have not converged are rolled back.
     rolling_back: bool,
     /// Whether converged nodes of this run are rolled back, too.
@@ -221,7 +221,7 @@ impl PoolRun {
     pub(super) fn pool_start(&self) -> PoolStart {
         match (&self.stopped, &self.held) {
             (Some(reason), _) => PoolStart::Stops { reason: reason.clone() },
-            (None, Some(closed)) => PoolStart::Held { closed: closed.clone() },
+            (None, Some(hold)) => PoolStart::Held { hold: hold.clone() },
             (None, None) if self.stalled_since.is_some() => PoolStart::Waits,
             (None, None) => PoolStart::Starts,
         }

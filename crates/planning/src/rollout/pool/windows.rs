@@ -6,10 +6,11 @@ use jiff::Timestamp;
 
 use super::PoolRun;
 use super::node_table::{Group, Phase};
+use crate::hold::Hold;
 use crate::plan::PoolPlan;
-use crate::rollout::progress::{CanaryGate, Progress};
+use crate::rollout::progress::CanaryGate;
 use crate::rollout::signals::{Context, Mode};
-use crate::schedule::{Closed, Schedule};
+use crate::schedule::Schedule;
 use kubelet_config::risk::Class;
 
 /// Schedule of a pool in one rollout.
@@ -23,9 +24,9 @@ pub(super) struct Windows {
     /// Pending nodes that were due when the schedule was closed for them. They do not start in this run.
     late: Vec<usize>,
     /// Why a node without a drain may not start, valid until the next opening.
-    closed: Option<Closed>,
+    closed: Option<Hold>,
     /// Why a drained node may not start, valid until the next opening. A drain takes longer, so this comes first.
-    closed_for_drains: Option<Closed>,
+    closed_for_drains: Option<Hold>,
 }
 
 impl Windows {
@@ -89,11 +90,9 @@ impl PoolRun {
         if late.is_empty() || goes_on || !self.unavailable_first.is_empty() || !self.unavailable_drains.is_empty() {
             return;
         }
-        let closed = self.windows.closed.clone().or_else(|| self.windows.closed_for_drains.clone());
-        let Some(closed) = closed else { return };
-        self.stalled_since = None;
-        self.held = Some(closed.clone());
-        let (pool, nodes) = (self.name.clone(), self.nodes.pending());
-        self.report(Progress::PoolHeld { pool, nodes, closed }, context);
+        let hold = self.windows.closed.clone().or_else(|| self.windows.closed_for_drains.clone());
+        if let Some(hold) = hold {
+            self.hold_pool(hold, context);
+        }
     }
 }

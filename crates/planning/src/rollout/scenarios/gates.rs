@@ -9,6 +9,7 @@ use super::{ASSIGN, Scenario, three};
 use crate::desired::RolloutPolicy;
 use crate::gates::judge::{Answer, Asked, Series};
 use crate::gates::{Baseline, Gate, GateCheck, Moment, ObjectRef, PrometheusQuery, Question, Wanted};
+use crate::hold::{Hold, HoldReason};
 use crate::plan::fixtures::{
     canary, desired, node, node_name, observed, on, options, policy, pool, pool_name, rendered, with_config_map,
 };
@@ -16,7 +17,6 @@ use crate::plan::make;
 use crate::rollout::machine::{Command, Input, Machine, Mode};
 use crate::rollout::progress::Progress;
 use crate::rollout::{End, StopReason};
-use crate::schedule::{Closed, ClosedBy};
 use nodecfg_contract::names::GateName;
 use nodecfg_contract::observed::{Node, Observed};
 
@@ -113,8 +113,8 @@ fn start_gate_that_does_not_pass_holds_the_pool() {
         assert_eq!(scenario.stopped(), None);
         let why = if blocks { "{job=\"a\"} is 5" } else { "unknown: no answer" };
         assert_eq!(scenario.held_by().unwrap(), format!("gate errors does not pass: {why}"));
-        let why = ClosedBy::Gate { gate: gate_name(), reason: why.to_owned() };
-        let held = Progress::PoolHeld { pool: pool_name("a"), nodes: 3, closed: Closed { why, next: None } };
+        let why = HoldReason::Gate { gate: gate_name(), reason: why.to_owned() };
+        let held = Progress::PoolHeld { pool: pool_name("a"), nodes: 3, hold: Hold { why, next: None } };
         assert_eq!(scenario.progress, [held]);
         // The hold is final for this run.
         assert!(scenario.fires(&[]).is_empty());

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::{ASSIGN, Scenario, three};
 use crate::desired::RolloutPolicy;
+use crate::hold::{Hold, HoldReason};
 use crate::plan::fixtures::{canary, exclusion, node, node_name, observed, on, policy, pool_name, refusing};
 use crate::rollout::machine::{Input, Mode};
 use crate::rollout::progress::Progress;
 use crate::rollout::{End, StopReason};
-use crate::schedule::{Closed, ClosedBy, Schedule};
+use crate::schedule::Schedule;
 use kubelet_config::risk::Class;
 use nodecfg_contract::error_text;
 use nodecfg_contract::observed::{Maintainer, Node, Readiness};
@@ -21,13 +22,13 @@ fn excluded(budget: u32, from: i64) -> RolloutPolicy {
     policy
 }
 
-fn held(scenario: &Scenario) -> Option<Closed> {
+fn held(scenario: &Scenario) -> Option<Hold> {
     scenario.machine.outcome().pools.get(&pool_name("a")).unwrap().held.clone()
 }
 
-fn freeze(until: i64) -> Closed {
+fn freeze(until: i64) -> Hold {
     let reason = "freeze".to_owned();
-    Closed { why: ClosedBy::Exclusion { reason }, next: jiff::Timestamp::from_second(until).ok() }
+    Hold { why: HoldReason::Exclusion { reason }, next: jiff::Timestamp::from_second(until).ok() }
 }
 
 #[test]
@@ -38,7 +39,7 @@ fn no_node_starts_within_an_exclusion() {
     assert!(scenario.machine.outcome().is_complete());
     assert_eq!(held(&scenario), Some(freeze(3600)));
     assert_eq!(["n1", "n2", "n3"].map(|name| scenario.end(name)), [End::Held, End::Held, End::Held]);
-    let held = Progress::PoolHeld { pool: pool_name("a"), nodes: 3, closed: freeze(3600) };
+    let held = Progress::PoolHeld { pool: pool_name("a"), nodes: 3, hold: freeze(3600) };
     assert_eq!(scenario.progress, [held]);
 }
 
@@ -56,7 +57,7 @@ fn node_in_transition_finishes_and_the_next_is_held() {
     assert_eq!((scenario.end("n1"), scenario.end("n2")), (End::Converged, End::Held));
     let until = jiff::Timestamp::from_second(310).unwrap();
     let next = jiff::Timestamp::from_second(310 + 3600).ok();
-    assert_eq!(held(&scenario), Some(Closed { why: ClosedBy::TooShort { until }, next }));
+    assert_eq!(held(&scenario), Some(Hold { why: HoldReason::TooShort { until }, next }));
 }
 
 #[test]
