@@ -50,7 +50,7 @@ pub struct PrometheusSpec {
 #[schemars(extend("oneOf" = [{"required": ["condition"]}, {"required": ["jsonPath"]}]))]
 #[schemars(extend("not" = {"properties": {"apiVersion": {"const": "v1"}, "kind": {"const": "Secret"}}, "required": ["apiVersion", "kind"]}))]
 pub struct ObjectSpec {
-    /// v1, or <group>/<version>.
+    /// v1, or GROUP/VERSION.
     #[schemars(regex(pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?v[a-z0-9]+$"))]
     pub api_version: String,
     /// Kind, such as Deployment.
