@@ -129,6 +129,12 @@ fn time_left(at: Timestamp, end: Timestamp) -> Option<String> {
     Some(whole_duration(if seconds < 60 { seconds } else { seconds.div_ceil(60) * 60 }))
 }
 
+/// The first time at which held nodes may start, after their number: ` (next opening 2026-11-28T21:00:00Z)`. Empty if
+/// none is known.
+fn next_opening(holds: impl Iterator<Item = Option<Timestamp>>) -> String {
+    holds.flatten().min().map(|next| format!(" (next opening {next:.0})")).unwrap_or_default()
+}
+
 /// Up to `most` names, and the number of omitted ones.
 #[must_use]
 pub fn names<'a>(names: impl IntoIterator<Item = &'a str>, most: usize) -> String {

@@ -15,7 +15,7 @@ use super::steps::SMALL_ROLLOUT;
 use super::stops;
 use super::style::{bad, good, heading, quiet, warning};
 use super::table::{Column, MAX_ALIKE, Table};
-use super::{count, duration, names};
+use super::{count, duration, names, next_opening};
 use crate::layout::hanging;
 use nodecfg_contract::names::PoolName;
 use nodecfg_planning::convergence::ConvergenceFailure;
@@ -366,7 +366,9 @@ pub(super) fn node_counts(outcome: &Outcome, at: Timestamp) -> (String, String) 
         let number = states.get(&state)?;
         Some(match state {
             State::Settled => format!("{number} already up to date"),
-            State::Held => format!("{number} held{}", next_opening(outcome)),
+            State::Held => {
+                format!("{number} held{}", next_opening(outcome.pools.values().map(|pool| pool.held.as_ref()?.next)))
+            }
             _ => format!("{number} {}", state.word()),
         })
     };
@@ -377,12 +379,6 @@ pub(super) fn node_counts(outcome: &Outcome, at: Timestamp) -> (String, String) 
         parts.push(format!("{not_requested} not requested"));
     }
     (nodes, if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) })
-}
-
-/// The first time at which a held node may start, if one is known.
-fn next_opening(outcome: &Outcome) -> String {
-    let openings = outcome.pools.values().filter_map(|pool| pool.held.as_ref()?.next);
-    openings.min().map(|next| format!(" (next opening {next:.0})")).unwrap_or_default()
 }
 
 /// The number of nodes on trial, with the time until the last trial ends if every end is known: `3 on trial (up to 8m

@@ -22,12 +22,7 @@ pub(super) fn section(page: &Page) -> Markup {
     let rows = html! {
         @for drained in drains {
             tr {
-                th scope="row" {
-                    @match anchors.node(Some(&drained.pool), &drained.node) {
-                        Some(number) => a href={ "#n" (number) } { (drained.node.as_str()) },
-                        None => (drained.node.as_str()),
-                    }
-                }
+                (anchors.row_header(&drained.pool, &drained.node))
                 td { (drained.pool.as_str()) }
                 td { (drained.result) }
                 td { (count(drained.evicted, "pod")) }

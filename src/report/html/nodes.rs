@@ -31,6 +31,18 @@ impl<'a> Anchors<'a> {
     pub(super) fn node(&self, pool: Option<&PoolName>, node: &NodeName) -> Option<usize> {
         self.0.get(&(pool, node)).copied()
     }
+
+    /// The first cell of a table row about a node: its name, with a link to the node if the page lists it.
+    pub(super) fn row_header(&self, pool: &PoolName, node: &NodeName) -> Markup {
+        html! {
+            th scope="row" {
+                @match self.node(Some(pool), node) {
+                    Some(number) => a href={ "#n" (number) } { (node.as_str()) },
+                    None => (node.as_str()),
+                }
+            }
+        }
+    }
 }
 
 /// The number of nodes per state, in the order of states.

@@ -20,12 +20,7 @@ pub(super) fn section(page: &Page) -> Markup {
     let rows = html! {
         @for node in changed {
             tr {
-                th scope="row" {
-                    @match anchors.node(Some(&node.pool), &node.node) {
-                        Some(number) => a href={ "#n" (number) } { (node.node.as_str()) },
-                        None => (node.node.as_str()),
-                    }
-                }
+                (anchors.row_header(&node.pool, &node.node))
                 td { (node.pool.as_str()) }
                 td { @if node.pods.is_empty() { "–" } @else { (node.pods) } }
                 td { @if node.resources.is_empty() { "–" } @else { (Text(&node.resources)) } }

@@ -3,7 +3,7 @@
 
 use super::drains;
 use crate::report::style::{heading, quiet, warning};
-use crate::report::{count, names, uncommitted};
+use crate::report::{count, names, next_opening, uncommitted};
 use crate::review::{ClusterReview, PoolReview, Review, Rollout, Side};
 use nodecfg_planning::plan::{Action, Why};
 use nodecfg_planning::rollout::forecast::PoolStart;
@@ -97,11 +97,10 @@ pub(super) fn after(rollout: &Rollout) -> Option<String> {
 /// The nodes that a sync does not assign now, because their pools are held.
 pub(super) fn held(review: &Review, cluster: &ClusterReview) -> Option<String> {
     let nodes = Some(cluster.outlook.held).filter(|nodes| *nodes > 0)?;
-    let openings = review.pools.iter().filter_map(|pool| match &pool.rollout.as_ref()?.start {
+    let next = next_opening(review.pools.iter().map(|pool| match &pool.rollout.as_ref()?.start {
         PoolStart::Held { hold } => hold.next,
         _ => None,
-    });
-    let next = openings.min().map(|next| format!(" (next opening {next:.0})")).unwrap_or_default();
+    }));
     Some(format!("{} held{next}", count(nodes, "node")))
 }
 

@@ -11,6 +11,11 @@ use nodecfg_planning::rollout::End;
 
 const MODE: Mode = Mode { concurrency: 16, ..Mode::ASSIGN };
 
+/// A rollout without gates and exceptions.
+fn rollout<'a>(plan: &'a Plan, desired: &'a Desired, observed: &'a Observed, options: &'a Options) -> Rollout<'a> {
+    Rollout { plan, desired, observed, options, mode: MODE, gates: None, allowed: None, ignored_windows: None }
+}
+
 /// An operator who pauses a pool expects that no further node of it changes, and that other pools continue.
 #[test]
 fn stopped_pool_withdraws_its_own_queued_assignments_only() {
@@ -18,16 +23,7 @@ fn stopped_pool_withdraws_its_own_queued_assignments_only() {
     let observed = observed([node("a1", "a"), node("a2", "a"), node("a3", "a"), node("b1", "b"), node("b2", "b")]);
     let options = options();
     let plan = make(&desired, &observed, &options).expect("can be planned");
-    let rollout = Rollout {
-        plan: &plan,
-        desired: &desired,
-        observed: &observed,
-        options: &options,
-        mode: MODE,
-        gates: None,
-        allowed: None,
-        ignored_windows: None,
-    };
+    let rollout = rollout(&plan, &desired, &observed, &options);
     let mut ignore = |_: Timestamp, _: &Event| {};
     let mut runner = Runner::new(rollout, &mut ignore);
     let queued = |runner: &Runner<'_>| runner.queue.texts();
@@ -53,16 +49,7 @@ fn node_that_leaves_its_pool_is_withdrawn_from_the_queue() {
     let observed = observed([node("a1", "a"), node("a2", "a")]);
     let options = options();
     let plan = make(&desired, &observed, &options).expect("can be planned");
-    let rollout = Rollout {
-        plan: &plan,
-        desired: &desired,
-        observed: &observed,
-        options: &options,
-        mode: MODE,
-        gates: None,
-        allowed: None,
-        ignored_windows: None,
-    };
+    let rollout = rollout(&plan, &desired, &observed, &options);
     let mut ignore = |_: Timestamp, _: &Event| {};
     let mut runner = Runner::new(rollout, &mut ignore);
     runner.step(Input::Start);
@@ -80,16 +67,7 @@ fn first_error_is_kept() {
     let observed = observed([node("a1", "a"), node("a2", "a")]);
     let options = options();
     let plan = make(&desired, &observed, &options).expect("can be planned");
-    let rollout = Rollout {
-        plan: &plan,
-        desired: &desired,
-        observed: &observed,
-        options: &options,
-        mode: MODE,
-        gates: None,
-        allowed: None,
-        ignored_windows: None,
-    };
+    let rollout = rollout(&plan, &desired, &observed, &options);
     let mut ignore = |_: Timestamp, _: &Event| {};
     let mut runner = Runner::new(rollout, &mut ignore);
     let operation = || Box::new(Operation::on(Verb::Patch, Resource::Nodes, None, "a1"));
@@ -114,16 +92,7 @@ fn ended_watch_of_pods_ends_the_drain_and_its_queued_evictions() {
     let drains = RolloutPolicy { allow_disruption: Class::Drain, ..policy(1) };
     let (desired, observed, options) = (desired([pool("a", 64, drains)]), observed([node("a1", "a")]), options());
     let plan = make(&desired, &observed, &options).expect("can be planned");
-    let rollout = Rollout {
-        plan: &plan,
-        desired: &desired,
-        observed: &observed,
-        options: &options,
-        mode: MODE,
-        gates: None,
-        allowed: None,
-        ignored_windows: None,
-    };
+    let rollout = rollout(&plan, &desired, &observed, &options);
     let mut ignore = |_: Timestamp, _: &Event| {};
     let mut runner = Runner::new(rollout, &mut ignore);
     runner.step(Input::Start);
@@ -145,16 +114,7 @@ fn lock_lost_by_a_request_of_a_drain_ends_the_run() {
     let drains = RolloutPolicy { allow_disruption: Class::Drain, ..policy(1) };
     let (desired, observed, options) = (desired([pool("a", 64, drains)]), observed([node("a1", "a")]), options());
     let plan = make(&desired, &observed, &options).expect("can be planned");
-    let rollout = Rollout {
-        plan: &plan,
-        desired: &desired,
-        observed: &observed,
-        options: &options,
-        mode: MODE,
-        gates: None,
-        allowed: None,
-        ignored_windows: None,
-    };
+    let rollout = rollout(&plan, &desired, &observed, &options);
     let mut ignore = |_: Timestamp, _: &Event| {};
     let mut runner = Runner::new(rollout, &mut ignore);
     runner.step(Input::Start);
