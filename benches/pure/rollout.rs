@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Node, Observed};
 use nodecfg_planning::convergence::{WaitContext, evaluate};
+use nodecfg_planning::desired::MaxUnavailable;
 use nodecfg_planning::plan::{Plan, make};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 
@@ -71,6 +72,11 @@ pub fn rollout(criterion: &mut Criterion) {
     });
     group.bench_function("a whole rollout in the state machine", |bencher| {
         bencher.iter_batched(|| (), |()| roll_out(&plan, &states), BatchSize::PerIteration);
+    });
+    let mut limited = plan.clone();
+    limited.max_unavailable = Some(MaxUnavailable::Count(5000));
+    group.bench_function("a whole rollout within a limit of all pools", |bencher| {
+        bencher.iter_batched(|| (), |()| roll_out(&limited, &states), BatchSize::PerIteration);
     });
     group.bench_function("the outcome of a rollout", |bencher| {
         let machine = roll_out(&plan, &states);

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::Outcome;
 use super::forecast::PoolStart;
 use super::pool::PoolRun;
+use super::pool_order::{EarlierPools, FleetLimit};
 pub use super::signals::{Command, Input, Mode};
 use super::signals::{Context, Timers};
 use crate::drain::DrainFailure;
@@ -24,12 +25,10 @@ pub struct Machine {
     pub(super) timers: Timers,
     /// Whether a node was started in this run.
     started: bool,
-    /// Limit of unavailable nodes of all pools.
-    pub(super) limit: Option<usize>,
-    /// Times since which pools that others wait for have converged.
-    pub(super) converged_since: BTreeMap<PoolName, Timestamp>,
-    /// Times since which such pools have a node that converged and is not Ready any more.
-    pub(super) lost_since: BTreeMap<PoolName, Timestamp>,
+    /// Limit of unavailable nodes of all pools, and its use.
+    pub(super) limit: FleetLimit,
+    /// Pools that others wait for.
+    pub(super) earlier: EarlierPools,
 }
 
 impl Machine {
@@ -42,18 +41,8 @@ impl Machine {
             .iter()
             .flat_map(|(name, pool)| pool.node_names().map(move |node| (node.clone(), name.clone())))
             .collect();
-        let limit = plan.budget();
-        let mut machine = Self {
-            pools,
-            pool_of,
-            timers: Timers::default(),
-            started: false,
-            limit,
-            converged_since: BTreeMap::new(),
-            lost_since: BTreeMap::new(),
-        };
-        machine.share_limit();
-        machine
+        let limit = FleetLimit::new(plan.budget(), pools.values());
+        Self { pools, pool_of, timers: Timers::default(), started: false, limit, earlier: EarlierPools::default() }
     }
 
     /// Handles one event and returns the commands that follow.
@@ -63,11 +52,7 @@ impl Machine {
             Input::Start => self.for_each_pool(now, &mut commands, PoolRun::start),
             Input::Stop(reason) => self.for_each_pool(now, &mut commands, |pool, context| pool.stop(&reason, context)),
             Input::StopPool(name, reason) => {
-                if let Some(pool) = self.pools.get_mut(&name) {
-                    let mut context = Context { now, commands: &mut commands, timers: &mut self.timers };
-                    pool.stop(&reason, &mut context);
-                    pool.finish_step(&mut context);
-                }
+                self.on_pool(&name, now, &mut commands, |pool, context| pool.stop(&reason, context));
             }
             Input::RollBackAll(reason) => {
                 self.for_each_pool(now, &mut commands, |pool, context| pool.roll_back_all(&reason, context))
@@ -156,14 +141,21 @@ impl Machine {
         commands: &mut Vec<Command>,
         mut act: impl FnMut(&mut PoolRun, &mut Context<'_>),
     ) {
-        let names: Vec<PoolName> = self.pools.keys().cloned().collect();
-        for name in names {
-            self.share_limit();
-            let Some(pool) = self.pools.get_mut(&name) else { continue };
-            let mut context = Context { now, commands, timers: &mut self.timers };
-            act(pool, &mut context);
-            pool.finish_step(&mut context);
+        let mut context = Context { now, commands, timers: &mut self.timers };
+        for pool in self.pools.values_mut() {
+            self.limit.change(pool, &mut context, &mut act);
         }
+    }
+
+    pub(super) fn on_pool(
+        &mut self,
+        name: &PoolName,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        act: impl FnOnce(&mut PoolRun, &mut Context<'_>),
+    ) {
+        let Some(pool) = self.pools.get_mut(name) else { return };
+        self.limit.change(pool, &mut Context { now, commands, timers: &mut self.timers }, act);
     }
 
     fn on_node(
@@ -177,18 +169,12 @@ impl Machine {
         let Some(pool) = self.pool_of.get(node).and_then(|pool| self.pools.get_mut(pool)) else { return };
         let Some(index) = pool.index_of(node) else { return };
         let mut context = Context { now, commands, timers: &mut self.timers };
-        act(pool, index, &mut context);
-        pool.finish_step(&mut context);
+        self.limit.change(pool, &mut context, |pool, context| act(pool, index, context));
     }
 
     fn tick(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         while let Some((name, node)) = self.timers.due(now) {
-            self.share_limit();
-            if let Some(pool) = self.pools.get_mut(&name) {
-                let mut context = Context { now, commands, timers: &mut self.timers };
-                pool.timer_fired(node, &mut context);
-                pool.finish_step(&mut context);
-            }
+            self.on_pool(&name, now, commands, |pool, context| pool.timer_fired(node, context));
         }
     }
 

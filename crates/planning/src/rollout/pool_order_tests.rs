@@ -10,6 +10,8 @@ use proptest::prelude::*;
 use super::machine::{Command, Input, Machine, Mode};
 use super::{End, PoolOutcome, StopReason};
 use crate::desired::{MaxUnavailable, Pool, RolloutPolicy};
+use crate::gates::judge::{Answer, Asked, Series};
+use crate::gates::{Baseline, Gate, GateCheck, Moment, PrometheusQuery, Question};
 use crate::hold::{Hold, HoldReason};
 use crate::plan::fixtures::{
     canary, desired, exclusion, namespace, node, node_name, observed, on, policy, pool, pool_name, refusing, rendered,
@@ -18,6 +20,7 @@ use crate::plan::fixtures::{
 use crate::plan::{Plan, make};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::error_text;
+use nodecfg_contract::names::GateName;
 use nodecfg_contract::observed::{Node, Readiness};
 
 /// A rollout of several pools, driven step by step. The node `a1` belongs to the pool `a`.
@@ -63,13 +66,17 @@ impl Scenario {
         Self { plan, machine, nodes, now: Timestamp::UNIX_EPOCH }
     }
 
-    /// Sends an input and returns the nodes that the machine assigns.
+    /// Sends an input and returns the nodes that the machine assigns. Counts again what uses the limit of all pools.
     fn send(&mut self, input: Input) -> Vec<String> {
         let assigned = |command| match command {
             Command::Assign(node, _) => Some(node.to_string()),
             _ => None,
         };
-        self.machine.step(input, self.now).into_iter().filter_map(assigned).collect()
+        let started = self.machine.step(input, self.now).into_iter().filter_map(assigned).collect();
+        let uses = self.machine.pools.values().map(|pool| pool.use_of_limit());
+        let used = uses.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        assert_eq!(self.machine.limit.used(), used, "unavailable nodes, and nodes in transition");
+        started
     }
 
     fn observe(&mut self, name: &str, change: impl FnOnce(Node) -> Node) -> Vec<String> {
@@ -286,6 +293,62 @@ fn failed_nodes_of_other_pools_exhaust_the_limit() {
     let exhausted = StopReason::FleetBudgetExhausted { budget: 1, unavailable: 1 };
     assert_eq!(scenario.outcome("b").stopped, Some(exhausted));
     assert!(scenario.machine.is_finished());
+}
+
+/// A pool waits for nodes in transition in other pools, even if they started without room. It stalls after them.
+#[test]
+fn node_that_starts_in_another_pool_ends_a_stall() {
+    let pools = ["a", "b", "c"].map(|name| wanted(name, policy(1)));
+    let mut scenario = Scenario::within(Some(1), pools, one_each(&["a", "b", "c"]));
+    scenario.send(Input::Start);
+    scenario.refuse("a1");
+    scenario.wait(200);
+    let lost = scenario.observe("c1", |node| Node { ready: Readiness::NotReady, ..node });
+    assert_eq!(lost, ["c1"]);
+    scenario.wait(200);
+    assert_eq!(scenario.outcome("b").stopped, None);
+    scenario.converge("c1");
+    scenario.wait(299);
+    assert_eq!(scenario.outcome("b").stopped, None);
+    scenario.wait(1);
+    let exhausted = StopReason::FleetBudgetExhausted { budget: 1, unavailable: 2 };
+    assert_eq!(scenario.outcome("b").stopped, Some(exhausted));
+    assert!(scenario.machine.is_finished());
+}
+
+fn query() -> PrometheusQuery {
+    PrometheusQuery { query: "errors > 1".to_owned(), present: "errors".to_owned() }
+}
+
+/// A rollback needs room, too, and no node of its pool may be left to start.
+#[test]
+fn pool_rolls_back_once_another_pool_has_made_room() {
+    let check = GateCheck::Prometheus { query: query(), baseline: Baseline::Ignore };
+    let (name, patience) = (GateName::new("errors").unwrap(), Duration::from_secs(10));
+    let gate = Gate { name, check, at: [Moment::Node].into(), patience };
+    let gated = RolloutPolicy { gates: vec![gate], rollback_on_gate_failure: true, ..policy(1) };
+    let nodes = ["a1", "a2", "b1"].map(|name| node(name, &name[..1]));
+    let mut scenario = Scenario::within(Some(1), [wanted("a", gated), wanted("b", policy(1))], nodes);
+    scenario.machine = Machine::new(&scenario.plan, Mode { gates: Some(Duration::from_secs(15)), ..Mode::ASSIGN });
+    let answer = |firing: usize| {
+        let series = vec![Series { labels: BTreeMap::new(), value: "5".to_owned() }; firing];
+        let answer = Answer::Prometheus { firing: Ok(series), present: Ok(1) };
+        let question = Question::Prometheus(query());
+        Input::Gate(Box::new(Asked { question, answer, at: Timestamp::UNIX_EPOCH }))
+    };
+    assert_eq!(scenario.send(Input::Start), ["b1"]);
+    assert_eq!(scenario.send(answer(0)), [""; 0]);
+    // A node that is not Ready needs no room.
+    assert_eq!(scenario.observe("a1", |node| Node { ready: Readiness::NotReady, ..node }), ["a1"]);
+    scenario.send(answer(1));
+    scenario.send(Input::Assigned(node_name("a1")));
+    scenario.observe("a1", |node| Node { ready: Readiness::Ready, ..on(node, &target("a1")) });
+    scenario.wait(10);
+    assert!(matches!(scenario.outcome("a").stopped, Some(StopReason::GateClosed { .. })));
+    scenario.send(Input::Gone(node_name("a2")));
+    assert!(matches!(scenario.outcome("a").nodes[0].end, End::Converged));
+    scenario.converge("b1");
+    assert_eq!(scenario.outcome("a").nodes[0].end, End::InFlight);
 }
 
 /// A simulated event, with the index of its node.

@@ -21,6 +21,17 @@ pub(super) struct OtherPools {
     limit: Option<(usize, usize)>,
     /// Whether nodes of other pools are in transition, so that their number of unavailable nodes may fall.
     in_flight: bool,
+    /// Whether this has changed for the pool since the pool last used its room.
+    is_news: bool,
+}
+
+/// Room that the limit of all pools leaves to a pool for another unavailable node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Free,
+    /// Nodes in transition in other pools use it.
+    Awaited,
+    Exhausted,
 }
 
 /// Progress of a pool that another one waits for.
@@ -43,6 +54,7 @@ impl OtherPools {
             soak: plan.policy.canary.map_or(Duration::ZERO, |canary| mode.real_duration(canary.soak)),
             limit: None,
             in_flight: false,
+            is_news: false,
         }
     }
 
@@ -123,7 +135,19 @@ impl PoolRun {
 
     /// Sets the limit of all pools, and what the other pools use of it.
     pub(in crate::rollout) fn share(&mut self, limit: usize, elsewhere: usize, in_flight: bool) {
+        let (before, room) = (self.others.room(), self.room());
         (self.others.limit, self.others.in_flight) = (Some((limit, elsewhere)), in_flight);
+        // A failed node that is rolled back needs no room for itself.
+        let concerns_rollbacks = !self.rollback_drains.is_empty() && self.others.room() != before;
+        self.others.is_news |= self.room() != room || concerns_rollbacks;
+    }
+
+    fn room(&self) -> Room {
+        match self.nodes.unavailable() < self.others.room() {
+            true => Room::Free,
+            false if self.others.in_flight => Room::Awaited,
+            false => Room::Exhausted,
+        }
     }
 
     /// Numbers of nodes that are unavailable, and in transition.
@@ -131,11 +155,17 @@ impl PoolRun {
         (self.nodes.unavailable(), self.nodes.in_flight())
     }
 
+    /// Reports whether another pool has made or taken room, and this pool has nodes that need it. Without room, the
+    /// pool only checks whether it has stalled.
+    pub(in crate::rollout) fn awaits_room(&self) -> bool {
+        let needs_room = self.nodes.pending() > 0 || !self.rollback_drains.is_empty();
+        self.others.is_news && self.trials.started && self.mode.assign && needs_room
+    }
+
     /// Starts nodes if another pool has made room for them.
     pub(in crate::rollout) fn use_room(&mut self, context: &mut Context<'_>) {
-        if self.trials.started && self.mode.assign && self.nodes.pending() > 0 {
-            self.start_more(context);
-        }
+        self.others.is_news = false;
+        self.start_more(context);
     }
 
     /// Number of nodes that may be unavailable, by the limits of the pool and of the fleet.
@@ -145,7 +175,6 @@ impl PoolRun {
 
     /// Reports whether only nodes in transition in other pools prevent the start of a node.
     pub(super) fn awaits_other_pools(&self) -> bool {
-        let crowded = self.nodes.unavailable() >= self.others.room();
-        !self.others.after.is_empty() || (crowded && self.others.in_flight)
+        !self.others.after.is_empty() || self.room() == Room::Awaited
     }
 }
