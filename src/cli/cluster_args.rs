@@ -158,7 +158,7 @@ pub(super) fn invalid_default_name(error: &dyn std::fmt::Display) -> CommandErro
     CommandError::usage(error.to_string(), "report this bug with the text of this message")
 }
 
-/// The labels that the pool selectors use. Other labels of nodes are dropped.
+/// The labels that the pools' selectors and orders use. Other labels of nodes are dropped.
 pub(super) fn label_keys(desired: &Desired) -> LabelKeys {
     label_keys_of([desired])
 }
@@ -166,7 +166,10 @@ pub(super) fn label_keys(desired: &Desired) -> LabelKeys {
 /// The same for several revisions.
 pub(super) fn label_keys_of<'a>(revisions: impl IntoIterator<Item = &'a Desired>) -> LabelKeys {
     let pools = revisions.into_iter().flat_map(|desired| desired.pools.values());
-    let keys: BTreeSet<String> = pools.flat_map(|pool| pool.selector.keys()).map(str::to_owned).collect();
+    let keys: BTreeSet<String> = pools
+        .flat_map(|pool| pool.selector.keys().chain(pool.policy.order.as_ref().map(|order| order.by.as_str())))
+        .map(str::to_owned)
+        .collect();
     LabelKeys::Only(keys)
 }
 

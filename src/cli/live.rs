@@ -80,8 +80,14 @@ impl Listener for LiveView {
         self.state.apply(now, event);
         self.changed = true;
         // The bars show the stages.
-        let is_stage =
-            matches!(progress, Progress::ConfigMapCreated { .. } | Progress::Soaking { .. } | Progress::Soaked { .. });
+        let is_stage = matches!(
+            progress,
+            Progress::ConfigMapCreated { .. }
+                | Progress::Soaking { .. }
+                | Progress::Soaked { .. }
+                | Progress::DomainSoaking { .. }
+                | Progress::DomainStarted { .. }
+        );
         let is_one_of_many = is_stage && self.state.pools() > FEW_POOLS;
         let pools = self.state.pools();
         let mut is_first = || self.printed.as_mut().is_none_or(|printed| printed.is_first(pools, now, progress));

@@ -159,6 +159,10 @@ pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
             format!("canaries converged, soaking for {}", whole_duration(seconds_until(now, *until)))
         }
         Progress::Soaked { .. } => "canaries passed, continuing with the other nodes".to_owned(),
+        Progress::DomainSoaking { until, next, .. } => {
+            format!("soaking for {}, then {next}", whole_duration(seconds_until(now, *until)))
+        }
+        Progress::DomainStarted { domain, nodes, .. } => format!("continuing with {domain}, {}", count(*nodes, "node")),
         Progress::Stopped { reason, .. } => format!("{}: {}", bad("stopped"), message(reason)),
     }
 }

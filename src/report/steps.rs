@@ -72,6 +72,8 @@ enum Kind {
     Assigned,
     Soaking,
     Soaked,
+    DomainSoaking,
+    DomainStarted,
     AwaitingTrials,
     /// A problem of a node that the state of all nodes counts.
     Counted(&'static str),
@@ -108,6 +110,8 @@ impl Kind {
             Progress::GateOpened { .. } => Self::GateOpened,
             Progress::Soaking { .. } => Self::Soaking,
             Progress::Soaked { .. } => Self::Soaked,
+            Progress::DomainSoaking { .. } => Self::DomainSoaking,
+            Progress::DomainStarted { .. } => Self::DomainStarted,
             Progress::AwaitingTrials { .. } => Self::AwaitingTrials,
             Progress::Stopped { .. } => Self::Stopped,
         })
@@ -121,6 +125,8 @@ impl Kind {
             Self::Node(what) => format!("{} {what}", count(number, "more node")),
             Self::Soaking => format!("{pools}: canaries converged"),
             Self::Soaked => format!("{pools}: canaries passed"),
+            Self::DomainSoaking => format!("{pools} soaking between domains"),
+            Self::DomainStarted => format!("{pools} continuing with the next domain"),
             Self::AwaitingTrials => format!("{pools} waiting for trials"),
             Self::PoolHeld => format!("{pools} held"),
             Self::GateClosed => format!("{pools} waiting for gates"),

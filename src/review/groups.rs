@@ -12,7 +12,7 @@ use kubelet_config::risk::{Class, StateFile};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::observed::Pause;
 use nodecfg_planning::hold::Hold;
-use nodecfg_planning::plan::{ChangedField, Sample, Wave, WaveKind};
+use nodecfg_planning::plan::{ChangedField, Sample, Wave, WaveDomain, WaveKind};
 use nodecfg_planning::rollout::forecast::PoolStart;
 
 /// Pools with the same change: equal fields, settings, files, risk, drain and pause. Their nodes, budgets and canaries may
@@ -192,9 +192,10 @@ fn merge(first: &PoolReview, pools: &[&PoolReview]) -> PoolReview {
 
 fn merge_rollouts(first: &Rollout, pools: &[&PoolReview]) -> Rollout {
     let rollouts = || pools.iter().filter_map(|pool| pool.rollout.as_ref());
-    let mut waves: BTreeMap<WaveKind, Wave> = BTreeMap::new();
+    let mut waves: BTreeMap<(WaveKind, Option<WaveDomain>), Wave> = BTreeMap::new();
     for wave in rollouts().flat_map(|rollout| &rollout.waves) {
-        let merged = waves.entry(wave.kind).or_insert_with(|| Wave { kind: wave.kind, steps: Vec::new() });
+        let empty = || Wave { steps: Vec::new(), ..wave.clone() };
+        let merged = waves.entry((wave.kind, wave.domain.clone())).or_insert_with(empty);
         merged.steps.extend(wave.steps.iter().cloned());
     }
     Rollout {

@@ -13,7 +13,7 @@ struct PoolSetting {
     read: fn(&Pool) -> String,
 }
 
-const SETTINGS: [PoolSetting; 15] = [
+const SETTINGS: [PoolSetting; 16] = [
     PoolSetting {
         path: "spec.nodeSelector",
         meaning: "the nodes of the pool",
@@ -79,6 +79,12 @@ const SETTINGS: [PoolSetting; 15] = [
         meaning: "when nodes may start",
         affects_membership: false,
         read: |pool| pool.policy.schedule.to_string(),
+    },
+    PoolSetting {
+        path: "spec.rollout.order",
+        meaning: "the order of the nodes",
+        affects_membership: false,
+        read: |pool| pool.policy.order.as_ref().map_or_else(String::new, ToString::to_string),
     },
     PoolSetting {
         path: "spec.rollout.after",

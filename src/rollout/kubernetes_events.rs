@@ -93,14 +93,14 @@ mod tests {
     use super::*;
     use nodecfg_planning::convergence::{ConvergenceFailure, Target};
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
-    use nodecfg_planning::rollout::progress::{CanaryGate, NodeCounts, PoolState};
+    use nodecfg_planning::rollout::progress::{NodeCounts, PoolState, StartGate};
 
     #[test]
     fn reports_progress_on_the_node_that_caused_it() {
         let notice_of = |last_failed: Option<&NodeName>, progress| {
             let counts = NodeCounts::default();
             let last_failed = last_failed.cloned();
-            let pool = PoolState { counts, gate: CanaryGate::Open, canaries: 0, last_failed, trials_end: None };
+            let pool = PoolState { counts, gate: StartGate::Open, canaries: 0, last_failed, trials_end: None };
             let event = Event { progress, pool: Some(pool) };
             to_notice("fleet f at commit 0123456789", Timestamp::UNIX_EPOCH, &event)
         };

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use super::domains::DomainStatus;
 use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, State};
 use kubelet_config::risk::Class;
 use nodecfg_contract::label_selector::LabelSelector;
@@ -308,6 +309,7 @@ fn pools(
                 worst: states.keys().next().copied().unwrap_or(State::Converged),
                 configurations: configurations(&nodes),
                 held: pool.filter(|_| states.contains_key(&State::Behind)).and_then(|pool| held(pool, at)),
+                domain: pool.and_then(|pool| DomainStatus::of(pool.policy.order.as_ref()?, &nodes, observed)),
                 paused: name.zip(fleet).and_then(|(name, fleet)| paused(name, pool, fleet, fleets)),
                 states,
             }

@@ -18,11 +18,13 @@ use nodecfg_planning::plan::{Owner, Why};
 
 mod build;
 mod changes;
+mod domains;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use build::{DesiredFleet, Selection, build};
 pub use changes::{Change, changes};
+pub use domains::DomainStatus;
 pub use nodecfg_planning::state::{Grade, State};
 
 /// Status of the fleets of a cluster.
@@ -119,6 +121,9 @@ pub struct PoolStatus {
     /// Why no node of the pool may start now, and when one may. Unset if no node waits for its configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<Hold>,
+    /// The domain that a rollout changes now, or next. Unset without an order, and if all nodes run their target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<DomainStatus>,
 }
 
 impl PoolStatus {

@@ -8,7 +8,7 @@ use tracing::Span;
 use super::facts::{Run, RunFailure};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::plan::Plan;
-use nodecfg_planning::rollout::progress::{CanaryGate, Event, Progress};
+use nodecfg_planning::rollout::progress::{Event, Progress};
 
 /// Target of all spans and their events.
 pub const TARGET: &str = "nodecfg::spans";
@@ -115,6 +115,8 @@ impl RolloutSpans {
             Progress::GateOpened { pool, .. } => self.note(pool, "gate opened"),
             Progress::Soaking { pool, .. } => self.note(pool, "soaking"),
             Progress::Soaked { pool } => self.note(pool, "soaked"),
+            Progress::DomainSoaking { pool, .. } => self.note(pool, "soaking after a domain"),
+            Progress::DomainStarted { pool, .. } => self.note(pool, "domain started"),
             Progress::AwaitingTrials { pool, .. } => self.note(pool, "awaiting trials"),
             Progress::TrialPassed { pool, .. } => self.note(pool, "trial passed"),
             Progress::Stopped { pool, reason } => {
@@ -134,7 +136,7 @@ impl RolloutSpans {
         }
         let Some((name, state)) = event.progress.pool().zip(event.pool.as_ref()) else { return };
         // The span of a pool ends with its last node, unless its canaries still soak.
-        if state.counts.pending + state.counts.in_flight == 0 && !matches!(state.gate, CanaryGate::Soaking { .. }) {
+        if state.counts.pending + state.counts.in_flight == 0 && state.gate.soaks_until().is_none() {
             self.pools.remove(name);
         }
     }

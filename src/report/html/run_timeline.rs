@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::page::{Mark, Span, Timeline, Track};
-use crate::report::whole_duration;
+use crate::report::progress::event_text;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::convergence::Waiting;
 use nodecfg_planning::rollout::progress::Progress;
@@ -70,15 +70,13 @@ impl RunTimeline {
             Progress::RollbackFailed { node, .. } => record.end(node, at, State::Failed),
             Progress::Changed { node, .. } => record.end(node, at, State::ChangedByOthers),
             Progress::Gone { node, .. } => record.end(node, at, State::Gone),
-            Progress::Soaking { until, .. } => {
-                let seconds = until.duration_since(now).as_secs_f64().ceil().max(0.0);
-                // The maximum with 0.0 makes a past time 0.
-                record.mark(at, format!("canaries converged, soaking for {}", whole_duration(seconds as u64)));
-            }
-            Progress::Soaked { .. } => record.mark(at, "canaries passed, continuing with the other nodes".to_owned()),
+            Progress::Soaking { .. }
+            | Progress::Soaked { .. }
+            | Progress::DomainSoaking { .. }
+            | Progress::DomainStarted { .. }
+            | Progress::GateOpened { .. } => record.mark(at, event_text(now, progress)),
             Progress::PoolHeld { hold, .. } => record.mark(at, format!("held: {hold}")),
             Progress::GateClosed { gate, why, .. } => record.mark(at, format!("waiting for gate {gate}: {why}")),
-            Progress::GateOpened { gate, .. } => record.mark(at, format!("gate {gate} delays it no longer")),
             Progress::Stopped { reason, .. } => record.mark(at, format!("stopped: {reason}")),
             _ => {}
         }

@@ -98,6 +98,7 @@ fn pool(of: &PoolStatus, mut nodes: Vec<&NodeStatus>, single: Option<&FleetName>
         .map(|paused| format!("paused: {}", pause(paused)))
         .into_iter()
         .chain(of.held.as_ref().map(|hold| format!("held: {hold}")))
+        .chain(of.domain.as_ref().map(|domain| format!("order: {domain}")))
         .collect();
     if of.configurations > 1 {
         remarks.push(format!("nodes run {} different configurations", of.configurations));

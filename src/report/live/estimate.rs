@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use nodecfg_planning::rollout::progress::CanaryGate;
+use nodecfg_planning::rollout::progress::StartGate;
 
 /// The number of converged nodes after which the measured pace replaces the budget, in multiples of the budget. The
 /// first round of nodes ends all at once, so its pace is not representative.
@@ -32,11 +32,13 @@ pub(super) struct Pace {
     /// The time since the gate opened, in seconds.
     pub(super) open: f64,
     /// The gate that holds back further nodes.
-    pub(super) gate: CanaryGate,
+    pub(super) gate: StartGate,
     /// The canaries that have not converged.
     pub(super) canaries: usize,
     /// The soak time of canaries, in seconds.
     pub(super) soak: f64,
+    /// The soak times before domains that have not begun and do not soak now, in seconds.
+    pub(super) domain_soaks: f64,
     /// The time after which a node counts as failed, in seconds.
     pub(super) timeout: f64,
 }
@@ -45,23 +47,26 @@ impl Pace {
     /// The remaining time in seconds if no node fails. `None` if unknown.
     pub(super) fn remaining(&self, now: Timestamp) -> Option<f64> {
         let left = self.pending + self.in_flight;
-        if left == 0 && self.gate == CanaryGate::Open {
+        if left == 0 && self.gate == StartGate::Open {
             return Some(0.0);
         }
-        match self.gate {
-            CanaryGate::Open => self.of_rest(left),
-            CanaryGate::Soaking { until } => Some(seconds(now, until) + self.of_round(self.pending)?),
-            CanaryGate::Canaries => {
+        let remaining = match self.gate {
+            StartGate::Open => self.of_rest(left),
+            StartGate::Soaking { until } | StartGate::SoakingDomain { until } => {
+                Some(seconds(now, until) + self.of_round(self.pending)?)
+            }
+            StartGate::Canaries => {
                 let rest = left.saturating_sub(self.canaries);
                 Some(self.of_round(self.canaries)? - self.under_way()? + self.soak + self.of_round(rest)?)
             }
-        }
+        };
+        remaining.map(|remaining| remaining + self.domain_soaks)
     }
 
     /// The maximum remaining time in seconds, while [`remaining`](Self::remaining) is unknown: hanging nodes time
     /// out. `None` while nodes have not started.
     pub(super) fn at_most(&self) -> Option<f64> {
-        (self.pending == 0 && self.gate == CanaryGate::Open).then_some(self.timeout)
+        (self.pending == 0 && self.gate == StartGate::Open).then_some(self.timeout)
     }
 
     /// The time for `nodes` nodes by the budget: rounds that take the mean duration each.
@@ -138,9 +143,10 @@ mod tests {
         mean: None,
         finished: 0,
         open: 0.0,
-        gate: CanaryGate::Open,
+        gate: StartGate::Open,
         canaries: 0,
         soak: 300.0,
+        domain_soaks: 0.0,
         timeout: 300.0,
     };
 
@@ -168,12 +174,12 @@ mod tests {
             oldest: 4.0,
             mean: Some(20.0),
             parallel: Some(10),
-            gate: CanaryGate::Canaries,
+            gate: StartGate::Canaries,
             canaries: 2,
             ..PACE
         };
         assert_eq!(pace.remaining(at(0)), Some(20.0 - 4.0 + 300.0 + 200.0));
-        let soaking = CanaryGate::Soaking { until: at(130) };
+        let soaking = StartGate::Soaking { until: at(130) };
         assert_eq!(Pace { in_flight: 0, gate: soaking, ..pace }.remaining(at(30)), Some(100.0 + 200.0));
         assert_eq!(Pace { mean: None, pending: 0, in_flight: 0, gate: soaking, ..pace }.remaining(at(30)), Some(100.0));
         assert_eq!(Pace { mean: None, ..pace }.remaining(at(0)), None);

@@ -1,6 +1,6 @@
 //! State of one pool in the live display: the rollout's state, and the times of its nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use super::estimate::{Pace, seconds};
 use nodecfg_contract::names::{GateName, NodeName, PoolName};
 use nodecfg_planning::convergence::Waiting;
-use nodecfg_planning::plan::{Action, PoolPlan, WaveKind};
+use nodecfg_planning::plan::{Action, PoolPlan, WaveDomain, WaveKind};
 use nodecfg_planning::rollout::machine::Mode;
-use nodecfg_planning::rollout::progress::{CanaryGate, NodeCounts, PoolState, Progress};
+use nodecfg_planning::rollout::progress::{NodeCounts, PoolState, Progress, StartGate};
 
 /// A node in transition.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,7 +27,7 @@ pub(super) struct Pool {
     pub(super) start: Timestamp,
     pub(super) counts: NodeCounts,
     pub(super) in_flight: BTreeMap<NodeName, InFlightNode>,
-    pub(super) gate: CanaryGate,
+    pub(super) gate: StartGate,
     /// The canaries that have not converged.
     pub(super) canaries: usize,
     /// Why the pool stopped.
@@ -44,11 +44,13 @@ pub(super) struct Pool {
     budget: Option<usize>,
     /// The soak time of canaries, in seconds.
     soak: f64,
+    /// The soak times before the domains that have not begun, in seconds.
+    domain_soaks: VecDeque<f64>,
     /// The time after which a node counts as failed.
     timeout: Duration,
     /// The number of timed nodes and the sum of their durations in seconds.
     pub(super) timed: (usize, f64),
-    /// When the gate opened, and the nodes that converged since.
+    /// When the gate opened or the latest domain began, and the nodes that converged since.
     open: Option<(Timestamp, usize)>,
 }
 
@@ -74,12 +76,14 @@ impl Pool {
             _ => None,
         });
         let (canaries, soak) = canaries.unwrap_or_default();
+        let domains = plan.waves.iter().filter(|_| assigns).filter_map(|wave| wave.domain.as_ref());
+        let domain_soak = |domain: &WaveDomain| mode.real_duration(Duration::from_secs(domain.soak_seconds));
         Self {
             name: plan.name.clone(),
             start,
             counts: NodeCounts { pending, in_flight: in_flight.len(), ..NodeCounts::default() },
             in_flight,
-            gate: if canaries > 0 { CanaryGate::Canaries } else { CanaryGate::Open },
+            gate: if canaries > 0 { StartGate::Canaries } else { StartGate::Open },
             canaries,
             stopped: None,
             held: None,
@@ -88,6 +92,7 @@ impl Pool {
             trials_end: None,
             budget: assigns.then(|| plan.budget.saturating_sub(unavailable)),
             soak: soak.as_secs_f64(),
+            domain_soaks: domains.map(|domain| domain_soak(domain).as_secs_f64()).collect(),
             timeout: mode.time_limit(&plan.policy),
             timed: (0, 0.0),
             open: (canaries == 0).then_some((start, 0)),
@@ -119,13 +124,17 @@ impl Pool {
             Progress::Stopped { reason, .. } => self.stopped = Some(reason.to_string()),
             Progress::PoolHeld { hold, .. } => self.held = Some(hold.to_string()),
             Progress::GateClosed { gate, why, .. } => drop(self.closed_gates.insert(gate.clone(), why.clone())),
+            Progress::DomainStarted { .. } => {
+                self.domain_soaks.pop_front();
+                self.open = Some((now, 0));
+            }
             Progress::GateOpened { gate, .. } => drop(self.closed_gates.remove(gate)),
             _ => {}
         }
-        if state.gate == CanaryGate::Open {
+        if state.gate == StartGate::Open {
             self.open.get_or_insert((now, 0));
         }
-        self.gate = if self.stopped.is_some() { CanaryGate::Open } else { state.gate };
+        self.gate = if self.stopped.is_some() { StartGate::Open } else { state.gate };
         let over = self.counts.done + self.counts.left == self.counts.total();
         self.done = if over { self.done.or(Some(now)) } else { None };
     }
@@ -136,6 +145,7 @@ impl Pool {
         let stopped = self.stopped.is_some() || self.held.is_some();
         let ages = || self.in_flight.values().map(|flight| seconds(flight.since, now));
         let (oldest, youngest) = (ages().fold(0.0, f64::max), ages().reduce(f64::min).unwrap_or(0.0));
+        let is_soaking = matches!(self.gate, StartGate::SoakingDomain { .. });
         Pace {
             pending: if stopped { 0 } else { self.counts.pending },
             in_flight: self.counts.in_flight,
@@ -148,6 +158,7 @@ impl Pool {
             gate: self.gate,
             canaries: self.canaries,
             soak: self.soak,
+            domain_soaks: self.domain_soaks.iter().skip(usize::from(is_soaking)).sum(),
             timeout: self.timeout.as_secs_f64(),
         }
     }
@@ -156,7 +167,7 @@ impl Pool {
     pub(super) fn rank(&self) -> u8 {
         if self.counts.failed > 0 || self.stopped.is_some() {
             0
-        } else if self.counts.in_flight > 0 || matches!(self.gate, CanaryGate::Soaking { .. }) {
+        } else if self.counts.in_flight > 0 || self.gate.soaks_until().is_some() {
             1
         } else if self.done.is_none() {
             2

@@ -12,7 +12,7 @@ use crate::report::{count, duration, trial, whole_duration};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::printable::one_line;
 use nodecfg_planning::convergence::Trial;
-use nodecfg_planning::rollout::progress::{CanaryGate, NodeCounts};
+use nodecfg_planning::rollout::progress::NodeCounts;
 use nodecfg_planning::state::State;
 
 /// Terminals below this width show numbers without bars.
@@ -162,7 +162,7 @@ impl Sizes {
 impl Row {
     fn of(pool: &Pool, now: Timestamp) -> Self {
         let mut labels = count_labels(&pool.counts);
-        if let CanaryGate::Soaking { until } = pool.gate {
+        if let Some(until) = pool.gate.soaks_until() {
             labels.push(warning(format!("soaking, {} left", whole_duration(seconds_until(now, until)))));
         }
         if let Some(done) = pool.done {
@@ -187,10 +187,7 @@ impl Row {
         let mut counts = NodeCounts::default();
         pools.iter().for_each(|pool| counts.add(&pool.counts));
         let mut labels = count_labels(&counts);
-        let soaks = pools.iter().filter_map(|pool| match pool.gate {
-            CanaryGate::Soaking { until } => Some(until),
-            _ => None,
-        });
+        let soaks = pools.iter().filter_map(|pool| pool.gate.soaks_until());
         let soaks: Vec<Timestamp> = soaks.collect();
         if let Some(first) = soaks.iter().min() {
             let left = whole_duration(seconds_until(now, *first));

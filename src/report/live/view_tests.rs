@@ -10,6 +10,7 @@ use nodecfg_planning::plan::fixtures::{canary, desired, node, node_name, observe
 use nodecfg_planning::plan::{Plan, make};
 use nodecfg_planning::rollout::StopReason;
 use nodecfg_planning::rollout::machine::Mode;
+use nodecfg_planning::rollout::progress::StartGate;
 use nodecfg_planning::rollout::progress::{Event, PoolState, Progress};
 
 fn at(second: i64) -> Timestamp {
@@ -67,7 +68,7 @@ fn apply_event(state: &mut LiveProgress, now: Timestamp, progress: Progress) {
         Progress::Assigned { .. } => shift(|of| &mut of.pending, |of| &mut of.in_flight),
         Progress::Waiting { node, .. } if !pool.in_flight.contains_key(node) => {
             shift(|of| &mut of.done, |of| &mut of.in_flight);
-            (gate, canaries) = (CanaryGate::Canaries, 1);
+            (gate, canaries) = (StartGate::Canaries, 1);
         }
         Progress::Converged { .. } => {
             shift(|of| &mut of.in_flight, |of| &mut of.done);
@@ -75,8 +76,8 @@ fn apply_event(state: &mut LiveProgress, now: Timestamp, progress: Progress) {
         }
         Progress::Failed { .. } => shift(|of| &mut of.in_flight, |of| &mut of.failed),
         Progress::Gone { .. } => shift(|of| &mut of.pending, |of| &mut of.left),
-        Progress::Soaking { until, .. } => gate = CanaryGate::Soaking { until: *until },
-        Progress::Soaked { .. } => gate = CanaryGate::Open,
+        Progress::Soaking { until, .. } => gate = StartGate::Soaking { until: *until },
+        Progress::Soaked { .. } => gate = StartGate::Open,
         _ => {}
     }
     state.apply(

@@ -9,7 +9,7 @@ use super::text::Page;
 use super::{drains, outlook};
 use crate::report::progress::message;
 use crate::report::style::{added, quiet, warning};
-use crate::report::{count, names, whole_duration};
+use crate::report::{count, names};
 use crate::review::{Group, LeftAlone, PoolReview, Review, Rollout};
 use nodecfg_planning::plan::{Action, Step, Wave, WaveKind, Why};
 use nodecfg_planning::rollout::forecast::PoolStart;
@@ -131,18 +131,13 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
 fn write_wave(page: &mut Page<'_>, wave: &Wave) -> io::Result<()> {
     let (assign, awaited): (Vec<&Step>, Vec<&Step>) = wave.steps.iter().partition(|step| step.action == Action::Assign);
     if !assign.is_empty() || matches!(wave.kind, WaveKind::Canary { .. }) {
-        let label = match wave.kind {
-            WaveKind::Unavailable => "first, already unavailable:".to_owned(),
-            WaveKind::Canary { soak_seconds: 0 } => "canary:".to_owned(),
-            WaveKind::Canary { soak_seconds } => format!("canary, then {} soak:", whole_duration(soak_seconds)),
-            WaveKind::Rest => "then, as the budget allows:".to_owned(),
-        };
+        let label = outlook::wave(wave, "as the budget allows");
         let listed = if wave.steps.is_empty() {
             "already converged".to_owned()
         } else {
             names(wave.steps.iter().map(|step| step.node.as_str()), MAX_NAMES)
         };
-        page.prose(2, &format!("{label} {listed}"), plain)?;
+        page.prose(2, &format!("{label}: {listed}"), plain)?;
     }
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for step in awaited {

@@ -3,9 +3,9 @@
 
 use super::drains;
 use crate::report::style::{heading, quiet, warning};
-use crate::report::{count, names, next_opening, uncommitted};
+use crate::report::{count, names, next_opening, uncommitted, whole_duration};
 use crate::review::{ClusterReview, PoolReview, Review, Rollout, Side};
-use nodecfg_planning::plan::{Action, Why};
+use nodecfg_planning::plan::{Action, Wave, WaveDomain, WaveKind, Why};
 use nodecfg_planning::rollout::forecast::PoolStart;
 
 /// Maximum number of names in a line.
@@ -85,6 +85,20 @@ fn parts(review: &Review, cluster: &ClusterReview) -> Vec<String> {
         return vec![format!("{} up to date", count(0, "node"))];
     }
     parts.into_iter().chain(others).collect()
+}
+
+/// When the nodes of a wave start. `pace` says how many at once.
+pub(super) fn wave(wave: &Wave, pace: &str) -> String {
+    match (wave.kind, &wave.domain) {
+        (WaveKind::Unavailable, _) => "first, already unavailable".to_owned(),
+        (WaveKind::Canary { soak_seconds: 0 }, _) => "canary".to_owned(),
+        (WaveKind::Canary { soak_seconds }, _) => format!("canary, then {} soak", whole_duration(soak_seconds)),
+        (WaveKind::Rest, None) => format!("then, {pace}"),
+        (WaveKind::Rest, Some(WaveDomain { domain, soak_seconds: 0 })) => format!("then {domain}, {pace}"),
+        (WaveKind::Rest, Some(WaveDomain { domain, soak_seconds })) => {
+            format!("then, after {} soak, {domain}, {pace}", whole_duration(*soak_seconds))
+        }
+    }
 }
 
 /// The pools that a pool with nodes to assign waits for.

@@ -28,9 +28,11 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
         let paused =
             pool.paused.as_ref().map(|paused| format!("; paused {}", prose(&pause(paused)))).unwrap_or_default();
         let held = pool.held.as_ref().map(|hold| format!("; held {}", prose(&hold.to_string()))).unwrap_or_default();
+        let domain =
+            pool.domain.as_ref().map(|domain| format!("; order: {}", prose(&domain.to_string()))).unwrap_or_default();
         writeln!(
             out,
-            "| {} | {} | {} | {} | {}{paused}{held} |",
+            "| {} | {} | {} | {} | {}{paused}{held}{domain} |",
             shown(pool.pool.as_ref().map(ToString::to_string)),
             pool.nodes,
             percent(pool).unwrap_or_else(|| "–".to_owned()),

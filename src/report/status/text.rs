@@ -134,15 +134,20 @@ fn write_pools(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) 
     }
     let paused = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pause(pool.paused.as_ref()?))));
     let held = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pool.held.as_ref()?.to_string())));
-    let (paused, held): (Vec<_>, Vec<_>) = (paused.collect(), held.collect());
-    if !paused.is_empty() || !held.is_empty() {
+    let ordered = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pool.domain.as_ref()?.to_string())));
+    let lists: [(String, &str, Vec<_>); 3] = [
+        (warning("Paused:"), "paused", paused.collect()),
+        (warning("Held:"), "held", held.collect()),
+        (heading("Order:"), "in an order", ordered.collect()),
+    ];
+    if lists.iter().any(|(.., pools)| !pools.is_empty()) {
         writeln!(out)?;
     }
-    for (label, more, pools) in [("Paused:", "paused", paused), ("Held:", "held", held)] {
+    for (label, more, pools) in lists {
         let most = if options.all { pools.len() } else { MAX_POOLS };
         for (pool, why) in pools.iter().take(most) {
             let text = one_line(&format!("{pool} {why}"));
-            writeln!(out, "{}", options.fill(&format!("{} {text}", warning(label))))?;
+            writeln!(out, "{}", options.fill(&format!("{label} {text}")))?;
         }
         if pools.len() > most {
             writeln!(out, "{}", quiet(format!("and {} more {more}", count(pools.len() - most, "pool"))))?;

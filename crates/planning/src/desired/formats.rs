@@ -163,6 +163,10 @@ pub struct RolloutSpec {
     /// change restarts the kubelet, also one of class none. Default: no change may.
     #[schemars(with = "Class")]
     pub outside_windows: Option<Class>,
+    /// Order of the nodes by a label, such as one zone after the other. A pool that sets it replaces the default of the
+    /// fleet as a whole; `{}` is the order by name. Default: by name.
+    #[schemars(with = "OrderSpec")]
+    pub order: Option<OrderSpec>,
     /// Pools that go first: no node of this pool starts until each node of these pools has converged. Only in the file of
     /// a pool.
     #[schemars(with = "Vec<String>")]
@@ -259,6 +263,20 @@ impl Default for CanarySpec {
     }
 }
 
+/// Order of a pool's nodes: nodes with the same value of a label start together, in the order of the values. Nodes
+/// without the label come last.
+#[derive(Debug, Clone, Default, JsonSchema)]
+#[schemars(default, rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("dependentRequired" = {"soak": ["by"]}))]
+pub struct OrderSpec {
+    /// Key of the label, such as topology.kubernetes.io/zone.
+    #[schemars(with = "String")]
+    pub by: Option<String>,
+    /// Time from the end of the last node with one value to the start of the nodes with the next value. Default 0s.
+    #[schemars(with = "GoDuration")]
+    pub soak: Duration,
+}
+
 /// A path in a file, with its position.
 #[derive(Debug, Clone)]
 pub struct FileRef {
@@ -323,6 +341,7 @@ impl RolloutSpec {
             allow_disruption: self.allow_disruption.or(fleet.allow_disruption).unwrap_or(default.allow_disruption),
             drain: self.drain.as_ref().or(fleet.drain.as_ref()).map_or(default.drain, DrainSpec::policy),
             schedule: self.schedule(fleet),
+            order: self.order.as_ref().or(fleet.order.as_ref()).and_then(OrderSpec::order),
             after: self.after.iter().map(|pool| pool.name.clone()).collect(),
             gates: gate_fields::merged(&self.gates, &fleet.gates),
             rollback_on_gate_failure: self

@@ -10,6 +10,7 @@ use crate::gates::Gate;
 use crate::schedule::Schedule;
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
+use kubelet_config::duration;
 use kubelet_config::finding::Place;
 use kubelet_config::risk::Class;
 use nodecfg_contract::label_selector::LabelSelector;
@@ -27,6 +28,9 @@ pub mod gate_formats;
 #[cfg(test)]
 mod gate_tests;
 mod kubelet_file;
+mod node_order;
+#[cfg(test)]
+mod node_order_tests;
 mod pool_order;
 #[cfg(test)]
 mod pool_order_tests;
@@ -161,6 +165,8 @@ pub struct RolloutPolicy {
     pub drain: DrainPolicy,
     /// When nodes may start. Default: always.
     pub schedule: Schedule,
+    /// Order of the nodes by a label. `None`: by name.
+    pub order: Option<NodeOrder>,
     /// Pools that must have converged before a node of this pool starts.
     pub after: BTreeSet<PoolName>,
     /// Conditions that must hold before the next step, by name.
@@ -207,6 +213,7 @@ impl Default for RolloutPolicy {
             allow_disruption: Class::Restart,
             drain: DrainPolicy::default(),
             schedule: Schedule::default(),
+            order: None,
             after: BTreeSet::new(),
             gates: Vec::new(),
             rollback_on_gate_failure: false,
@@ -242,6 +249,23 @@ impl fmt::Display for MaxUnavailable {
             Self::Count(count) => write!(f, "{count}"),
             Self::Percent(percent) => write!(f, "{percent}%"),
         }
+    }
+}
+
+/// Order of a pool's nodes: one domain after the other. A domain is the nodes with the same value of the label, as in
+/// the topology spread constraints of Kubernetes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeOrder {
+    /// Key of the label.
+    pub by: String,
+    /// Time from the end of the last node of a domain to the start of the next domain.
+    pub soak: Duration,
+}
+
+impl fmt::Display for NodeOrder {
+    /// Notation of `pool.yaml`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "by {}, soak {}", self.by, duration::format(self.soak))
     }
 }
 

@@ -9,7 +9,9 @@ use super::formats::{
     API_VERSION, CanarySpec, FLEET, FileRef, FleetFile, FleetSpec, KubeletSpec, Metadata, NODE_POOL, NodePoolFile,
     NodePoolSpec, RolloutSpec,
 };
-use super::{DEFAULT_FLEET, MaxUnavailable, drain_fields, gate_fields, pool_order, proposals, schedule_fields};
+use super::{
+    DEFAULT_FLEET, MaxUnavailable, drain_fields, gate_fields, node_order, pool_order, proposals, schedule_fields,
+};
 use kubelet_config::document::{Document, Node, Reading, path_of};
 use kubelet_config::finding::{Finding, Place};
 use kubelet_config::label::{check_label_key, check_label_value};
@@ -32,7 +34,7 @@ pub(super) const POOL_SPEC: [&str; 6] =
 /// Keys of `spec.kubelet`.
 pub(super) const KUBELET: [&str; 3] = ["base", "patches", "local"];
 /// Keys of `spec.rollout`.
-pub(super) const ROLLOUT: [&str; 14] = [
+pub(super) const ROLLOUT: [&str; 15] = [
     "maxUnavailable",
     "canary",
     "maxFailures",
@@ -43,6 +45,7 @@ pub(super) const ROLLOUT: [&str; 14] = [
     "windows",
     "exclusions",
     "outsideWindows",
+    "order",
     "after",
     "gates",
     "rollbackOnGateFailure",
@@ -234,6 +237,7 @@ fn rollout(spec: &Fields<'_>, findings: &mut Vec<Finding>) -> RolloutSpec {
         windows: schedule_fields::windows(&fields, findings),
         exclusions: schedule_fields::exclusions(&fields, findings),
         outside_windows: class(&fields, "outsideWindows", findings),
+        order: node_order::order(&fields, findings),
         after: pool_order::after(&fields, findings),
         gates: gate_fields::gates(&fields, findings),
         rollback_on_gate_failure: fields.boolean("rollbackOnGateFailure", findings),

@@ -168,12 +168,13 @@ pub(super) fn too_short(policy: &RolloutPolicy) -> Option<Finding> {
     }
     let longest = policy.schedule.longest(CHECKED_YEAR);
     let node = policy.node_time(policy.drains_nodes());
-    let soak = policy.canary.map_or(Duration::ZERO, |canary| canary.soak);
-    // Canaries that converged in an earlier window soak again before the other nodes start.
+    let of_canaries = policy.canary.map_or(Duration::ZERO, |canary| canary.soak);
+    let soak = policy.order.as_ref().map_or(of_canaries, |order| order.soak.max(of_canaries));
+    // Nodes that converged in an earlier window soak again before the next nodes start.
     let (needed, who) = if longest < node {
         (node, "a node may take")
     } else if longest < node + soak {
-        (node + soak, "the soak time of canaries and a node after it take")
+        (node + soak, "a soak time and a node after it take")
     } else {
         return None;
     };

@@ -73,7 +73,10 @@ fn windows_must_fit_a_node_and_a_soak() {
         // Nodes with running pods take no drain.
         ("5m30s", "allowDisruption: drain\n    drain: {mode: accept}", None),
         ("1h5m30s", soaks, None),
-        ("1h5m29s", soaks, Some("the soak time of canaries and a node after it take up to 1h5m30s")),
+        ("1h5m29s", soaks, Some("a soak time and a node after it take up to 1h5m30s")),
+        ("10m30s", "order: {by: zone, soak: 5m}", None),
+        ("10m29s", "order: {by: zone, soak: 5m}", Some("a soak time and a node after it take up to 10m30s")),
+        ("1h5m30s", "order: {by: zone, soak: 5m}\n    canary: {nodes: 1, soak: 1h}", None),
         // Windows do not concern these changes.
         ("1m", "outsideWindows: restart", None),
     ] {

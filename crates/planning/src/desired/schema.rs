@@ -130,6 +130,10 @@ mod tests {
             ("spec: {rollout: {allowDisruption: none}}", true),
             ("spec: {rollout: {allowDisruption: Drain}}", false),
             ("spec: {rollout: {allowDisruption: true}}", false),
+            ("spec: {rollout: {order: {}}}", true),
+            ("spec: {rollout: {order: {by: rack, soak: 10m}}}", true),
+            ("spec: {rollout: {order: {soak: 10m}}}", false),
+            ("spec: {rollout: {order: rack}}", false),
             ("spec: {rollout: {drain: {}}}", true),
             (
                 "spec: {rollout: {drain: {mode: accept, timeout: 20m, settle: 0s, emptyDir: delete, unmanaged: delete, \

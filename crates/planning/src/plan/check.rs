@@ -178,7 +178,9 @@ impl Checker<'_> {
                 WaveKind::Rest => 2,
             })
             .collect();
-        self.require(order.is_sorted_by(|a, b| a < b), &subject, "its waves are out of order");
+        let repeats = |a: &u8, b: &u8| pool.policy.order.is_some() && (*a, *b) == (2, 2);
+        self.require(order.is_sorted_by(|a, b| a < b || repeats(a, b)), &subject, "its waves are out of order");
+        self.domains(pool, &subject);
 
         if let Some(source) = pool.target.source() {
             self.target(pool, source, &subject);
@@ -225,6 +227,39 @@ impl Checker<'_> {
                 );
             }
         }
+    }
+
+    /// With an order by a label, each step has the position of its domain, and the last waves are the domains in order,
+    /// each with the soak time of the policy after another one.
+    fn domains(&mut self, pool: &PoolPlan, subject: &str) {
+        let Some(order) = &pool.policy.order else {
+            let none = pool.waves.iter().all(|wave| wave.domain.is_none()) && pool.steps().all(|step| step.domain == 0);
+            return self.require(none, subject, "has domains without an order");
+        };
+        let value = |step: &Step| self.observed.nodes.get(&step.node).and_then(|node| node.labels.get(&order.by));
+        let mut numbers: Vec<_> =
+            pool.steps().map(|step| ((value(step).is_none(), value(step)), step.domain)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let ascends = numbers.windows(2).all(|pair| match pair {
+            [(a, first), (b, second)] => a < b && first < second,
+            _ => true,
+        });
+        let mut last = None;
+        let mut right = true;
+        for wave in &pool.waves {
+            let expected = (wave.kind == WaveKind::Rest).then(|| wave.steps.first()).flatten();
+            let of_wave = wave.domain.as_ref();
+            right &= of_wave.is_some() == expected.is_some();
+            let (Some(of_wave), Some(step)) = (of_wave, expected) else { continue };
+            let after_another = last.is_some();
+            right &= wave.steps.iter().all(|other| other.domain == step.domain) && last < Some(step.domain);
+            right &= of_wave.domain.value.as_ref() == value(step) && of_wave.domain.label == order.by;
+            right &= of_wave.soak_seconds == order.soak.as_secs() || (!after_another && of_wave.soak_seconds == 0);
+            last = Some(step.domain);
+        }
+        self.require(ascends, subject, "its domains are out of order");
+        self.require(right, subject, "its waves differ from its domains");
     }
 
     /// Invariant 2: the ConfigMap is in the plan whenever a node is assigned to it. The target names it by namespace,

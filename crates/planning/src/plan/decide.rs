@@ -124,6 +124,7 @@ pub fn decide(
             rollback_needs,
             rollback_drain: drain,
             drain,
+            domain: 0,
             drain_unknown: need == DrainNeed::Unknown,
             marked,
         })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::config_maps::ConfigMapIndex;
 use super::disruption::{changed_fields, current_configurations, has_other_content, worst};
 use super::verdicts::known_minor;
-use super::{Action, Plan, PoolPlan, Release, WaveKind, sample};
+use super::{Action, Plan, PoolPlan, Release, Wave, WaveKind, sample};
 use crate::desired::{Pool, PoolTarget};
 use kubelet_config::Minor;
 use kubelet_config::risk::Class;
@@ -122,13 +122,19 @@ impl PoolPlan {
     #[must_use]
     pub fn least_drain_time(&self) -> Duration {
         let budget = self.budget.max(1);
-        let least = |kind: fn(&WaveKind) -> bool| {
-            let steps = self.waves.iter().filter(|wave| kind(&wave.kind)).flat_map(|wave| &wave.steps);
-            let nodes = steps.filter(|step| step.drain && step.available).count();
+        let least = |wave: &Wave| {
+            let nodes = wave.steps.iter().filter(|step| step.drain && step.available).count();
             self.policy.drain.settle.saturating_mul(u32::try_from(nodes.div_ceil(budget)).unwrap_or(u32::MAX))
         };
-        let (canaries, rest) =
-            (least(|kind| matches!(kind, WaveKind::Canary { .. })), least(|kind| *kind == WaveKind::Rest));
+        let is_canary = |wave: &&Wave| matches!(wave.kind, WaveKind::Canary { .. });
+        let canaries = self.waves.iter().find(is_canary).map(least).unwrap_or_default();
+        let rest =
+            self.waves.iter().filter(|wave| wave.kind == WaveKind::Rest && wave.steps.iter().any(|step| step.drain));
+        let rest = rest.map(|wave| {
+            let soak = wave.domain.as_ref().map_or(0, |domain| domain.soak_seconds);
+            least(wave).saturating_add(Duration::from_secs(soak))
+        });
+        let rest = rest.fold(Duration::ZERO, Duration::saturating_add);
         let soak = self.waves.iter().find_map(|wave| match wave.kind {
             WaveKind::Canary { soak_seconds } if wave.steps.iter().any(|step| step.action == Action::Assign) => {
                 Some(Duration::from_secs(soak_seconds))

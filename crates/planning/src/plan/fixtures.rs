@@ -119,6 +119,15 @@ pub fn node(name: &str, pool: &str) -> Node {
     }
 }
 
+/// Label of the domains in tests.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// The node with this value of [`ZONE`], or without the label.
+pub fn in_zone(mut node: Node, zone: Option<&str>) -> Node {
+    node.labels.extend(zone.map(|zone| (ZONE.to_owned(), zone.to_owned())));
+    node
+}
+
 /// The node with a kubelet of this version that follows configSource.
 pub fn of_version(node: Node, version: &str) -> Node {
     let kubelet_version = KubeletVersion::parse(version);

@@ -307,7 +307,8 @@ fn plan_pool(
     let rules = rules_of(index.fleet(), pool, &target, observed, options);
     let needs = DrainNeeds::new(pool, nodes.iter().filter_map(|name| observed.nodes.get(*name)), index);
     let reservations = PoolReservations::new(pool);
-    let mut sorter = Sorter::new(pool.policy.canary);
+    let members = nodes.iter().copied().chain(contested.iter().map(|(name, _)| *name));
+    let mut sorter = Sorter::new(&pool.policy, members.filter_map(|name| observed.nodes.get(name)));
     for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
         let mut decision = if options.scope.holds(&pool.name, &node.name) {
             decide(node, &rules, |source| index.current_source(source, pool), || needs.of(node))
@@ -336,7 +337,7 @@ fn plan_pool(
     let assigned = sorter.all_steps().filter(|step| step.action == Action::Assign);
     let (changes, disruption) =
         disruption::assess(pool, assigned.filter_map(|step| observed.nodes.get(&step.node)), index);
-    let (mut waves, left_alone) = sorter.waves(pool.policy.canary);
+    let (domains, mut waves, left_alone) = sorter.waves();
     disruption::assess_rollbacks(pool, waves.iter_mut().flat_map(|wave| &mut wave.steps), &changes);
     PoolPlan {
         name: pool.name.clone(),
@@ -348,6 +349,7 @@ fn plan_pool(
         despite_pause: options.despite_pause.contains(&pool.name),
         changes,
         disruption,
+        domains,
         waves,
         left_alone,
         target,

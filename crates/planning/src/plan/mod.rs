@@ -83,7 +83,7 @@ pub use reset::{NodeSelection, NodeSelectionError, pools_of_nodes, select_nodes,
 pub use sample::{Sample, nodes_to_sample};
 pub use scope::Scope;
 pub use selection::{DoubtfulSelection, NearLabel};
-pub use steps::{Action, Step, Wave, WaveKind};
+pub use steps::{Action, Domain, Step, Wave, WaveDomain, WaveKind};
 pub use verdicts::CLUSTER_FINDINGS;
 
 /// All changes of one sync. A plan has no serial form: a review contains its waves and nodes, a [saved plan](saved)
@@ -168,6 +168,8 @@ pub struct PoolPlan {
     pub changes: Vec<ChangeSet>,
     /// Effect of these changes on running pods.
     pub disruption: Disruption,
+    /// Domains of the nodes in start order. Empty if the policy orders the nodes by name.
+    pub domains: Vec<Domain>,
     /// Steps in start order.
     pub waves: Vec<Wave>,
     /// All other nodes of the pool by name, with the reason why each is left unchanged.

@@ -1,17 +1,18 @@
 //! Property tests of plans for arbitrary clusters.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::fixtures::{
-    canary, desired, fetched, namespace, node, node_name, observed, of_version, on, options, policy, pool, refusing,
-    rendered, source, with_config_map,
+    ZONE, canary, desired, fetched, in_zone, namespace, node, node_name, observed, of_version, on, options, policy,
+    pool, refusing, rendered, source, with_config_map,
 };
 use super::{Action, Plan, Scope, Why, check, make};
 use crate::convergence::Target;
-use crate::desired::{Desired, PoolTarget};
+use crate::desired::{Desired, NodeOrder, PoolTarget};
 use kubelet_config::risk::Class;
 use nodecfg_contract::error_text;
 use nodecfg_contract::observed::{Node, NodeContent, Observed, Readiness};
@@ -74,7 +75,8 @@ fn content(pool: &str, (assigned, active, most): (u8, u8, u8)) -> NodeContent {
 
 prop_compose! {
     pub(super) fn clusters()(
-        nodes in vec((states(), (0..4_u8, 0..4_u8, 0..4_u8)), 0..30),
+        nodes in vec((states(), (0..4_u8, 0..4_u8, 0..4_u8), 0..4_u8), 0..30),
+        order_soak in prop::option::of(0..90_u32),
         agents in any::<bool>(),
         budget in 1..5_u32,
         canaries in prop::option::of((1..4_u32, 0..100_u64)),
@@ -86,10 +88,13 @@ prop_compose! {
         policy.allow_disruption = allowed;
         policy.canary = canaries.and_then(|(nodes, soak)| canary(nodes, soak));
         policy.paused = paused;
+        let order = |soak: u32| NodeOrder { by: ZONE.to_owned(), soak: Duration::from_secs(soak.into()) };
+        policy.order = order_soak.map(order);
         let desired = desired([pool("a", 64, policy.clone()), pool("b", 64, policy)]);
-        let nodes = nodes.into_iter().enumerate().map(|(index, (state, hashes))| {
+        let nodes = nodes.into_iter().enumerate().map(|(index, (state, hashes, zone))| {
+            let zone = ["z0", "z1", "z2"].get(usize::from(zone)).copied();
             let pool = ["a", "b", "none"][usize::from(state.2)];
-            Node { content: agents.then(|| content(pool, hashes)), ..build(index, state) }
+            Node { content: agents.then(|| content(pool, hashes)), ..in_zone(build(index, state), zone) }
         });
         let mut observed = observed(nodes);
         for pool in ["a", "b"] {

@@ -55,12 +55,13 @@ fn with_step(mut plan: Plan, node: &Node) -> Plan {
         rollback_needs: None,
         rollback_drain: false,
         drain: false,
+        domain: 0,
         drain_unknown: false,
         marked: false,
     };
     match pool.waves.last_mut() {
         Some(wave) => wave.steps.push(step),
-        None => pool.waves.push(Wave { kind: WaveKind::Rest, steps: vec![step] }),
+        None => pool.waves.push(Wave { kind: WaveKind::Rest, domain: None, steps: vec![step] }),
     }
     plan.identified()
 }

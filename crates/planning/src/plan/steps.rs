@@ -1,5 +1,9 @@
 //! Steps of a plan: what happens to the nodes that it changes or awaits, and when they start.
 
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::convergence::Waiting;
@@ -14,6 +18,10 @@ pub struct Wave {
     /// Kind of the wave, which determines its start condition.
     #[serde(flatten)]
     pub kind: WaveKind,
+    /// Domain of the nodes, if the policy orders them by a label. Only for the last waves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default)]
+    pub domain: Option<WaveDomain>,
     /// Steps by node name.
     #[serde(rename = "nodes")]
     pub steps: Vec<Step>,
@@ -36,6 +44,60 @@ pub enum WaveKind {
     Rest,
 }
 
+/// Domain whose nodes start together, after all nodes of the earlier domains have ended.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaveDomain {
+    /// The domain.
+    #[serde(flatten)]
+    pub domain: Domain,
+    /// Seconds from the end of the last node of the earlier domain to the start of the wave. 0 if no node of an earlier
+    /// domain has the target.
+    pub soak_seconds: u64,
+}
+
+/// Nodes of a pool with the same value of the label that orders them. The term is that of topology spread constraints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Domain {
+    /// Key of the label.
+    pub label: String,
+    /// Value of the label. Unset: the nodes without the label, which come last.
+    pub value: Option<String>,
+}
+
+impl Domain {
+    /// Domain of a node with these labels.
+    #[must_use]
+    pub fn of(label: &str, labels: &BTreeMap<String, String>) -> Self {
+        Self { label: label.to_owned(), value: labels.get(label).cloned() }
+    }
+}
+
+impl PartialOrd for Domain {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Domain {
+    fn cmp(&self, other: &Self) -> Ordering {
+        fn key(domain: &Domain) -> (&str, bool, Option<&str>) {
+            (&domain.label, domain.value.is_none(), domain.value.as_deref())
+        }
+        key(self).cmp(&key(other))
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) => write!(f, "{}={value}", self.label),
+            None => write!(f, "nodes without {}", self.label),
+        }
+    }
+}
+
 /// Planned step of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -50,6 +112,9 @@ pub struct Step {
         description = "What its spec names now; unset for the local configuration."
     )]
     pub assignment: Assignment,
+    /// Position of the node's domain in the order of the pool. 0 without an order.
+    #[serde(skip)]
+    pub domain: usize,
     /// Action of the step.
     #[serde(flatten)]
     pub action: Action,

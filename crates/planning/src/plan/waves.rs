@@ -1,8 +1,10 @@
 //! Order in which the nodes of a pool start.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::decide::{Decision, is_broken};
-use super::{Action, LeftAlone, Step, Wave, WaveKind, Why};
-use crate::desired::Canary;
+use super::{Action, Domain, LeftAlone, Step, Wave, WaveDomain, WaveKind, Why};
+use crate::desired::{Canary, NodeOrder, RolloutPolicy};
 use kubelet_config::risk::Class;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::observed::Node;
@@ -18,18 +20,39 @@ pub(super) struct Sorter {
     converged: Vec<Step>,
     /// Maximum length of `converged`. One more than the number of canaries proves that the canaries are done.
     max_converged: usize,
+    canary: Option<Canary>,
+    order: Option<NodeOrder>,
+    /// Domains of all nodes of the pool, in order. Empty without an order.
+    domains: Vec<Domain>,
+    /// Positions of the domains with nodes that point at the target.
+    begun: BTreeSet<usize>,
 }
 
 impl Sorter {
-    pub(super) fn new(canary: Option<Canary>) -> Self {
+    /// Creates a sorter for the nodes of a pool with this policy.
+    pub(super) fn new<'a>(policy: &RolloutPolicy, nodes: impl IntoIterator<Item = &'a Node>) -> Self {
         let max_converged =
-            canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX).saturating_add(1));
-        Self { max_converged, ..Self::default() }
+            policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX).saturating_add(1));
+        let order = policy.order.clone();
+        let domain = |node: &Node| order.as_ref().map(|order| Domain::of(&order.by, &node.labels));
+        let domains: BTreeSet<Domain> = nodes.into_iter().filter_map(domain).collect();
+        let domains = domains.into_iter().collect();
+        Self { max_converged, canary: policy.canary, order, domains, ..Self::default() }
+    }
+
+    /// Position of a node's domain.
+    fn domain(&self, node: &Node) -> usize {
+        let domain = self.order.as_ref().map(|order| Domain::of(&order.by, &node.labels));
+        domain.and_then(|domain| self.domains.binary_search(&domain).ok()).unwrap_or_default()
     }
 
     pub(super) fn add(&mut self, node: &Node, decision: Decision) {
+        let domain = self.domain(node);
         match decision {
             Decision::LeaveAlone(left) => {
+                if matches!(left.why, Why::Converged | Why::Adopted { .. }) {
+                    self.begun.insert(domain);
+                }
                 if self.converged.len() < self.max_converged && left.why == Why::Converged && !left.unavailable {
                     self.converged.push(Step {
                         node: node.name.clone(),
@@ -41,6 +64,7 @@ impl Sorter {
                             to_hash: None,
                             max_disruption: Class::Restart,
                         },
+                        domain,
                         action: Action::Await { waiting: None, error: None },
                         was_ready: true,
                         available: true,
@@ -54,12 +78,22 @@ impl Sorter {
                 }
                 self.left_alone.push(left);
             }
-            Decision::Step(step) => match &step.action {
-                Action::Await { error: None, .. } => self.in_flight.push(step),
-                Action::Await { .. } => self.broken.push(step),
-                Action::Assign if is_broken(node) => self.broken.push(step),
-                Action::Assign => self.assigned.push(step),
-            },
+            Decision::Step(step) => self.add_step(node, Step { domain, ..step }),
+        }
+    }
+
+    fn add_step(&mut self, node: &Node, step: Step) {
+        match &step.action {
+            Action::Await { error: None, .. } => {
+                self.begun.insert(step.domain);
+                self.in_flight.push(step);
+            }
+            Action::Await { .. } => {
+                self.begun.insert(step.domain);
+                self.broken.push(step);
+            }
+            Action::Assign if is_broken(node) => self.broken.push(step),
+            Action::Assign => self.assigned.push(step),
         }
     }
 
@@ -67,15 +101,16 @@ impl Sorter {
         self.broken.iter().chain(&self.in_flight).chain(&self.assigned)
     }
 
-    /// Returns the waves in order, and the nodes outside of them.
+    /// Returns the domains and waves in order, and the nodes outside of the waves.
     ///
     /// The progress of an earlier run is read from the cluster alone. Until more nodes have converged than the pool
     /// has canaries, the converged nodes and then other nodes are the canaries, and soak again.
-    pub(super) fn waves(mut self, canary: Option<Canary>) -> (Vec<Wave>, Vec<LeftAlone>) {
+    pub(super) fn waves(mut self) -> (Vec<Domain>, Vec<Wave>, Vec<LeftAlone>) {
+        self.assigned.sort_by_key(|step| step.domain);
         let mut waves = Vec::new();
         let mut canaries = Vec::new();
         let mut soak_seconds = 0;
-        if let Some(canary) = canary.filter(|canary| self.needs_canaries(*canary)) {
+        if let Some(canary) = self.canary.filter(|canary| self.needs_canaries(*canary)) {
             let wanted = usize::try_from(canary.nodes).unwrap_or(usize::MAX);
             canaries = std::mem::take(&mut self.converged);
             for more in [&mut self.in_flight, &mut self.assigned] {
@@ -87,14 +122,35 @@ impl Sorter {
         }
         self.left_alone.retain(|left| canaries.iter().all(|step| step.node != left.node));
         self.broken.append(&mut self.in_flight);
-        let kinds = [WaveKind::Unavailable, WaveKind::Canary { soak_seconds }, WaveKind::Rest];
-        for (kind, mut steps) in kinds.into_iter().zip([self.broken, canaries, self.assigned]) {
+        self.begun.extend(canaries.iter().map(|canary| canary.domain));
+        let mut by_domain: BTreeMap<usize, Vec<Step>> = BTreeMap::new();
+        for step in std::mem::take(&mut self.assigned) {
+            by_domain.entry(step.domain).or_default().push(step);
+        }
+        let first = by_domain.keys().next().copied();
+        let broken = std::mem::take(&mut self.broken);
+        let rest = by_domain
+            .into_iter()
+            .map(|(domain, steps)| (WaveKind::Rest, self.wave_domain(domain, first == Some(domain)), steps));
+        let kinds = [(WaveKind::Unavailable, None, broken), (WaveKind::Canary { soak_seconds }, None, canaries)];
+        for (kind, domain, mut steps) in kinds.into_iter().chain(rest) {
             steps.sort_by(|a, b| a.node.cmp(&b.node));
             if !steps.is_empty() {
-                waves.push(Wave { kind, steps });
+                waves.push(Wave { kind, domain, steps });
             }
         }
-        (waves, self.left_alone)
+        (self.domains, waves, self.left_alone)
+    }
+
+    /// Domain of a wave. A run that continues a rollout soaks before it begins a domain; it cannot tell how long the nodes
+    /// of the earlier ones have had the target.
+    fn wave_domain(&self, number: usize, is_first: bool) -> Option<WaveDomain> {
+        let soaks = match is_first {
+            true => !self.begun.contains(&number) && self.begun.range(..number).next().is_some(),
+            false => true,
+        };
+        let soak_seconds = if soaks { self.order.as_ref()?.soak.as_secs() } else { 0 };
+        Some(WaveDomain { domain: self.domains.get(number)?.clone(), soak_seconds })
     }
 
     fn needs_canaries(&self, canary: Canary) -> bool {

@@ -25,6 +25,8 @@ pub mod progress;
 mod signals;
 
 #[cfg(test)]
+mod domain_oracle;
+#[cfg(test)]
 mod drain_properties;
 #[cfg(test)]
 mod drain_scenarios;

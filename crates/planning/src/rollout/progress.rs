@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::StopReason;
 use crate::convergence::{ConvergenceFailure, Target, Trial, Waiting};
 use crate::hold::Hold;
-use crate::plan::Why;
+use crate::plan::{Domain, Why};
 use kubelet_config::risk::Class;
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::json_document::Kind;
@@ -27,7 +27,7 @@ pub struct PoolState {
     /// Number of nodes per stage.
     pub counts: NodeCounts,
     /// The gate that blocks the start of nodes.
-    pub gate: CanaryGate,
+    pub gate: StartGate,
     /// Number of canaries that have not converged while the gate waits for them.
     pub canaries: usize,
     /// The node that failed last.
@@ -74,7 +74,7 @@ impl NodeCounts {
 
 /// Condition that blocks the start of further nodes of a pool, apart from its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CanaryGate {
+pub enum StartGate {
     /// The gate waits for canaries to converge.
     Canaries,
     /// The canaries converged and are watched for the soak time.
@@ -82,8 +82,30 @@ pub enum CanaryGate {
         /// End of the soak time.
         until: Timestamp,
     },
+    /// All nodes of a domain have ended, and are watched for the soak time before the next domain begins.
+    SoakingDomain {
+        /// End of the soak time.
+        until: Timestamp,
+    },
     /// The gate blocks no node.
     Open,
+}
+
+impl StartGate {
+    /// End of the present soak time.
+    #[must_use]
+    pub fn soaks_until(self) -> Option<Timestamp> {
+        match self {
+            Self::Soaking { until } | Self::SoakingDomain { until } => Some(until),
+            Self::Canaries | Self::Open => None,
+        }
+    }
+
+    /// Reports whether the canaries have passed, or there are none.
+    #[must_use]
+    pub fn has_passed_canaries(self) -> bool {
+        matches!(self, Self::SoakingDomain { .. } | Self::Open)
+    }
 }
 
 /// Kind of a progress event, with its data.
@@ -272,6 +294,24 @@ pub enum Progress {
         /// The pool.
         pool: PoolName,
     },
+    /// All nodes of a domain have ended, and are watched before the next domain begins.
+    DomainSoaking {
+        /// The pool.
+        pool: PoolName,
+        /// End of the soak time.
+        until: Timestamp,
+        /// The domain that begins then.
+        next: Domain,
+    },
+    /// The nodes of a domain may start.
+    DomainStarted {
+        /// The pool.
+        pool: PoolName,
+        /// The domain.
+        domain: Domain,
+        /// Number of nodes that have not started.
+        nodes: usize,
+    },
     /// The pool starts no further node.
     Stopped {
         /// The pool.
@@ -306,6 +346,8 @@ impl Progress {
             | Self::GateOpened { pool, .. }
             | Self::Soaking { pool, .. }
             | Self::Soaked { pool }
+            | Self::DomainSoaking { pool, .. }
+            | Self::DomainStarted { pool, .. }
             | Self::Stopped { pool, .. } => Some(pool),
         }
     }
@@ -318,6 +360,8 @@ impl Progress {
             | Self::ContentHashesAdded { .. }
             | Self::Soaking { .. }
             | Self::Soaked { .. }
+            | Self::DomainSoaking { .. }
+            | Self::DomainStarted { .. }
             | Self::AwaitingTrials { .. }
             | Self::PoolHeld { .. }
             | Self::GateClosed { .. }

@@ -10,15 +10,17 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::End;
+use super::domain_oracle::DomainOracle;
 use super::machine::{Command, Input, Machine, Mode};
 use super::progress::NodeCounts;
 use crate::convergence::{Convergence, Target, WaitContext, evaluate};
+use crate::desired::NodeOrder;
 use crate::drain::fixtures::pod;
 use crate::plan::fixtures::{
-    canary, desired, exclusion, fetched, node, observed, on, options, policy, pool as pool_of, pool_name, refusing,
-    rendered, source, with_config_map,
+    ZONE, canary, desired, exclusion, fetched, in_zone, node, observed, on, options, policy, pool as pool_of,
+    pool_name, refusing, rendered, source, with_config_map,
 };
-use crate::plan::{decide_again, make};
+use crate::plan::{Domain, decide_again, make};
 use crate::state::State;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Maintainer, Node, NodeSupport, Observed, Pod, Readiness, Rejection, UnreadableField};
@@ -95,11 +97,17 @@ struct SimHarness {
     /// Counts of the latest event.
     counts: NodeCounts,
     now: Timestamp,
+    order: Option<DomainOracle>,
 }
 
 impl SimHarness {
     fn send(&mut self, input: Input) {
-        for command in self.machine.step(input, self.now) {
+        let commands = self.machine.step(input, self.now);
+        if let Some(mut order) = self.order.take() {
+            order.check(&commands, &self.machine.outcome(), self.now, |node| self.available(node, false));
+            self.order = Some(order);
+        }
+        for command in commands {
             match &command {
                 Command::Assign(node, _) => {
                     let ends = self.now.checked_add(SignedDuration::from_secs(self.timeout)).unwrap();
@@ -292,7 +300,8 @@ proptest! {
 
     #[test]
     fn keeps_budget_and_terminates(
-        ready in vec((prop::bool::weighted(0.85), prop::bool::weighted(0.1), prop::bool::weighted(0.1)), 1..14),
+        ready in vec((prop::bool::weighted(0.85), prop::bool::weighted(0.1), prop::bool::weighted(0.1), 0..4_u8), 1..14),
+        order_soak in prop::option::of(0..90_u32),
         budget in 1..5_u32,
         canaries in prop::option::of((1..3_u32, 0..60_u64)),
         max_failures in 0..3_u32,
@@ -308,11 +317,15 @@ proptest! {
         policy.max_failures = max_failures;
         policy.convergence_timeout = Duration::from_secs(timeout.unsigned_abs());
         policy.schedule.exclusions = excluded.iter().map(|(from, length)| exclusion(*from, *length)).collect();
+        let order = |soak: u32| NodeOrder { by: ZONE.to_owned(), soak: Duration::from_secs(soak.into()) };
+        policy.order = order_soak.map(order);
+        let has_canaries = policy.canary.is_some();
         let exclusions = policy.schedule.exclusions.iter().map(|one| (one.from, one.to)).collect();
         let desired = desired([pool_of("a", 64, policy)]);
         let old = rendered("a", 110).source(&crate::plan::fixtures::namespace());
-        let mut cluster: Observed = observed(ready.iter().enumerate().map(|(index, (ready, cordoned, maintained))| {
-            let node = on(node(&format!("n{index:02}"), "a"), &old);
+        let mut cluster: Observed = observed(ready.iter().enumerate().map(|(index, (ready, cordoned, maintained, zone))| {
+            let value = ["z0", "z1", "z2"].get(usize::from(*zone)).copied();
+            let node = on(in_zone(node(&format!("n{index:02}"), "a"), value), &old);
             let node = Node { cordoned: *cordoned, maintainer: maintained.then_some(Maintainer::Karpenter), ..node };
             Node { ready: if *ready { Readiness::Ready } else { Readiness::NotReady }, ..node }
         }));
@@ -337,6 +350,10 @@ proptest! {
             exclusions,
             counts: NodeCounts::default(),
             now: Timestamp::UNIX_EPOCH,
+            order: order_soak.map(|soak| {
+                let domain = |node: &Node| (node.name.clone(), Domain::of(ZONE, &node.labels));
+                DomainOracle::new(cluster.nodes.values().map(domain).collect(), soak.into(), has_canaries)
+            }),
         };
         sim.send(Input::Start);
         for event in sim_events {

@@ -21,6 +21,7 @@ use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Node, Observed,
 mod canaries;
 mod conflicts;
 mod counts;
+mod domains;
 mod gates;
 mod held;
 mod orders;

@@ -7,10 +7,10 @@ use super::super::group::{self, title};
 use super::super::{drains, outlook, sentences};
 use super::MAX_NAMES;
 use crate::report::markdown::{code, prose};
-use crate::report::{count, names, whole_duration};
+use crate::report::{count, names};
 use crate::review::{Changes, Group, LeftAlone, PoolChange, PoolReview, Review, Rollout, Scope};
 use kubelet_config::risk::{Class, Risk};
-use nodecfg_planning::plan::{Action, ChangedField, Step, WaveKind};
+use nodecfg_planning::plan::{Action, ChangedField, Step};
 use nodecfg_planning::rollout::forecast::PoolStart;
 use nodecfg_planning::state::State;
 
@@ -282,12 +282,11 @@ fn write_rollout(text: &mut String, rollout: &Rollout, several: bool) {
         text.push_str("- waits until unavailable nodes recover: they use up `maxUnavailable`\n");
     }
     for wave in &rollout.waves {
-        let label = match wave.kind {
-            WaveKind::Unavailable => "first, already unavailable".to_owned(),
-            WaveKind::Canary { soak_seconds } => format!("canary, {} soak", whole_duration(soak_seconds)),
-            WaveKind::Rest if several => "then, as the budget of each pool allows".to_owned(),
-            WaveKind::Rest => format!("then, {} at a time", rollout.budget),
+        let pace = match several {
+            true => "as the budget of each pool allows".to_owned(),
+            false => format!("{} at a time", rollout.budget),
         };
+        let label = prose(&outlook::wave(wave, &pace));
         let assign = wave.steps.iter().filter(|step| step.action == Action::Assign);
         let listed: Vec<String> = assign.map(|step| format!("`{}`", step.node)).collect();
         if !listed.is_empty() {

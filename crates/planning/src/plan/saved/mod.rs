@@ -191,6 +191,9 @@ pub struct SavedPolicy {
     /// When nodes may start, if not always: `Sat 22:00 for 6h Europe/Berlin, …`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
+    /// Order of the nodes by a label, if any: `by topology.kubernetes.io/zone, soak 10m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
     /// Pools that go first, if any.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     #[schemars(with = "Vec<String>")]
@@ -355,6 +358,7 @@ impl SavedPolicy {
             allow_disruption: policy.allow_disruption,
             drain: (policy.allow_disruption >= Class::Drain).then(|| policy.drain.to_string()),
             schedule: (!policy.schedule.is_always_open()).then(|| policy.schedule.to_string()),
+            order: policy.order.as_ref().map(ToString::to_string),
             after: policy.after.clone(),
             gates: Some(policy.gates.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
                 .filter(|gates| !gates.is_empty()),
@@ -364,7 +368,7 @@ impl SavedPolicy {
     }
 
     /// Fields and values in the notation of `pool.yaml`.
-    fn fields(&self) -> [(&'static str, String); 13] {
+    fn fields(&self) -> [(&'static str, String); 14] {
         let none = || "none".to_owned();
         [
             ("maxUnavailable", self.max_unavailable.clone()),
@@ -376,6 +380,7 @@ impl SavedPolicy {
             ("allowDisruption", self.allow_disruption.to_string()),
             ("drain", self.drain.clone().unwrap_or_else(none)),
             ("schedule", self.schedule.clone().unwrap_or_else(|| "always".to_owned())),
+            ("order", self.order.clone().unwrap_or_else(|| "by name".to_owned())),
             ("after", self.after.iter().map(PoolName::as_str).collect::<Vec<_>>().join(", ")),
             ("gates", self.gates.clone().unwrap_or_else(none)),
             ("rollbackOnGateFailure", self.rollback_on_gate_failure.to_string()),

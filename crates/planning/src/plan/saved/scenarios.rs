@@ -1,7 +1,7 @@
 //! Scenario tests of saved plans: changes between review and sync, and the reported differences.
 
 use super::*;
-use crate::desired::{Desired, MaxUnavailable, PoolTarget};
+use crate::desired::{Desired, MaxUnavailable, NodeOrder, PoolTarget};
 use crate::plan::fixtures::{
     canary, desired, fetched, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered,
     source, with_config_map,
@@ -214,7 +214,7 @@ fn reports_added_removed_and_changed_pools() {
 #[test]
 fn compares_every_policy_field() {
     type Change = fn(&mut RolloutPolicy);
-    let changes: [(Change, &[&str]); 8] = [
+    let changes: [(Change, &[&str]); 9] = [
         (|policy| policy.max_unavailable = MaxUnavailable::Percent(25), &["pool a: maxUnavailable is 25%, and was 1"]),
         (
             |policy| policy.canary = canary(1, 600),
@@ -226,6 +226,12 @@ fn compares_every_policy_field() {
             &["pool a: convergenceTimeout is 1.5s, and was 5m"],
         ),
         (|policy| policy.check_pods = false, &["pool a: checkPods is false, and was true"]),
+        (
+            |policy| {
+                policy.order = Some(NodeOrder { by: "zone".to_owned(), soak: std::time::Duration::from_secs(600) })
+            },
+            &["pool a: order is by zone, soak 10m, and was by name"],
+        ),
         (|policy| policy.paused = true, &["pool a: paused is true, and was false"]),
         (
             |policy| policy.allow_disruption = Class::Drain,

@@ -3,7 +3,7 @@
 use super::PoolRun;
 use super::node_table::{Group, Phase};
 use crate::instant::later;
-use crate::rollout::progress::{CanaryGate, Progress};
+use crate::rollout::progress::{Progress, StartGate};
 use crate::rollout::signals::Context;
 
 impl PoolRun {
@@ -19,19 +19,19 @@ impl PoolRun {
                 )
                 && !proves_failure
         });
-        if !proves_nothing || self.gate == CanaryGate::Open {
+        if !proves_nothing || self.gate.has_passed_canaries() {
             return;
         }
         self.canary_members.retain(|member| *member != number);
         self.nodes.update(number, |node| node.group = Group::Rest);
-        while let Some(next) = self.rest.pop_front() {
+        while let Some(next) = self.next_of_rest() {
             if self.nodes.in_phase(next, &Phase::Pending).is_none() {
                 continue;
             }
             self.nodes.update(next, |node| node.group = Group::Canary);
             self.canaries.push_back(next);
             self.canary_members.push(next);
-            self.gate = CanaryGate::Canaries;
+            self.gate = StartGate::Canaries;
             return;
         }
     }
@@ -44,7 +44,7 @@ impl PoolRun {
 
     /// Once every canary has converged, starts the soak time, or opens the gate if there is none.
     pub(super) fn advance_canaries(&mut self, context: &mut Context<'_>) {
-        if self.gate != CanaryGate::Canaries || self.stopped.is_some() {
+        if self.gate != StartGate::Canaries || self.stopped.is_some() {
             return;
         }
         if self.canaries_left() > 0 {
@@ -55,16 +55,20 @@ impl PoolRun {
             return;
         }
         let until = later(context.now, self.soak);
-        self.gate = CanaryGate::Soaking { until };
+        self.gate = StartGate::Soaking { until };
         context.timers.wake(until, &self.name, None);
         self.report(Progress::Soaking { pool: self.name.clone(), until }, context);
     }
 
     pub(super) fn open_gate(&mut self, context: &mut Context<'_>) {
-        if matches!(std::mem::replace(&mut self.gate, CanaryGate::Open), CanaryGate::Soaking { .. }) {
+        if matches!(std::mem::replace(&mut self.gate, StartGate::Open), StartGate::Soaking { .. }) {
             self.report(Progress::Soaked { pool: self.name.clone() }, context);
         }
-        // Nodes that became unavailable while they waited for the canaries need no budget.
+        self.queue_broken();
+    }
+
+    /// Queues nodes that became unavailable while they waited for the canaries or their domain. They need no budget.
+    pub(super) fn queue_broken(&mut self) {
         let is_broken = |number: &&usize| self.nodes.get(**number).is_some_and(|node| !node.healthy);
         let broken: Vec<usize> = self.rest.iter().filter(is_broken).copied().collect();
         broken.into_iter().for_each(|number| self.queue_unavailable(number));

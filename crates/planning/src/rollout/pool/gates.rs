@@ -14,7 +14,7 @@ use crate::hold::{Hold, HoldReason};
 use crate::instant::{elapsed, later};
 use crate::plan::{Action, PoolPlan, Why};
 use crate::rollout::StopReason;
-use crate::rollout::progress::{CanaryGate, Progress};
+use crate::rollout::progress::{Progress, StartGate};
 use crate::rollout::signals::{Context, Mode};
 use nodecfg_contract::names::GateName;
 
@@ -192,7 +192,7 @@ impl PoolRun {
             self.stop_for_gate(closed, context);
             return;
         }
-        if let CanaryGate::Soaking { until } = self.gate
+        if let Some(until) = self.gate.soaks_until()
             && context.now >= until
         {
             self.end_soak(context);
@@ -202,7 +202,10 @@ impl PoolRun {
     /// Opens the gate after the soak time, unless a gate of the soak does not pass.
     pub(super) fn end_soak(&mut self, context: &mut Context<'_>) {
         if self.gates.gates.is_empty() || self.gates.closed_at(Moment::Soak, context.now).is_none() {
-            self.open_gate(context);
+            match self.gate {
+                StartGate::SoakingDomain { .. } => self.begin_domain(context),
+                _ => self.open_gate(context),
+            }
         }
     }
 
@@ -210,10 +213,8 @@ impl PoolRun {
     /// the pool: one that blocks a soak, or one whose patience is over.
     fn overdue_gate(&mut self, context: &mut Context<'_>) -> Option<StopReason> {
         let (now, stale) = (context.now, self.gates.stale);
-        let soak_end = match self.gate {
-            CanaryGate::Soaking { until } => Some(until),
-            CanaryGate::Canaries | CanaryGate::Open => None,
-        };
+        let soak_end = self.gate.soaks_until();
+        let of_canaries = !self.gate.has_passed_canaries();
         let (mut events, mut overdue, mut wakes) = (Vec::new(), None, None::<Timestamp>);
         for run in &mut self.gates.gates {
             let of_soak = soak_end.filter(|_| run.guards(Moment::Soak));
@@ -234,7 +235,7 @@ impl PoolRun {
             let patience_ends = later(of_soak.map_or(closed, |until| until.max(closed)), run.patience);
             wakes = Some(wakes.map_or(patience_ends, |wakes| wakes.min(patience_ends)));
             if overdue.is_none() && ((of_soak.is_some() && blocks) || now >= patience_ends) {
-                let canaries = of_soak.is_some();
+                let canaries = of_soak.is_some() && of_canaries;
                 overdue = Some(StopReason::GateClosed { gate: run.gate.name.clone(), why, canaries });
             }
         }

@@ -41,7 +41,7 @@ impl PoolRun {
             return;
         }
         self.nodes.set(number, Phase::Pending);
-        self.rest.push_back(number);
+        self.queue_rest(number);
         if !healthy && self.is_gate_open_for(number) {
             self.queue_unavailable(number);
         }

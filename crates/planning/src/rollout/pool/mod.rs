@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use self::node_table::{Group, Mark, NodeState, NodeTable, Phase, Purpose, Rollback};
 use super::forecast::PoolStart;
-use super::progress::{CanaryGate, Event, PoolState, Progress};
+use super::progress::{Event, PoolState, Progress, StartGate};
 use super::signals::{Command, Context, Mode};
 use super::{End, NodeOutcome, PoolOutcome, StopReason};
 use crate::convergence::{ConvergenceFailure, Target};
@@ -25,6 +25,7 @@ use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 
 mod canaries;
+mod domains;
 mod drains;
 mod fleet;
 mod gates;
@@ -37,6 +38,7 @@ mod rollbacks;
 mod trials;
 mod windows;
 
+use self::domains::Domains;
 use self::fleet::OtherPools;
 pub(super) use self::fleet::Turn;
 use self::gates::Gates;
@@ -82,8 +84,10 @@ pub(super) struct PoolRun {
     canaries: VecDeque<usize>,
     /// All canaries, started or not.
     canary_members: Vec<usize>,
+    /// Nodes that need budget, of the domains that have begun.
     rest: VecDeque<usize>,
-    gate: CanaryGate,
+    domains: Domains,
+    gate: StartGate,
     failures: u32,
     last_failed: Option<NodeName>,
     stopped: Option<StopReason>,
@@ -131,7 +135,8 @@ impl PoolRun {
             canaries: VecDeque::new(),
             canary_members: Vec::new(),
             rest: VecDeque::new(),
-            gate: CanaryGate::Open,
+            domains: Domains::new(plan, &mode),
+            gate: StartGate::Open,
             failures: 0,
             last_failed: None,
             stopped: None,
@@ -153,7 +158,7 @@ impl PoolRun {
                 WaveKind::Unavailable => Group::Unavailable,
                 WaveKind::Canary { soak_seconds } => {
                     run.soak = mode.real_duration(Duration::from_secs(soak_seconds));
-                    run.gate = CanaryGate::Canaries;
+                    run.gate = StartGate::Canaries;
                     Group::Canary
                 }
                 WaveKind::Rest => Group::Rest,
@@ -167,7 +172,7 @@ impl PoolRun {
             }
         }
         if !mode.assign {
-            run.gate = CanaryGate::Open;
+            run.gate = StartGate::Open;
         }
         run
     }
@@ -189,7 +194,7 @@ impl PoolRun {
         let pool = PoolState {
             counts: self.nodes.counts(self.steps),
             gate: self.gate,
-            canaries: if self.gate == CanaryGate::Canaries { self.canaries_left() } else { 0 },
+            canaries: if self.gate == StartGate::Canaries { self.canaries_left() } else { 0 },
             last_failed: self.last_failed.clone(),
             trials_end: self.trials.end.filter(|_| self.trials.announced),
         };
@@ -240,6 +245,7 @@ impl PoolRun {
             self.unavailable_drains.clear();
             self.canaries.clear();
             self.rest.clear();
+            self.domains.clear();
             return;
         }
         // Counts known failures on this target before any node is assigned.
@@ -262,6 +268,7 @@ impl PoolRun {
         if self.stopped.is_some() || self.held.is_some() || !self.waits_for().is_empty() {
             return;
         }
+        self.advance_domains(context);
         while self.nodes.assigning() < self.mode.concurrency.max(1) {
             if !self.gates_permit(context.now) {
                 self.watch_awaited(context);
@@ -301,7 +308,7 @@ impl PoolRun {
     /// Detects a pool whose pending nodes only wait for unavailable nodes to recover. Stops the pool at once if
     /// failed nodes use up the budget, and otherwise after the time limit of one node.
     fn watch_for_stall(&mut self, context: &mut Context<'_>) {
-        let waits = self.awaits_other_pools() || matches!(self.gate, CanaryGate::Soaking { .. });
+        let waits = self.awaits_other_pools() || self.gate.soaks_until().is_some();
         let stalled = self.nodes.pending() > 0 && self.nodes.in_flight() == 0 && !waits;
         match (stalled, self.stalled_since) {
             (false, _) => self.stalled_since = None,
@@ -321,8 +328,8 @@ impl PoolRun {
     fn is_gate_open_for(&self, number: usize) -> bool {
         self.nodes.get(number).is_some_and(|node| match node.group {
             Group::Unavailable => true,
-            Group::Canary => self.gate == CanaryGate::Canaries,
-            Group::Rest => self.gate == CanaryGate::Open,
+            Group::Canary => self.gate == StartGate::Canaries,
+            Group::Rest => self.gate == StartGate::Open && self.is_turn_of(node),
         })
     }
 
@@ -351,7 +358,7 @@ impl PoolRun {
             }
             None => {
                 self.abandon_stalled_rollbacks(context);
-                if let CanaryGate::Soaking { until } = self.gate
+                if let Some(until) = self.gate.soaks_until()
                     && !self.rolling_back
                     && context.now >= until
                 {

@@ -10,7 +10,7 @@ use crate::convergence::{Convergence, ConvergenceFailure, WaitContext, Waiting, 
 use crate::instant::elapsed;
 use crate::plan::{Action, Decision, LeftAlone, Step, Why, hold_reason, is_available};
 use crate::rollout::StopReason;
-use crate::rollout::progress::{CanaryGate, Progress};
+use crate::rollout::progress::{Progress, StartGate};
 use crate::rollout::signals::{Command, Context};
 use nodecfg_contract::Assignment;
 use nodecfg_contract::observed::{Node, Readiness};
@@ -290,7 +290,10 @@ impl PoolRun {
     /// longer Ready or no longer runs the target.
     pub(super) fn evaluate_converged(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };
-        let soaking = node.group == Group::Canary && self.gate != CanaryGate::Open;
+        let of_canary = node.group == Group::Canary && !self.gate.has_passed_canaries();
+        let of_domain =
+            matches!(node.phase, Phase::Converged { .. }) && matches!(self.gate, StartGate::SoakingDomain { .. });
+        let soaking = of_canary || of_domain;
         let on_trial = node.trial.is_some();
         let was_settled = matches!(node.phase, Phase::LeftAlone(_));
         // A node that is not Ready has not passed its trial.
@@ -299,19 +302,25 @@ impl PoolRun {
             Convergence::Converged => self.update_trial(number, seen, context),
             Convergence::Failed(_) if was_settled && !on_trial => {}
             Convergence::Failed(failure) => self.fail(number, failure, Duration::ZERO, context),
-            Convergence::Waiting(waiting) if soaking && node.readiness_losses >= MAX_REGRESSIONS => {
-                self.fail(number, ConvergenceFailure::TimedOut { waiting }, Duration::ZERO, context);
-            }
-            Convergence::Waiting(waiting) if soaking => {
-                self.nodes.update(number, |node| node.readiness_losses += 1);
-                self.gate = CanaryGate::Canaries;
-                self.watch(number, context);
-                self.set_waiting(number, waiting, context);
-                if self.rolling_back {
-                    self.roll_back_node(number, context);
-                }
-            }
+            Convergence::Waiting(waiting) if soaking => self.regressed(number, waiting, context),
             Convergence::Waiting(waiting) => self.nodes.update(number, |node| node.waiting = waiting),
+        }
+    }
+
+    /// Watches a converged node again, which ends the soak. Fails a node that regresses again and again.
+    pub(super) fn regressed(&mut self, number: usize, waiting: Waiting, context: &mut Context<'_>) {
+        if self.nodes.get(number).is_some_and(|node| node.readiness_losses >= MAX_REGRESSIONS) {
+            return self.fail(number, ConvergenceFailure::TimedOut { waiting }, Duration::ZERO, context);
+        }
+        self.nodes.update(number, |node| node.readiness_losses += 1);
+        match self.gate.has_passed_canaries() {
+            true => self.interrupt_domain_soak(),
+            false => self.gate = StartGate::Canaries,
+        }
+        self.watch(number, context);
+        self.set_waiting(number, waiting, context);
+        if self.rolling_back {
+            self.roll_back_node(number, context);
         }
     }
 
@@ -353,7 +362,7 @@ impl PoolRun {
     pub(super) fn count_failure(&mut self, number: usize, group: Group, context: &mut Context<'_>) {
         self.failures = self.failures.saturating_add(1);
         let Some(node) = self.nodes.get(number) else { return };
-        if group == Group::Canary && self.gate != CanaryGate::Open {
+        if group == Group::Canary && !self.gate.has_passed_canaries() {
             let reason = StopReason::CanaryFailed { node: node.name.clone() };
             self.stop(&reason, context);
         } else if self.failures > self.max_failures {

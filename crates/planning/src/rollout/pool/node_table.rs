@@ -106,6 +106,8 @@ pub(super) struct NodeState {
     /// Uid of the Node in the plan.
     pub(super) uid: String,
     pub(super) group: Group,
+    /// Position of its domain in the order of the pool.
+    pub(super) domain: usize,
     pub(super) phase: Phase,
     pub(super) from: Option<ConfigSource>,
     /// Assignment of this rollout, if any.
@@ -254,18 +256,15 @@ impl NodeState {
 }
 
 impl NodeState {
-    /// Creates the entry of a node that the plan leaves unchanged.
-    pub(super) fn left_alone(left: &LeftAlone, target: &Target) -> Self {
+    /// Creates an entry without an assignment.
+    fn new(name: NodeName, phase: Phase, is_available: bool) -> Self {
         Self {
-            name: left.node.clone(),
+            name,
             uid: String::new(),
             group: Group::Rest,
-            phase: Phase::LeftAlone(left.why.clone()),
-            from: match &left.why {
-                Why::Converged => target.source().cloned(),
-                Why::Adopted { source } | Why::Conflict { source, .. } => Some(source.clone()),
-                _ => None,
-            },
+            domain: 0,
+            phase,
+            from: None,
             assignment: None,
             needs_drain: false,
             rollback_drain: false,
@@ -273,24 +272,39 @@ impl NodeState {
             drained: Drained::default(),
             drain_record: None,
             known_error: None,
-            was_ready: !left.unavailable,
+            was_ready: is_available,
             resources: None,
             resources_after: None,
             pods: PodCheck::default(),
-            ready: !left.unavailable,
-            healthy: !left.unavailable,
+            ready: is_available,
+            healthy: is_available,
             is_claimed: false,
             can_return: false,
             rollback_needs: None,
             runs_target: None,
             seen_rolled_back: false,
             refusal_reported: false,
-            seen_on_target: left.why == Why::Converged,
+            seen_on_target: false,
             waiting: Waiting::NotAssigned,
             replans: 0,
             readiness_losses: 0,
             trial: None,
             trial_limit: None,
+        }
+    }
+
+    /// Creates the entry of a node that the plan leaves unchanged.
+    pub(super) fn left_alone(left: &LeftAlone, target: &Target) -> Self {
+        let from = match &left.why {
+            Why::Converged => target.source().cloned(),
+            Why::Adopted { source } | Why::Conflict { source, .. } => Some(source.clone()),
+            _ => None,
+        };
+        let seen_on_target = left.why == Why::Converged;
+        Self {
+            from,
+            seen_on_target,
+            ..Self::new(left.node.clone(), Phase::LeftAlone(left.why.clone()), !left.unavailable)
         }
     }
 
@@ -303,36 +317,22 @@ impl NodeState {
         let awaited = assignment.is_none();
         let before = if awaited { Waiting::NotAcknowledged } else { Waiting::NotAssigned };
         Self {
-            name: step.node.clone(),
             uid: step.assignment.uid.clone(),
             group,
-            phase: Phase::Pending,
+            domain: step.domain,
             from: step.assignment.from.clone(),
             assignment,
             needs_drain: step.drain,
             rollback_drain: step.rollback_drain,
             mark: if step.marked { Mark::On { seen: true } } else { Mark::None },
-            drained: Drained::default(),
-            drain_record: None,
             known_error,
             was_ready: step.was_ready,
-            resources: None,
-            resources_after: None,
-            pods: PodCheck::default(),
             ready: step.was_ready,
-            healthy: step.available,
-            is_claimed: false,
             can_return: step.can_return,
             rollback_needs: step.rollback_needs,
-            runs_target: None,
-            seen_rolled_back: false,
-            refusal_reported: false,
             seen_on_target: awaited,
             waiting: waiting.unwrap_or(before),
-            replans: 0,
-            readiness_losses: 0,
-            trial: None,
-            trial_limit: None,
+            ..Self::new(step.node.clone(), Phase::Pending, step.available)
         }
     }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::PoolRun;
 use super::node_table::{Group, NodeState, Phase};
-use crate::rollout::progress::CanaryGate;
+use crate::rollout::progress::StartGate;
 
 impl PoolRun {
     pub(super) fn queue(&mut self, number: usize, group: Group) {
@@ -19,7 +19,7 @@ impl PoolRun {
             _ if awaited => self.unavailable_first.push_back(number),
             Group::Unavailable => self.queue_unavailable(number),
             Group::Canary => self.canaries.push_back(number),
-            Group::Rest => self.rest.push_back(number),
+            Group::Rest => self.queue_rest(number),
         }
     }
 
@@ -43,7 +43,7 @@ impl PoolRun {
             }
             // The node recovered while it waited, so its start needs budget now.
             self.nodes.update(number, |node| node.group = Group::Rest);
-            self.rest.push_back(number);
+            self.queue_rest(number);
         }
         while let Some(number) = self.queue_of_gate()?.front().copied() {
             if self.nodes.in_phase(number, &Phase::Pending).is_none() || !self.is_open_for(number, now) {
@@ -76,9 +76,9 @@ impl PoolRun {
     /// Queue of the nodes that may start at the present gate. `None`: no node may.
     fn queue_of_gate(&mut self) -> Option<&mut VecDeque<usize>> {
         match self.gate {
-            CanaryGate::Canaries => Some(&mut self.canaries),
-            CanaryGate::Soaking { .. } => None,
-            CanaryGate::Open => Some(&mut self.rest),
+            StartGate::Canaries => Some(&mut self.canaries),
+            StartGate::Soaking { .. } | StartGate::SoakingDomain { .. } => None,
+            StartGate::Open => Some(&mut self.rest),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::PoolRun;
 use super::node_table::{Group, Phase};
 use crate::hold::Hold;
 use crate::plan::PoolPlan;
-use crate::rollout::progress::CanaryGate;
+use crate::rollout::progress::StartGate;
 use crate::rollout::signals::{Context, Mode};
 use crate::schedule::Schedule;
 use kubelet_config::risk::Class;
@@ -83,9 +83,9 @@ impl PoolRun {
         let is_canary = |number: &usize| self.nodes.get(*number).is_some_and(|node| node.group == Group::Canary);
         let goes_on = match self.gate {
             // The gate never opens without the late canary.
-            CanaryGate::Canaries => !self.canaries.is_empty() || !late.iter().any(is_canary),
-            CanaryGate::Soaking { .. } => true,
-            CanaryGate::Open => !self.rest.is_empty(),
+            StartGate::Canaries => !self.canaries.is_empty() || !late.iter().any(is_canary),
+            StartGate::Soaking { .. } | StartGate::SoakingDomain { .. } => true,
+            StartGate::Open => !self.rest.is_empty(),
         };
         if late.is_empty() || goes_on || !self.unavailable_first.is_empty() || !self.unavailable_drains.is_empty() {
             return;

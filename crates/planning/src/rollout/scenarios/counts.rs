@@ -6,7 +6,7 @@ use super::{ASSIGN, Scenario, three};
 use crate::desired::RolloutPolicy;
 use crate::plan::fixtures::{canary, node, node_name, on, policy};
 use crate::rollout::machine::Input;
-use crate::rollout::progress::{CanaryGate, NodeCounts};
+use crate::rollout::progress::{NodeCounts, StartGate};
 use nodecfg_contract::observed::Node;
 
 #[test]
@@ -21,16 +21,16 @@ fn events_carry_counts_of_their_pool() {
     };
     scenario.send(Input::Start);
     scenario.assigned("n1");
-    assert_eq!(counts(&scenario), ((2, 1, 0, 0, 0), CanaryGate::Canaries, 1));
+    assert_eq!(counts(&scenario), ((2, 1, 0, 0, 0), StartGate::Canaries, 1));
     scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
     let until = scenario.now.checked_add(SignedDuration::from_secs(60)).unwrap();
-    assert_eq!(counts(&scenario), ((2, 0, 1, 0, 0), CanaryGate::Soaking { until }, 0));
+    assert_eq!(counts(&scenario), ((2, 0, 1, 0, 0), StartGate::Soaking { until }, 0));
     scenario.wait(60);
     scenario.send(Input::Gone(node_name("n0")));
-    assert_eq!(counts(&scenario), ((2, 0, 1, 0, 0), CanaryGate::Open, 0), "the plan leaves n0 unchanged");
+    assert_eq!(counts(&scenario), ((2, 0, 1, 0, 0), StartGate::Open, 0), "the plan leaves n0 unchanged");
     scenario.refuse("n2");
-    assert_eq!(counts(&scenario), ((1, 0, 1, 1, 0), CanaryGate::Open, 0));
+    assert_eq!(counts(&scenario), ((1, 0, 1, 1, 0), StartGate::Open, 0));
     assert_eq!(scenario.state.as_ref().unwrap().last_failed, Some(node_name("n2")));
     scenario.send(Input::Gone(node_name("n3")));
-    assert_eq!(counts(&scenario), ((0, 0, 1, 1, 1), CanaryGate::Open, 0));
+    assert_eq!(counts(&scenario), ((0, 0, 1, 1, 1), StartGate::Open, 0));
 }

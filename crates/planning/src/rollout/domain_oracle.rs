@@ -1,0 +1,77 @@
+//! Oracle for the order of domains in property tests. It knows the domain of each node, the commands and the outcome of
+//! the machine after each step, and nothing of the machine's own state.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::machine::Command;
+use super::progress::Progress;
+use super::{End, Outcome};
+use crate::plan::Domain;
+use nodecfg_contract::names::NodeName;
+
+pub(super) struct DomainOracle {
+    domains: BTreeMap<NodeName, Domain>,
+    /// Soak time in seconds.
+    soak: i64,
+    has_canaries: bool,
+    begun: Option<Domain>,
+    in_flight: BTreeSet<NodeName>,
+    /// When the last node ended.
+    last_end: Option<Timestamp>,
+}
+
+impl DomainOracle {
+    pub(super) fn new(domains: BTreeMap<NodeName, Domain>, soak: i64, has_canaries: bool) -> Self {
+        Self { domains, soak, has_canaries, begun: None, in_flight: BTreeSet::new(), last_end: None }
+    }
+
+    /// Checks a step. `needs_budget`: whether a node was available right before the step.
+    pub(super) fn check(
+        &mut self,
+        commands: &[Command],
+        outcome: &Outcome,
+        now: Timestamp,
+        needs_budget: impl Fn(&NodeName) -> bool,
+    ) {
+        let ends = || outcome.pools.values().flat_map(|pool| &pool.nodes);
+        let in_flight: BTreeSet<NodeName> =
+            ends().filter(|node| node.end == End::InFlight).map(|node| node.node.clone()).collect();
+        let mut started = BTreeSet::new();
+        for command in commands {
+            match command {
+                Command::Assign(node, _) | Command::ListPods(node) => {
+                    let is_again = self.in_flight.contains(node);
+                    if !is_again && started.insert(node.clone()) && needs_budget(node) {
+                        let domain = &self.domains[node];
+                        match &self.begun {
+                            Some(begun) => assert!(domain <= begun, "{node} of {domain} starts while {begun} is on"),
+                            None => assert!(self.has_canaries, "{node} starts before its domain"),
+                        }
+                    }
+                }
+                Command::Report(event) => {
+                    let Progress::DomainStarted { domain, .. } = &event.progress else { continue };
+                    if let Some(before) = self.begun.replace(domain.clone()) {
+                        assert!(before < *domain, "{domain} begins after {before}");
+                        let moving: Vec<_> = in_flight.difference(&started).collect();
+                        let own = |node: &&&NodeName| self.domains[**node] != *domain;
+                        assert!(!moving.iter().any(|node| own(&node)), "{domain} begins during {moving:?}");
+                        let earlier =
+                            ends().find(|node| node.end == End::NotStarted && self.domains[&node.node] < *domain);
+                        assert!(earlier.is_none(), "{domain} begins before {earlier:?}");
+                        let waited = self.last_end.map(|end| now.duration_since(end));
+                        let enough = waited.is_none_or(|waited| waited >= SignedDuration::from_secs(self.soak));
+                        assert!(enough, "{domain} begins {waited:?} after the end of {before}");
+                    }
+                }
+                _ => {}
+            }
+        }
+        if self.in_flight.difference(&in_flight).next().is_some() {
+            self.last_end = Some(now);
+        }
+        self.in_flight = in_flight;
+    }
+}
