@@ -26,7 +26,7 @@ use nodecfg_planning::plan::fixtures::{
     desired, namespace, node, node_name, observed, on, options, policy, pool, pool_name, refusing, rendered, source,
     with_config_map,
 };
-use nodecfg_planning::plan::{Kept, Why, make};
+use nodecfg_planning::plan::{Domain, Kept, Why, make};
 use nodecfg_planning::rollout::progress::{Event, Progress};
 use nodecfg_planning::rollout::{End, NodeOutcome, Outcome, PoolOutcome, StopReason};
 use nodecfg_planning::snapshot::Snapshot;
@@ -40,6 +40,11 @@ fn long_node(number: usize) -> NodeName {
 /// A pool name of 63 characters.
 fn long_pool(number: usize) -> PoolName {
     pool_name(&format!("p{}{number}", "o".repeat(61)))
+}
+
+/// A label of the greatest length that Kubernetes allows.
+fn long_domain() -> Domain {
+    Domain { label: format!("{}.example.com/{}", "prefix".repeat(20), "n".repeat(63)), value: Some("v".repeat(63)) }
 }
 
 fn long_source() -> nodecfg_contract::ConfigSource {
@@ -120,6 +125,8 @@ fn progress_fits() {
         Progress::ConfigMapCreated { name: long_source().to_string() },
         Progress::Soaking { pool: pool.clone(), until: at() },
         Progress::Stopped { pool: pool.clone(), reason: StopReason::CanaryFailed { node: node.clone() } },
+        Progress::DomainSoaking { pool: pool.clone(), until: at(), next: long_domain() },
+        Progress::DomainStarted { pool: pool.clone(), domain: long_domain(), nodes: 15_000 },
     ];
     let (pool, node) = named();
     all.push(Progress::Assigned { pool, node, from: None, to: Target::Source(long_source().into()) });

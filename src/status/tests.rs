@@ -223,3 +223,33 @@ fn lists_changes_by_node() {
     assert_eq!(listed, wanted);
     assert!(changes(&before, &before).is_empty());
 }
+
+#[test]
+fn first_domain_that_has_not_converged_is_on() {
+    let order = nodecfg_planning::desired::NodeOrder { by: ZONE.to_owned(), soak: std::time::Duration::ZERO };
+    let policy = nodecfg_planning::desired::RolloutPolicy { order: Some(order), ..policy(1) };
+    let a = pool("a", 64, policy);
+    let mut observed = observed([]);
+    let on_a = target(&mut observed, &a);
+    let desired = desired([a]);
+    let nodes = [("n1", Some("b")), ("n2", Some("a")), ("n3", None), ("n4", Some("b"))];
+    observed.nodes.extend(nodes.map(|(name, zone)| (node_name(name), in_zone(node(name, "a"), zone))));
+    let domain = |observed: &Observed| {
+        compared(&desired, observed, Vec::new()).pools[0].domain.as_ref().map(ToString::to_string)
+    };
+    assert_eq!(domain(&observed).as_deref(), Some("topology.kubernetes.io/zone=a (1 of 3): 0 of 1 converged"));
+    for (name, expected) in [
+        ("n2", Some("topology.kubernetes.io/zone=b (2 of 3): 0 of 2 converged")),
+        ("n4", Some("topology.kubernetes.io/zone=b (2 of 3): 1 of 2 converged")),
+        ("n1", Some("nodes without topology.kubernetes.io/zone (3 of 3): 0 of 1 converged")),
+        ("n3", None),
+    ] {
+        let node = observed.nodes.remove(&node_name(name)).unwrap();
+        observed.nodes.insert(node_name(name), on(node, &on_a));
+        assert_eq!(domain(&observed).as_deref(), expected, "{name} converged");
+    }
+    // A node that failed needs a person, and is not on its way.
+    let failed = refusing(in_zone(node("n2", "a"), Some("a")), &on_a, error_text::VALIDATE);
+    observed.nodes.insert(node_name("n2"), failed);
+    assert_eq!(domain(&observed), None);
+}

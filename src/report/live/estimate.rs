@@ -186,6 +186,14 @@ mod tests {
     }
 
     #[test]
+    fn includes_soaks_between_domains() {
+        let pace = Pace { pending: 20, mean: Some(12.0), domain_soaks: 600.0, ..PACE };
+        assert_eq!(pace.remaining(at(0)), Some(24.0 + 600.0));
+        let soaking = StartGate::SoakingDomain { until: at(130) };
+        assert_eq!(Pace { gate: soaking, ..pace }.remaining(at(30)), Some(100.0 + 24.0 + 600.0));
+    }
+
+    #[test]
     fn has_no_estimate_for_hanging_nodes_and_empty_budget() {
         let last = Pace { in_flight: 1, mean: Some(10.0), oldest: 19.0, ..PACE };
         assert_eq!(last.remaining(at(0)), Some(0.0));

@@ -6,12 +6,14 @@ use jiff::ToSpan as _;
 use super::*;
 use nodecfg_contract::observed::Node;
 use nodecfg_planning::convergence::{ConvergenceFailure, Target, Waiting};
-use nodecfg_planning::plan::fixtures::{canary, desired, node, node_name, observed, options, policy, pool, pool_name};
-use nodecfg_planning::plan::{Plan, make};
+use nodecfg_planning::desired::{NodeOrder, RolloutPolicy};
+use nodecfg_planning::plan::fixtures::{
+    ZONE, canary, desired, in_zone, node, node_name, observed, options, policy, pool, pool_name,
+};
+use nodecfg_planning::plan::{Domain, Plan, make};
 use nodecfg_planning::rollout::StopReason;
 use nodecfg_planning::rollout::machine::Mode;
-use nodecfg_planning::rollout::progress::StartGate;
-use nodecfg_planning::rollout::progress::{Event, PoolState, Progress};
+use nodecfg_planning::rollout::progress::{Event, PoolState, Progress, StartGate};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH.checked_add(second.seconds()).unwrap()
@@ -77,7 +79,8 @@ fn apply_event(state: &mut LiveProgress, now: Timestamp, progress: Progress) {
         Progress::Failed { .. } => shift(|of| &mut of.in_flight, |of| &mut of.failed),
         Progress::Gone { .. } => shift(|of| &mut of.pending, |of| &mut of.left),
         Progress::Soaking { until, .. } => gate = StartGate::Soaking { until: *until },
-        Progress::Soaked { .. } => gate = StartGate::Open,
+        Progress::DomainSoaking { until, .. } => gate = StartGate::SoakingDomain { until: *until },
+        Progress::Soaked { .. } | Progress::DomainStarted { .. } => gate = StartGate::Open,
         _ => {}
     }
     state.apply(
@@ -91,6 +94,31 @@ fn shown(state: &LiveProgress, width: usize, height: usize, now: i64) -> String 
     assert!(lines.len() <= (height * 2 / 3).max(1), "{} lines", lines.len());
     assert!(lines.iter().all(|line| layout::width(line) < width.max(2)));
     lines.iter().map(|line| format!("{}|\n", strip_str(line).to_string().trim_end())).collect()
+}
+
+/// A node in each of two zones.
+#[test]
+fn estimate_contains_the_soaks_of_domains_that_have_not_begun() {
+    let order = NodeOrder { by: ZONE.to_owned(), soak: std::time::Duration::from_secs(600) };
+    let pools = [pool("a", 50, RolloutPolicy { order: Some(order), ..policy(1) })];
+    let nodes = ["x", "y"].into_iter().enumerate().map(|(number, zone)| in_zone(on("a", number), Some(zone)));
+    let plan = make(&desired(pools), &observed(nodes), &options()).unwrap();
+    let mut state = LiveProgress::new(&plan, &Mode::ASSIGN, at(0));
+    let remaining = |state: &LiveProgress, now: i64| state.pools[0].pace(at(now), Some(10.0)).remaining(at(now));
+    let started = |value: &str| {
+        let domain = Domain { label: ZONE.to_owned(), value: Some(value.to_owned()) };
+        Progress::DomainStarted { pool: pool_name("a"), domain, nodes: 1 }
+    };
+    apply_event(&mut state, at(0), started("x"));
+    assert_eq!(remaining(&state, 0), Some(2.0 * 10.0 + 600.0));
+    apply_event(&mut state, at(0), assigned("a", 0));
+    apply_event(&mut state, at(10), converged("a", 0, 10.0));
+    let next = Domain { label: ZONE.to_owned(), value: Some("y".to_owned()) };
+    apply_event(&mut state, at(10), Progress::DomainSoaking { pool: pool_name("a"), until: at(610), next });
+    assert_eq!(remaining(&state, 110), Some(500.0 + 10.0), "the present soak counts once");
+    assert!(shown(&state, 80, 24, 110).contains("soaking, 8m20s left"));
+    apply_event(&mut state, at(610), started("y"));
+    assert_eq!(remaining(&state, 610), Some(10.0));
 }
 
 /// Three nodes: one done, one in transition, one failed.

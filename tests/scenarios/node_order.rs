@@ -1,0 +1,54 @@
+//! Scenarios of nodes that start in the order of a label.
+
+use crate::harness::{Cluster, ClusterSetup, Repository};
+
+scenarios! {
+    Anything {
+        zones_follow_each_other,
+    }
+}
+
+/// Nodes a-1 in zone b, a-2 and a-3 in zone a, a-4 without a zone.
+async fn set_zones(cluster: &Cluster) {
+    for (node, zone) in [("a-1", "b"), ("a-2", "a"), ("a-3", "a")] {
+        let labels = serde_json::json!({"metadata": {"labels": {"zone": zone, "slot": node}}});
+        cluster.patch(&format!("/api/v1/nodes/{node}"), labels).await;
+    }
+}
+
+async fn zones_follow_each_other(start: ClusterSetup) {
+    let cluster = start.pool("a", 4).up().await;
+    set_zones(&cluster).await;
+    let repository = Repository::of_pool("registryPullQPS: 6", "{maxUnavailable: 2, order: {by: zone, soak: 1s}}");
+    let run = cluster.run("diff", &repository, &[]).await.exits(1);
+    run.prints("then zone=a, as the budget allows: a-2, a-3")
+        .prints("then, after 1s soak, zone=b, as the budget allows: a-1")
+        .prints("then, after 1s soak, nodes without zone, as the budget allows: a-4");
+    cluster.run("status", &repository, &[]).await.exits(0).prints("Order: a zone=a (1 of 3): 0 of 2 converged");
+
+    cluster.sync(&repository, &["-l", "slot=a-2"]).await.exits(0);
+    cluster.run("status", &repository, &[]).await.exits(0).prints("Order: a zone=a (1 of 3): 1 of 2 converged");
+    let run = cluster.run("status", &repository, &["-o", "json"]).await.exits(0);
+    let domain = &run.json()["pools"][0]["domain"];
+    assert_eq!((&domain["label"], &domain["value"]), (&"zone".into(), &"a".into()), "{run}");
+
+    let run = cluster.sync(&repository, &["-o", "json"]).await.exits(0);
+    let told: Vec<String> = run
+        .json_lines()
+        .iter()
+        .filter_map(|line| {
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or("-").to_owned();
+            match line["event"].as_str()? {
+                "assigned" => Some(text(&line["node"])),
+                "domainStarted" => Some(format!("{} begins", text(&line["domain"]["value"]))),
+                "domainSoaking" => Some(format!("soak before {}", text(&line["next"]["value"]))),
+                _ => None,
+            }
+        })
+        .collect();
+    let expected = ["a begins", "a-3", "soak before b", "b begins", "a-1", "soak before -", "- begins", "a-4"];
+    assert_eq!(told, expected, "{run}");
+    let run = cluster.run("status", &repository, &[]).await.exits(0);
+    run.does_not_print("Order:");
+    cluster.down().await;
+}
