@@ -88,6 +88,16 @@ impl Scenario {
         assigned
     }
 
+    /// Delivers a state of a node. Returns the nodes that the machine assigns.
+    fn see(&mut self, node: Node) -> Vec<String> {
+        self.send(Input::Observed(Box::new(node)))
+    }
+
+    /// Delivers a node that is Ready on its target.
+    fn see_on_target(&mut self, name: &str) -> Vec<String> {
+        self.see(on(node(name, "a"), &Self::target()))
+    }
+
     fn target() -> nodecfg_contract::ConfigSource {
         rendered("a", 64).source(&namespace())
     }
@@ -95,18 +105,18 @@ impl Scenario {
     /// Answers the assignment and lets the node converge.
     fn converge(&mut self, name: &str) -> Vec<String> {
         self.assigned(name);
-        self.send(Input::Observed(Box::new(on(node(name, "a"), &Self::target()))))
+        self.see_on_target(name)
     }
 
     fn assigned(&mut self, name: &str) {
         let more = self.send(Input::Assigned(node_name(name)));
         assert!(more.is_empty(), "an answer alone starts no node");
-        self.send(Input::Observed(Box::new(Node { source: Some(Self::target()), ..node(name, "a") })));
+        self.see(Node { source: Some(Self::target()), ..node(name, "a") });
     }
 
     fn refuse(&mut self, name: &str) -> Vec<String> {
         self.assigned(name);
-        self.send(Input::Observed(Box::new(refusing(node(name, "a"), &Self::target(), error_text::VALIDATE))))
+        self.see(refusing(node(name, "a"), &Self::target(), error_text::VALIDATE))
     }
 
     fn wait(&mut self, seconds: i64) -> Vec<String> {
@@ -123,6 +133,11 @@ impl Scenario {
     fn stopped(&self) -> Option<StopReason> {
         self.machine.outcome().pools.get(&pool_name("a")).unwrap().stopped.clone()
     }
+}
+
+/// A node that is not Ready.
+fn down(name: &str) -> Node {
+    Node { ready: Readiness::NotReady, ..node(name, "a") }
 }
 
 fn three() -> [Node; 3] {
@@ -144,7 +159,7 @@ fn starts_next_node_when_one_converges() {
 fn accepts_watch_event_before_the_response() {
     let mut scenario = Scenario::new([node("n1", "a")], policy(1), ASSIGN);
     scenario.send(Input::Start);
-    scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
+    scenario.see_on_target("n1");
     scenario.send(Input::Assigned(node_name("n1")));
     assert_eq!(scenario.end("n1"), End::Converged);
     assert!(scenario.machine.is_finished());
@@ -194,7 +209,7 @@ fn rolls_back_failed_node_to_previous_source() {
     assert!(!scenario.machine.is_finished(), "the answer is missing");
     scenario.send(Input::RolledBack(node_name("n2"), Ok(())));
     assert!(!scenario.machine.is_finished(), "the rollback is not complete");
-    scenario.send(Input::Observed(Box::new(node("n2", "a"))));
+    scenario.see(node("n2", "a"));
     assert!(matches!(scenario.end("n2"), End::Failed { rolled_back: true, .. }));
     assert!(scenario.machine.is_finished());
 }
@@ -220,11 +235,7 @@ fn ignores_failure_of_node_that_was_down_before() {
     let mut scenario = Scenario::new(nodes, policy(2), ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1", "n2"], "n1 needs no budget, n2 uses the rest");
     scenario.send(Input::Assigned(node_name("n1")));
-    scenario.send(Input::Observed(Box::new(Node {
-        ready: Readiness::Unknown,
-        source: Some(Scenario::target()),
-        ..node("n1", "a")
-    })));
+    scenario.see(Node { ready: Readiness::Unknown, source: Some(Scenario::target()), ..node("n1", "a") });
     assert_eq!(scenario.converge("n2"), ["n3"]);
     scenario.wait(301);
     assert!(matches!(scenario.end("n1"), End::Failed { .. }));
@@ -266,11 +277,11 @@ fn decides_again_after_conflicting_change() {
     let decision = decide_again(&scenario.desired, &scenario.cluster, &options(), &pool_name("a"), &ours);
     scenario.send(Input::Changed(node_name("n2"), Some(Box::new((ours, decision)))));
     assert_eq!(scenario.end("n2"), End::InFlight);
-    assert_eq!(scenario.send(Input::Observed(Box::new(on(node("n2", "a"), &Scenario::target())))), ["n3"]);
+    assert_eq!(scenario.see_on_target("n2"), ["n3"]);
 
     // Another client changes n3 after its assignment.
     scenario.assigned("n3");
-    scenario.send(Input::Observed(Box::new(on(node("n3", "a"), &source("theirs")))));
+    scenario.see(on(node("n3", "a"), &source("theirs")));
     assert_eq!(scenario.end("n3"), End::Changed { to: Some(source("theirs")) });
     assert!(scenario.machine.is_finished());
     assert!(!scenario.machine.outcome().is_complete());
@@ -298,7 +309,7 @@ fn ignores_event_from_before_the_assignment() {
     let mut scenario = Scenario::new([node("n1", "a")], policy(1), ASSIGN);
     scenario.send(Input::Start);
     scenario.send(Input::Assigned(node_name("n1")));
-    scenario.send(Input::Observed(Box::new(node("n1", "a"))));
+    scenario.see(node("n1", "a"));
     assert_eq!(scenario.end("n1"), End::InFlight);
 }
 
@@ -347,7 +358,7 @@ fn charges_budget_for_node_that_recovers_before_its_start() {
     assert_eq!(scenario.send(Input::Start), ["n1"], "one request at a time");
     // The network recovers: all nodes are Ready before n2 and n3 start.
     for name in ["n2", "n3"] {
-        assert!(scenario.send(Input::Observed(Box::new(node(name, "a")))).is_empty());
+        assert!(scenario.see(node(name, "a")).is_empty());
     }
     assert!(scenario.send(Input::Assigned(node_name("n1"))).is_empty(), "n1 uses up the budget");
 }
@@ -357,7 +368,7 @@ fn starts_node_that_goes_down_before_its_start_without_readiness() {
     let mut scenario = Scenario::new(three(), policy(2), ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1", "n2"]);
     let dead = Node { ready: Readiness::Unknown, ..node("n3", "a") };
-    assert_eq!(scenario.send(Input::Observed(Box::new(dead))), ["n3"], "it needs no budget");
+    assert_eq!(scenario.see(dead), ["n3"], "it needs no budget");
     scenario.send(Input::Assigned(node_name("n3")));
     scenario.converge("n1");
     scenario.converge("n2");
@@ -375,10 +386,10 @@ fn reports_recreated_node_as_changed() {
     }
     scenario.send(Input::Gone(node_name("n1")));
     assert!(scenario.machine.outcome().is_complete());
-    scenario.send(Input::Observed(Box::new(node("n1", "a"))));
+    scenario.see(node("n1", "a"));
     assert_eq!(scenario.end("n1"), End::Changed { to: None });
     // The same holds for a converged node that another client changes.
-    scenario.send(Input::Observed(Box::new(on(node("n2", "a"), &source("theirs")))));
+    scenario.see(on(node("n2", "a"), &source("theirs")));
     assert_eq!(scenario.end("n2"), End::Changed { to: Some(source("theirs")) });
     assert!(!scenario.machine.outcome().is_complete());
 }
@@ -391,7 +402,7 @@ fn ignores_old_event_after_node_was_read_again() {
     let ours = Node { source: Some(Scenario::target()), ..node("n1", "a") };
     let decision = decide_again(&scenario.desired, &scenario.cluster, &options(), &pool_name("a"), &ours);
     scenario.send(Input::Changed(node_name("n1"), Some(Box::new((ours, decision)))));
-    assert!(scenario.send(Input::Observed(Box::new(node("n1", "a")))).is_empty(), "no other node starts");
+    assert!(scenario.see(node("n1", "a")).is_empty(), "no other node starts");
     assert_eq!(scenario.end("n1"), End::InFlight);
 }
 
@@ -421,7 +432,7 @@ fn verify_waits_without_assigning() {
     assert!(scenario.send(Input::Start).is_empty());
     // A sync by another client moves both nodes at once.
     for name in ["n1", "n2"] {
-        assert!(scenario.send(Input::Observed(Box::new(on(node(name, "a"), &Scenario::target())))).is_empty());
+        assert!(scenario.see_on_target(name).is_empty());
         assert_eq!(scenario.end(name), End::Converged);
     }
     scenario.wait(30);

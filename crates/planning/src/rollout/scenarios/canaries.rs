@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ASSIGN, Scenario, three};
+use super::{ASSIGN, Scenario, down, three};
 use crate::plan::fixtures::{canary, node, node_name, on, policy, refusing};
 use crate::rollout::machine::{Input, Mode};
 use crate::rollout::progress::Progress;
@@ -31,9 +31,9 @@ fn restarts_soak_after_readiness_loss() {
     scenario.converge("n1");
     scenario.wait(30);
     let unready = Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Scenario::target()) };
-    scenario.send(Input::Observed(Box::new(unready)));
+    scenario.see(unready);
     assert!(scenario.wait(40).is_empty(), "the soak restarts");
-    scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
+    scenario.see_on_target("n1");
     assert!(scenario.wait(59).is_empty());
     assert_eq!(scenario.wait(1), ["n2", "n3"]);
 }
@@ -81,9 +81,9 @@ fn fails_canary_with_repeated_readiness_losses() {
     scenario.converge("n1");
     for _ in 0..10 {
         let unready = Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Scenario::target()) };
-        scenario.send(Input::Observed(Box::new(unready)));
+        scenario.see(unready);
         scenario.wait(30);
-        scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
+        scenario.see_on_target("n1");
         scenario.wait(30);
     }
     assert_eq!(scenario.stopped(), Some(StopReason::CanaryFailed { node: node_name("n1") }));
@@ -97,7 +97,7 @@ fn down_node_is_replaced_as_canary() {
     let mut scenario = Scenario::new(nodes, policy, ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1", "n2"]);
     let down = Node { ready: Readiness::Unknown, ..node("n3", "a") };
-    assert_eq!(scenario.send(Input::Observed(Box::new(down))), ["n3"], "it needs no budget");
+    assert_eq!(scenario.see(down), ["n3"], "it needs no budget");
     scenario.send(Input::Assigned(node_name("n3")));
     scenario.converge("n1");
     scenario.converge("n2");
@@ -115,8 +115,7 @@ fn node_that_goes_down_waits_for_the_canaries_but_not_for_budget() {
     policy.canary = canary(1, 60);
     let mut scenario = Scenario::new(three(), policy, ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1"]);
-    let down = Node { ready: Readiness::NotReady, ..node("n3", "a") };
-    assert!(scenario.send(Input::Observed(Box::new(down))).is_empty());
+    assert!(scenario.see(down("n3")).is_empty());
     assert!(scenario.converge("n1").is_empty());
     assert_eq!(scenario.wait(60), ["n3"], "n3 uses the budget itself");
 }
@@ -142,7 +141,7 @@ fn after_the_canaries_the_gate_stays_open() {
     assert_eq!(scenario.converge("n1"), ["n2", "n3"]);
     // A former canary is a node like any other.
     let failed = refusing(node("n1", "a"), &Scenario::target(), error_text::VALIDATE);
-    scenario.send(Input::Observed(Box::new(failed)));
+    scenario.see(failed);
     assert!(matches!(scenario.end("n1"), End::Failed { .. }));
     assert_eq!(scenario.stopped(), None);
     scenario.send(Input::Gone(node_name("n1")));

@@ -29,7 +29,7 @@ fn refused_assignment_uses_budget_until_the_node_is_seen() {
     assert_eq!(scenario.send(Input::Start), ["n1"]);
     assert!(scenario.send(Input::Refused(node_name("n1"), "no".to_owned())).is_empty(), "n1 may be unavailable");
     assert!(matches!(scenario.end("n1"), End::Refused { .. }));
-    assert_eq!(scenario.send(Input::Observed(Box::new(node("n1", "a")))), ["n2"]);
+    assert_eq!(scenario.see(node("n1", "a")), ["n2"]);
 }
 
 #[test]

@@ -139,12 +139,12 @@ fn series_before_the_first_node_are_the_baseline() {
     assert_eq!(scenario.fires(&["a"]), ["n1"]);
     scenario.assigned("n1");
     scenario.fires(&["a"]);
-    assert_eq!(scenario.converge_now("n1"), ["n2"]);
+    assert_eq!(scenario.see_on_target("n1"), ["n2"]);
     scenario.assigned("n2");
     // The later answer adds a series, which is no baseline any more.
     scenario.fires(&["a", "b"]);
     scenario.fires(&["a", "b"]);
-    assert!(scenario.converge_now("n2").is_empty());
+    assert!(scenario.see_on_target("n2").is_empty());
     assert_eq!(scenario.fires(&["a"]), ["n3"]);
     assert_eq!(scenario.gate_events(), ["closed", "opened"]);
 }
@@ -165,7 +165,7 @@ fn continued_rollout_has_no_baseline() {
     assert_eq!(scenario.end("n1"), End::InFlight);
     assert!(scenario.fires(&["a"]).is_empty());
     assert!(!scenario.machine.is_finished(), "n1 is watched to its end");
-    scenario.converge_now("n1");
+    scenario.see_on_target("n1");
     assert!(scenario.machine.is_finished());
     assert_eq!([scenario.end("n1"), scenario.end("n2")], [End::Converged, End::Held]);
 }
@@ -177,7 +177,7 @@ fn no_node_starts_while_a_node_gate_does_not_pass() {
     assert_eq!(scenario.fires(&[]), ["n1"]);
     scenario.assigned("n1");
     scenario.fires(&["new"]);
-    assert!(scenario.converge_now("n1").is_empty());
+    assert!(scenario.see_on_target("n1").is_empty());
     // The pool waits, and is not stalled by its budget.
     for _ in 0..39 {
         assert!(scenario.wait(15).is_empty());
@@ -206,7 +206,7 @@ fn old_answers_are_unknown() {
     assert_eq!(scenario.gate_events(), [""; 0], "an answer counts for two intervals");
     scenario.wait(1);
     assert_eq!(scenario.gate_events(), ["closed"]);
-    assert!(scenario.converge_now("n1").is_empty());
+    assert!(scenario.see_on_target("n1").is_empty());
     assert_eq!(scenario.fires(&[]), ["n2"]);
     assert_eq!(scenario.gate_events(), ["closed", "opened"]);
     // Without any event, the patience ends by a timer.
@@ -239,7 +239,7 @@ fn unused_moments_do_not_delay() {
     scenario.fires(&[]);
     scenario.assigned("n1");
     scenario.fires(&["new"]);
-    assert_eq!(scenario.converge_now("n1"), ["n2"]);
+    assert_eq!(scenario.see_on_target("n1"), ["n2"]);
     // Only between nodes: the first one starts although the gate does not pass.
     let mut scenario = Scenario::new(three(), gated(2, &[Moment::Node]), GATED);
     scenario.send(Input::Start);
@@ -345,11 +345,7 @@ impl Scenario {
     /// Answers the rollback of a node, which then runs its previous source again.
     fn back(&mut self, name: &str) {
         self.send(Input::RolledBack(node_name(name), Ok(())));
-        self.send(Input::Observed(Box::new(node(name, "a"))));
-    }
-
-    fn converge_now(&mut self, name: &str) -> Vec<String> {
-        self.send(Input::Observed(Box::new(on(node(name, "a"), &Self::target()))))
+        self.see(node(name, "a"));
     }
 }
 
@@ -375,7 +371,7 @@ fn assigned_nodes_return_within_the_budget() {
 fn assigned_nodes_stay_by_default() {
     let mut scenario = failing(false);
     assert_eq!(scenario.rolled_back, []);
-    scenario.converge_now("n4");
+    scenario.see_on_target("n4");
     assert!(scenario.machine.is_finished());
     assert_eq!([scenario.end("n1"), scenario.end("n4")], [End::Converged, End::Converged]);
 }

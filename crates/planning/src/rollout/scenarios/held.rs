@@ -14,14 +14,10 @@ fn unreadable(name: &str) -> Node {
     Node { support: NodeSupport::Unreadable(field()), ready: Readiness::Unknown, ..node(name, "a") }
 }
 
-fn seen(node: Node) -> Input {
-    Input::Observed(Box::new(node))
-}
-
 /// Asserts that n3, held beside n1 and n2 in transition, uses budget until it is released, and then converges.
 fn assert_released_node_ends_the_rollout(mut scenario: Scenario) {
     assert!(scenario.converge("n1").is_empty(), "n2 and n3 use the budget");
-    assert_eq!(scenario.send(seen(node("n3", "a"))), ["n3"]);
+    assert_eq!(scenario.see(node("n3", "a")), ["n3"]);
     scenario.converge("n2");
     scenario.converge("n3");
     assert!(scenario.machine.is_finished() && scenario.machine.outcome().is_complete());
@@ -31,7 +27,7 @@ fn assert_released_node_ends_the_rollout(mut scenario: Scenario) {
 fn unreadable_pending_node_takes_budget_until_it_is_readable() {
     let mut scenario = Scenario::new(three(), policy(2), ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1", "n2"]);
-    assert!(scenario.send(seen(unreadable("n3"))).is_empty(), "an unreadable node does not start for free");
+    assert!(scenario.see(unreadable("n3")).is_empty(), "an unreadable node does not start for free");
     assert_eq!(scenario.end("n3"), End::LeftAlone { why: Why::Unreadable(field()) });
     assert_eq!(scenario.machine.budget_of(&pool_name("a")), Some((3, 2)));
     assert_released_node_ends_the_rollout(scenario);
@@ -41,7 +37,7 @@ fn unreadable_pending_node_takes_budget_until_it_is_readable() {
 fn unreadable_pending_node_does_not_delay_the_end() {
     let mut scenario = Scenario::new(three(), policy(2), ASSIGN);
     scenario.send(Input::Start);
-    scenario.send(seen(unreadable("n3")));
+    scenario.see(unreadable("n3"));
     scenario.converge("n1");
     scenario.converge("n2");
     assert!(scenario.machine.is_finished(), "no node is in transition");
@@ -59,7 +55,7 @@ fn unreadable_node_in_transition_times_out_without_freeing_budget() {
     scenario.send(Input::Start);
     scenario.assigned("n1");
     // Its source seems to have changed, because it is unknown.
-    assert!(scenario.send(seen(unreadable("n1"))).is_empty());
+    assert!(scenario.see(unreadable("n1")).is_empty());
     assert_eq!((scenario.end("n1"), scenario.machine.budget_of(&pool_name("a"))), (End::InFlight, Some((1, 1))));
     assert!(scenario.wait(299).is_empty());
     scenario.wait(1);
@@ -70,9 +66,9 @@ fn unreadable_node_in_transition_times_out_without_freeing_budget() {
     let mut scenario = Scenario::new([node("n1", "a")], policy(1), ASSIGN);
     scenario.send(Input::Start);
     scenario.assigned("n1");
-    scenario.send(seen(unreadable("n1")));
+    scenario.see(unreadable("n1"));
     scenario.wait(200);
-    scenario.send(seen(on(node("n1", "a"), &Scenario::target())));
+    scenario.see_on_target("n1");
     assert_eq!(scenario.end("n1"), End::Converged);
 }
 
@@ -81,8 +77,8 @@ fn unreadable_converged_node_takes_budget() {
     let mut scenario = Scenario::new(three(), policy(1), ASSIGN);
     scenario.send(Input::Start);
     scenario.assigned("n1");
-    assert_eq!(scenario.send(seen(on(node("n1", "a"), &Scenario::target()))), ["n2"]);
-    scenario.send(seen(unreadable("n1")));
+    assert_eq!(scenario.see_on_target("n1"), ["n2"]);
+    scenario.see(unreadable("n1"));
     assert!(scenario.converge("n2").is_empty());
     assert_eq!(scenario.end("n1"), End::Converged);
 }
@@ -93,7 +89,7 @@ fn unreadable_canary_is_replaced_before_and_regresses_after_its_start() {
     let mut scenario = Scenario::new(three(), policy.clone(), ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1"]);
     scenario.converge("n1");
-    scenario.send(seen(unreadable("n1")));
+    scenario.see(unreadable("n1"));
     assert!(scenario.wait(61).is_empty(), "the soak proves nothing");
     scenario.wait(300);
     assert!(matches!(scenario.end("n1"), End::Failed { .. }));
@@ -108,7 +104,7 @@ fn unreadable_canary_is_replaced_before_and_regresses_after_its_start() {
         (vec!["n2".to_owned()], End::LeftAlone { why: Why::Unreadable(field()) })
     );
     // The former canary waits for the new one.
-    assert!(scenario.send(seen(node("n1", "a"))).is_empty());
+    assert!(scenario.see(node("n1", "a")).is_empty());
     scenario.converge("n2");
     assert_eq!(scenario.wait(61).len(), 1);
 }
@@ -127,22 +123,22 @@ fn cordoned_node_starts_first_and_takes_budget() {
     assert_eq!(scenario.send(Input::Start), ["n3"], "the cordoned node uses the budget");
     scenario.assigned("n3");
     let converged = Node { cordoned: true, ..on(node("n3", "a"), &Scenario::target()) };
-    assert!(scenario.send(seen(converged.clone())).is_empty(), "it is still cordoned");
+    assert!(scenario.see(converged.clone()).is_empty(), "it is still cordoned");
     assert_eq!(scenario.end("n3"), End::Converged);
-    assert_eq!(scenario.send(seen(Node { cordoned: false, ..converged })), ["n1"]);
+    assert_eq!(scenario.see(Node { cordoned: false, ..converged }), ["n1"]);
 }
 
 #[test]
 fn cordon_of_a_pending_node_starts_it_and_takes_budget() {
     let mut scenario = Scenario::new(three(), policy(1), ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1"]);
-    assert_eq!(scenario.send(seen(cordoned("n3"))), ["n3"], "a person drains it, so it needs no budget");
+    assert_eq!(scenario.see(cordoned("n3")), ["n3"], "a person drains it, so it needs no budget");
     assert!(scenario.converge("n1").is_empty(), "n3 uses the budget");
     // A cordoned node that waits for the canaries loses its precedence with the cordon.
     let mut scenario = Scenario::new(three(), RolloutPolicy { canary: canary(1, 0), ..policy(1) }, ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1"]);
-    assert!(scenario.send(seen(cordoned("n3"))).is_empty(), "the canary is first");
-    scenario.send(seen(node("n3", "a")));
+    assert!(scenario.see(cordoned("n3")).is_empty(), "the canary is first");
+    scenario.see(node("n3", "a"));
     assert_eq!(scenario.converge("n1"), ["n2"]);
 }
 
@@ -150,14 +146,14 @@ fn cordon_of_a_pending_node_starts_it_and_takes_budget() {
 fn maintained_node_takes_budget_until_it_is_released() {
     let mut scenario = Scenario::new(three(), policy(2), ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1", "n2"]);
-    assert!(scenario.send(seen(maintained("n3"))).is_empty());
+    assert!(scenario.see(maintained("n3")).is_empty());
     let why = Why::Maintained { by: Maintainer::Kured };
     assert_eq!(scenario.end("n3"), End::LeftAlone { why: why.clone() });
     let held = Progress::Held { pool: pool_name("a"), node: node_name("n3"), why };
     assert_eq!(scenario.progress.last(), Some(&held), "the user learns why it does not start");
     // Not even when it is down or cordoned, as during a reboot.
     let down = Node { ready: Readiness::NotReady, cordoned: true, ..maintained("n3") };
-    assert!(scenario.send(seen(down)).is_empty());
+    assert!(scenario.see(down).is_empty());
     assert_released_node_ends_the_rollout(scenario);
 }
 
@@ -165,7 +161,7 @@ fn maintained_node_takes_budget_until_it_is_released() {
 fn maintained_node_of_the_plan_takes_budget_and_is_not_started() {
     let mut scenario = Scenario::new([node("n1", "a"), node("n2", "a"), maintained("n3")], policy(2), ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1"]);
-    assert!(scenario.send(seen(node("n3", "a"))).contains(&"n2".to_owned()), "its budget is free again");
+    assert!(scenario.see(node("n3", "a")).contains(&"n2".to_owned()), "its budget is free again");
     assert_eq!(scenario.end("n3"), End::LeftAlone { why: Why::Maintained { by: Maintainer::Kured } });
     scenario.converge("n1");
     scenario.converge("n2");
@@ -179,18 +175,18 @@ fn node_in_transition_that_becomes_maintained_takes_budget_after_it_converged() 
     scenario.assigned("n1");
     let converged = on(node("n1", "a"), &Scenario::target());
     let claimed = Node { maintainer: Some(Maintainer::ClusterAutoscaler), ..converged.clone() };
-    assert!(scenario.send(seen(claimed)).is_empty());
+    assert!(scenario.see(claimed).is_empty());
     assert_eq!(scenario.end("n1"), End::Converged);
-    assert_eq!(scenario.send(seen(converged)), ["n2"]);
+    assert_eq!(scenario.see(converged), ["n2"]);
 }
 
 #[test]
 fn held_node_stays_unchanged_after_a_stop() {
     let mut scenario = Scenario::new(three(), policy(1), ASSIGN);
     scenario.send(Input::Start);
-    scenario.send(seen(maintained("n2")));
+    scenario.see(maintained("n2"));
     scenario.send(Input::Stop(StopReason::Interrupted));
-    assert!(scenario.send(seen(node("n2", "a"))).is_empty());
+    assert!(scenario.see(node("n2", "a")).is_empty());
     assert_eq!(scenario.end("n2"), End::LeftAlone { why: Why::Maintained { by: Maintainer::Kured } });
 }
 
@@ -198,7 +194,7 @@ fn held_node_stays_unchanged_after_a_stop() {
 fn node_being_deleted_takes_budget_until_it_is_gone() {
     let mut scenario = Scenario::new(three(), policy(2), ASSIGN);
     scenario.send(Input::Start);
-    assert!(scenario.send(seen(Node { deleting: true, ..node("n3", "a") })).is_empty());
+    assert!(scenario.see(Node { deleting: true, ..node("n3", "a") }).is_empty());
     assert_eq!(scenario.end("n3"), End::LeftAlone { why: Why::Deleting });
     assert_eq!(scenario.machine.budget_of(&pool_name("a")), Some((3, 2)));
     scenario.send(Input::Gone(node_name("n3")));
@@ -212,8 +208,8 @@ fn node_being_deleted_takes_budget_until_it_is_gone() {
 fn released_node_that_is_still_cordoned_starts_without_budget() {
     let mut scenario = Scenario::new(three(), policy(1), ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1"]);
-    assert!(scenario.send(seen(Node { cordoned: true, ..maintained("n3") })).is_empty());
-    assert_eq!(scenario.send(seen(cordoned("n3"))), ["n3"]);
+    assert!(scenario.see(Node { cordoned: true, ..maintained("n3") }).is_empty());
+    assert_eq!(scenario.see(cordoned("n3")), ["n3"]);
 }
 
 #[test]
@@ -222,8 +218,8 @@ fn pending_canary_that_is_claimed_is_replaced() {
     let policy = RolloutPolicy { canary: canary(4, 0), ..policy(2) };
     let mut scenario = Scenario::new(nodes, policy, ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n1", "n2"]);
-    scenario.send(seen(maintained("n4")));
-    assert!(scenario.send(seen(node("n4", "a"))).is_empty());
+    scenario.see(maintained("n4"));
+    assert!(scenario.see(node("n4", "a")).is_empty());
     assert_eq!(scenario.converge("n1"), ["n3"]);
     assert_eq!(scenario.converge("n2"), ["n5"], "n5 is a canary now, and n4 waits for it");
     assert!(scenario.converge("n3").is_empty());

@@ -33,11 +33,11 @@ fn returnable() -> Observed {
 fn assigned(scenario: &mut Scenario, name: &str) {
     scenario.send(Input::Assigned(node_name(name)));
     let seen = Node { source: Some(Scenario::target()), ..on(node(name, "a"), &old()) };
-    scenario.send(Input::Observed(Box::new(seen)));
+    scenario.see(seen);
 }
 
 fn observe_previous_source(scenario: &mut Scenario, name: &str) {
-    scenario.send(Input::Observed(Box::new(on(node(name, "a"), &old()))));
+    scenario.see(on(node(name, "a"), &old()));
 }
 
 fn rolled_back(name: &str) -> Progress {
@@ -160,7 +160,7 @@ fn reports_change_by_another_client_during_rollback() {
     scenario.send(Input::Start);
     assigned(&mut scenario, "n1");
     scenario.send(Input::RollBackAll(aborted()));
-    scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &theirs))));
+    scenario.see(on(node("n1", "a"), &theirs));
     scenario.send(Input::RolledBack(node_name("n1"), Err("another precondition".to_owned())));
     assert_eq!(scenario.end("n1"), End::Changed { to: Some(theirs) });
     assert!(scenario.machine.is_finished());
@@ -224,7 +224,7 @@ fn refuses_rollback_that_exceeds_allowed_disruption() {
         scenario.send(Input::Start);
         scenario.send(Input::Assigned(node_name("n1")));
         // n1 runs the new configuration and is not Ready yet.
-        scenario.send(Input::Observed(Box::new(running("n1"))));
+        scenario.see(running("n1"));
         scenario.send(Input::RollBackAll(aborted()));
         assert_eq!(scenario.rolled_back.contains(&node_name("n1")), back);
         assert_eq!(scenario.progress.contains(&not_rolled_back("n1")), !back, "{:?}", scenario.progress);
@@ -239,7 +239,7 @@ fn rolls_back_node_that_does_not_run_the_target_regardless_of_disruption() {
     scenario.send(Input::RollBackAll(aborted()));
     assert!(scenario.rolled_back.is_empty(), "its configuration is unknown");
     let waiting = Node { source: Some(Scenario::target()), ..on(node("n1", "a"), &smaller_source()) };
-    scenario.send(Input::Observed(Box::new(waiting)));
+    scenario.see(waiting);
     assert_eq!(scenario.rolled_back, [node_name("n1")]);
     assert!(!scenario.progress.contains(&not_rolled_back("n1")));
 }
@@ -255,7 +255,7 @@ fn rolls_back_failed_node_only_if_disruption_is_allowed_or_absent() {
         } else {
             refusing(node("n1", "a"), &Scenario::target(), nodecfg_contract::error_text::VALIDATE)
         };
-        scenario.send(Input::Observed(Box::new(seen)));
+        scenario.see(seen);
         scenario.wait(300);
         assert!(matches!(scenario.end("n1"), End::Failed { .. }));
         assert_eq!(scenario.rolled_back.len(), expected);
@@ -267,14 +267,11 @@ fn reports_rollback_when_node_runs_previous_source() {
     let mut scenario = Scenario::over(returnable(), policy(1), ASSIGN);
     scenario.send(Input::Start);
     scenario.send(Input::Assigned(node_name("n1")));
-    scenario.send(Input::Observed(Box::new(Node {
-        ready: Readiness::NotReady,
-        ..on(node("n1", "a"), &Scenario::target())
-    })));
+    scenario.see(Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Scenario::target()) });
     scenario.send(Input::RollBackAll(aborted()));
     scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
     let restarting = Node { source: Some(old()), ..on(node("n1", "a"), &Scenario::target()) };
-    scenario.send(Input::Observed(Box::new(restarting)));
+    scenario.see(restarting);
     assert_eq!(scenario.end("n1"), End::InFlight);
     assert!(!scenario.progress.contains(&rolled_back("n1")) && !scenario.machine.is_finished());
     observe_previous_source(&mut scenario, "n1");
@@ -289,7 +286,7 @@ fn reports_rollback_that_times_out() {
     assigned(&mut scenario, "n1");
     scenario.send(Input::RollBackAll(aborted()));
     scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
-    scenario.send(Input::Observed(Box::new(Node { source: Some(old()), ..on(node("n1", "a"), &Scenario::target()) })));
+    scenario.see(Node { source: Some(old()), ..on(node("n1", "a"), &Scenario::target()) });
     scenario.wait(299);
     assert!(!scenario.machine.is_finished());
     scenario.wait(1);
@@ -330,10 +327,7 @@ fn rolls_back_canary_that_lost_readiness() {
     let mut scenario = Scenario::over(returnable(), policy, ASSIGN);
     scenario.send(Input::Start);
     scenario.converge("n1");
-    scenario.send(Input::Observed(Box::new(Node {
-        ready: Readiness::NotReady,
-        ..on(node("n1", "a"), &Scenario::target())
-    })));
+    scenario.see(Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Scenario::target()) });
     scenario.send(Input::RollBackAll(aborted()));
     assert_eq!(scenario.rolled_back, [node_name("n1")]);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ASSIGN, Scenario, three};
+use super::{ASSIGN, Scenario, down, three};
 use crate::convergence::ConvergenceFailure;
 use crate::convergence::pods::LatePods;
 use crate::desired::RolloutPolicy;
@@ -41,6 +41,11 @@ impl Scenario {
         assert!(self.converge(name).is_empty());
     }
 
+    /// Delivers a node that is not Ready on its target.
+    fn lose(&mut self, name: &str) {
+        self.see(Node { ready: Readiness::NotReady, ..on(node(name, "a"), &Self::target()) });
+    }
+
     fn failure(&self, name: &str) -> String {
         match self.end(name) {
             End::Failed { failure, .. } => failure.to_string(),
@@ -63,9 +68,23 @@ impl Scenario {
     }
 }
 
-fn one_at_a_time() -> Scenario {
-    let mut scenario = Scenario::new(three(), policy(1), LIST);
+/// A rollout that lists the pods of its first nodes.
+fn started(nodes: impl IntoIterator<Item = Node>, policy: RolloutPolicy) -> Scenario {
+    let mut scenario = Scenario::new(nodes, policy, LIST);
     assert!(scenario.send(Input::Start).is_empty(), "the pods before are unknown");
+    scenario
+}
+
+fn one_at_a_time() -> Scenario {
+    started(three(), policy(1))
+}
+
+/// A rollout of one node at a time, which lists the pods of its first node after the convergence.
+fn listed_again(before: impl IntoIterator<Item = Pod>) -> Scenario {
+    let mut scenario = one_at_a_time();
+    scenario.converge_with("n1", before);
+    assert!(scenario.wait(5).is_empty());
+    assert_eq!(scenario.listed(), ["n1"]);
     scenario
 }
 
@@ -94,9 +113,7 @@ fn pods_are_listed_before_the_assignment_and_after_the_convergence() {
 
 #[test]
 fn refused_pod_fails_the_node() {
-    let mut scenario = one_at_a_time();
-    scenario.converge_with("n1", [pod("a"), pod("b")]);
-    scenario.wait(5);
+    let mut scenario = listed_again([pod("a"), pod("b")]);
     scenario.pods("n1", [refused("a"), pod("b")]);
     let text = "the kubelet refused pod web/a: TopologyAffinityError: no room";
     assert_eq!(scenario.failure("n1"), text);
@@ -107,9 +124,7 @@ fn refused_pod_fails_the_node() {
 
 #[test]
 fn pod_that_was_refused_before_is_no_failure() {
-    let mut scenario = one_at_a_time();
-    scenario.converge_with("n1", [refused("a"), pod("b")]);
-    scenario.wait(5);
+    let mut scenario = listed_again([refused("a"), pod("b")]);
     scenario.pods("n1", [refused("a"), pod("b")]);
     assert_eq!(scenario.end("n1"), End::Converged);
 }
@@ -117,10 +132,7 @@ fn pod_that_was_refused_before_is_no_failure() {
 #[test]
 fn late_pods_are_listed_once_more_at_the_end_of_the_settle_time() {
     for (pods, fails) in [(vec![pod("a")], false), (vec![unready("a")], true)] {
-        let mut scenario = one_at_a_time();
-        scenario.converge_with("n1", [pod("a")]);
-        scenario.wait(5);
-        assert_eq!(scenario.listed(), ["n1"]);
+        let mut scenario = listed_again([pod("a")]);
         scenario.pods("n1", [unready("a")]);
         assert_eq!(scenario.waits().last().unwrap(), "active, 1 pod is not Ready again: web/a");
         scenario.wait(24);
@@ -144,8 +156,7 @@ fn late_pods_are_listed_once_more_at_the_end_of_the_settle_time() {
 fn settle_time_shorter_than_the_admission_is_kept() {
     let mut short = policy(1);
     short.drain.settle = Duration::from_secs(2);
-    let mut scenario = Scenario::new(three(), short, LIST);
-    scenario.send(Input::Start);
+    let mut scenario = started(three(), short);
     scenario.converge_with("n1", [pod("a")]);
     scenario.wait(2);
     assert_eq!(scenario.listed(), ["n1"]);
@@ -199,7 +210,7 @@ fn no_pods_are_listed_for_nodes_that_were_assigned_before() {
     for mode in [LIST, Mode { assign: false, ..LIST }] {
         let mut scenario = Scenario::new([assigned.clone()], policy(1), mode);
         scenario.send(Input::Start);
-        scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
+        scenario.see_on_target("n1");
         assert_eq!((scenario.end("n1"), scenario.lists.len()), (End::Converged, 0));
     }
 }
@@ -219,7 +230,7 @@ fn node_that_is_claimed_during_the_list_is_held() {
     let mut scenario = one_at_a_time();
     scenario.listed();
     let claimed = Node { maintainer: Some(Maintainer::Kured), ..node("n1", "a") };
-    assert!(scenario.send(Input::Observed(Box::new(claimed))).is_empty());
+    assert!(scenario.see(claimed).is_empty());
     assert_eq!(scenario.listed(), [""; 0], "the node takes the budget");
     assert!(scenario.pods("n1", [pod("a")]).is_empty());
     assert!(matches!(scenario.end("n1"), End::LeftAlone { .. }));
@@ -230,11 +241,9 @@ fn node_that_is_claimed_during_the_list_is_held() {
 
 #[test]
 fn node_that_recovers_during_the_list_needs_budget() {
-    let down = |name| Node { ready: Readiness::NotReady, ..node(name, "a") };
-    let mut scenario = Scenario::new([down("n1"), down("n2")], policy(1), LIST);
-    scenario.send(Input::Start);
+    let mut scenario = started([down("n1"), down("n2")], policy(1));
     assert_eq!(scenario.listed(), ["n1", "n2"]);
-    scenario.send(Input::Observed(Box::new(node("n1", "a"))));
+    scenario.see(node("n1", "a"));
     assert!(scenario.pods("n1", []).is_empty(), "n2 takes the budget");
     assert_eq!(scenario.pods("n2", []), ["n2"]);
     scenario.converge("n2");
@@ -244,13 +253,11 @@ fn node_that_recovers_during_the_list_needs_budget() {
 
 #[test]
 fn canary_gives_way_when_the_budget_is_used_up_during_the_list() {
-    let mut scenario = Scenario::new(three(), RolloutPolicy { canary: canary(1, 0), ..policy(1) }, LIST);
-    scenario.send(Input::Start);
+    let mut scenario = started(three(), RolloutPolicy { canary: canary(1, 0), ..policy(1) });
     assert_eq!(scenario.listed(), ["n1"]);
-    let down = Node { ready: Readiness::NotReady, ..node("n3", "a") };
-    scenario.send(Input::Observed(Box::new(down)));
+    scenario.see(down("n3"));
     assert!(scenario.pods("n1", [pod("a")]).is_empty());
-    scenario.send(Input::Observed(Box::new(node("n3", "a"))));
+    scenario.see(node("n3", "a"));
     assert_eq!(scenario.listed(), ["n1"]);
     assert_eq!(scenario.pods("n1", [pod("a")]), ["n1"]);
 }
@@ -270,19 +277,17 @@ fn lists_before_assignments_are_bounded_by_budget_and_concurrency() {
 fn node_that_is_not_ready_while_its_pods_are_checked_waits() {
     let mut scenario = one_at_a_time();
     scenario.converge_with("n1", [pod("a")]);
-    let down = Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Scenario::target()) };
-    scenario.send(Input::Observed(Box::new(down)));
+    scenario.lose("n1");
     scenario.wait(40);
     assert_eq!((scenario.listed(), scenario.end("n1")), (vec![], End::InFlight));
-    scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
+    scenario.see_on_target("n1");
     assert_eq!(scenario.listed(), ["n1"]);
     scenario.pods("n1", [unready("a")]);
     assert_eq!(scenario.failure("n1"), "1 pod is not Ready again: web/a");
 
     let mut scenario = one_at_a_time();
     scenario.converge_with("n1", [pod("a")]);
-    let down = Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Scenario::target()) };
-    scenario.send(Input::Observed(Box::new(down)));
+    scenario.lose("n1");
     scenario.wait(300);
     assert_eq!(scenario.failure("n1"), "timed out: active, Node not Ready yet");
 }
@@ -290,16 +295,12 @@ fn node_that_is_not_ready_while_its_pods_are_checked_waits() {
 /// The answer shows nothing about a node that lost its readiness meanwhile.
 #[test]
 fn late_answer_for_a_node_that_is_not_ready_fails_no_node() {
-    let mut scenario = one_at_a_time();
-    scenario.converge_with("n1", [pod("a")]);
-    scenario.wait(5);
-    assert_eq!(scenario.listed(), ["n1"]);
-    let down = Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Scenario::target()) };
-    scenario.send(Input::Observed(Box::new(down)));
+    let mut scenario = listed_again([pod("a")]);
+    scenario.lose("n1");
     scenario.wait(25);
     scenario.pods("n1", [unready("a")]);
     assert_eq!((scenario.listed(), scenario.end("n1")), (vec![], End::InFlight));
-    scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
+    scenario.see_on_target("n1");
     assert_eq!(scenario.listed(), ["n1"]);
     scenario.pods("n1", [pod("a")]);
     assert_eq!(scenario.end("n1"), End::Converged);
@@ -309,10 +310,9 @@ fn late_answer_for_a_node_that_is_not_ready_fails_no_node() {
 fn node_that_recovers_during_the_list_waits_for_the_canaries() {
     let mut nodes = three();
     nodes[0].ready = Readiness::NotReady;
-    let mut scenario = Scenario::new(nodes, RolloutPolicy { canary: canary(1, 0), ..policy(2) }, LIST);
-    scenario.send(Input::Start);
+    let mut scenario = started(nodes, RolloutPolicy { canary: canary(1, 0), ..policy(2) });
     assert_eq!(scenario.listed(), ["n1", "n2"]);
-    scenario.send(Input::Observed(Box::new(node("n1", "a"))));
+    scenario.see(node("n1", "a"));
     assert!(scenario.pods("n1", []).is_empty(), "n2 is the canary");
     assert_eq!(scenario.pods("n2", []), ["n2"]);
     scenario.converge("n2");
@@ -323,8 +323,7 @@ fn node_that_recovers_during_the_list_waits_for_the_canaries() {
 fn node_whose_window_ends_during_the_list_is_not_assigned() {
     let mut frozen = policy(1);
     frozen.schedule.exclusions = vec![exclusion(400, 1_000)];
-    let mut scenario = Scenario::new(three(), frozen, LIST);
-    scenario.send(Input::Start);
+    let mut scenario = started(three(), frozen);
     assert_eq!(scenario.listed(), ["n1"]);
     // 300 s for the node and 30 s for its pods do not fit any more.
     scenario.wait(71);
@@ -335,8 +334,7 @@ fn node_whose_window_ends_during_the_list_is_not_assigned() {
 
 #[test]
 fn canary_soaks_when_its_pods_are_back() {
-    let mut scenario = Scenario::new(three(), RolloutPolicy { canary: canary(1, 60), ..policy(3) }, LIST);
-    scenario.send(Input::Start);
+    let mut scenario = started(three(), RolloutPolicy { canary: canary(1, 60), ..policy(3) });
     scenario.converge_with("n1", [pod("a")]);
     scenario.wait(5);
     scenario.listed();
@@ -345,9 +343,8 @@ fn canary_soaks_when_its_pods_are_back() {
     scenario.wait(59);
     assert_eq!(scenario.listed(), [""; 0]);
     // A canary that regresses and returns is not listed again.
-    let down = Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Scenario::target()) };
-    scenario.send(Input::Observed(Box::new(down)));
-    scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
+    scenario.lose("n1");
+    scenario.see_on_target("n1");
     scenario.wait(60);
     assert_eq!(scenario.listed(), ["n2", "n3"]);
 }
@@ -371,7 +368,7 @@ fn abort_with_rollback_returns_a_node_whose_pods_are_checked() {
     scenario.send(Input::RollBackAll(StopReason::Aborted { by: "ada".to_owned(), reason: None }));
     assert_eq!(scenario.rolled_back, [node_name("n1")]);
     scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
-    scenario.send(Input::Observed(Box::new(node("n1", "a"))));
+    scenario.see(node("n1", "a"));
     assert_eq!(scenario.end("n1"), End::RolledBack);
     assert!(scenario.machine.is_finished());
 }

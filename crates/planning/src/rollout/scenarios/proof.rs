@@ -28,10 +28,6 @@ fn converged(name: &str, number: u64) -> Node {
 }
 
 impl Scenario {
-    fn see(&mut self, node: Node) -> Vec<String> {
-        self.send(Input::Observed(Box::new(node)))
-    }
-
     /// A rollout of nodes with 8 devices each, of which the first has been assigned.
     fn with_devices(nodes: impl IntoIterator<Item = Node>, policy: RolloutPolicy, mode: Mode) -> Self {
         let nodes: Vec<Node> = nodes.into_iter().map(|node| with_gpus(8, node)).collect();

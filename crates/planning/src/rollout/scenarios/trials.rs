@@ -21,22 +21,18 @@ impl Scenario {
     /// Answers the assignment and lets the node converge on trial.
     fn begin_trial(&mut self, name: &str) {
         self.assigned(name);
-        self.show(on_trial(node(name, "a"), &Self::target()));
-    }
-
-    fn show(&mut self, node: Node) {
-        self.send(Input::Observed(Box::new(node)));
+        self.see(on_trial(node(name, "a"), &Self::target()));
     }
 
     fn pass_trial(&mut self, name: &str) {
-        self.show(on(node(name, "a"), &Self::target()));
+        self.see_on_target(name);
     }
 
     /// The node after its agent rolled it back.
     fn fail_trial(&mut self, name: &str) {
         let mut back = on_trial(node(name, "a"), &Self::target());
         (back.status.active, back.status.error) = (None, Some(format!("{}it died", error_text::TRIAL_PREFIX)));
-        self.show(back);
+        self.see(back);
     }
 
     fn tick_at(&mut self, until: u64) {
@@ -91,10 +87,10 @@ fn reported_end_of_a_trial_replaces_the_latest_possible_one() {
     scenario.send(Input::Start);
     scenario.assigned("n1");
     let reporting = |end| Node { trial_ends: end, ..on_trial(node("n1", "a"), &Scenario::target()) };
-    scenario.show(reporting(Some(at(120))));
+    scenario.see(reporting(Some(at(120))));
     assert_eq!(scenario.trial_of("n1"), Some(Trial { ends_at: Some(at(120)) }));
-    scenario.show(reporting(Some(at(150))));
-    scenario.show(reporting(None));
+    scenario.see(reporting(Some(at(150))));
+    scenario.see(reporting(None));
     assert_eq!(scenario.trial_of("n1"), Some(Trial { ends_at: Some(at(150)) }));
 }
 
@@ -110,7 +106,7 @@ fn wait_ends_with_the_last_trial() {
     assert_eq!(scenario.progress.last(), Some(&awaiting));
     assert_eq!(scenario.state.as_ref().unwrap().trials_end, until);
     // A heartbeat during the trial.
-    scenario.show(on_trial(node("n1", "a"), &Scenario::target()));
+    scenario.see(on_trial(node("n1", "a"), &Scenario::target()));
     scenario.pass_trial("n1");
     assert!(!scenario.machine.is_finished());
     // A heartbeat after the trial.
@@ -145,7 +141,7 @@ fn failed_trial_fails_the_node_with_its_error() {
         }
         let mut scenario = Scenario::over(cluster, policy(2), mode);
         if settled {
-            scenario.show(on_trial(node("n1", "a"), &Scenario::target()));
+            scenario.see(on_trial(node("n1", "a"), &Scenario::target()));
             scenario.send(Input::Start);
         } else {
             scenario.send(Input::Start);
@@ -166,7 +162,7 @@ fn settled_node_whose_trial_fails_during_the_run_is_a_failure_without_the_wait()
     let mut cluster = observed([settled(), node("n2", "a")]);
     with_config_map(&mut cluster, "a", &rendered("a", 64));
     let mut scenario = Scenario::over(cluster, policy(2), ASSIGN);
-    scenario.show(settled());
+    scenario.see(settled());
     scenario.send(Input::Start);
     assert_eq!(scenario.trial_of("n1"), Some(Trial::default()), "this run did not see the trial begin");
     scenario.fail_trial("n1");
@@ -182,7 +178,7 @@ fn trial_that_does_not_end_times_out_and_is_not_rolled_back() {
     let limit = KUBELET_TRIAL.as_secs() + policy(2).convergence_timeout.as_secs();
     // A node that reports a later end again and again does not prolong the wait.
     let later = Node { trial_ends: Some(at(86_400)), ..on_trial(node("n1", "a"), &Scenario::target()) };
-    scenario.show(later);
+    scenario.see(later);
     scenario.tick_at(limit - 1);
     assert!(!scenario.machine.is_finished());
     scenario.tick_at(limit);
@@ -198,7 +194,7 @@ fn node_that_is_not_ready_has_not_passed_its_trial() {
     scenario.send(Input::Start);
     scenario.begin_trial("n1");
     scenario.converge("n2");
-    scenario.show(Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Scenario::target()) });
+    scenario.see(Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Scenario::target()) });
     assert!(!scenario.machine.is_finished());
     scenario.tick_at(KUBELET_TRIAL.as_secs() + policy(2).convergence_timeout.as_secs());
     let failure = ConvergenceFailure::TimedOut { waiting: Waiting::NotReady };
@@ -250,7 +246,7 @@ fn stop_during_the_last_transition_leaves_its_trial_unfinished() {
         scenario.assigned("n2");
         scenario.send(Input::Stop(StopReason::Interrupted));
         assert!(!scenario.machine.is_finished(), "the transition ends");
-        scenario.show(on_trial(node("n2", "a"), &Scenario::target()));
+        scenario.see(on_trial(node("n2", "a"), &Scenario::target()));
         assert!(scenario.machine.is_finished() && !scenario.is_complete());
         assert_eq!(scenario.stopped(), Some(StopReason::Interrupted));
     }
@@ -311,8 +307,8 @@ fn adopted_node_is_on_trial_of_its_own_config_map() {
     let start = |mode| {
         let mut scenario = Scenario::over(cluster(), policy(2), mode);
         assert!(matches!(scenario.end("n1"), End::LeftAlone { why: Why::Adopted { .. } }));
-        scenario.show(adopted());
-        scenario.show(on(node("n2", "a"), &other));
+        scenario.see(adopted());
+        scenario.see(on(node("n2", "a"), &other));
         scenario.send(Input::Start);
         scenario
     };
@@ -320,16 +316,16 @@ fn adopted_node_is_on_trial_of_its_own_config_map() {
     assert!(scenario.trial_of("n1").is_some() && !scenario.machine.is_finished());
     let awaiting = Progress::AwaitingTrials { pool: pool_name("a"), nodes: 1, until: None };
     assert_eq!(scenario.progress, [awaiting]);
-    scenario.show(on(node("n1", "a"), &other));
+    scenario.see(on(node("n1", "a"), &other));
     assert!(scenario.machine.is_finished() && scenario.is_complete());
 
     let mut failed = adopted();
     (failed.status.active, failed.status.error) = (None, Some(format!("{}it died", error_text::TRIAL_PREFIX)));
     let mut scenario = start(WAIT);
-    scenario.show(failed.clone());
+    scenario.see(failed.clone());
     assert!(matches!(scenario.end("n1"), End::Failed { .. }));
     // An error without a trial is no result of this run.
-    scenario.show(Node { name: node_name("n2"), uid: "uid-n2".to_owned(), ..failed });
+    scenario.see(Node { name: node_name("n2"), uid: "uid-n2".to_owned(), ..failed });
     assert!(matches!(scenario.end("n2"), End::LeftAlone { .. }));
 }
 
@@ -339,8 +335,8 @@ fn settled_nodes_are_announced_once_and_together() {
     let mut cluster = observed([settled("n1"), settled("n2")]);
     with_config_map(&mut cluster, "a", &rendered("a", 64));
     let mut scenario = Scenario::over(cluster, policy(2), VERIFY);
-    scenario.show(settled("n1"));
-    scenario.show(settled("n2"));
+    scenario.see(settled("n1"));
+    scenario.see(settled("n2"));
     scenario.send(Input::Start);
     let awaiting = Progress::AwaitingTrials { pool: pool_name("a"), nodes: 2, until: None };
     assert_eq!(scenario.progress, [awaiting]);
@@ -353,7 +349,7 @@ fn end_of_a_trial_is_unknown_if_an_agent_does_not_report_it() {
     scenario.assigned("n1");
     let active = Some(rendered("a", 64).hash);
     let content = Some(NodeContent { active, assigned: active, max_disruption: None });
-    scenario.show(Node { content, ..on_trial(node("n1", "a"), &Scenario::target()) });
+    scenario.see(Node { content, ..on_trial(node("n1", "a"), &Scenario::target()) });
     assert_eq!(scenario.trial_of("n1"), Some(Trial { ends_at: None }));
 }
 
@@ -363,9 +359,9 @@ fn wait_is_announced_until_the_latest_end() {
     scenario.send(Input::Start);
     let ending = |name, end| Node { trial_ends: Some(at(end)), ..on_trial(node(name, "a"), &Scenario::target()) };
     scenario.assigned("n1");
-    scenario.show(ending("n1", 900));
+    scenario.see(ending("n1", 900));
     scenario.assigned("n2");
-    scenario.show(ending("n2", 700));
+    scenario.see(ending("n2", 700));
     let awaiting = Progress::AwaitingTrials { pool: pool_name("a"), nodes: 2, until: Some(at(900)) };
     assert_eq!(scenario.progress.last(), Some(&awaiting));
 }
@@ -375,11 +371,11 @@ fn limit_of_a_trial_counts_from_its_own_begin() {
     let timeout = policy(2).convergence_timeout.as_secs();
     let mut scenario = waiting();
     scenario.now = at(500);
-    scenario.show(on_trial(node("n2", "a"), &Scenario::target()));
+    scenario.see(on_trial(node("n2", "a"), &Scenario::target()));
     scenario.pass_trial("n1");
     // The ConfigMap was created again. The node reports an end that has passed.
     scenario.now = at(550);
-    scenario.show(Node { trial_ends: Some(at(0)), ..on_trial(node("n1", "a"), &Scenario::target()) });
+    scenario.see(Node { trial_ends: Some(at(0)), ..on_trial(node("n1", "a"), &Scenario::target()) });
     scenario.tick_at(550 + timeout - 1);
     assert_eq!(scenario.end("n1"), End::Converged);
     scenario.tick_at(550 + timeout);
@@ -387,10 +383,10 @@ fn limit_of_a_trial_counts_from_its_own_begin() {
     // A new trial has a new limit.
     let mut scenario = waiting();
     scenario.now = at(500);
-    scenario.show(on_trial(node("n2", "a"), &Scenario::target()));
+    scenario.see(on_trial(node("n2", "a"), &Scenario::target()));
     scenario.pass_trial("n1");
     scenario.now = at(550);
-    scenario.show(on_trial(node("n1", "a"), &Scenario::target()));
+    scenario.see(on_trial(node("n1", "a"), &Scenario::target()));
     let limit = KUBELET_TRIAL.as_secs() + timeout;
     scenario.tick_at(limit);
     assert_eq!(scenario.end("n1"), End::Converged, "the limit of the first trial");
@@ -418,9 +414,9 @@ fn node_that_was_not_ready_passes_its_trial_without_it() {
     let mut scenario = Scenario::new([down(node("n1", "a"))], policy(1), WAIT);
     scenario.send(Input::Start);
     scenario.send(Input::Assigned(node_name("n1")));
-    scenario.show(down(on_trial(node("n1", "a"), &Scenario::target())));
+    scenario.see(down(on_trial(node("n1", "a"), &Scenario::target())));
     assert!(scenario.trial_of("n1").is_some());
-    scenario.show(down(on(node("n1", "a"), &Scenario::target())));
+    scenario.see(down(on(node("n1", "a"), &Scenario::target())));
     assert!(scenario.machine.is_finished() && scenario.is_complete());
 }
 

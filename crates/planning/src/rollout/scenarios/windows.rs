@@ -2,17 +2,22 @@
 
 use std::time::Duration;
 
-use super::{ASSIGN, Scenario, three};
+use super::{ASSIGN, Scenario, down, three};
 use crate::desired::RolloutPolicy;
+use crate::drain::{DrainMode, DrainPolicy};
 use crate::hold::{Hold, HoldReason};
-use crate::plan::fixtures::{canary, exclusion, node, node_name, observed, on, policy, pool_name, refusing};
+use crate::plan::fixtures::{
+    canary, exclusion, fetched, namespace, node, node_name, observed, on, policy, pool_name, refusing, rendered,
+    with_config_map,
+};
 use crate::rollout::machine::{Input, Mode};
 use crate::rollout::progress::Progress;
 use crate::rollout::{End, StopReason};
 use crate::schedule::Schedule;
+use crate::schedule::window::{Start, Window};
 use kubelet_config::risk::Class;
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Maintainer, Node, Readiness};
+use nodecfg_contract::observed::{Maintainer, Node};
 
 /// Policy with a time limit of five minutes for a node, and an exclusion of one hour.
 fn excluded(budget: u32, from: i64) -> RolloutPolicy {
@@ -24,6 +29,16 @@ fn excluded(budget: u32, from: i64) -> RolloutPolicy {
 
 fn held(scenario: &Scenario) -> Option<Hold> {
     scenario.machine.outcome().pools.get(&pool_name("a")).unwrap().held.clone()
+}
+
+/// A rollout of one node at a time, whose first node is in transition since this many seconds. An exclusion begins at
+/// second 310: 300 seconds fit at second 10, and not at second 11.
+fn before_an_exclusion(seconds: i64) -> Scenario {
+    let mut scenario = Scenario::new(three(), excluded(1, 310), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.assigned("n1");
+    assert!(scenario.wait(seconds).is_empty());
+    scenario
 }
 
 fn freeze(until: i64) -> Hold {
@@ -45,13 +60,9 @@ fn no_node_starts_within_an_exclusion() {
 
 #[test]
 fn node_in_transition_finishes_and_the_next_is_held() {
-    let mut scenario = Scenario::new(three(), excluded(1, 310), ASSIGN);
-    assert_eq!(scenario.send(Input::Start), ["n1"]);
-    scenario.assigned("n1");
-    // 300 seconds fit at second 10, and not at second 11.
-    assert!(scenario.wait(11).is_empty());
+    let mut scenario = before_an_exclusion(11);
     assert!(!scenario.machine.is_finished());
-    assert!(scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target())))).is_empty());
+    assert!(scenario.see_on_target("n1").is_empty());
     assert!(scenario.machine.is_finished());
     assert!(scenario.machine.outcome().is_complete());
     assert_eq!((scenario.end("n1"), scenario.end("n2")), (End::Converged, End::Held));
@@ -62,11 +73,8 @@ fn node_in_transition_finishes_and_the_next_is_held() {
 
 #[test]
 fn node_starts_while_its_time_limit_just_fits() {
-    let mut scenario = Scenario::new(three(), excluded(1, 310), ASSIGN);
-    scenario.send(Input::Start);
-    scenario.assigned("n1");
-    scenario.wait(10);
-    assert_eq!(scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target())))), ["n2"]);
+    let mut scenario = before_an_exclusion(10);
+    assert_eq!(scenario.see_on_target("n1"), ["n2"]);
 }
 
 #[test]
@@ -89,7 +97,7 @@ fn late_canary_holds_the_pool() {
     assert_eq!(scenario.send(Input::Start), ["n1"]);
     scenario.assigned("n1");
     scenario.wait(60);
-    scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
+    scenario.see_on_target("n1");
     assert!(scenario.machine.is_finished());
     assert_eq!([scenario.end("n2"), scenario.end("n3")], [End::Held, End::Held]);
 }
@@ -98,21 +106,17 @@ fn late_canary_holds_the_pool() {
 fn node_that_already_points_at_its_target_is_watched() {
     let pointed = Node { source: Some(Scenario::target()), ..node("n1", "a") };
     let mut scenario = Scenario::new([pointed, node("n2", "a")], excluded(2, 0), ASSIGN);
-    crate::plan::fixtures::with_config_map(&mut scenario.cluster, "a", &crate::plan::fixtures::rendered("a", 64));
     assert!(scenario.send(Input::Start).is_empty());
     assert!(!scenario.machine.is_finished());
-    scenario.send(Input::Observed(Box::new(on(node("n1", "a"), &Scenario::target()))));
+    scenario.see_on_target("n1");
     assert!(scenario.machine.is_finished());
     assert_eq!([scenario.end("n1"), scenario.end("n2")], [End::Converged, End::Held]);
 }
 
 #[test]
 fn failure_of_a_node_in_transition_is_no_success() {
-    let mut scenario = Scenario::new(three(), excluded(1, 310), ASSIGN);
-    scenario.send(Input::Start);
-    scenario.assigned("n1");
-    scenario.wait(11);
-    scenario.send(Input::Observed(Box::new(refusing(node("n1", "a"), &Scenario::target(), error_text::VALIDATE))));
+    let mut scenario = before_an_exclusion(11);
+    scenario.see(refusing(node("n1", "a"), &Scenario::target(), error_text::VALIDATE));
     assert!(scenario.machine.is_finished());
     assert!(!scenario.machine.outcome().is_complete());
     assert_eq!(scenario.stopped(), Some(StopReason::TooManyFailures { failures: 1, max_failures: 0 }));
@@ -131,9 +135,8 @@ fn interruption_of_a_held_pool_changes_nothing() {
 /// Unavailable nodes need no budget, but their change disrupts, too.
 #[test]
 fn unavailable_nodes_and_exhausted_budgets_are_held() {
-    let down = Node { ready: Readiness::NotReady, ..node("n1", "a") };
-    let maintained = Node { deleting: true, ready: Readiness::NotReady, ..node("n2", "a") };
-    let mut scenario = Scenario::over(observed([down, maintained, node("n3", "a")]), excluded(1, 0), ASSIGN);
+    let maintained = Node { deleting: true, ..down("n2") };
+    let mut scenario = Scenario::over(observed([down("n1"), maintained, node("n3", "a")]), excluded(1, 0), ASSIGN);
     assert!(scenario.send(Input::Start).is_empty());
     assert!(scenario.machine.is_finished());
     assert_eq!([scenario.end("n1"), scenario.end("n3")], [End::Held, End::Held]);
@@ -143,19 +146,19 @@ fn unavailable_nodes_and_exhausted_budgets_are_held() {
 #[test]
 fn only_allowed_classes_start_outside_of_windows() {
     let window = || {
-        let start = crate::schedule::window::Start::parse("Sat 22:00").unwrap();
+        let start = Start::parse("Sat 22:00").unwrap();
         let zone = jiff::tz::TimeZone::UTC;
-        crate::schedule::window::Window { start, length: Duration::from_secs(3600), zone }
+        Window { start, length: Duration::from_secs(3600), zone }
     };
     let at_any_time = |outside| Schedule { windows: vec![window()], exclusions: Vec::new(), outside };
     let policy = |outside| RolloutPolicy { schedule: at_any_time(outside), ..policy(1) };
     // 1970 began on a Thursday.
     let known = || {
-        let previous = crate::plan::fixtures::rendered("a", 110);
-        let source = previous.source(&crate::plan::fixtures::namespace());
+        let previous = rendered("a", 110);
+        let source = previous.source(&namespace());
         let mut cluster = observed(["n1", "n2"].map(|name| on(node(name, "a"), &source)));
-        crate::plan::fixtures::with_config_map(&mut cluster, "a", &previous);
-        cluster.contents.extend([crate::plan::fixtures::fetched(&source, &previous.canonical, true)]);
+        with_config_map(&mut cluster, "a", &previous);
+        cluster.contents.extend([fetched(&source, &previous.canonical, true)]);
         cluster
     };
     // A smaller maxPods may end running pods, so its class is drain.
@@ -167,10 +170,7 @@ fn only_allowed_classes_start_outside_of_windows() {
         (observed(three()), Some(Class::Replace), false),
     ] {
         let policy = RolloutPolicy { allow_disruption: Class::Replace, ..policy(outside) };
-        let policy = RolloutPolicy {
-            drain: crate::drain::DrainPolicy { mode: crate::drain::DrainMode::Accept, ..policy.drain },
-            ..policy
-        };
+        let policy = RolloutPolicy { drain: DrainPolicy { mode: DrainMode::Accept, ..policy.drain }, ..policy };
         let mut scenario = Scenario::over(cluster, policy, ASSIGN);
         assert_eq!(!scenario.send(Input::Start).is_empty(), starts, "{outside:?}");
         assert_eq!(held(&scenario).is_some(), !starts);
@@ -184,19 +184,18 @@ fn only_allowed_classes_start_outside_of_windows() {
 /// The node is late while the canary is in transition, and leaves the cluster before the pool is held.
 #[test]
 fn late_node_that_left_the_cluster_holds_nothing() {
-    let down = |name: &str| Node { ready: Readiness::NotReady, ..node(name, "a") };
     let policy = RolloutPolicy { canary: canary(1, 0), ..excluded(3, 310) };
     let mode = Mode { concurrency: 1, ..ASSIGN };
     let mut scenario = Scenario::new([down("n0"), node("n1", "a"), down("n2")], policy, mode);
     assert_eq!(scenario.send(Input::Start), ["n0"]);
-    scenario.send(Input::Observed(Box::new(Node { maintainer: Some(Maintainer::Kured), ..down("n2") })));
+    scenario.see(Node { maintainer: Some(Maintainer::Kured), ..down("n2") });
     assert_eq!(scenario.send(Input::Assigned(node_name("n0"))), ["n1"]);
     scenario.assigned("n1");
     scenario.wait(60);
-    assert!(scenario.send(Input::Observed(Box::new(down("n2")))).is_empty(), "it is too late");
+    assert!(scenario.see(down("n2")).is_empty(), "it is too late");
     scenario.send(Input::Gone(node_name("n2")));
     for name in ["n0", "n1"] {
-        scenario.send(Input::Observed(Box::new(on(node(name, "a"), &Scenario::target()))));
+        scenario.see_on_target(name);
     }
     assert!(scenario.machine.is_finished());
     assert!(!scenario.progress.iter().any(|progress| matches!(progress, Progress::PoolHeld { .. })));
