@@ -6,10 +6,7 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::workloads::{PodFault, WorkloadSpec};
 use serde_json::json;
 
-use crate::harness::{Cluster, ClusterSetup, Repository, until};
-
-const BEFORE: &str = "cpuManagerPolicy: none";
-const AFTER: &str = "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"";
+use crate::harness::{AFTER, BEFORE, Cluster, ClusterSetup, Repository, until};
 
 scenarios! {
     Workloads {
@@ -33,23 +30,18 @@ fn repository(drain: &str) -> Repository {
 
 /// Assigns the first configuration, and commits the change that needs drained nodes.
 async fn prepare(cluster: &Cluster, repository: &Repository, drain: &str) {
-    cluster.sync(repository, &[]).await.exits(0);
-    repository.fleet("test", &format!("{{maxUnavailable: 1, allowDisruption: drain, drain: {{settle: 0s{drain}}}}}"));
-    repository.change("a", AFTER);
-}
-
-async fn assert_no_marks(cluster: &Cluster) {
-    for (name, state) in cluster.states().await {
-        assert!(!state.marked, "{name}: {state:?}");
-    }
+    let rollout = format!("{{maxUnavailable: 1, allowDisruption: drain, drain: {{settle: 0s{drain}}}}}");
+    cluster.prepare_drain(repository, &rollout).await;
 }
 
 /// Uids of the pods, without those of DaemonSets and those that end. An evicted pod has a replacement with another uid.
 async fn pods(cluster: &Cluster) -> BTreeSet<String> {
-    let list = cluster.get("/api/v1/pods").await;
-    let mut pods: Vec<_> = list["items"].as_array().unwrap().iter().map(|pod| &pod["metadata"]).collect();
-    pods.retain(|pod| pod["ownerReferences"][0]["kind"] != "DaemonSet" && pod["deletionTimestamp"].is_null());
-    pods.into_iter().map(|pod| pod["uid"].as_str().unwrap().to_owned()).collect()
+    let pods = cluster.pods().await;
+    let pods = pods
+        .iter()
+        .map(|pod| &pod["metadata"])
+        .filter(|pod| pod["ownerReferences"][0]["kind"] != "DaemonSet" && pod["deletionTimestamp"].is_null());
+    pods.map(|pod| pod["uid"].as_str().unwrap().to_owned()).collect()
 }
 
 async fn nodes_are_drained_one_after_the_other_and_get_their_pods_back(start: ClusterSetup) {
@@ -64,7 +56,7 @@ async fn nodes_are_drained_one_after_the_other_and_get_their_pods_back(start: Cl
     for (name, state) in cluster.states().await {
         assert!(state.converged() && state.source == target, "{name}: {state:?}");
     }
-    assert_no_marks(&cluster).await;
+    cluster.assert_no_marks().await;
     let after = pods(&cluster).await;
     assert!(after.is_disjoint(&before), "each pod was evicted");
     assert_eq!((before.len(), after.len()), (12, 12));
@@ -84,14 +76,14 @@ async fn refused_pod_stops_the_drain_before_any_eviction(start: ClusterSetup) {
     let run = cluster.sync(&repository, &[]).await.exits(5);
     run.prints("drain refused: pod default/unmanaged").prints("has no controller that recreates it");
     assert_eq!(pods(&cluster).await, running);
-    assert_no_marks(&cluster).await;
+    cluster.assert_no_marks().await;
     let source = |states: &BTreeMap<String, crate::harness::NodeRecord>| states["a-1"].source.clone();
     assert_eq!(source(&cluster.states().await), source(&before));
     // The policy may accept the loss.
     repository.fleet("test", "{maxUnavailable: 1, allowDisruption: drain, drain: {settle: 0s, unmanaged: delete}}");
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0).prints("2 converged");
-    assert_no_marks(&cluster).await;
+    cluster.assert_no_marks().await;
     cluster.down().await;
 }
 
@@ -104,7 +96,7 @@ async fn blocked_drain_names_the_budget_and_releases_the_node(start: ClusterSetu
     let uid = cluster.get(pod).await["metadata"]["uid"].clone();
     let run = cluster.sync(&repository, &[]).await.exits(5);
     run.prints("drain blocked: pod default/blocked-budget").prints("disruption budget");
-    assert_no_marks(&cluster).await;
+    cluster.assert_no_marks().await;
     assert_eq!(cluster.get(pod).await["metadata"]["uid"], uid, "the protected pod is still there");
     cluster.down().await;
 }
@@ -119,7 +111,7 @@ async fn interrupt_releases_a_node_that_is_not_assigned(start: ClusterSetup) {
     until("a-1 is marked", async || cluster.state("a-1").await.marked).await;
     run.interrupt();
     run.end().await.exits(5).prints("interrupted");
-    assert_no_marks(&cluster).await;
+    cluster.assert_no_marks().await;
     assert_eq!(cluster.source("a-1").await, before);
     cluster.down().await;
 }
@@ -139,7 +131,7 @@ async fn next_command_heals_a_killed_drain(start: ClusterSetup) {
     repository.change("a", BEFORE);
     let run = cluster.sync(&repository, &[]).await.exits(0);
     run.prints("node a-1 released: an earlier run drained it");
-    assert_no_marks(&cluster).await;
+    cluster.assert_no_marks().await;
     cluster.down().await;
 }
 

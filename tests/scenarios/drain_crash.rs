@@ -18,16 +18,14 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::harness::{
-    Cluster, ClusterSetup, DRAIN_REASON, Needs, NodeRecord, Repository, Run, Running, on_agents, on_sandbox,
-    print_line, seeds, until,
+    AFTER, BEFORE, Cluster, ClusterSetup, DRAIN_REASON, Needs, NodeRecord, Repository, Run, Running, on_agents,
+    on_sandbox, print_line, seeds, until,
 };
 
 /// Number of cases without environment variables.
 const CASES: u64 = 32;
 /// Clusters at the same time.
 const CLUSTERS: usize = 4;
-const BEFORE: &str = "cpuManagerPolicy: none";
-const AFTER: &str = "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"";
 /// Annotations of a drain.
 const ANNOTATIONS: [&str; 3] =
     [DRAIN_REASON, "cluster-autoscaler.kubernetes.io/scale-down-disabled", "karpenter.sh/do-not-disrupt"];
@@ -464,7 +462,7 @@ fn record_pod(nodes: &Mutex<BTreeMap<String, String>>, pod: &Value) {
 
 /// Reports whether each ReplicaSet has its pods.
 async fn replicas_run(cluster: &Cluster) -> bool {
-    let pods = cluster.get("/api/v1/pods").await;
+    let pods = cluster.pods().await;
     let sets = cluster.get("/apis/apps/v1/replicasets").await;
     sets["items"].as_array().unwrap().iter().all(|set| {
         let runs = |pod: &&Value| {
@@ -472,7 +470,7 @@ async fn replicas_run(cluster: &Cluster) -> bool {
                 && pod["metadata"]["deletionTimestamp"].is_null()
                 && pod["status"]["phase"] == "Running"
         };
-        let running = pods["items"].as_array().unwrap().iter().filter(runs).count();
+        let running = pods.iter().filter(runs).count();
         Some(running) == set["spec"]["replicas"].as_u64().and_then(|count| usize::try_from(count).ok())
     })
 }

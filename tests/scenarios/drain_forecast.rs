@@ -72,12 +72,11 @@ async fn large_drain_lists_pods_once(start: ClusterSetup) {
     assert_eq!(asked(&cluster), (1, 1), "one list of all pods");
     let pods = &diff["pools"][0]["rollout"]["drain"]["pods"];
     assert_eq!(pods["nodes"].as_array().unwrap().len(), 21);
-    let list = cluster.get("/api/v1/pods").await;
     let of_application = |pod: &&serde_json::Value| {
         pod["spec"]["nodeName"].as_str().unwrap().starts_with("a-")
             && pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
     };
-    let expected = list["items"].as_array().unwrap().iter().filter(of_application).count();
+    let expected = cluster.pods().await.iter().filter(of_application).count();
     assert_eq!(pods["evict"], expected);
     assert!(expected > 20, "{expected}");
     cluster.down().await;

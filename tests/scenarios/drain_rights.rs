@@ -3,10 +3,7 @@
 
 use nodecfg_sandbox::workloads::WorkloadSpec;
 
-use crate::harness::{ClusterSetup, Repository};
-
-const BEFORE: &str = "cpuManagerPolicy: none";
-const AFTER: &str = "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"";
+use crate::harness::{AFTER, BEFORE, ClusterSetup, Repository};
 
 scenarios! {
     Sandbox {

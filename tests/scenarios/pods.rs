@@ -13,10 +13,8 @@ scenarios! {
 
 /// Node of each pod by uid.
 async fn pods(cluster: &Cluster) -> BTreeMap<String, String> {
-    let list = cluster.get("/api/v1/pods").await;
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-    let pods = list["items"].as_array().unwrap().iter();
-    pods.map(|pod| (text(&pod["metadata"]["uid"]), text(&pod["spec"]["nodeName"]))).collect()
+    cluster.pods().await.iter().map(|pod| (text(&pod["metadata"]["uid"]), text(&pod["spec"]["nodeName"]))).collect()
 }
 
 async fn rollout_without_a_drain_moves_no_pod(start: ClusterSetup) {

@@ -5,7 +5,7 @@ use nodecfg_sandbox::kubelets::Fault;
 use nodecfg_sandbox::workloads::{PodFault, WorkloadSpec};
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, ClusterSetup, Repository, Run};
+use crate::harness::{BEFORE, Cluster, ClusterSetup, Repository, Run};
 
 scenarios! {
     Anything {
@@ -109,16 +109,12 @@ async fn unchanged_pods_are_counted_before_and_after(start: ClusterSetup) {
 
 async fn drained_node_is_checked_before_its_release(start: ClusterSetup) {
     let cluster = start.pool("a", 2).workloads(workloads()).up().await;
-    let repository = Repository::of_pool("cpuManagerPolicy: none", "{maxUnavailable: 1}");
-    cluster.sync(&repository, &[]).await.exits(0);
-    repository.fleet("test", "{maxUnavailable: 1, allowDisruption: drain, drain: {settle: 1s}}");
-    repository.change("a", "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"");
+    let repository = Repository::of_pool(BEFORE, "{maxUnavailable: 1}");
+    cluster.prepare_drain(&repository, "{maxUnavailable: 1, allowDisruption: drain, drain: {settle: 1s}}").await;
     cluster.fault("a-1", Some(Fault::UnreadyPods)).await;
     // The pods of the two DaemonSets stay.
     cluster.sync(&repository, &[]).await.exits(5).prints("2 pods are not Ready again: kube-system/");
-    for (name, state) in cluster.states().await {
-        assert!(!state.marked, "{name}: {state:?}");
-    }
+    cluster.assert_no_marks().await;
     cluster.down().await;
 }
 

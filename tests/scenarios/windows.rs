@@ -6,8 +6,6 @@ scenarios! {
     Anything {
         held_nodes_are_no_failure_and_start_when_windows_are_ignored,
         saved_plan_contains_the_windows_of_its_pools,
-    }
-    Sandbox {
         rollback_respects_windows,
     }
 }
@@ -15,10 +13,16 @@ scenarios! {
 /// Excludes every time of this century.
 const FREEZE: &str = "exclusions: [{from: 2000-01-01T00:00:00Z, to: 2100-01-01T00:00:00Z, reason: freeze}]";
 const HELD: &str = "excluded (freeze); no opening within a year";
+/// Ends the hold of a pool.
+const INCIDENT: [&str; 3] = ["--ignore-windows", "--reason", "incident 4711"];
+
+fn excluded() -> String {
+    format!("{{maxUnavailable: 100%, {FREEZE}}}")
+}
 
 async fn held_nodes_are_no_failure_and_start_when_windows_are_ignored(start: ClusterSetup) {
     let cluster = start.pool("a", 3).up().await;
-    let repository = Repository::of_pool("registryPullQPS: 6", &format!("{{maxUnavailable: 3, {FREEZE}}}"));
+    let repository = Repository::of_pool("registryPullQPS: 6", &excluded());
     let run = cluster.run("diff", &repository, &[]).await.exits(1);
     run.prints(&format!("held: {HELD}")).prints("3 nodes held (p1:");
     let run = cluster.run("diff", &repository, &["-o", "json"]).await.exits(1);
@@ -29,14 +33,8 @@ async fn held_nodes_are_no_failure_and_start_when_windows_are_ignored(start: Clu
 
     let folder = tempfile::tempdir().unwrap();
     let (report, page) = (folder.path().join("report.md"), folder.path().join("page.html"));
-    let reports = [
-        "--report".to_owned(),
-        format!("markdown={}", report.display()),
-        "--report".to_owned(),
-        page.display().to_string(),
-    ];
-    let reports: Vec<&str> = reports.iter().map(String::as_str).collect();
-    let run = cluster.sync(&repository, &reports).await.exits(0);
+    let (markdown, html) = (format!("markdown={}", report.display()), page.display().to_string());
+    let run = cluster.sync(&repository, &["--report", &markdown, "--report", &html]).await.exits(0);
     run.prints(&format!("held: pool a, 3 nodes: {HELD}")).prints("3 nodes: 3 held.");
     let report = std::fs::read_to_string(report).unwrap();
     assert!(report.contains(&format!("- **held:** pool a, 3 nodes: {HELD}")), "{report}");
@@ -52,8 +50,7 @@ async fn held_nodes_are_no_failure_and_start_when_windows_are_ignored(start: Clu
     assert_eq!(end["pools"]["a"]["nodes"][0]["end"]["state"], "held", "{run}");
 
     cluster.sync(&repository, &["--ignore-windows"]).await.exits(2).prints("--reason");
-    let incident = ["--ignore-windows", "--reason", "incident 4711"];
-    let run = cluster.sync(&repository, &incident).await.exits(0);
+    let run = cluster.sync(&repository, &INCIDENT).await.exits(0);
     run.prints("windows ignored: incident 4711").prints("3 nodes: 3 converged");
     let events = cluster.events("a-1").await;
     assert!(events.iter().any(|(_, message)| message.contains("windows ignored: incident 4711")), "{events:?}");
@@ -62,7 +59,7 @@ async fn held_nodes_are_no_failure_and_start_when_windows_are_ignored(start: Clu
 
 async fn saved_plan_contains_the_windows_of_its_pools(start: ClusterSetup) {
     let cluster = start.pool("a", 1).up().await;
-    let repository = Repository::of_pool("registryPullQPS: 6", &format!("{{maxUnavailable: 1, {FREEZE}}}"));
+    let repository = Repository::of_pool("registryPullQPS: 6", &excluded());
     let folder = tempfile::tempdir().unwrap();
     let plan = folder.path().join("plan.json");
     let plan = plan.to_str().unwrap();
@@ -75,8 +72,11 @@ async fn saved_plan_contains_the_windows_of_its_pools(start: ClusterSetup) {
     std::fs::write(plan, edited).unwrap();
     cluster.sync(&repository, &["--plan", plan]).await.exits(7);
     cluster.run("diff", &repository, &["--out", plan]).await.exits(1);
-    let ignored = ["--plan", plan, "--ignore-windows", "--reason", "incident 4711"];
-    cluster.sync(&repository, &ignored).await.exits(0).prints("1 node: 1 converged");
+    cluster
+        .sync(&repository, &[&["--plan", plan], &INCIDENT[..]].concat())
+        .await
+        .exits(0)
+        .prints("1 node: 1 converged");
     cluster.down().await;
 }
 
@@ -86,7 +86,7 @@ async fn rollback_respects_windows(start: ClusterSetup) {
     cluster.sync(&repository, &[]).await.exits(0);
     repository.change("a", "registryPullQPS: 7");
     cluster.sync(&repository, &[]).await.exits(0);
-    repository.fleet("test", &format!("{{maxUnavailable: 1, {FREEZE}}}"));
+    repository.fleet("test", &excluded());
     repository.commit();
     let path = repository.path().to_str().unwrap();
     let roll_back = ["rollback", "a", path, "--no-pause"];
@@ -96,10 +96,6 @@ async fn rollback_respects_windows(start: ClusterSetup) {
         .await
         .exits(2)
         .prints("omit --reason or --no-pause");
-    cluster
-        .call(&[&roll_back[..], &["--ignore-windows", "--reason", "incident 4711"]].concat())
-        .await
-        .exits(0)
-        .prints("1 node: 1 converged");
+    cluster.call(&[&roll_back[..], &INCIDENT].concat()).await.exits(0).prints("1 node: 1 converged");
     cluster.down().await;
 }

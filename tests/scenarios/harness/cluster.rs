@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::command::{Run, Running};
 use super::control_plane::{ControlPlane, Populated};
 use super::history::History;
-use super::repository::Repository;
+use super::repository::{AFTER, Repository};
 use super::sandbox_server::SandboxServer;
 use super::{ClusterKind, ClusterSetup, until};
 
@@ -313,6 +313,25 @@ impl Cluster {
     /// Waits until the state of a node satisfies a condition.
     pub async fn until_node(&self, node: &str, what: &str, mut holds: impl FnMut(&NodeRecord) -> bool) {
         until(&format!("{node} {what}"), async || holds(&self.state(node).await)).await;
+    }
+
+    /// Assigns the first configuration of pool a. Commits a rollout policy, and a change that needs drained nodes.
+    pub async fn prepare_drain(&self, repository: &Repository, rollout: &str) {
+        self.sync(repository, &[]).await.exits(0);
+        repository.fleet("test", rollout);
+        repository.change("a", AFTER);
+    }
+
+    /// Asserts that no node has the mark of a drain.
+    pub async fn assert_no_marks(&self) {
+        for (name, state) in self.states().await {
+            assert!(!state.marked, "{name}: {state:?}");
+        }
+    }
+
+    /// Returns all pods.
+    pub async fn pods(&self) -> Vec<Value> {
+        self.get("/api/v1/pods").await["items"].as_array().unwrap().clone()
     }
 
     /// Assigns a ConfigMap to a node as another client.

@@ -22,7 +22,7 @@ mod sandbox_server;
 
 pub use cluster::{Cluster, DRAIN_REASON, NodeRecord};
 pub use command::{Run, Running};
-pub use repository::{KUBELET, Repository};
+pub use repository::{AFTER, BEFORE, KUBELET, Repository};
 
 /// Time limit for a condition, sized for a busy machine.
 const CONDITION_LIMIT: Duration = Duration::from_secs(180);

@@ -9,6 +9,11 @@ use tempfile::TempDir;
 /// Header of every KubeletConfiguration.
 pub const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
+/// Fields of a pool before a change that needs drained nodes.
+pub const BEFORE: &str = "cpuManagerPolicy: none";
+/// Fields after this change.
+pub const AFTER: &str = "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"";
+
 /// A repository, which is deleted when dropped.
 pub struct Repository {
     folder: TempDir,
