@@ -1,10 +1,12 @@
 //! Scenarios of gates: the command `gates`, and rollouts that wait for gates.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use serde_json::json;
+use nodecfg_sandbox::workloads::WorkloadSpec;
+use serde_json::{Value, json};
 
-use crate::harness::{Cluster, ClusterSetup, Repository};
+use crate::harness::{BEFORE, Cluster, ClusterSetup, Repository, until};
 use crate::stand_in::{Reply, StandIn};
 
 scenarios! {
@@ -13,12 +15,15 @@ scenarios! {
         gate_of_an_object_holds_and_releases_a_pool,
         gate_stops_the_rollout_between_nodes,
         gate_that_stops_the_rollout_returns_its_nodes,
+        blocking_gate_fails_the_canaries,
+        dry_run_and_rollback_ask_no_gate,
+    }
+    Workloads {
+        gate_that_stops_the_rollout_drains_the_nodes_that_it_returns,
     }
     Sandbox {
         command_prints_each_answer_once,
         token_is_never_printed,
-        blocking_gate_fails_the_canaries,
-        dry_run_and_rollback_ask_no_gate,
     }
 }
 
@@ -204,6 +209,77 @@ async fn gate_that_stops_the_rollout_returns_its_nodes(start: ClusterSetup) {
     assert_eq!(assigned(&cluster).await, 0);
     let past = history.end().await;
     assert!(past.most(|_, node| !node.converged()) <= 1, "the way back keeps the budget");
+    cluster.down().await;
+}
+
+/// Number of nodes of a pool that drains them.
+const DRAINED: usize = 8;
+
+async fn gate_that_stops_the_rollout_drains_the_nodes_that_it_returns(start: ClusterSetup) {
+    let cluster = start.pool("a", DRAINED).workloads(WorkloadSpec::filling(DRAINED, 4)).up().await;
+    let repository = Repository::of_pool(BEFORE, "{maxUnavailable: 100%, checkPods: false}");
+    let drain = "maxUnavailable: 1, allowDisruption: drain, drain: {settle: 1s}";
+    cluster
+        .prepare_drain(&repository, &format!("{{{drain}, rollbackOnGateFailure: true, gates: [{IMPATIENT}]}}"))
+        .await;
+    let before = cluster.source("a-1").await;
+    let fires = Arc::new(AtomicBool::new(false));
+    let alert = Arc::clone(&fires);
+    let server = StandIn::start(move |query| {
+        let fires = query == "errors > 1" && alert.load(Ordering::SeqCst);
+        Some(Reply::vector(if query == "errors" || fires { &["{\"job\":\"web\"}"] } else { &[] }))
+    })
+    .await;
+    let history = cluster.history().await;
+    let arguments = ["--prometheus-url", &server.url, "--gate-interval", "1s", "-o", "json"];
+    let run = cluster.start_run("sync", &repository, &arguments);
+    until("two nodes have converged and are released", async || {
+        let states = cluster.states().await;
+        states.values().filter(|node| node.converged() && !node.marked && node.source != before).count() >= 2
+    })
+    .await;
+    fires.store(true, Ordering::SeqCst);
+    let run = run.end().await.exits(5);
+    let past = history.end().await;
+
+    // The report: each node that had converged is drained and rolled back before the next one.
+    let lines = run.json_lines();
+    let stopped = lines.iter().position(|line| line["event"] == "stopped").unwrap();
+    let (there, back) = lines.split_at(stopped);
+    let nodes = |event: &str| -> Vec<&Value> {
+        there.iter().filter(|line| line["event"] == event).map(|line| &line["node"]).collect()
+    };
+    let (assigned, converged) = (nodes("assigned"), nodes("converged"));
+    assert!((2..DRAINED).contains(&converged.len()), "{run}");
+    let in_transition = assigned.iter().filter(|node| !converged.contains(node));
+    let drained = converged.iter().flat_map(|node| [("draining", *node), ("rolledBack", *node)]);
+    let expected: Vec<_> = in_transition.map(|node| ("rolledBack", *node)).chain(drained).collect();
+    let begins_drain = |line: &Value| line["waiting"] == json!({"kind": "draining"});
+    let step = |line: &'_ Value| match line["event"].as_str() {
+        Some("waiting") if begins_drain(line) => Some("draining"),
+        Some("rolledBack") => Some("rolledBack"),
+        Some("assigned") => Some("assigned"),
+        _ => None,
+    };
+    let steps: Vec<_> = back.iter().filter_map(|line| Some((step(line)?, &line["node"]))).collect();
+    assert_eq!(steps, expected, "{run}");
+    assert!(back.iter().any(|line| line["waiting"]["pods"].as_u64() > Some(0)), "pods are evicted again: {run}");
+
+    // The cluster: the same nodes return, each under its mark, and one at a time is unavailable.
+    let names: Vec<&str> = assigned.iter().map(|node| node.as_str().unwrap()).collect();
+    let assignments = past.assignments();
+    let returned = assignments.iter().position(|(_, source)| *source == before).unwrap();
+    let (there, back) = assignments.split_at(returned);
+    assert!(there.iter().map(|(node, _)| node).eq(&names), "{assignments:?}");
+    assert!(back.iter().all(|(_, source)| *source == before) && back.len() == there.len(), "{assignments:?}");
+    for node in names {
+        let states = past.of(node);
+        let mut changes = states.windows(2).filter(|states| states[0].source != states[1].source);
+        assert!(changes.all(|states| states[0].marked && states[1].marked), "{states:?}");
+        assert!(states.last().unwrap().converged(), "{states:?}");
+    }
+    assert!(past.most(|_, node| node.marked || !node.converged()) <= 1, "the way back keeps the budget");
+    cluster.assert_no_marks().await;
     cluster.down().await;
 }
 
