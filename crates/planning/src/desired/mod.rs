@@ -187,12 +187,17 @@ impl RolloutPolicy {
     /// The longest time from the start of a node to its end, without a rollback.
     #[must_use]
     pub fn node_time(&self, is_drained: bool) -> Duration {
-        let more = match is_drained {
+        self.convergence_timeout.saturating_add(self.time_around(is_drained, self.check_pods))
+    }
+
+    /// The longest time that the drain of a node, or the check of its pods, adds to its convergence.
+    #[must_use]
+    pub fn time_around(&self, is_drained: bool, checks_pods: bool) -> Duration {
+        match is_drained {
             true => self.drain.time(),
-            false if self.check_pods => self.drain.settle,
+            false if checks_pods => self.drain.settle,
             false => Duration::ZERO,
-        };
-        self.convergence_timeout.saturating_add(more)
+        }
     }
 
     /// Highest disruption class that a node of the pool is prepared for when it is assigned.

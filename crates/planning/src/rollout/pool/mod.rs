@@ -111,6 +111,7 @@ pub(super) struct PoolRun {
 impl PoolRun {
     pub(super) fn new(fleet: &FleetName, plan: &PoolPlan, mode: Mode) -> Self {
         let drain = &plan.policy.drain;
+        let checks_pods = plan.policy.check_pods && mode.list_pods && mode.assign;
         let mut run = Self {
             fleet: fleet.clone(),
             name: plan.name.clone(),
@@ -122,7 +123,7 @@ impl PoolRun {
             drained_disruption: plan.policy.max_disruption(true),
             drain_timeout: mode.real_duration(drain.timeout),
             settle: mode.real_duration(drain.settle),
-            checks_pods: plan.policy.check_pods && mode.list_pods && mode.assign,
+            checks_pods,
             max_failures: plan.policy.max_failures,
             mode,
             nodes: NodeTable::default(),
@@ -140,7 +141,7 @@ impl PoolRun {
             failures: 0,
             last_failed: None,
             stopped: None,
-            windows: Windows::new(plan, &mode),
+            windows: Windows::new(plan, &mode, checks_pods),
             others: OtherPools::new(plan, &mode),
             gates: Gates::new(plan, &mode),
             rollback_on_gate_failure: plan.policy.rollback_on_gate_failure,

@@ -120,11 +120,6 @@ impl PoolRun {
         }
     }
 
-    /// Time that the check may add to a node that is not drained.
-    pub(super) fn check_time(&self) -> Duration {
-        if self.checks_pods { self.settle } else { Duration::ZERO }
-    }
-
     /// Assigns a node, after a list of its pods if they are checked.
     pub(super) fn list_or_assign(&mut self, number: usize, assignment: Assignment, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };

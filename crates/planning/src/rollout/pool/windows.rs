@@ -19,8 +19,8 @@ pub(super) struct Windows {
     schedule: Schedule,
     /// Highest class of the pool's changes.
     class: Class,
-    /// Time that a drain adds to a node, in real time.
-    drain_time: Duration,
+    /// Longest time of a node without a drain, and of a drained one, in real time.
+    node_time: [Duration; 2],
     /// Pending nodes that were due when the schedule was closed for them. They do not start in this run.
     late: Vec<usize>,
     /// Why a node without a drain may not start, valid until the next opening.
@@ -30,27 +30,26 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub(super) fn new(plan: &PoolPlan, mode: &Mode) -> Self {
+    pub(super) fn new(plan: &PoolPlan, mode: &Mode, checks_pods: bool) -> Self {
+        let around = |is_drained: bool| mode.real_duration(plan.policy.time_around(is_drained, checks_pods));
         let disruption = &plan.disruption;
         // The class of a change from an unknown configuration is unknown, so nothing may permit it.
         let class = if disruption.unknown > 0 { Class::Never } else { disruption.worst.unwrap_or(Class::None) };
         Self {
             schedule: plan.policy.schedule.clone(),
             class,
-            drain_time: mode.real_duration(plan.policy.drain.time()),
+            node_time: [false, true].map(|drained| mode.time_limit(&plan.policy).saturating_add(around(drained))),
             late: Vec::new(),
             closed: None,
             closed_for_drains: None,
         }
     }
 
-    /// Checks whether a node may start now that takes at most `time` without its drain.
-    fn check(&mut self, is_drained: bool, time: Duration, now: Timestamp) -> bool {
-        let (closed, need) = if is_drained {
-            (&mut self.closed_for_drains, time.saturating_add(self.drain_time))
-        } else {
-            (&mut self.closed, time)
-        };
+    /// Checks whether a node may start now.
+    fn check(&mut self, is_drained: bool, now: Timestamp) -> bool {
+        let [undrained, drained] = self.node_time;
+        let (closed, need) =
+            if is_drained { (&mut self.closed_for_drains, drained) } else { (&mut self.closed, undrained) };
         // The search for the next opening is expensive, and a pool may have thousands of nodes.
         if closed.as_ref().is_none_or(|closed| closed.next.is_some_and(|next| next <= now)) {
             *closed = self.schedule.check(now, self.class, need).err();
@@ -65,10 +64,7 @@ impl PoolRun {
     pub(super) fn is_open_for(&mut self, number: usize, now: Timestamp) -> bool {
         let Some(node) = self.nodes.get(number) else { return false };
         let (is_awaited, needs_drain) = (node.assignment.is_none(), node.needs_drain);
-        // The settle time of a drained node is part of its drain.
-        let check_time = if needs_drain { Duration::ZERO } else { self.check_time() };
-        let time = self.timeout.saturating_add(check_time);
-        let is_open = is_awaited || self.windows.check(needs_drain, time, now);
+        let is_open = is_awaited || self.windows.check(needs_drain, now);
         if !is_open {
             self.windows.late.push(number);
         }

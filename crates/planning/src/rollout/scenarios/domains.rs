@@ -195,17 +195,47 @@ fn run_that_continues_a_rollout_soaks_before_the_next_domain() {
 #[test]
 fn node_that_recovers_waits_for_its_domain() {
     let mut nodes = four();
-    nodes[0].ready = Readiness::NotReady;
-    nodes[0].cordoned = true;
+    (nodes[0].ready, nodes[1].ready) = (Readiness::NotReady, Readiness::NotReady);
     let slow = Mode { concurrency: 1, ..ASSIGN };
-    let mut scenario = Scenario::new(nodes, ordered(3, 0), slow);
+    let mut scenario = Scenario::new(nodes, ordered(9, 0), slow);
     assert_eq!(scenario.send(Input::Start), ["n1"], "an unavailable node starts first, whatever its domain");
+
     let mut nodes = four();
-    nodes[0].maintainer = Some(Maintainer::Kured);
-    let mut scenario = Scenario::new(nodes, ordered(3, 0), ASSIGN);
+    (nodes[0].ready, nodes[1].ready) = (Readiness::NotReady, Readiness::NotReady);
+    nodes[1].name = node_name("n0");
+    let mut scenario = Scenario::new(nodes, ordered(9, 0), slow);
+    assert_eq!(scenario.send(Input::Start), ["n0"]);
+    assert!(scenario.send(Input::Observed(Box::new(four()[0].clone()))).is_empty());
+    assert_eq!(scenario.send(Input::Assigned(node_name("n0"))), ["n4"], "n1 needs budget and its domain now");
+    assert!(scenario.send(Input::Assigned(node_name("n4"))).is_empty());
+    scenario.converge("n4");
+    assert_eq!(scenario.converge("n0"), ["n1"]);
+}
+
+#[test]
+fn node_that_another_program_releases_waits_for_its_domain() {
+    let mut scenario = Scenario::new(four(), ordered(9, 0), ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n2", "n4"]);
-    scenario.converge("n2");
+    let claimed = Node { maintainer: Some(Maintainer::Kured), ..four()[0].clone() };
+    scenario.send(Input::Observed(Box::new(claimed)));
     assert!(scenario.send(Input::Observed(Box::new(four()[0].clone()))).is_empty(), "zone b has not begun");
+    scenario.converge("n2");
+    assert_eq!(scenario.converge("n4"), ["n1"]);
+}
+
+#[test]
+fn node_that_becomes_unavailable_starts_with_its_domain_and_without_budget() {
+    let mut nodes = four().to_vec();
+    nodes.push(in_zone(node("n5", "a"), Some("b")));
+    let mut scenario = Scenario::new(nodes, ordered(1, 60), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n2"]);
+    let down = Node { ready: Readiness::NotReady, ..in_zone(node("n5", "a"), Some("b")) };
+    assert!(scenario.send(Input::Observed(Box::new(down.clone()))).is_empty(), "zone b has not begun");
+    scenario.send(Input::Observed(Box::new(in_zone(node("n5", "a"), Some("b")))));
+    assert_eq!(scenario.converge("n2"), ["n4"]);
+    scenario.converge("n4");
+    assert!(scenario.send(Input::Observed(Box::new(down))).is_empty());
+    assert_eq!(scenario.wait(60), ["n5"], "n5 uses the budget itself");
 }
 
 #[test]

@@ -6,12 +6,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{ASSIGN, Scenario, three};
-use crate::desired::RolloutPolicy;
+use crate::desired::{NodeOrder, RolloutPolicy};
 use crate::gates::judge::{Answer, Asked, Series};
 use crate::gates::{Baseline, Gate, GateCheck, Moment, ObjectRef, PrometheusQuery, Question, Wanted};
 use crate::hold::{Hold, HoldReason};
 use crate::plan::fixtures::{
-    canary, desired, node, node_name, observed, on, options, policy, pool, pool_name, rendered, with_config_map,
+    ZONE, canary, desired, in_zone, node, node_name, observed, on, options, policy, pool, pool_name, rendered,
+    with_config_map,
 };
 use crate::plan::make;
 use crate::rollout::machine::{Command, Input, Machine, Mode};
@@ -83,6 +84,27 @@ impl Scenario {
         };
         self.progress.iter().filter_map(word).collect()
     }
+}
+
+#[test]
+fn first_domain_begins_once_the_gates_pass() {
+    let order = NodeOrder { by: ZONE.to_owned(), soak: Duration::from_secs(60) };
+    let policy = RolloutPolicy { order: Some(order), ..gated(3, &[Moment::Start, Moment::Soak]) };
+    let nodes = [("n1", "a"), ("n2", "b")].map(|(name, zone)| in_zone(node(name, "a"), Some(zone)));
+    let mut scenario = Scenario::new(nodes, policy, GATED);
+    let begun = |scenario: &Scenario| {
+        scenario.progress.iter().filter(|progress| matches!(progress, Progress::DomainStarted { .. })).count()
+    };
+    assert!(scenario.send(Input::Start).is_empty());
+    assert_eq!(begun(&scenario), 0);
+    assert_eq!(scenario.fires(&[]), ["n1"]);
+    assert_eq!(begun(&scenario), 1);
+    scenario.converge("n1");
+    scenario.wait(15);
+    assert!(scenario.fires(&["api"]).is_empty());
+    let Some(StopReason::GateClosed { canaries, .. }) = scenario.stopped() else { panic!("{:?}", scenario.stopped()) };
+    assert!(!canaries, "no canaries soaked");
+    assert_eq!(begun(&scenario), 1);
 }
 
 #[test]
