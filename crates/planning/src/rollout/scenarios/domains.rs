@@ -239,6 +239,26 @@ fn node_that_becomes_unavailable_starts_with_its_domain_and_without_budget() {
 }
 
 #[test]
+fn canaries_are_nodes_like_others_once_they_have_passed() {
+    let policy = RolloutPolicy { canary: canary(1, 0), max_failures: 1, ..ordered(3, 60) };
+    let soaking = || {
+        let mut scenario = Scenario::new(four(), policy.clone(), Mode { rollback_on_failure: false, ..ASSIGN });
+        assert_eq!(scenario.send(Input::Start), ["n2"]);
+        assert_eq!(scenario.converge("n2"), ["n4"]);
+        scenario.converge("n4");
+        scenario
+    };
+    let mut scenario = soaking();
+    let failed = refusing(in_zone(node("n2", "a"), Some("a")), &Scenario::target(), error_text::VALIDATE);
+    scenario.send(Input::Observed(Box::new(failed)));
+    assert_eq!(scenario.stopped(), None, "maxFailures decides");
+    assert_eq!(scenario.wait(60), ["n1"]);
+    let mut scenario = soaking();
+    assert!(scenario.send(Input::Gone(node_name("n2"))).is_empty(), "no other node becomes a canary");
+    assert_eq!(scenario.wait(60), ["n1"]);
+}
+
+#[test]
 fn verify_watches_all_domains_at_once() {
     let mode = Mode { assign: false, ..ASSIGN };
     let mut scenario = Scenario::new(four(), ordered(1, 60), mode);
