@@ -176,7 +176,11 @@ fn failure_in_the_soak_stops_the_pool() {
 fn run_that_continues_a_rollout_soaks_before_the_next_domain() {
     let start = |converged: &[&str]| {
         let target = Scenario::target();
-        let nodes = four().map(|node| if converged.contains(&node.name.as_str()) { on(node, &target) } else { node });
+        let n5 = in_zone(node("n5", "a"), Some("b"));
+        let nodes = four()
+            .into_iter()
+            .chain([n5])
+            .map(|node| if converged.contains(&node.name.as_str()) { on(node, &target) } else { node });
         let mut cluster = observed(nodes);
         with_config_map(&mut cluster, "a", &rendered("a", 64));
         assert_eq!(rendered("a", 64).source(&namespace()), target);
@@ -186,9 +190,10 @@ fn run_that_continues_a_rollout_soaks_before_the_next_domain() {
         (first, soaked)
     };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
-    assert_eq!(start(&["n2", "n4"]), (names(&[]), names(&["n1"])), "zone a is done, zone b has not begun");
+    assert_eq!(start(&["n2", "n4"]), (names(&[]), names(&["n1", "n5"])), "zone a is done, zone b has not begun");
     assert_eq!(start(&["n2"]), (names(&["n4"]), names(&[])), "zone a has begun");
-    assert_eq!(start(&["n2", "n4", "n1"]), (names(&[]), names(&["n3"])));
+    assert_eq!(start(&["n2", "n4", "n1"]), (names(&["n5"]), names(&[])), "zone b has begun");
+    assert_eq!(start(&["n2", "n4", "n1", "n5"]), (names(&[]), names(&["n3"])));
     assert_eq!(start(&["n1"]), (names(&["n2", "n4"]), names(&[])), "a later domain proves nothing for zone a");
 }
 
