@@ -3,10 +3,11 @@
 use jiff::Timestamp;
 
 use super::fixtures::{
-    canary, desired, fetched, managed, namespace, node, observed, on, options, policy, pool, rendered, with_config_map,
+    ZONE, canary, desired, fetched, in_zone, managed, namespace, node, observed, on, options, policy, pool, rendered,
+    with_config_map,
 };
-use super::{Action, Plan, Scope, WaveKind, Why, check, is_available, make};
-use crate::desired::Desired;
+use super::{Action, Plan, PoolPlan, Scope, WaveKind, Why, check, is_available, make};
+use crate::desired::{Desired, NodeOrder, RolloutPolicy};
 use kubelet_config::risk::Class;
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, NodeContent, NodeSupport, Observed, Readiness};
 use nodecfg_contract::{ConfigSource, ConfigStatus};
@@ -125,6 +126,47 @@ fn converged_node_that_is_not_ready_is_no_canary() {
         .map(|wave| (wave.kind, wave.steps.iter().map(|step| step.node.as_str()).collect()))
         .collect();
     assert_eq!(waves, [(WaveKind::Canary { soak_seconds: 60 }, vec!["n2"]), (WaveKind::Rest, vec!["n3"])]);
+}
+
+/// The domains decide in which order zones of production change.
+#[test]
+fn domains_must_be_those_of_the_policy_in_order() {
+    let order = |soak: u64| Some(NodeOrder { by: ZONE.to_owned(), soak: std::time::Duration::from_secs(soak) });
+    let desired = desired([pool("a", 64, RolloutPolicy { order: order(60), ..policy(2) })]);
+    let zones = [("n1", Some("b")), ("n2", Some("a")), ("n3", None)];
+    let cluster = observed(zones.map(|(name, zone)| in_zone(node(name, "a"), zone)));
+    let plan = make(&desired, &cluster, &options()).expect("can be planned");
+    let violations = |edit: fn(&mut PoolPlan)| {
+        let mut plan = plan.clone();
+        edit(&mut plan.pools[0]);
+        let found = check(&plan.identified(), &desired, &cluster, &Scope::Everything);
+        found.iter().map(ToString::to_string).collect::<Vec<String>>()
+    };
+    let wrong = "pool a: its waves differ from its domains";
+    assert_eq!(violations(|_| {}), [""; 0]);
+    type Edit = fn(&mut PoolPlan);
+    let edits: [(Edit, &[&str]); 7] = [
+        (|pool| pool.waves.swap(0, 1), &[wrong]),
+        (|pool| pool.waves[1].domain.as_mut().unwrap().soak_seconds = 0, &[wrong]),
+        (|pool| pool.waves[0].domain.as_mut().unwrap().soak_seconds = 59, &[wrong]),
+        (|pool| pool.waves[0].domain.as_mut().unwrap().domain.value = None, &[wrong]),
+        (|pool| pool.waves[2].domain = None, &[wrong]),
+        (
+            |pool| {
+                let steps = std::mem::take(&mut pool.waves[1].steps);
+                pool.waves[0].steps.extend(steps);
+            },
+            &[wrong],
+        ),
+        (|pool| pool.waves[2].steps[0].domain = 0, &["pool a: its domains are out of order", wrong]),
+    ];
+    for (number, (edit, expected)) in edits.into_iter().enumerate() {
+        assert_eq!(violations(edit), expected, "edit {number}");
+    }
+    let mut unordered = plan.clone();
+    unordered.pools[0].policy.order = None;
+    let found = check(&unordered.identified(), &desired, &cluster, &Scope::Everything);
+    assert!(found.iter().any(|one| one.to_string() == "pool a: has domains without an order"), "{found:?}");
 }
 
 /// Node with an agent on the configuration with 64 pods. Its NodeConfig requires `assigned` and allows `most`.
