@@ -12,6 +12,7 @@ pub mod gates;
 pub mod history;
 mod https;
 pub mod layout;
+pub mod render;
 pub mod report;
 pub mod repository;
 pub mod review;
