@@ -226,7 +226,7 @@ async fn apply(
 }
 
 /// Parses an absolute path that is valid as a mount path.
-fn parse_path(text: &str) -> Result<String, String> {
+pub(super) fn parse_path(text: &str) -> Result<String, String> {
     let detour = |part: &str| part.is_empty() || part == "." || part == "..";
     match text.strip_prefix('/') {
         None => Err("the path must be absolute".to_owned()),

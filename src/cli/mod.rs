@@ -53,6 +53,7 @@ mod prune;
 mod quoted_commands;
 mod reconcile;
 mod release;
+mod render;
 mod reports;
 mod repository_args;
 mod reset;
@@ -137,6 +138,7 @@ enum Command {
     #[command(hide = true)]
     Agent(agent::Args),
     Install(install::Args),
+    Render(render::Args),
     Sandbox(sandbox::Args),
     Explain(explain::Args),
     Schema(schema::Args),
@@ -169,6 +171,7 @@ impl Command {
             Self::Gates(args) => Some(args.repository.root()),
             Self::History(args) => Some(args.repository.root()),
             Self::Rollback(args) => Some(args.repository.root()),
+            Self::Render(args) => Some(args.repository.root()),
             _ => None,
         }
     }
@@ -268,6 +271,9 @@ fn dispatch(cli: Cli, terminal: &mut Terminal) -> CommandResult {
         Command::Version(_) => version::run(format?, terminal),
         Command::Agent(args) => Err(agent::moved(&args)),
         Command::Install(args) => block_on(install::run(&args, format?, terminal)),
+        Command::Render(args) => {
+            format.and_then(|_| block_on(run::until_signal(render::run(&args, verbose, terminal))))
+        }
         Command::Sandbox(args) => format.and_then(|_| block_on(sandbox::run(&args, terminal))),
     }
 }

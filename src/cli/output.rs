@@ -130,7 +130,9 @@ fn formats(command: &str) -> (&'static [Output], &'static str) {
         "install" => {
             (&[Text, Json, Yaml], "Print the result in this format; with --dry-run the objects as yaml or json")
         }
-        "completions" | "help" | "man" | "sandbox" | "schema" => (&[Text, Json, Yaml], "Print errors in this format"),
+        "completions" | "help" | "man" | "render" | "sandbox" | "schema" => {
+            (&[Text, Json, Yaml], "Print errors in this format")
+        }
         _ => (DOCUMENT, "Print the result in this format"),
     }
 }

@@ -13,6 +13,7 @@ fn prints_help_of_commands() {
         "verify",
         "status",
         "install",
+        "render",
         "sandbox",
         "explain",
         "schema",

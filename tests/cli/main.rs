@@ -17,6 +17,7 @@ mod install;
 mod limited;
 mod mistakes;
 mod program;
+mod render;
 mod repository;
 mod run;
 mod sandbox;
