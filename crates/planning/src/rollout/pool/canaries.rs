@@ -1,7 +1,7 @@
 //! Canaries of a pool: the gate that they open, and canaries that prove nothing.
 
 use super::PoolRun;
-use super::node_table::{Group, Phase};
+use super::node_state::{Group, Phase};
 use crate::instant::later;
 use crate::rollout::progress::{Progress, StartGate};
 use crate::rollout::signals::Context;

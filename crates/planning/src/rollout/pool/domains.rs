@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::PoolRun;
-use super::node_table::{NodeState, Phase};
+use super::node_state::{NodeState, Phase};
 use crate::convergence::Waiting;
 use crate::instant::later;
 use crate::plan::{Domain, PoolPlan, WaveKind};
@@ -128,8 +128,10 @@ impl PoolRun {
     /// Watches nodes again that converged in this run and are not Ready any more. They end their domain once they are
     /// Ready, or have failed. Reports whether there are any.
     fn watch_lost(&mut self, context: &mut Context<'_>) -> bool {
-        let is_lost = |node: &NodeState| matches!(node.phase, Phase::Converged { .. }) && !node.ready;
-        let lost = |number: &usize| self.nodes.get(*number).is_some_and(is_lost);
+        if self.nodes.lost() == 0 {
+            return false;
+        }
+        let lost = |number: &usize| self.nodes.get(*number).is_some_and(NodeState::is_lost);
         let lost: Vec<usize> = self.nodes.numbers().filter(lost).collect();
         lost.iter().for_each(|number| self.regressed(*number, Waiting::NotReady, context));
         !lost.is_empty()

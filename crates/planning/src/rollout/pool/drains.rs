@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::PoolRun;
-use super::node_table::{Mark, NodeState, Phase, Purpose};
+use super::node_state::{Mark, NodeState, Phase, Purpose};
 use super::proof::PodCheck;
 use crate::convergence::pods::PodsBefore;
 use crate::convergence::{Convergence, ConvergenceFailure, Waiting, evaluate};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::PoolRun;
-use super::node_table::{NodeState, Phase};
+use super::node_state::Phase;
 use crate::hold::{Hold, HoldReason};
 use crate::plan::PoolPlan;
 use crate::rollout::signals::{Context, Mode};
@@ -85,11 +85,9 @@ impl PoolRun {
         if !self.is_finished_but_for_trials() {
             return Turn::Running;
         }
-        let is_lost = |node: &NodeState| matches!(node.phase, Phase::Converged { .. }) && !node.ready;
-        let is_good = |node: &NodeState| node.is_converged() || node.phase == Phase::Gone;
-        match self.nodes.iter().all(is_good) {
+        match self.nodes.all_converged() {
             false => Turn::Ended,
-            true if self.nodes.iter().any(is_lost) => Turn::Lost,
+            true if self.nodes.lost() > 0 => Turn::Lost,
             true => Turn::Converged,
         }
     }
@@ -106,7 +104,7 @@ impl PoolRun {
 
     /// Reports whether a node of this pool runs the target already, so that the soak time of an earlier pool has passed.
     pub(in crate::rollout) fn has_begun(&self) -> bool {
-        self.nodes.iter().any(NodeState::is_converged)
+        self.nodes.converged() > 0
     }
 
     /// Starts nodes now that all pools that go first have converged.

@@ -2,7 +2,7 @@
 //! program maintains, and those being deleted. They count as unavailable, and become pending again when the state ends.
 
 use super::PoolRun;
-use super::node_table::{Phase, Purpose};
+use super::node_state::{Phase, Purpose};
 use crate::hold::Hold;
 use crate::plan::{Why, hold_reason};
 use crate::rollout::progress::Progress;

@@ -1,17 +1,18 @@
 //! Rollout of one pool: its budget, its canaries, the start of nodes and the stop of the pool.
 //!
-//! [`node_events`] handles the events of single nodes, [`canaries`] those of the gate, [`drains`] those of drains,
-//! [`held`] those of nodes that must not start, [`rollbacks`] those of rollbacks, [`proof`] what a node must have again,
-//! [`trials`] the trials of converged nodes. [`queues`] decides the order of starts, [`windows`] their time, [`fleet`]
-//! the turn of the pool. [`node_table`] holds the nodes and their
-//! counts.
+//! [`node_events`] handles the events of single nodes, [`canaries`] those of the gate, [`domains`] the order of zones,
+//! [`drains`] those of drains, [`held`] those of nodes that must not start, [`rollbacks`] those of rollbacks, [`proof`]
+//! what a node must have again, [`trials`] the trials of converged nodes. [`queues`] decides the order of starts,
+//! [`windows`] their time, [`fleet`] the turn of the pool. [`node_state`] is one node, [`node_table`] all of them with
+//! their counts.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use self::node_table::{Group, Mark, NodeState, NodeTable, Phase, Purpose, Rollback};
+use self::node_state::{Group, Mark, NodeState, Phase, Purpose, Rollback};
+use self::node_table::NodeTable;
 use super::forecast::PoolStart;
 use super::progress::{Event, PoolState, Progress, StartGate};
 use super::signals::{Command, Context, Mode};
@@ -31,6 +32,7 @@ mod fleet;
 mod gates;
 mod held;
 mod node_events;
+mod node_state;
 mod node_table;
 mod proof;
 mod queues;
@@ -314,7 +316,7 @@ impl PoolRun {
         match (stalled, self.stalled_since) {
             (false, _) => self.stalled_since = None,
             (true, Some(_)) => {}
-            (true, None) if self.nodes.iter().filter(|node| node.has_failed()).count() >= self.budget => {
+            (true, None) if self.nodes.failed() >= self.budget => {
                 let reason = self.budget_exhausted();
                 self.stop(&reason, context);
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::PoolRun;
-use super::node_table::{Group, Mark, NodeState, Phase, Purpose, Rollback};
+use super::node_state::{Group, Mark, NodeState, Phase, Purpose, Rollback};
 use crate::convergence::{Convergence, ConvergenceFailure, WaitContext, Waiting, evaluate};
 use crate::instant::elapsed;
 use crate::plan::{Action, Decision, LeftAlone, Step, Why, hold_reason, is_available};

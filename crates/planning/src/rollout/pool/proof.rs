@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::PoolRun;
-use super::node_table::{Group, NodeState, Phase};
+use super::node_state::{Group, NodeState, Phase};
 use crate::convergence::pods::{LatePods, PodsBefore, PodsVerdict, ready_pods};
 use crate::convergence::{ConvergenceFailure, WaitContext, Waiting};
 use crate::instant::{elapsed, later};

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use jiff::Timestamp;
 
 use super::PoolRun;
-use super::node_table::{Group, NodeState, Phase};
+use super::node_state::{Group, NodeState, Phase};
 use crate::rollout::progress::StartGate;
 
 impl PoolRun {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::PoolRun;
-use super::node_table::{Group, Phase, Purpose, Rollback};
+use super::node_state::{Group, Phase, Purpose, Rollback};
 use crate::convergence::{Convergence, ConvergenceFailure, Target, Waiting, evaluate};
 use crate::drain::DrainFailure;
 use crate::instant::{elapsed, later};

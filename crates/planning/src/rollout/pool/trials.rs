@@ -12,7 +12,7 @@ use crate::convergence::{self, ConvergenceFailure, KUBELET_TRIAL, Target, Trial,
 use crate::instant::later;
 use crate::plan::Why;
 use crate::rollout::StopReason;
-use crate::rollout::pool::node_table::Phase;
+use crate::rollout::pool::node_state::Phase;
 use crate::rollout::progress::Progress;
 use crate::rollout::signals::Context;
 use nodecfg_contract::observed::Node;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::PoolRun;
-use super::node_table::{Group, Phase};
+use super::node_state::{Group, Phase};
 use crate::hold::Hold;
 use crate::plan::PoolPlan;
 use crate::rollout::progress::StartGate;
