@@ -18,13 +18,23 @@ pub(super) struct DomainOracle {
     has_canaries: bool,
     begun: Option<Domain>,
     in_flight: BTreeSet<NodeName>,
+    /// Nodes whose pods are listed before their assignment.
+    listed: BTreeSet<NodeName>,
     /// When the last node ended.
     last_end: Option<Timestamp>,
 }
 
 impl DomainOracle {
     pub(super) fn new(domains: BTreeMap<NodeName, Domain>, soak: i64, has_canaries: bool) -> Self {
-        Self { domains, soak, has_canaries, begun: None, in_flight: BTreeSet::new(), last_end: None }
+        Self {
+            domains,
+            soak,
+            has_canaries,
+            begun: None,
+            in_flight: BTreeSet::new(),
+            listed: BTreeSet::new(),
+            last_end: None,
+        }
     }
 
     /// Checks a step. `needs_budget`: whether a node was available right before the step.
@@ -42,7 +52,12 @@ impl DomainOracle {
         for command in commands {
             match command {
                 Command::Assign(node, _) | Command::ListPods(node) => {
-                    let is_again = self.in_flight.contains(node);
+                    // A node that starts with a list of its pods may recover before its assignment.
+                    let is_again = self.in_flight.contains(node) || self.listed.contains(node);
+                    match command {
+                        Command::ListPods(_) => self.listed.insert(node.clone()),
+                        _ => self.listed.remove(node),
+                    };
                     if !is_again && started.insert(node.clone()) && needs_budget(node) {
                         let domain = &self.domains[node];
                         match &self.begun {
@@ -73,5 +88,8 @@ impl DomainOracle {
             self.last_end = Some(now);
         }
         self.in_flight = in_flight;
+        let unstarted: BTreeSet<&NodeName> =
+            ends().filter(|node| node.end == End::NotStarted).map(|node| &node.node).collect();
+        self.listed.retain(|node| unstarted.contains(node));
     }
 }
