@@ -21,7 +21,7 @@ use crate::plan::{Plan, make};
 use nodecfg_contract::ConfigSource;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::GateName;
-use nodecfg_contract::observed::{Node, Readiness};
+use nodecfg_contract::observed::{Maintainer, Node, Readiness};
 
 /// A rollout of several pools, driven step by step. The node `a1` belongs to the pool `a`.
 struct Scenario {
@@ -281,6 +281,47 @@ fn pool_that_waits_for_room_has_not_stalled() {
     assert_eq!(scenario.send(Input::Start), ["a1"]);
     assert_eq!(scenario.wait(2000), [""; 0]);
     assert_eq!(scenario.converge("a1"), ["b1"]);
+}
+
+#[test]
+fn node_that_left_an_earlier_pool_delays_nothing() {
+    let pools = [wanted("a", policy(2)), wanted("b", after(&["a"], policy(1)))];
+    let nodes = ["a1", "a2", "b1"].map(|name| node(name, &name[..1]));
+    let mut scenario = Scenario::new(pools, nodes);
+    scenario.send(Input::Start);
+    assert_eq!(scenario.converge("a1"), [""; 0]);
+    assert_eq!(scenario.send(Input::Gone(node_name("a2"))), ["b1"]);
+}
+
+/// The time limit counts from the latest loss.
+#[test]
+fn predecessor_may_lose_a_node_again_and_again() {
+    let first = RolloutPolicy { canary: canary(1, 600), ..policy(1) };
+    let pools = [wanted("a", first), wanted("b", after(&["a"], policy(2)))];
+    let mut scenario = Scenario::new(pools, one_each(&["a", "b"]));
+    scenario.send(Input::Start);
+    scenario.converge("a1");
+    for _ in 0..3 {
+        scenario.observe("a1", |node| Node { ready: Readiness::NotReady, ..node });
+        scenario.wait(299);
+        assert_eq!(scenario.held("b"), None);
+        scenario.observe("a1", |node| Node { ready: Readiness::Ready, ..node });
+        scenario.wait(10);
+    }
+    assert_eq!(scenario.wait(590), ["b1"]);
+}
+
+#[test]
+fn stalled_pool_names_the_limit_that_is_used_up() {
+    let pools = [wanted("a", policy(1)), wanted("b", policy(1))];
+    let mut nodes = ["a1", "a2", "b1"].map(|name| node(name, &name[..1]));
+    nodes[0].maintainer = Some(Maintainer::Kured);
+    let mut scenario = Scenario::within(Some(3), pools, nodes);
+    assert_eq!(scenario.send(Input::Start), ["b1"]);
+    scenario.converge("b1");
+    scenario.wait(300);
+    let own = StopReason::BudgetExhausted { budget: 1, unavailable: 1, examples: vec![node_name("a1")] };
+    assert_eq!(scenario.outcome("a").stopped, Some(own));
 }
 
 #[test]

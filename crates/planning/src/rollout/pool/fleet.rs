@@ -173,6 +173,6 @@ impl PoolRun {
 
     /// Reports whether only nodes in transition in other pools prevent the start of a node.
     pub(super) fn awaits_other_pools(&self) -> bool {
-        !self.others.after.is_empty() || self.room() == Room::Awaited
+        self.room() == Room::Awaited
     }
 }

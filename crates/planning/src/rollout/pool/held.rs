@@ -12,7 +12,6 @@ use nodecfg_contract::observed::Node;
 impl PoolRun {
     /// Starts no further node of the pool in this run. Nodes in transition go on.
     pub(super) fn hold_pool(&mut self, hold: Hold, context: &mut Context<'_>) {
-        self.stalled_since = None;
         self.held = Some(hold.clone());
         let (pool, nodes) = (self.name.clone(), self.nodes.pending());
         self.report(Progress::PoolHeld { pool, nodes, hold }, context);
