@@ -81,7 +81,8 @@ struct Change<'a> {
     local: bool,
     rollout: Option<(Discriminant<PoolStart>, bool, Option<&'a Pause>, bool)>,
     /// Why the pools are held, and the pools that they wait for.
-    order: Option<(Option<&'a Hold>, &'a BTreeSet<PoolName>)>,
+    /// Why the pools are held, the pools that they wait for, and the label that orders their nodes.
+    order: Option<(Option<&'a Hold>, &'a BTreeSet<PoolName>, Option<&'a str>)>,
     drain: Option<PlannedDrain>,
 }
 
@@ -104,7 +105,8 @@ impl<'a> Change<'a> {
                     PoolStart::Held { hold } => Some(hold),
                     _ => None,
                 };
-                (held, &rollout.after)
+                let domain = rollout.waves.iter().find_map(|wave| wave.domain.as_ref());
+                (held, &rollout.after, domain.map(|of| of.domain.label.as_str()))
             }),
             drain: pool.drain().map(|drain| PlannedDrain {
                 fields: drain.fields.clone(),

@@ -77,7 +77,8 @@ impl Pool {
         });
         let (canaries, soak) = canaries.unwrap_or_default();
         let domains = plan.waves.iter().filter(|_| assigns).filter_map(|wave| wave.domain.as_ref());
-        let domain_soak = |domain: &WaveDomain| mode.real_duration(Duration::from_secs(domain.soak_seconds));
+        let domain_soak =
+            |domain: &WaveDomain| mode.real_duration(Duration::from_secs(domain.soak_seconds.unwrap_or_default()));
         Self {
             name: plan.name.clone(),
             start,
@@ -145,7 +146,11 @@ impl Pool {
         let stopped = self.stopped.is_some() || self.held.is_some();
         let ages = || self.in_flight.values().map(|flight| seconds(flight.since, now));
         let (oldest, youngest) = (ages().fold(0.0, f64::max), ages().reduce(f64::min).unwrap_or(0.0));
-        let is_soaking = matches!(self.gate, StartGate::SoakingDomain { .. });
+        let skipped = match self.gate {
+            _ if stopped => usize::MAX,
+            StartGate::SoakingDomain { .. } => 1,
+            _ => 0,
+        };
         Pace {
             pending: if stopped { 0 } else { self.counts.pending },
             in_flight: self.counts.in_flight,
@@ -158,7 +163,7 @@ impl Pool {
             gate: self.gate,
             canaries: self.canaries,
             soak: self.soak,
-            domain_soaks: self.domain_soaks.iter().skip(usize::from(is_soaking)).sum(),
+            domain_soaks: self.domain_soaks.iter().skip(skipped).sum(),
             timeout: self.timeout.as_secs_f64(),
         }
     }

@@ -122,8 +122,11 @@ pub(super) fn write_rollout(page: &mut Page<'_>, review: &Review, pool: &PoolRev
     if rollout.start == PoolStart::Waits {
         page.prose(2, "waits until unavailable nodes recover: they use up maxUnavailable", plain)?;
     }
-    for wave in &rollout.waves {
+    for wave in rollout.waves.iter().take(outlook::MAX_WAVES) {
         write_wave(page, wave)?;
+    }
+    if let Some(more) = outlook::more_waves(rollout) {
+        page.prose(2, &more, plain)?;
     }
     write_left_alone(page, rollout)
 }

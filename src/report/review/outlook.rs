@@ -87,6 +87,15 @@ fn parts(review: &Review, cluster: &ClusterReview) -> Vec<String> {
     parts.into_iter().chain(others).collect()
 }
 
+/// The maximum number of listed waves. A label that orders the nodes may have many values.
+pub(super) const MAX_WAVES: usize = 12;
+
+/// The waves beyond the listed ones.
+pub(super) fn more_waves(rollout: &Rollout) -> Option<String> {
+    let more = rollout.waves.len().checked_sub(MAX_WAVES).filter(|more| *more > 0)?;
+    Some(format!("then {}", count(more, "more value")))
+}
+
 /// When the nodes of a wave start. `pace` says how many at once.
 pub(super) fn wave(wave: &Wave, pace: &str) -> String {
     match (wave.kind, &wave.domain) {
@@ -94,10 +103,10 @@ pub(super) fn wave(wave: &Wave, pace: &str) -> String {
         (WaveKind::Canary { soak_seconds: 0 }, _) => "canary".to_owned(),
         (WaveKind::Canary { soak_seconds }, _) => format!("canary, then {} soak", whole_duration(soak_seconds)),
         (WaveKind::Rest, None) => format!("then, {pace}"),
-        (WaveKind::Rest, Some(WaveDomain { domain, soak_seconds: 0 })) => format!("then {domain}, {pace}"),
-        (WaveKind::Rest, Some(WaveDomain { domain, soak_seconds })) => {
-            format!("then, after {} soak, {domain}, {pace}", whole_duration(*soak_seconds))
+        (WaveKind::Rest, Some(WaveDomain { domain, soak_seconds: Some(soak @ 1..) })) => {
+            format!("then, after {} soak, {domain}, {pace}", whole_duration(*soak))
         }
+        (WaveKind::Rest, Some(WaveDomain { domain, .. })) => format!("then {domain}, {pace}"),
     }
 }
 

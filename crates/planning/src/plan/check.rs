@@ -255,7 +255,8 @@ impl Checker<'_> {
             let after_another = last.is_some();
             right &= wave.steps.iter().all(|other| other.domain == step.domain) && last < Some(step.domain);
             right &= of_wave.domain.value.as_ref() == value(step) && of_wave.domain.label == order.by;
-            right &= of_wave.soak_seconds == order.soak.as_secs() || (!after_another && of_wave.soak_seconds == 0);
+            let follows = of_wave.soak_seconds == Some(order.soak.as_secs());
+            right &= follows || (!after_another && of_wave.soak_seconds.is_none());
             last = Some(step.domain);
         }
         self.require(ascends, subject, "its domains are out of order");

@@ -147,8 +147,8 @@ fn domains_must_be_those_of_the_policy_in_order() {
     type Edit = fn(&mut PoolPlan);
     let edits: [(Edit, &[&str]); 7] = [
         (|pool| pool.waves.swap(0, 1), &[wrong]),
-        (|pool| pool.waves[1].domain.as_mut().unwrap().soak_seconds = 0, &[wrong]),
-        (|pool| pool.waves[0].domain.as_mut().unwrap().soak_seconds = 59, &[wrong]),
+        (|pool| pool.waves[1].domain.as_mut().unwrap().soak_seconds = None, &[wrong]),
+        (|pool| pool.waves[0].domain.as_mut().unwrap().soak_seconds = Some(59), &[wrong]),
         (|pool| pool.waves[0].domain.as_mut().unwrap().domain.value = None, &[wrong]),
         (|pool| pool.waves[2].domain = None, &[wrong]),
         (

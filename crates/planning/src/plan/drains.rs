@@ -131,7 +131,7 @@ impl PoolPlan {
         let rest =
             self.waves.iter().filter(|wave| wave.kind == WaveKind::Rest && wave.steps.iter().any(|step| step.drain));
         let rest = rest.map(|wave| {
-            let soak = wave.domain.as_ref().map_or(0, |domain| domain.soak_seconds);
+            let soak = wave.domain.as_ref().map_or(0, |domain| domain.soak_seconds.unwrap_or_default());
             least(wave).saturating_add(Duration::from_secs(soak))
         });
         let rest = rest.fold(Duration::ZERO, Duration::saturating_add);

@@ -326,13 +326,13 @@ fn plan_pool(
                 |source| index.is_readable(source) && (node.content.is_none() || step.assignment.from_hash.is_some());
             step.can_return = node.source.as_ref().is_none_or(returns) && !refuses(node);
         }
-        sorter.add(node, decision);
+        sorter.add(node, decision, target.is_named_by(node.source.as_ref()));
     }
     for (name, pools) in contested {
         let Some(node) = observed.nodes.get(*name) else { continue };
         let decision =
             if options.scope.holds(&pool.name, name) { contested_node(node, pools) } else { out_of_scope(node) };
-        sorter.add(node, decision);
+        sorter.add(node, decision, false);
     }
     let assigned = sorter.all_steps().filter(|step| step.action == Action::Assign);
     let (changes, disruption) =

@@ -51,9 +51,10 @@ pub struct WaveDomain {
     /// The domain.
     #[serde(flatten)]
     pub domain: Domain,
-    /// Seconds from the end of the last node of the earlier domain to the start of the wave. 0 if no node of an earlier
-    /// domain has the target.
-    pub soak_seconds: u64,
+    /// Seconds from the end of the last node of the earlier domain to the start of the wave. Unset if the wave follows no
+    /// other domain, or continues its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub soak_seconds: Option<u64>,
 }
 
 /// Nodes of a pool with the same value of the label that orders them. The term is that of topology spread constraints.

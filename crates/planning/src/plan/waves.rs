@@ -46,11 +46,15 @@ impl Sorter {
         domain.and_then(|domain| self.domains.binary_search(&domain).ok()).unwrap_or_default()
     }
 
-    pub(super) fn add(&mut self, node: &Node, decision: Decision) {
+    /// Adds a node. `on_target`: whether it points at the target.
+    pub(super) fn add(&mut self, node: &Node, decision: Decision, on_target: bool) {
         let domain = self.domain(node);
+        if on_target {
+            self.begun.insert(domain);
+        }
         match decision {
             Decision::LeaveAlone(left) => {
-                if matches!(left.why, Why::Converged | Why::Adopted { .. }) {
+                if matches!(left.why, Why::Adopted { .. }) {
                     self.begun.insert(domain);
                 }
                 if self.converged.len() < self.max_converged && left.why == Why::Converged && !left.unavailable {
@@ -84,15 +88,13 @@ impl Sorter {
 
     fn add_step(&mut self, node: &Node, step: Step) {
         match &step.action {
-            Action::Await { error: None, .. } => {
-                self.begun.insert(step.domain);
-                self.in_flight.push(step);
-            }
-            Action::Await { .. } => {
+            Action::Await { error: None, .. } => self.in_flight.push(step),
+            Action::Await { .. } => self.broken.push(step),
+            // Starts before all domains, so that a later one follows it.
+            Action::Assign if is_broken(node) => {
                 self.begun.insert(step.domain);
                 self.broken.push(step);
             }
-            Action::Assign if is_broken(node) => self.broken.push(step),
             Action::Assign => self.assigned.push(step),
         }
     }
@@ -106,6 +108,7 @@ impl Sorter {
     /// The progress of an earlier run is read from the cluster alone. Until more nodes have converged than the pool
     /// has canaries, the converged nodes and then other nodes are the canaries, and soak again.
     pub(super) fn waves(mut self) -> (Vec<Domain>, Vec<Wave>, Vec<LeftAlone>) {
+        self.in_flight.sort_by_key(|step| step.domain);
         self.assigned.sort_by_key(|step| step.domain);
         let mut waves = Vec::new();
         let mut canaries = Vec::new();
@@ -113,8 +116,12 @@ impl Sorter {
         if let Some(canary) = self.canary.filter(|canary| self.needs_canaries(*canary)) {
             let wanted = usize::try_from(canary.nodes).unwrap_or(usize::MAX);
             canaries = std::mem::take(&mut self.converged);
+            // Canaries of a later domain would start beside those of the first one.
+            let domains = canaries.iter().chain(&self.in_flight).chain(&self.assigned).map(|step| step.domain);
+            let first = domains.min();
             for more in [&mut self.in_flight, &mut self.assigned] {
-                let missing = wanted.saturating_sub(canaries.len()).min(more.len());
+                let of_first = more.iter().take_while(|step| Some(step.domain) == first).count();
+                let missing = wanted.saturating_sub(canaries.len()).min(of_first);
                 canaries.extend(more.drain(..missing));
             }
             // Without nodes in the next wave, no soak time is needed.
@@ -145,11 +152,11 @@ impl Sorter {
     /// Domain of a wave. A run that continues a rollout soaks before it begins a domain; it cannot tell how long the nodes
     /// of the earlier ones have had the target.
     fn wave_domain(&self, number: usize, is_first: bool) -> Option<WaveDomain> {
-        let soaks = match is_first {
+        let follows = match is_first {
             true => !self.begun.contains(&number) && self.begun.range(..number).next().is_some(),
             false => true,
         };
-        let soak_seconds = if soaks { self.order.as_ref()?.soak.as_secs() } else { 0 };
+        let soak_seconds = if follows { Some(self.order.as_ref()?.soak.as_secs()) } else { None };
         Some(WaveDomain { domain: self.domains.get(number)?.clone(), soak_seconds })
     }
 

@@ -27,6 +27,7 @@ mod held;
 mod orders;
 mod pods;
 mod proof;
+mod soaks;
 mod trials;
 mod windows;
 

@@ -281,7 +281,7 @@ fn write_rollout(text: &mut String, rollout: &Rollout, several: bool) {
     if rollout.start == PoolStart::Waits {
         text.push_str("- waits until unavailable nodes recover: they use up `maxUnavailable`\n");
     }
-    for wave in &rollout.waves {
+    for wave in rollout.waves.iter().take(outlook::MAX_WAVES) {
         let pace = match several {
             true => "as the budget of each pool allows".to_owned(),
             false => format!("{} at a time", rollout.budget),
@@ -292,6 +292,9 @@ fn write_rollout(text: &mut String, rollout: &Rollout, several: bool) {
         if !listed.is_empty() {
             text.push_str(&format!("- {label}: {}\n", names(listed.iter().map(String::as_str), MAX_NAMES)));
         }
+    }
+    if let Some(more) = outlook::more_waves(rollout) {
+        text.push_str(&format!("- {more}\n"));
     }
     let awaited = |step: &&Step| step.action != Action::Assign;
     let awaited = rollout.waves.iter().flat_map(|wave| &wave.steps).filter(awaited).count();

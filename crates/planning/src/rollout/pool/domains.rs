@@ -33,13 +33,13 @@ pub(super) struct Domains {
 impl Domains {
     pub(super) fn new(plan: &PoolPlan, mode: &Mode) -> Self {
         let first = plan.waves.iter().find(|wave| wave.kind == WaveKind::Rest);
-        let first_soak = first.and_then(|wave| wave.domain.as_ref()).map_or(0, |domain| domain.soak_seconds);
+        let first = first.and_then(|wave| wave.domain.as_ref());
         Self {
             names: plan.domains.clone(),
             soak: plan.policy.order.as_ref().map_or(Duration::ZERO, |order| mode.real_duration(order.soak)),
             waiting: BTreeMap::new(),
             current: None,
-            continues: first_soak > 0,
+            continues: first.is_some_and(|domain| domain.soak_seconds.is_some()),
             ended: None,
         }
     }
@@ -49,7 +49,7 @@ impl Domains {
         !self.names.is_empty() && self.current.is_none_or(|current| domain > current)
     }
 
-    /// Forgets the domains that have not begun.
+    /// Forgets the domains that have not begun, for a rollout that only watches.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }
@@ -61,6 +61,7 @@ impl PoolRun {
         match self.nodes.get(number).map(|node| node.domain).filter(|domain| self.domains.is_later(*domain)) {
             Some(domain) => {
                 self.domains.waiting.entry(domain).or_default().insert(number);
+                self.nodes.update(number, |node| node.awaits_domain = true);
             }
             None => self.rest.push_back(number),
         }
@@ -82,6 +83,7 @@ impl PoolRun {
             first.remove();
             self.domains.continues = true;
         }
+        self.nodes.update(next?, |node| node.awaits_domain = false);
         next
     }
 
@@ -92,12 +94,15 @@ impl PoolRun {
         }
         let is_open = self.gate == StartGate::Open;
         if self.domains.current.is_none() && !self.domains.continues {
-            if is_open && self.gates_permit(context.now) {
+            if is_open {
                 self.begin_domain(context);
             }
             return;
         }
-        if !self.has_domain_ended() || (is_open && self.watch_lost(context)) {
+        if is_open && self.has_domain_ended() {
+            self.watch_lost(context);
+        }
+        if !self.has_domain_ended() || self.stopped.is_some() {
             return self.interrupt_domain_soak();
         }
         let ended = *self.domains.ended.get_or_insert(context.now);
@@ -108,8 +113,7 @@ impl PoolRun {
         if until <= context.now {
             return self.begin_domain(context);
         }
-        let next = self.domains.waiting.keys().next().and_then(|next| self.domains.names.get(*next)).cloned();
-        if let Some(next) = next {
+        if let Some(next) = self.next_domain() {
             self.gate = StartGate::SoakingDomain { until };
             context.timers.wake(until, &self.name, None);
             self.report(Progress::DomainSoaking { pool: self.name.clone(), until, next }, context);
@@ -118,23 +122,34 @@ impl PoolRun {
 
     /// Whether no node is in transition, and no node is pending but those of later domains.
     fn has_domain_ended(&self) -> bool {
-        if self.nodes.in_flight() > 0 || !self.rollback_drains.is_empty() {
-            return false;
-        }
-        let is_pending = |number: &&usize| self.nodes.in_phase(**number, &Phase::Pending).is_some();
-        self.nodes.pending() == self.domains.waiting.values().flatten().filter(is_pending).count()
+        let is_idle = self.nodes.in_flight() == 0 && self.rollback_drains.is_empty();
+        is_idle && self.nodes.pending() == self.nodes.awaiting_domain()
     }
 
     /// Watches nodes again that converged in this run and are not Ready any more. They end their domain once they are
-    /// Ready, or have failed. Reports whether there are any.
-    fn watch_lost(&mut self, context: &mut Context<'_>) -> bool {
+    /// Ready, or have failed.
+    fn watch_lost(&mut self, context: &mut Context<'_>) {
         if self.nodes.lost() == 0 {
-            return false;
+            return;
         }
-        let lost = |number: &usize| self.nodes.get(*number).is_some_and(NodeState::is_lost);
-        let lost: Vec<usize> = self.nodes.numbers().filter(lost).collect();
-        lost.iter().for_each(|number| self.regressed(*number, Waiting::NotReady, context));
-        !lost.is_empty()
+        let is_lost = |number: &usize| self.nodes.get(*number).is_some_and(NodeState::is_lost);
+        let lost: Vec<usize> = self.nodes.numbers().filter(is_lost).collect();
+        for number in lost {
+            self.regressed(number, Waiting::NotReady, context);
+        }
+    }
+
+    /// The next domain with a pending node. Forgets domains whose nodes have left the cluster or may not start now.
+    fn next_domain(&mut self) -> Option<Domain> {
+        while let Some((position, numbers)) = self.domains.waiting.first_key_value() {
+            if numbers.iter().any(|number| self.nodes.in_phase(*number, &Phase::Pending).is_some()) {
+                return self.domains.names.get(*position).cloned();
+            }
+            for number in self.domains.waiting.pop_first().into_iter().flat_map(|(_, numbers)| numbers) {
+                self.nodes.update(number, |node| node.awaits_domain = false);
+            }
+        }
+        None
     }
 
     /// Ends the soak between two domains, if there is one. It begins anew.
@@ -145,17 +160,28 @@ impl PoolRun {
         }
     }
 
-    /// Starts the nodes of the next domain.
-    pub(super) fn begin_domain(&mut self, context: &mut Context<'_>) {
+    /// Begins the next domain after its soak.
+    pub(super) fn end_domain_soak(&mut self, context: &mut Context<'_>) {
+        self.gate = StartGate::Open;
+        self.advance_domains(context);
+    }
+
+    /// Starts the nodes of the next domain, if the gates permit a start.
+    fn begin_domain(&mut self, context: &mut Context<'_>) {
+        if !self.gates_permit(context.now) {
+            return;
+        }
+        let Some(domain) = self.next_domain() else { return };
+        let Some((position, numbers)) = self.domains.waiting.pop_first() else { return };
         self.interrupt_domain_soak();
-        let Some((position, nodes)) = self.domains.waiting.pop_first() else { return };
         self.domains.current = Some(position);
         let is_pending = |number: &&usize| self.nodes.in_phase(**number, &Phase::Pending).is_some();
-        let pending = nodes.iter().filter(is_pending).count();
-        self.rest.extend(nodes);
-        if let Some(domain) = self.domains.names.get(position).cloned() {
-            self.report(Progress::DomainStarted { pool: self.name.clone(), domain, nodes: pending }, context);
+        let nodes = numbers.iter().filter(is_pending).count();
+        for number in numbers {
+            self.nodes.update(number, |node| node.awaits_domain = false);
+            self.rest.push_back(number);
         }
+        self.report(Progress::DomainStarted { pool: self.name.clone(), domain, nodes }, context);
         self.queue_broken();
     }
 }

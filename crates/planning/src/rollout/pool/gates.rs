@@ -186,7 +186,10 @@ impl PoolRun {
             if let Some((gate, why)) = closed.or(unanswered).filter(|_| is_due) {
                 self.hold_for_gate(gate, why, context);
             }
-            return;
+            // A run that continues a rollout may soak before its first node.
+            if self.held.is_some() || self.gate.soaks_until().is_none() {
+                return;
+            }
         }
         if let Some(closed) = self.overdue_gate(context) {
             self.stop_for_gate(closed, context);
@@ -201,9 +204,10 @@ impl PoolRun {
 
     /// Opens the gate after the soak time, unless a gate of the soak does not pass.
     pub(super) fn end_soak(&mut self, context: &mut Context<'_>) {
-        if self.gates.gates.is_empty() || self.gates.closed_at(Moment::Soak, context.now).is_none() {
+        let starts = self.stopped.is_none() && self.held.is_none();
+        if starts && self.gates.closed_at(Moment::Soak, context.now).is_none() {
             match self.gate {
-                StartGate::SoakingDomain { .. } => self.begin_domain(context),
+                StartGate::SoakingDomain { .. } => self.end_domain_soak(context),
                 _ => self.open_gate(context),
             }
         }

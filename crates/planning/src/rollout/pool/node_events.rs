@@ -345,6 +345,7 @@ impl PoolRun {
         let Some(node) = self.nodes.get(number) else { return };
         let (group, seconds) = (node.group, waited.as_secs_f64());
         self.last_failed = Some(node.name.clone());
+        self.interrupt_domain_soak();
         // A trial that takes too long proves nothing: the node runs the target and is Ready.
         let proven = !matches!(failure, ConvergenceFailure::TimedOut { waiting: Waiting::OnTrial });
         self.nodes.set(number, Phase::Failed { failure: failure.clone(), seconds, rollback: Rollback::No });

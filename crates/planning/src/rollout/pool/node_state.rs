@@ -104,6 +104,8 @@ pub(super) struct NodeState {
     pub(super) group: Group,
     /// Position of its domain in the order of the pool.
     pub(super) domain: usize,
+    /// Whether it waits for its domain to begin.
+    pub(super) awaits_domain: bool,
     pub(super) phase: Phase,
     pub(super) from: Option<ConfigSource>,
     /// Assignment of this rollout, if any.
@@ -264,6 +266,7 @@ impl NodeState {
             uid: String::new(),
             group: Group::Rest,
             domain: 0,
+            awaits_domain: false,
             phase,
             from: None,
             assignment: None,

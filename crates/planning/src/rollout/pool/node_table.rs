@@ -8,7 +8,7 @@ use crate::rollout::progress::NodeCounts;
 use nodecfg_contract::names::NodeName;
 
 /// Number of counts of a [`NodeTable`].
-const COUNTS: usize = 14;
+const COUNTS: usize = 15;
 
 /// All nodes of a pool by number. The number of a node never changes.
 #[derive(Debug, Default)]
@@ -24,6 +24,7 @@ pub(super) struct NodeTable {
     lost: usize,
     failed: usize,
     gone: usize,
+    awaiting_domain: usize,
     reported: NodeCounts,
 }
 
@@ -51,6 +52,7 @@ fn counts(node: &NodeState) -> [usize; COUNTS] {
         node.is_lost(),
         node.has_failed(),
         node.phase == Phase::Gone,
+        node.awaits_domain && pending,
         waits,
         moves || (pending && !waits),
         matches!(node.phase, Phase::Converged { .. }),
@@ -91,6 +93,7 @@ impl NodeTable {
             &mut self.lost,
             &mut self.failed,
             &mut self.gone,
+            &mut self.awaiting_domain,
         ];
         let totals = kept.into_iter().chain([pending, in_flight, done, failed, on_trial]);
         for (total, (before, after)) in totals.zip(before.into_iter().zip(after)) {
@@ -173,6 +176,11 @@ impl NodeTable {
     /// Number of nodes that failed with their assignment.
     pub(super) fn failed(&self) -> usize {
         self.failed
+    }
+
+    /// Number of pending nodes that wait for their domain to begin.
+    pub(super) fn awaiting_domain(&self) -> usize {
+        self.awaiting_domain
     }
 
     /// Reports whether each node runs its target or left the cluster.

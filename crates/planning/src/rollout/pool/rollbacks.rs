@@ -7,7 +7,7 @@ use super::node_state::{Group, Phase, Purpose, Rollback};
 use crate::convergence::{Convergence, ConvergenceFailure, Target, Waiting, evaluate};
 use crate::drain::DrainFailure;
 use crate::instant::{elapsed, later};
-use crate::rollout::progress::{Progress, StartGate};
+use crate::rollout::progress::Progress;
 use crate::rollout::signals::{Command, Context};
 use nodecfg_contract::observed::Node;
 
@@ -21,7 +21,7 @@ impl PoolRun {
             Phase::Failed { failure: ConvergenceFailure::Drain { .. }, .. } => return,
             Phase::Watching { since } | Phase::Settling { since, .. } => Phase::RollbackSent { since },
             Phase::Converged { .. }
-                if self.is_returning || (node.group == Group::Canary && self.gate != StartGate::Open) =>
+                if self.is_returning || (node.group == Group::Canary && !self.gate.has_passed_canaries()) =>
             {
                 Phase::RollbackSent { since: context.now }
             }

@@ -263,6 +263,123 @@ fn canaries_are_nodes_like_others_once_they_have_passed() {
     assert_eq!(scenario.wait(60), ["n1"]);
 }
 
+/// Zone a has converged, and the soak before zone b goes on.
+fn soaking(policy: RolloutPolicy, mode: Mode) -> Scenario {
+    let mut scenario = Scenario::new(four(), policy, mode);
+    scenario.send(Input::Start);
+    scenario.converge("n2");
+    scenario.converge("n4");
+    scenario
+}
+
+fn refusal(name: &str, zone: &str) -> Input {
+    let node = in_zone(node(name, "a"), Some(zone));
+    Input::Observed(Box::new(refusing(node, &Scenario::target(), error_text::VALIDATE)))
+}
+
+#[test]
+fn no_domain_begins_after_a_stop() {
+    let mut scenario = soaking(ordered(3, 60), ASSIGN);
+    let before = told(&scenario);
+    scenario.send(Input::Stop(StopReason::Interrupted));
+    scenario.wait(60);
+    assert_eq!(told(&scenario), before);
+    // The failed node is still being rolled back when the soak ends.
+    let mut scenario = soaking(ordered(3, 60), ASSIGN);
+    scenario.send(refusal("n2", "a"));
+    assert!(scenario.stopped().is_some());
+    assert!(scenario.wait(60).is_empty());
+    assert_eq!(told(&scenario), before);
+}
+
+#[test]
+fn canaries_that_have_passed_are_not_rolled_back_in_a_later_soak() {
+    let mut scenario = soaking(RolloutPolicy { canary: canary(1, 0), ..ordered(3, 60) }, ASSIGN);
+    scenario.send(Input::RollBackAll(StopReason::Interrupted));
+    assert_eq!(scenario.rolled_back, []);
+}
+
+#[test]
+fn run_that_continues_a_rollout_waits_for_nodes_in_transition() {
+    let target = Scenario::target();
+    let mut nodes = four();
+    nodes[1].source = Some(target.clone());
+    nodes[3] = on(nodes[3].clone(), &target);
+    for soak in [60, 0] {
+        let mut cluster = observed(nodes.clone());
+        with_config_map(&mut cluster, "a", &rendered("a", 64));
+        let mut scenario = Scenario::over(cluster, ordered(3, soak), ASSIGN);
+        assert!(scenario.send(Input::Start).is_empty(), "n2 of zone a is in transition");
+        let mut started = scenario.send(Input::Observed(Box::new(on(four()[1].clone(), &target))));
+        if soak > 0 {
+            assert!(started.is_empty());
+            started = scenario.wait(60);
+        }
+        assert_eq!(started, ["n1"]);
+    }
+}
+
+#[test]
+fn node_that_is_lost_too_often_fails_and_the_soak_begins_anew() {
+    let mut policy = ordered(3, 60);
+    policy.max_failures = 1;
+    let mut scenario = soaking(policy, Mode { rollback_on_failure: false, ..ASSIGN });
+    for _ in 0..3 {
+        scenario.send(Input::Observed(Box::new(unready("n2", "a"))));
+        scenario.send(Input::Observed(Box::new(ready("n2", "a"))));
+    }
+    scenario.send(Input::Observed(Box::new(unready("n4", "a"))));
+    scenario.send(Input::Observed(Box::new(unready("n2", "a"))));
+    scenario.wait(280);
+    scenario.send(Input::Observed(Box::new(ready("n4", "a"))));
+    assert!(matches!(scenario.end("n2"), End::Failed { .. }));
+    assert!(scenario.wait(59).is_empty() && scenario.stopped().is_none());
+    assert_eq!(scenario.wait(1), ["n1"]);
+}
+
+#[test]
+fn tolerated_failure_begins_the_soak_anew() {
+    let mut policy = ordered(3, 60);
+    policy.max_failures = 1;
+    let mut scenario = soaking(policy, Mode { rollback_on_failure: false, ..ASSIGN });
+    scenario.wait(59);
+    scenario.send(refusal("n2", "a"));
+    assert!(scenario.wait(59).is_empty(), "n2 ended later than n4");
+    assert_eq!(scenario.wait(1), ["n1"]);
+}
+
+#[test]
+fn domain_without_pending_nodes_costs_no_soak() {
+    let mut scenario = soaking(ordered(3, 60), ASSIGN);
+    scenario.send(Input::Gone(node_name("n1")));
+    assert_eq!(scenario.wait(60), ["n3"]);
+    assert!(!told(&scenario).iter().any(|text| text.ends_with(" 0")), "{:?}", told(&scenario));
+    // A node that comes back starts in the turn of a later domain.
+    let mut scenario = soaking(ordered(3, 60), ASSIGN);
+    let claimed = Node { maintainer: Some(Maintainer::Kured), ..four()[0].clone() };
+    scenario.send(Input::Observed(Box::new(claimed)));
+    assert_eq!(scenario.wait(60), ["n3"]);
+    assert_eq!(scenario.send(Input::Observed(Box::new(four()[0].clone()))), ["n1"]);
+}
+
+#[test]
+fn canaries_are_of_one_domain() {
+    let policy = RolloutPolicy { canary: canary(3, 0), ..ordered(3, 60) };
+    let mut scenario = Scenario::new(four(), policy, ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n2", "n4"]);
+    scenario.converge("n2");
+    assert!(scenario.converge("n4").is_empty(), "zone b follows zone a");
+    assert_eq!(scenario.wait(60), ["n1"]);
+}
+
+#[test]
+fn domain_follows_unavailable_nodes_of_an_earlier_one() {
+    let mut nodes = four();
+    (nodes[1].cordoned, nodes[3].cordoned) = (true, true);
+    let mut scenario = Scenario::new(nodes, ordered(3, 60), ASSIGN);
+    assert_eq!(scenario.send(Input::Start), ["n2", "n4"]);
+}
+
 #[test]
 fn verify_watches_all_domains_at_once() {
     let mode = Mode { assign: false, ..ASSIGN };

@@ -6,13 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{ASSIGN, Scenario, three};
-use crate::desired::{NodeOrder, RolloutPolicy};
+use crate::desired::RolloutPolicy;
 use crate::gates::judge::{Answer, Asked, Series};
 use crate::gates::{Baseline, Gate, GateCheck, Moment, ObjectRef, PrometheusQuery, Question, Wanted};
 use crate::hold::{Hold, HoldReason};
 use crate::plan::fixtures::{
-    ZONE, canary, desired, in_zone, node, node_name, observed, on, options, policy, pool, pool_name, rendered,
-    with_config_map,
+    canary, desired, node, node_name, observed, on, options, policy, pool, pool_name, rendered, with_config_map,
 };
 use crate::plan::make;
 use crate::rollout::machine::{Command, Input, Machine, Mode};
@@ -21,7 +20,7 @@ use crate::rollout::{End, StopReason};
 use nodecfg_contract::names::GateName;
 use nodecfg_contract::observed::{Node, Observed};
 
-const GATED: Mode = Mode { gates: Some(Duration::from_secs(15)), ..ASSIGN };
+pub(super) const GATED: Mode = Mode { gates: Some(Duration::from_secs(15)), ..ASSIGN };
 
 fn gate_name() -> GateName {
     GateName::new("errors").unwrap()
@@ -40,24 +39,24 @@ fn gate(at: &[Moment]) -> Gate {
     }
 }
 
-fn gated(budget: u32, at: &[Moment]) -> RolloutPolicy {
+pub(super) fn gated(budget: u32, at: &[Moment]) -> RolloutPolicy {
     RolloutPolicy { gates: vec![gate(at)], convergence_timeout: Duration::from_secs(300), ..policy(budget) }
 }
 
 impl Scenario {
-    fn gate(&mut self, answer: Answer) -> Vec<String> {
+    pub(super) fn gate(&mut self, answer: Answer) -> Vec<String> {
         let question = Question::Prometheus(query());
         self.send(Input::Gate(Box::new(Asked { question, answer, at: self.now })))
     }
 
     /// Answers with one series for each of these jobs.
-    fn fires(&mut self, jobs: &[&str]) -> Vec<String> {
+    pub(super) fn fires(&mut self, jobs: &[&str]) -> Vec<String> {
         let series =
             |job: &&str| Series { labels: [("job".to_owned(), (*job).to_owned())].into(), value: "5".to_owned() };
         self.gate(Answer::Prometheus { firing: Ok(jobs.iter().map(series).collect()), present: Ok(1) })
     }
 
-    fn unknown(&mut self) -> Vec<String> {
+    pub(super) fn unknown(&mut self) -> Vec<String> {
         self.gate(Answer::Prometheus { firing: Err("no answer".to_owned()), present: Ok(1) })
     }
 
@@ -84,27 +83,6 @@ impl Scenario {
         };
         self.progress.iter().filter_map(word).collect()
     }
-}
-
-#[test]
-fn first_domain_begins_once_the_gates_pass() {
-    let order = NodeOrder { by: ZONE.to_owned(), soak: Duration::from_secs(60) };
-    let policy = RolloutPolicy { order: Some(order), ..gated(3, &[Moment::Start, Moment::Soak]) };
-    let nodes = [("n1", "a"), ("n2", "b")].map(|(name, zone)| in_zone(node(name, "a"), Some(zone)));
-    let mut scenario = Scenario::new(nodes, policy, GATED);
-    let begun = |scenario: &Scenario| {
-        scenario.progress.iter().filter(|progress| matches!(progress, Progress::DomainStarted { .. })).count()
-    };
-    assert!(scenario.send(Input::Start).is_empty());
-    assert_eq!(begun(&scenario), 0);
-    assert_eq!(scenario.fires(&[]), ["n1"]);
-    assert_eq!(begun(&scenario), 1);
-    scenario.converge("n1");
-    scenario.wait(15);
-    assert!(scenario.fires(&["api"]).is_empty());
-    let Some(StopReason::GateClosed { canaries, .. }) = scenario.stopped() else { panic!("{:?}", scenario.stopped()) };
-    assert!(!canaries, "no canaries soaked");
-    assert_eq!(begun(&scenario), 1);
 }
 
 #[test]
