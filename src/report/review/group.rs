@@ -80,8 +80,8 @@ mod tests {
     use crate::review::{Review, Side, groups, of_plan};
     use jiff::Timestamp;
     use nodecfg_contract::observed::{Node, Pause};
-    use nodecfg_planning::desired::Pool;
-    use nodecfg_planning::plan::fixtures::{desired, node, observed, options, policy, pool, pool_name};
+    use nodecfg_planning::desired::{NodeOrder, Pool, RolloutPolicy};
+    use nodecfg_planning::plan::fixtures::{ZONE, desired, in_zone, node, observed, options, policy, pool, pool_name};
     use nodecfg_planning::plan::make;
 
     fn review(pools: impl IntoIterator<Item = Pool>, nodes: impl IntoIterator<Item = Node>, paused: &[&str]) -> Review {
@@ -100,6 +100,36 @@ mod tests {
     fn nodes(pools: usize, each: usize) -> Vec<Node> {
         let name = |pool: usize, number: usize| node(&format!("p{pool}-{number}"), &format!("p{pool}"));
         (1..=pools).flat_map(|pool| (1..=each).map(move |number| name(pool, number))).collect()
+    }
+
+    fn ordered(label: &str) -> RolloutPolicy {
+        let order = NodeOrder { by: label.to_owned(), soak: std::time::Duration::from_secs(600) };
+        RolloutPolicy { order: Some(order), ..policy(1) }
+    }
+
+    #[test]
+    fn domains_of_a_group_are_in_order_and_limited() {
+        let pools = named(2, |name| pool(name, 64, ordered(ZONE)));
+        let zoned = nodes(2, 14).into_iter().enumerate();
+        let zoned = zoned.map(|(at, node)| in_zone(node, Some(&format!("z{:02}", at % 14))));
+        let review = review(pools, zoned, &[]);
+        let mut out = Vec::new();
+        text(&mut out, &review, false, 100).unwrap();
+        let shown = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        assert!(shown.contains("then topology.kubernetes.io/zone=z00, as the budget allows: p1-1, p2-1\n"), "{shown}");
+        assert!(shown.contains("then, after 10m soak, topology.kubernetes.io/zone=z11,"), "{shown}");
+        assert!(shown.contains("then 2 more values\n") && !shown.contains("z12"), "{shown}");
+        let mut out = Vec::new();
+        markdown(&mut out, &review, None).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        assert!(shown.contains("- then 2 more values\n") && !shown.contains("z12"), "{shown}");
+    }
+
+    #[test]
+    fn pools_with_orders_by_different_labels_are_no_group() {
+        let pools = named(3, |name| pool(name, 64, ordered(if name == "p3" { "rack" } else { ZONE })));
+        let review = review(pools, nodes(3, 1), &[]);
+        assert_eq!(groups(&review.pools).len(), 2);
     }
 
     #[test]
