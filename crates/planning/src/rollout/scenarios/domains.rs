@@ -338,6 +338,22 @@ fn node_that_is_lost_too_often_fails_and_the_soak_begins_anew() {
 }
 
 #[test]
+fn loss_that_stops_the_pool_begins_no_soak() {
+    let mut scenario = soaking(ordered(3, 60), Mode { rollback_on_failure: false, ..ASSIGN });
+    for _ in 0..3 {
+        scenario.send(Input::Observed(Box::new(unready("n2", "a"))));
+        scenario.send(Input::Observed(Box::new(ready("n2", "a"))));
+    }
+    scenario.send(Input::Observed(Box::new(unready("n4", "a"))));
+    scenario.send(Input::Observed(Box::new(unready("n2", "a"))));
+    let before = told(&scenario);
+    scenario.send(Input::Observed(Box::new(ready("n4", "a"))));
+    assert!(scenario.stopped().is_some());
+    assert_eq!(told(&scenario), before);
+    assert!(scenario.wait(600).is_empty() && scenario.machine.is_finished());
+}
+
+#[test]
 fn tolerated_failure_begins_the_soak_anew() {
     let mut policy = ordered(3, 60);
     policy.max_failures = 1;
