@@ -132,6 +132,18 @@ fn stopped_pool_does_not_soak() {
 }
 
 #[test]
+fn canaries_of_a_stopped_pool_do_not_pass() {
+    let mut policy = policy(3);
+    policy.canary = canary(1, 60);
+    let mut scenario = Scenario::new(three(), policy, ASSIGN);
+    scenario.send(Input::Start);
+    scenario.converge("n1");
+    scenario.send(Input::Stop(StopReason::Interrupted));
+    assert!(scenario.wait(60).is_empty());
+    assert!(!scenario.progress.iter().any(|progress| matches!(progress, Progress::Soaked { .. })));
+}
+
+#[test]
 fn after_the_canaries_the_gate_stays_open() {
     let mut policy = policy(2);
     (policy.canary, policy.max_failures) = (canary(1, 0), 5);
