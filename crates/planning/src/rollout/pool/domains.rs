@@ -48,11 +48,6 @@ impl Domains {
     fn is_later(&self, domain: usize) -> bool {
         !self.names.is_empty() && self.current.is_none_or(|current| domain > current)
     }
-
-    /// Forgets the domains that have not begun, for a rollout that only watches.
-    pub(super) fn clear(&mut self) {
-        self.waiting.clear();
-    }
 }
 
 impl PoolRun {

@@ -157,7 +157,7 @@ impl PoolRun {
     /// pool only checks whether it has stalled.
     pub(in crate::rollout) fn awaits_room(&self) -> bool {
         let needs_room = self.nodes.pending() > 0 || !self.rollback_drains.is_empty();
-        self.others.is_news && self.trials.started && self.mode.assign && needs_room
+        self.others.is_news && needs_room
     }
 
     /// Starts nodes if another pool has made room for them.

@@ -70,6 +70,8 @@ pub(super) struct PoolRun {
     checks_pods: bool,
     max_failures: u32,
     mode: Mode,
+    /// Whether the rollout has started.
+    started: bool,
     nodes: NodeTable,
     /// Number of nodes that the plan has a step for.
     steps: usize,
@@ -128,6 +130,7 @@ impl PoolRun {
             checks_pods,
             max_failures: plan.policy.max_failures,
             mode,
+            started: false,
             nodes: NodeTable::default(),
             steps: plan.steps().count(),
             unavailable_first: VecDeque::new(),
@@ -236,7 +239,7 @@ impl PoolRun {
     }
 
     pub(super) fn start(&mut self, context: &mut Context<'_>) {
-        self.trials.started = true;
+        self.started = true;
         if !self.mode.assign {
             // `verify` watches every pending node from the start, assigned or not.
             for number in self.nodes.numbers() {
@@ -244,11 +247,6 @@ impl PoolRun {
                     self.watch(number, context);
                 }
             }
-            self.unavailable_first.clear();
-            self.unavailable_drains.clear();
-            self.canaries.clear();
-            self.rest.clear();
-            self.domains.clear();
             return;
         }
         // Counts known failures on this target before any node is assigned.
@@ -267,6 +265,10 @@ impl PoolRun {
 
     /// Starts every node that may start now.
     fn start_more(&mut self, context: &mut Context<'_>) {
+        // Settled nodes are observed before the start, which counts the known failures.
+        if !self.started || !self.mode.assign {
+            return;
+        }
         self.start_rollback_drains(context);
         if self.stopped.is_some() || self.held.is_some() || !self.waits_for().is_empty() {
             return;

@@ -22,8 +22,6 @@ use nodecfg_contract::observed::Node;
 pub(super) struct TrialWait {
     /// Latest known end of a trial.
     pub(super) end: Option<Timestamp>,
-    /// Whether the rollout has started. Before, not all trials are known.
-    pub(super) started: bool,
     /// Whether the wait was reported.
     pub(super) announced: bool,
     /// Stop of the rollout that ended the wait.
@@ -128,8 +126,8 @@ impl PoolRun {
 
     /// Reports once that the pool waits for trials only.
     pub(in crate::rollout) fn announce_trials(&mut self, context: &mut Context<'_>) {
-        if !self.trials.started || self.trials.announced || !self.awaits_trials() || !self.is_finished_but_for_trials()
-        {
+        // Before the start, not all trials are known.
+        if !self.started || self.trials.announced || !self.awaits_trials() || !self.is_finished_but_for_trials() {
             return;
         }
         self.trials.announced = true;

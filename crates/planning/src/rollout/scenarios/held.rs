@@ -23,6 +23,24 @@ fn assert_released_node_ends_the_rollout(mut scenario: Scenario) {
     assert!(scenario.machine.is_finished() && scenario.machine.outcome().is_complete());
 }
 
+/// The executor passes the settled nodes of the plan before the start, because they may be on trial.
+#[test]
+fn no_node_starts_before_the_rollout() {
+    let target = Scenario::target();
+    let failed = refusing(node("n2", "a"), &target, error_text::VALIDATE);
+    let nodes = [on(node("n1", "a"), &target), failed, node("n3", "a")];
+    for assign in [true, false] {
+        let mut cluster = observed(nodes.clone());
+        with_config_map(&mut cluster, "a", &rendered("a", 64));
+        let mut scenario = Scenario::over(cluster, policy(3), Mode { assign, ..ASSIGN });
+        assert!(scenario.send(Input::Observed(Box::new(nodes[0].clone()))).is_empty(), "before the start");
+        assert!(scenario.send(Input::Start).is_empty(), "n2 has failed, or nodes are only watched");
+        assert!(scenario.send(Input::Observed(Box::new(nodes[0].clone()))).is_empty());
+        assert_eq!(scenario.stopped().is_some(), assign);
+        assert_eq!(scenario.end("n3"), if assign { End::NotStarted } else { End::InFlight });
+    }
+}
+
 #[test]
 fn unreadable_pending_node_takes_budget_until_it_is_readable() {
     let mut scenario = Scenario::new(three(), policy(2), ASSIGN);
