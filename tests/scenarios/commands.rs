@@ -15,6 +15,7 @@ scenarios! {
         verify_passes_on_converged_cluster,
         verify_waits_and_fails_without_writes,
         verify_passes_after_another_client_assigns,
+        verify_waits_for_an_unassigned_node_beside_a_converged_one,
         status_shows_every_node_state,
         json_lines_have_format_version,
         json_errors_are_documents,
@@ -108,6 +109,19 @@ async fn verify_waits_and_fails_without_writes(start: ClusterSetup) {
 async fn verify_passes_after_another_client_assigns(start: ClusterSetup) {
     let cluster = start.pool("a", 2).up().await;
     let repository = repository();
+    let verify = cluster.start_run("verify", &repository, &["--timeout", "60s", "-v"]);
+    cluster.sync(&repository, &[]).await.exits(0);
+    verify.end().await.exits(0);
+    cluster.down().await;
+}
+
+async fn verify_waits_for_an_unassigned_node_beside_a_converged_one(start: ClusterSetup) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = repository();
+    cluster.patch("/api/v1/nodes/a-1", serde_json::json!({"metadata": {"labels": {"slot": "first"}}})).await;
+    cluster.sync(&repository, &["-l", "slot=first"]).await.exits(0);
+    let run = cluster.run("verify", &repository, &["--timeout", "2s"]).await.exits(5);
+    run.prints("a-2: not assigned").does_not_print("another client");
     let verify = cluster.start_run("verify", &repository, &["--timeout", "60s", "-v"]);
     cluster.sync(&repository, &[]).await.exits(0);
     verify.end().await.exits(0);

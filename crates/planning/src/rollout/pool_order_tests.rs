@@ -274,6 +274,14 @@ fn limit_of_all_pools_is_shared() {
 }
 
 #[test]
+fn percentage_of_the_fleet_is_of_the_nodes_of_all_pools() {
+    let nodes = ["a1", "a2", "a3", "b1"].map(|name| node(name, &name[..1]));
+    let scenario = Scenario::new([wanted("a", policy(1)), wanted("b", policy(1))], nodes);
+    let plan = Plan { max_unavailable: Some(MaxUnavailable::Percent(50)), ..scenario.plan };
+    assert_eq!(plan.budget(), Some(2));
+}
+
+#[test]
 fn pool_that_waits_for_room_has_not_stalled() {
     let slow = RolloutPolicy { convergence_timeout: Duration::from_secs(3000), ..policy(1) };
     let pools = [pool("a", 64, slow), wanted("b", policy(1))];
