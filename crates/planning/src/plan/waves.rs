@@ -33,22 +33,24 @@ impl Sorter {
     pub(super) fn new<'a>(policy: &RolloutPolicy, nodes: impl IntoIterator<Item = &'a Node>) -> Self {
         let max_converged =
             policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX).saturating_add(1));
-        let order = policy.order.clone();
-        let domain = |node: &Node| order.as_ref().map(|order| Domain::of(&order.by, &node.labels));
-        let domains: BTreeSet<Domain> = nodes.into_iter().filter_map(domain).collect();
-        let domains = domains.into_iter().collect();
-        Self { max_converged, canary: policy.canary, order, domains, ..Self::default() }
+        let sorter = Self { max_converged, canary: policy.canary, order: policy.order.clone(), ..Self::default() };
+        let domains: BTreeSet<Domain> = nodes.into_iter().filter_map(|node| sorter.domain_of(node)).collect();
+        Self { domains: domains.into_iter().collect(), ..sorter }
+    }
+
+    /// Domain of a node. `None` without an order.
+    fn domain_of(&self, node: &Node) -> Option<Domain> {
+        Some(Domain::of(&self.order.as_ref()?.by, &node.labels))
     }
 
     /// Position of a node's domain.
-    fn domain(&self, node: &Node) -> usize {
-        let domain = self.order.as_ref().map(|order| Domain::of(&order.by, &node.labels));
-        domain.and_then(|domain| self.domains.binary_search(&domain).ok()).unwrap_or_default()
+    fn position_of(&self, node: &Node) -> usize {
+        self.domain_of(node).and_then(|domain| self.domains.binary_search(&domain).ok()).unwrap_or_default()
     }
 
     /// Adds a node. `on_target`: whether it points at the target.
     pub(super) fn add(&mut self, node: &Node, decision: Decision, on_target: bool) {
-        let domain = self.domain(node);
+        let domain = self.position_of(node);
         if on_target {
             self.begun.insert(domain);
         }

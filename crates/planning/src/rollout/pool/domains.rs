@@ -147,7 +147,7 @@ impl PoolRun {
         None
     }
 
-    /// Ends the soak between two domains, if there is one. It begins anew.
+    /// Ends the soak between two domains, if there is one. It restarts later.
     pub(super) fn interrupt_domain_soak(&mut self) {
         self.domains.ended = None;
         if matches!(self.gate, StartGate::SoakingDomain { .. }) {

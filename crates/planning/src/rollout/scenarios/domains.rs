@@ -82,7 +82,7 @@ fn canaries_are_of_the_first_domain() {
     let mut scenario = Scenario::new(four(), policy, ASSIGN);
     assert_eq!(scenario.send(Input::Start), ["n2"]);
     assert!(scenario.converge("n2").is_empty());
-    assert_eq!(scenario.wait(30), ["n4"], "the domain of the canary goes on");
+    assert_eq!(scenario.wait(30), ["n4"], "the other node of the canary's domain");
     scenario.converge("n4");
     assert!(scenario.wait(59).is_empty());
     assert_eq!(scenario.wait(1), ["n1"]);
@@ -128,7 +128,7 @@ fn node_that_is_lost_in_the_soak_is_awaited_again() {
     scenario.wait(30);
     scenario.send(Input::Observed(Box::new(unready("n2", "a"))));
     assert_eq!(scenario.state.as_ref().map(|state| state.gate), Some(StartGate::Open));
-    assert!(scenario.wait(100).is_empty(), "the soak begins anew");
+    assert!(scenario.wait(100).is_empty(), "the soak restarts");
     scenario.send(Input::Observed(Box::new(ready("n2", "a"))));
     assert!(scenario.wait(59).is_empty());
     assert_eq!(scenario.wait(1), ["n1"]);
@@ -263,7 +263,7 @@ fn canaries_are_nodes_like_others_once_they_have_passed() {
     assert_eq!(scenario.wait(60), ["n1"]);
 }
 
-/// Zone a has converged, and the soak before zone b goes on.
+/// Zone a has converged, and the soak before zone b is not over.
 fn soaking(policy: RolloutPolicy, mode: Mode) -> Scenario {
     let mut scenario = Scenario::new(four(), policy, mode);
     scenario.send(Input::Start);

@@ -36,7 +36,7 @@ fn soak_before_the_first_node_waits_for_its_gate_and_ends() {
         for _ in 0..8 {
             assert!(scenario.wait(14).is_empty() && scenario.unknown().is_empty());
         }
-        assert_eq!(scenario.stopped(), None, "the patience goes on");
+        assert_eq!(scenario.stopped(), None, "the patience is not over");
         assert_eq!(scenario.fires(&[]), ["n2"]);
         let mut scenario = start();
         for _ in 0..60 {
