@@ -215,6 +215,7 @@ impl Reconciliation<'_> {
             rollback_on_failure: self.rollout_args.rollback_on_failure,
             concurrency: usize::from(self.rollout_args.concurrency),
             timeout: None,
+            new_nodes_within: None,
             wait_trial: self.wait_trial,
             list_pods: false,
             speed: self.speed,

@@ -37,6 +37,10 @@ pub(super) struct Args {
     /// Wait this long, instead of the convergenceTimeout of each pool.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
+    /// Accept nodes that joined less than this ago and never had their pool's configuration. Without this option, they are
+    /// waited for like all others.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    new_nodes_within: Option<Duration>,
     #[command(flatten)]
     scope: ScopeArgs,
     #[command(flatten)]
@@ -74,6 +78,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         timeout: args.timeout,
         concurrency: 1,
         wait_trial: args.trial.wait_trial,
+        new_nodes_within: args.new_nodes_within,
         ..Mode::ASSIGN
     };
     let subject = RunSubject { purpose: Purpose::Verify, header: &header, plan, review: &review, mode };

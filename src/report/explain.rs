@@ -257,6 +257,14 @@ fn timed_out(node: &NodeName, waiting: &Waiting) -> Explanation {
             causes: &["no sync has run since the change, or the sync stopped before this node"],
             look_at: "the last sync's log, and the node's events: `kubectl describe node`".to_owned(),
         },
+        Waiting::NeverAssigned { .. } => Explanation {
+            meaning: "the node still runs what its image or user data contains",
+            causes: &[
+                "no sync has run since the node joined, or it stopped before this node",
+                "nothing starts a sync when nodes join: run one on a schedule",
+            ],
+            look_at: "docs/how-to/new-nodes.md, to start new nodes with their pool's configuration".to_owned(),
+        },
         Waiting::NotAcknowledged => Explanation {
             meaning: "the node has not reacted to its assignment: its status.config does not change",
             causes: &[

@@ -1,10 +1,14 @@
 //! Why nodes of a pool were not started: stops, holds and pauses, each once with its pools, and the next steps.
 
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
 use super::explain;
 use super::progress::message;
 use super::{count, names};
 use nodecfg_contract::names::PoolName;
-use nodecfg_contract::observed::Pause;
+use nodecfg_contract::observed::{Age, Pause};
 use nodecfg_planning::convergence::ConvergenceFailure;
 use nodecfg_planning::hold::Hold;
 use nodecfg_planning::plan::Why;
@@ -84,6 +88,29 @@ pub(super) fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
         paused.next().map(|pause| (pool, 1 + paused.count(), pause))
     }
     outcome.pools.iter().filter_map(of_pool).collect()
+}
+
+/// The pools with new nodes that a `verify` accepts: `pool gpu, 3 nodes never had …`. Counts those beyond a limit.
+pub(super) fn new_node_texts(outcome: &Outcome, at: Timestamp) -> Vec<String> {
+    let mut texts = Vec::new();
+    for (pool, ended) in &outcome.pools {
+        let joined = ended.nodes.iter().filter_map(|node| match node.end {
+            End::LeftAlone { why: Why::New { joined } } => Some((joined, &node.node)),
+            _ => None,
+        });
+        let nodes: BTreeSet<_> = joined.collect();
+        let Some((oldest, _)) = nodes.first() else { continue };
+        let listed = names(nodes.iter().map(|(_, node)| node.as_str()), MAX_NAMES);
+        let age = Age::between(*oldest, at);
+        texts.push(match nodes.len() {
+            1 => format!("pool {pool}: {listed} joined {age} ago, and never had its configuration"),
+            _ => format!("pool {pool}: {listed} never had its configuration, the oldest joined {age} ago"),
+        });
+    }
+    let more = texts.len().saturating_sub(MAX_REASONS);
+    texts.truncate(MAX_REASONS);
+    texts.extend(more_pools(more));
+    texts
 }
 
 /// The next step after pauses. `None` without pauses.

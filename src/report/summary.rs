@@ -62,6 +62,13 @@ pub fn write(
     write_stops(&mut page, outcome)?;
     write_holds(&mut page, outcome)?;
     write_pauses(&mut page, outcome)?;
+    let new_nodes = stops::new_node_texts(outcome, options.at);
+    for text in &new_nodes {
+        page.line(&format!("{} {text}", warning("new:")), 2)?;
+    }
+    if !new_nodes.is_empty() {
+        writeln!(page.out)?;
+    }
     for step in next_steps_of_nodes(outcome) {
         page.line(&format!("{} {step}", warning("next:")), 2)?;
         writeln!(page.out)?;
@@ -357,8 +364,9 @@ pub(super) fn node_counts(outcome: &Outcome, at: Timestamp) -> (String, String) 
     let is_requested = |node: &&NodeOutcome| !matches!(node.end, End::LeftAlone { why: Why::OutOfScope });
     let nodes = || outcome.pools.values().flat_map(|pool| &pool.nodes);
     let not_requested = nodes().count() - nodes().filter(is_requested).count();
+    let new = nodes().filter(|node| matches!(node.end, End::LeftAlone { why: Why::New { .. } })).count();
     if let Some(skipped) = states.get_mut(&State::Skipped) {
-        *skipped -= not_requested;
+        *skipped -= not_requested + new;
     }
     states.retain(|_, number| *number > 0);
     let others = states.keys().copied().filter(|state| !GOOD.contains(state));
@@ -374,7 +382,10 @@ pub(super) fn node_counts(outcome: &Outcome, at: Timestamp) -> (String, String) 
     };
     let good = GOOD.into_iter().filter_map(part);
     let mut parts: Vec<String> = good.chain(trial_count(outcome, at)).chain(others.filter_map(part)).collect();
-    let nodes = count(states.values().sum::<usize>() + not_requested, "node");
+    let nodes = count(states.values().sum::<usize>() + not_requested + new, "node");
+    if new > 0 {
+        parts.push(format!("{new} new"));
+    }
     if not_requested > 0 {
         parts.push(format!("{not_requested} not requested"));
     }

@@ -157,6 +157,10 @@ async fn run(
     runner.observe_planned(settled.map(|left| &left.node));
     runner.step(Input::Start);
     runner.observe_planned(pools.iter().flat_map(|pool| pool.steps()).map(|step| &step.node));
+    // A kubelet that has just started looks like one that follows no assignments.
+    let blocked = pools.iter().flat_map(|pool| &pool.left_alone).filter(|left| left.why.is_blocked());
+    let is_accepting = rollout.mode.new_nodes_within.is_some();
+    runner.observe_planned(blocked.filter(|_| is_accepting).map(|left| &left.node));
     runner.drive(reader, writer, signals).await;
     Execution { outcome: runner.machine.outcome(), error: runner.error, lock_lost: runner.lock_lost }
 }

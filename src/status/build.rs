@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::domains::DomainStatus;
+use super::new_nodes::NewNodes;
 use super::{Compared, Drift, FleetOrders, FleetStatus, NodeStatus, Paused, PoolStatus, State};
 use kubelet_config::risk::Class;
 use nodecfg_contract::label_selector::LabelSelector;
@@ -94,6 +95,7 @@ fn without_comparison(node: &Node, pool: Option<PoolName>, fleet: Option<FleetNa
         verdict: present_state(node),
         state: State::Converged,
         since: None,
+        new_since: None,
         drift: None,
         drain_mark: node.drain_mark.clone(),
         trial: None,
@@ -174,6 +176,7 @@ fn compare_with_pool(
     let PoolContext { pool, target, is_paused } = context;
     let mut status = without_comparison(node, Some(pool.name.clone()), None);
     status.desired = Some(target.clone());
+    status.new_since = node.new_since().filter(|_| matches!(target, Target::Source(_)));
     let mut target_state = State::Converged;
     let named = target.is_named_by(node.source.as_ref());
     if !named {
@@ -310,6 +313,7 @@ fn pools(
                 configurations: configurations(&nodes),
                 held: pool.filter(|_| states.contains_key(&State::Behind)).and_then(|pool| held(pool, at)),
                 domain: pool.and_then(|pool| DomainStatus::of(pool.policy.order.as_ref()?, &nodes, observed)),
+                new_nodes: NewNodes::of(&nodes),
                 paused: name.zip(fleet).and_then(|(name, fleet)| paused(name, pool, fleet, fleets)),
                 states,
             }

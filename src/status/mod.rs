@@ -19,12 +19,14 @@ use nodecfg_planning::plan::{Owner, Why};
 mod build;
 mod changes;
 mod domains;
+mod new_nodes;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use build::{DesiredFleet, Selection, build};
 pub use changes::{Change, changes};
 pub use domains::DomainStatus;
+pub use new_nodes::NewNodes;
 pub use nodecfg_planning::state::{Grade, State};
 
 /// Status of the fleets of a cluster.
@@ -124,6 +126,9 @@ pub struct PoolStatus {
     /// The domain that a rollout changes now, or next. Unset without an order, and if all nodes run their target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<DomainStatus>,
+    /// Nodes that never had the configuration of the pool. Unset without such nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_nodes: Option<NewNodes>,
 }
 
 impl PoolStatus {
@@ -181,6 +186,10 @@ pub struct NodeStatus {
     /// its NodeConfig.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
+    /// Creation time of the Node, if it never had the configuration of its pool: it has no assignment, and reports no
+    /// assigned, active or last known good ConfigMap. Unset for other nodes, and without a repository.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_since: Option<Timestamp>,
     /// Change by another client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,

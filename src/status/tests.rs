@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::*;
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Node, NodeSupport, Observed};
+use nodecfg_contract::observed::{CreationTime, Node, NodeSupport, Observed};
 use nodecfg_planning::desired::{Desired, Pool, parse_selector};
 use nodecfg_planning::plan::fixtures::*;
 
@@ -222,6 +222,41 @@ fn lists_changes_by_node() {
     let wanted = [commit.as_str(), "fleet orders", "n2 Some(Behind) NotReady", "n3 gone", "n4 None Behind"];
     assert_eq!(listed, wanted);
     assert!(changes(&before, &before).is_empty());
+}
+
+#[test]
+fn nodes_without_any_configuration_are_new() {
+    let a = pool("a", 64, policy(1));
+    let mut observed = observed([]);
+    let on_a = target(&mut observed, &a);
+    let joined = |name, hours| {
+        let created = CreationTime::new(at() - jiff::SignedDuration::from_hours(hours));
+        Node { created, ..node(name, "a") }
+    };
+    let nodes = [
+        joined("n1", 1),
+        joined("n2", 2),
+        on(joined("n3", 3), &on_a),
+        Node { assigned_before: true, ..joined("n4", 4) },
+        Node { labels: [].into(), ..joined("x", 5) },
+        node("n5", "a"),
+    ];
+    observed.nodes.extend(nodes.map(|node| (node.name.clone(), node)));
+    let status = compared(&desired([a.clone()]), &observed, Vec::new());
+    let new: BTreeSet<&str> =
+        status.nodes.iter().filter(|node| node.new_since.is_some()).map(|node| node.node.as_str()).collect();
+    assert_eq!(new, BTreeSet::from(["n1", "n2"]));
+    let of_pool = status.pools.iter().find(|pool| pool.pool.is_some()).unwrap().new_nodes.clone().unwrap();
+    assert_eq!((of_pool.nodes, of_pool.oldest.as_str()), (2, "n2"));
+    assert_eq!(of_pool.text(at()), "2 nodes never had its configuration, the oldest for 2h: n2");
+    let skewed = of_pool.since - jiff::SignedDuration::from_hours(1);
+    assert_eq!(NewNodes { nodes: 1, ..of_pool }.text(skewed), "1 node never had its configuration, for 0s: n2");
+
+    // The local configuration is the image's.
+    let local = Pool { target: nodecfg_planning::desired::PoolTarget::Local, ..a };
+    let status = compared(&desired([local]), &observed, Vec::new());
+    assert!(status.nodes.iter().all(|node| node.new_since.is_none()));
+    assert!(status.pools.iter().all(|pool| pool.new_nodes.is_none()));
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod input;
 mod kubelet_samples;
 mod last_line;
 mod maintenance;
+mod new_nodes;
 mod node_order;
 mod oncall_orders;
 mod oncall_revisions;

@@ -62,7 +62,8 @@ pub(super) fn join(node: Node, config: Option<&NodeConfig>, now: Timestamp) -> N
     let status_since = own.and_then(|own| last_change(&own.status));
     let trial_ends = own.and_then(|own| trial_end(&own.status, now));
     let content = Some(own.map(content).unwrap_or_default());
-    Node { source, status, support, status_since, trial_ends, content, ..node }
+    let assigned_before = own.is_some();
+    Node { source, status, support, status_since, trial_ends, content, assigned_before, ..node }
 }
 
 /// Status without the sync error of an earlier spec: the present spec may have removed its cause, for example by a

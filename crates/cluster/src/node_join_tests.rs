@@ -35,6 +35,16 @@ fn owned_by(uid: &str) -> Value {
 }
 
 #[test]
+fn node_with_its_node_config_was_assigned_before() {
+    let before = |config: Option<&NodeConfig>| join(node("n1", "u"), config, now()).assigned_before;
+    assert!(!before(None), "created with the first assignment");
+    let mut reset = node_config(&owned_by("u"), json!({"config": {}}));
+    reset.spec.config_source = None;
+    assert!(before(Some(&reset)), "reset to the local configuration");
+    assert!(!before(Some(&node_config(&owned_by("old"), json!({})))), "of an earlier node");
+}
+
+#[test]
 fn accepts_only_the_nodes_own_node_config() {
     let support = |config: Option<&NodeConfig>| {
         let node = join(node("n1", "u"), config, now());

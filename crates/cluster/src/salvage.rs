@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::wire::{NodeMeta, WireNode, WireNodeSpec, WireNodeStatus};
 use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec, NodeConfigStatus};
-use nodecfg_contract::observed::UnreadableField;
+use nodecfg_contract::observed::{CreationTime, UnreadableField};
 use nodecfg_contract::printable::{at_most, one_line};
 
 /// Maximum length of a reason in characters. Decoders quote values, which may be long.
@@ -47,6 +47,12 @@ fn reason(error: &serde_json::Error) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let text = text.strip_suffix(&place).unwrap_or(&text).replace(';', ",");
     one_line(&at_most(&text, MAX_REASON))
+}
+
+/// Creation time of a Node. An unreadable one counts as unknown.
+fn created(metadata: &Fields<'_>) -> Option<CreationTime> {
+    let text: String = serde_json::from_str(metadata.get("creationTimestamp")?.get()).ok()?;
+    CreationTime::new(text.parse().ok()?)
 }
 
 /// Fields of the object and of its metadata. Fails unless the name is readable.
@@ -85,6 +91,7 @@ impl WireNode {
                 uid: damage.take(&metadata, "metadata", "uid"),
                 labels: damage.take(&metadata, "metadata", "labels"),
                 annotations: damage.take(&metadata, "metadata", "annotations"),
+                created: created(&metadata),
                 deletion_timestamp: damage.take(&metadata, "metadata", "deletionTimestamp"),
             },
             spec: Some(WireNodeSpec {

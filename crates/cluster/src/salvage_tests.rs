@@ -221,3 +221,22 @@ fn object_without_a_readable_name_is_an_error() {
         assert!(WireNode::read(text.as_bytes()).is_err() && read_node_config(text.as_bytes()).is_err(), "{text}");
     }
 }
+
+#[test]
+fn unreadable_creation_time_is_unknown() {
+    for (written, known) in
+        [(json!("2026-11-20T13:53:24Z"), true), (json!("9999-12-31T23:59:59Z"), false), (json!(null), false)]
+    {
+        // As a whole, and field by field.
+        for broken in [false, true] {
+            let mut object = node("n1");
+            object["metadata"]["creationTimestamp"] = written.clone();
+            if broken {
+                object["spec"]["unschedulable"] = json!("x");
+            }
+            let read = WireNode::read(object.to_string().as_bytes()).expect("a node");
+            let node = read.into_node(&crate::wire::LabelKeys::All).expect("named");
+            assert_eq!((node.created.is_some(), node.is_unreadable()), (known, broken), "{written}");
+        }
+    }
+}

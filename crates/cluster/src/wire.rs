@@ -14,9 +14,9 @@ use kubelet_config::pod_range::PodRange;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::observed::drain::{DRAIN_ANNOTATION, DRAIN_TAINT};
 use nodecfg_contract::observed::{
-    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, DrainMark, ExtendedResources, FLEET_LABEL,
-    FetchedConfigMap, KubeletVersion, Maintainer, ManagedConfigMap, Node, NodeSupport, Readiness, UnreadableField,
-    maintainer,
+    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, CreationTime, DrainMark, ExtendedResources,
+    FLEET_LABEL, FetchedConfigMap, KubeletVersion, Maintainer, ManagedConfigMap, Node, NodeSupport, Readiness,
+    UnreadableField, maintainer,
 };
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
@@ -79,6 +79,8 @@ pub(super) struct NodeMeta {
     pub(super) labels: Option<BTreeMap<String, String>>,
     #[serde(default)]
     pub(super) annotations: Option<MaintenanceAnnotations>,
+    #[serde(default, rename = "creationTimestamp", deserialize_with = "creation_time")]
+    pub(super) created: Option<CreationTime>,
     #[serde(default, rename = "deletionTimestamp")]
     pub(super) deletion_timestamp: Option<IgnoredAny>,
 }
@@ -187,6 +189,12 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>,
     text.parse().map(Some).map_err(unreadable)
 }
 
+/// Creation time, which the API server writes. An unknown one blocks no node.
+fn creation_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CreationTime>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| CreationTime::new(text.parse().ok()?)))
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WireNodeInfo {
@@ -214,6 +222,8 @@ impl WireNode {
         Some(Node {
             name: NodeName::new(self.metadata.name).ok()?,
             uid: self.metadata.uid,
+            created: self.metadata.created,
+            assigned_before: false,
             labels: keys.filter(self.metadata.labels.unwrap_or_default()),
             kubelet_version,
             pod_range: spec.pod_cidr.as_deref().and_then(PodRange::parse),
@@ -435,6 +445,9 @@ mod tests {
             "metadata": {"creationTimestamp": "2026-11-20T13:53:24Z", "name": "rn1", "resourceVersion": "621", "uid": "7dff"},
             "spec": {"taints": [{"effect": "NoSchedule", "key": "node.kubernetes.io/not-ready"}]},
             "status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}, "nodeInfo": {"kubeletVersion": ""}}}));
+        let created = node.created.map(|created| created.timestamp().to_string());
+        assert_eq!(created.as_deref(), Some("2026-11-20T13:53:24Z"));
+        assert_eq!(node.new_since().map(|since| since.to_string()), created);
         assert_eq!((node.source, node.pod_range), (None, None));
     }
 }

@@ -99,6 +99,7 @@ fn pool(of: &PoolStatus, mut nodes: Vec<&NodeStatus>, single: Option<&FleetName>
         .into_iter()
         .chain(of.held.as_ref().map(|hold| format!("held: {hold}")))
         .chain(of.domain.as_ref().map(|domain| format!("order: {domain}")))
+        .chain(of.new_nodes.as_ref().map(|new| format!("new: {}", new.text(at))))
         .collect();
     if of.configurations > 1 {
         remarks.push(format!("nodes run {} different configurations", of.configurations));

@@ -30,9 +30,11 @@ pub fn markdown(out: &mut dyn Write, status: &FleetStatus, all: bool) -> io::Res
         let held = pool.held.as_ref().map(|hold| format!("; held {}", prose(&hold.to_string()))).unwrap_or_default();
         let domain =
             pool.domain.as_ref().map(|domain| format!("; order: {}", prose(&domain.to_string()))).unwrap_or_default();
+        let new =
+            pool.new_nodes.as_ref().map(|new| format!("; new: {}", prose(&new.text(status.at)))).unwrap_or_default();
         writeln!(
             out,
-            "| {} | {} | {} | {} | {}{paused}{held}{domain} |",
+            "| {} | {} | {} | {} | {}{paused}{held}{domain}{new} |",
             shown(pool.pool.as_ref().map(ToString::to_string)),
             pool.nodes,
             percent(pool).unwrap_or_else(|| "–".to_owned()),

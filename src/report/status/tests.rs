@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::status::tests::{at, compared, orders};
-use crate::status::{Change, FleetStatus, Running, build};
+use crate::status::{Change, FleetStatus, NewNodes, Running, build};
 use nodecfg_contract::error_text;
 use nodecfg_contract::observed::{Drain, DrainMark, Node, NodeSupport, Pause, Readiness};
 use nodecfg_planning::convergence::Target;
@@ -195,6 +195,25 @@ fn document_sorts_nodes_by_pool_and_name() {
     assert!(document["nodes"][10]["explanation"]["meaning"].is_string());
     let empty = build(&observed([]), None, Vec::new(), at());
     assert_eq!(shown(&empty, 80, false), "No nodes.\n");
+}
+
+#[test]
+fn new_nodes_are_counted_by_pool() {
+    let mut status = cluster(2, 10);
+    let since = at() - jiff::SignedDuration::from_hours(2);
+    status.pools[0].new_nodes = Some(NewNodes { nodes: 3, oldest: node_name("ip-10-1-0-7"), since });
+    insta::assert_snapshot!("status-new-at-80", shown(&status, 80, false));
+    insta::assert_snapshot!("status-new-at-200", shown(&status, 200, false));
+    let sentence = "3 nodes never had its configuration, the oldest for 2h: ip-10-1-0-7";
+    let mut out = Vec::new();
+    markdown(&mut out, &status, false).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains(&format!("; new: {sentence} |")), "{text}");
+    let page = crate::report::html::of_status(&status, "https://server", None);
+    assert!(page.pools.iter().any(|pool| pool.remarks.contains(&format!("new: {sentence}"))));
+    let document = document(&status).unwrap();
+    assert_eq!(document["pools"][0]["newNodes"]["nodes"], 3);
+    assert_eq!(document["pools"][0]["newNodes"]["since"], "2027-01-15T06:00:00Z");
 }
 
 #[test]

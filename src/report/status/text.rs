@@ -135,10 +135,13 @@ fn write_pools(out: &mut dyn Write, status: &FleetStatus, options: TextOptions) 
     let paused = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pause(pool.paused.as_ref()?))));
     let held = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pool.held.as_ref()?.to_string())));
     let ordered = status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pool.domain.as_ref()?.to_string())));
-    let lists: [(String, &str, Vec<_>); 3] = [
+    let new =
+        status.pools.iter().filter_map(|pool| Some((pool.pool.as_ref()?, pool.new_nodes.as_ref()?.text(status.at))));
+    let lists: [(String, &str, Vec<_>); 4] = [
         (warning("Paused:"), "paused", paused.collect()),
         (warning("Held:"), "held", held.collect()),
         (heading("Order:"), "in an order", ordered.collect()),
+        (warning("New:"), "with new nodes", new.collect()),
     ];
     if lists.iter().any(|(.., pools)| !pools.is_empty()) {
         writeln!(out)?;

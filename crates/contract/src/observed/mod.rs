@@ -17,6 +17,7 @@ use kubelet_config::pod_range::PodRange;
 use kubelet_config::risk::Class;
 
 pub mod activity;
+pub mod creation;
 pub mod drain;
 pub mod extended_resources;
 pub mod maintainer;
@@ -27,6 +28,7 @@ pub mod running;
 pub mod version;
 
 pub use activity::{AgentActivity, NodeActivity};
+pub use creation::{Age, CreationTime};
 pub use drain::{Drain, DrainMark, Protection, Released, RemovedMark};
 pub use extended_resources::{ExtendedResources, MissingResource};
 pub use maintainer::Maintainer;
@@ -137,6 +139,13 @@ pub struct Node {
     pub name: NodeName,
     /// Uid of the Node. A recreated Node has another uid.
     pub uid: String,
+    /// Creation time of the Node, if known.
+    #[serde(skip)]
+    pub created: Option<CreationTime>,
+    /// Whether the node is known to have had an assignment, which may be empty now. Only NodeConfigs show that: a
+    /// NodeConfig exists since the first assignment.
+    #[serde(skip)]
+    pub assigned_before: bool,
     /// Labels with requested keys.
     pub labels: BTreeMap<String, String>,
     /// Version that the kubelet reports; `None` if missing or unreadable.
@@ -204,6 +213,8 @@ impl Node {
         Self {
             name,
             uid: String::new(),
+            created: None,
+            assigned_before: false,
             labels: BTreeMap::new(),
             kubelet_version: None,
             pod_range: None,

@@ -1,12 +1,14 @@
 //! Reasons why a node has not converged: states that may end, and failures.
 
 use std::fmt;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::pods::{LatePods, RefusedPods};
 use crate::drain::DrainFailure;
-use nodecfg_contract::observed::{MissingResource, UnreadableField};
+use nodecfg_contract::observed::{Age, MissingResource, UnreadableField};
 use nodecfg_contract::printable::one_line;
 
 /// Why a node has not converged yet.
@@ -15,6 +17,14 @@ use nodecfg_contract::printable::one_line;
 pub enum Waiting {
     /// `spec.configSource` names another source.
     NotAssigned,
+    /// The node never had a configuration for longer than `verify --new-nodes-within` allows.
+    #[serde(rename_all = "camelCase")]
+    NeverAssigned {
+        /// Creation time of the Node.
+        joined: Timestamp,
+        /// Age of the Node in seconds.
+        age_seconds: u64,
+    },
     /// `status.config` still shows the previous assignment.
     NotAcknowledged,
     /// The node cannot fetch its assignment and retries.
@@ -77,6 +87,10 @@ impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAssigned => f.write_str("not assigned"),
+            Self::NeverAssigned { age_seconds, .. } => {
+                let age = Age::from(Duration::from_secs(*age_seconds));
+                write!(f, "joined {age} ago, and never had its pool's configuration; run `nodecfg sync`")
+            }
             Self::NotAcknowledged => f.write_str("not acknowledged yet"),
             Self::Syncing { error } => write!(f, "failed to sync, retrying: {error}"),
             Self::Activating => f.write_str("assigned, not active yet"),

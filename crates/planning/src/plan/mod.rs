@@ -11,6 +11,7 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::convergence::Target;
@@ -292,6 +293,11 @@ pub enum Why {
     OverReserved(Reservation),
     /// The node is being deleted.
     Deleting,
+    /// The node joined recently and never had a configuration. Only `verify --new-nodes-within` reports this.
+    New {
+        /// Creation time of the Node.
+        joined: Timestamp,
+    },
     /// The request excludes the node.
     OutOfScope,
 }
@@ -302,7 +308,7 @@ impl Why {
     pub fn state(&self) -> State {
         match self {
             Self::Converged | Self::Adopted { .. } => State::Settled,
-            Self::Paused { .. } | Self::Deleting | Self::OutOfScope => State::Skipped,
+            Self::Paused { .. } | Self::Deleting | Self::New { .. } | Self::OutOfScope => State::Skipped,
             Self::Conflict { .. }
             | Self::Unsupported { .. }
             | Self::NoDynamicConfig
@@ -367,7 +373,7 @@ pub struct Release {
     #[serde(skip)]
     pub uid: String,
     /// Time of the mark.
-    pub since: jiff::Timestamp,
+    pub since: Timestamp,
     /// Whether the node has the taint. Without it, the mark keeps no pods away, and only annotations are removed.
     pub tainted: bool,
 }

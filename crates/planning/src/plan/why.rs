@@ -58,6 +58,9 @@ impl fmt::Display for Why {
             }
             Self::Unreadable(field) => write!(f, "{field}; correct the value, which the node itself may have written"),
             Self::Deleting => f.write_str("the node is being deleted"),
+            Self::New { joined } => {
+                write!(f, "new: joined at {joined:.0}, and never had its pool's configuration")
+            }
             Self::OutOfScope => f.write_str("not requested"),
         }
     }

@@ -24,6 +24,7 @@ mod counts;
 mod domains;
 mod gates;
 mod held;
+mod new_nodes;
 mod orders;
 mod pods;
 mod proof;

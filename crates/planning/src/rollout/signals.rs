@@ -32,6 +32,9 @@ pub struct Mode {
     pub timeout: Option<Duration>,
     /// Interval in which the gates of the pools are asked, in real time. `None`: the rollout ignores gates.
     pub gates: Option<Duration>,
+    /// Age of a Node up to which `verify` does not wait for it, if it never had a configuration. `None`: waits for it like
+    /// for other nodes.
+    pub new_nodes_within: Option<Duration>,
     /// Whether the rollout ends only after the trial of every converged node.
     pub wait_trial: bool,
     /// Whether the pods of nodes may be listed before their assignment and after their convergence.
@@ -50,6 +53,7 @@ impl Mode {
         concurrency: usize::MAX,
         timeout: None,
         gates: None,
+        new_nodes_within: None,
         wait_trial: false,
         list_pods: false,
         speed: 1.0,

@@ -442,6 +442,7 @@ fn dropped_node(old: &SavedAssignment, pool: &SavedPool, same_target: bool, now:
         Some(Why::Maintained { by }) => format!("{by} maintains it"),
         Some(Why::DrainedBy { fleet }) => format!("fleet {fleet} drains it"),
         Some(Why::Unreadable(field)) => field.to_string(),
+        Some(Why::New { .. }) => "it is new".to_owned(),
         Some(Why::Converged) | None => "no assignment is needed".to_owned(),
     };
     Some(

@@ -2,11 +2,11 @@
 //!
 //! [`node_events`] handles the events of single nodes, [`canaries`] those of the gate, [`domains`] the order of zones,
 //! [`drains`] those of drains, [`held`] those of nodes that must not start, [`rollbacks`] those of rollbacks, [`proof`]
-//! what a node must have again, [`trials`] the trials of converged nodes. [`queues`] decides the order of starts,
-//! [`windows`] their time, [`fleet`] the turn of the pool. [`node_state`] is one node, [`node_table`] all of them with
-//! their counts.
+//! what a node must have again, [`trials`] the trials of converged nodes, [`new_nodes`] nodes that joined recently.
+//! [`queues`] decides the order of starts, [`windows`] their time, [`fleet`] the turn of the pool. [`node_state`] is one
+//! node, [`node_table`] all of them with their counts.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -31,6 +31,7 @@ mod drains;
 mod fleet;
 mod gates;
 mod held;
+mod new_nodes;
 mod node_events;
 mod node_state;
 mod node_table;
@@ -110,6 +111,8 @@ pub(super) struct PoolRun {
     stalled_since: Option<Timestamp>,
     /// Wait for the trials of the nodes.
     trials: TrialWait,
+    /// Creation times of the watched nodes that never had a configuration, with `--new-nodes-within`.
+    new_nodes: BTreeMap<usize, Timestamp>,
 }
 
 impl PoolRun {
@@ -155,6 +158,7 @@ impl PoolRun {
             is_returning: false,
             stalled_since: None,
             trials: TrialWait::default(),
+            new_nodes: BTreeMap::new(),
         };
         for left in &plan.left_alone {
             run.nodes.add(NodeState::left_alone(left, &plan.target));

@@ -174,6 +174,11 @@ impl PoolRun {
             {
                 self.hold(number, why, context);
             }
+            Phase::Watching { .. } | Phase::LeftAlone(Why::NoDynamicConfig | Why::Outlived)
+                if let Some(joined) = self.joined_recently(number, seen, context.now) =>
+            {
+                self.hold(number, Why::New { joined }, context);
+            }
             Phase::LeftAlone(why) if why.may_end() && self.must_wait(number, seen).is_none() => {
                 self.resume(number, healthy);
             }
@@ -342,6 +347,7 @@ impl PoolRun {
         waited: Duration,
         context: &mut Context<'_>,
     ) {
+        let failure = self.failure_of_new_node(number, failure, context.now);
         let Some(node) = self.nodes.get(number) else { return };
         let (group, seconds) = (node.group, waited.as_secs_f64());
         self.last_failed = Some(node.name.clone());
