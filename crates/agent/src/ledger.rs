@@ -60,6 +60,9 @@ pub struct AgentState {
     /// Whether the assigned ConfigMap is immutable. The agent polls a mutable one for changes.
     #[serde(default)]
     pub immutable: bool,
+    /// Whether `nodecfg-agent boot` made the assignment, and the node has had no NodeConfig since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub booted: bool,
     /// Number of restarts of the kubelet by the agent.
     #[serde(default)]
     pub restarts: u64,

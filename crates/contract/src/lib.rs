@@ -9,6 +9,7 @@
 //! - [`observed`]: observed state of a cluster.
 //! - [`installation`]: names and defaults of an installation.
 //! - [`json_document`]: header of JSON documents.
+//! - [`pool_pointer`]: ConfigMap with the configuration of new nodes.
 //! - [`printable`]: sanitizing of external texts for display.
 //!
 //! This crate must not contact a server.
@@ -22,6 +23,7 @@ pub mod names;
 pub mod natural_order;
 pub mod nodeconfig;
 pub mod observed;
+pub mod pool_pointer;
 pub mod printable;
 
 pub use config_source::*;

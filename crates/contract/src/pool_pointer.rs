@@ -1,0 +1,182 @@
+//! Pool pointer: the ConfigMap with the configuration that new nodes of a pool start with. The reconciler moves it once
+//! the canaries of the pool have held. `nodecfg-agent boot` reads it before the first start of a kubelet, by one request
+//! for a fixed name. So the right to read it can name it.
+
+use std::collections::BTreeMap;
+
+use crate::names::{FleetName, PoolName};
+use crate::observed::{CONFIG_MAP_POOL_LABEL, FetchedConfigMap};
+use crate::{ContentHash, KUBELET_KEY};
+
+/// Key with the name of the ConfigMap that nodes are assigned, `<fleet>-<pool>-<hash>`.
+const CONFIG_MAP_KEY: &str = "configMap";
+/// Key with the versioned hash of the content.
+const CONTENT_HASH_KEY: &str = "contentHash";
+/// Key with the commit of the configuration.
+const COMMIT_KEY: &str = "commit";
+
+/// Content of a pool pointer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolPointer {
+    /// Configuration of the pool. `None`: new nodes run their local configuration.
+    pub config: Option<PointedConfig>,
+    /// Commit of the configuration, as the repository names it. `None` for files without a commit.
+    pub commit: Option<String>,
+}
+
+/// Configuration that a pool pointer names and contains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PointedConfig {
+    /// Name of the ConfigMap that nodes are assigned, in the namespace of the pointer.
+    pub config_map: String,
+    /// Hash of the content.
+    pub hash: ContentHash,
+    /// The KubeletConfiguration as canonical YAML.
+    pub kubelet: String,
+}
+
+/// Reason why a ConfigMap is no valid pointer of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PointerError {
+    /// The labels name no or another manager, fleet or pool.
+    #[error("it does not belong to pool {pool} of fleet {fleet}: its labels name another owner")]
+    OtherOwner {
+        /// The fleet.
+        fleet: FleetName,
+        /// The pool.
+        pool: PoolName,
+    },
+    /// Some of the keys are missing.
+    #[error("the key {0} is missing")]
+    Incomplete(&'static str),
+    /// The hash is not in the form of this version.
+    #[error("contentHash is not a hash of the form v1:blake3:<64 hexadecimal digits>")]
+    UnknownHash,
+    /// The content has another hash.
+    #[error("its content has the hash {found}, and contentHash is {wanted}")]
+    OtherContent {
+        /// Hash in the pointer.
+        wanted: ContentHash,
+        /// Hash of the content.
+        found: ContentHash,
+    },
+    /// The name of the ConfigMap does not fit fleet, pool and hash.
+    #[error("configMap is not the name of a ConfigMap of the pool with this content")]
+    OtherName,
+}
+
+impl PoolPointer {
+    /// Name of the pointer of a pool: `nodecfg-pool-<fleet>-<pool>`.
+    #[must_use]
+    pub fn name(fleet: &FleetName, pool: &PoolName) -> String {
+        format!("nodecfg-pool-{fleet}-{pool}")
+    }
+
+    /// Reads the pointer of a pool, and verifies the hash of its content.
+    ///
+    /// # Errors
+    /// The ConfigMap belongs to another pool, or its content is not the one that the reconciler wrote.
+    pub fn read(map: &FetchedConfigMap, fleet: &FleetName, pool: &PoolName) -> Result<Self, PointerError> {
+        let is_of_pool = map.labels.get(CONFIG_MAP_POOL_LABEL).is_some_and(|label| label == pool.as_str());
+        if map.fleet().as_ref() != Some(fleet) || !is_of_pool {
+            return Err(PointerError::OtherOwner { fleet: fleet.clone(), pool: pool.clone() });
+        }
+        let commit = map.text(COMMIT_KEY).map(str::to_owned);
+        let keys = [CONFIG_MAP_KEY, CONTENT_HASH_KEY, KUBELET_KEY];
+        if keys.iter().all(|key| map.text(key).is_none()) {
+            return Ok(Self { config: None, commit });
+        }
+        let text = |key: &'static str| map.text(key).ok_or(PointerError::Incomplete(key));
+        let (config_map, kubelet) = (text(CONFIG_MAP_KEY)?.to_owned(), text(KUBELET_KEY)?.to_owned());
+        let hash = ContentHash::parse(text(CONTENT_HASH_KEY)?).ok_or(PointerError::UnknownHash)?;
+        let found = ContentHash::of(kubelet.as_bytes());
+        if found != hash {
+            return Err(PointerError::OtherContent { wanted: hash, found });
+        }
+        if ContentHash::short_in(&config_map, fleet, pool) != Some(hash.short().as_str()) {
+            return Err(PointerError::OtherName);
+        }
+        Ok(Self { config: Some(PointedConfig { config_map, hash, kubelet }), commit })
+    }
+
+    /// Data of the ConfigMap.
+    #[must_use]
+    pub fn data(&self) -> BTreeMap<&'static str, String> {
+        let config = self.config.iter().flat_map(|config| {
+            [
+                (CONFIG_MAP_KEY, config.config_map.clone()),
+                (CONTENT_HASH_KEY, config.hash.to_string()),
+                (KUBELET_KEY, config.kubelet.clone()),
+            ]
+        });
+        config.chain(self.commit.clone().map(|commit| (COMMIT_KEY, commit))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observed::{FLEET_LABEL, MANAGED_BY_LABEL, MANAGER};
+
+    fn names() -> (FleetName, PoolName) {
+        (FleetName::new("prod").unwrap(), PoolName::new("gpu").unwrap())
+    }
+
+    fn pointer() -> PoolPointer {
+        let kubelet = "maxPods: 64\n".to_owned();
+        let hash = ContentHash::of(kubelet.as_bytes());
+        let config = PointedConfig { config_map: format!("prod-gpu-{}", hash.short()), hash, kubelet };
+        PoolPointer { config: Some(config), commit: Some("c".repeat(40)) }
+    }
+
+    fn written(pointer: &PoolPointer) -> FetchedConfigMap {
+        let labels = [(MANAGED_BY_LABEL, MANAGER), (FLEET_LABEL, "prod"), (CONFIG_MAP_POOL_LABEL, "gpu")];
+        FetchedConfigMap {
+            labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            data: pointer.data().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+            ..FetchedConfigMap::default()
+        }
+    }
+
+    fn read(map: &FetchedConfigMap) -> Result<PoolPointer, PointerError> {
+        let (fleet, pool) = names();
+        PoolPointer::read(map, &fleet, &pool)
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        let local = PoolPointer { config: None, commit: None };
+        for pointer in [pointer(), PoolPointer { commit: None, ..pointer() }, local] {
+            assert_eq!(read(&written(&pointer)), Ok(pointer));
+        }
+        let (fleet, pool) = names();
+        assert_eq!(PoolPointer::name(&fleet, &pool), "nodecfg-pool-prod-gpu");
+    }
+
+    /// The names of two pools of different fleets can be equal.
+    #[test]
+    fn rejects_pointer_of_another_owner() {
+        for (label, value) in [(FLEET_LABEL, "prod-gpu"), (CONFIG_MAP_POOL_LABEL, "cpu"), (MANAGED_BY_LABEL, "helm")] {
+            let mut map = written(&pointer());
+            map.labels.insert(label.to_owned(), value.to_owned());
+            let (fleet, pool) = names();
+            assert_eq!(read(&map), Err(PointerError::OtherOwner { fleet, pool }), "{label}");
+        }
+    }
+
+    #[test]
+    fn rejects_changed_content() {
+        let mut map = written(&pointer());
+        map.data.insert("kubelet".to_owned(), "maxPods: 65\n".to_owned());
+        assert!(matches!(read(&map), Err(PointerError::OtherContent { .. })));
+        map.data.insert("contentHash".to_owned(), ContentHash::of(b"maxPods: 65\n").to_string());
+        assert_eq!(read(&map), Err(PointerError::OtherName));
+        map.data.insert("contentHash".to_owned(), "v2:x".to_owned());
+        assert_eq!(read(&map), Err(PointerError::UnknownHash));
+        for key in ["configMap", "contentHash", "kubelet"] {
+            let mut map = written(&pointer());
+            map.data.remove(key);
+            assert_eq!(read(&map), Err(PointerError::Incomplete(key)));
+        }
+    }
+}
