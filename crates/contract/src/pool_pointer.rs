@@ -8,6 +8,12 @@ use crate::names::{FleetName, PoolName};
 use crate::observed::{CONFIG_MAP_POOL_LABEL, FetchedConfigMap};
 use crate::{ContentHash, KUBELET_KEY};
 
+/// Key of the taint of a Node that registered without its pool's configuration. Cluster Autoscaler treats taints with
+/// this prefix as temporary.
+pub const STARTUP_TAINT: &str = "startup-taint.cluster-autoscaler.kubernetes.io/nodecfg";
+/// Effect of the taint.
+pub const STARTUP_TAINT_EFFECT: &str = "NoSchedule";
+
 /// Key with the name of the ConfigMap that nodes are assigned, `<fleet>-<pool>-<hash>`.
 const CONFIG_MAP_KEY: &str = "configMap";
 /// Key with the versioned hash of the content.

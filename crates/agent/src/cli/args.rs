@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::parse_duration;
 use crate::host::command::CommandLine;
 use crate::host::system::Actions;
+use crate::placement::Placement;
 
 /// Default of --store-dir.
 pub(super) const STORE: &str = "/var/lib/nodecfg";
@@ -45,6 +46,43 @@ impl LogArgs {
     pub(super) fn format(self) -> LogFormat {
         self.log_format
     }
+}
+
+/// Placement arguments.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Activation")]
+pub(super) struct ActivationArgs {
+    /// How to place the configuration: file (replaces the kubelet's --config file and keeps the original as the local
+    /// configuration) or drop-in (90-nodecfg.conf in its --config-dir, merged over its --config file; kubelets from
+    /// 1.28).
+    #[arg(long, value_enum, default_value_t = Activation::File, value_name = "MODE", hide_possible_values = true)]
+    activation: Activation,
+    /// The kubelet's --config file.
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/kubelet/config.yaml")]
+    kubelet_config: PathBuf,
+    /// The kubelet's --config-dir.
+    #[arg(long, value_name = "DIR", default_value = "/etc/kubernetes/kubelet.conf.d")]
+    kubelet_config_dir: PathBuf,
+}
+
+impl ActivationArgs {
+    pub(super) fn placement(&self) -> Placement {
+        let config = self.kubelet_config.clone();
+        match self.activation {
+            Activation::File => Placement::File { config },
+            Activation::DropIn => {
+                Placement::DropIn { config_dir: self.kubelet_config_dir.clone(), config: Some(config) }
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Activation {
+    /// Replaces the kubelet's --config file.
+    File,
+    /// Adds a file to its --config-dir.
+    DropIn,
 }
 
 /// Folder of the kubelet.

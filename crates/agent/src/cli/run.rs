@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::args::LogFormat;
-use super::args::{ActionArgs, KUBELET, LogArgs, StoreArgs};
+use super::args::{ActionArgs, ActivationArgs, KUBELET, LogArgs, StoreArgs};
 use super::pass::{AgentPass, PassResult};
 use super::{AgentError, Exit, Format, parse_duration};
 use crate::api::{AgentClient, AgentClientOptions};
@@ -14,7 +14,6 @@ use crate::disk::real::RealDisk;
 use crate::driver::{self, Options, Pass};
 use crate::host::system::{ActionRunner, SystemHost};
 use crate::metrics::Metrics;
-use crate::placement::Placement;
 use crate::runtime::{AgentRuntime, Paths};
 use crate::serve::Endpoint;
 use crate::settings::Settings;
@@ -67,31 +66,6 @@ pub(super) struct RunArgs {
     /// its Node.
     #[arg(long, value_name = "VERSION", value_parser = parse_version, help_heading = KUBELET)]
     kubelet_version: Option<KubeletVersion>,
-}
-
-/// Placement arguments.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Activation")]
-struct ActivationArgs {
-    /// How to place the configuration: file (replaces the kubelet's --config file and keeps the original as the local
-    /// configuration) or drop-in (90-nodecfg.conf in its --config-dir, merged over its --config file; kubelets from
-    /// 1.28).
-    #[arg(long, value_enum, default_value_t = Activation::File, value_name = "MODE", hide_possible_values = true)]
-    activation: Activation,
-    /// The kubelet's --config file.
-    #[arg(long, value_name = "FILE", default_value = "/var/lib/kubelet/config.yaml")]
-    kubelet_config: PathBuf,
-    /// The kubelet's --config-dir.
-    #[arg(long, value_name = "DIR", default_value = "/etc/kubernetes/kubelet.conf.d")]
-    kubelet_config_dir: PathBuf,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Activation {
-    /// Replaces the kubelet's --config file.
-    File,
-    /// Adds a file to its --config-dir.
-    DropIn,
 }
 
 /// Trial arguments.
@@ -194,14 +168,7 @@ async fn listen(address: SocketAddr) -> Result<Endpoint, AgentError> {
 }
 
 fn open_runtime(args: &RunArgs) -> Result<AgentRuntime<RealDisk>, AgentError> {
-    let ActivationArgs { activation, kubelet_config, kubelet_config_dir } = &args.activation;
-    let placement = match activation {
-        Activation::File => Placement::File { config: kubelet_config.clone() },
-        Activation::DropIn => {
-            Placement::DropIn { config_dir: kubelet_config_dir.clone(), config: Some(kubelet_config.clone()) }
-        }
-    };
-    let paths = Paths { folder: args.store.folder().to_path_buf(), placement };
+    let paths = Paths { folder: args.store.folder().to_path_buf(), placement: args.activation.placement() };
     let failure = |reason: String| {
         let help = "the kubelet keeps its configuration; see `nodecfg-agent status`";
         AgentError::agent(format!("the agent cannot start: {reason}"), help)

@@ -89,12 +89,17 @@ impl Actions {
 
     /// Version that the kubelet's binary reports. `None` if unknown.
     pub async fn version(&self) -> Option<KubeletVersion> {
-        let output = self.kubelet.with_argument("--version").run(VERSION_TIMEOUT).await;
-        output
-            .inspect_err(|error| tracing::debug!("the kubelet's version is unknown: {error}"))
-            .ok()
-            .and_then(|text| parse_version(&text))
+        version_of(&self.kubelet).await
     }
+}
+
+/// Version that the kubelet's binary reports. `None` if unknown.
+pub async fn version_of(kubelet: &CommandLine) -> Option<KubeletVersion> {
+    let output = kubelet.with_argument("--version").run(VERSION_TIMEOUT).await;
+    output
+        .inspect_err(|error| tracing::debug!("the kubelet's version is unknown: {error}"))
+        .ok()
+        .and_then(|text| parse_version(&text))
 }
 
 fn cannot(verb: &str, path: &Path, error: &io::Error) -> String {
