@@ -336,6 +336,7 @@ mod tests {
             commit: None,
             uncommitted: 0,
             max_unavailable: None,
+            pool_pointers: false,
             pools: pools.collect(),
         };
         let (nodes, notes) = nodes_for(&desired, 10, ServerProfile::V1_21);

@@ -273,6 +273,9 @@ impl Reconciliation<'_> {
         if matches!(self.purpose, Purpose::RollBack | Purpose::Reset) {
             plan = plan.ignoring_order();
         }
+        if self.purpose == Purpose::RollBack {
+            plan = plan.returning_pointers(&planned.observed);
+        }
         Ok(Planned { plan, ..planned })
     }
 

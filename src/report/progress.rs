@@ -121,6 +121,11 @@ pub(super) fn event_text(now: Timestamp, progress: &Progress) -> String {
         Progress::ContentHashesAdded { nodes } => {
             format!("contentHash added to {}, without restarts", count(*nodes, "NodeConfig"))
         }
+        Progress::PointerMoved { config_map, .. } => match config_map {
+            Some(config_map) => format!("new nodes start with {config_map}"),
+            None => "new nodes start with their local configuration".to_owned(),
+        },
+        Progress::PointerNotMoved { error, .. } => format!("{}: {}", bad("pointer not moved"), message(error)),
         Progress::MarkReleased { node } => format!("node {node} released: an earlier run drained it"),
         Progress::NotReleased { error, .. } => {
             format!("{}, so no new pods start on it: {}", bad("not released"), message(error))

@@ -79,6 +79,7 @@ enum Kind {
     Counted(&'static str),
     /// Another problem of a node, in a word.
     Node(&'static str),
+    PointerNotMoved,
     PoolHeld,
     GateClosed,
     GateOpened,
@@ -91,6 +92,7 @@ impl Kind {
         Some(match progress {
             Progress::ConfigMapCreated { .. }
             | Progress::MarkReleased { .. }
+            | Progress::PointerMoved { .. }
             | Progress::ContentHashesAdded { .. }
             | Progress::Waiting { .. }
             | Progress::Converged { .. }
@@ -105,6 +107,7 @@ impl Kind {
             Progress::Changed { .. } => Self::Counted("changed"),
             Progress::Held { .. } => Self::Counted("held"),
             Progress::Gone { .. } => Self::Counted("gone"),
+            Progress::PointerNotMoved { .. } => Self::PointerNotMoved,
             Progress::PoolHeld { .. } => Self::PoolHeld,
             Progress::GateClosed { .. } => Self::GateClosed,
             Progress::GateOpened { .. } => Self::GateOpened,
@@ -128,6 +131,7 @@ impl Kind {
             Self::DomainSoaking => format!("{pools} soaking between domains"),
             Self::DomainStarted => format!("{pools} continuing with the next domain"),
             Self::AwaitingTrials => format!("{pools} waiting for trials"),
+            Self::PointerNotMoved => format!("{pools} without a moved pointer"),
             Self::PoolHeld => format!("{pools} held"),
             Self::GateClosed => format!("{pools} waiting for gates"),
             Self::GateOpened => format!("{pools} delayed by gates no longer"),

@@ -32,7 +32,7 @@ pub(crate) mod tests;
 pub use compare::{Base, Head, compare};
 pub use drains::{DrainedPods, PlannedDrain, UnreadPods};
 pub use groups::{Group, groups};
-pub use planned::{moves, of_plan};
+pub use planned::{PlannedPointer, moves, of_plan};
 
 /// A change under review.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -363,6 +363,9 @@ pub struct ClusterReview {
     /// Nodes that an earlier run marked for a drain and did not release, by name. A sync releases them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub releases: Vec<plan::Release>,
+    /// Pool pointers that a sync moves, by pool.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pointers: Vec<PlannedPointer>,
     /// Nodes that move to another pool, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<Move>,

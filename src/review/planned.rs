@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::{
     Changes, ClusterReview, ConfigMapChange, LeftAlone, Move, Origin, Outlook, PlannedDrain, PoolChange, PoolReview,
@@ -15,6 +17,19 @@ use nodecfg_planning::convergence::Target;
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::plan::{self, Plan, PoolPlan, fix, membership, rollback_fix};
 use nodecfg_planning::rollout::forecast::{PoolStart, forecast};
+
+/// A pool pointer that a sync moves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedPointer {
+    /// The pool.
+    pub pool: PoolName,
+    /// The ConfigMap of the configuration that new nodes start with. Unset: their local configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_map: Option<String>,
+    /// When the pointer moves.
+    pub when: plan::PointerTime,
+}
 
 /// The review of a plan, compared with what the nodes run, for a sync that begins now.
 #[must_use]
@@ -56,6 +71,7 @@ impl Review {
             outlook: self.outlook(plan),
             budget: plan.budget(),
             releases: plan.releases.clone(),
+            pointers: plan.pools.iter().filter_map(planned_pointer).collect(),
             moves,
             unpooled: plan.unpooled.clone(),
             doubtful: plan.doubtful.clone(),
@@ -89,6 +105,12 @@ impl Review {
         }
         outlook
     }
+}
+
+fn planned_pointer(pool: &PoolPlan) -> Option<PlannedPointer> {
+    let pointer = pool.pointer.as_ref()?;
+    let config_map = pointer.to.config.as_ref().map(|config| config.config_map.clone());
+    Some(PlannedPointer { pool: pool.name.clone(), config_map, when: pointer.when })
 }
 
 /// The nodes whose pool changes, by name. Includes nodes that join their first pool or leave their last one. A node

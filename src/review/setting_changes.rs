@@ -167,6 +167,12 @@ pub(super) fn of_fleet(old: &Desired, new: &Desired) -> Vec<Setting> {
             meaning: "how many nodes of all pools may be unavailable at once",
         },
         Setting {
+            path: "spec.poolPointers",
+            old: old.pool_pointers.then(|| "true".to_owned()),
+            new: new.pool_pointers.then(|| "true".to_owned()),
+            meaning: "whether the configuration of each pool is published for new nodes",
+        },
+        Setting {
             path: "spec.namespace",
             old: namespace(old),
             new: namespace(new),

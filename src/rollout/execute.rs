@@ -21,7 +21,7 @@ use nodecfg_planning::desired::Desired;
 use nodecfg_planning::drain::evictions::PodChange;
 use nodecfg_planning::gates::judge::Asked;
 use nodecfg_planning::gates::{Gate, Question};
-use nodecfg_planning::plan::{Options, Plan, belongs, decide_again};
+use nodecfg_planning::plan::{Options, Plan, PoolPlan, belongs, decide_again};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 use nodecfg_planning::rollout::orders::OrderWatcher;
 use nodecfg_planning::rollout::progress::{Event, Progress};
@@ -169,6 +169,12 @@ fn pools_by_node(plan: &Plan) -> BTreeMap<NodeName, PoolName> {
     plan.pools.iter().flat_map(|pool| pool.steps().map(|step| (step.node.clone(), pool.name.clone()))).collect()
 }
 
+/// Resource versions of the pointers that the rollout may move.
+fn pointer_versions(plan: &Plan) -> BTreeMap<PoolName, String> {
+    let version = |pool: &PoolPlan| Some((pool.name.clone(), pool.pointer.as_ref()?.resource_version.clone()?));
+    plan.pools.iter().filter_map(version).collect()
+}
+
 /// The next answer to a gate. Never ends without gates.
 async fn next_answer(gates: &mut Option<GateWatch>) -> Option<Asked> {
     match gates {
@@ -190,6 +196,8 @@ struct Runner<'a> {
     queue: Queue,
     /// Changes of pod watches that were not carried out yet.
     pod_watches: Vec<PodWatch>,
+    /// Resource versions of the pool pointers that exist.
+    pointer_versions: BTreeMap<PoolName, String>,
     error: Option<ClusterError>,
     /// Whether a failed list of pods was logged.
     unlisted: bool,
@@ -206,6 +214,7 @@ impl<'a> Runner<'a> {
             machine: Machine::new(rollout.plan, rollout.mode),
             queue: Queue::default(),
             pod_watches: Vec::new(),
+            pointer_versions: pointer_versions(rollout.plan),
             error: None,
             unlisted: false,
             lock_lost: false,
@@ -237,6 +246,11 @@ impl<'a> Runner<'a> {
                 Some(Command::UnwatchPods(node)) => {
                     self.queue.end_drain(&node);
                     self.pod_watches.push(PodWatch::Close(node));
+                }
+                Some(Command::MovePointer(pool, pointer)) => {
+                    let replaces = self.pointer_versions.get(&pool).cloned();
+                    let spec = prepare::pointer_spec(self.rollout.plan, &pool, *pointer, replaces);
+                    self.queue.add_last(Request::MovePointer(Box::new(spec)));
                 }
                 _ => {}
             }
@@ -379,6 +393,14 @@ impl<'a> Runner<'a> {
                 self.step(Input::RolledBack(node, result.map_err(|error| error.to_string())));
             }
             Response::Pods(node, result) => self.pods_listed(node, result),
+            Response::Pointer(pool, Ok(version)) => {
+                self.pointer_versions.insert(pool.clone(), version);
+                self.step(Input::PointerMoved(pool, Ok(())));
+            }
+            Response::Pointer(pool, Err(error)) => {
+                self.step(Input::PointerMoved(pool, Err(error.to_string())));
+                self.error.get_or_insert(error);
+            }
             Response::Drain(_, Some(error @ ClusterError::LockLost { .. })) => {
                 tracing::error!("{error}");
                 self.lock_lost = true;

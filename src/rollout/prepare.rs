@@ -1,5 +1,5 @@
-//! Steps of an execution before the first assignment: check of the permissions, marks of earlier drains, ConfigMaps and
-//! content hashes.
+//! Steps of an execution before the first assignment: check of the permissions, marks of earlier drains, ConfigMaps, pool
+//! pointers and content hashes.
 
 use futures::StreamExt as _;
 use futures::stream;
@@ -7,11 +7,13 @@ use jiff::Timestamp;
 
 use nodecfg_cluster::permission::Needs;
 use nodecfg_cluster::writer::{ConfigMapSpec, Created};
-use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter};
-use nodecfg_planning::plan::{Plan, PoolPlan};
+use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, PointerSpec};
+use nodecfg_contract::names::PoolName;
+use nodecfg_contract::pool_pointer::PoolPointer;
+use nodecfg_planning::plan::{Plan, PointerTime, PoolPlan};
 use nodecfg_planning::rollout::progress::{Event, Progress};
 
-/// Number of ConfigMaps created concurrently.
+/// Number of ConfigMaps written concurrently.
 const CONFIG_MAPS_AT_A_TIME: usize = 8;
 /// Number of content hashes added concurrently.
 const HASHES_AT_A_TIME: usize = 16;
@@ -29,6 +31,7 @@ pub(super) async fn before_assignments(
 ) -> Result<(), ClusterError> {
     release_marks(plan, writer, listener).await?;
     create_config_maps(plan, writer, listener).await?;
+    move_pointers(plan, writer, listener).await?;
     add_hashes(plan, writer, listener).await
 }
 
@@ -65,6 +68,7 @@ fn needs(plan: &Plan) -> Needs<'_> {
     let creates = plan.config_maps.iter().any(|map| map.create);
     Needs {
         config_maps_in: creates.then_some(plan.namespace.as_str()),
+        pointers_in: plan.pools.iter().any(|pool| pool.pointer.is_some()).then_some(plan.namespace.as_str()),
         assign: plan.has_changes(),
         watch: plan.pools.iter().any(|pool| pool.steps().next().is_some()),
         drain: plan.drains_nodes(),
@@ -127,6 +131,45 @@ async fn create_config_maps(
         }
     }
     Ok(())
+}
+
+/// Moves the pointers whose configuration nodes run already.
+async fn move_pointers(
+    plan: &Plan,
+    writer: &ClusterWriter,
+    listener: &mut dyn FnMut(Timestamp, &Event),
+) -> Result<(), ClusterError> {
+    let due = plan.pools.iter().filter_map(|pool| Some((pool, pool.pointer.as_ref()?)));
+    let specs: Vec<PointerSpec> = due
+        .filter(|(_, planned)| planned.when == PointerTime::AtOnce)
+        .map(|(pool, planned)| pointer_spec(plan, &pool.name, planned.to.clone(), planned.resource_version.clone()))
+        .collect();
+    let mut written = stream::iter(&specs)
+        .map(|spec| async move { (spec, writer.write_pointer(spec).await) })
+        .buffer_unordered(CONFIG_MAPS_AT_A_TIME);
+    while let Some((spec, result)) = written.next().await {
+        result?;
+        let config_map = spec.pointer.config.as_ref().map(|config| config.config_map.clone());
+        let progress = Progress::PointerMoved { pool: spec.pool.clone(), config_map };
+        listener(nodecfg_clock::now(), &Event { progress, pool: None });
+    }
+    Ok(())
+}
+
+/// Pointer of a pool to write.
+pub(super) fn pointer_spec(
+    plan: &Plan,
+    pool: &PoolName,
+    pointer: PoolPointer,
+    replaces: Option<String>,
+) -> PointerSpec {
+    PointerSpec {
+        namespace: plan.namespace.to_string(),
+        fleet: plan.fleet.clone(),
+        pool: pool.clone(),
+        pointer,
+        replaces,
+    }
 }
 
 /// Adds the content hash to NodeConfigs whose nodes run the desired content. A node that was changed or deleted since

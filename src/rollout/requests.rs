@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter};
+use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, PointerSpec};
 use nodecfg_contract::Assignment;
-use nodecfg_contract::names::NodeName;
+use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{Drain, Node, Pod};
 use nodecfg_planning::rollout::machine::{Command, Input};
 
@@ -14,6 +14,7 @@ pub(super) enum Request {
     RollBack(NodeName, Assignment),
     Reread(NodeName),
     ListPods(NodeName),
+    MovePointer(Box<PointerSpec>),
     /// A request of a drain.
     Drain(DrainRequest),
 }
@@ -36,6 +37,8 @@ pub(super) enum Response {
     Reread(NodeName, Box<Result<Option<Node>, ClusterError>>),
     /// The pods of a node.
     Pods(NodeName, Result<Vec<Pod>, ClusterError>),
+    /// The resource version of the written pointer of a pool.
+    Pointer(PoolName, Result<String, ClusterError>),
     /// Inputs that answer a request of a drain, and the error that they report.
     Drain(Vec<Input>, Option<ClusterError>),
 }
@@ -59,7 +62,9 @@ impl Queue {
                 self.count_volumes(node);
                 return None;
             }
-            Command::WatchPods(_) | Command::UnwatchPods(_) | Command::Report(_) => return Some(command),
+            Command::WatchPods(_) | Command::UnwatchPods(_) | Command::MovePointer(..) | Command::Report(_) => {
+                return Some(command);
+            }
         });
         None
     }
@@ -73,6 +78,11 @@ impl Queue {
             }
         }
         self.0.push_back(Request::Drain(DrainRequest::CountVolumes(BTreeSet::from([node]))));
+    }
+
+    /// Adds a request that is sent last.
+    pub(super) fn add_last(&mut self, request: Request) {
+        self.0.push_back(request);
     }
 
     /// Adds a request that is sent next.
@@ -142,10 +152,14 @@ pub(super) async fn send(request: Request, reader: &ClusterReader, writer: Optio
             let pods = reader.cached_pods_on(&node).await;
             Response::Pods(node, pods)
         }
+        (Request::MovePointer(spec), Some(writer)) => {
+            let result = writer.write_pointer(&spec).await;
+            Response::Pointer(spec.pool, result)
+        }
         (Request::Drain(request), Some(writer)) => send_drain(request, reader, writer).await,
         // Without a writer the machine assigns nothing and drains nothing.
         (Request::Assign(node, _) | Request::RollBack(node, _), None) => Response::Changed(node),
-        (Request::Drain(_), None) => Response::Drain(Vec::new(), None),
+        (Request::Drain(_) | Request::MovePointer(_), None) => Response::Drain(Vec::new(), None),
     }
 }
 
@@ -200,6 +214,7 @@ mod tests {
                 Request::RollBack(node, _) => format!("roll back {node}"),
                 Request::Reread(node) => format!("reread {node}"),
                 Request::ListPods(node) => format!("list {node}"),
+                Request::MovePointer(spec) => format!("point {}", spec.pool),
                 Request::Drain(DrainRequest::Mark(node, ..)) => format!("mark {node}"),
                 Request::Drain(DrainRequest::Evict(node, pod)) => format!("evict {node} {}", pod.name),
                 Request::Drain(DrainRequest::DeletePod(node, pod)) => format!("delete {node} {}", pod.name),

@@ -126,6 +126,8 @@ impl RolloutSpans {
                 }
                 self.note(pool, "stopped");
             }
+            Progress::PointerMoved { pool, .. } => self.note(pool, "pointer moved"),
+            Progress::PointerNotMoved { pool, .. } => self.note(pool, "pointer not moved"),
             Progress::MarkReleased { .. } => tracing::info!(target: TARGET, "mark of a drain released"),
             Progress::ContentHashesAdded { nodes } => {
                 tracing::info!(target: TARGET, nodes, "content hashes added");

@@ -33,6 +33,8 @@ struct ReviewStatus {
 pub struct Needs<'a> {
     /// Create ConfigMaps in this namespace.
     pub config_maps_in: Option<&'a str>,
+    /// Create, read and replace pool pointers in this namespace.
+    pub pointers_in: Option<&'a str>,
     /// Assign, and read again what another client changed.
     pub assign: bool,
     /// Watch nodes converge.
@@ -64,6 +66,10 @@ impl ClusterReader {
         let mut operations = Vec::new();
         if let Some(namespace) = needs.config_maps_in {
             operations.push(Operation::on_all(Verb::Create, Resource::ConfigMaps, Some(namespace)));
+        }
+        if let Some(namespace) = needs.pointers_in {
+            let write = [Verb::Update, Verb::Create, Verb::Get];
+            operations.extend(write.map(|verb| Operation::on_all(verb, Resource::ConfigMaps, Some(namespace))));
         }
         let (assign, watch): (&[_], &[_]) = match self.binding {
             Binding::Node => (&[(Verb::Patch, Nodes), (Verb::Get, Nodes)], &[Nodes]),

@@ -307,6 +307,7 @@ impl WireConfigMap {
             namespace: self.metadata.namespace.unwrap_or_default(),
             name: self.metadata.name,
             uid: self.metadata.uid,
+            resource_version: self.metadata.resource_version.unwrap_or_default(),
             immutable: self.immutable.unwrap_or_default(),
             deleting: self.metadata.deletion_timestamp.is_some(),
             labels: self.metadata.labels.unwrap_or_default(),

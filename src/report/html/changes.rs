@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::document::{MAX_ITEMS, capital, more, table};
 use super::page::Page;
 use super::text::{Prose, Text};
-use crate::report::review::{clipped, drain_summary, pod_facts, releases, sentences, stop, title};
+use crate::report::review::{changes_beside_assignments, clipped, drain_summary, pod_facts, sentences, stop, title};
 use crate::report::{count, names};
 use crate::review::{Changes, Group, Review, Setting, Side, groups};
 use nodecfg_planning::drain::forecast::PodForecast;
@@ -35,7 +35,7 @@ pub(super) fn section(page: &Page, review: &Review) -> Markup {
                 h2 { @if page.command == "sync" { "Plan" } @else { "What a sync would do" } }
                 p { (Prose(&compared)) }
                 (settings("fleet", &review.settings))
-                @if let Some(releases) = review.cluster.as_ref().and_then(releases) { p { "A sync " (Prose(&releases)) "." } }
+                @for change in review.cluster.iter().flat_map(changes_beside_assignments) { p { "A sync " (Prose(&change)) "." } }
                 @for group in changed.iter().take(MAX_ITEMS) {
                     details open[changed.len() <= MAX_EXPANDED] { (pool_details(review, group)) }
                     "\n"

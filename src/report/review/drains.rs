@@ -12,7 +12,7 @@ use nodecfg_planning::drain::forecast::{NodeForecast, PodForecast};
 use nodecfg_planning::drain::pods::Refusal;
 
 /// Maximum number of nodes, pods or fields in a list.
-const MAX_NAMES: usize = 4;
+pub(super) const MAX_NAMES: usize = 4;
 /// Maximum number of PodDisruptionBudgets.
 const MAX_BUDGETS: usize = 3;
 
@@ -181,7 +181,7 @@ pub(super) fn node_line(node: &NodeForecast) -> String {
 }
 
 /// The nodes that a sync releases from an earlier drain. `None` without any.
-pub(in crate::report) fn releases(cluster: &ClusterReview) -> Option<String> {
+pub(super) fn releases(cluster: &ClusterReview) -> Option<String> {
     let of = |tainted: bool| {
         let releases = cluster.releases.iter().filter(|release| release.tainted == tainted);
         names(releases.map(|release| release.node.as_str()), MAX_NAMES)

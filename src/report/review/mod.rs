@@ -6,17 +6,19 @@ mod group;
 mod markdown;
 mod nodes;
 mod outlook;
+mod pointers;
 pub(super) mod sentences;
 mod text;
 
 pub use document::{Diff, document};
 #[cfg(test)]
 pub(super) use drains::tests::troubled as troubled_drain;
-pub(super) use drains::{pod_facts, releases, summary as drain_summary};
+pub(super) use drains::{pod_facts, summary as drain_summary};
 pub(super) use group::title;
 pub use markdown::{LEAST_CHARS, write as markdown};
 pub use outlook::remarks;
 pub(super) use outlook::{stop, suffix};
+pub(super) use pointers::changes_beside_assignments;
 pub(super) use sentences::clipped;
 pub use sentences::header_line;
 pub use text::{awaited, write as text};

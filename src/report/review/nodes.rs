@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::group::limit;
+use super::pointers::changes_beside_assignments;
 use super::text::Page;
 use super::{drains, outlook};
 use crate::report::progress::message;
@@ -183,8 +184,8 @@ fn write_left_alone(page: &mut Page<'_>, rollout: &Rollout) -> io::Result<()> {
 /// Writes nodes to release, nodes that move between pools, nodes without a pool, and unused ConfigMaps.
 pub(super) fn write_cluster(page: &mut Page<'_>, review: &Review) -> io::Result<()> {
     let Some(cluster) = &review.cluster else { return Ok(()) };
-    if let Some(releases) = drains::releases(cluster) {
-        page.prose(0, &releases, plain)?;
+    for change in changes_beside_assignments(cluster) {
+        page.prose(0, &change, plain)?;
         writeln!(page.out)?;
     }
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();

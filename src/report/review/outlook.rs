@@ -75,6 +75,9 @@ fn parts(review: &Review, cluster: &ClusterReview) -> Vec<String> {
     if !cluster.releases.is_empty() {
         parts.push(format!("{} to release", count(cluster.releases.len(), "node")));
     }
+    if !cluster.pointers.is_empty() {
+        parts.push(format!("{} to move", count(cluster.pointers.len(), "pool pointer")));
+    }
     parts.extend(stopped(review, cluster).map(warning));
     parts.extend(held(review, cluster).map(warning));
     if outlook.waiting > 0 {

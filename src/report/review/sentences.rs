@@ -68,6 +68,9 @@ pub(in crate::report) fn verdict(review: &Review) -> String {
         (0, 0) if released > 0 && review.settings.is_empty() => {
             format!("releases {} of an earlier drain", count(released, "node"))
         }
+        (0, 0) if review.settings.is_empty() && cluster.is_some_and(|cluster| !cluster.pointers.is_empty()) => {
+            "publishes configurations for new nodes".to_owned()
+        }
         (0, 0) => "changes settings of the fleet".to_owned(),
         (0, only) => format!("changes settings of {only} of {pools}, without effect on nodes"),
         (some, 0) => format!("changes {some} of {pools}{nodes}"),

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::names::{FleetName, NodeName, PoolName};
 use crate::nodeconfig::NodeConfig;
+use crate::pool_pointer::PoolPointer;
 use crate::{ConfigSource, ConfigStatus, ContentHash};
 use kubelet_config::capacity::Capacity;
 use kubelet_config::pod_range::PodRange;
@@ -62,6 +63,8 @@ pub struct Observed {
     pub nodes: BTreeMap<NodeName, Node>,
     /// Metadata of the ConfigMaps of one namespace with nodecfg's label.
     pub config_maps: BTreeMap<ConfigMapKey, ManagedConfigMap>,
+    /// Metadata of the pool pointers in the same namespace, of every fleet.
+    pub pointers: BTreeMap<ConfigMapKey, ManagedConfigMap>,
     /// References to ConfigMaps outside of `nodes`: with NodeConfigs, those of the Nodes' own spec and status and of
     /// NodeConfigs without a Node.
     pub references: References,
@@ -347,6 +350,15 @@ pub struct ManagedConfigMap {
     pub deleting: bool,
 }
 
+impl ManagedConfigMap {
+    /// Reports whether this is the pointer of a pool by its labels and name.
+    #[must_use]
+    pub fn is_pointer(&self) -> bool {
+        let (Some(fleet), Some(pool)) = (&self.fleet, &self.pool) else { return false };
+        self.name == PoolPointer::name(fleet, pool)
+    }
+}
+
 /// A ConfigMap with its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -357,6 +369,9 @@ pub struct FetchedConfigMap {
     pub name: String,
     /// Uid of the ConfigMap.
     pub uid: String,
+    /// Resource version of the ConfigMap.
+    #[serde(skip)]
+    pub resource_version: String,
     /// Whether the API server refuses changes of its data.
     pub immutable: bool,
     /// Whether the ConfigMap is being deleted.

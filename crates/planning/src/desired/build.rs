@@ -164,6 +164,7 @@ impl Files<'_> {
             fleet: name?,
             namespace: spec.namespace,
             max_unavailable: spec.max_unavailable,
+            pool_pointers: spec.pool_pointers,
             commit: self.snapshot.commit.clone(),
             uncommitted: self.snapshot.uncommitted,
             pools,

@@ -65,6 +65,8 @@ pub struct Desired {
     pub uncommitted: usize,
     /// Limit of unavailable nodes of all pools together. `None`: no limit beside those of the pools.
     pub max_unavailable: Option<MaxUnavailable>,
+    /// Whether the configuration of each pool is published for new nodes (`spec.poolPointers`).
+    pub pool_pointers: bool,
     /// Pools by name.
     pub pools: BTreeMap<PoolName, Pool>,
 }

@@ -27,7 +27,7 @@ pub(super) const FILE: [&str; 4] = ["apiVersion", "kind", "metadata", "spec"];
 /// Keys of `metadata`.
 pub(super) const METADATA: [&str; 1] = ["name"];
 /// Keys of `spec` of a Fleet.
-pub(super) const FLEET_SPEC: [&str; 3] = ["namespace", "maxUnavailable", "rollout"];
+pub(super) const FLEET_SPEC: [&str; 4] = ["namespace", "maxUnavailable", "poolPointers", "rollout"];
 /// Keys of `spec` of a NodePool.
 pub(super) const POOL_SPEC: [&str; 6] =
     ["nodeSelector", "priority", "requireNodes", "kubelet", "kubernetesVersion", "rollout"];
@@ -79,6 +79,7 @@ pub(super) fn fleet(document: &Document, findings: &mut Vec<Finding>) -> Option<
             }
         });
         spec.max_unavailable = max_unavailable(&fields, findings);
+        spec.pool_pointers = fields.boolean("poolPointers", findings).unwrap_or_default();
         spec.rollout = rollout(&fields, findings);
         findings.extend(pool_order::of_fleet(&spec.rollout));
     }

@@ -99,6 +99,7 @@ pub fn pool(name: &str, max_pods: u32, policy: RolloutPolicy) -> Pool {
 pub fn desired(pools: impl IntoIterator<Item = Pool>) -> Desired {
     Desired {
         max_unavailable: None,
+        pool_pointers: false,
         fleet: fleet(),
         namespace: None,
         commit: None,

@@ -6,6 +6,7 @@ use super::config_maps::ConfigMapIndex;
 use super::decide::{Decision, PoolPause, Rules, decide, refuses};
 use super::drains::{DrainNeeds, releases};
 use super::membership::{Membership, belongs, membership};
+use super::pointers::pointer_move;
 use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
 use super::required_config_maps::pool_target;
@@ -59,7 +60,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     for (name, nodes) in &members.pools {
         let Some(pool) = desired.pools.get(*name) else { continue };
         let contested = contested.get(name).map(Vec::as_slice).unwrap_or_default();
-        let planned = plan_pool(pool, nodes, contested, observed, &index, options);
+        let mut planned = plan_pool(pool, nodes, contested, observed, &index, options);
         // A problem of a pool that is left unchanged must not block another pool.
         if !options.scope.touches(name, nodes.iter().copied()) {
             pools.push(planned);
@@ -71,6 +72,10 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
                 Ok(_) => {}
                 Err(problem) => problems.push(problem),
             }
+        }
+        match pointer_move(desired, pool, &planned, observed, options) {
+            Ok(pointer) => planned.pointer = pointer,
+            Err(problem) => problems.push(problem),
         }
         let (found, refused) = verdicts::check_pool(pool, nodes, observed, &planned, options.gate);
         findings.extend(found);
@@ -290,7 +295,7 @@ fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -
         wanted: desired.config_maps(),
         pools: BTreeSet::new(),
     };
-    let delete = prune(observed.config_maps.values(), &references, &options).delete;
+    let delete = prune(observed.config_maps.values().chain(observed.pointers.values()), &references, &options).delete;
     delete.into_iter().map(|map| map.name).collect()
 }
 
@@ -353,5 +358,6 @@ fn plan_pool(
         waves,
         left_alone,
         target,
+        pointer: None,
     }
 }

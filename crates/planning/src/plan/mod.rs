@@ -33,6 +33,7 @@ mod disruption;
 mod drains;
 mod make;
 mod membership;
+mod pointers;
 mod problem;
 mod prune;
 mod required_config_maps;
@@ -77,6 +78,7 @@ pub use decide::{
 pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, fix, rollback_fix};
 pub use make::{Options, decide_again, make};
 pub use membership::{Membership, belongs, membership};
+pub use pointers::{PointerMove, PointerTime};
 pub use problem::Problem;
 pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
 pub use required_config_maps::{pool_target, required_config_maps};
@@ -175,6 +177,8 @@ pub struct PoolPlan {
     pub waves: Vec<Wave>,
     /// All other nodes of the pool by name, with the reason why each is left unchanged.
     pub left_alone: Vec<LeftAlone>,
+    /// Move of the pool's pointer. `None` if it stays.
+    pub pointer: Option<PointerMove>,
 }
 
 impl PoolPlan {
@@ -435,6 +439,7 @@ impl Plan {
     pub fn has_changes(&self) -> bool {
         self.config_maps.iter().any(|map| map.create)
             || !self.releases.is_empty()
+            || self.pools.iter().any(|pool| pool.pointer.is_some())
             || self.pools.iter().any(|pool| pool.assignments() > 0 || pool.added_hashes().next().is_some())
     }
 

@@ -66,6 +66,10 @@ pub enum Kept {
     },
     /// The repository needs it.
     Wanted,
+    /// The pointer of its pool names it, so new nodes start with it.
+    Pointed,
+    /// It is the pointer of its pool.
+    Pointer,
     /// It is one of the newest of its pool.
     Recent,
     /// It has no pool label, so its rank within a pool is unknown.
@@ -86,6 +90,8 @@ impl fmt::Display for Kept {
             Self::InUse { nodes: 1, example } => write!(f, "in use by {example}"),
             Self::InUse { nodes, example } => write!(f, "in use by {nodes} nodes (for example {example})"),
             Self::Wanted => f.write_str("needed by the repository"),
+            Self::Pointed => f.write_str("named by the pointer of its pool"),
+            Self::Pointer => f.write_str("the pointer of its pool"),
             Self::Recent => f.write_str("among the newest of its pool"),
             Self::NoPool => f.write_str("names no pool"),
             Self::NoAge => f.write_str("of unknown age"),
@@ -96,7 +102,8 @@ impl fmt::Display for Kept {
     }
 }
 
-/// Decides on every ConfigMap of the fleet and namespace in `maps`, and ignores other ConfigMaps.
+/// Decides on every ConfigMap of the fleet and namespace in `maps`, and ignores other ConfigMaps. `maps` include the pool
+/// pointers.
 #[must_use]
 pub fn prune<'m>(
     maps: impl IntoIterator<Item = &'m ManagedConfigMap>,
@@ -114,13 +121,15 @@ pub fn prune<'m>(
     for (pool, mut maps) in by_pool {
         maps.sort_by_key(|map| (Reverse(map.created), map.name.clone()));
         let mut rank = 0;
-        for map in maps {
+        for map in &maps {
             let why = match (pool, references.of(&key(map))) {
                 (Some(pool), _) if !options.pools.is_empty() && !options.pools.contains(pool) => {
                     Some(Kept::NotAskedFor)
                 }
                 (_, Some(users)) => Some(Kept::InUse { nodes: users.count, example: users.example.clone() }),
                 _ if options.wanted.contains(&map.name) => Some(Kept::Wanted),
+                _ if map.is_pointer() => Some(Kept::Pointer),
+                _ if maps.iter().any(|pointer| points_at(pointer, map)) => Some(Kept::Pointed),
                 (None, None) => Some(Kept::NoPool),
                 _ if !is_named_by_us(map) => Some(Kept::NotOurs),
                 _ if map.deleting => Some(Kept::Deleting),
@@ -131,8 +140,8 @@ pub fn prune<'m>(
             // ConfigMaps with other names have no rank among the newest.
             rank += usize::from(is_named_by_us(map));
             match why {
-                Some(why) => keep.push(KeptConfigMap { map: map.clone(), why }),
-                None => delete.push(map.clone()),
+                Some(why) => keep.push(KeptConfigMap { map: (*map).clone(), why }),
+                None => delete.push((*map).clone()),
             }
         }
     }
@@ -145,6 +154,15 @@ pub fn prune<'m>(
 fn is_named_by_us(map: &ManagedConfigMap) -> bool {
     let (Some(fleet), Some(pool)) = (&map.fleet, &map.pool) else { return false };
     ContentHash::short_in(&map.name, fleet, pool).is_some()
+}
+
+/// Reports whether a pointer names a ConfigMap of its pool. A pointer with an unknown kind of hash may name any.
+fn points_at(pointer: &ManagedConfigMap, map: &ManagedConfigMap) -> bool {
+    let (Some(fleet), Some(pool), Some(recorded)) = (&map.fleet, &map.pool, &pointer.content_hash) else {
+        return false;
+    };
+    let is_named = |hash: ContentHash| ContentHash::short_in(&map.name, fleet, pool) == Some(hash.short().as_str());
+    pointer.is_pointer() && ContentHash::parse(recorded).is_none_or(is_named)
 }
 
 fn key(map: &ManagedConfigMap) -> ConfigMapKey {
@@ -177,6 +195,12 @@ pub fn check_prune(
         let used = references.keys().any(|key| key.namespace == deleted.namespace && key.name == deleted.name);
         require(!used, "would be deleted while something refers to it");
         require(!options.wanted.contains(&deleted.name), "would be deleted but the repository needs it");
+        let pointer = |other: &&ManagedConfigMap| {
+            let same = other.fleet == deleted.fleet && other.pool == deleted.pool;
+            // The annotations of a pointer and of its ConfigMap have the same hash.
+            same && other.is_pointer() && other.content_hash.is_some() && other.content_hash == deleted.content_hash
+        };
+        require(!maps.iter().any(|other| pointer(&other)), "would be deleted but the pointer of its pool names it");
         let asked = |pool: &PoolName| options.pools.is_empty() || options.pools.contains(pool);
         require(deleted.pool.as_ref().is_some_and(asked), "would be deleted but was not requested");
         // Counted per ConfigMap, independent of any order.

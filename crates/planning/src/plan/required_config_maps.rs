@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::membership::membership;
+use super::pointers::required_pointer;
 use crate::convergence::{Target, WantedSource};
 use crate::desired::{Desired, Pool, PoolTarget};
 use nodecfg_contract::names::{NamespaceName, NodeName};
@@ -22,6 +23,7 @@ pub fn required_config_maps(
     let mut wanted = BTreeSet::new();
     for (name, nodes) in membership(desired, &observed.nodes).pools {
         let Some(pool) = desired.pools.get(name) else { continue };
+        wanted.extend(required_pointer(desired, pool, observed, namespace));
         let target = pool_target(pool, namespace, observed);
         let leaving = nodes
             .iter()

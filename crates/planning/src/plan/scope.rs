@@ -38,6 +38,16 @@ impl Scope {
         }
     }
 
+    /// Reports whether all nodes of a pool are in scope.
+    #[must_use]
+    pub fn includes_pool(&self, pool: &PoolName) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Pools(pools) => pools.contains(pool),
+            Self::Nodes(_) => false,
+        }
+    }
+
     /// Reports whether all nodes are in scope.
     #[must_use]
     pub fn is_everything(&self) -> bool {

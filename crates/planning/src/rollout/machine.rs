@@ -57,6 +57,9 @@ impl Machine {
             Input::RollBackAll(reason) => {
                 self.for_each_pool(now, &mut commands, |pool, context| pool.roll_back_all(&reason, context))
             }
+            Input::PointerMoved(name, result) => {
+                self.on_pool(&name, now, &mut commands, |pool, context| pool.pointer_moved(result, context));
+            }
             Input::Gate(asked) => {
                 self.for_each_pool(now, &mut commands, |pool, context| pool.gate_answered(&asked, context));
             }

@@ -122,6 +122,24 @@ pub enum Progress {
         /// Their number.
         nodes: usize,
     },
+    /// The pointer of a pool was moved: new nodes start with this configuration.
+    PointerMoved {
+        /// The pool.
+        pool: PoolName,
+        /// ConfigMap of the configuration. Unset: new nodes run their local configuration.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        config_map: Option<String>,
+    },
+    /// The pointer of a pool could not be moved.
+    PointerNotMoved {
+        /// The pool.
+        pool: PoolName,
+        /// ConfigMap of the configuration that it should name. Unset: the local configuration.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        config_map: Option<String>,
+        /// Error of the API server.
+        error: String,
+    },
     /// The mark of a drain that an earlier run did not finish was removed from a node.
     MarkReleased {
         /// The node.
@@ -348,6 +366,8 @@ impl Progress {
             | Self::Soaked { pool }
             | Self::DomainSoaking { pool, .. }
             | Self::DomainStarted { pool, .. }
+            | Self::PointerMoved { pool, .. }
+            | Self::PointerNotMoved { pool, .. }
             | Self::Stopped { pool, .. } => Some(pool),
         }
     }
@@ -366,6 +386,8 @@ impl Progress {
             | Self::PoolHeld { .. }
             | Self::GateClosed { .. }
             | Self::GateOpened { .. }
+            | Self::PointerMoved { .. }
+            | Self::PointerNotMoved { .. }
             | Self::Stopped { .. } => None,
             Self::MarkReleased { node }
             | Self::Assigned { node, .. }

@@ -14,6 +14,7 @@ use crate::plan::Decision;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{Drain, EvictionAnswer, Node, Pod};
+use nodecfg_contract::pool_pointer::PoolPointer;
 
 /// Options of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,6 +112,8 @@ pub enum Input {
     Released(NodeName, Result<(), String>),
     /// A node was pointed back at its previous source, or the API server returned this error.
     RolledBack(NodeName, Result<(), String>),
+    /// The pointer of a pool was moved, or the API server returned this error.
+    PointerMoved(PoolName, Result<(), String>),
     /// The question of a gate was answered.
     Gate(Box<Asked>),
     /// Time passed.
@@ -147,6 +150,8 @@ pub enum Command {
     Release(NodeName, String),
     /// Rolls a node back by this assignment. Answered by [`Input::RolledBack`].
     RollBack(NodeName, Assignment),
+    /// Writes this content to the pointer of a pool. Answered by [`Input::PointerMoved`].
+    MovePointer(PoolName, Box<PoolPointer>),
     /// Reports an event to the user.
     Report(Box<Event>),
 }

@@ -7,7 +7,8 @@
 use std::io::{self, Write};
 
 use super::group::title;
-use super::{drains, sentences};
+use super::pointers::changes_beside_assignments;
+use super::sentences;
 use crate::report::findings;
 use crate::report::markdown::{code, prose};
 use crate::report::{count, names};
@@ -145,8 +146,8 @@ fn others(review: &Review) -> String {
         text.push_str(&format!("{}.\n\n", prose(&restarts)));
     }
     let Some(cluster) = &review.cluster else { return text };
-    if let Some(releases) = drains::releases(cluster) {
-        text.push_str(&format!("Sync {}.\n\n", prose(&releases)));
+    for change in changes_beside_assignments(cluster) {
+        text.push_str(&format!("Sync {}.\n\n", prose(&change)));
     }
     let listed = |nodes: Vec<String>| names(nodes.iter().map(String::as_str), MAX_NAMES);
     let mut moves: std::collections::BTreeMap<(String, String), Vec<String>> = std::collections::BTreeMap::new();

@@ -4,7 +4,7 @@
 //! [`drains`] those of drains, [`held`] those of nodes that must not start, [`rollbacks`] those of rollbacks, [`proof`]
 //! what a node must have again, [`trials`] the trials of converged nodes, [`new_nodes`] nodes that joined recently.
 //! [`queues`] decides the order of starts, [`windows`] their time, [`fleet`] the turn of the pool. [`node_state`] is one
-//! node, [`node_table`] all of them with their counts.
+//! node, [`node_table`] all of them with their counts. [`pointer`] moves the pointer for new nodes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -35,6 +35,7 @@ mod new_nodes;
 mod node_events;
 mod node_state;
 mod node_table;
+mod pointer;
 mod proof;
 mod queues;
 mod rollbacks;
@@ -45,6 +46,7 @@ use self::domains::Domains;
 use self::fleet::OtherPools;
 pub(super) use self::fleet::Turn;
 use self::gates::Gates;
+use self::pointer::PointerRun;
 use self::trials::TrialWait;
 use self::windows::Windows;
 
@@ -113,6 +115,7 @@ pub(super) struct PoolRun {
     trials: TrialWait,
     /// Creation times of the watched nodes that never had a configuration, with `--new-nodes-within`.
     new_nodes: BTreeMap<usize, Timestamp>,
+    pointer: PointerRun,
 }
 
 impl PoolRun {
@@ -159,6 +162,7 @@ impl PoolRun {
             stalled_since: None,
             trials: TrialWait::default(),
             new_nodes: BTreeMap::new(),
+            pointer: PointerRun::new(plan.pointer.as_ref()),
         };
         for left in &plan.left_alone {
             run.nodes.add(NodeState::left_alone(left, &plan.target));
@@ -417,8 +421,9 @@ impl PoolRun {
         self.mark_stopped(reason, context);
     }
 
-    /// Handles what follows from every event: marks of nodes whose part has ended, and the wait for trials.
+    /// Handles what follows from every event: the pointer, marks of nodes whose part has ended, and the wait for trials.
     pub(super) fn finish_step(&mut self, context: &mut Context<'_>) {
+        self.advance_pointer(context);
         self.release_ended(context);
         self.announce_trials(context);
     }
