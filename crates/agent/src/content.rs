@@ -93,6 +93,12 @@ pub fn merged_text(underneath: &[String], text: &str) -> Option<String> {
     merge_over(underneath, &read(text).ok()?).ok().map(|document| document.canonical())
 }
 
+/// Canonical form of a text. `None` if it is unreadable.
+#[must_use]
+pub fn canonical(text: &str) -> Option<String> {
+    read(text).ok().map(|document| document.canonical())
+}
+
 fn merge_over(underneath: &[String], own: &Document) -> Result<Document, String> {
     let mut whole: Option<Node> = None;
     for text in underneath {

@@ -6,12 +6,14 @@
 //! - `content`: checks of a downloaded configuration;
 //! - `runtime`: steps the machine and saves its ledger before the effects. It uses [`disk`], `store` and `placement`;
 //! - `driver`: carries out effects through the API server (`api`) and the kubelet of this [`host`];
+//! - `boot`: puts the configuration of the pool in place before the first start of the kubelet;
 //! - `cli`: the command line, with `serve` and `metrics` for the HTTP endpoint.
 //!
 //! A kill at any instant, followed by a restart, leads to the same state as no kill. The kubelet never stays on a
 //! configuration that failed its trial, with or without the API server.
 
 pub mod api;
+pub mod boot;
 pub mod cli;
 pub mod content;
 pub mod disk;

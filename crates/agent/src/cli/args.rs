@@ -93,6 +93,12 @@ pub(super) struct RootArgs {
     kubelet_root_dir: PathBuf,
 }
 
+impl RootArgs {
+    pub(super) fn folder(&self) -> &Path {
+        &self.kubelet_root_dir
+    }
+}
+
 pub(super) const KUBELET: &str = "Kubelet";
 
 /// Commands that restart the kubelet and print its version.

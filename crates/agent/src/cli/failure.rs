@@ -20,7 +20,7 @@ pub(super) enum Exit {
     Failed = 2,
     /// No API server is configured, or it is unreachable or refused a request.
     Cluster = 4,
-    /// The node does not run the assignment, or did not finish in time.
+    /// The node does not run the assignment or the configuration of its pool, or did not finish in time.
     NotConverged = 5,
 }
 
@@ -42,6 +42,11 @@ impl AgentError {
     /// Error for a problem of this host.
     pub(super) fn agent(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { exit: Exit::Failed, code: "agent", message: message.into(), help: help.into() }
+    }
+
+    /// Error for a configuration that this node must not run.
+    pub(super) fn refused(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { exit: Exit::NotConverged, code: "refused", message: message.into(), help: help.into() }
     }
 
     /// Writes the error, as text to standard error or as a document to `out`.

@@ -15,6 +15,7 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 mod args;
+mod boot;
 pub mod description;
 mod failure;
 mod host_step;
@@ -64,6 +65,7 @@ const GLOBAL: &str = "Global options";
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Status(status::Args),
+    Boot(Box<boot::Args>),
     HostStep(Box<host_step::Args>),
 }
 
@@ -123,6 +125,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let style = match &cli.command {
         None => Some(cli.run.log_format()),
         Some(Command::HostStep(args)) => Some(args.log_format()),
+        Some(Command::Boot(args)) => Some(args.log_format()),
         Some(Command::Status(_)) => None,
     };
     start_logging(style, cli.verbose);
@@ -132,6 +135,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         None => block_on(run::run(cli.run, format, &mut out)),
         Some(Command::Status(args)) => status::run(&args, format, &mut out),
         Some(Command::HostStep(args)) => block_on(host_step::run(*args)),
+        Some(Command::Boot(args)) => block_on(boot::run(*args)),
     };
     let exit = result.unwrap_or_else(|failure| failure.report(format, &mut out));
     finish(exit, &out)

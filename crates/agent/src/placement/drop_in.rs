@@ -22,20 +22,33 @@ pub(super) fn check(disk: &dyn Disk, config_dir: &Path) -> Result<(), PlacementE
     }
 }
 
-/// Texts that the drop-in is merged over: the kubelet's `--config`, then the files with earlier names. Subfolders are
-/// not searched, and missing files are skipped.
+/// Texts that the drop-in is merged over: the kubelet's `--config`, then the files with earlier names.
 pub(super) fn underneath(
     disk: &dyn Disk,
     config_dir: &Path,
     config: Option<&Path>,
 ) -> Result<Vec<String>, PlacementError> {
+    texts(disk, config_dir, config, |name| name < DROP_IN_NAME)
+}
+
+/// Texts that the kubelet merges, in order: its `--config`, then the drop-ins whose names are accepted. Subfolders are
+/// not searched, and missing files are skipped.
+///
+/// # Errors
+/// A file is unreadable.
+pub(crate) fn texts(
+    disk: &dyn Disk,
+    config_dir: &Path,
+    config: Option<&Path>,
+    accepts: impl Fn(&str) -> bool,
+) -> Result<Vec<String>, PlacementError> {
     let mut texts = Vec::new();
-    let before = durable::list(disk, config_dir)?
+    let drop_ins = durable::list(disk, config_dir)?
         .into_iter()
-        .filter(|name| name.ends_with(SUFFIX) && name.as_str() < DROP_IN_NAME)
+        .filter(|name| name.ends_with(SUFFIX) && accepts(name))
         .take(MAX_FILES)
         .map(|name| config_dir.join(name));
-    for path in config.map(Path::to_owned).into_iter().chain(before) {
+    for path in config.map(Path::to_owned).into_iter().chain(drop_ins) {
         if durable::stat(disk, &path)?.is_some_and(|entry| entry.kind == EntryKind::Folder) {
             continue;
         }

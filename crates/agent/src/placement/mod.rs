@@ -20,6 +20,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use drop_in::texts as kubelet_texts;
 use record::Record;
 
 /// Name of the file in the kubelet's `--config-dir`. Kubelets merge it over the files with earlier names.
@@ -183,6 +184,18 @@ impl Placer {
         }
     }
 
+    /// Reports whether the kubelet's configuration on disk has this content. Only reads.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn holds(&self, disk: &dyn Disk, content: &str) -> Result<bool, PlacementError> {
+        let found = match &self.placement {
+            Placement::File { config } => regular(disk, config)?,
+            Placement::DropIn { config_dir, .. } => regular(disk, &config_dir.join(DROP_IN_NAME))?,
+        };
+        Ok(found.is_some_and(|(found, _)| found == content.as_bytes()))
+    }
+
     /// Puts a content in place, durably. `fallback`: content for a later rollback, which is prepared first; `None`
     /// prepares none.
     ///
@@ -311,6 +324,22 @@ fn replace_target(disk: &dyn Disk, target: &Path, content: &[u8], mode: u32, rol
         durable::rename_verified(disk, &from, target, content)?;
     }
     tolerate_sync_error(durable::sync(disk, durable::folder_of(target)), rollback)
+}
+
+/// Writes a drop-in durably and as a whole. After a crash, the kubelet reads the old file or the new one.
+///
+/// # Errors
+/// An I/O error.
+pub(crate) fn write_drop_in(disk: &dyn Disk, path: &Path, content: &str) -> Result<(), DiskError> {
+    replace_target(disk, path, content.as_bytes(), FILE_MODE, false)
+}
+
+/// Removes a drop-in durably. A missing one is no error.
+///
+/// # Errors
+/// An I/O error.
+pub(crate) fn remove_drop_in(disk: &dyn Disk, path: &Path) -> Result<(), DiskError> {
+    drop_in::remove(disk, path, false)
 }
 
 /// Ignores a failed sync during a rollback. If the change is lost, the agent detects that at its next start.

@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 
 use super::disk::Disk;
-use super::disk::durable::DiskError;
+use super::disk::durable::{self, DiskError};
 use super::events::Download;
 use super::ledger::Ledger;
 use nodecfg_contract::ConfigSource;
@@ -115,6 +115,14 @@ impl Store {
     /// A file is unreadable or invalid.
     pub fn load(&self, disk: &dyn Disk) -> Result<Ledger, StoreError> {
         save::load(disk, &self.folder)
+    }
+
+    /// Reports whether an agent or a boot has saved its state here.
+    ///
+    /// # Errors
+    /// An I/O error.
+    pub fn is_used(&self, disk: &dyn Disk) -> Result<bool, StoreError> {
+        Ok(durable::stat(disk, &self.folder.join(AGENT))?.is_some())
     }
 
     /// Saves the ledger durably.

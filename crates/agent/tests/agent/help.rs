@@ -13,6 +13,7 @@ fn shown(arguments: &[&str]) -> String {
 fn prints_help_of_every_command() {
     for (name, arguments) in [
         ("help", &["--help"][..]),
+        ("help-boot", &["boot", "--help"]),
         ("help-status", &["status", "--help"]),
         ("help-host-step", &["host-step", "--help"]),
     ] {

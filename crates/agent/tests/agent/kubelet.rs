@@ -83,7 +83,7 @@ fn listen(port: u16) -> TcpListener {
 }
 
 /// Merges the fields of every `*.conf` of the folder over the file, in the order of names.
-fn read(file: &Path, folder: Option<PathBuf>) -> Map<String, Value> {
+pub fn read(file: &Path, folder: Option<PathBuf>) -> Map<String, Value> {
     let mut config: Map<String, Value> = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

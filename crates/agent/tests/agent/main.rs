@@ -12,6 +12,7 @@
 
 use std::time::Duration;
 
+mod boot;
 mod commands;
 mod failures;
 mod help;

@@ -12,6 +12,7 @@ use kube::ResourceExt as _;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfigResource, definition};
+use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
 use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile, User};
 use nodecfg_sandbox::nodes::{NodeSpec, node_object};
@@ -29,6 +30,8 @@ use crate::{LIMIT, TIMEOUT, until};
 pub const NODE: &str = "n1";
 /// Namespace of the ConfigMaps.
 pub const NAMESPACE: &str = "nodecfg-system";
+/// Name of the pool pointer.
+pub const POINTER: &str = "nodecfg-pool-prod-gpu";
 const TOKEN: &str = "agent-token";
 
 /// Runs a scenario in its own test environment.
@@ -127,6 +130,30 @@ impl TestEnv {
             "immutable": immutable, "data": {KUBELET_KEY: text},
         });
         self.create("", "configmaps", NAMESPACE, object);
+    }
+
+    /// Creates the pointer of the pool `gpu` of fleet `prod`, which names this content. Returns the name of the
+    /// ConfigMap with the content.
+    pub fn create_pointer(&self, kubelet: &str) -> String {
+        let hash = ContentHash::of(kubelet.as_bytes());
+        let config_map = format!("prod-gpu-{}", hash.short());
+        let config = PointedConfig { config_map: config_map.clone(), hash, kubelet: kubelet.to_owned() };
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": POINTER, "namespace": NAMESPACE, "labels": {
+                "app.kubernetes.io/managed-by": "nodecfg", "nodecfg.dev/fleet": "prod", "nodecfg.dev/pool": "gpu",
+            }},
+            "data": PoolPointer { config: Some(config), commit: None }.data(),
+        });
+        self.create("", "configmaps", NAMESPACE, object);
+        config_map
+    }
+
+    /// Deletes the pool pointer and creates it with other content.
+    pub async fn replace_pointer(&self, kubelet: &str) {
+        let maps = kube::Api::<ConfigMap>::namespaced(self.api.client(), NAMESPACE);
+        maps.delete(POINTER, &Default::default()).await.unwrap();
+        self.create_pointer(kubelet);
     }
 
     /// Changes the content of a ConfigMap.
