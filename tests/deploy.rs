@@ -41,12 +41,13 @@ fn yaml(objects: &[Value]) -> String {
 }
 
 /// Folders of deploy/ with roles, and the roles of each.
-fn roles() -> [(&'static str, Vec<Value>); 10] {
+fn roles() -> [(&'static str, Vec<Value>); 11] {
     [
         ("cron", nodecfg_install::reconciler()),
         ("cron-node", nodecfg_install::reconciler_of_nodes()),
         ("saved-plans", nodecfg_install::saved_plans()),
         ("drainer", nodecfg_install::drainer()),
+        ("pool-pointers", nodecfg_install::pool_pointers()),
         ("forecaster", nodecfg_install::forecaster()),
         ("reader", nodecfg_install::reader()),
         ("reader-node", nodecfg_install::reader_of_nodes()),

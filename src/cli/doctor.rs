@@ -230,6 +230,7 @@ async fn access_reviews(reader: &ClusterReader, agents: bool, namespace: &str) -
     let all = (sync.iter().map(|right| (right.clone(), Purpose::Sync)))
         .chain(only(rights::for_saved_plans(namespace), "sync --plan"))
         .chain(only(rights::for_drain(namespace), "drain"))
+        .chain(only(rights::for_pool_pointers(namespace), "poolPointers"))
         .chain(only(rights::for_capture(namespace), "capture"))
         .chain(only(rights::for_prune(agents, namespace), "prune"));
     join_all(all.map(async |(right, purpose)| {
@@ -265,12 +266,7 @@ async fn observe(reader: &ClusterReader, loaded: Option<&Loaded>, facts: &mut Fa
     let mut observed =
         Observed { nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(), ..Observed::default() };
     match answer(reader.list_config_maps(facts.namespace.as_str()).await) {
-        Ok(maps) => {
-            let keyed = |map: nodecfg_contract::observed::ManagedConfigMap| {
-                (ConfigMapKey { namespace: map.namespace.clone(), name: map.name.clone() }, map)
-            };
-            observed.config_maps = maps.into_iter().map(keyed).collect();
-        }
+        Ok(maps) => observed.add_config_maps(maps),
         Err(unavailable) => facts.unlisted = Some(unavailable),
     }
     let of_plan =
@@ -278,8 +274,9 @@ async fn observe(reader: &ClusterReader, loaded: Option<&Loaded>, facts: &mut Fa
     let pointed: BTreeSet<ConfigMapKey> =
         observed.nodes.values().filter_map(|node| ConfigMapKey::of(node.source.as_ref()?)).collect();
     facts.unread = pointed.len().saturating_sub(MOST_CONFIG_MAPS);
+    let pointers = observed.pointers.keys().take(MOST_CONFIG_MAPS).cloned();
     let wanted: BTreeSet<ConfigMapKey> =
-        of_plan.into_iter().chain(pointed.into_iter().take(MOST_CONFIG_MAPS)).collect();
+        of_plan.into_iter().chain(pointed.into_iter().take(MOST_CONFIG_MAPS)).chain(pointers).collect();
     let mut fetched = stream::iter(wanted).map(|key| fetch(reader, key)).buffer_unordered(CONCURRENCY);
     while let Some((key, map)) = fetched.next().await {
         match map {

@@ -103,6 +103,11 @@ pub const CODES: &[Code] = &[
         "A marked node gets no new pods, and no autoscaler removes it.",
     ),
     code(
+        "pool-pointer",
+        "The pool pointers hold what they record, and name the configurations of the repository.",
+        "New nodes start with the configuration that the pointer of their pool names.",
+    ),
+    code(
         "lock",
         "No other sync holds the lock of the fleet.",
         "Two syncs of one fleet would spend its budget twice, so the second one waits or ends.",

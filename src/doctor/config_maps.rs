@@ -110,8 +110,11 @@ fn content_fault(map: &FetchedConfigMap) -> Option<String> {
 fn content(facts: &Facts, observed: &Observed, checks: &mut Vec<Check>) {
     let users = referencing_nodes(observed);
     let (mut differing, mut mutable, mut checked) = (Vec::new(), Vec::new(), 0_usize);
-    let managed =
-        observed.contents.iter().filter_map(|(key, map)| Some((key, map.as_ref().filter(|map| map.is_managed())?)));
+    let managed = observed
+        .contents
+        .iter()
+        .filter(|(key, _)| !observed.pointers.contains_key(*key))
+        .filter_map(|(key, map)| Some((key, map.as_ref().filter(|map| map.is_managed())?)));
     for (key, map) in managed {
         checked += 1;
         let nodes =

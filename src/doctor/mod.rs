@@ -26,6 +26,7 @@ mod fixtures;
 mod fleet;
 mod installation;
 mod nodes;
+mod pointers;
 #[cfg(test)]
 mod tests;
 
@@ -308,6 +309,7 @@ pub fn examine(facts: &Facts) -> Vec<Check> {
     drains::examine(facts, &mut checks);
     fleet::examine(facts, &mut checks);
     config_maps::examine(facts, &mut checks);
+    pointers::examine(facts, &mut checks);
     // A problem from the plan replaces the warning from the nodes' reports of the same error.
     let known: BTreeSet<Option<String>> = checks
         .iter()

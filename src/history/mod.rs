@@ -54,6 +54,9 @@ pub struct Revision {
     /// Nodes on the revision; unset without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Nodes>,
+    /// True if the pointer of the pool names the content, so that new nodes start with it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub new_nodes: bool,
 }
 
 /// Collects commits, newest first, and keeps those that changed the pool.
@@ -109,6 +112,7 @@ impl Log {
             same_as,
             exists: None,
             nodes: None,
+            new_nodes: false,
         });
     }
 

@@ -107,6 +107,11 @@ impl Subject<'_> {
             .iter()
             .filter(|(_, map)| map.fleet.as_ref() == Some(self.fleet) && map.pool.as_ref() == Some(self.pool))
             .collect();
+        let pointers = observed.pointers.values();
+        let pointer = pointers
+            .into_iter()
+            .find(|map| map.fleet.as_ref() == Some(self.fleet) && map.pool.as_ref() == Some(self.pool));
+        let pointed = pointer.and_then(|map| map.content_hash.as_deref());
         let mut listed: BTreeSet<String> = BTreeSet::new();
         for revision in revisions.iter_mut() {
             let name = match &revision.content {
@@ -123,6 +128,8 @@ impl Subject<'_> {
                 let mut nodes = Nodes::default();
                 observed.nodes.values().for_each(|node| nodes.add(node, |source| self.is_map(source, &name)));
                 revision.nodes = Some(nodes);
+                let hash = revision.content.hash().map(|hash| hash.to_string());
+                revision.new_nodes = hash.is_some() && hash.as_deref() == pointed;
             }
             listed.insert(name);
         }

@@ -84,8 +84,10 @@ fn configuration(revision: &Revision) -> String {
 fn nodes_of(revision: &Revision) -> Option<String> {
     match (&revision.same_as, &revision.nodes) {
         (Some(same), _) => Some(format!("same as {}", same.short())),
-        (None, Some(nodes)) if nodes.is_none() => Some("no nodes".to_owned()),
-        (None, Some(nodes)) => Some(node_counts(nodes)),
+        (None, Some(nodes)) => {
+            let counts = if nodes.is_none() { "no nodes".to_owned() } else { node_counts(nodes) };
+            Some(if revision.new_nodes { counts + "; new nodes start with it" } else { counts })
+        }
         (None, None) => None,
     }
 }

@@ -33,6 +33,7 @@ mod planning;
 mod plans;
 mod pods;
 mod pool_order;
+mod pool_pointers;
 mod proof;
 mod real_prometheus;
 mod release;

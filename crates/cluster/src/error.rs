@@ -331,6 +331,9 @@ impl ClusterError {
             Self::Forbidden { operation, .. } if operation.is_of_drain() => {
                 "bind the user to the ClusterRole nodecfg-drainer of deploy/drainer".to_owned()
             }
+            Self::Forbidden { operation, .. } if operation.is_of_pool_pointers() => {
+                "bind the user to the Role nodecfg-pool-pointers of deploy/pool-pointers".to_owned()
+            }
             Self::Forbidden { operation, .. } => operation.right().grant(),
             Self::NamespaceMissing { namespace, .. } if namespace == nodecfg_contract::installation::NAMESPACE => {
                 "create it with `nodecfg install`, or pass another --namespace".to_owned()

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use futures::stream;
 
 use super::{ClusterError, ClusterReader};
-use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Observed};
+use nodecfg_contract::observed::{ConfigMapKey, Observed};
 
 /// Number of concurrent reads of ConfigMaps.
 const MAX_CONCURRENT: usize = 8;
@@ -67,15 +67,12 @@ pub async fn list(reader: &ClusterReader, namespace: Option<&str>) -> Result<Obs
             other => config_maps.extend(other?),
         }
     }
-    let keyed =
-        |map: ManagedConfigMap| (ConfigMapKey { namespace: map.namespace.clone(), name: map.name.clone() }, map);
-    let (pointers, config_maps): (Vec<_>, Vec<_>) = config_maps.into_iter().partition(ManagedConfigMap::is_pointer);
-    Ok(Observed {
+    let mut observed = Observed {
         nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
         versions,
         references,
-        config_maps: config_maps.into_iter().map(keyed).collect(),
-        pointers: pointers.into_iter().map(keyed).collect(),
         ..Observed::default()
-    })
+    };
+    observed.add_config_maps(config_maps);
+    Ok(observed)
 }

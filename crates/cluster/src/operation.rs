@@ -208,6 +208,11 @@ impl Operation {
         )
     }
 
+    /// Reports whether only fleets with pool pointers need this operation.
+    pub(super) fn is_of_pool_pointers(&self) -> bool {
+        (self.verb, self.resource) == (Verb::Update, Resource::ConfigMaps)
+    }
+
     /// The right that allows the operation. Only a right on Namespaces names its object, so that other namespaces
     /// stay private. Operations on other resources concern many objects in turn.
     pub(super) fn right(&self) -> Right {

@@ -42,6 +42,8 @@ const READER: &str = "nodecfg-reader";
 const PRUNER: &str = "nodecfg-pruner";
 /// Name of the additional role of the reconciler for drains.
 const DRAINER: &str = "nodecfg-drainer";
+/// Name of the additional role of the reconciler for pool pointers.
+const POOL_POINTERS: &str = "nodecfg-pool-pointers";
 /// Name of the role for forecasts of drains.
 const FORECASTER: &str = "nodecfg-forecaster";
 /// Name of the ServiceAccount and role for reading the configuration of kubelets.
@@ -197,6 +199,13 @@ pub fn saved_plans() -> Vec<Value> {
 #[must_use]
 pub fn drainer() -> Vec<Value> {
     rbac::drainer(NAMESPACE)
+}
+
+/// Additional role of the reconciler for fleets with pool pointers, with any binding: content of
+/// `deploy/pool-pointers/rbac.yaml`.
+#[must_use]
+pub fn pool_pointers() -> Vec<Value> {
+    rbac::pool_pointers(NAMESPACE, NAMESPACE)
 }
 
 /// Additional role of the reader for forecasts of drains, with any binding: content of `deploy/forecaster/rbac.yaml`.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AGENT, AGENT_ON_HOST, CAPTURE, DRAINER, FORECASTER, PRUNER, READER, RECONCILER, labels};
+use super::{AGENT, AGENT_ON_HOST, CAPTURE, DRAINER, FORECASTER, POOL_POINTERS, PRUNER, READER, RECONCILER, labels};
 
 /// A rule: API group, resources, verbs.
 type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
@@ -46,6 +46,13 @@ fn reconciler_with(in_cluster: &[Rule<'_>], account_namespace: &str, namespace: 
 pub(super) fn saved_plans(account_namespace: &str) -> Vec<Value> {
     let subject = service_account_subject(RECONCILER, account_namespace);
     role_with_binding(&format!("{RECONCILER}-plans"), "reconciler", None, &[IDENTITY], &subject)
+}
+
+/// Role for fleets with pool pointers, the only ConfigMaps that change. It is a separate role, because other fleets
+/// change no ConfigMap.
+pub(super) fn pool_pointers(account_namespace: &str, namespace: &str) -> Vec<Value> {
+    let subject = service_account_subject(RECONCILER, account_namespace);
+    role_with_binding(POOL_POINTERS, "pool-pointers", Some(namespace), &[("", &["configmaps"], &["update"])], &subject)
 }
 
 /// Role for rollouts that drain nodes: mark a node, follow and evict its pods, and read what an eviction waits for. It

@@ -27,6 +27,12 @@ pub fn for_drain(namespace: &str) -> Vec<Right> {
     of_roles(&rbac::drainer(namespace))
 }
 
+/// Additional rights of a sync that moves pool pointers.
+#[must_use]
+pub fn for_pool_pointers(namespace: &str) -> Vec<Right> {
+    of_roles(&rbac::pool_pointers(namespace, namespace))
+}
+
 /// Rights of `capture` and `init`, which read the configuration of kubelets through the API server.
 #[must_use]
 pub fn for_capture(namespace: &str) -> Vec<Right> {
@@ -93,6 +99,7 @@ mod tests {
         assert!(agents.contains(&"patch nodeconfigs.nodecfg.dev".to_owned()));
         assert!(!agents.contains(&"patch nodes".to_owned()));
         assert_eq!(words(for_saved_plans("x")), ["get namespaces kube-system"]);
+        assert_eq!(words(for_pool_pointers("x")), ["update configmaps in namespace x"]);
         assert_eq!(words(for_capture("x")), ["get nodes", "list nodes", "get nodes/proxy"]);
         assert_eq!(
             words(for_drain("x")),

@@ -79,6 +79,15 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// Adds listed ConfigMaps and pool pointers.
+    pub fn add_config_maps(&mut self, maps: impl IntoIterator<Item = ManagedConfigMap>) {
+        for map in maps {
+            let key = ConfigMapKey { namespace: map.namespace.clone(), name: map.name.clone() };
+            let kind = if map.is_pointer() { &mut self.pointers } else { &mut self.config_maps };
+            kind.insert(key, map);
+        }
+    }
+
     /// Uid of a ConfigMap that exists; `None` if it was not read or is missing.
     #[must_use]
     pub fn uid_of(&self, key: &ConfigMapKey) -> Option<&str> {

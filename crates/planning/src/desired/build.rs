@@ -1,5 +1,4 @@
-//! Construction of the desired state from a snapshot: finds and reads the pools, renders them, and reports all errors
-//! at once.
+//! Construction of the desired state from a snapshot: finds, reads and renders the pools, and reports all errors at once.
 //!
 //! Rules: without `nodecfg.yaml`, the fleet is `default`. A base affects only the pools that name it. A repository
 //! without pools only causes a warning here, because planning knows whether the cluster has nodes at risk.

@@ -19,6 +19,8 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 
+mod pointers;
+
 /// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Violation {
@@ -54,6 +56,7 @@ pub fn check(plan: &Plan, desired: &Desired, observed: &Observed, scope: &Scope)
     }
     checker.scope();
     checker.releases();
+    checker.pointers();
     checker.prunable();
     checker.violations
 }

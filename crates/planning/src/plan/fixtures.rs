@@ -16,11 +16,12 @@ use kubelet_config::finding::{Place, Strictness};
 use nodecfg_contract::ContentHash;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
-use nodecfg_contract::observed::POOL_LABEL;
+use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER, POOL_LABEL};
 use nodecfg_contract::observed::{
     ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeSupport, Observed,
     Readiness,
 };
+use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
 use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
 
 pub fn fleet() -> FleetName {
@@ -185,6 +186,28 @@ pub fn with_config_map(observed: &mut Observed, pool: &str, rendered: &Rendered)
     let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: rendered.config_map.clone() };
     let managed = managed(&rendered.config_map, Some("fleet"), Some(pool), Some(&rendered.hash.to_string()));
     observed.config_maps.insert(key, managed);
+}
+
+/// Adds the pointer of a pool of the fleet, which names the rendered content.
+pub fn with_pointer(observed: &mut Observed, pool: &str, rendered: &Rendered) {
+    let pool_name = pool_name(pool);
+    let name = PoolPointer::name(&fleet(), &pool_name);
+    let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: name.clone() };
+    let managed = managed(&name, Some("fleet"), Some(pool), Some(&rendered.hash.to_string()));
+    observed.pointers.insert(key.clone(), managed);
+    let config = PointedConfig {
+        config_map: rendered.config_map.clone(),
+        hash: rendered.hash,
+        kubelet: rendered.canonical.clone(),
+    };
+    let data = PoolPointer { config: Some(config), commit: None }.data();
+    let labels = [(MANAGED_BY_LABEL, MANAGER), (FLEET_LABEL, "fleet"), (CONFIG_MAP_POOL_LABEL, pool)];
+    let content = FetchedConfigMap {
+        labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        data: data.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+        ..FetchedConfigMap::default()
+    };
+    observed.contents.insert(key, Some(content));
 }
 
 pub fn managed(name: &str, fleet: Option<&str>, pool: Option<&str>, hash: Option<&str>) -> ManagedConfigMap {

@@ -59,6 +59,8 @@ mod drain_tests;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 #[cfg(test)]
+mod pointer_tests;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod sample_tests;
@@ -78,7 +80,7 @@ pub use decide::{
 pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, fix, rollback_fix};
 pub use make::{Options, decide_again, make};
 pub use membership::{Membership, belongs, membership};
-pub use pointers::{PointerMove, PointerTime};
+pub use pointers::{PointerMove, PointerTime, names_target};
 pub use problem::Problem;
 pub use prune::{KEEP, Kept, KeptConfigMap, PruneOptions, PrunePlan, check_prune, prune};
 pub use required_config_maps::{pool_target, required_config_maps};

@@ -52,7 +52,8 @@ pub(super) fn required_pointer(
 }
 
 /// Reports whether the metadata of a pointer names the target of its pool.
-fn names_target(pointer: &ManagedConfigMap, pool: &Pool) -> bool {
+#[must_use]
+pub fn names_target(pointer: &ManagedConfigMap, pool: &Pool) -> bool {
     match (&pool.target, &pointer.content_hash) {
         (PoolTarget::Config(rendered), Some(recorded)) => *recorded == rendered.hash.to_string(),
         (PoolTarget::Local, None) => true,

@@ -110,6 +110,7 @@ impl Scenario {
         let mut sent = Vec::new();
         for command in self.machine.step(input, self.now) {
             sent.push(match command {
+                Command::MovePointer(pool, _) => format!("point {pool}"),
                 Command::Report(event) => {
                     self.progress.push(event.progress);
                     continue;

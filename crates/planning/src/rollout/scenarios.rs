@@ -27,6 +27,7 @@ mod held;
 mod new_nodes;
 mod orders;
 mod pods;
+mod pointers;
 mod proof;
 mod soaks;
 mod trials;
@@ -46,6 +47,8 @@ struct Scenario {
     rolled_back: Vec<NodeName>,
     /// Nodes whose pods are listed.
     lists: Vec<String>,
+    /// ConfigMaps that the pointer is moved to; `local` for the local configuration.
+    pointed: Vec<String>,
 }
 
 impl Scenario {
@@ -54,7 +57,10 @@ impl Scenario {
     }
 
     fn over(cluster: Observed, policy: RolloutPolicy, mode: Mode) -> Self {
-        let desired = desired([pool("a", 64, policy)]);
+        Self::of(desired([pool("a", 64, policy)]), cluster, mode)
+    }
+
+    fn of(desired: Desired, cluster: Observed, mode: Mode) -> Self {
         let plan: Plan = make(&desired, &cluster, &options()).unwrap();
         Self {
             machine: Machine::new(&plan, mode),
@@ -65,6 +71,7 @@ impl Scenario {
             state: None,
             rolled_back: Vec::new(),
             lists: Vec::new(),
+            pointed: Vec::new(),
         }
     }
 
@@ -78,6 +85,9 @@ impl Scenario {
                     // The rollback names the uid of the assigned Node, not a later Node of the same name.
                     assert_eq!((back.uid, back.from), (format!("uid-{node}"), Some(Self::target())));
                     self.rolled_back.push(node);
+                }
+                Command::MovePointer(_, pointer) => {
+                    self.pointed.push(pointer.config.map_or_else(|| "local".to_owned(), |config| config.config_map));
                 }
                 Command::ListPods(node) => self.lists.push(node.to_string()),
                 Command::Report(event) => {

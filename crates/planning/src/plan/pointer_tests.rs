@@ -1,0 +1,200 @@
+//! Tests of the moves of pool pointers.
+
+use super::fixtures::{
+    canary, desired, managed, namespace, node, observed, on, options, policy, pool, pool_name, rendered,
+    with_config_map, with_pointer,
+};
+use super::{Options, Plan, PointerMove, PointerTime, Problem, Scope, check, make};
+use crate::desired::{Desired, Pool, PoolTarget, RolloutPolicy};
+use nodecfg_contract::names::FleetName;
+use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Pause, Readiness};
+use nodecfg_contract::pool_pointer::PoolPointer;
+
+fn repository(pool: Pool) -> Desired {
+    Desired { pool_pointers: true, ..desired([pool]) }
+}
+
+/// Pool `a` with 64 pods and this number of canaries.
+fn pool_a(canaries: u32) -> Pool {
+    pool("a", 64, RolloutPolicy { canary: canary(canaries, 60).filter(|_| canaries > 0), ..policy(1) })
+}
+
+fn converged(name: &str) -> Node {
+    on(node(name, "a"), &rendered("a", 64).source(&namespace()))
+}
+
+/// A cluster with these nodes and the ConfigMap of the pool.
+fn cluster(nodes: impl IntoIterator<Item = Node>) -> Observed {
+    let mut observed = observed(nodes);
+    with_config_map(&mut observed, "a", &rendered("a", 64));
+    observed
+}
+
+fn planned(desired: &Desired, observed: &Observed, options: &Options) -> Plan {
+    let plan = make(desired, observed, options).unwrap();
+    assert_eq!(check(&plan, desired, observed, &options.scope), []);
+    plan
+}
+
+fn moved(desired: &Desired, observed: &Observed, options: &Options) -> Option<PointerMove> {
+    planned(desired, observed, options).pools.pop().unwrap().pointer
+}
+
+fn time(desired: &Desired, observed: &Observed) -> Option<PointerTime> {
+    moved(desired, observed, &options()).map(|pointer| pointer.when)
+}
+
+#[test]
+fn moves_at_once_if_nodes_prove_the_target() {
+    let repository = repository(pool_a(0));
+    assert_eq!(time(&repository, &cluster([converged("n1")])), Some(PointerTime::AtOnce));
+    assert_eq!(time(&repository, &cluster([converged("n1"), node("n2", "a")])), Some(PointerTime::AtOnce));
+    assert_eq!(time(&repository, &cluster([node("n2", "a")])), Some(PointerTime::AfterCanaries));
+    let down = Node { ready: Readiness::NotReady, ..converged("n1") };
+    assert_eq!(time(&repository, &cluster([down, node("n2", "a")])), Some(PointerTime::AfterCanaries));
+}
+
+/// Until more nodes have converged than the pool has canaries, the canaries soak again.
+#[test]
+fn waits_for_canaries_that_soak_again() {
+    let repository = repository(pool_a(1));
+    let nodes = |converged_nodes: usize| {
+        let all = (1..=4).map(|number| format!("n{number}"));
+        cluster(
+            all.enumerate().map(|(at, name)| if at < converged_nodes { converged(&name) } else { node(&name, "a") }),
+        )
+    };
+    assert_eq!(time(&repository, &nodes(0)), Some(PointerTime::AfterCanaries));
+    assert_eq!(time(&repository, &nodes(1)), Some(PointerTime::AfterCanaries));
+    assert_eq!(time(&repository, &nodes(2)), Some(PointerTime::AtOnce));
+    assert_eq!(time(&repository, &nodes(4)), Some(PointerTime::AtOnce));
+}
+
+#[test]
+fn stays_without_a_proof_in_this_run() {
+    let repository = repository(pool_a(1));
+    assert_eq!(time(&repository, &cluster([])), None, "no node");
+    let deleting = Node { deleting: true, ..node("n1", "a") };
+    assert_eq!(time(&repository, &cluster([deleting])), None, "no step");
+}
+
+#[test]
+fn stays_if_it_names_the_target() {
+    let repository = repository(pool_a(0));
+    let mut observed = cluster([converged("n1")]);
+    with_pointer(&mut observed, "a", &rendered("a", 64));
+    assert_eq!(time(&repository, &observed), None);
+    assert!(!planned(&repository, &observed, &options()).has_changes());
+    with_pointer(&mut observed, "a", &rendered("a", 32));
+    let pointer = moved(&repository, &observed, &options()).unwrap();
+    assert_eq!(pointer.resource_version.as_deref(), Some("1"));
+    assert_eq!(pointer.from.unwrap().config.unwrap().hash, rendered("a", 32).hash);
+    assert_eq!(pointer.to.config.unwrap().config_map, rendered("a", 64).config_map);
+    assert!(planned(&repository, &observed, &options()).has_changes());
+}
+
+/// A changed content must not be restored by a rollback.
+#[test]
+fn invalid_content_is_not_the_previous_one() {
+    let mut observed = cluster([converged("n1")]);
+    with_pointer(&mut observed, "a", &rendered("a", 32));
+    for map in observed.contents.values_mut().flatten() {
+        map.data.insert("kubelet".to_owned(), "maxPods: 1\n".to_owned());
+    }
+    let pointer = moved(&repository(pool_a(0)), &observed, &options()).unwrap();
+    assert_eq!((pointer.from, pointer.resource_version.as_deref()), (None, Some("1")));
+}
+
+#[test]
+fn stays_if_pool_is_paused_or_not_requested() {
+    let observed = cluster([converged("n1")]);
+    let plain = repository(pool_a(0));
+    assert_eq!(time(&desired([pool_a(0)]), &observed), None, "spec.poolPointers is false");
+    let paused = repository(pool("a", 64, RolloutPolicy { paused: true, ..policy(1) }));
+    assert_eq!(time(&paused, &observed), None);
+    let mut ordered = observed.clone();
+    let pause = Pause { by: "ada".to_owned(), at: jiff::Timestamp::UNIX_EPOCH, reason: "x".to_owned(), allowed: None };
+    ordered.orders.pauses.insert(pool_name("a"), pause);
+    assert_eq!(time(&plain, &ordered), None);
+    let one = Options { scope: Scope::Nodes([observed.nodes.keys().next().unwrap().clone()].into()), ..options() };
+    assert_eq!(moved(&plain, &observed, &one), None);
+    let whole = Options { scope: Scope::Pools([pool_name("a")].into()), ..options() };
+    assert!(moved(&plain, &observed, &whole).is_some());
+}
+
+#[test]
+fn local_pool_points_at_the_local_configuration() {
+    let local = || repository(Pool { target: PoolTarget::Local, ..pool_a(0) });
+    let mut observed = cluster([node("n1", "a")]);
+    assert_eq!(moved(&local(), &observed, &options()).unwrap().to.config, None);
+    with_pointer(&mut observed, "a", &rendered("a", 64));
+    let pointer = moved(&local(), &observed, &options()).unwrap();
+    assert_eq!((pointer.to.config, pointer.when), (None, PointerTime::AtOnce));
+    for pointer in observed.pointers.values_mut() {
+        pointer.content_hash = None;
+    }
+    assert_eq!(time(&local(), &observed), None);
+}
+
+/// The names of pointers of two fleets can be equal.
+#[test]
+fn pointer_of_another_fleet_is_a_problem() {
+    let mut observed = cluster([converged("n1")]);
+    let name = PoolPointer::name(&FleetName::new("fleet").unwrap(), &pool_name("a"));
+    let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: name.clone() };
+    observed.pointers.insert(key, managed(&name, Some("other"), Some("a"), None));
+    let problems = make(&repository(pool_a(0)), &observed, &options()).unwrap_err();
+    let fleet = Some(FleetName::new("other").unwrap());
+    assert_eq!(problems, [Problem::NameTaken { namespace: namespace(), name, fleet }]);
+}
+
+/// In an incident, new nodes must not start with the configuration that is rolled back.
+#[test]
+fn rollback_moves_first_to_a_configuration_that_has_run() {
+    let repository = repository(pool_a(1));
+    let newer = rendered("a", 128).source(&namespace());
+    let on_newer = |name: &str| on(node(name, "a"), &newer);
+    let times = |nodes: [Node; 2]| {
+        let mut observed = cluster(nodes);
+        with_config_map(&mut observed, "a", &rendered("a", 128));
+        let observed = &observed;
+        let plan = planned(&repository, observed, &options()).returning_pointers(observed);
+        plan.pools[0].pointer.as_ref().map(|pointer| pointer.when)
+    };
+    let mut fell_back = on_newer("n1");
+    fell_back.status.last_known_good = converged("n1").status.active;
+    assert_eq!(times([fell_back, on_newer("n2")]), Some(PointerTime::AtOnce));
+    assert_eq!(times([converged("n1"), on_newer("n2")]), Some(PointerTime::AtOnce));
+    assert_eq!(times([on_newer("n1"), on_newer("n2")]), Some(PointerTime::AfterCanaries));
+}
+
+#[test]
+fn checker_rejects_wrong_moves() {
+    let repository = repository(pool_a(1));
+    let observed = cluster([node("n1", "a"), node("n2", "a")]);
+    let good = planned(&repository, &observed, &options());
+    let problems = |change: &dyn Fn(&mut PointerMove)| -> Vec<String> {
+        let mut plan = good.clone();
+        change(plan.pools[0].pointer.as_mut().unwrap());
+        check(&plan.identified(), &repository, &observed, &Scope::Everything).iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(
+        problems(&|pointer| pointer.when = PointerTime::AtOnce),
+        ["pointer of pool a: moves at once although no node proves its content"]
+    );
+    assert_eq!(
+        problems(&|pointer| pointer.to.config.as_mut().unwrap().kubelet = "maxPods: 1\n".to_owned()),
+        ["pointer of pool a: does not name the content of its pool"]
+    );
+    assert_eq!(
+        problems(&|pointer| pointer.to.config = None),
+        ["pointer of pool a: does not name the content of its pool"]
+    );
+    let is_refused = |desired: &Desired, scope: &Scope| {
+        let wrong = "moves although the pool was not requested, is paused or has no pointer";
+        check(&good, desired, &observed, scope).iter().any(|found| found.problem == wrong)
+    };
+    assert!(is_refused(&desired([pool_a(1)]), &Scope::Everything));
+    assert!(is_refused(&repository, &Scope::Nodes(observed.nodes.keys().cloned().collect())));
+    assert!(is_refused(&repository, &Scope::Pools([pool_name("b")].into())));
+}

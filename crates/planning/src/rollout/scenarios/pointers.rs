@@ -1,0 +1,151 @@
+//! Moves of the pool's pointer during a rollout.
+
+use super::gates::{GATED, gated};
+use super::*;
+use crate::gates::Moment;
+use crate::plan::fixtures::{canary, fetched, with_pointer};
+use nodecfg_contract::names::PoolName;
+
+/// A rollout of a pool whose pointer names this older configuration.
+fn rollout(nodes: impl IntoIterator<Item = Node>, policy: RolloutPolicy, mode: Mode) -> Scenario {
+    let desired = Desired { pool_pointers: true, ..desired([pool("a", 64, policy)]) };
+    let mut cluster = observed(nodes);
+    with_pointer(&mut cluster, "a", &rendered("a", 32));
+    Scenario::of(desired, cluster, mode)
+}
+
+fn new_target() -> String {
+    rendered("a", 64).config_map
+}
+
+fn pool_a() -> PoolName {
+    pool_name("a")
+}
+
+#[test]
+fn moves_once_canaries_and_soak_have_passed() {
+    let mut scenario = rollout(three(), RolloutPolicy { canary: canary(1, 60), ..policy(1) }, ASSIGN);
+    scenario.send(Input::Start);
+    scenario.converge("n1");
+    assert!(scenario.pointed.is_empty(), "the canary soaks");
+    scenario.wait(60);
+    assert_eq!(scenario.pointed, [new_target()]);
+    scenario.send(Input::PointerMoved(pool_a(), Ok(())));
+    let moved = Progress::PointerMoved { pool: pool_a(), config_map: Some(new_target()) };
+    assert!(scenario.progress.contains(&moved));
+    scenario.converge("n2");
+    scenario.converge("n3");
+    assert_eq!(scenario.pointed.len(), 1);
+}
+
+#[test]
+fn moves_with_the_first_node_of_a_pool_without_canaries() {
+    let mut scenario = rollout(three(), policy(2), ASSIGN);
+    scenario.send(Input::Start);
+    assert!(scenario.pointed.is_empty());
+    scenario.converge("n2");
+    assert_eq!(scenario.pointed, [new_target()]);
+}
+
+#[test]
+fn failed_canary_leaves_it() {
+    let mut scenario = rollout(three(), RolloutPolicy { canary: canary(2, 0), ..policy(2) }, ASSIGN);
+    scenario.send(Input::Start);
+    scenario.converge("n1");
+    scenario.refuse("n2");
+    assert!(scenario.stopped().is_some());
+    assert!(scenario.pointed.is_empty());
+}
+
+/// The gate opens without a proof if every canary left the cluster.
+#[test]
+fn lost_canaries_prove_nothing() {
+    let mut scenario = rollout([node("n1", "a")], RolloutPolicy { canary: canary(1, 0), ..policy(1) }, ASSIGN);
+    scenario.send(Input::Start);
+    scenario.send(Input::Gone(node_name("n1")));
+    assert!(scenario.machine.is_finished());
+    assert!(scenario.pointed.is_empty());
+}
+
+#[test]
+fn failed_first_node_leaves_it() {
+    let mut scenario = rollout(three(), policy(1), ASSIGN);
+    scenario.send(Input::Start);
+    scenario.refuse("n1");
+    assert!(scenario.stopped().is_some() && scenario.pointed.is_empty());
+}
+
+#[test]
+fn stop_before_the_proof_leaves_it() {
+    let mut scenario = rollout(three(), policy(1), ASSIGN);
+    scenario.send(Input::Start);
+    scenario.send(Input::Stop(StopReason::Interrupted));
+    scenario.converge("n1");
+    assert!(scenario.pointed.is_empty());
+}
+
+#[test]
+fn verify_moves_nothing() {
+    let mut scenario = rollout(three(), policy(1), Mode { assign: false, ..ASSIGN });
+    scenario.send(Input::Start);
+    for name in ["n1", "n2", "n3"] {
+        scenario.see_on_target(name);
+    }
+    assert!(scenario.machine.is_finished() && scenario.pointed.is_empty());
+}
+
+#[test]
+fn refused_move_is_reported_and_not_repeated() {
+    let mut scenario = rollout(three(), policy(1), ASSIGN);
+    scenario.send(Input::Start);
+    scenario.converge("n1");
+    scenario.send(Input::PointerMoved(pool_a(), Err("forbidden".to_owned())));
+    scenario.converge("n2");
+    scenario.converge("n3");
+    assert_eq!(scenario.pointed.len(), 1);
+    let error = "forbidden".to_owned();
+    let refused = Progress::PointerNotMoved { pool: pool_a(), config_map: Some(new_target()), error };
+    assert!(scenario.progress.contains(&refused));
+}
+
+/// A rollout with a gate, whose nodes can return to the configuration of the pointer.
+fn returning(nodes: [Node; 3]) -> Scenario {
+    let policy = RolloutPolicy { rollback_on_gate_failure: true, ..gated(1, &Moment::ALL) };
+    let desired = Desired { pool_pointers: true, ..desired([pool("a", 64, policy)]) };
+    let before = rendered("a", 32);
+    let mut cluster = observed(nodes);
+    with_pointer(&mut cluster, "a", &before);
+    with_config_map(&mut cluster, "a", &before);
+    cluster.contents.extend([fetched(&before.source(&namespace()), &before.canonical, true)]);
+    Scenario::of(desired, cluster, GATED)
+}
+
+/// Nodes that join later must not start with the configuration that all others have left.
+#[test]
+fn pool_that_returns_restores_it() {
+    let before = rendered("a", 32);
+    let nodes = ["n1", "n2", "n3"].map(|name| on(node(name, "a"), &before.source(&namespace())));
+    for is_answered in [true, false] {
+        let mut scenario = returning(nodes.clone());
+        scenario.send(Input::Start);
+        scenario.fires(&[]);
+        scenario.converge("n1");
+        assert_eq!(scenario.pointed, [new_target()]);
+        if is_answered {
+            scenario.send(Input::PointerMoved(pool_a(), Ok(())));
+        }
+        for _ in 0..=40 {
+            scenario.fires(&["new"]);
+            scenario.wait(15);
+        }
+        assert!(matches!(scenario.stopped(), Some(StopReason::GateClosed { .. })));
+        if !is_answered {
+            assert_eq!(scenario.pointed.len(), 1, "the first move is not answered yet");
+            scenario.send(Input::PointerMoved(pool_a(), Ok(())));
+        }
+        assert_eq!(scenario.pointed, [new_target(), before.config_map.clone()]);
+        scenario.send(Input::PointerMoved(pool_a(), Ok(())));
+        let restored = Progress::PointerMoved { pool: pool_a(), config_map: Some(before.config_map.clone()) };
+        assert!(scenario.progress.contains(&restored));
+    }
+}

@@ -1,0 +1,112 @@
+//! Checks of the pool pointers: content, and the configuration of the repository.
+
+use std::collections::BTreeMap;
+
+use super::{Check, Facts, NameSample, count};
+use nodecfg_contract::names::{FleetName, PoolName};
+use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Observed};
+use nodecfg_contract::pool_pointer::PoolPointer;
+use nodecfg_planning::desired::Desired;
+use nodecfg_planning::plan::names_target;
+
+const CODE: &str = "pool-pointer";
+
+/// State of a pointer beside the repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Comparison {
+    /// The repository does not publish this pool.
+    Unused,
+    /// Another configuration; the next sync moves the pointer.
+    Moves,
+    /// Another configuration, and no node proves the repository's one.
+    Stays,
+}
+
+pub(super) fn examine(facts: &Facts, checks: &mut Vec<Check>) {
+    let Some(observed) = facts.observed() else { return };
+    let desired = facts.repository.as_ref().and_then(|repository| Some(&repository.as_ref().ok()?.desired));
+    let before = checks.len();
+    invalid(observed, desired, checks);
+    if let Some(desired) = desired {
+        compare(facts, observed, desired, checks);
+    }
+    if checks.len() > before {
+        return;
+    }
+    checks.push(match (observed.pointers.len(), desired) {
+        (0, _) => Check::ok(CODE, "no configuration is published for new nodes"),
+        (number, None) => Check::ok(CODE, format!("{} with the recorded content", count(number, "pool pointer"))),
+        (_, Some(_)) => Check::ok(CODE, "new nodes start with the configurations of the repository"),
+    });
+}
+
+/// Pointers of the fleet, or of every fleet without a repository.
+fn pointers<'o>(
+    observed: &'o Observed,
+    desired: Option<&'o Desired>,
+) -> impl Iterator<Item = (&'o ConfigMapKey, &'o ManagedConfigMap, &'o FleetName, &'o PoolName)> {
+    let named =
+        observed.pointers.iter().filter_map(|(key, map)| Some((key, map, map.fleet.as_ref()?, map.pool.as_ref()?)));
+    named.filter(move |(_, _, fleet, _)| desired.is_none_or(|desired| desired.fleet == **fleet))
+}
+
+fn invalid(observed: &Observed, desired: Option<&Desired>, checks: &mut Vec<Check>) {
+    for (key, listed, fleet, pool) in pointers(observed, desired) {
+        let Some(Some(map)) = observed.contents.get(key) else { continue };
+        let fault = match PoolPointer::read(map, fleet, pool) {
+            Err(error) => error.to_string(),
+            Ok(pointer) => {
+                let hash = pointer.config.map(|config| config.hash.to_string());
+                if hash == listed.content_hash {
+                    continue;
+                }
+                "its annotation records another hash than its content has".to_owned()
+            }
+        };
+        let fix = format!(
+            "find out who changed it, then run `kubectl delete configmap -n {} {}` and sync",
+            key.namespace, key.name
+        );
+        checks
+            .push(Check::warning(CODE, format!("pointer {key} is not valid: {fault}")).about(key.to_string()).fix(fix));
+    }
+}
+
+fn compare(facts: &Facts, observed: &Observed, desired: &Desired, checks: &mut Vec<Check>) {
+    let mut found: BTreeMap<Comparison, NameSample> = BTreeMap::new();
+    let moves = |name: &PoolName| {
+        facts
+            .plan()
+            .and_then(|plan| plan.as_ref().ok())
+            .is_some_and(|plan| plan.pools.iter().any(|pool| pool.name == *name && pool.pointer.is_some()))
+    };
+    for (_, pointer, _, name) in pointers(observed, Some(desired)) {
+        let comparison = match desired.pools.get(name).filter(|_| desired.pool_pointers) {
+            None => Comparison::Unused,
+            Some(pool) if names_target(pointer, pool) => continue,
+            Some(_) if moves(name) => Comparison::Moves,
+            Some(_) => Comparison::Stays,
+        };
+        found.entry(comparison).or_default().add(name);
+    }
+    for (comparison, pools) in found {
+        let pools = pools.counted("pool");
+        checks.push(match comparison {
+            Comparison::Unused => Check::warning(
+                CODE,
+                format!("new nodes start with the pointers of {pools}, which the repository does not publish"),
+            )
+            .about("unused")
+            .fix("delete these pointers, or set poolPointers in nodecfg.yaml and restore the pools"),
+            Comparison::Moves => {
+                Check::note(CODE, format!("the next sync moves the pointers of {pools}")).about("moves")
+            }
+            Comparison::Stays => Check::warning(
+                CODE,
+                format!("new nodes start with another configuration than the repository has in {pools}"),
+            )
+            .about("stays")
+            .fix("run `nodecfg sync`: a pointer moves once the canaries of its pool have held"),
+        });
+    }
+}
