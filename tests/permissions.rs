@@ -508,3 +508,19 @@ fn reader_only_reads() {
         assert!(granted.iter().all(|(verb, ..)| ["get", "list", "watch"].contains(&verb.as_str())), "{granted:?}");
     }
 }
+
+/// A missing right to move pool pointers is found before the first write, and names the component.
+#[tokio::test]
+async fn pool_pointers_check_the_right_of_their_component() {
+    let base = || rules([nodecfg_install::reconciler(), nodecfg_install::pool_pointers()].concat());
+    let check = async |rules: Vec<Rule>| {
+        let api = Api::new(ApiOptions { profile: ServerProfile::V1_36, ..ApiOptions::default() });
+        let client = api.client_as(User::with_rules("user", rules));
+        let reader = ClusterReader::new(client, "https://sandbox", ReaderOptions::default());
+        reader.check_all_allowed(Needs { pointers_in: Some("nodecfg-system"), ..Needs::default() }).await
+    };
+    assert_eq!(check(base()).await, Ok(()));
+    let error = check(rules(nodecfg_install::reconciler())).await.unwrap_err();
+    assert!(error.to_string().contains("may not update configmaps"), "{error}");
+    assert_eq!(error.help(), "bind the user to the Role nodecfg-pool-pointers of deploy/pool-pointers");
+}

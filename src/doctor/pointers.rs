@@ -110,3 +110,78 @@ fn compare(facts: &Facts, observed: &Observed, desired: &Desired, checks: &mut V
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{gpu, healthy, with_pools};
+    use super::super::{CheckResult, Repository};
+    use super::*;
+    use nodecfg_planning::desired::{Pool, RolloutPolicy};
+    use nodecfg_planning::plan::fixtures::{desired, options, pool, rendered, with_pointer};
+    use nodecfg_planning::plan::make;
+
+    /// Facts of a healthy cluster with a pointer to the configuration with this number of pods.
+    fn pointing_to(max_pods: u32, change: impl FnOnce(&mut Observed)) -> Facts {
+        let mut facts = healthy(false);
+        let observed = facts.observed.as_mut().unwrap().as_mut().unwrap();
+        with_pointer(observed, "gpu", &rendered("gpu", max_pods));
+        change(observed);
+        facts
+    }
+
+    /// The facts with this pool in a repository that publishes it.
+    fn published(mut facts: Facts, pool: Pool) -> Facts {
+        let desired = Desired { pool_pointers: true, ..desired([pool]) };
+        let plan = facts.observed().map(|observed| make(&desired, observed, &options()));
+        facts.repository = Some(Ok(Repository { shown: ".".to_owned(), desired, warnings: 0, plan }));
+        facts
+    }
+
+    fn found(facts: &Facts) -> Vec<(CheckResult, String)> {
+        let mut checks = Vec::new();
+        examine(facts, &mut checks);
+        assert!(checks.iter().all(|check| check.verdict != CheckResult::Warning || check.fix.is_some()));
+        checks.into_iter().map(|check| (check.verdict, check.seen)).collect()
+    }
+
+    #[track_caller]
+    fn assert_found(facts: &Facts, verdict: CheckResult, seen: &str) {
+        assert_eq!(found(facts), [(verdict, seen.to_owned())]);
+    }
+
+    #[test]
+    fn pointers_are_compared_with_the_repository() {
+        let none = "no configuration is published for new nodes";
+        assert_found(&with_pools(healthy(false), [gpu()]), CheckResult::Ok, none);
+        assert_found(&pointing_to(110, |_| ()), CheckResult::Ok, "1 pool pointer with the recorded content");
+        let same = "new nodes start with the configurations of the repository";
+        assert_found(&published(pointing_to(110, |_| ()), gpu()), CheckResult::Ok, same);
+        let moves = "the next sync moves the pointers of 1 pool (gpu)";
+        assert_found(&published(pointing_to(64, |_| ()), gpu()), CheckResult::Note, moves);
+        let paused = pool("gpu", 110, RolloutPolicy { paused: true, ..RolloutPolicy::default() });
+        let stays = "new nodes start with another configuration than the repository has in 1 pool (gpu)";
+        assert_found(&published(pointing_to(64, |_| ()), paused), CheckResult::Warning, stays);
+        let unused = "new nodes start with the pointers of 1 pool (gpu), which the repository does not publish";
+        assert_found(&with_pools(pointing_to(110, |_| ()), [gpu()]), CheckResult::Warning, unused);
+        let other = published(pointing_to(110, |_| ()), pool("cpu", 110, RolloutPolicy::default()));
+        assert_found(&other, CheckResult::Warning, unused);
+    }
+
+    #[test]
+    fn changed_content_is_a_warning() {
+        let changed = |observed: &mut Observed| {
+            let key = observed.pointers.keys().next().cloned().unwrap();
+            let map = observed.contents.get_mut(&key).unwrap().as_mut().unwrap();
+            map.data.insert("kubelet".to_owned(), "maxPods: 1\n".to_owned());
+        };
+        let facts = published(pointing_to(110, changed), gpu());
+        let [(verdict, seen)] = found(&facts).try_into().unwrap();
+        assert_eq!(verdict, CheckResult::Warning);
+        assert!(seen.contains("nodecfg-pool-fleet-gpu is not valid: its content has the hash v1:blake3:"), "{seen}");
+        let relabeled = |observed: &mut Observed| {
+            observed.pointers.values_mut().for_each(|map| map.content_hash = Some("v1:blake3:0".to_owned()));
+        };
+        let [(_, seen), _] = found(&published(pointing_to(110, relabeled), gpu())).try_into().unwrap();
+        assert!(seen.ends_with("its annotation records another hash than its content has"), "{seen}");
+    }
+}
