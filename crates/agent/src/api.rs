@@ -1,5 +1,5 @@
 //! Requests of the agent to the API server. Reads its NodeConfig, the assigned ConfigMap, its Node and its Lease.
-//! Writes the status of its NodeConfig and Events on its Node.
+//! Writes the status of its NodeConfig and Events on its Node. `join` has the requests of a node that joins.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,6 +26,10 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, Node, Readiness};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
+
+mod join;
+
+pub use join::PointerPlace;
 
 /// Field manager in managedFields and source of Events.
 const COMPONENT: &str = "nodecfg-agent";
@@ -75,6 +79,8 @@ pub struct AgentClient {
     transport: Transport,
     node: NodeName,
     refusal_timeout: Duration,
+    /// Pool pointers that a new node joins by. `None`: it does not.
+    pointers: Option<PointerPlace>,
 }
 
 impl AgentClient {
@@ -84,7 +90,13 @@ impl AgentClient {
     pub fn new(client: kube::Client, server: &str, node: NodeName, options: AgentClientOptions) -> Self {
         let limits = Limits { attempt: options.request_timeout, total: RETRY_LIMIT };
         let transport = Transport::new(client, server, options.retry, limits, options.seed);
-        Self { transport, node, refusal_timeout: options.refusal_timeout }
+        Self { transport, node, refusal_timeout: options.refusal_timeout, pointers: None }
+    }
+
+    /// Sets the place of the pool pointers that a new node joins by.
+    #[must_use]
+    pub fn with_pointers(self, pointers: Option<PointerPlace>) -> Self {
+        Self { pointers, ..self }
     }
 
     /// Name of the node.

@@ -266,6 +266,9 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                     EffectResult::Event(Event::Reported(result))
                 })
             }
+            Effect::Join(request) => {
+                Box::pin(async move { EffectResult::Event(Event::Joined(client.join(&request).await)) })
+            }
             Effect::Announce(announcement) => {
                 let Announcement { reason, message, warning } = &announcement;
                 if *warning {

@@ -6,6 +6,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::joining::{JoinAnswer, JoinRequest};
 use kubelet_config::risk::StateFile;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
@@ -35,6 +36,8 @@ pub enum Event {
     Probed(Health),
     /// Result of [`Effect::Report`].
     Reported(Result<(), String>),
+    /// Result of [`Effect::Join`].
+    Joined(JoinAnswer),
     /// The wake time of a step has come.
     Tick,
 }
@@ -167,6 +170,8 @@ pub enum Effect {
     Report(Box<NodeConfigStatus>),
     /// Emit an Event on the Node.
     Announce(Announcement),
+    /// Send a request of a node that joins.
+    Join(JoinRequest),
 }
 
 /// State files of the kubelet that contradict a change of its configuration, and what happens to them while the kubelet

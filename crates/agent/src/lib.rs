@@ -20,6 +20,7 @@ pub mod disk;
 pub mod driver;
 pub mod events;
 pub mod host;
+pub mod joining;
 pub mod ledger;
 pub mod machine;
 pub mod metrics;

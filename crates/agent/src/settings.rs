@@ -17,6 +17,8 @@ pub struct Settings {
     /// Interval of reading an immutable ConfigMap again, plus up to a fifth. Its data cannot change, but it can be
     /// deleted and created again.
     pub resync_interval: Duration,
+    /// Whether a node with the startup taint joins by the pointer of its pool, and whether the agent removes the taint.
+    pub joins: bool,
 }
 
 impl Default for Settings {
@@ -27,6 +29,7 @@ impl Default for Settings {
             probe_interval: Duration::from_secs(1),
             follow_interval: Duration::from_secs(60),
             resync_interval: Duration::from_secs(60 * 60),
+            joins: false,
         }
     }
 }

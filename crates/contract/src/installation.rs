@@ -14,6 +14,8 @@ pub const COMMAND_LIMIT: Duration = Duration::from_secs(2 * 60);
 pub const AGENT_DAEMON_SET: &str = "nodecfg-agent";
 /// Name of the ValidatingAdmissionPolicy for agents, and of its binding.
 pub const OWN_STATUS_POLICY: &str = "nodecfg-agent-own-status";
+/// Name of the ValidatingAdmissionPolicy for the startup taint, and of its binding.
+pub const OWN_TAINT_POLICY: &str = "nodecfg-agent-own-taint";
 /// Name of the ValidatingAdmissionPolicy for ConfigMaps, and of its binding.
 pub const CONFIG_MAPS_POLICY: &str = "nodecfg-configmaps";
 

@@ -9,7 +9,7 @@ use super::args::LogFormat;
 use super::args::{ActionArgs, ActivationArgs, KUBELET, LogArgs, StoreArgs};
 use super::pass::{AgentPass, PassResult};
 use super::{AgentError, Exit, Format, parse_duration};
-use crate::api::{AgentClient, AgentClientOptions};
+use crate::api::{AgentClient, AgentClientOptions, PointerPlace};
 use crate::disk::real::RealDisk;
 use crate::driver::{self, Options, Pass};
 use crate::host::system::{ActionRunner, SystemHost};
@@ -18,7 +18,8 @@ use crate::runtime::{AgentRuntime, Paths};
 use crate::serve::Endpoint;
 use crate::settings::Settings;
 use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
-use nodecfg_contract::names::NodeName;
+use nodecfg_contract::installation::NAMESPACE;
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
 use nodecfg_contract::observed::KubeletVersion;
 
 pub(super) const EXAMPLES: &str = "\
@@ -56,6 +57,8 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     trial: TrialArgs,
     #[command(flatten)]
+    join: JoinArgs,
+    #[command(flatten)]
     actions: ActionArgs,
     /// Delegate restarting the kubelet and reading its version to `nodecfg-agent host-step`, which listens on SOCKET.
     /// The flags of host-step set the commands.
@@ -84,6 +87,27 @@ struct TrialArgs {
     follow_interval: Duration,
 }
 
+/// Arguments of nodes that join.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "New nodes")]
+struct JoinArgs {
+    /// Let the node join this fleet. If its Node has the taint startup-taint.cluster-autoscaler.kubernetes.io/nodecfg
+    /// and no NodeConfig, the agent creates one with the proven configuration of its pool, by the label
+    /// nodecfg.dev/pool. It removes the taint once the configuration is in place.
+    #[arg(long, value_name = "FLEET")]
+    fleet: Option<FleetName>,
+    /// Namespace of the fleet's ConfigMaps.
+    #[arg(long, value_name = "NAME", default_value = NAMESPACE, requires = "fleet")]
+    namespace: NamespaceName,
+}
+
+impl JoinArgs {
+    fn pointers(&self) -> Option<PointerPlace> {
+        let fleet = self.fleet.clone()?;
+        Some(PointerPlace { fleet, namespace: self.namespace.clone() })
+    }
+}
+
 impl RunArgs {
     pub(super) fn log_format(&self) -> LogFormat {
         self.log.format()
@@ -106,6 +130,7 @@ impl RunArgs {
             health_timeout: self.trial.health_timeout,
             trial_period: self.trial.trial_period,
             follow_interval: self.trial.follow_interval,
+            joins: self.join.fleet.is_some(),
             ..Settings::default()
         }
     }
@@ -132,7 +157,8 @@ pub(super) async fn run(args: RunArgs, format: Format, out: &mut Vec<u8>) -> Res
     let options = ConnectOptions { kubeconfig: args.kubeconfig.clone(), context: None };
     let connection = connect(&options, &Environment::capture()).await?;
     let client_options = AgentClientOptions { seed: fastrand::u64(..), ..AgentClientOptions::default() };
-    let client = AgentClient::new(connection.client, &connection.server, node.clone(), client_options);
+    let client = AgentClient::new(connection.client, &connection.server, node.clone(), client_options)
+        .with_pointers(args.join.pointers());
     let (host, metrics) = (args.host(), Metrics::default());
     let options = Options { metrics: metrics.clone(), ..Options::default() };
     if args.once {

@@ -43,6 +43,11 @@ impl Backoff {
         self.until = Some(after(now, longest.mul_f64(jitter.fraction()).max(SHORTEST)));
     }
 
+    /// Delays the next attempt until this time.
+    pub(super) fn hold(&mut self, until: Timestamp) {
+        self.until = Some(until);
+    }
+
     /// Forgets all failures, after success or when the operation changes.
     pub(super) fn clear(&mut self) {
         *self = Self::default();

@@ -16,6 +16,31 @@ pub(super) const STORAGE_FAILED: &str = "StorageFailed";
 /// Error text after the prefix `failed to sync: `.
 pub(super) const OTHER_CONTENT: &str = "the content of the ConfigMap does not match spec.contentHash";
 
+/// Problem of a Node with the startup taint that names no pool.
+pub(super) const POOL_LABEL_MISSING: &str =
+    "the node does not join: its Node has the startup taint and no label nodecfg.dev/pool";
+
+/// Event after the agent created its NodeConfig.
+pub(super) fn joined(source: Option<&ConfigSource>) -> Announcement {
+    let message = format!("The agent created the NodeConfig of this node with {}", named(source));
+    Announcement { reason: "NodeConfigCreated", message, warning: false }
+}
+
+/// Problem of a node that cannot join.
+pub(super) fn not_joined(why: &str) -> String {
+    format!("the node does not join: {why}")
+}
+
+/// Problem of an agent that may not remove the startup taint.
+pub(super) fn taint_refused(why: &str) -> String {
+    format!("the startup taint stays: {why}")
+}
+
+/// Event about a problem of joining.
+pub(super) fn join_problem(problem: &str) -> Announcement {
+    Announcement { reason: "NodeConfigJoinFailed", message: problem.to_owned(), warning: true }
+}
+
 /// Event before the kubelet uses another configuration; copied from the kubelet.
 pub(super) fn changed(source: Option<&ConfigSource>) -> Announcement {
     let message = format!("Kubelet restarting to use {}", kubelet_path(source));

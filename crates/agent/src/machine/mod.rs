@@ -34,6 +34,9 @@ mod backoff;
 mod failure_scenarios;
 #[cfg(test)]
 mod heartbeat_tests;
+mod join;
+#[cfg(test)]
+mod join_scenarios;
 mod kubelet_messages;
 #[cfg(test)]
 mod outdated_scenarios;
@@ -47,12 +50,15 @@ mod scenarios;
 mod sim_harness;
 #[cfg(test)]
 mod sim_inputs;
+#[cfg(test)]
+mod sim_join;
 mod status;
 mod sync;
 mod trial;
 
 use activation::Activation;
 use backoff::{Backoff, JitterRng, shifted};
+use join::Joining;
 use sync::SyncProblem;
 use trial::HealthWatch;
 
@@ -92,6 +98,7 @@ struct Volatile {
     sync: Sync,
     activation: Activation,
     watch: HealthWatch,
+    joining: Joining,
     /// Last failure to save the ledger, with the time of the next attempt.
     save_failure: Option<SaveFailure>,
     report: Report,
@@ -174,6 +181,7 @@ impl MachineState {
             sync: Sync::default(),
             activation: Activation::default(),
             watch: HealthWatch::default(),
+            joining: Joining::default(),
             save_failure: None,
             report: Report::default(),
         };
@@ -275,6 +283,7 @@ impl MachineState {
             Event::Activated(_) => self.volatile.activation.under_way = false,
             Event::Probed(health) => self.record_probe(health, now),
             Event::Reported(result) => self.handle_report(result, now),
+            Event::Joined(answer) => self.record_join(answer, now),
             Event::Tick => {}
         }
     }
@@ -289,6 +298,7 @@ impl MachineState {
             Event::Activated(_) => volatile.activation.under_way,
             Event::Probed(_) => volatile.watch.under_way,
             Event::Reported(_) => volatile.report.pending.is_some(),
+            Event::Joined(answer) => volatile.joining.expects(answer),
             Event::Started { .. } | Event::NodeConfigRead(_) | Event::Tick => true,
         }
     }
@@ -301,6 +311,7 @@ impl MachineState {
             Event::LocalCompared(result) => self.handle_compared(result, builder),
             Event::Activated(result) => self.handle_activation(result, builder),
             Event::Probed(health) => self.handle_probe(health, builder),
+            Event::Joined(answer) => self.handle_join(answer, builder),
             _ => {}
         }
     }
@@ -314,10 +325,12 @@ impl MachineState {
         self.handle_disk_state(builder);
         if !builder.step.urgent && !self.is_save_blocked(builder.now) {
             self.finish_trial(builder);
+            self.end_boot();
             self.synchronize(builder);
         }
         self.activate(builder);
         self.probe(builder);
+        self.join(builder);
     }
 
     fn finish(&mut self, builder: StepBuilder) -> Step {
@@ -344,7 +357,8 @@ impl MachineState {
         // The next step plans what this urgent step skipped.
         let rest = urgent.then_some(now);
         let sync = if held.is_none() { self.sync_wake(now) } else { None };
-        let wakes = [held, rest, sync, self.activation_wake(now), self.probe_wake(now), self.report_wake(now)];
+        let (activation, probe) = (self.activation_wake(now), self.probe_wake(now));
+        let wakes = [held, rest, sync, activation, probe, self.report_wake(now), self.join_wake(now)];
         wakes.into_iter().flatten().min()
     }
 
@@ -377,6 +391,7 @@ impl MachineState {
         volatile.sync.due = volatile.sync.due.map(|due| shifted(due, by));
         volatile.activation.backoff.shift(by);
         volatile.watch.shift(by);
+        volatile.joining.backoff.shift(by);
         volatile.report.backoff.shift(by);
         volatile.report.acknowledged_at = volatile.report.acknowledged_at.map(|time| shifted(time, by));
         if let Some(failure) = &mut volatile.save_failure {

@@ -8,11 +8,14 @@ use proptest::prelude::*;
 use super::backoff::{LONGEST, after};
 use super::sim_harness::{SimHarness, at, node_config, settings, source};
 use super::sim_inputs::{Behaviour, Faults};
+use super::sim_join::{SimJoin, booted, hash, joining, tainted};
 use super::{MachineState, not_saved, step};
 use crate::events::{
     ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth,
 };
+use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, OwnNode};
 use crate::ledger::{FailureKind, Ledger, Phase};
+use crate::settings::Settings;
 use nodecfg_contract::ConfigSource;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -185,12 +188,59 @@ proptest! {
         prop_assert_eq!(&ends[0], &ends[1]);
     }
 
+    /// Whatever fails in between, a node without NodeConfig joins once, and loses its taint if and only if its kubelet
+    /// is healthy on the configuration.
+    #[test]
+    fn joins_once_faults_end(
+        seed in any::<u64>(),
+        is_booted in any::<bool>(),
+        good in prop::bool::weighted(0.7),
+        actions in proptest::collection::vec(join_action(), 0..20),
+    ) {
+        let mut join = tainted("cpu");
+        join.pointers.insert("cpu".to_owned(), Some("a".to_owned()));
+        if !good {
+            join.behaviours.insert("a".to_owned(), Behaviour::Silent);
+        }
+        let ledger = if is_booted { booted("a") } else { Ledger::default() };
+        let mut sim = SimHarness::without_node_config(seed, ledger, joining(), join);
+        sim.put_proven("a");
+        for action in actions {
+            match action {
+                JoinAction::Faults(faults) => sim.faults = faults,
+                JoinAction::Join(change) => change(&mut sim.join),
+                JoinAction::Kill => sim.kill(seed ^ 1),
+                JoinAction::Reboot => sim.reboot(30.0, seed ^ 2),
+                JoinAction::Wait(seconds) => sim.run_for(seconds),
+            }
+        }
+        sim.faults = Faults::default();
+        let pointers = [("cpu".to_owned(), Some("a".to_owned()))].into();
+        sim.join = SimJoin { pointers, create_refused: false, taint_refused: false, ..sim.join.clone() };
+        sim.deliver_node_config();
+        // An agent that may not remove the taint tries again after a restart.
+        sim.kill(seed ^ 3);
+        sim.run_for(8_000.0);
+        let booted_and_failed = is_booted && !good;
+        prop_assert!(sim.join.created == 1 || booted_and_failed && sim.join.created == 0, "{:?}", sim.join);
+        let ledger = &sim.state.ledger;
+        prop_assert_eq!(&sim.saved, ledger);
+        prop_assert_eq!(sim.is_tainted(), !good, "{:#?}", ledger);
+        prop_assert_eq!(sim.running.is_some(), good);
+        prop_assert!(!ledger.agent_state.booted || booted_and_failed);
+        if is_booted && good {
+            prop_assert_eq!(sim.activations.len(), 0, "no restart");
+        }
+    }
+
     /// For any events in any order: no panic, a bounded number of effects, no activation of a refused or failed
     /// configuration, and no early promotion. Work in progress always has a wake time or an expected answer.
     #[test]
-    fn tolerates_unexpected_events(seed in any::<u64>(), events in proptest::collection::vec((event(), -100_i64..1_000, prop::bool::weighted(0.95)), 1..80)) {
-        let mut state = MachineState::resume(Ledger::default(), settings(), seed);
+    fn tolerates_unexpected_events(seed in any::<u64>(), joins in any::<bool>(), is_booted in any::<bool>(), events in proptest::collection::vec((event(), -100_i64..1_000, prop::bool::weighted(0.95)), 1..80)) {
+        let ledger = if is_booted { booted("a") } else { Ledger::default() };
+        let mut state = MachineState::resume(ledger, Settings { joins, ..settings() }, seed);
         let mut now = at(0.0);
+        let mut read = false;
         // Whether the answer to an activation and to a probe is expected.
         let (mut restarts, mut probes) = (false, false);
         for (event, pause, saved) in events {
@@ -201,7 +251,10 @@ proptest! {
             let come = || if saved { step(&state, &event, now) } else { not_saved(&state, &event, "full", now) };
             let (next, taken) = come();
             prop_assert_eq!((&next, &taken), (&come().0, &come().1));
-            prop_assert!(taken.effects.len() <= 6);
+            prop_assert!(taken.effects.len() <= 7);
+            read |= matches!(event, Event::NodeConfigRead(Some(_)) | Event::Joined(JoinAnswer::Created(Ok(Some(_)))));
+            let creates = |effect: &Effect| matches!(effect, Effect::Join(JoinRequest::Create(_)));
+            prop_assert!(!read || !taken.effects.iter().any(creates), "created although one was read");
             for effect in &taken.effects {
                 restarts |= matches!(effect, Effect::Activate { .. });
                 probes |= matches!(effect, Effect::Probe { .. });
@@ -229,6 +282,67 @@ proptest! {
             state = next;
         }
     }
+}
+
+/// Action on a simulated node that joins.
+#[derive(Debug, Clone)]
+enum JoinAction {
+    Faults(Faults),
+    Join(fn(&mut SimJoin)),
+    Kill,
+    Reboot,
+    Wait(f64),
+}
+
+fn join_action() -> impl Strategy<Value = JoinAction> {
+    let faults = any::<(bool, bool, bool)>().prop_map(|(api_down, disk_full, reports_fail)| {
+        JoinAction::Faults(Faults { api_down, disk_full, reports_fail, ..Faults::default() })
+    });
+    let changes: [fn(&mut SimJoin); 6] = [
+        |join| join.create_refused ^= true,
+        |join| join.taint_refused ^= true,
+        |join| join.lose_response = true,
+        |join| join.pointers.clear(),
+        |join| drop(join.pointers.insert("cpu".to_owned(), Some("a".to_owned()))),
+        |_| (),
+    ];
+    prop_oneof![
+        2 => faults,
+        1 => Just(JoinAction::Faults(Faults::default())),
+        3 => prop::sample::select(changes.to_vec()).prop_map(JoinAction::Join),
+        1 => Just(JoinAction::Kill),
+        1 => Just(JoinAction::Reboot),
+        4 => (0.0..3.0).prop_map(JoinAction::Wait),
+        2 => (0.0..120.0).prop_map(JoinAction::Wait),
+    ]
+}
+
+fn join_answer() -> impl Strategy<Value = JoinAnswer> {
+    let node = |pool: Option<&str>, tainted: bool| {
+        JoinAnswer::Node(Ok(OwnNode { uid: "u".to_owned(), pool: pool.map(str::to_owned), tainted }))
+    };
+    let config = JoinConfig { source: source("a"), hash: hash("a") };
+    let error = || {
+        prop::sample::select(vec![
+            JoinError::Failed("no".to_owned()),
+            JoinError::Refused("no".to_owned()),
+            JoinError::NoPointer("no".to_owned()),
+        ])
+    };
+    prop_oneof![
+        4 => Just(node(Some("cpu"), true)),
+        1 => Just(node(None, true)),
+        1 => Just(node(Some("cpu"), false)),
+        4 => Just(JoinAnswer::Pointer(Ok(Some(config)))),
+        1 => Just(JoinAnswer::Pointer(Ok(None))),
+        3 => Just(JoinAnswer::Created(Ok(Some(Box::new(node_config(1, Some(source("a")))))))),
+        1 => Just(JoinAnswer::Created(Ok(None))),
+        3 => Just(JoinAnswer::TaintRemoved(Ok(()))),
+        1 => error().prop_map(|error| JoinAnswer::Node(Err(error))),
+        1 => error().prop_map(|error| JoinAnswer::Pointer(Err(error))),
+        1 => error().prop_map(|error| JoinAnswer::Created(Err(error))),
+        1 => error().prop_map(|error| JoinAnswer::TaintRemoved(Err(error))),
+    ]
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -271,6 +385,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (any::<bool>(), any::<Option<bool>>()).prop_map(move |(healthy, node)| probed(healthy, node)),
         2 => Just(Event::Reported(Ok(()))),
         1 => Just(Event::Reported(Err("no".to_owned()))),
+        6 => join_answer().prop_map(Event::Joined),
         6 => Just(Event::Tick),
     ]
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::backoff::{after, since};
 use super::sim_inputs::{Behaviour, Faults, SimConfigMap};
+use super::sim_join::SimJoin;
 use super::{MachineState, not_saved, step};
 use crate::events::{
     ActivationError, Announcement, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain,
@@ -35,6 +36,7 @@ pub(super) struct SimHarness {
     pub(super) behaviours: BTreeMap<String, Behaviour>,
     pub(super) faults: Faults,
     pub(super) config: Option<NodeConfig>,
+    pub(super) join: SimJoin,
     /// Source of the kubelet's configuration file.
     pub(super) file_source: Option<ConfigSource>,
     /// Source that the kubelet process was started on.
@@ -51,7 +53,7 @@ pub(super) struct SimHarness {
     /// Number of node queries to the API server.
     pub(super) node_checks: usize,
     /// Start of the kubelet's current healthy period.
-    healthy_since: Option<Timestamp>,
+    pub(super) healthy_since: Option<Timestamp>,
     steps_at_now: (Timestamp, usize),
     /// Trial time that clock changes may have hidden: ten seconds each.
     clock_slack: Duration,
@@ -93,23 +95,35 @@ fn checkpoint_key(source: &ConfigSource) -> String {
 impl SimHarness {
     /// Node that runs its local configuration, with a newly started agent.
     pub(super) fn new(seed: u64) -> Self {
+        Self::with(seed, Ledger::default(), settings(), Some(node_config(1, None)), SimJoin::default())
+    }
+
+    /// Node that runs the active configuration of this ledger, with a newly started agent.
+    pub(super) fn with(
+        seed: u64,
+        ledger: Ledger,
+        settings: Settings,
+        config: Option<NodeConfig>,
+        join: SimJoin,
+    ) -> Self {
         let now = at(0.0);
-        let state = MachineState::resume(Ledger::default(), settings(), seed);
+        let active = ledger.agent_state.active.clone();
         let mut sim = Self {
             now,
-            state,
-            saved: Ledger::default(),
-            checkpoints: BTreeSet::new(),
+            state: MachineState::resume(ledger.clone(), settings, seed),
+            checkpoints: ledger.assigned.iter().map(checkpoint_key).collect(),
+            saved: ledger,
             wake: None,
             queue: BTreeMap::new(),
             sequence: 0,
-            settings: settings(),
+            settings,
             config_maps: BTreeMap::new(),
-            behaviours: BTreeMap::new(),
+            behaviours: join.behaviours.clone(),
             faults: Faults::default(),
-            config: Some(node_config(1, None)),
-            file_source: None,
-            running: None,
+            config,
+            join,
+            file_source: active.clone(),
+            running: active,
             started: now - jiff::SignedDuration::from_secs(2_000),
             last_seen_alive: now,
             activations: Vec::new(),
@@ -222,8 +236,15 @@ impl SimHarness {
         let before = self.state.ledger.clone();
         let (mut state, mut taken) = step(&self.state, &event, self.now);
         assert_eq!((state.clone(), taken.clone()), step(&self.state, &event, self.now), "a step is deterministic");
-        assert!(taken.effects.len() <= 6, "{taken:?}");
+        assert!(taken.effects.len() <= 7, "{taken:?}");
         self.check_invariants(&before, &state);
+        self.check_join(&event, &state, &taken);
+        let active = &state.ledger.agent_state.active;
+        if !matches!(event, Event::Activated(_)) && self.file_source == before.agent_state.active {
+            // Only an adoption changes it without an activation: the content is the same.
+            self.file_source.clone_from(active);
+            self.running.clone_from(active);
+        }
         if self.faults.disk_full && !taken.urgent && ![&before, &self.saved].contains(&&state.ledger) {
             (state, taken) = not_saved(&self.state, &event, "no space left on device", self.now);
             assert_eq!(state.ledger.assigned, before.assigned, "nothing was accepted");
@@ -314,6 +335,10 @@ impl SimHarness {
                     self.send(0.01, Event::Probed(Health { kubelet, node }));
                 }
                 Effect::Report(status) => self.report(*status),
+                Effect::Join(request) => {
+                    let answer = self.answer_join(request);
+                    self.send(0.05, Event::Joined(answer));
+                }
                 Effect::Announce(announcement) => self.announcements.push(announcement),
             }
         }

@@ -53,6 +53,7 @@ impl MachineState {
     /// Records the NodeConfig. A changed spec is synchronized at once, without backoff.
     pub(super) fn record_node_config(&mut self, wanted: Option<&NodeConfig>) {
         let volatile = &mut self.volatile;
+        volatile.joining.record_node_config(volatile.node_config.as_ref(), wanted);
         if let Some(new) = wanted {
             let first = volatile.node_config.is_none();
             if volatile.node_config.as_ref().map(|wanted| &wanted.spec) != Some(&new.spec) {

@@ -323,7 +323,7 @@ impl RuntimeHarness {
                 self.schedule(0, Pending::Event(Box::new(Event::Reported(Ok(())))));
             }
             Effect::CompareLocal => panic!("the runtime answers it"),
-            Effect::Announce(_) | Effect::DiscardStateFiles => {}
+            Effect::Announce(_) | Effect::DiscardStateFiles | Effect::Join(_) => {}
         }
     }
 

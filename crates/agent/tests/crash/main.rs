@@ -6,6 +6,7 @@
 mod child;
 mod contents;
 mod faults;
+mod joining;
 mod processes;
 mod random;
 mod random_scenario;

@@ -3,6 +3,7 @@
 
 mod crashes;
 mod invariants;
+mod join;
 mod kubelet;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,7 @@ use crate::contents;
 use crate::snapshot::Snapshot;
 use crashes::PlannedCrash;
 pub use crashes::{CrashKind, CrashPoint};
+pub use join::JoinState;
 
 /// The agent's folder.
 pub const FOLDER: &str = "/var/lib/nodecfg";
@@ -43,6 +45,7 @@ pub fn settings() -> Settings {
         probe_interval: Duration::from_secs(2),
         follow_interval: Duration::from_secs(20),
         resync_interval: Duration::from_secs(30),
+        joins: true,
     }
 }
 
@@ -74,6 +77,7 @@ pub struct SimulatedNode {
     pub config: Option<NodeConfig>,
     pub api_down: bool,
     last_version: u64,
+    join: JoinState,
     // The kubelet.
     running: Arc<[u8]>,
     started: Timestamp,
@@ -122,6 +126,10 @@ fn kubelet_version() -> Option<KubeletVersion> {
 impl SimulatedNode {
     /// Node that runs its local configuration, with a newly started agent.
     pub fn new(seed: u64) -> Self {
+        Self::with(seed, Some(NodeConfig::default()), JoinState::default())
+    }
+
+    fn with(seed: u64, config: Option<NodeConfig>, join: JoinState) -> Self {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let disk = MemoryDisk::new();
         disk.put(Path::new(CONFIG), contents::LOCAL.as_bytes(), 0o644);
@@ -135,9 +143,10 @@ impl SimulatedNode {
             sequence: 0,
             random: fastrand::Rng::with_seed(seed),
             config_maps: BTreeMap::new(),
-            config: Some(NodeConfig::default()),
+            config,
             api_down: false,
             last_version: 100,
+            join,
             running: local,
             started: now - SignedDuration::from_secs(2_000),
             first_started: BTreeMap::new(),
@@ -316,6 +325,10 @@ impl SimulatedNode {
                 if reported {
                     self.deliver_node_config();
                 }
+            }
+            Effect::Join(request) => {
+                let answer = self.answer_join(request);
+                self.send(0.05, Message::Event(Box::new(Event::Joined(answer))));
             }
             Effect::Announce(announcement) => {
                 let text = format!("{}: {}", announcement.reason, announcement.message);

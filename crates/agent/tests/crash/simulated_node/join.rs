@@ -1,0 +1,82 @@
+//! Node and pool pointer of a simulated node that joins.
+
+use nodecfg_agent::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConfig, OwnNode};
+use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec};
+use nodecfg_contract::{ConfigSource, ContentHash};
+
+use super::{NAMESPACE, SimulatedNode, after};
+use crate::contents;
+
+const UID: &str = "uid-node";
+
+/// Node and pool pointer on the API server.
+#[derive(Debug, Clone, Default)]
+pub struct JoinState {
+    /// Whether the Node has the startup taint.
+    pub tainted: bool,
+    /// ConfigMap that the pointer names.
+    pub pointer: Option<&'static str>,
+    /// Number of NodeConfigs that the agent created.
+    pub created: u32,
+}
+
+impl SimulatedNode {
+    /// New node with the startup taint. The pointer of its pool names a ConfigMap with this content.
+    pub fn tainted(seed: u64, content: &'static str) -> Self {
+        let join = JoinState { tainted: true, pointer: Some("proven"), created: 0 };
+        let mut sim = Self::with(seed, None, join);
+        sim.put_config_map("proven", contents::payload(content, 0), true);
+        sim
+    }
+
+    pub fn joined(&self) -> &JoinState {
+        &self.join
+    }
+
+    pub(super) fn answer_join(&mut self, request: JoinRequest) -> JoinAnswer {
+        let gone = || JoinError::Failed("connection refused".to_owned());
+        let down = self.api_down;
+        match request {
+            JoinRequest::ReadNode => {
+                let node = OwnNode { uid: UID.to_owned(), pool: Some("pool".to_owned()), tainted: self.join.tainted };
+                JoinAnswer::Node(if down { Err(gone()) } else { Ok(node) })
+            }
+            JoinRequest::ReadPointer(_) => {
+                let config = self.join.pointer.map(|name| JoinConfig {
+                    source: ConfigSource::config_map(NAMESPACE, name, "kubelet"),
+                    hash: ContentHash::of(self.config_maps[name].payload["kubelet"].as_bytes()),
+                });
+                JoinAnswer::Pointer(if down { Err(gone()) } else { Ok(config) })
+            }
+            JoinRequest::Create(_) if down => JoinAnswer::Created(Err(gone())),
+            JoinRequest::Create(new) => JoinAnswer::Created(Ok(self.create(*new))),
+            JoinRequest::RemoveTaint(uid) => {
+                assert_eq!(uid, UID);
+                assert!(down || self.answers(), "the kubelet does not answer\n{}", self.log);
+                self.join.tainted &= down;
+                JoinAnswer::TaintRemoved(if down { Err(gone()) } else { Ok(()) })
+            }
+        }
+    }
+
+    fn create(&mut self, new: NewNodeConfig) -> Option<Box<NodeConfig>> {
+        if self.config.is_some() {
+            return None;
+        }
+        let NewNodeConfig { source, content_hash, max_disruption, .. } = new;
+        let created = NodeConfig {
+            metadata: Metadata { generation: 1, uid: "uid-config".to_owned(), ..Metadata::default() },
+            spec: NodeConfigSpec {
+                config_source: Some(source),
+                content_hash: Some(content_hash),
+                max_disruption: Some(max_disruption),
+            },
+            ..NodeConfig::default()
+        };
+        self.join.created += 1;
+        self.config = Some(created.clone());
+        self.unchanged_since = after(self.now, 0.0);
+        self.deliver_node_config();
+        Some(Box::new(created))
+    }
+}
