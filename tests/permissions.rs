@@ -140,8 +140,13 @@ async fn reconciler_needs_every_right_and_no_more() {
 /// Roles of agents, as created by `nodecfg install`.
 fn agent_rules(agent: Agent) -> Vec<Rule> {
     let namespace = NamespaceName::new(nodecfg_contract::installation::NAMESPACE).unwrap();
-    let objects =
-        nodecfg_install::objects(&Installation { namespace, config_map_writers: Vec::new(), agent: Some(agent) });
+    let objects = nodecfg_install::objects(&Installation {
+        namespace,
+        config_map_writers: Vec::new(),
+        agent: Some(agent),
+        joins: false,
+        boot: Vec::new(),
+    });
     rules_of(objects.into_iter().filter(|object| {
         matches!(object["kind"].as_str(), Some("Role" | "ClusterRole"))
             && object["metadata"]["labels"]["app.kubernetes.io/component"] == "agent"

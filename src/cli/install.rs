@@ -13,15 +13,15 @@ use nodecfg_cluster::apply::{Applier, Target};
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::installation::{AGENT_NAMESPACE, NAMESPACE};
 use nodecfg_contract::json_document::Document;
-use nodecfg_contract::names::NamespaceName;
-use nodecfg_install::{Agent, DaemonSet, Host, Installation, LISTEN};
+use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
+use nodecfg_install::{Agent, DaemonSet, Host, Installation, Join, LISTEN};
 
 /// Install NodeConfigs and, with --agent, the node agents on a cluster.
 ///
 /// Applies server-side, in this order: the namespace of the ConfigMaps, the CustomResourceDefinition of NodeConfig, the
-/// ServiceAccount and roles of the reconciler, and the ValidatingAdmissionPolicy that protects its ConfigMaps from other
-/// writers. --agent adds the roles of agents, the ValidatingAdmissionPolicy that limits each agent to the status of its
-/// own node, and with daemonset the DaemonSet.
+/// ValidatingAdmissionPolicy that protects its ConfigMaps from other writers, and the ServiceAccount and roles of the
+/// reconciler. --agent adds the ValidatingAdmissionPolicy that limits each agent to the status of its own node, the
+/// roles of agents, and with daemonset the DaemonSet. --join-fleet and --boot add rights for new nodes.
 /// Requires the rights of cluster-admin. Run it again to update; objects that are no longer part of the installation
 /// are kept.
 #[derive(Debug, clap::Args)]
@@ -78,6 +78,14 @@ struct NodeArgs {
     /// Serve /healthz and /metrics of the agent on this address, in the network of the node.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = LISTEN)]
     listen: SocketAddr,
+    /// Let new nodes join this fleet: agents may create the NodeConfig of their own node. As pods, they may also remove
+    /// the startup taint of nodecfg from it. Requires ValidatingAdmissionPolicies, which limit both to the own node.
+    #[arg(long, value_name = "FLEET")]
+    join_fleet: Option<FleetName>,
+    /// Let nodes read the configuration of this pool before they register, with a bootstrap token, for `nodecfg-agent
+    /// boot`. Repeat for several pools.
+    #[arg(long, value_name = "FLEET/POOL", value_parser = parse_pool)]
+    boot: Vec<(FleetName, PoolName)>,
     /// Use this kubeconfig of the kubelets, with --unit.
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/etc/kubernetes/kubelet.conf")]
     kubelet_kubeconfig: String,
@@ -91,6 +99,7 @@ Examples:
   nodecfg install                                              install NodeConfigs and the roles of the reconciler
   nodecfg install --agent daemonset --image IMAGE --dry-run    print all objects, for review or git
   nodecfg install --agent daemonset --image IMAGE              run the agents as pods
+  nodecfg install --agent daemonset --image IMAGE --join-fleet prod    let new nodes join the fleet prod
   nodecfg install --agent systemd                              install the roles of agents that run as services
   nodecfg install --agent systemd --unit > nodecfg-agent.service";
 
@@ -105,30 +114,45 @@ enum Kind {
 }
 
 impl Args {
-    fn host(&self) -> Host {
-        Host {
+    fn host(&self) -> Result<Host, CommandError> {
+        let namespace = self.namespace()?;
+        Ok(Host {
             kubelet_config: self.nodes.kubelet_config.clone(),
             kubelet_config_dir: self.nodes.kubelet_config_dir.clone(),
             kubelet_root: self.nodes.kubelet_root_dir.clone(),
             listen: self.nodes.listen,
+            join: self.nodes.join_fleet.clone().map(|fleet| Join { fleet, namespace }),
+        })
+    }
+
+    fn namespace(&self) -> Result<NamespaceName, CommandError> {
+        match self.cluster.named_namespace() {
+            Some(namespace) => Ok(namespace.clone()),
+            None => NamespaceName::new(NAMESPACE).map_err(|error| invalid_default_name(&error)),
         }
     }
 
     fn installation(&self) -> Result<Installation, CommandError> {
-        let namespace = match self.cluster.named_namespace() {
-            Some(namespace) => namespace.clone(),
-            None => NamespaceName::new(NAMESPACE).map_err(|error| invalid_default_name(&error))?,
-        };
+        let joins = self.nodes.join_fleet.is_some();
+        if joins && self.agent == Kind::None {
+            return Err(CommandError::usage("--join-fleet requires --agent", "add --agent daemonset or systemd"));
+        }
         let agent = match (self.agent, &self.nodes.image) {
             (Kind::Daemonset, Some(image)) => Some(Agent::DaemonSet(DaemonSet {
                 namespace: self.nodes.agent_namespace.clone(),
                 image: image.clone(),
-                host: self.host(),
+                host: self.host()?,
             })),
             (Kind::Systemd, _) => Some(Agent::Systemd),
             (Kind::None | Kind::Daemonset, _) => None,
         };
-        Ok(Installation { namespace, config_map_writers: self.config_map_writer.clone(), agent })
+        Ok(Installation {
+            namespace: self.namespace()?,
+            config_map_writers: self.config_map_writer.clone(),
+            agent,
+            joins,
+            boot: self.nodes.boot.clone(),
+        })
     }
 }
 
@@ -153,7 +177,7 @@ fn print_unit(args: &Args, terminal: &mut Terminal) -> CommandResult {
     if args.agent != Kind::Systemd {
         return Err(CommandError::usage("--unit requires --agent systemd", "add --agent systemd"));
     }
-    let unit = nodecfg_install::unit(&args.nodes.program, &args.nodes.kubelet_kubeconfig, &args.host());
+    let unit = nodecfg_install::unit(&args.nodes.program, &args.nodes.kubelet_kubeconfig, &args.host()?);
     terminal.out.write_all(unit.as_bytes())?;
     Ok(Exit::Done)
 }
@@ -181,6 +205,9 @@ async fn apply(
     terminal: &mut Terminal,
 ) -> Result<(), CommandError> {
     let applier = Applier::new(reader);
+    if args.nodes.join_fleet.is_some() {
+        require_policies(&applier, objects).await?;
+    }
     let (mut applied, mut skipped) = (Vec::new(), Vec::new());
     for object in objects {
         let Some(target) = Target::of(object) else {
@@ -223,6 +250,29 @@ async fn apply(
         Format::Text | Format::Markdown => {}
     }
     Ok(())
+}
+
+/// Refuses the rights of nodes that join on a cluster without admission policies: every agent could then change all
+/// Nodes and create all NodeConfigs.
+async fn require_policies(applier: &Applier, objects: &[Value]) -> Result<(), CommandError> {
+    for target in objects.iter().filter_map(Target::of).filter(Target::is_policy) {
+        if !applier.serves(&target).await? {
+            return Err(CommandError::usage(
+                "--join-fleet requires ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1, Kubernetes 1.30): \
+                 without it, the agent of one node could change other nodes",
+                "omit --join-fleet, or upgrade the cluster",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Parses FLEET/POOL.
+fn parse_pool(text: &str) -> Result<(FleetName, PoolName), String> {
+    let (fleet, pool) = text.split_once('/').ok_or("expected FLEET/POOL, such as prod/gpu")?;
+    let fleet = FleetName::new(fleet).map_err(|error| error.to_string())?;
+    let pool = PoolName::new(pool).map_err(|error| error.to_string())?;
+    Ok((fleet, pool))
 }
 
 /// Parses an absolute path that is valid as a mount path.
@@ -273,6 +323,10 @@ mod tests {
             kubelet_config_dir: Some("/etc/kubernetes/kubelet.conf.d".to_owned()),
             kubelet_root: "/data/kubelet root".to_owned(),
             listen: SocketAddr::from(([0, 0, 0, 0], 9999)),
+            join: Some(Join {
+                fleet: FleetName::new("prod").expect("a name"),
+                namespace: NamespaceName::new("other").expect("a name"),
+            }),
         };
         [Host::default(), odd]
     }
@@ -281,6 +335,10 @@ mod tests {
         assert_eq!(path(agent, "kubelet_config"), host.kubelet_config);
         assert_eq!(path(agent, "store_dir"), "/var/lib/nodecfg");
         assert_eq!(agent.get_one("listen"), Some(&host.listen));
+        assert_eq!(agent.get_one::<FleetName>("fleet"), host.join.as_ref().map(|join| &join.fleet));
+        if let Some(join) = &host.join {
+            assert_eq!(agent.get_one("namespace"), Some(&join.namespace));
+        }
         match &host.kubelet_config_dir {
             Some(folder) => {
                 assert_eq!(
@@ -305,6 +363,8 @@ mod tests {
                 namespace,
                 config_map_writers: Vec::new(),
                 agent: Some(agent),
+                joins: true,
+                boot: Vec::new(),
             });
             let pod = &objects.last().expect("the DaemonSet")["spec"]["template"]["spec"];
             let started = |index: usize| {

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use serde_json::{Value, json};
 
 use nodecfg_contract::installation::{AGENT_DAEMON_SET, COMMAND_LIMIT, NAMESPACE};
-use nodecfg_contract::names::NamespaceName;
+use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 use nodecfg_contract::nodeconfig;
 
 mod daemonset;
@@ -19,7 +19,7 @@ pub mod rights;
 mod tests;
 mod unit;
 
-pub use policy::{config_maps_of, own_status_only};
+pub use policy::{config_maps_of, own_status_only, own_taint_only};
 pub use unit::unit;
 
 /// Folder of the agent's checkpoints and ledger on a node. It is fixed, because an agent with another folder would
@@ -46,6 +46,8 @@ const DRAINER: &str = "nodecfg-drainer";
 const POOL_POINTERS: &str = "nodecfg-pool-pointers";
 /// Name of the role for forecasts of drains.
 const FORECASTER: &str = "nodecfg-forecaster";
+/// Name of the role of nodes that have not registered yet.
+const BOOT: &str = "nodecfg-boot";
 /// Name of the ServiceAccount and role for reading the configuration of kubelets.
 const CAPTURE: &str = "nodecfg-capture";
 
@@ -58,6 +60,11 @@ pub struct Installation {
     pub config_map_writers: Vec<String>,
     /// Kind of agents; `None` installs none.
     pub agent: Option<Agent>,
+    /// Whether agents may create the NodeConfig of their node. Agents as pods may then also remove the startup taint
+    /// from their node.
+    pub joins: bool,
+    /// Pools whose pointers nodes may read before their registration, by `nodecfg-agent boot`.
+    pub boot: Vec<(FleetName, PoolName)>,
 }
 
 /// Kind of agents.
@@ -92,6 +99,17 @@ pub struct Host {
     pub kubelet_root: String,
     /// Address of the agent's `/healthz` and `/metrics` on the network of the node.
     pub listen: SocketAddr,
+    /// Fleet that new nodes join.
+    pub join: Option<Join>,
+}
+
+/// Fleet that new nodes join.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Join {
+    /// The fleet.
+    pub fleet: FleetName,
+    /// Namespace of its ConfigMaps.
+    pub namespace: NamespaceName,
 }
 
 impl Default for Host {
@@ -101,6 +119,7 @@ impl Default for Host {
             kubelet_config_dir: None,
             kubelet_root: "/var/lib/kubelet".to_owned(),
             listen: LISTEN,
+            join: None,
         }
     }
 }
@@ -128,6 +147,9 @@ fn agent_arguments(host: &Host) -> Vec<String> {
     ];
     if let Some(folder) = &host.kubelet_config_dir {
         arguments.extend(["--activation=drop-in".to_owned(), format!("--kubelet-config-dir={folder}")]);
+    }
+    if let Some(Join { fleet, namespace }) = &host.join {
+        arguments.extend([format!("--fleet={fleet}"), format!("--namespace={namespace}")]);
     }
     arguments
 }
@@ -157,21 +179,33 @@ pub fn objects(installation: &Installation) -> Vec<Value> {
         objects.extend(namespace_object(name, true));
     }
     objects.push(definition());
+    // Before the roles, so that no right is wider for a moment.
+    objects.extend(policies(installation));
     objects.extend(rbac::reconciler(namespace));
     objects.extend(rbac::saved_plans(namespace));
     objects.extend(match &installation.agent {
         None => Vec::new(),
-        Some(Agent::Systemd) => rbac::agent_on_host(namespace),
-        Some(Agent::DaemonSet(pods)) => rbac::agent(namespace, pods.namespace.as_str()),
+        Some(Agent::Systemd) => rbac::agent_on_host(namespace, installation.joins),
+        Some(Agent::DaemonSet(pods)) => rbac::agent(namespace, pods.namespace.as_str(), installation.joins),
     });
-    let [config_maps, config_maps_binding] = config_maps_of(namespace, &installation.config_map_writers);
-    let [own_status, own_status_binding] = own_status_only();
-    match installation.agent {
-        None => objects.extend([config_maps, config_maps_binding]),
-        Some(_) => objects.extend([config_maps, own_status, config_maps_binding, own_status_binding]),
-    }
+    objects.extend(rbac::boot(namespace, &installation.boot));
     objects.extend(pods.map(daemonset::daemon_set));
     objects
+}
+
+/// Admission policies, and then their bindings.
+fn policies(installation: &Installation) -> Vec<Value> {
+    let namespace = installation.namespace.as_str();
+    let mut pairs = vec![config_maps_of(namespace, &installation.config_map_writers)];
+    if installation.agent.is_some() {
+        pairs.push(own_status_only(installation.joins));
+    }
+    if installation.joins && matches!(installation.agent, Some(Agent::DaemonSet(_))) {
+        pairs.push(own_taint_only());
+    }
+    let (policies, bindings): (Vec<Value>, Vec<Value>) =
+        pairs.into_iter().map(|[policy, bound]| (policy, bound)).unzip();
+    [policies, bindings].concat()
 }
 
 /// ServiceAccount and roles of the reconciler for NodeConfigs: part of [`objects`], and content of

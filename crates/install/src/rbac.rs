@@ -1,9 +1,16 @@
 //! Minimal roles of the reconciler, of read-only commands and of the agents. `nodecfg install`, deploy/ and the
 //! permission tests use these roles; docs/reference/permissions.md states the reasons.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use super::{AGENT, AGENT_ON_HOST, CAPTURE, DRAINER, FORECASTER, POOL_POINTERS, PRUNER, READER, RECONCILER, labels};
+use nodecfg_contract::names::{FleetName, PoolName};
+use nodecfg_contract::pool_pointer::PoolPointer;
+
+use super::{
+    AGENT, AGENT_ON_HOST, BOOT, CAPTURE, DRAINER, FORECASTER, POOL_POINTERS, PRUNER, READER, RECONCILER, labels,
+};
 
 /// A rule: API group, resources, verbs.
 type Rule<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
@@ -147,11 +154,21 @@ const NODE_CONFIGS: &[Rule<'_>] = &[
 /// An agent may get a ConfigMap by name but not list them.
 const CONFIG_MAPS: &[Rule<'_>] = &[("", &["configmaps"], &["get"])];
 
-/// Roles of agents as pods, which have their own ServiceAccount.
-pub(super) fn agent(namespace: &str, agent_namespace: &str) -> Vec<Value> {
+/// An agent of a node that joins creates its NodeConfig. The admission policy restricts it to its own node.
+const NEW_NODE_CONFIGS: Rule<'_> = ("nodecfg.dev", &["nodeconfigs"], &["create"]);
+/// An agent as a pod removes the startup taint. The admission policy restricts it to its own node and to this change.
+const STARTUP_TAINT: Rule<'_> = ("", &["nodes"], &["patch"]);
+
+/// Roles of agents as pods, which have their own ServiceAccount. `joins`: they create the NodeConfigs of new nodes, and
+/// remove the startup taint.
+pub(super) fn agent(namespace: &str, agent_namespace: &str, joins: bool) -> Vec<Value> {
     let subject = service_account_subject(AGENT, agent_namespace);
+    let mut in_cluster = NODE_CONFIGS.to_vec();
     // During a trial, the agent checks that the Node is Ready and its Lease is renewed.
-    let in_cluster: Vec<Rule<'_>> = NODE_CONFIGS.iter().copied().chain([("", &["nodes"][..], &["get"][..])]).collect();
+    in_cluster.push(("", &["nodes"], &["get"]));
+    if joins {
+        in_cluster.extend([NEW_NODE_CONFIGS, STARTUP_TAINT]);
+    }
     let leases: &[Rule<'_>] = &[("coordination.k8s.io", &["leases"], &["get"])];
     let mut objects = vec![service_account(AGENT, agent_namespace, "agent")];
     objects.extend(role_with_binding(AGENT, "agent", None, &in_cluster, &subject));
@@ -163,11 +180,32 @@ pub(super) fn agent(namespace: &str, agent_namespace: &str) -> Vec<Value> {
 
 /// Roles of agents with the identities of kubelets. The Node authorizer already grants access to the own Node and
 /// Lease, and to Events, but not to those of other nodes.
-pub(super) fn agent_on_host(namespace: &str) -> Vec<Value> {
-    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"});
-    let mut objects = role_with_binding(AGENT_ON_HOST, "agent", None, NODE_CONFIGS, &subject);
+pub(super) fn agent_on_host(namespace: &str, joins: bool) -> Vec<Value> {
+    let subject = group_subject("system:nodes");
+    let mut in_cluster = NODE_CONFIGS.to_vec();
+    in_cluster.extend(joins.then_some(NEW_NODE_CONFIGS));
+    let mut objects = role_with_binding(AGENT_ON_HOST, "agent", None, &in_cluster, &subject);
     objects.extend(role_with_binding(AGENT_ON_HOST, "agent", Some(namespace), CONFIG_MAPS, &subject));
     objects
+}
+
+/// Role of nodes that have not registered yet: they read the pointers of their pools, and nothing else, with a bootstrap
+/// token. kubeadm grants its ConfigMap `kubelet-config` in the same way. Empty without pools.
+pub(super) fn boot(namespace: &str, pools: &[(FleetName, PoolName)]) -> Vec<Value> {
+    if pools.is_empty() {
+        return Vec::new();
+    }
+    let names: BTreeSet<String> = pools.iter().map(|(fleet, pool)| PoolPointer::name(fleet, pool)).collect();
+    let mut objects =
+        role_with_binding(BOOT, "boot", Some(namespace), CONFIG_MAPS, &group_subject("system:bootstrappers"));
+    if let Some(rule) = objects.first_mut().and_then(|role| role.pointer_mut("/rules/0")?.as_object_mut()) {
+        rule.insert("resourceNames".to_owned(), json!(names));
+    }
+    objects
+}
+
+fn group_subject(name: &str) -> Value {
+    json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name})
 }
 
 fn service_account_subject(name: &str, namespace: &str) -> Value {

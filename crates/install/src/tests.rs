@@ -30,7 +30,23 @@ fn drop_in() -> Host {
 }
 
 fn installed(agent: Option<Agent>) -> Vec<Value> {
-    objects(&Installation { namespace: name(NAMESPACE), config_map_writers: Vec::new(), agent })
+    objects(&installation(NAMESPACE, agent))
+}
+
+fn installation(namespace: &str, agent: Option<Agent>) -> Installation {
+    Installation { namespace: name(namespace), config_map_writers: Vec::new(), agent, joins: false, boot: Vec::new() }
+}
+
+/// Installation whose nodes join.
+fn joining(agent: Agent) -> Installation {
+    let boot = [("prod", "gpu"), ("prod", "cpu")];
+    let boot = boot.map(|(fleet, pool)| (FleetName::new(fleet).expect("a name"), PoolName::new(pool).expect("a name")));
+    Installation { joins: true, boot: boot.into(), ..installation(NAMESPACE, Some(agent)) }
+}
+
+fn join_host() -> Host {
+    let join = Join { fleet: FleetName::new("prod").expect("a name"), namespace: name(NAMESPACE) };
+    Host { join: Some(join), ..Host::default() }
 }
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
@@ -82,6 +98,25 @@ fn agents_on_the_host() {
     ));
 }
 
+/// Objects that joining adds or changes.
+fn joined(agent: Agent, plain: Agent) -> String {
+    let without = installed(Some(plain));
+    let changed: Vec<Value> = objects(&joining(agent)).into_iter().filter(|object| !without.contains(object)).collect();
+    without_definition(&changed)
+}
+
+#[test]
+fn joining_agents_as_pods() {
+    insta::assert_snapshot!(joined(pods(join_host()), pods(Host::default())));
+}
+
+#[test]
+fn joining_agents_on_the_host() {
+    insta::assert_snapshot!(joined(Agent::Systemd, Agent::Systemd));
+    let unit = unit("/usr/local/bin/nodecfg-agent", "/etc/kubernetes/kubelet.conf", &join_host());
+    assert!(unit.contains("--fleet=prod") && unit.contains("--namespace=nodecfg-system"), "{unit}");
+}
+
 #[test]
 fn units() {
     insta::assert_snapshot!(unit("/usr/local/bin/nodecfg-agent", "/etc/kubernetes/kubelet.conf", &Host::default()));
@@ -101,9 +136,9 @@ fn fits<T: DeserializeOwned + Serialize>(object: &Value) {
 fn every_object_fits_its_api_type() {
     let agents = [None, Some(Agent::Systemd), Some(pods(Host::default())), Some(pods(drop_in()))];
     let namespaces = [NAMESPACE, AGENT_NAMESPACE, "default", "kube-node-lease"];
-    for (agent, namespace) in agents.iter().flat_map(|agent| namespaces.map(|namespace| (agent, namespace))) {
-        let objects =
-            objects(&Installation { namespace: name(namespace), config_map_writers: Vec::new(), agent: agent.clone() });
+    let plain = agents.iter().flat_map(|agent| namespaces.map(|namespace| installation(namespace, agent.clone())));
+    for installed in plain.chain([joining(Agent::Systemd), joining(pods(join_host()))]) {
+        let objects = objects(&installed);
         for object in &objects {
             match text(object, "/kind") {
                 "Namespace" => fits::<Namespace>(object),
@@ -137,9 +172,10 @@ fn dependencies_come_first() {
     let rank = |object: &Value| match text(object, "/kind") {
         "Namespace" => 0,
         "CustomResourceDefinition" => 1,
-        "ServiceAccount" | "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => 2,
-        "ValidatingAdmissionPolicy" => 3,
-        "ValidatingAdmissionPolicyBinding" => 4,
+        "ValidatingAdmissionPolicy" => 2,
+        "ValidatingAdmissionPolicyBinding" => 3,
+        // A right must not exist before the policy that restricts it.
+        "ServiceAccount" | "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" => 4,
         _ => 5,
     };
     let ranks: Vec<i32> = installed(Some(pods(Host::default()))).iter().map(rank).collect();
@@ -152,16 +188,11 @@ fn dependencies_come_first() {
 fn keeps_namespaces_of_kubernetes_unchanged() {
     let agent =
         Agent::DaemonSet(DaemonSet { namespace: name("kube-system"), image: "i".to_owned(), host: Host::default() });
-    let objects =
-        objects(&Installation { namespace: name("kube-system"), config_map_writers: Vec::new(), agent: Some(agent) });
+    let objects = objects(&installation("kube-system", Some(agent)));
     assert!(!objects.iter().any(|object| text(object, "/kind") == "Namespace"));
     let together =
         Agent::DaemonSet(DaemonSet { namespace: name("both"), image: "i".to_owned(), host: Host::default() });
-    let objects = super::objects(&Installation {
-        namespace: name("both"),
-        config_map_writers: Vec::new(),
-        agent: Some(together),
-    });
+    let objects = super::objects(&installation("both", Some(together)));
     let namespaces: Vec<&Value> = objects.iter().filter(|object| text(object, "/kind") == "Namespace").collect();
     assert_eq!(namespaces.len(), 1);
     assert_eq!(namespaces[0]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "privileged");
@@ -236,40 +267,4 @@ fn folders_of_paths() {
     for (path, folder) in [("/a/b/c", "/a/b"), ("/a", "/")] {
         assert_eq!(parent(path), folder);
     }
-}
-
-/// Reports whether the policy for ConfigMaps allows this user this operation.
-fn may_write(user: &str, operation: &str, others: &[&str]) -> bool {
-    let others: Vec<String> = others.iter().map(|name| (*name).to_owned()).collect();
-    let [policy, _] = config_maps_of(NAMESPACE, &others);
-    let program = cel::Program::compile(text(&policy, "/spec/validations/0/expression")).expect("CEL");
-    let mut context = cel::Context::default();
-    let request = json!({"userInfo": {"username": user}, "operation": operation});
-    context.add_variable("request", request).expect("a value");
-    program.execute(&context) == Ok(cel::Value::Bool(true))
-}
-
-#[test]
-fn only_named_writers_may_write_config_maps() {
-    let own = |name: &str| format!("system:serviceaccount:{NAMESPACE}:{name}");
-    let odd = "o'hara \"the\" \\ admin";
-    for operation in ["CREATE", "UPDATE", "DELETE"] {
-        for writer in [own(RECONCILER), own(PRUNER), "ci".to_owned(), odd.to_owned()] {
-            assert!(may_write(&writer, operation, &["ci", odd]), "{operation} by {writer}");
-        }
-        for other in [
-            "kubernetes-admin",
-            "system:node:n1",
-            "",
-            "system:serviceaccount:other:nodecfg-reconciler",
-            &own(READER),
-            &own("default"),
-            &own(&format!("{RECONCILER}x")),
-        ] {
-            assert!(!may_write(other, operation, &["ci"]), "{operation} by {other}");
-        }
-    }
-    // Otherwise the namespace could not be deleted.
-    let controller = "system:serviceaccount:kube-system:namespace-controller";
-    assert!(may_write(controller, "DELETE", &[]) && !may_write(controller, "CREATE", &[]));
 }

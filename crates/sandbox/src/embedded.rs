@@ -285,7 +285,7 @@ impl Embedded {
 /// The sandbox stores the policy without evaluating it.
 fn install_into(api: &Api) -> Result<(), SandboxError> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-    let [policy, bound] = nodecfg_install::own_status_only();
+    let [policy, bound] = nodecfg_install::own_status_only(false);
     let admission = "admissionregistration.k8s.io";
     let objects = [
         ("", "namespaces", namespace),

@@ -82,7 +82,13 @@ fn objects(writer: &str) -> Vec<Value> {
     let namespace = NamespaceName::new(NAMESPACE).unwrap();
     let pods = DaemonSet { namespace: namespace.clone(), image: "unused".to_owned(), host: Host::default() };
     let config_map_writers = vec![writer.to_owned()];
-    let installation = Installation { namespace, config_map_writers, agent: Some(Agent::DaemonSet(pods)) };
+    let installation = Installation {
+        namespace,
+        config_map_writers,
+        agent: Some(Agent::DaemonSet(pods)),
+        joins: false,
+        boot: Vec::new(),
+    };
     let mut objects = nodecfg_install::objects(&installation);
     objects.retain(|object| object["kind"] != "DaemonSet");
     objects
