@@ -267,7 +267,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                 })
             }
             Effect::Join(request) => {
-                Box::pin(async move { EffectResult::Event(Event::Joined(client.join(&request).await)) })
+                Box::pin(async move { EffectResult::Event(Event::Joined(Box::new(client.join(&request).await))) })
             }
             Effect::Announce(announcement) => {
                 let Announcement { reason, message, warning } = &announcement;

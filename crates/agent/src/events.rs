@@ -37,7 +37,7 @@ pub enum Event {
     /// Result of [`Effect::Report`].
     Reported(Result<(), String>),
     /// Result of [`Effect::Join`].
-    Joined(JoinAnswer),
+    Joined(Box<JoinAnswer>),
     /// The wake time of a step has come.
     Tick,
 }

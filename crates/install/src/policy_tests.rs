@@ -1,5 +1,7 @@
 //! Tests of the admission policies: their CEL expressions, evaluated for requests of agents and of others.
 
+use std::slice::from_ref;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -147,15 +149,15 @@ fn agents_remove_only_the_startup_taint_of_their_own_node() {
     let all = [gpu.clone(), startup.clone(), stronger.clone()];
     let allowed = |request: &Request| allows(&policy, request);
     assert_eq!(allowed(&removal(pod(Some("n1")), &all, &[gpu.clone(), stronger.clone()])), Some(true));
-    assert_eq!(allowed(&removal(pod(Some("n1")), &[startup.clone()], &[])), Some(true));
+    assert_eq!(allowed(&removal(pod(Some("n1")), from_ref(&startup), &[])), Some(true));
     for (user, why) in [(pod(Some("n2")), "another node"), (pod(None), "a token without a node")] {
-        assert_eq!(allowed(&removal(user, &[startup.clone()], &[])), Some(false), "{why}");
+        assert_eq!(allowed(&removal(user, from_ref(&startup), &[])), Some(false), "{why}");
     }
     let others: [(&str, &[Value]); 5] = [
-        ("another taint, too", &[stronger.clone()]),
+        ("another taint, too", from_ref(&stronger)),
         ("another taint instead", &[startup.clone(), stronger.clone()]),
         ("all", &[]),
-        ("one of another effect", &[gpu.clone()]),
+        ("one of another effect", from_ref(&gpu)),
         ("an order", &[stronger.clone(), gpu.clone()]),
     ];
     for (what, after) in others {

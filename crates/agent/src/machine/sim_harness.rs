@@ -337,7 +337,7 @@ impl SimHarness {
                 Effect::Report(status) => self.report(*status),
                 Effect::Join(request) => {
                     let answer = self.answer_join(request);
-                    self.send(0.05, Event::Joined(answer));
+                    self.send(0.05, Event::Joined(Box::new(answer)));
                 }
                 Effect::Announce(announcement) => self.announcements.push(announcement),
             }

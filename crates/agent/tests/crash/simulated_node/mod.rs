@@ -328,7 +328,7 @@ impl SimulatedNode {
             }
             Effect::Join(request) => {
                 let answer = self.answer_join(request);
-                self.send(0.05, Message::Event(Box::new(Event::Joined(answer))));
+                self.send(0.05, Message::Event(Box::new(Event::Joined(Box::new(answer)))));
             }
             Effect::Announce(announcement) => {
                 let text = format!("{}: {}", announcement.reason, announcement.message);
