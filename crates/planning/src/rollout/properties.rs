@@ -14,13 +14,13 @@ use super::domain_oracle::DomainOracle;
 use super::machine::{Command, Input, Machine, Mode};
 use super::progress::NodeCounts;
 use crate::convergence::{Convergence, Target, WaitContext, evaluate};
-use crate::desired::NodeOrder;
+use crate::desired::{Desired, NodeOrder};
 use crate::drain::fixtures::pod;
 use crate::plan::fixtures::{
     ZONE, canary, desired, exclusion, fetched, in_zone, node, observed, on, options, policy, pool as pool_of,
     pool_name, refusing, rendered, source, with_config_map,
 };
-use crate::plan::{Domain, decide_again, make};
+use crate::plan::{Domain, WaveKind, decide_again, make};
 use crate::state::State;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Maintainer, Node, NodeSupport, Observed, Pod, Readiness, Rejection, UnreadableField};
@@ -98,6 +98,10 @@ struct SimHarness {
     counts: NodeCounts,
     now: Timestamp,
     order: Option<DomainOracle>,
+    /// Canaries of the plan.
+    canaries: Vec<NodeName>,
+    /// Whether the pointer was moved.
+    pointed: bool,
 }
 
 impl SimHarness {
@@ -119,6 +123,10 @@ impl SimHarness {
                     self.requests.push(command);
                 }
                 Command::RollBack(..) | Command::ListPods(_) => self.requests.push(command),
+                Command::MovePointer(..) => {
+                    self.assert_proven();
+                    self.requests.push(command);
+                }
                 Command::Report(event) => {
                     self.counts = event.pool.as_ref().unwrap().counts;
                     assert_eq!(self.counts.total(), self.steps, "{event:?}");
@@ -126,6 +134,21 @@ impl SimHarness {
                 other => panic!("no change needs a drain: {other:?}"),
             }
         }
+    }
+
+    /// The pointer moves once, while the pool goes on, to a target that a node proves and no canary has refused.
+    fn assert_proven(&mut self) {
+        assert!(!std::mem::replace(&mut self.pointed, true), "no gate returns the pool");
+        let outcome = self.machine.outcome();
+        let pool = &outcome.pools[&pool_name("a")];
+        assert_eq!(pool.stopped, None);
+        let ends = |wanted: &dyn Fn(&End) -> bool, node: &NodeName| {
+            pool.nodes.iter().any(|ended| ended.node == *node && wanted(&ended.end))
+        };
+        assert!(pool.nodes.iter().any(|node| node.end == End::Converged), "{outcome:?}");
+        let pending = |end: &End| matches!(end, End::NotStarted | End::InFlight | End::Held);
+        let waiting: Vec<_> = self.canaries.iter().filter(|node| ends(&pending, node)).collect();
+        assert!(waiting.is_empty(), "the pointer moves before canaries {waiting:?}");
     }
 
     /// Counts in the simulation only: an available node may start only if the unavailable nodes, including it, stay
@@ -208,6 +231,10 @@ impl SimHarness {
                         self.show(node);
                     }
                 }
+            }
+            Command::MovePointer(pool, _) => {
+                let result = if how == 0 { Err("forbidden".to_owned()) } else { Ok(()) };
+                self.send(Input::PointerMoved(pool, result));
             }
             Command::ListPods(name) => {
                 let [ready, other] = ["a", "b"].map(pod);
@@ -321,7 +348,7 @@ proptest! {
         policy.order = order_soak.map(order);
         let has_canaries = policy.canary.is_some();
         let exclusions = policy.schedule.exclusions.iter().map(|one| (one.from, one.to)).collect();
-        let desired = desired([pool_of("a", 64, policy)]);
+        let desired = Desired { pool_pointers: true, ..desired([pool_of("a", 64, policy)]) };
         let old = rendered("a", 110).source(&crate::plan::fixtures::namespace());
         let mut cluster: Observed = observed(ready.iter().enumerate().map(|(index, (ready, cordoned, maintained, zone))| {
             let value = ["z0", "z1", "z2"].get(usize::from(*zone)).copied();
@@ -350,6 +377,8 @@ proptest! {
             exclusions,
             counts: NodeCounts::default(),
             now: Timestamp::UNIX_EPOCH,
+            canaries: plan.pools[0].waves.iter().filter(|wave| matches!(wave.kind, WaveKind::Canary { .. })).flat_map(|wave| wave.steps.iter().map(|step| step.node.clone())).collect(),
+            pointed: false,
             order: order_soak.map(|soak| {
                 let domain = |node: &Node| (node.name.clone(), Domain::of(ZONE, &node.labels));
                 DomainOracle::new(cluster.nodes.values().map(domain).collect(), soak.into(), has_canaries)
