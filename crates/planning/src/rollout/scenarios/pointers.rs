@@ -149,3 +149,19 @@ fn pool_that_returns_restores_it() {
         assert!(scenario.progress.contains(&restored));
     }
 }
+
+/// The node in transition cannot return, because its previous ConfigMap is missing. So nothing stops.
+#[test]
+fn abort_before_the_proof_leaves_it() {
+    let before = rendered("a", 110);
+    let mut cluster = observed([on(node("n1", "a"), &before.source(&namespace()))]);
+    with_config_map(&mut cluster, "a", &before);
+    let desired = Desired { pool_pointers: true, ..desired([pool("a", 64, policy(1))]) };
+    let mut scenario = Scenario::of(desired, cluster, ASSIGN);
+    scenario.send(Input::Start);
+    scenario.assigned("n1");
+    scenario.send(Input::RollBackAll(StopReason::Aborted { by: "ada".to_owned(), reason: None }));
+    scenario.see_on_target("n1");
+    assert_eq!((scenario.end("n1"), scenario.rolled_back.len()), (End::Converged, 0));
+    assert!(scenario.pointed.is_empty());
+}
