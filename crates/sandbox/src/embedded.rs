@@ -20,6 +20,7 @@ use super::server::serve::{self, ServeError, Serving};
 use super::server::wire::Wire;
 use super::simulated::SimulatedNodes;
 use super::workloads::{WorkloadSpec, Workloads};
+use nodecfg_agent::api::PointerPlace;
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::nodeconfig;
 
@@ -51,6 +52,8 @@ pub struct EmbeddedOptions {
     pub installed: bool,
     /// Settings of the agents; durations are in simulated time.
     pub agents: Settings,
+    /// Fleet that new nodes join, and the namespace of its pool pointers.
+    pub join: Option<PointerPlace>,
     /// Forwards the agents' log to this process's log.
     pub log_agents: bool,
     /// Pods and the components that move them. Without them, no pod exists, and created pods do not start.
@@ -68,6 +71,7 @@ impl Default for EmbeddedOptions {
             images: 10,
             installed: true,
             agents: Settings::default(),
+            join: None,
             log_agents: true,
             workloads: None,
         }
@@ -171,13 +175,14 @@ impl Embedded {
         let workloads = options.workloads;
         let (seed, speed) = (options.seed, options.speed);
         let nodes = if agents {
-            install_into(&api)?;
+            install_into(&api, options.join.is_some())?;
             let options = AgentOptions {
                 speed: options.speed,
                 seed: options.seed,
                 faults: options.faults,
                 events: options.events,
                 settings: options.agents,
+                join: options.join,
                 log: options.log_agents,
                 ..AgentOptions::default()
             };
@@ -201,6 +206,15 @@ impl Embedded {
             }
         };
         Ok(Self { api, wire: Wire::new(), nodes, workloads, token })
+    }
+
+    /// Registers more nodes, for example with the startup taint or booted with a configuration. Their agents start as
+    /// the Nodes appear.
+    ///
+    /// # Errors
+    /// A Node could not be created.
+    pub async fn join(&self, specs: Vec<NodeSpec>) -> Result<(), CreateError> {
+        nodes::create(&self.api.client(), specs, nodecfg_clock::now(), 2, CREATED_AT_A_TIME).await
     }
 
     /// The API server itself.
@@ -283,9 +297,9 @@ impl Embedded {
 /// policy for agents.
 ///
 /// The sandbox stores the policy without evaluating it.
-fn install_into(api: &Api) -> Result<(), SandboxError> {
+fn install_into(api: &Api, joins: bool) -> Result<(), SandboxError> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
-    let [policy, bound] = nodecfg_install::own_status_only(false);
+    let [policy, bound] = nodecfg_install::own_status_only(joins);
     let admission = "admissionregistration.k8s.io";
     let objects = [
         ("", "namespaces", namespace),

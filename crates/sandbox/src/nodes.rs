@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kube::Client;
 use kube::core::Request;
 use kube::core::params::PostParams;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -15,6 +16,7 @@ use super::kubelets::requests::{ready_condition, seconds};
 use super::kubelets::{Fault, Faults, Ready, aftermath, supports_dynamic_config};
 use nodecfg_contract::names::{NameError, NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
+use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 
 /// Labels that every kubelet sets on its Node. An explicit label with the same key wins.
 const OWN_LABELS: [(&str, &str); 4] = [
@@ -42,7 +44,27 @@ pub struct NodeSpec {
     pub has_devices: bool,
     /// Local configuration of a node with an agent. `None`: a short form of kubeadm's defaults.
     pub local_config: Option<String>,
+    /// Whether the Node registers with nodecfg's startup taint.
+    pub startup_taint: bool,
+    /// Configuration that `nodecfg-agent boot` put in place before the first start of the kubelet.
+    pub booted: Option<BootedConfig>,
 }
+
+/// Configuration that `nodecfg-agent boot` put in place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootedConfig {
+    /// The pool.
+    pub pool: String,
+    /// ConfigMap that the pointer of the pool names, and its namespace.
+    pub config_map: String,
+    /// Namespace of the ConfigMap.
+    pub namespace: String,
+    /// The KubeletConfiguration.
+    pub kubelet: String,
+}
+
+/// Annotation of a simulated Node with the configuration that its host has booted with.
+pub(crate) const BOOTED_ANNOTATION: &str = "sandbox.nodecfg.dev/booted";
 
 /// Annotation of a simulated Node with the local configuration of its host.
 pub(crate) const LOCAL_CONFIG_ANNOTATION: &str = "sandbox.nodecfg.dev/local-config";
@@ -54,7 +76,16 @@ impl NodeSpec {
         let mut all = own_labels(&name);
         all.extend(labels);
         let kubelet_version = kubelet_version.to_owned();
-        Self { name, labels: all, kubelet_version, reports_config: true, has_devices: false, local_config: None }
+        Self {
+            name,
+            labels: all,
+            kubelet_version,
+            reports_config: true,
+            has_devices: false,
+            local_config: None,
+            startup_taint: false,
+            booted: None,
+        }
     }
 
     /// Applies the fault of the Node: without `--dynamic-config-dir`, the kubelet reports no configuration; faults of
@@ -130,6 +161,9 @@ pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
     if let (Some(text), Some(annotations)) = (&spec.local_config, annotations.as_object_mut()) {
         annotations.insert(LOCAL_CONFIG_ANNOTATION.to_owned(), text.as_str().into());
     }
+    if let (Some(booted), Some(annotations)) = (&spec.booted, annotations.as_object_mut()) {
+        annotations.insert(BOOTED_ANNOTATION.to_owned(), json!(json!(booted).to_string()));
+    }
     let mut object = json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -168,6 +202,9 @@ pub fn node_object(spec: &NodeSpec, now: Timestamp, images: usize) -> Value {
             "images": (0..images).map(image).collect::<Vec<_>>(),
         },
     });
+    if let (true, Some(fields)) = (spec.startup_taint, object.get_mut("spec").and_then(Value::as_object_mut)) {
+        fields.insert("taints".to_owned(), json!([{"key": STARTUP_TAINT, "effect": STARTUP_TAINT_EFFECT}]));
+    }
     if spec.has_devices {
         for list in ["capacity", "allocatable"] {
             if let Some(list) = object.pointer_mut(&format!("/status/{list}")).and_then(Value::as_object_mut) {

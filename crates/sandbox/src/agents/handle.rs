@@ -20,9 +20,9 @@ use crate::configz;
 use crate::kubelets::requests::{self, Node};
 use crate::kubelets::watch::{Change, Collection};
 use crate::kubelets::{Fault, Faults, InjectError, StartError, seed_of};
-use crate::nodes::LOCAL_CONFIG_ANNOTATION;
+use crate::nodes::{BOOTED_ANNOTATION, LOCAL_CONFIG_ANNOTATION};
 use nodecfg_agent::api::AgentClient;
-use nodecfg_agent::api::AgentClientOptions;
+use nodecfg_agent::api::{AgentClientOptions, PointerPlace};
 use nodecfg_agent::settings::Settings;
 use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::retry::RetryPolicy;
@@ -52,6 +52,8 @@ pub struct Options {
     pub heartbeat: Option<Duration>,
     /// Settings of the agents; durations are in simulated time.
     pub settings: Settings,
+    /// Fleet that new nodes join, and the namespace of its pool pointers. `None`: agents run without `--fleet`.
+    pub join: Option<PointerPlace>,
     /// Forwards the agents' log to this process's log. On real nodes, it is in the node's log.
     pub log: bool,
 }
@@ -65,6 +67,7 @@ impl Default for Options {
             events: true,
             heartbeat: None,
             settings: Settings::default(),
+            join: None,
             log: true,
         }
     }
@@ -101,7 +104,7 @@ impl Agents {
     /// # Errors
     /// Fails for an invalid speed, or if Nodes cannot be listed. Later server errors are retried.
     pub async fn start(api: &Api, options: Options) -> Result<Self, StartError> {
-        Self::start_with(Connection::sandbox(api.clone()), api.client(), options).await
+        Self::start_with(Connection::sandbox(api.clone(), options.join.is_some()), api.client(), options).await
     }
 
     /// Does the same on an API server outside this process. `client` may do everything, and impersonates `agent`, the
@@ -261,6 +264,7 @@ impl Fleet {
         let seed = seed_of(self.options.seed, &name);
         let host = Arc::new(SimHost::new(HostOptions {
             local_config: node.metadata.annotations.get(LOCAL_CONFIG_ANNOTATION).cloned(),
+            booted: node.metadata.annotations.get(BOOTED_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()),
             name: name.clone(),
             version: KubeletVersion::parse(version),
             fault: self.options.faults.of(&name),
@@ -276,8 +280,8 @@ impl Fleet {
         let client = host_client::client(self.connection.clone(), Arc::clone(&host));
         let options = AgentClientOptions { retry, seed, ..AgentClientOptions::default() };
         let agent = Agent {
-            client: AgentClient::new(client, SERVER, name.clone(), options),
-            settings: self.options.settings,
+            client: AgentClient::new(client, SERVER, name.clone(), options).with_pointers(self.options.join.clone()),
+            settings: Settings { joins: self.options.join.is_some(), ..self.options.settings },
             seed,
         };
         let (events, stop) = (self.options.events, self.stop.subscribe());

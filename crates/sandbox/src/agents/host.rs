@@ -12,20 +12,26 @@ use super::process::{KubeletWrite, Process, Text};
 use crate::api::ProxyResult;
 use crate::configz::{self, LOCAL_CONFIG};
 use crate::kubelets::Fault;
+use crate::nodes::BootedConfig;
 use kubelet_config::Minor;
 use kubelet_config::minor::{NEWEST, OLDEST};
 use kubelet_config::risk::StateFile;
+use nodecfg_agent::boot::Boot;
+use nodecfg_agent::boot::offer::Offer;
 use nodecfg_agent::disk::memory::{self, MemoryDisk};
 use nodecfg_agent::events::{StateFiles, StateHandling};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
 use nodecfg_agent::placement::Placement;
 use nodecfg_agent::runtime::Paths;
 use nodecfg_clock::ScaledClock;
-use nodecfg_contract::names::NodeName;
+use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::KubeletVersion;
+use nodecfg_contract::{ConfigSource, ContentHash, KUBELET_KEY};
 
 /// Configuration file of the kubelet (kubeadm).
 pub(super) const CONFIG_FILE: &str = "/var/lib/kubelet/config.yaml";
+/// Root directory of the kubelet.
+const ROOT: &str = "/var/lib/kubelet";
 /// Folder of the agent's state.
 const FOLDER: &str = "/var/lib/nodecfg";
 /// Paths that the agent is started with.
@@ -51,6 +57,8 @@ struct Inner {
 pub(super) struct HostOptions {
     /// Provisioned configuration; `None` for that of all nodes.
     pub(super) local_config: Option<String>,
+    /// Configuration that the host has booted with.
+    pub(super) booted: Option<BootedConfig>,
     pub(super) name: NodeName,
     pub(super) version: Option<KubeletVersion>,
     pub(super) fault: Option<Fault>,
@@ -72,14 +80,34 @@ pub(super) struct SimHost {
     changed: watch::Sender<()>,
 }
 
+/// Puts a configuration in place as `nodecfg-agent boot` does. Returns it, or `None` if the boot failed.
+fn boot(disk: &MemoryDisk, booted: BootedConfig, version: Option<KubeletVersion>, now: Timestamp) -> Option<String> {
+    let mut source = ConfigSource::config_map(&booted.namespace, &booted.config_map, KUBELET_KEY);
+    if let Some(map) = &mut source.config_map {
+        map.uid = Some("pointer".to_owned());
+        map.resource_version = Some("1".to_owned());
+    }
+    let hash = ContentHash::of(booted.kubelet.as_bytes());
+    let offer = Offer { source, hash, kubelet: booted.kubelet };
+    let pool = PoolName::new(booted.pool).ok()?;
+    let boot = Boot { paths: paths(), root: ROOT.into() };
+    let done = boot.install(disk, &offer, &pool, version, now);
+    done.inspect_err(|error| tracing::warn!("a simulated node did not boot with its configuration: {error}")).ok()?;
+    Some(offer.kubelet)
+}
+
 impl SimHost {
-    /// Creates a host that runs the local configuration.
+    /// Creates a host that runs the local configuration, or the one that it has booted with.
     pub(super) fn new(options: HostOptions) -> Self {
         let disk = MemoryDisk::new();
         let local = options.local_config.as_deref().unwrap_or(LOCAL_CONFIG).as_bytes();
         disk.put(Path::new(CONFIG_FILE), local, 0o644);
         let now = options.pace.now();
-        let process = Process::new(local.into(), options.fault, options.heartbeat, options.rng, now);
+        let running = match options.booted.and_then(|booted| boot(&disk, booted, options.version, now)) {
+            Some(kubelet) => kubelet.into_bytes(),
+            None => local.to_vec(),
+        };
+        let process = Process::new(running.as_slice().into(), options.fault, options.heartbeat, options.rng, now);
         let inner =
             Inner { process, fault: None, outage: None, state_files: BTreeMap::new(), set_aside: BTreeMap::new() };
         let host = Self {
@@ -91,7 +119,7 @@ impl SimHost {
             inner: Mutex::new(inner),
             changed: watch::Sender::new(()),
         };
-        let policies = host.cached_verdicts.of(local, host.minor()).policies.clone();
+        let policies = host.cached_verdicts.of(&running, host.minor()).policies.clone();
         host.lock().state_files = policies;
         host.inject(options.fault);
         host

@@ -37,8 +37,8 @@ pub(super) enum Connection {
 
 impl Connection {
     /// The sandbox, with the minimal permissions of an agent.
-    pub(super) fn sandbox(api: Api) -> Self {
-        Self::Sandbox { api, user: user() }
+    pub(super) fn sandbox(api: Api, joins: bool) -> Self {
+        Self::Sandbox { api, user: user(joins) }
     }
 
     /// Sends a request of the agent on a node. A user without rights stands for an agent that lost its rights.
@@ -70,8 +70,8 @@ impl Connection {
     }
 }
 
-/// User of the agents with their minimal permissions.
-fn user() -> User {
+/// User of the agents with their minimal permissions. `joins`: with those of `nodecfg install --join-fleet`.
+fn user(joins: bool) -> User {
     let rule = |verbs: &[&str], group: &str, resource: &str, namespace: Option<&str>| Rule {
         verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
         groups: vec![group.to_owned()],
@@ -79,7 +79,7 @@ fn user() -> User {
         namespace: namespace.map(str::to_owned),
         names: Vec::new(),
     };
-    let rules = vec![
+    let mut rules = vec![
         rule(&["get", "list", "watch"], "nodecfg.dev", "nodeconfigs", None),
         rule(&["patch"], "nodecfg.dev", "nodeconfigs/status", None),
         // Real agents may read ConfigMaps of one namespace only. The sandbox supports repositories that use another
@@ -89,6 +89,9 @@ fn user() -> User {
         rule(&["get"], "coordination.k8s.io", "leases", Some("kube-node-lease")),
         rule(&["create"], "", "events", None),
     ];
+    if joins {
+        rules.extend([rule(&["create"], "nodecfg.dev", "nodeconfigs", None), rule(&["patch"], "", "nodes", None)]);
+    }
     User::with_rules(AGENT, rules)
 }
 

@@ -16,4 +16,6 @@ mod process;
 pub use handle::{Agents, Options};
 
 #[cfg(test)]
+mod join_tests;
+#[cfg(test)]
 mod tests;
