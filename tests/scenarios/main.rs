@@ -22,6 +22,7 @@ mod first_day;
 mod gates;
 mod hostile_node;
 mod input;
+mod joining;
 mod kubelet_samples;
 mod last_line;
 mod maintenance;

@@ -10,14 +10,15 @@ use nodecfg_contract::ContentHash;
 use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::Fault;
+use nodecfg_sandbox::nodes::{BootedConfig, NodeSpec};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::command::{Run, Running};
 use super::control_plane::{ControlPlane, Populated};
 use super::history::History;
-use super::repository::{AFTER, Repository};
-use super::sandbox_server::SandboxServer;
+use super::repository::{AFTER, KUBELET, Repository};
+use super::sandbox_server::{Place, SandboxServer};
 use super::{ClusterKind, ClusterSetup, until};
 
 /// A cluster with simulated kubelets and any API server.
@@ -119,12 +120,12 @@ impl Cluster {
         let home = TempDir::new().unwrap();
         let kubeconfig = home.path().join("kubeconfig");
         let assignment_resource = start.assignment_resource();
-        let ClusterSetup { kind, nodes, faults, later, large, workloads, .. } = start;
+        let ClusterSetup { kind, nodes, faults, later, large, workloads, joins, .. } = start;
         let faults = faults.into_iter().collect();
         let sandbox = async |profile, installed, nodes, faults| {
             let large = large && assignment_resource == "nodeconfigs";
-            let server =
-                SandboxServer::start(profile, installed, large, nodes, faults, workloads.clone(), &kubeconfig).await;
+            let place = Place { kubeconfig: &kubeconfig, joins: joins.clone() };
+            let server = SandboxServer::start(profile, installed, large, nodes, faults, workloads.clone(), place).await;
             (server.api().client(), Server::Sandbox(Box::new(server)))
         };
         let (client, server) = match kind {
@@ -332,6 +333,21 @@ impl Cluster {
     /// Returns all pods.
     pub async fn pods(&self) -> Vec<Value> {
         self.get("/api/v1/pods").await["items"].as_array().unwrap().clone()
+    }
+
+    /// Returns all Nodes.
+    pub async fn nodes(&self) -> Vec<Value> {
+        self.get("/api/v1/nodes").await["items"].as_array().unwrap().clone()
+    }
+
+    /// Registers nodes of pools: with the configuration that they have booted with, or with the startup taint.
+    pub async fn join(&self, nodes: Vec<(String, &str, Option<BootedConfig>)>) {
+        let spec = |(name, pool, booted): (String, &str, Option<BootedConfig>)| {
+            let labels = [("nodecfg.dev/pool".to_owned(), pool.to_owned())].into();
+            let spec = NodeSpec::new(NodeName::new(name).unwrap(), labels, "v1.36.2");
+            NodeSpec { local_config: Some(KUBELET.to_owned()), startup_taint: booted.is_none(), booted, ..spec }
+        };
+        self.sandbox().embedded().join(nodes.into_iter().map(spec).collect()).await.unwrap();
     }
 
     /// Assigns a ConfigMap to a node as another client.

@@ -142,7 +142,8 @@ fn after(began: &BTreeMap<String, NodeRecord>, state_changes: &[StateChange]) ->
 /// A finished recording.
 pub struct Recording {
     began: BTreeMap<String, NodeRecord>,
-    state_changes: Vec<StateChange>,
+    /// Changes of states, in order.
+    pub state_changes: Vec<StateChange>,
 }
 
 impl Recording {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Once;
 use std::time::Duration;
 
-use nodecfg_contract::names::NodeName;
+use nodecfg_contract::names::{FleetName, NodeName};
 use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
 use nodecfg_sandbox::nodes::NodeSpec;
 use nodecfg_sandbox::workloads::WorkloadSpec;
@@ -69,6 +69,9 @@ macro_rules! scenarios {
 /// Declares one scenario for one kind of cluster, or nothing if unsuitable.
 macro_rules! scenario {
     (sandbox Agents $($rest:tt)*) => {};
+    // Agents of the sandbox alone.
+    (sandbox SandboxAgents $($rest:tt)*) => {};
+    (real SandboxAgents $($rest:tt)*) => {};
     (agents Kubelets $($rest:tt)*) => {};
     (agents Dropping $($rest:tt)*) => {};
     (sandbox $needs:ident $(#[$attribute:meta])* $name:ident) => {
@@ -183,6 +186,7 @@ pub struct ClusterSetup {
     large: bool,
     kubeadm: bool,
     workloads: Option<WorkloadSpec>,
+    joins: Option<FleetName>,
 }
 
 impl ClusterSetup {
@@ -195,6 +199,7 @@ impl ClusterSetup {
             large: false,
             kubeadm: false,
             workloads: None,
+            joins: None,
         }
     }
 
@@ -249,6 +254,11 @@ impl ClusterSetup {
     /// Runs pods on the nodes.
     pub fn workloads(self, workloads: WorkloadSpec) -> Self {
         Self { workloads: Some(workloads), ..self }
+    }
+
+    /// Lets agents of new nodes join this fleet. Only in the sandbox.
+    pub fn joining(self, fleet: &str) -> Self {
+        Self { joins: Some(FleetName::new(fleet).unwrap()), ..self }
     }
 
     /// Sets the initial fault of a node.

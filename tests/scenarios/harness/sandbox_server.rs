@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use nodecfg_agent::api::PointerPlace;
 use nodecfg_agent::settings::Settings;
+use nodecfg_contract::installation::NAMESPACE;
+use nodecfg_contract::names::{FleetName, NamespaceName};
 use nodecfg_sandbox::api::{Api, ServerProfile};
 use nodecfg_sandbox::kubelets::Faults;
 use nodecfg_sandbox::nodes::NodeSpec;
@@ -16,6 +19,12 @@ use super::SPEED;
 
 /// User of the binary in the sandbox.
 const USER: &str = "sandbox";
+
+/// Place of a cluster: its kubeconfig, and the fleet that new nodes join.
+pub(super) struct Place<'a> {
+    pub(super) kubeconfig: &'a Path,
+    pub(super) joins: Option<FleetName>,
+}
 
 /// A sandbox served over HTTPS, with its request log and faults.
 pub struct SandboxServer {
@@ -33,8 +42,10 @@ impl SandboxServer {
         nodes: Vec<NodeSpec>,
         faults: Faults,
         workloads: Option<WorkloadSpec>,
-        kubeconfig: &Path,
+        place: Place<'_>,
     ) -> Self {
+        let Place { kubeconfig, joins } = place;
+        let namespace = NamespaceName::new(NAMESPACE).unwrap();
         let speed = if large { SPEED / 15.0 } else { SPEED };
         // Generous real time, so that kubelets look healthy on a busy machine.
         let mut agents = Settings { health_timeout: Duration::from_secs_f64(10.0 * SPEED), ..Settings::default() };
@@ -49,6 +60,7 @@ impl SandboxServer {
             faults,
             agents,
             workloads,
+            join: joins.map(|fleet| PointerPlace { fleet, namespace }),
             images: 2,
             ..EmbeddedOptions::default()
         };
