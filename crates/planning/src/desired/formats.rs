@@ -82,7 +82,7 @@ pub struct FleetSpec {
     /// nodes of all pools, rounded down to at least one node. Default: no limit.
     #[schemars(with = "MaxUnavailable")]
     pub max_unavailable: Option<MaxUnavailable>,
-    /// Publish the configuration of each pool for new nodes, in the ConfigMap nodecfg-pool-<fleet>-<pool>, once its
+    /// Publish the configuration of each pool for new nodes, in the ConfigMap `nodecfg-pool-<fleet>-<pool>`, once its
     /// canaries have held. Default false.
     pub pool_pointers: bool,
     /// Default rollout policy.
