@@ -46,9 +46,13 @@ pub(super) struct Args {
     /// systemd.
     #[arg(long, conflicts_with_all = ["dry_run", "force_conflicts"])]
     unit: bool,
+    /// Print the unit file nodecfg-boot.service for the nodes, without contacting a cluster. It puts the configuration of
+    /// a pool in place before the kubelet starts for the first time.
+    #[arg(long, conflicts_with_all = ["dry_run", "force_conflicts", "unit"])]
+    boot_unit: bool,
     /// Allow this user to write the ConfigMaps, as the reconciler's ServiceAccount may. Repeat for several users. The
     /// name is that of `kubectl auth whoami`.
-    #[arg(long, value_name = "USER", value_parser = parse_user, conflicts_with = "unit")]
+    #[arg(long, value_name = "USER", value_parser = parse_user, conflicts_with_all = ["unit", "boot_unit"])]
     config_map_writer: Vec<String>,
     #[command(flatten)]
     nodes: NodeArgs,
@@ -89,7 +93,7 @@ struct NodeArgs {
     /// Use this kubeconfig of the kubelets, with --unit.
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/etc/kubernetes/kubelet.conf")]
     kubelet_kubeconfig: String,
-    /// Start nodecfg-agent from this path on the nodes, with --unit.
+    /// Start nodecfg-agent from this path on the nodes, with --unit and --boot-unit.
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = "/usr/local/bin/nodecfg-agent")]
     program: String,
 }
@@ -101,7 +105,8 @@ Examples:
   nodecfg install --agent daemonset --image IMAGE              run the agents as pods
   nodecfg install --agent daemonset --image IMAGE --join-fleet prod    let new nodes join the fleet prod
   nodecfg install --agent systemd                              install the roles of agents that run as services
-  nodecfg install --agent systemd --unit > nodecfg-agent.service";
+  nodecfg install --agent systemd --unit > nodecfg-agent.service
+  nodecfg install --boot-unit > nodecfg-boot.service";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
@@ -159,6 +164,11 @@ impl Args {
 pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) -> CommandResult {
     if args.unit {
         return print_unit(args, terminal);
+    }
+    if args.boot_unit {
+        let unit = nodecfg_install::boot_unit(&args.nodes.program, &args.host()?);
+        terminal.out.write_all(unit.as_bytes())?;
+        return Ok(Exit::Done);
     }
     let objects = nodecfg_install::objects(&args.installation()?);
     if args.dry_run.is_requested() {
@@ -382,6 +392,23 @@ mod tests {
             }
             // The pod passes the node name in the environment.
             assert_eq!(pod["containers"][1]["env"][0]["name"], "NODE_NAME");
+        }
+    }
+
+    #[test]
+    fn agent_accepts_arguments_of_boot_unit() {
+        for host in hosts() {
+            let unit = nodecfg_install::boot_unit("/usr/local/bin/nodecfg-agent", &host);
+            let start = unit.split("\nExecStart=").nth(1).and_then(|rest| rest.split("\n#").next());
+            let words = shlex::split(&start.expect("a command").replace("\\\n", " ")).expect("words");
+            let words = words.iter().skip(1).map(String::as_str).filter(|word| *word != "$NODECFG_BOOT_OPTIONS");
+            let agent = read(words.chain(["--fleet=prod", "--pool=gpu", "--startup-taint"]));
+            let boot = agent.subcommand_matches("boot").expect("the boot");
+            assert_eq!(path(boot, "kubelet_config"), host.kubelet_config);
+            assert_eq!(path(boot, "store_dir"), "/var/lib/nodecfg");
+            assert_eq!(path(boot, "kubelet_root_dir"), host.kubelet_root);
+            let mode = if host.kubelet_config_dir.is_some() { "drop-in" } else { "file" };
+            assert_eq!(path(boot, "activation"), mode);
         }
     }
 

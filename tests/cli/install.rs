@@ -37,6 +37,35 @@ fn prints_only_unit_file() {
     assert!(shown.out.contains("--activation=drop-in"), "{}", shown.out);
 }
 
+/// systemd checks the units of a node: their settings, and that none waits for itself.
+#[test]
+fn systemd_accepts_units() {
+    let folder = tempfile::tempdir().unwrap();
+    if std::process::Command::new("systemd-analyze").arg("--version").output().is_err() {
+        return;
+    }
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        folder.path().join(name)
+    };
+    // systemd-analyze checks that programs exist.
+    let program = "--program /bin/true";
+    for options in ["", "--kubelet-config-dir /etc/kubernetes/kubelet.conf.d --kubelet-root-dir /data/kubelet"] {
+        let print = |kind: &str| run(folder.path(), &format!("install {kind} {program} {options}")).out;
+        let units = [
+            write("nodecfg-boot.service", &print("--boot-unit")),
+            write("nodecfg-agent.service", &print("--agent systemd --unit")),
+            write("kubelet.service", "[Unit]\nWants=nodecfg-boot.service\n[Service]\nExecStart=/bin/true\n"),
+        ];
+        let checked = std::process::Command::new("systemd-analyze").arg("verify").args(&units).output().unwrap();
+        let problems = String::from_utf8(checked.stderr).unwrap();
+        // Problems of other units on this machine are not of interest.
+        let ours: Vec<&str> =
+            problems.lines().filter(|line| line.contains("nodecfg") || line.contains("kubelet")).collect();
+        assert!(checked.status.success() && ours.is_empty(), "{problems}");
+    }
+}
+
 #[test]
 fn rejects_invalid_arguments() {
     let folder = tempfile::tempdir().unwrap();
@@ -45,6 +74,7 @@ fn rejects_invalid_arguments() {
         "install --unit",
         "install --dry-run --force-conflicts",
         "install --agent systemd --unit --dry-run",
+        "install --boot-unit --unit",
         "install --dry-run -o markdown",
         "install --dry-run --kubelet-config var/lib/kubelet/config.yaml",
         "install --dry-run --kubelet-config-dir /etc/../kubelet",

@@ -20,7 +20,7 @@ mod tests;
 mod unit;
 
 pub use policy::{config_maps_of, own_status_only, own_taint_only};
-pub use unit::unit;
+pub use unit::{boot_unit, unit};
 
 /// Folder of the agent's checkpoints and ledger on a node. It is fixed, because an agent with another folder would
 /// lose its state.
@@ -140,16 +140,19 @@ impl Host {
 
 /// Arguments of `nodecfg-agent` for paths and address, used for pods and services.
 fn agent_arguments(host: &Host) -> Vec<String> {
-    let mut arguments = vec![
-        format!("--store-dir={STORE}"),
-        format!("--listen={}", host.listen),
-        format!("--kubelet-config={}", host.kubelet_config),
-    ];
-    if let Some(folder) = &host.kubelet_config_dir {
-        arguments.extend(["--activation=drop-in".to_owned(), format!("--kubelet-config-dir={folder}")]);
-    }
+    let mut arguments = vec![format!("--store-dir={STORE}"), format!("--listen={}", host.listen)];
+    arguments.extend(placement_arguments(host));
     if let Some(Join { fleet, namespace }) = &host.join {
         arguments.extend([format!("--fleet={fleet}"), format!("--namespace={namespace}")]);
+    }
+    arguments
+}
+
+/// Arguments of `nodecfg-agent` for the kubelet's configuration.
+fn placement_arguments(host: &Host) -> Vec<String> {
+    let mut arguments = vec![format!("--kubelet-config={}", host.kubelet_config)];
+    if let Some(folder) = &host.kubelet_config_dir {
+        arguments.extend(["--activation=drop-in".to_owned(), format!("--kubelet-config-dir={folder}")]);
     }
     arguments
 }

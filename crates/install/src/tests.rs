@@ -126,6 +126,26 @@ fn units() {
     assert!(unit.contains("\n  \"--kubelet-root-dir=/data/my kubelet/100%%\""), "{unit}");
 }
 
+#[test]
+fn boot_units() {
+    insta::assert_snapshot!(boot_unit("/usr/local/bin/nodecfg-agent", &Host::default()));
+    let odd = Host { kubelet_root: "/data/my kubelet/100%".to_owned(), ..drop_in() };
+    let unit = boot_unit("/opt/bin/nodecfg agent", &odd);
+    let paths = "\nReadWritePaths=\"-/data/my kubelet/100%%\" -/etc/kubernetes/kubelet.conf.d\n";
+    assert!(unit.contains(paths) && unit.contains("\nExecStart=\"/opt/bin/nodecfg agent\" boot "), "{unit}");
+}
+
+/// A boot that fails or hangs must not keep the kubelet from starting.
+#[test]
+fn kubelet_starts_after_failed_boot() {
+    let unit = boot_unit("/usr/local/bin/nodecfg-agent", &Host::default());
+    let has = |line: &str| unit.lines().any(|found| found == line);
+    assert!(has("Type=oneshot") && has("Before=kubelet.service") && has("WantedBy=kubelet.service"), "{unit}");
+    assert!(!unit.contains("Require") && !unit.contains("RemainAfterExit"), "{unit}");
+    let limit = unit.lines().find_map(|line| line.strip_prefix("TimeoutStartSec=")?.strip_suffix('s')).expect("is set");
+    assert!(limit.parse::<u64>().expect("seconds") > 60 + 10 + 5);
+}
+
 /// Checks that the API type has a field for every value.
 fn fits<T: DeserializeOwned + Serialize>(object: &Value) {
     let typed: T = serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"));

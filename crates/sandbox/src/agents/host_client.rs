@@ -70,7 +70,7 @@ impl Connection {
     }
 }
 
-/// User of the agents with their minimal permissions. `joins`: with those of `nodecfg install --join-fleet`.
+/// User of the agents with their minimal permissions. `joins`: with those of the option --join-fleet of the installation.
 fn user(joins: bool) -> User {
     let rule = |verbs: &[&str], group: &str, resource: &str, namespace: Option<&str>| Rule {
         verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
