@@ -51,10 +51,12 @@ impl PoolRun {
         context.commands.push(Command::MovePointer(self.name.clone(), Box::new(pointer)));
     }
 
-    /// Reports whether the canaries have held, or a node has converged in a pool without canaries.
+    /// Reports whether the canaries have held, or a node has converged in a pool without canaries. A canary that was not
+    /// Ready before may open the gate, and be watched again until it is Ready.
     fn is_target_proven(&self) -> bool {
         let runs = self.started && self.mode.assign && self.stopped.is_none() && !self.rolling_back;
-        runs && self.gate.has_passed_canaries() && self.nodes.counts(self.steps).done > 0
+        let held = self.gate.has_passed_canaries() && self.canaries_left() == 0;
+        runs && held && self.nodes.counts(self.steps).done > 0
     }
 
     /// Handles the answer to the move of the pointer.

@@ -2,8 +2,9 @@
 
 use super::gates::{GATED, gated};
 use super::*;
+use crate::desired::NodeOrder;
 use crate::gates::Moment;
-use crate::plan::fixtures::{canary, fetched, with_pointer};
+use crate::plan::fixtures::{ZONE, canary, fetched, in_zone, with_pointer};
 use nodecfg_contract::names::PoolName;
 
 /// A rollout of a pool whose pointer names this older configuration.
@@ -164,4 +165,26 @@ fn abort_before_the_proof_leaves_it() {
     scenario.see_on_target("n1");
     assert_eq!((scenario.end("n1"), scenario.rolled_back.len()), (End::Converged, 0));
     assert!(scenario.pointed.is_empty());
+}
+
+/// A canary that was not Ready before converges without being Ready, and opens the gate. The end of its domain waits
+/// until it is Ready, and so does the pointer.
+#[test]
+fn waits_for_a_canary_that_is_watched_again() {
+    let order = NodeOrder { by: ZONE.to_owned(), soak: Duration::ZERO };
+    let policy = RolloutPolicy { canary: canary(2, 0), order: Some(order), ..policy(1) };
+    let zoned = |name, zone| in_zone(node(name, "a"), Some(zone));
+    let down = |node: Node| Node { ready: Readiness::NotReady, ..node };
+    let on_target = |name| on(zoned(name, "z1"), &Scenario::target());
+    let nodes = [zoned("n1", "z1"), zoned("n2", "z2"), zoned("n3", "z1")];
+    let mut scenario = rollout(nodes, policy, Mode { concurrency: 1, ..ASSIGN });
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.see(down(zoned("n3", "z1")));
+    assert_eq!(scenario.send(Input::Assigned(node_name("n1"))), ["n3"]);
+    scenario.send(Input::Assigned(node_name("n3")));
+    scenario.see(on_target("n1"));
+    scenario.see(down(on_target("n3")));
+    assert_eq!((scenario.end("n3"), scenario.pointed.len()), (End::InFlight, 0));
+    scenario.see(on_target("n3"));
+    assert_eq!(scenario.pointed, [new_target()]);
 }
