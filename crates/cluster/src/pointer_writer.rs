@@ -8,11 +8,9 @@ use super::error::ClusterError;
 use super::operation::{Operation, Resource, Verb};
 use super::transport::{Call, Whole};
 use super::wire::WireMetadata;
-use super::writer::{ClusterWriter, FIELD_MANAGER};
+use super::writer::{ClusterWriter, FIELD_MANAGER, labels};
 use nodecfg_contract::names::{FleetName, PoolName};
-use nodecfg_contract::observed::{
-    COMMIT_ANNOTATION, CONFIG_MAP_POOL_LABEL, CONTENT_HASH_ANNOTATION, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER,
-};
+use nodecfg_contract::observed::{COMMIT_ANNOTATION, CONTENT_HASH_ANNOTATION};
 use nodecfg_contract::pool_pointer::PoolPointer;
 
 /// Pointer to write.
@@ -72,11 +70,7 @@ fn config_map(name: &str, spec: &PointerSpec) -> serde_json::Value {
     let mut metadata = json!({
         "name": name,
         "namespace": spec.namespace,
-        "labels": {
-            MANAGED_BY_LABEL: MANAGER,
-            FLEET_LABEL: spec.fleet.as_str(),
-            CONFIG_MAP_POOL_LABEL: spec.pool.as_str(),
-        },
+        "labels": labels(&spec.fleet, &spec.pool),
         "annotations": annotations,
     });
     if let (Some(version), Some(metadata)) = (&spec.replaces, metadata.as_object_mut()) {

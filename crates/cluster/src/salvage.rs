@@ -52,7 +52,7 @@ fn reason(error: &serde_json::Error) -> String {
 /// Creation time of a Node. An unreadable one counts as unknown.
 fn created(metadata: &Fields<'_>) -> Option<CreationTime> {
     let text: String = serde_json::from_str(metadata.get("creationTimestamp")?.get()).ok()?;
-    CreationTime::new(text.parse().ok()?)
+    CreationTime::parse(&text)
 }
 
 /// Fields of the object and of its metadata. Fails unless the name is readable.

@@ -192,7 +192,7 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>,
 /// Creation time, which the API server writes. An unknown one blocks no node.
 fn creation_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CreationTime>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
-    Ok(text.and_then(|text| CreationTime::new(text.parse().ok()?)))
+    Ok(text.as_deref().and_then(CreationTime::parse))
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -164,6 +164,15 @@ impl ClusterWriter {
     }
 }
 
+/// Labels of a ConfigMap of a pool.
+pub(super) fn labels(fleet: &FleetName, pool: &PoolName) -> serde_json::Value {
+    json!({
+        MANAGED_BY_LABEL: MANAGER,
+        FLEET_LABEL: fleet.as_str(),
+        CONFIG_MAP_POOL_LABEL: pool.as_str(),
+    })
+}
+
 fn config_map(spec: &ConfigMapSpec) -> serde_json::Value {
     let annotations: BTreeMap<&str, String> = [
         (CONTENT_HASH_ANNOTATION, Some(spec.content_hash.to_string())),
@@ -179,11 +188,7 @@ fn config_map(spec: &ConfigMapSpec) -> serde_json::Value {
         "metadata": {
             "name": spec.name,
             "namespace": spec.namespace,
-            "labels": {
-                MANAGED_BY_LABEL: MANAGER,
-                FLEET_LABEL: spec.fleet.as_str(),
-                CONFIG_MAP_POOL_LABEL: spec.pool.as_str(),
-            },
+            "labels": labels(&spec.fleet, &spec.pool),
             "annotations": annotations,
         },
         "immutable": true,

@@ -15,7 +15,7 @@ use super::{explanation, fleet_notes, pause, problem};
 use crate::layout::{shorten_middle, within};
 use crate::status::{FleetStatus, Grade, NodeStatus, PoolStatus, State};
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::observed::{DrainMark, Readiness};
+use nodecfg_contract::observed::{Age, DrainMark, Readiness};
 use nodecfg_contract::printable::one_line;
 use nodecfg_planning::convergence::Target;
 
@@ -428,13 +428,7 @@ fn brief(node: &NodeStatus, source: Option<&ConfigSource>) -> String {
 /// The age: `40s`, `12m`, `5h`, `3d`. `-` if unknown or in the future.
 fn age(since: Option<Timestamp>, at: Timestamp) -> String {
     let Some(since) = since.filter(|since| *since <= at) else { return "-".to_owned() };
-    let seconds = at.duration_since(since).as_secs();
-    match (seconds / 86_400, seconds / 3600, seconds / 60) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, minutes) => format!("{minutes}m"),
-        (0, hours, _) => format!("{hours}h"),
-        (days, ..) => format!("{days}d"),
-    }
+    Age::between(since, at).to_string()
 }
 
 /// The last line: the result, the number of nodes per state, problems first, and uncommitted files.

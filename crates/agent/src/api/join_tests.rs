@@ -111,7 +111,7 @@ async fn reads_pointer_of_its_pool_only() {
     assert!(matches!(read("cpu").await, JoinAnswer::Pointer(Err(JoinError::NoPointer(_)))));
 }
 
-/// Whoever may write ConfigMaps must not decide what new nodes run.
+/// A client that may write ConfigMaps must not decide what new nodes run.
 #[tokio::test]
 async fn rejects_forged_pointers() {
     type Change = fn(&mut Value);

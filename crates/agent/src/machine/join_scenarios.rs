@@ -188,7 +188,7 @@ fn failed_trial_returns_to_local_configuration_and_keeps_the_taint() {
     sim.kill(16);
     sim.run_for(2_000.0);
     assert_eq!((sim.is_tainted(), sim.activations.len(), sim.join.created), (true, 2, 1));
-    // The next rollout mends it.
+    // The next rollout assigns another configuration.
     sim.put_proven("b");
     sim.config.as_mut().unwrap().spec.content_hash = Some(hash("b").to_string());
     sim.assign(Some(source("b")));

@@ -20,6 +20,12 @@ impl CreationTime {
         NonZeroI64::new(at.as_second()).map(Self)
     }
 
+    /// Reads the time as API servers write it. `None` if it is unreadable.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::new(text.parse().ok()?)
+    }
+
     /// The time.
     #[must_use]
     pub fn timestamp(self) -> Timestamp {

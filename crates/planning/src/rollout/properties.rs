@@ -136,7 +136,7 @@ impl SimHarness {
         }
     }
 
-    /// The pointer moves once, while the pool goes on, to a target that a node proves and no canary has refused.
+    /// The pointer moves once, before a stop of the pool, to a target that a node proves and no canary has refused.
     fn assert_proven(&mut self) {
         assert!(!std::mem::replace(&mut self.pointed, true), "no gate returns the pool");
         let outcome = self.machine.outcome();
