@@ -17,11 +17,12 @@ use crate::gates::{Evaluator, GateWatch};
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{AllowedDisruption, Node, Observed, Orders, Pod};
+use nodecfg_contract::pool_pointer::PoolPointer;
 use nodecfg_planning::desired::Desired;
 use nodecfg_planning::drain::evictions::PodChange;
 use nodecfg_planning::gates::judge::Asked;
 use nodecfg_planning::gates::{Gate, Question};
-use nodecfg_planning::plan::{Options, Plan, PoolPlan, belongs, decide_again};
+use nodecfg_planning::plan::{Options, Plan, belongs, decide_again};
 use nodecfg_planning::rollout::machine::{Command, Input, Machine, Mode};
 use nodecfg_planning::rollout::orders::OrderWatcher;
 use nodecfg_planning::rollout::progress::{Event, Progress};
@@ -169,12 +170,6 @@ fn pools_by_node(plan: &Plan) -> BTreeMap<NodeName, PoolName> {
     plan.pools.iter().flat_map(|pool| pool.steps().map(|step| (step.node.clone(), pool.name.clone()))).collect()
 }
 
-/// Resource versions of the pointers that the rollout may move.
-fn pointer_versions(plan: &Plan) -> BTreeMap<PoolName, String> {
-    let version = |pool: &PoolPlan| Some((pool.name.clone(), pool.pointer.as_ref()?.resource_version.clone()?));
-    plan.pools.iter().filter_map(version).collect()
-}
-
 /// The next answer to a gate. Never ends without gates.
 async fn next_answer(gates: &mut Option<GateWatch>) -> Option<Asked> {
     match gates {
@@ -196,8 +191,6 @@ struct Runner<'a> {
     queue: Queue,
     /// Changes of pod watches that were not carried out yet.
     pod_watches: Vec<PodWatch>,
-    /// Resource versions of the pool pointers that exist.
-    pointer_versions: BTreeMap<PoolName, String>,
     error: Option<ClusterError>,
     /// Whether a failed list of pods was logged.
     unlisted: bool,
@@ -214,7 +207,6 @@ impl<'a> Runner<'a> {
             machine: Machine::new(rollout.plan, rollout.mode),
             queue: Queue::default(),
             pod_watches: Vec::new(),
-            pointer_versions: pointer_versions(rollout.plan),
             error: None,
             unlisted: false,
             lock_lost: false,
@@ -247,16 +239,22 @@ impl<'a> Runner<'a> {
                     self.queue.end_drain(&node);
                     self.pod_watches.push(PodWatch::Close(node));
                 }
-                Some(Command::MovePointer(pool, pointer)) => {
-                    let replaces = self.pointer_versions.get(&pool).cloned();
-                    let spec = prepare::pointer_spec(self.rollout.plan, &pool, *pointer, replaces);
-                    self.queue.add_last(Request::MovePointer(Box::new(spec)));
-                }
+                Some(Command::MovePointer(pool, pointer)) => self.move_pointer(&pool, *pointer),
                 _ => {}
             }
         }
         for pool in stopped {
             self.withdraw(&pool);
+        }
+    }
+
+    /// Requests the move of a pointer before all other requests: each new node starts with what it names.
+    fn move_pointer(&mut self, pool: &PoolName, pointer: PoolPointer) {
+        let plan = self.rollout.plan;
+        let planned = plan.pools.iter().find(|other| other.name == *pool).and_then(|pool| pool.pointer.as_ref());
+        if let Some(planned) = planned {
+            let spec = prepare::pointer_spec(plan, pool, planned, pointer);
+            self.queue.add_first(Request::MovePointer(Box::new(spec)));
         }
     }
 
@@ -378,7 +376,9 @@ impl<'a> Runner<'a> {
         match response {
             Response::Assigned(node) => self.step(Input::Assigned(node)),
             Response::Changed(node) => self.queue.add_first(Request::Reread(node)),
-            Response::Refused(_, error @ ClusterError::LockLost { .. }) => {
+            Response::Refused(_, error @ ClusterError::LockLost { .. })
+            | Response::Pointer(_, Err(error @ ClusterError::LockLost { .. }))
+            | Response::Drain(_, Some(error @ ClusterError::LockLost { .. })) => {
                 tracing::error!("{error}");
                 self.lock_lost = true;
                 self.step(Input::Stop(StopReason::LockLost));
@@ -393,18 +393,10 @@ impl<'a> Runner<'a> {
                 self.step(Input::RolledBack(node, result.map_err(|error| error.to_string())));
             }
             Response::Pods(node, result) => self.pods_listed(node, result),
-            Response::Pointer(pool, Ok(version)) => {
-                self.pointer_versions.insert(pool.clone(), version);
-                self.step(Input::PointerMoved(pool, Ok(())));
-            }
+            Response::Pointer(pool, Ok(())) => self.step(Input::PointerMoved(pool, Ok(()))),
             Response::Pointer(pool, Err(error)) => {
                 self.step(Input::PointerMoved(pool, Err(error.to_string())));
                 self.error.get_or_insert(error);
-            }
-            Response::Drain(_, Some(error @ ClusterError::LockLost { .. })) => {
-                tracing::error!("{error}");
-                self.lock_lost = true;
-                self.step(Input::Stop(StopReason::LockLost));
             }
             Response::Drain(inputs, error) => {
                 for input in inputs {

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 
 use nodecfg_cluster::permission::Needs;
 use nodecfg_cluster::writer::{ConfigMapSpec, Created};
-use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, PointerSpec};
+use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, PointerSpec, Replaced};
 use nodecfg_contract::names::PoolName;
 use nodecfg_contract::pool_pointer::PoolPointer;
-use nodecfg_planning::plan::{Plan, PointerTime, PoolPlan};
+use nodecfg_planning::plan::{Plan, PointerMove, PointerTime, PoolPlan};
 use nodecfg_planning::rollout::progress::{Event, Progress};
 
 /// Number of ConfigMaps written concurrently.
@@ -142,7 +142,7 @@ async fn move_pointers(
     let due = plan.pools.iter().filter_map(|pool| Some((pool, pool.pointer.as_ref()?)));
     let specs: Vec<PointerSpec> = due
         .filter(|(_, planned)| planned.when == PointerTime::AtOnce)
-        .map(|(pool, planned)| pointer_spec(plan, &pool.name, planned.to.clone(), planned.resource_version.clone()))
+        .map(|(pool, planned)| pointer_spec(plan, &pool.name, planned, planned.to.clone()))
         .collect();
     let mut written = stream::iter(&specs)
         .map(|spec| async move { (spec, writer.write_pointer(spec).await) })
@@ -156,13 +156,13 @@ async fn move_pointers(
     Ok(())
 }
 
-/// Pointer of a pool to write.
-pub(super) fn pointer_spec(
-    plan: &Plan,
-    pool: &PoolName,
-    pointer: PoolPointer,
-    replaces: Option<String>,
-) -> PointerSpec {
+/// Pointer of a pool to write, as planned or to undo that.
+pub(super) fn pointer_spec(plan: &Plan, pool: &PoolName, planned: &PointerMove, pointer: PoolPointer) -> PointerSpec {
+    let replaces = match &planned.resource_version {
+        _ if pointer != planned.to => Replaced::Content(planned.to.clone()),
+        Some(version) => Replaced::Version(version.clone()),
+        None => Replaced::Missing,
+    };
     PointerSpec {
         namespace: plan.namespace.to_string(),
         fleet: plan.fleet.clone(),

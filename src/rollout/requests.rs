@@ -37,8 +37,8 @@ pub(super) enum Response {
     Reread(NodeName, Box<Result<Option<Node>, ClusterError>>),
     /// The pods of a node.
     Pods(NodeName, Result<Vec<Pod>, ClusterError>),
-    /// The resource version of the written pointer of a pool.
-    Pointer(PoolName, Result<String, ClusterError>),
+    /// The pointer of a pool.
+    Pointer(PoolName, Result<(), ClusterError>),
     /// Inputs that answer a request of a drain, and the error that they report.
     Drain(Vec<Input>, Option<ClusterError>),
 }
@@ -78,11 +78,6 @@ impl Queue {
             }
         }
         self.0.push_back(Request::Drain(DrainRequest::CountVolumes(BTreeSet::from([node]))));
-    }
-
-    /// Adds a request that is sent last.
-    pub(super) fn add_last(&mut self, request: Request) {
-        self.0.push_back(request);
     }
 
     /// Adds a request that is sent next.

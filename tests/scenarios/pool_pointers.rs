@@ -10,6 +10,9 @@ scenarios! {
         pointer_follows_proven_configurations,
         pointer_of_another_client_is_not_overwritten,
     }
+    Agents {
+        nodes_that_assigned_themselves_move_no_pointer,
+    }
     Sandbox {
         failed_canary_leaves_the_pointer,
     }
@@ -127,5 +130,30 @@ async fn pointer_of_another_client_is_not_overwritten(start: ClusterSetup) {
     let run = cluster.sync(&repository, &[]).await.exits(4);
     run.prints("pointer not moved").prints("nodecfg-pool-test-a");
     assert_eq!(pointer(&cluster).await.unwrap(), before);
+    cluster.down().await;
+}
+
+/// A compromised node can choose its configuration. A pointer that was deleted returns once the reconciler has assigned a
+/// node again, which restarts nothing.
+async fn nodes_that_assigned_themselves_move_no_pointer(start: ClusterSetup) {
+    let nodes = ["a-1", "a-2", "a-3"];
+    let cluster = start.pool("a", nodes.len()).up().await;
+    let repository = published("registryPullQPS: 6");
+    cluster.sync(&repository, &[]).await.exits(0);
+    let path = |node: &str| format!("/apis/nodecfg.dev/v1alpha1/nodeconfigs/{node}");
+    for node in nodes {
+        cluster.patch(&path(node), json!({"spec": {"selfAssigned": true}})).await;
+    }
+    let pointers = format!("/api/v1/namespaces/{}/configmaps/nodecfg-pool-test-a", cluster.namespace());
+    cluster.delete(&pointers).await;
+    cluster.sync(&repository, &[]).await.exits(0).does_not_print("new nodes start");
+    assert_eq!(pointer(&cluster).await, None);
+    let running = cluster.running("a-1").await;
+    cluster.delete(&path("a-1")).await;
+    cluster.sync(&repository, &[]).await.exits(0).prints("new nodes start with test-a-");
+    assert_eq!(pointed(&cluster).await, assigned(&cluster).await);
+    assert_eq!(cluster.running("a-1").await, running);
+    assert_eq!(cluster.get(&path("a-1")).await["spec"].get("selfAssigned"), None, "the reconciler assigned it");
+    assert_eq!(cluster.get(&path("a-2")).await["spec"]["selfAssigned"], json!(true), "it was not written");
     cluster.down().await;
 }

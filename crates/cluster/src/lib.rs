@@ -52,7 +52,7 @@ pub use error::ClusterError;
 pub use lease::LockError;
 pub use operation::{Operation, Resource, Verb};
 pub use pods::PodEvent;
-pub use pointer_writer::PointerSpec;
+pub use pointer_writer::{PointerSpec, Replaced};
 pub use reader::{ClusterReader, LabelKeys, ReaderOptions};
 pub use watch::NodeEvent;
 pub use wire::{IgnoredContent, Meta, WireConfigMap, WireNode};

@@ -83,6 +83,7 @@ fn content(config: &NodeConfig) -> NodeContent {
         assigned: hash(&config.spec.content_hash),
         max_disruption: config.spec.max_disruption,
         active: hash(&config.status.content_hash),
+        self_assigned: config.spec.self_assigned,
     }
 }
 

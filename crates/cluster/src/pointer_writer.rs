@@ -1,5 +1,5 @@
-//! Writer of pool pointers. A pointer is replaced only in the version that the caller knows, so that a late request never
-//! undoes the move of a later run.
+//! Writer of pool pointers. A pointer is replaced only in the version or with the content that the caller knows, so that
+//! a late request never undoes the move of a later run.
 
 use http::Method;
 use serde_json::json;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::error::ClusterError;
 use super::operation::{Operation, Resource, Verb};
 use super::transport::{Call, Whole};
-use super::wire::WireMetadata;
+use super::wire::IgnoredContent;
 use super::writer::{ClusterWriter, FIELD_MANAGER, labels};
 use nodecfg_contract::names::{FleetName, PoolName};
 use nodecfg_contract::observed::{COMMIT_ANNOTATION, CONTENT_HASH_ANNOTATION};
@@ -24,42 +24,65 @@ pub struct PointerSpec {
     pub pool: PoolName,
     /// Content.
     pub pointer: PoolPointer,
-    /// Resource version of the pointer that is replaced. `None`: the pointer is missing, and is created.
-    pub replaces: Option<String>,
+    /// What it replaces.
+    pub replaces: Replaced,
+}
+
+/// What the write of a pointer replaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replaced {
+    /// The pointer is missing, and is created.
+    Missing,
+    /// The pointer with this resource version.
+    Version(String),
+    /// The pointer with this content, which the caller wrote.
+    Content(PoolPointer),
 }
 
 impl ClusterWriter {
-    /// Creates or replaces a pool pointer, and returns its resource version.
+    /// Creates or replaces a pool pointer.
     ///
     /// # Errors
-    /// [`ClusterError::Conflict`] or [`ClusterError::AlreadyExists`] if another client changed or created the pointer,
-    /// unless it has the wanted content; every other [`ClusterError`] of a request.
-    pub async fn write_pointer(&self, spec: &PointerSpec) -> Result<String, ClusterError> {
+    /// [`ClusterError::Conflict`], [`ClusterError::AlreadyExists`] or [`ClusterError::NotFound`] if another client
+    /// changed, created or deleted the pointer, unless it has the wanted content; every other [`ClusterError`] of a
+    /// request.
+    pub async fn write_pointer(&self, spec: &PointerSpec) -> Result<(), ClusterError> {
         let name = PoolPointer::name(&spec.fleet, &spec.pool);
-        let (verb, method) = match spec.replaces {
-            Some(_) => (Verb::Update, Method::PUT),
-            None => (Verb::Create, Method::POST),
+        let operation = |verb| Operation::on(verb, Resource::ConfigMaps, Some(&spec.namespace), &name);
+        let (operation, method, version) = match &spec.replaces {
+            Replaced::Missing => (operation(Verb::Create), Method::POST, None),
+            Replaced::Version(version) => (operation(Verb::Update), Method::PUT, Some(version.clone())),
+            Replaced::Content(written) => {
+                let operation = operation(Verb::Update);
+                let Some(found) = self.reader.config_map(&spec.namespace, &name).await? else {
+                    return Err(ClusterError::NotFound { operation: Box::new(operation) });
+                };
+                match PoolPointer::read(&found, &spec.fleet, &spec.pool) {
+                    Ok(found) if found == spec.pointer => return Ok(()),
+                    Ok(content) if content == *written => (operation, Method::PUT, Some(found.resource_version)),
+                    _ => {
+                        let message = "it has other content than this run wrote".to_owned();
+                        return Err(ClusterError::Conflict { operation: Box::new(operation), message });
+                    }
+                }
+            }
         };
-        let operation = Operation::on(verb, Resource::ConfigMaps, Some(&spec.namespace), &name);
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", operation.path());
-        let call = Call::new(method, uri).content("application/json", config_map(&name, spec).to_string());
-        match self.call(&operation, &call, Whole::<WireMetadata>::new).await {
-            Ok(written) => Ok(written.metadata.resource_version.unwrap_or_default()),
+        let body = config_map(&name, spec, version).to_string();
+        let call = Call::new(method, uri).content("application/json", body);
+        match self.call(&operation, &call, Whole::<IgnoredContent>::new).await {
             // The response to an earlier attempt may be lost.
             Err(error @ (ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. })) => {
                 let found = self.reader.config_map(&spec.namespace, &name).await?;
                 let same = |map: &_| PoolPointer::read(map, &spec.fleet, &spec.pool).as_ref() == Ok(&spec.pointer);
-                match found.filter(same) {
-                    Some(map) => Ok(map.resource_version),
-                    None => Err(error),
-                }
+                if found.as_ref().is_some_and(same) { Ok(()) } else { Err(error) }
             }
-            Err(error) => Err(error),
+            written => written.map(drop),
         }
     }
 }
 
-fn config_map(name: &str, spec: &PointerSpec) -> serde_json::Value {
+fn config_map(name: &str, spec: &PointerSpec, version: Option<String>) -> serde_json::Value {
     let mut annotations = serde_json::Map::new();
     if let Some(config) = &spec.pointer.config {
         annotations.insert(CONTENT_HASH_ANNOTATION.to_owned(), config.hash.to_string().into());
@@ -73,8 +96,8 @@ fn config_map(name: &str, spec: &PointerSpec) -> serde_json::Value {
         "labels": labels(&spec.fleet, &spec.pool),
         "annotations": annotations,
     });
-    if let (Some(version), Some(metadata)) = (&spec.replaces, metadata.as_object_mut()) {
-        metadata.insert("resourceVersion".to_owned(), version.as_str().into());
+    if let (Some(version), Some(metadata)) = (version, metadata.as_object_mut()) {
+        metadata.insert("resourceVersion".to_owned(), version.into());
     }
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": spec.pointer.data()})
 }

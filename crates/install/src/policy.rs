@@ -45,9 +45,10 @@ pub fn own_status_only(creates: bool) -> [Value; 2] {
             format!(
                 "{own_status} || request.operation == 'CREATE' && \
                  (!has(request.subResource) || request.subResource == '') && \
-                 variables.node != '' && object.metadata.name == variables.node"
+                 variables.node != '' && object.metadata.name == variables.node && \
+                 has(object.spec) && has(object.spec.selfAssigned) && object.spec.selfAssigned"
             ),
-            "do nothing but create the NodeConfig of its own node and write its status",
+            "do nothing but create the NodeConfig of its own node with spec.selfAssigned and write its status",
         ),
     };
     let agents = format!("{on_host} || {}", is_agent_pod());

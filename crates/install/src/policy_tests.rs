@@ -74,7 +74,7 @@ fn kubelet(node: &str) -> Value {
 }
 
 fn node_config(name: &str) -> Value {
-    json!({"metadata": {"name": name}, "spec": {}})
+    json!({"metadata": {"name": name}, "spec": {"selfAssigned": true}})
 }
 
 fn on_node_config(user: Value, operation: &'static str, subresource: &'static str, name: &'static str) -> Request {
@@ -114,6 +114,17 @@ fn created_object_decides_not_the_request() {
     let [policy, _] = own_status_only(true);
     let request = Request { object: node_config("n2"), ..on_node_config(pod(Some("n1")), "CREATE", "", "n1") };
     assert_eq!(allows(&policy, &request), Some(false));
+}
+
+/// A node that pretends to be assigned by the reconciler would prove its configuration for others.
+#[test]
+fn agents_create_only_self_assigned_node_configs() {
+    let [policy, _] = own_status_only(true);
+    for spec in [json!({"selfAssigned": false}), json!({}), Value::Null] {
+        let object = json!({"metadata": {"name": "n1"}, "spec": spec});
+        let request = Request { object, ..on_node_config(pod(Some("n1")), "CREATE", "", "n1") };
+        assert_eq!(allows(&policy, &request), Some(false));
+    }
 }
 
 fn startup_taint() -> Value {

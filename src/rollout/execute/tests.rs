@@ -108,23 +108,26 @@ fn ended_watch_of_pods_ends_the_drain_and_its_queued_evictions() {
     assert!(matches!(runner.error, Some(ClusterError::Forbidden { .. })), "{:?}", runner.error);
 }
 
-/// The run that took the lock drains and releases nodes now.
+/// The run that took the lock drains and releases nodes, and moves pointers now.
 #[test]
-fn lock_lost_by_a_request_of_a_drain_ends_the_run() {
+fn lock_lost_by_a_request_of_a_drain_or_pointer_ends_the_run() {
     let drains = RolloutPolicy { allow_disruption: Class::Drain, ..policy(1) };
     let (desired, observed, options) = (desired([pool("a", 64, drains)]), observed([node("a1", "a")]), options());
     let plan = make(&desired, &observed, &options).expect("can be planned");
-    let rollout = rollout(&plan, &desired, &observed, &options);
-    let mut ignore = |_: Timestamp, _: &Event| {};
-    let mut runner = Runner::new(rollout, &mut ignore);
-    runner.step(Input::Start);
-    runner.queue.next();
-    let lost = ClusterError::LockLost {
+    let lost = || ClusterError::LockLost {
         operation: Box::new(Operation::on(Verb::Patch, Resource::Nodes, None, "a1")),
         lease: "kube-system/nodecfg-fleet".to_owned(),
         reason: "another run took it".to_owned(),
     };
-    runner.handle_response(Response::Drain(vec![Input::Marked(node_name("a1"), Err(lost.to_string()))], Some(lost)));
-    assert!(runner.lock_lost && runner.queue.is_empty());
-    assert_eq!(runner.machine.outcome().pools.values().next().unwrap().nodes[0].end, End::NotStarted);
+    let marked = Input::Marked(node_name("a1"), Err(lost().to_string()));
+    for response in [Response::Drain(vec![marked], Some(lost())), Response::Pointer(pool_name("a"), Err(lost()))] {
+        let rollout = rollout(&plan, &desired, &observed, &options);
+        let mut ignore = |_: Timestamp, _: &Event| {};
+        let mut runner = Runner::new(rollout, &mut ignore);
+        runner.step(Input::Start);
+        runner.queue.next();
+        runner.handle_response(response);
+        assert!(runner.lock_lost && runner.queue.is_empty());
+        assert_eq!(runner.machine.outcome().pools.values().next().unwrap().nodes[0].end, End::NotStarted);
+    }
 }

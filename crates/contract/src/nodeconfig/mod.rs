@@ -93,6 +93,10 @@ pub struct NodeConfigSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub max_disruption: Option<Class>,
+    /// True if the node's own agent wrote this spec, because the node joined with the configuration. Such a node proves
+    /// nothing for other nodes. An assignment by the reconciler ends it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub self_assigned: bool,
 }
 
 impl NodeConfigSpec {

@@ -211,6 +211,8 @@ pub struct NodeContent {
     pub max_disruption: Option<Class>,
     /// `status.contentHash`; `None` for the local configuration, or if it has another version.
     pub active: Option<ContentHash>,
+    /// `spec.selfAssigned`.
+    pub self_assigned: bool,
 }
 
 impl Node {
@@ -251,6 +253,13 @@ impl Node {
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
         matches!(self.support, NodeSupport::Unreadable(_))
+    }
+
+    /// Reports whether the node's own agent wrote its assignment. Such a node does not prove its configuration for
+    /// others: a compromised node could choose its configuration and report success.
+    #[must_use]
+    pub fn is_self_assigned(&self) -> bool {
+        self.content.is_some_and(|content| content.self_assigned)
     }
 
     /// Reports whether the node follows `configSource`, as far as known.

@@ -172,7 +172,12 @@ fn domains_must_be_those_of_the_policy_in_order() {
 /// Node with an agent on the configuration with 64 pods. Its NodeConfig requires `assigned` and allows `most`.
 fn agent(assigned: Option<u32>, active: u32, most: Option<Class>) -> Node {
     let hash = |pods| rendered("a", pods).hash;
-    let content = NodeContent { assigned: assigned.map(hash), active: Some(hash(active)), max_disruption: most };
+    let content = NodeContent {
+        assigned: assigned.map(hash),
+        active: Some(hash(active)),
+        max_disruption: most,
+        self_assigned: false,
+    };
     Node { content: Some(content), ..on(node("n1", "a"), &target(64)) }
 }
 

@@ -10,7 +10,7 @@ use crate::convergence::WantedSource;
 use crate::desired::{Desired, Pool, Rendered};
 use kubelet_config::document::Document;
 use nodecfg_contract::ContentHash;
-use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
+use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, FetchedConfigMap, Observed};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, KUBELET_KEY};
 
@@ -30,9 +30,9 @@ impl<'a> ConfigMapIndex<'a> {
         Self { desired, observed, parsed: RefCell::default(), hashes: RefCell::default() }
     }
 
-    /// The fleet.
-    pub(super) fn fleet(&self) -> &'a FleetName {
-        &self.desired.fleet
+    /// The desired state that the index is built from.
+    pub(super) fn desired(&self) -> &'a Desired {
+        self.desired
     }
 
     /// The observation that the index is built from.

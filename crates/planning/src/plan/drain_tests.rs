@@ -146,7 +146,12 @@ fn return_to_the_local_configuration_is_drained() {
 #[test]
 fn node_that_runs_other_content_than_its_config_map_is_drained() {
     let agent = |active: &str| {
-        let content = NodeContent { assigned: Some(hash(NONE)), active: Some(hash(active)), max_disruption: None };
+        let content = NodeContent {
+            assigned: Some(hash(NONE)),
+            active: Some(hash(active)),
+            max_disruption: None,
+            self_assigned: false,
+        };
         step(DNS, Node { content: Some(content), ..runs(NONE) }).drain
     };
     assert!(!agent(NONE));
@@ -156,8 +161,12 @@ fn node_that_runs_other_content_than_its_config_map_is_drained() {
 #[test]
 fn undrained_assignment_is_complete_with_the_class_restart() {
     let agent = |allowed| {
-        let content =
-            NodeContent { assigned: Some(hash(DNS)), active: Some(hash(NONE)), max_disruption: Some(allowed) };
+        let content = NodeContent {
+            assigned: Some(hash(DNS)),
+            active: Some(hash(NONE)),
+            max_disruption: Some(allowed),
+            self_assigned: false,
+        };
         step(DNS, Node { source: Some(source(DNS)), content: Some(content), ..runs(NONE) }).action
     };
     assert!(matches!(agent(Class::Restart), Action::Await { .. }));
@@ -166,7 +175,8 @@ fn undrained_assignment_is_complete_with_the_class_restart() {
 
 #[test]
 fn added_hash_allows_no_disruption_that_needs_a_drain() {
-    let content = NodeContent { assigned: None, active: Some(hash(STATIC)), max_disruption: None };
+    let content =
+        NodeContent { assigned: None, active: Some(hash(STATIC)), max_disruption: None, self_assigned: false };
     let agent = Node { content: Some(content), ..runs(STATIC) };
     let plan = planned(&wants(STATIC, Class::Drain), &cluster(agent));
     let added = plan.pools[0].left_alone[0].adds_hash.as_ref().expect("adds the hash");

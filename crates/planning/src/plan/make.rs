@@ -6,7 +6,7 @@ use super::config_maps::ConfigMapIndex;
 use super::decide::{Decision, PoolPause, Rules, decide, refuses};
 use super::drains::{DrainNeeds, releases};
 use super::membership::{Membership, belongs, membership};
-use super::pointers::pointer_move;
+use super::pointers::{is_due, pointer_move};
 use super::problem::Problem;
 use super::prune::{KEEP, PruneOptions, prune};
 use super::required_config_maps::pool_target;
@@ -309,11 +309,12 @@ fn plan_pool(
 ) -> PoolPlan {
     let target = pool_target(pool, &options.namespace, observed);
     let hash = hash_of(&pool.target);
-    let rules = rules_of(index.fleet(), pool, &target, observed, options);
+    let rules = rules_of(&index.desired().fleet, pool, &target, observed, options);
     let needs = DrainNeeds::new(pool, nodes.iter().filter_map(|name| observed.nodes.get(*name)), index);
     let reservations = PoolReservations::new(pool);
     let members = nodes.iter().copied().chain(contested.iter().map(|(name, _)| *name));
-    let mut sorter = Sorter::new(&pool.policy, members.filter_map(|name| observed.nodes.get(name)));
+    let pointer_due = !rules.pause.is_paused() && is_due(index.desired(), pool, observed, options);
+    let mut sorter = Sorter::new(&pool.policy, pointer_due, members.filter_map(|name| observed.nodes.get(name)));
     for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
         let mut decision = if options.scope.holds(&pool.name, &node.name) {
             decide(node, &rules, |source| index.current_source(source, pool), || needs.of(node))

@@ -1,14 +1,15 @@
 //! Tests of the moves of pool pointers.
 
 use super::fixtures::{
-    canary, desired, managed, namespace, node, observed, on, options, policy, pool, pool_name, rendered,
-    with_config_map, with_pointer,
+    ZONE, canary, desired, fetched, in_zone, managed, namespace, node, observed, on, on_trial, options, policy, pool,
+    pool_name, rendered, source, with_config_map, with_pointer,
 };
-use super::{Options, Plan, PointerMove, PointerTime, Problem, Scope, check, make};
-use crate::desired::{Desired, Pool, PoolTarget, RolloutPolicy};
+use super::{Options, Plan, PointerMove, PointerTime, Problem, Scope, WaveKind, check, make};
+use crate::desired::{Desired, NodeOrder, Pool, PoolTarget, RolloutPolicy};
 use nodecfg_contract::names::FleetName;
-use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Pause, Readiness};
+use nodecfg_contract::observed::{ConfigMapKey, Node, NodeContent, Observed, Pause, Readiness};
 use nodecfg_contract::pool_pointer::PoolPointer;
+use std::time::Duration;
 
 fn repository(pool: Pool) -> Desired {
     Desired { pool_pointers: true, ..desired([pool]) }
@@ -68,6 +69,88 @@ fn waits_for_canaries_that_soak_again() {
     assert_eq!(time(&repository, &nodes(1)), Some(PointerTime::AfterCanaries));
     assert_eq!(time(&repository, &nodes(2)), Some(PointerTime::AtOnce));
     assert_eq!(time(&repository, &nodes(4)), Some(PointerTime::AtOnce));
+}
+
+/// Node whose own agent assigned the target, because the node joined with it.
+fn joined(name: &str) -> Node {
+    let hash = Some(rendered("a", 64).hash);
+    let content = NodeContent { assigned: hash, active: hash, max_disruption: None, self_assigned: true };
+    Node { content: Some(content), ..converged(name) }
+}
+
+fn canary_wave(desired: &Desired, observed: &Observed) -> Option<(u64, Vec<String>)> {
+    let plan = planned(desired, observed, &options());
+    let wave = plan.pools[0].waves.iter().find(|wave| matches!(wave.kind, WaveKind::Canary { .. }))?;
+    let WaveKind::Canary { soak_seconds } = wave.kind else { return None };
+    Some((soak_seconds, wave.steps.iter().map(|step| step.node.to_string()).collect()))
+}
+
+/// A compromised node can choose its configuration and report success.
+#[test]
+fn nodes_that_assigned_themselves_prove_nothing() {
+    let rest = || node("n9", "a");
+    assert_eq!(time(&repository(pool_a(0)), &cluster([joined("n1")])), None);
+    assert_eq!(time(&repository(pool_a(0)), &cluster([joined("n1"), rest()])), Some(PointerTime::AfterCanaries));
+    let many = || cluster([joined("n1"), joined("n2"), joined("n3"), rest()]);
+    assert_eq!(canary_wave(&repository(pool_a(1)), &many()), Some((60, vec!["n9".to_owned()])));
+    assert_eq!(time(&repository(pool_a(1)), &many()), Some(PointerTime::AfterCanaries));
+    let with_one_assigned = cluster([joined("n1"), joined("n2"), converged("n3"), rest()]);
+    assert_eq!(canary_wave(&desired([pool_a(1)]), &with_one_assigned), Some((60, vec!["n3".to_owned()])));
+    let adopted = |content: Option<NodeContent>| {
+        let other = source("fleet-a-0123456789");
+        let mut observed = cluster([Node { content, ..on(node("n1", "a"), &other) }]);
+        let listed = managed("fleet-a-0123456789", Some("fleet"), Some("a"), None);
+        observed.config_maps.insert(ConfigMapKey::of(&other).unwrap(), listed);
+        observed.contents.extend([fetched(&other, &rendered("a", 64).canonical, true)]);
+        time(&repository(pool_a(0)), &observed)
+    };
+    assert_eq!(adopted(converged("n1").content), Some(PointerTime::AtOnce));
+    assert_eq!(adopted(joined("n1").content), None);
+}
+
+/// A node that joined a zone does not mean that the rollout has begun it.
+#[test]
+fn nodes_that_assigned_themselves_begin_no_domain() {
+    let order = Some(NodeOrder { by: ZONE.to_owned(), soak: Duration::from_secs(30) });
+    let desired = desired([pool("a", 64, RolloutPolicy { order, ..policy(1) })]);
+    let zoned = |node: Node, zone| in_zone(node, Some(zone));
+    let soak = |in_z2: Node| {
+        let nodes = [zoned(converged("n1"), "z1"), zoned(in_z2, "z2"), zoned(node("n3", "a"), "z2")];
+        let plan = planned(&desired, &cluster(nodes), &options());
+        plan.pools[0].waves[0].domain.as_ref().unwrap().soak_seconds
+    };
+    assert_eq!(soak(converged("n2")), None, "z2 has begun");
+    assert_eq!(soak(joined("n2")), Some(30));
+}
+
+/// The pointer waits for the soak, also without a next wave, and also in a later run.
+#[test]
+fn canaries_soak_for_the_pointer() {
+    let all_new = || cluster([node("n1", "a")]);
+    assert_eq!(canary_wave(&desired([pool_a(1)]), &all_new()), Some((0, vec!["n1".to_owned()])));
+    assert_eq!(canary_wave(&repository(pool_a(1)), &all_new()), Some((60, vec!["n1".to_owned()])));
+    let one = cluster([converged("n1")]);
+    assert_eq!(canary_wave(&desired([pool_a(1)]), &one), None);
+    assert_eq!(canary_wave(&repository(pool_a(1)), &one), Some((60, vec!["n1".to_owned()])));
+    assert_eq!(time(&repository(pool_a(1)), &one), Some(PointerTime::AfterCanaries));
+    let paused = repository(pool("a", 64, RolloutPolicy { paused: true, ..pool_a(1).policy }));
+    assert_eq!(canary_wave(&paused, &one), None);
+    let two = cluster([converged("n1"), converged("n2")]);
+    assert_eq!(
+        (canary_wave(&repository(pool_a(1)), &two), time(&repository(pool_a(1)), &two)),
+        (None, Some(PointerTime::AtOnce))
+    );
+    let mut pointed = cluster([converged("n1")]);
+    with_pointer(&mut pointed, "a", &rendered("a", 64));
+    assert_eq!(canary_wave(&repository(pool_a(1)), &pointed), None);
+}
+
+/// Nodes that are not Ready soak as canaries in the next run.
+#[test]
+fn broken_nodes_are_no_canaries() {
+    let down = Node { ready: Readiness::NotReady, ..node("n1", "a") };
+    assert_eq!(time(&repository(pool_a(0)), &cluster([down.clone()])), Some(PointerTime::AfterCanaries));
+    assert_eq!(time(&repository(pool_a(1)), &cluster([down])), None);
 }
 
 #[test]
@@ -165,6 +248,8 @@ fn rollback_moves_first_to_a_configuration_that_has_run() {
     fell_back.status.last_known_good = converged("n1").status.active;
     assert_eq!(times([fell_back, on_newer("n2")]), Some(PointerTime::AtOnce));
     assert_eq!(times([converged("n1"), on_newer("n2")]), Some(PointerTime::AtOnce));
+    let on_trial = on_trial(node("n1", "a"), &rendered("a", 64).source(&namespace()));
+    assert_eq!(times([on_trial, on_newer("n2")]), Some(PointerTime::AfterCanaries), "it can still fail");
     assert_eq!(times([on_newer("n1"), on_newer("n2")]), Some(PointerTime::AfterCanaries));
 }
 

@@ -4,9 +4,9 @@
 //! else during the rollout once the canaries have held.
 
 use super::problem::Problem;
-use super::{Options, Plan, PoolPlan, WaveKind, Why};
+use super::{LeftAlone, Options, Plan, PoolPlan, WaveKind, Why};
 use crate::desired::{Desired, Pool, PoolTarget};
-use nodecfg_contract::names::{NamespaceName, PoolName};
+use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Observed};
 use nodecfg_contract::pool_pointer::{PointedConfig, PoolPointer};
 
@@ -61,6 +61,16 @@ pub fn names_target(pointer: &ManagedConfigMap, pool: &Pool) -> bool {
     }
 }
 
+/// Reports whether the pointer of a pool in scope is missing or names another configuration than the repository.
+pub(super) fn is_due(desired: &Desired, pool: &Pool, observed: &Observed, options: &Options) -> bool {
+    let is_moved =
+        |pointer: &ManagedConfigMap| pointer.fleet.as_ref() == Some(&desired.fleet) && names_target(pointer, pool);
+    let key = || key(desired, &pool.name, &options.namespace);
+    desired.pool_pointers
+        && options.scope.includes_pool(&pool.name)
+        && !observed.pointers.get(&key()).is_some_and(is_moved)
+}
+
 /// The move of the pointer of a planned pool. `None` if it stays.
 ///
 /// # Errors
@@ -72,7 +82,7 @@ pub(super) fn pointer_move(
     observed: &Observed,
     options: &Options,
 ) -> Result<Option<PointerMove>, Problem> {
-    if !desired.pool_pointers || plan.is_paused() || !options.scope.includes_pool(&pool.name) {
+    if plan.is_paused() || !is_due(desired, pool, observed, options) {
         return Ok(None);
     }
     let key = key(desired, &pool.name, &options.namespace);
@@ -81,10 +91,7 @@ pub(super) fn pointer_move(
         let (namespace, fleet) = (options.namespace.clone(), other.fleet.clone());
         return Err(Problem::NameTaken { namespace, name: key.name, fleet });
     }
-    if existing.is_some_and(|pointer| names_target(pointer, pool)) {
-        return Ok(None);
-    }
-    let Some(when) = time(plan) else { return Ok(None) };
+    let Some(when) = time(plan, observed) else { return Ok(None) };
     let config = match &pool.target {
         PoolTarget::Local => None,
         PoolTarget::Config(rendered) => Some(PointedConfig {
@@ -103,30 +110,32 @@ pub(super) fn pointer_move(
 }
 
 /// Time of the move to the target of a pool. `None` if no node proves the target in this run.
-fn time(plan: &PoolPlan) -> Option<PointerTime> {
+///
+/// A pool with canaries needs more nodes on the target than canaries, or a wave of canaries. A node that was not Ready
+/// before is no canary: the next run watches it as one.
+fn time(plan: &PoolPlan, observed: &Observed) -> Option<PointerTime> {
     let has_canaries = plan.waves.iter().any(|wave| matches!(wave.kind, WaveKind::Canary { .. }));
-    let runs_target = plan
-        .left_alone
-        .iter()
-        .any(|left| !left.unavailable && matches!(left.why, Why::Converged | Why::Adopted { .. }));
-    match (has_canaries, runs_target) {
-        (false, true) => Some(PointerTime::AtOnce),
-        _ if plan.waves.is_empty() => None,
-        _ => Some(PointerTime::AfterCanaries),
+    let wanted = plan.policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
+    let proves = |name: &NodeName| observed.nodes.get(name).is_some_and(|node| !node.is_self_assigned());
+    let runs_target = |left: &&LeftAlone| {
+        !left.unavailable && matches!(left.why, Why::Converged | Why::Adopted { .. }) && proves(&left.node)
+    };
+    match has_canaries {
+        true => Some(PointerTime::AfterCanaries),
+        false if plan.left_alone.iter().filter(runs_target).count() > wanted => Some(PointerTime::AtOnce),
+        false if wanted > 0 || plan.waves.is_empty() => None,
+        false => Some(PointerTime::AfterCanaries),
     }
 }
 
 impl Plan {
     /// The same plan for a rollback: pointers move before the first node to a configuration that a node of the cluster
-    /// has as its last known good or active one.
+    /// has as its last known good one.
     #[must_use]
     pub fn returning_pointers(mut self, observed: &Observed) -> Self {
         for pool in &mut self.pools {
             let target = pool.target.clone();
-            let has_run = observed.nodes.values().any(|node| {
-                let status = &node.status;
-                [&status.last_known_good, &status.active].into_iter().any(|ran| target.is_named_by(ran.as_ref()))
-            });
+            let has_run = observed.nodes.values().any(|node| target.is_named_by(node.status.last_known_good.as_ref()));
             if let Some(pointer) = pool.pointer.as_mut().filter(|_| has_run && target.source().is_some()) {
                 pointer.when = PointerTime::AtOnce;
             }

@@ -70,7 +70,7 @@ fn content(pool: &str, (assigned, active, most): (u8, u8, u8)) -> NodeContent {
     let hash =
         |number: u8| [None, Some(64), Some(110), Some(5)][usize::from(number)].map(|pods| rendered(pool, pods).hash);
     let max_disruption = [None, Some(Class::None), Some(Class::Drain), Some(Class::Replace)][usize::from(most)];
-    NodeContent { assigned: hash(assigned), active: hash(active), max_disruption }
+    NodeContent { assigned: hash(assigned), active: hash(active), max_disruption, self_assigned: false }
 }
 
 prop_compose! {
@@ -127,6 +127,7 @@ fn applied(plan: &Plan, desired: &Desired, observed: &Observed) -> Observed {
                 assigned: pool.target.hash(),
                 active: pool.target.hash(),
                 max_disruption: Some(step.assignment.max_disruption.min(Class::Replace)),
+                self_assigned: false,
             };
             let content = moved.content.map(|_| written);
             after.nodes.insert(step.node.clone(), Node { content, ..moved });

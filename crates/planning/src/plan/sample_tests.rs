@@ -160,7 +160,7 @@ fn rollback_to_replaced_content_needs_what_it_needs_without_a_sample() {
     let mut cluster = local(0, "v1.36.2");
     add_known(&mut cluster, "n01", "maxPods: 64");
     let other = Some(config("maxPods: 65").hash);
-    let content = NodeContent { assigned: other, active: other, max_disruption: None };
+    let content = NodeContent { assigned: other, active: other, max_disruption: None, self_assigned: false };
     cluster.nodes.get_mut(&node_name("n01")).unwrap().content = Some(content);
     answer(&mut cluster, &[("n01", Ok("maxPods: 110"))]);
     let plan = planned(&wants("maxPods: 150", Class::Restart), &cluster);

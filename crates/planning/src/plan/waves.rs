@@ -21,6 +21,8 @@ pub(super) struct Sorter {
     /// Maximum length of `converged`. One more than the number of canaries proves that the canaries are done.
     max_converged: usize,
     canary: Option<Canary>,
+    /// Whether the pool's pointer waits for a proof of the target.
+    pointer_due: bool,
     order: Option<NodeOrder>,
     /// Domains of all nodes of the pool, in order. Empty without an order.
     domains: Vec<Domain>,
@@ -29,11 +31,17 @@ pub(super) struct Sorter {
 }
 
 impl Sorter {
-    /// Creates a sorter for the nodes of a pool with this policy.
-    pub(super) fn new<'a>(policy: &RolloutPolicy, nodes: impl IntoIterator<Item = &'a Node>) -> Self {
+    /// Creates a sorter for the nodes of a pool with this policy. `pointer_due`: whether the pool's pointer waits for a
+    /// proof of the target.
+    pub(super) fn new<'a>(
+        policy: &RolloutPolicy,
+        pointer_due: bool,
+        nodes: impl IntoIterator<Item = &'a Node>,
+    ) -> Self {
         let max_converged =
             policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX).saturating_add(1));
-        let sorter = Self { max_converged, canary: policy.canary, order: policy.order.clone(), ..Self::default() };
+        let (canary, order) = (policy.canary, policy.order.clone());
+        let sorter = Self { max_converged, canary, pointer_due, order, ..Self::default() };
         let domains: BTreeSet<Domain> = nodes.into_iter().filter_map(|node| sorter.domain_of(node)).collect();
         Self { domains: domains.into_iter().collect(), ..sorter }
     }
@@ -51,15 +59,18 @@ impl Sorter {
     /// Adds a node. `on_target`: whether it points at the target.
     pub(super) fn add(&mut self, node: &Node, decision: Decision, on_target: bool) {
         let domain = self.position_of(node);
-        if on_target {
+        // A node that joined says nothing about the progress of the rollout.
+        let proves = !node.is_self_assigned();
+        if on_target && proves {
             self.begun.insert(domain);
         }
         match decision {
             Decision::LeaveAlone(left) => {
-                if matches!(left.why, Why::Adopted { .. }) {
+                if matches!(left.why, Why::Adopted { .. }) && proves {
                     self.begun.insert(domain);
                 }
-                if self.converged.len() < self.max_converged && left.why == Why::Converged && !left.unavailable {
+                let is_canary = left.why == Why::Converged && !left.unavailable && proves;
+                if self.converged.len() < self.max_converged && is_canary {
                     self.converged.push(Step {
                         node: node.name.clone(),
                         assignment: Assignment {
@@ -126,8 +137,9 @@ impl Sorter {
                 let missing = wanted.saturating_sub(canaries.len()).min(of_first);
                 canaries.extend(more.drain(..missing));
             }
-            // Without nodes in the next wave, no soak time is needed.
-            soak_seconds = if self.assigned.is_empty() { 0 } else { canary.soak.as_secs() };
+            // Without nodes in the next wave and without a pointer, nothing waits for a soak time.
+            let is_awaited = self.pointer_due || !self.assigned.is_empty();
+            soak_seconds = if is_awaited { canary.soak.as_secs() } else { 0 };
         }
         self.left_alone.retain(|left| canaries.iter().all(|step| step.node != left.node));
         self.broken.append(&mut self.in_flight);
@@ -164,7 +176,7 @@ impl Sorter {
 
     fn needs_canaries(&self, canary: Canary) -> bool {
         let wanted = usize::try_from(canary.nodes).unwrap_or(usize::MAX);
-        let moving = !self.in_flight.is_empty() || !self.assigned.is_empty();
-        wanted > 0 && moving && self.converged.len() <= wanted
+        let is_needed = self.pointer_due || !self.in_flight.is_empty() || !self.assigned.is_empty();
+        wanted > 0 && is_needed && self.converged.len() <= wanted
     }
 }

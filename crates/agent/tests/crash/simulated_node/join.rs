@@ -70,6 +70,7 @@ impl SimulatedNode {
                 config_source: Some(source),
                 content_hash: Some(content_hash),
                 max_disruption: Some(max_disruption),
+                self_assigned: true,
             },
             ..NodeConfig::default()
         };

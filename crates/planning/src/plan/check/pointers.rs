@@ -6,8 +6,8 @@ use nodecfg_contract::ContentHash;
 use nodecfg_contract::observed::{Node, Readiness};
 
 impl Checker<'_> {
-    /// A pointer moves only to the reviewed content of its pool. It moves at once only if a node of the pool runs that
-    /// content, and no canary must prove it first.
+    /// A pointer moves only to the reviewed content of its pool. It moves at once only if more nodes of the pool
+    /// than canaries run that content by an assignment of the reconciler, and no canary must prove it first.
     pub(super) fn pointers(&mut self) {
         for pool in &self.plan.pools {
             let Some(pointer) = &pool.pointer else { continue };
@@ -34,7 +34,10 @@ impl Checker<'_> {
                     }),
                 };
                 let of_pool = pool.left_alone.iter().filter_map(|left| self.observed.nodes.get(&left.node));
-                let proven = of_pool.filter(|node| node.ready == Readiness::Ready).any(runs);
+                let assigned = of_pool.filter(|node| node.content.is_none_or(|content| !content.self_assigned));
+                let proving = assigned.filter(|node| node.ready == Readiness::Ready && runs(node)).count();
+                let canaries = pool.policy.canary.map_or(0, |canary| canary.nodes);
+                let proven = u32::try_from(proving).is_ok_and(|proving| proving > canaries);
                 let waits = pool.waves.iter().any(|wave| matches!(wave.kind, WaveKind::Canary { .. }));
                 self.require(proven && !waits, &subject, "moves at once although no node proves its content");
             }

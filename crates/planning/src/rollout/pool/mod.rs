@@ -233,7 +233,8 @@ impl PoolRun {
 
     fn is_finished_but_for_trials(&self) -> bool {
         let idle = self.nodes.in_flight() == 0 && self.rollback_drains.is_empty();
-        idle && (self.nodes.pending() == 0 || self.stopped.is_some() || self.held.is_some())
+        let is_done = self.nodes.pending() == 0 && !self.pointer_awaits_soak();
+        idle && (is_done || self.stopped.is_some() || self.held.is_some())
     }
 
     /// Whether the pool starts nodes, waits for unavailable ones, is held, or has stopped.

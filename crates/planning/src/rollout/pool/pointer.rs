@@ -1,11 +1,15 @@
 //! Move of the pool's pointer, which names the configuration of new nodes: once the canaries have held, or without
-//! canaries once a node has converged. A rollout that rolls back its converged nodes restores the pointer.
+//! canaries once a node has converged. A rollout that rolls back its converged nodes restores the pointer, also one that
+//! was moved before its first assignment.
 
 use super::PoolRun;
 use crate::plan::{PointerMove, PointerTime};
-use crate::rollout::progress::Progress;
+use crate::rollout::progress::{Progress, StartGate};
 use crate::rollout::signals::{Command, Context};
 use nodecfg_contract::pool_pointer::PoolPointer;
+
+/// Attempts to restore the pointer. Each of them is retried by the client for errors that pass.
+const RESTORATIONS: u8 = 3;
 
 /// Pointer of the pool during a rollout.
 #[derive(Debug)]
@@ -17,24 +21,26 @@ pub(super) struct PointerRun {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PointerState {
-    /// It stays, or another attempt to move it is made by the next run.
+    /// It stays.
     Stays,
     /// It moves once the target is proven.
     Due,
-    /// Its move, or its restoration, was requested.
-    Sent { restores: bool },
-    /// This rollout moved it.
-    Moved,
+    /// Its move was requested, or its restoration, for which this many further attempts are left.
+    Sent { restores: bool, attempts: u8 },
+    /// This rollout moved it, or its request failed and the answer may be lost. The number of attempts to restore it.
+    Moved { attempts: u8 },
 }
 
 impl PointerRun {
     pub(super) fn new(planned: Option<&PointerMove>) -> Self {
-        let Some(planned) = planned.filter(|planned| planned.when == PointerTime::AfterCanaries) else {
-            return Self { state: PointerState::Stays, contents: None };
+        let Some(planned) = planned else { return Self { state: PointerState::Stays, contents: None } };
+        let state = match planned.when {
+            PointerTime::AfterCanaries => PointerState::Due,
+            PointerTime::AtOnce => PointerState::Moved { attempts: RESTORATIONS },
         };
         // A pointer that was missing is not deleted again: nodes start with their local configuration either way.
         let before = planned.from.clone().unwrap_or(PoolPointer { config: None, commit: None });
-        Self { state: PointerState::Due, contents: Some((before, planned.to.clone())) }
+        Self { state, contents: Some((before, planned.to.clone())) }
     }
 }
 
@@ -42,28 +48,47 @@ impl PoolRun {
     /// Requests the move of the pointer if the target is proven now, or its restoration if the pool returns.
     pub(super) fn advance_pointer(&mut self, context: &mut Context<'_>) {
         let Some((before, after)) = &self.pointer.contents else { return };
-        let (pointer, restores) = match self.pointer.state {
-            PointerState::Due if self.is_target_proven() => (after.clone(), false),
-            PointerState::Moved if self.is_returning => (before.clone(), true),
+        let (pointer, sent) = match self.pointer.state {
+            PointerState::Due if self.is_target_proven() => {
+                (after.clone(), PointerState::Sent { restores: false, attempts: RESTORATIONS })
+            }
+            PointerState::Moved { attempts } if self.is_returning => {
+                (before.clone(), PointerState::Sent { restores: true, attempts: attempts.saturating_sub(1) })
+            }
             _ => return,
         };
-        self.pointer.state = PointerState::Sent { restores };
+        self.pointer.state = sent;
         context.commands.push(Command::MovePointer(self.name.clone(), Box::new(pointer)));
+    }
+
+    /// Reports whether the pointer moves at the end of the soak of the canaries, which may be the last nodes.
+    pub(super) fn pointer_awaits_soak(&self) -> bool {
+        let is_soaking = matches!(self.gate, StartGate::Soaking { .. });
+        is_soaking && self.pointer.state == PointerState::Due && self.has_converged_nodes()
     }
 
     /// Reports whether the canaries have held, or a node has converged in a pool without canaries. A canary that was not
     /// Ready before may open the gate, and be watched again until it is Ready.
     fn is_target_proven(&self) -> bool {
-        let runs = self.started && self.mode.assign && self.stopped.is_none() && !self.rolling_back;
-        let held = self.gate.has_passed_canaries() && self.canaries_left() == 0;
-        runs && held && self.nodes.counts(self.steps).done > 0
+        self.gate.has_passed_canaries() && self.canaries_left() == 0 && self.has_converged_nodes()
     }
 
-    /// Handles the answer to the move of the pointer.
+    /// Reports whether nodes have converged in this run, and stay on the target.
+    fn has_converged_nodes(&self) -> bool {
+        let runs = self.started && self.mode.assign && self.stopped.is_none() && !self.rolling_back;
+        runs && self.nodes.counts(self.steps).done > 0
+    }
+
+    /// Handles the answer to the move of the pointer. Reports a failed restoration with its last attempt.
     pub(in crate::rollout) fn pointer_moved(&mut self, result: Result<(), String>, context: &mut Context<'_>) {
-        let PointerState::Sent { restores } = self.pointer.state else { return };
-        let (pool, is_moved) = (self.name.clone(), result.is_ok() && !restores);
-        self.pointer.state = if is_moved { PointerState::Moved } else { PointerState::Stays };
+        let PointerState::Sent { restores, attempts } = self.pointer.state else { return };
+        let is_repeated = restores && result.is_err() && attempts > 0;
+        self.pointer.state =
+            if restores && !is_repeated { PointerState::Stays } else { PointerState::Moved { attempts } };
+        if is_repeated {
+            return;
+        }
+        let pool = self.name.clone();
         let contents = self.pointer.contents.as_ref();
         let target = contents.map(|(before, after)| if restores { before } else { after });
         let config_map = target.and_then(|pointer| Some(pointer.config.as_ref()?.config_map.clone()));

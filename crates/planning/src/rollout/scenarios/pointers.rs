@@ -39,6 +39,28 @@ fn moves_once_canaries_and_soak_have_passed() {
     assert_eq!(scenario.pointed.len(), 1);
 }
 
+/// In a pool that is no larger than its canaries, no node waits for the soak, but the pointer does.
+#[test]
+fn waits_for_the_soak_of_the_last_wave() {
+    let mut scenario = rollout([node("n1", "a")], RolloutPolicy { canary: canary(1, 60), ..policy(1) }, ASSIGN);
+    scenario.send(Input::Start);
+    scenario.converge("n1");
+    assert!(scenario.pointed.is_empty() && !scenario.machine.is_finished(), "the canary soaks");
+    scenario.wait(60);
+    assert_eq!(scenario.pointed, [new_target()]);
+}
+
+#[test]
+fn canary_that_fails_in_the_soak_of_the_last_wave_leaves_it() {
+    let mut scenario = rollout([node("n1", "a")], RolloutPolicy { canary: canary(1, 60), ..policy(1) }, ASSIGN);
+    scenario.send(Input::Start);
+    scenario.converge("n1");
+    scenario.wait(30);
+    scenario.see(Node { ready: Readiness::NotReady, ..on(node("n1", "a"), &Scenario::target()) });
+    scenario.wait(600);
+    assert!(scenario.machine.is_finished() && scenario.pointed.is_empty());
+}
+
 #[test]
 fn moves_with_the_first_node_of_a_pool_without_canaries() {
     let mut scenario = rollout(three(), policy(2), ASSIGN);
@@ -110,7 +132,7 @@ fn refused_move_is_reported_and_not_repeated() {
 }
 
 /// A rollout with a gate, whose nodes can return to the configuration of the pointer.
-fn returning(nodes: [Node; 3]) -> Scenario {
+fn returning(nodes: impl IntoIterator<Item = Node>) -> Scenario {
     let policy = RolloutPolicy { rollback_on_gate_failure: true, ..gated(1, &Moment::ALL) };
     let desired = Desired { pool_pointers: true, ..desired([pool("a", 64, policy)]) };
     let before = rendered("a", 32);
@@ -135,11 +157,7 @@ fn pool_that_returns_restores_it() {
         if is_answered {
             scenario.send(Input::PointerMoved(pool_a(), Ok(())));
         }
-        for _ in 0..=40 {
-            scenario.fires(&["new"]);
-            scenario.wait(15);
-        }
-        assert!(matches!(scenario.stopped(), Some(StopReason::GateClosed { .. })));
+        close_gate(&mut scenario);
         if !is_answered {
             assert_eq!(scenario.pointed.len(), 1, "the first move is not answered yet");
             scenario.send(Input::PointerMoved(pool_a(), Ok(())));
@@ -149,6 +167,53 @@ fn pool_that_returns_restores_it() {
         let restored = Progress::PointerMoved { pool: pool_a(), config_map: Some(before.config_map.clone()) };
         assert!(scenario.progress.contains(&restored));
     }
+}
+
+/// Fires the gate until the pool returns.
+fn close_gate(scenario: &mut Scenario) {
+    for _ in 0..=40 {
+        scenario.fires(&["new"]);
+        scenario.wait(15);
+    }
+    assert!(matches!(scenario.stopped(), Some(StopReason::GateClosed { .. })), "{:?}", scenario.stopped());
+}
+
+/// The answer to a failed request may be lost.
+#[test]
+fn pool_that_returns_restores_it_after_a_failed_move_and_retries() {
+    let before = rendered("a", 32);
+    let nodes = ["n1", "n2", "n3"].map(|name| on(node(name, "a"), &before.source(&namespace())));
+    let mut scenario = returning(nodes);
+    scenario.send(Input::Start);
+    scenario.fires(&[]);
+    scenario.converge("n1");
+    let fail = |scenario: &mut Scenario| scenario.send(Input::PointerMoved(pool_a(), Err("timeout".to_owned())));
+    fail(&mut scenario);
+    close_gate(&mut scenario);
+    let failures = |scenario: &Scenario| {
+        scenario.progress.iter().filter(|progress| matches!(progress, Progress::PointerNotMoved { .. })).count()
+    };
+    for attempt in 1..=3 {
+        assert_eq!((scenario.pointed.len(), failures(&scenario)), (1 + attempt, 1));
+        assert_eq!(scenario.pointed[attempt], before.config_map);
+        fail(&mut scenario);
+    }
+    assert_eq!((scenario.pointed.len(), failures(&scenario)), (4, 2));
+}
+
+/// A run that continues a rollout moves the pointer before its first assignment.
+#[test]
+fn pool_that_returns_restores_a_pointer_moved_at_once() {
+    let before = rendered("a", 32);
+    let on_old = |name| on(node(name, "a"), &before.source(&namespace()));
+    let on_target = on(node("n1", "a"), &Scenario::target());
+    let mut scenario = returning([on_target, on_old("n2"), on_old("n3"), on_old("n4")]);
+    scenario.send(Input::Start);
+    scenario.fires(&[]);
+    assert!(scenario.pointed.is_empty(), "it is moved before the start");
+    scenario.converge("n2");
+    close_gate(&mut scenario);
+    assert_eq!(scenario.pointed, [before.config_map]);
 }
 
 /// The node in transition cannot return, because its previous ConfigMap is missing. So nothing stops.
