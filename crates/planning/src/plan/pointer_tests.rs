@@ -1,11 +1,12 @@
 //! Tests of the moves of pool pointers.
 
 use super::fixtures::{
-    ZONE, canary, desired, fetched, in_zone, managed, namespace, node, observed, on, on_trial, options, policy, pool,
-    pool_name, rendered, source, with_config_map, with_pointer,
+    ZONE, canary, desired, fetched, in_zone, managed, namespace, node, node_name, observed, on, on_trial, options,
+    policy, pool, pool_name, rendered, source, with_config_map, with_pointer,
 };
 use super::{Options, Plan, PointerMove, PointerTime, Problem, Scope, WaveKind, check, make};
 use crate::desired::{Desired, NodeOrder, Pool, PoolTarget, RolloutPolicy};
+use nodecfg_contract::ConfigSource;
 use nodecfg_contract::names::FleetName;
 use nodecfg_contract::observed::{ConfigMapKey, Node, NodeContent, Observed, Pause, Readiness};
 use nodecfg_contract::pool_pointer::PoolPointer;
@@ -78,6 +79,24 @@ fn joined(name: &str) -> Node {
     Node { content: Some(content), ..converged(name) }
 }
 
+fn other_name() -> ConfigSource {
+    source("fleet-a-0123456789")
+}
+
+/// Node that runs the content of the target by another name.
+fn adopted(name: &str) -> Node {
+    on(node(name, "a"), &other_name())
+}
+
+/// A cluster with the ConfigMap of [`adopted`] nodes.
+fn with_adopted(nodes: impl IntoIterator<Item = Node>) -> Observed {
+    let mut observed = cluster(nodes);
+    let listed = managed("fleet-a-0123456789", Some("fleet"), Some("a"), None);
+    observed.config_maps.insert(ConfigMapKey::of(&other_name()).unwrap(), listed);
+    observed.contents.extend([fetched(&other_name(), &rendered("a", 64).canonical, true)]);
+    observed
+}
+
 fn canary_wave(desired: &Desired, observed: &Observed) -> Option<(u64, Vec<String>)> {
     let plan = planned(desired, observed, &options());
     let wave = plan.pools[0].waves.iter().find(|wave| matches!(wave.kind, WaveKind::Canary { .. }))?;
@@ -96,16 +115,12 @@ fn nodes_that_assigned_themselves_prove_nothing() {
     assert_eq!(time(&repository(pool_a(1)), &many()), Some(PointerTime::AfterCanaries));
     let with_one_assigned = cluster([joined("n1"), joined("n2"), converged("n3"), rest()]);
     assert_eq!(canary_wave(&desired([pool_a(1)]), &with_one_assigned), Some((60, vec!["n3".to_owned()])));
-    let adopted = |content: Option<NodeContent>| {
-        let other = source("fleet-a-0123456789");
-        let mut observed = cluster([Node { content, ..on(node("n1", "a"), &other) }]);
-        let listed = managed("fleet-a-0123456789", Some("fleet"), Some("a"), None);
-        observed.config_maps.insert(ConfigMapKey::of(&other).unwrap(), listed);
-        observed.contents.extend([fetched(&other, &rendered("a", 64).canonical, true)]);
-        time(&repository(pool_a(0)), &observed)
+    let adopted = |canaries: u32, content: Option<NodeContent>| {
+        time(&repository(pool_a(canaries)), &with_adopted([Node { content, ..adopted("n1") }]))
     };
-    assert_eq!(adopted(converged("n1").content), Some(PointerTime::AtOnce));
-    assert_eq!(adopted(joined("n1").content), None);
+    assert_eq!(adopted(0, converged("n1").content), Some(PointerTime::AtOnce));
+    assert_eq!(adopted(0, joined("n1").content), None);
+    assert_eq!(adopted(1, converged("n1").content), None, "no more than the canaries");
 }
 
 /// A node that joined a zone does not mean that the rollout has begun it.
@@ -116,11 +131,13 @@ fn nodes_that_assigned_themselves_begin_no_domain() {
     let zoned = |node: Node, zone| in_zone(node, Some(zone));
     let soak = |in_z2: Node| {
         let nodes = [zoned(converged("n1"), "z1"), zoned(in_z2, "z2"), zoned(node("n3", "a"), "z2")];
-        let plan = planned(&desired, &cluster(nodes), &options());
+        let plan = planned(&desired, &with_adopted(nodes), &options());
         plan.pools[0].waves[0].domain.as_ref().unwrap().soak_seconds
     };
     assert_eq!(soak(converged("n2")), None, "z2 has begun");
+    assert_eq!(soak(adopted("n2")), None, "z2 has begun");
     assert_eq!(soak(joined("n2")), Some(30));
+    assert_eq!(soak(Node { content: joined("n2").content, ..adopted("n2") }), Some(30));
 }
 
 /// The pointer waits for the soak, also without a next wave, and also in a later run.
@@ -225,10 +242,13 @@ fn pointer_of_another_fleet_is_a_problem() {
     let mut observed = cluster([converged("n1")]);
     let name = PoolPointer::name(&FleetName::new("fleet").unwrap(), &pool_name("a"));
     let key = ConfigMapKey { namespace: "kube-system".to_owned(), name: name.clone() };
-    observed.pointers.insert(key, managed(&name, Some("other"), Some("a"), None));
-    let problems = make(&repository(pool_a(0)), &observed, &options()).unwrap_err();
-    let fleet = Some(FleetName::new("other").unwrap());
-    assert_eq!(problems, [Problem::NameTaken { namespace: namespace(), name, fleet }]);
+    let target = rendered("a", 64).hash.to_string();
+    for hash in [None, Some(target.as_str())] {
+        observed.pointers.insert(key.clone(), managed(&name, Some("other"), Some("a"), hash));
+        let problems = make(&repository(pool_a(0)), &observed, &options()).unwrap_err();
+        let fleet = Some(FleetName::new("other").unwrap());
+        assert_eq!(problems, [Problem::NameTaken { namespace: namespace(), name: name.clone(), fleet }]);
+    }
 }
 
 /// In an incident, new nodes must not start with the configuration that is rolled back.
@@ -275,6 +295,21 @@ fn checker_rejects_wrong_moves() {
         problems(&|pointer| pointer.to.config = None),
         ["pointer of pool a: does not name the content of its pool"]
     );
+    // Nodes that joined, and no more nodes than canaries, prove nothing.
+    for (canaries, node) in [(0, joined("n1")), (1, adopted("n1"))] {
+        let (proven, of_pool) = (
+            with_adopted([adopted("n1"), adopted("n2")]),
+            Desired { pools: desired([pool_a(canaries)]).pools, ..repository.clone() },
+        );
+        let plan = planned(&of_pool, &proven, &options());
+        assert_eq!(plan.pools[0].pointer.as_ref().unwrap().when, PointerTime::AtOnce);
+        let mut less = proven.clone();
+        less.nodes.remove(&node_name("n2"));
+        less.nodes.insert(node.name.clone(), node);
+        let found = check(&plan, &of_pool, &less, &Scope::Everything);
+        let problem = "moves at once although no node proves its content";
+        assert!(found.iter().any(|found| found.problem == problem), "{found:?}");
+    }
     let is_refused = |desired: &Desired, scope: &Scope| {
         let wrong = "moves although the pool was not requested, is paused or has no pointer";
         check(&good, desired, &observed, scope).iter().any(|found| found.problem == wrong)
