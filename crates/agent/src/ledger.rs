@@ -20,6 +20,19 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Reports whether the ledger is as `nodecfg-agent boot` saved it, and the kubelet has not been healthy on the
+    /// configuration.
+    #[must_use]
+    pub fn is_seeded(&self) -> bool {
+        let Self { assigned, last_known_good, agent_state } = self;
+        agent_state.booted
+            && assigned.is_some()
+            && *assigned == agent_state.active
+            && last_known_good.is_none()
+            && agent_state.failure.is_none()
+            && matches!(&agent_state.phase, Phase::Trying(trial) if trial.healthy_since.is_none())
+    }
+
     /// Content hash of a source, from the annotation of its ConfigMap. `None` if the source is neither assigned nor
     /// last known good, or if its ConfigMap had no annotation.
     #[must_use]

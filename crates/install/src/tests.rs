@@ -132,6 +132,7 @@ fn boot_units() {
     let odd = Host { kubelet_root: "/data/my kubelet/100%".to_owned(), ..drop_in() };
     let unit = boot_unit("/opt/bin/nodecfg agent", &odd);
     let paths = "\nReadWritePaths=\"-/data/my kubelet/100%%\" -/etc/kubernetes/kubelet.conf.d\n";
+    assert!(unit.contains("\nConditionPathExists=/etc/kubernetes/kubelet.conf.d\n"), "{unit}");
     assert!(unit.contains(paths) && unit.contains("\nExecStart=\"/opt/bin/nodecfg agent\" boot "), "{unit}");
 }
 

@@ -65,7 +65,8 @@ pub fn boot_unit(program: &str, host: &Host) -> String {
     arguments.push(format!("--kubelet-root-dir={}", host.kubelet_root));
     // The kubelet may not have made its folders yet.
     let (program, exec, hardening) = (quoted(program), continued(&arguments), hardening(host, "-"));
-    let config = host.kubelet_config.replace('%', "%%");
+    // A kubelet with drop-ins needs no `--config`.
+    let config = host.kubelet_config_dir.as_ref().unwrap_or(&host.kubelet_config).replace('%', "%%");
     format!(
         "\
 # Written by nodecfg install. The privileges are explained in docs/reference/agents.md of nodecfg.

@@ -1,11 +1,12 @@
 //! First boot of a node: puts the configuration of its pool in place before the kubelet starts.
 //!
-//! Saves checkpoint and ledger, then places the configuration. So the next boot or the agent completes an interrupted
-//! boot. The ledger has the trial of a kubelet that was just restarted: the agent rolls back to the local configuration
-//! if the kubelet does not come up.
+//! Saves checkpoint and ledger, then places the configuration. So the next boot completes an interrupted boot. The ledger
+//! has the trial of a kubelet that was just restarted: the agent rolls back to the local configuration if the kubelet
+//! does not come up.
 //!
-//! Changes no node that an agent manages, and no node that has run pods: their configuration changes in rollouts. Must
-//! not restart the kubelet or write to the API server.
+//! Changes no node that an agent manages, and no node that has run pods: their configuration changes in rollouts. For
+//! the same reason an agent discards an interrupted boot: the kubelet may have started since. Must not restart the
+//! kubelet or write to the API server.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -129,16 +130,18 @@ impl Boot {
         let store = self.store();
         let ledger = store.load(disk)?;
         let assigned = ledger.assigned.is_some();
-        if was_seeded(&ledger) {
+        let is_interrupted = ledger.is_seeded() && {
             let text = checkpoint(disk, &store, &ledger)?;
-            let placed = self.placer(disk, false)?.holds(disk, &text)?;
-            return Ok(if placed { Situation::Owned { assigned } } else { Situation::Interrupted(Box::new(ledger)) });
-        }
-        if assigned || store.is_used(disk)? {
+            !self.placer(disk, false)?.holds(disk, &text)?
+        };
+        if !is_interrupted && (assigned || store.is_used(disk)?) {
             return Ok(Situation::Owned { assigned });
         }
         if !durable::list(disk, &self.root.join(PODS))?.is_empty() {
             return Ok(Situation::HasPods);
+        }
+        if is_interrupted {
+            return Ok(Situation::Interrupted(Box::new(ledger)));
         }
         self.placer(disk, true)?;
         Ok(Situation::New)
@@ -223,17 +226,6 @@ fn seeded(download: Download, now: Timestamp) -> Ledger {
         ..AgentState::default()
     };
     Ledger { assigned: Some(source), last_known_good: None, agent_state }
-}
-
-/// Reports whether a ledger is as a boot saved it, and the kubelet has not been healthy on it.
-fn was_seeded(ledger: &Ledger) -> bool {
-    let Ledger { assigned, last_known_good, agent_state } = ledger;
-    agent_state.booted
-        && assigned.is_some()
-        && *assigned == agent_state.active
-        && last_known_good.is_none()
-        && agent_state.failure.is_none()
-        && matches!(&agent_state.phase, Phase::Trying(trial) if trial.healthy_since.is_none())
 }
 
 /// Content of the assignment.

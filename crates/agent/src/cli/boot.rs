@@ -29,7 +29,7 @@ use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
 ///
 /// Exits with 0 if the configuration is in place or nothing is to do. Exits with 4 if the pointer could not be read
 /// within the timeout, with 5 if the pointer or the configuration is refused, and with 2 for any other problem. The
-/// kubelet's configuration is then unchanged, and the kubelet may start.
+/// kubelet may start then: it has its old or the new configuration, never a part. The next boot completes the change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -60,7 +60,7 @@ pub(super) struct Args {
     /// How long to try to read the pool pointer.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     timeout: Duration,
-    /// If this command fails, let the kubelet register its Node with the taint
+    /// If this command fails or is killed, let the kubelet register its Node with the taint
     /// startup-taint.cluster-autoscaler.kubernetes.io/nodecfg:NoSchedule. Requires --activation drop-in.
     #[arg(long)]
     startup_taint: bool,
@@ -135,9 +135,13 @@ pub(super) async fn run(args: Args) -> Result<Exit, AgentError> {
         Placement::File { .. } => None,
     };
     let disk = RealDisk::unlocked();
-    match (attempt(&args, &boot).await, drop_ins) {
-        (Err(error), Some((config_dir, config))) if args.startup_taint => {
-            match startup_taint::add(&disk, config_dir, config) {
+    let add_taint = || match drop_ins.filter(|_| args.startup_taint) {
+        Some((config_dir, config)) => startup_taint::add(&disk, config_dir, config),
+        None => Ok(()),
+    };
+    match (attempt(&args, &boot, add_taint).await, drop_ins) {
+        (Err(error), Some(_)) if args.startup_taint => {
+            match add_taint() {
                 Ok(()) => tracing::warn!("the kubelet registers its Node with the startup taint"),
                 Err(error) => tracing::error!("{error}"),
             }
@@ -153,7 +157,8 @@ pub(super) async fn run(args: Args) -> Result<Exit, AgentError> {
     }
 }
 
-async fn attempt(args: &Args, boot: &Boot) -> Result<Left, AgentError> {
+/// `prepare` comes before the first change, so that a boot that is killed leaves its effect.
+async fn attempt(args: &Args, boot: &Boot, prepare: impl Fn() -> Result<(), BootError>) -> Result<Left, AgentError> {
     if let Some(left) = nothing_to_do(&boot.survey(&RealDisk::unlocked())?) {
         return Ok(left);
     }
@@ -164,6 +169,10 @@ async fn attempt(args: &Args, boot: &Boot) -> Result<Left, AgentError> {
     let situation = boot.survey(&disk)?;
     if let Some(left) = nothing_to_do(&situation) {
         return Ok(left);
+    }
+    if let Err(error) = prepare() {
+        // The configuration may come without problems.
+        tracing::warn!("{error}");
     }
     if let Situation::Interrupted(ledger) = situation {
         boot.complete(&disk, &ledger)?;

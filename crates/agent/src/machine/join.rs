@@ -33,8 +33,8 @@ pub(super) struct Joining {
     node: Option<OwnNode>,
     /// Configuration that the pointer names, once read; `Some(None)` is the local configuration.
     pointer: Option<Option<JoinConfig>>,
-    /// Whether the server refused to remove the taint. The agent has the kubelet's identity, or lacks the right.
-    taint_refused: bool,
+    /// Delay after the server refused to remove the taint. The agent has the kubelet's identity, or lacks the right.
+    pub(super) taint_backoff: Backoff,
     /// Reason why the node cannot join, and the one that was announced last.
     problem: Option<String>,
     announced: Option<String>,
@@ -93,13 +93,15 @@ impl MachineState {
             JoinAnswer::Created(Ok(None)) => self.join_failed(None, now),
             JoinAnswer::TaintRemoved(Ok(())) => {
                 joining.backoff.clear();
+                joining.taint_backoff.clear();
                 if let Some(node) = &mut joining.node {
                     node.tainted = false;
                 }
             }
             JoinAnswer::TaintRemoved(Err(JoinError::Refused(why))) => {
-                joining.taint_refused = true;
                 joining.problem = Some(kubelet_messages::taint_refused(why));
+                // Only an administrator can change that. The NodeConfig is created meanwhile.
+                joining.taint_backoff.hold(after(now, self.volatile.settings.resync_interval));
             }
             JoinAnswer::Node(Err(error))
             | JoinAnswer::Pointer(Err(error))
@@ -162,7 +164,7 @@ impl MachineState {
         if joining.under_way.is_some() || joining.backoff.waits(builder.now) {
             return;
         }
-        if let Some(request) = self.next_join_request() {
+        if let Some(request) = self.next_join_request(builder.now) {
             self.volatile.joining.under_way = Some(request.clone());
             builder.step.effects.push(Effect::Join(request));
         }
@@ -174,16 +176,18 @@ impl MachineState {
         if joining.under_way.is_some() {
             return None;
         }
-        self.next_join_request().map(|_| joining.backoff.until().map_or(now, |until| until.max(now)))
+        let next = self.next_join_request(now).map(|_| joining.backoff.until().map_or(now, |until| until.max(now)));
+        let held = joining.taint_backoff.until().filter(|until| *until > now && self.needs_no_taint());
+        next.into_iter().chain(held).min()
     }
 
-    fn next_join_request(&self) -> Option<JoinRequest> {
+    fn next_join_request(&self, now: Timestamp) -> Option<JoinRequest> {
         let joining = &self.volatile.joining;
         let Some(node) = &joining.node else {
             let needed = self.volatile.settings.joins || self.booted_config().is_some();
             return needed.then_some(JoinRequest::ReadNode);
         };
-        if self.volatile.settings.joins && node.tainted && !joining.taint_refused && self.is_in_place() {
+        if self.needs_no_taint() && !joining.taint_backoff.waits(now) {
             return Some(JoinRequest::RemoveTaint(node.uid.clone()));
         }
         let (config, max_disruption) = match self.booted_config() {
@@ -200,6 +204,12 @@ impl MachineState {
         let (source, content_hash) = config;
         let node_uid = node.uid.clone();
         Some(JoinRequest::Create(Box::new(NewNodeConfig { node_uid, source, content_hash, max_disruption })))
+    }
+
+    /// Reports whether the Node has the startup taint although the configuration is in place.
+    fn needs_no_taint(&self) -> bool {
+        let is_tainted = self.volatile.joining.node.as_ref().is_some_and(|node| node.tainted);
+        self.volatile.settings.joins && is_tainted && self.is_in_place()
     }
 
     /// Reports whether the node has no NodeConfig, and had none since the agent started.

@@ -217,6 +217,21 @@ fn refused_removal_is_announced_once() {
     assert_eq!(failed.map(|event| event.message.as_str()).collect::<Vec<_>>(), ["the startup taint stays: forbidden"]);
 }
 
+/// An administrator may grant the right later. The NodeConfig does not wait for that.
+#[test]
+fn refused_removal_is_tried_again_hourly() {
+    let mut sim = SimHarness::without_node_config(22, booted("a"), joining(), tainted("cpu"));
+    sim.put_proven("a");
+    sim.join.taint_refused = true;
+    sim.run_for(60.0);
+    assert_eq!((sim.is_tainted(), sim.join.created), (true, 1));
+    sim.join.taint_refused = false;
+    sim.run_for(1_800.0);
+    assert!(sim.is_tainted(), "a refusal is not retried at once");
+    sim.run_for(2_000.0);
+    assert!(!sim.is_tainted());
+}
+
 #[test]
 fn booted_node_with_the_taint_loses_it_without_a_restart() {
     let mut sim = SimHarness::without_node_config(20, booted("a"), joining(), tainted("cpu"));

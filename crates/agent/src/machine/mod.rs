@@ -392,6 +392,7 @@ impl MachineState {
         volatile.activation.backoff.shift(by);
         volatile.watch.shift(by);
         volatile.joining.backoff.shift(by);
+        volatile.joining.taint_backoff.shift(by);
         volatile.report.backoff.shift(by);
         volatile.report.acknowledged_at = volatile.report.acknowledged_at.map(|time| shifted(time, by));
         if let Some(failure) = &mut volatile.save_failure {

@@ -8,7 +8,7 @@ use super::activation::ActivationCause;
 use super::backoff::{after, jittered};
 use super::{DiskState, MachineState, StepBuilder, UnderWay, kubelet_messages};
 use crate::events::{ConfigCheck, Effect, FetchError, Fetched, NeedsDrain, NodeHealth};
-use crate::ledger::{AssignmentFailure, FailureKind, Phase};
+use crate::ledger::{AssignmentFailure, FailureKind, Ledger, Phase};
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus, SYNCED};
 use nodecfg_contract::{ConfigMapSource, ConfigSource, error_text};
 
@@ -312,13 +312,20 @@ impl MachineState {
     }
 
     /// Applies the state of the disk at start. Repeats the config check of the assignment unless its trial failed,
-    /// and activates again if the kubelet's file does not match.
+    /// and activates again if the kubelet's file does not match. Discards an interrupted boot.
     pub(super) fn handle_disk_state(&mut self, builder: &mut StepBuilder) {
         if self.volatile.activation.under_way {
             return;
         }
         let Some(DiskState { config_check, in_place }) = self.volatile.disk_state.take() else { return };
         let before = self.ledger.clone();
+        if !in_place && self.ledger.is_seeded() {
+            // The boot was interrupted. The kubelet may have started with its local configuration since, and run pods.
+            self.ledger = Ledger::default();
+            builder.step.urgent = true;
+            builder.step.prune = true;
+            return;
+        }
         let recheck = self.ledger.agent_state.failure.as_ref().is_none_or(is_check_failure);
         if let (Some(config_check), true) = (&config_check, recheck && self.ledger.assigned.is_some()) {
             let failure = check_failure(config_check);

@@ -6,7 +6,7 @@ use nodecfg_contract::ContentHash;
 use serde_json::{Value, json};
 
 use crate::kubelet::{self, KubeletFaults};
-use crate::program::Run;
+use crate::program::{Run, Running};
 use crate::scenarios;
 use crate::test_env::{POINTER, TestEnv};
 
@@ -18,12 +18,13 @@ scenarios! {
     refused_pointers_change_nothing,
     unreachable_cluster_leaves_local_configuration,
     startup_taint_marks_failed_boot,
+    startup_taint_marks_killed_boot,
     agent_or_pods_keep_configuration,
     rejects_invalid_arguments,
 }
 
-/// Runs boot with these arguments and those that every test needs. The installed kubelet is 1.36.2.
-async fn boot(env: &TestEnv, arguments: &str) -> Run {
+/// Starts boot with these arguments and those that every test needs. The installed kubelet is 1.36.2.
+fn start_boot(env: &TestEnv, arguments: &str) -> Running {
     let paths = format!(
         "--fleet prod --pool gpu --store-dir store --kubelet-config {} --kubelet-config-dir {} --kubelet-root-dir {}",
         env.host.config().display(),
@@ -32,7 +33,11 @@ async fn boot(env: &TestEnv, arguments: &str) -> Run {
     );
     let mut words = vec!["boot", "--kubelet", "sh -c 'echo Kubernetes v1.36.2'"];
     words.extend(paths.split_whitespace().chain(arguments.split_whitespace()));
-    crate::program::Running::start(env.host.folder(), &words).end().await
+    Running::start(env.host.folder(), &words)
+}
+
+async fn boot(env: &TestEnv, arguments: &str) -> Run {
+    start_boot(env, arguments).end().await
 }
 
 /// Configuration that the kubelet loads now, with its drop-ins.
@@ -164,6 +169,20 @@ async fn startup_taint_marks_failed_boot(env: TestEnv) {
     boot(&env, DROP_IN).await.exits(0);
     assert!(!env.host.path(TAINT_FILE).exists());
     assert_eq!(loaded(&env)["registerWithTaints"], json!([{"key": "gpu", "effect": "NoSchedule"}]));
+}
+
+/// systemd kills a boot that takes too long, and then starts the kubelet.
+async fn startup_taint_marks_killed_boot(mut env: TestEnv) {
+    env.create_pointer(&env.host.configuration(50));
+    env.stop_api().await;
+    let mut run = start_boot(&env, DROP_IN);
+    run.until_stderr_contains("trying again").await;
+    run.kill();
+    let startup = json!({"key": "startup-taint.cluster-autoscaler.kubernetes.io/nodecfg", "effect": "NoSchedule"});
+    assert_eq!(loaded(&env)["registerWithTaints"], json!([startup]));
+    env.restart_api().await;
+    boot(&env, DROP_IN).await.exits(0);
+    assert_eq!((loaded(&env)["registerWithTaints"].clone(), loaded(&env)["maxPods"].clone()), (Value::Null, json!(50)));
 }
 
 async fn agent_or_pods_keep_configuration(env: TestEnv) {
