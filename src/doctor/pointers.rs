@@ -1,6 +1,6 @@
 //! Checks of the pool pointers: content, and the configuration of the repository.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Check, Facts, NameSample, count};
 use nodecfg_contract::names::{FleetName, PoolName};
@@ -16,8 +16,10 @@ const CODE: &str = "pool-pointer";
 enum Comparison {
     /// The repository does not publish this pool.
     Unused,
-    /// Another configuration; the next sync moves the pointer.
+    /// Another configuration, or no pointer; the next sync writes it.
     Moves,
+    /// No pointer, and no node proves the repository's configuration.
+    Missing,
     /// Another configuration, and no node proves the repository's one.
     Stays,
 }
@@ -80,12 +82,18 @@ fn compare(facts: &Facts, observed: &Observed, desired: &Desired, checks: &mut V
             .and_then(|plan| plan.as_ref().ok())
             .is_some_and(|plan| plan.pools.iter().any(|pool| pool.name == *name && pool.pointer.is_some()))
     };
-    for (_, pointer, _, name) in pointers(observed, Some(desired)) {
-        let comparison = match desired.pools.get(name).filter(|_| desired.pool_pointers) {
-            None => Comparison::Unused,
-            Some(pool) if names_target(pointer, pool) => continue,
-            Some(_) if moves(name) => Comparison::Moves,
-            Some(_) => Comparison::Stays,
+    let existing: BTreeMap<&PoolName, &ManagedConfigMap> =
+        pointers(observed, Some(desired)).map(|(_, pointer, _, pool)| (pool, pointer)).collect();
+    let published = |name: &PoolName| desired.pools.get(name).filter(|_| desired.pool_pointers);
+    let names: BTreeSet<&PoolName> = existing.keys().copied().chain(desired.pools.keys()).collect();
+    for name in names {
+        let comparison = match (published(name), existing.get(name)) {
+            (None, None) => continue,
+            (None, Some(_)) => Comparison::Unused,
+            (Some(pool), Some(pointer)) if names_target(pointer, pool) => continue,
+            (Some(_), _) if moves(name) => Comparison::Moves,
+            (Some(_), Some(_)) => Comparison::Stays,
+            (Some(_), None) => Comparison::Missing,
         };
         found.entry(comparison).or_default().add(name);
     }
@@ -99,8 +107,17 @@ fn compare(facts: &Facts, observed: &Observed, desired: &Desired, checks: &mut V
             .about("unused")
             .fix("delete these pointers, or set poolPointers in nodecfg.yaml and restore the pools"),
             Comparison::Moves => {
-                Check::note(CODE, format!("the next sync moves the pointers of {pools}")).about("moves")
+                Check::note(CODE, format!("the next sync writes the pointers of {pools}")).about("moves")
             }
+            Comparison::Missing => Check::warning(
+                CODE,
+                format!("new nodes cannot start with the configuration of {pools}, because the pointer is missing"),
+            )
+            .about("missing")
+            .fix(
+                "run `nodecfg sync` once the pool has nodes. If all of them joined by themselves, first run \
+                 `kubectl delete nodeconfig NODE` for one; it keeps its configuration",
+            ),
             Comparison::Stays => Check::warning(
                 CODE,
                 format!("new nodes start with another configuration than the repository has in {pools}"),
@@ -156,15 +173,19 @@ mod tests {
         assert_found(&pointing_to(110, |_| ()), CheckResult::Ok, "1 pool pointer with the recorded content");
         let same = "new nodes start with the configurations of the repository";
         assert_found(&published(pointing_to(110, |_| ()), gpu()), CheckResult::Ok, same);
-        let moves = "the next sync moves the pointers of 1 pool (gpu)";
+        let moves = "the next sync writes the pointers of 1 pool (gpu)";
         assert_found(&published(pointing_to(64, |_| ()), gpu()), CheckResult::Note, moves);
+        assert_found(&published(healthy(false), gpu()), CheckResult::Note, moves);
         let paused = pool("gpu", 110, RolloutPolicy { paused: true, ..RolloutPolicy::default() });
         let stays = "new nodes start with another configuration than the repository has in 1 pool (gpu)";
         assert_found(&published(pointing_to(64, |_| ()), paused), CheckResult::Warning, stays);
         let unused = "new nodes start with the pointers of 1 pool (gpu), which the repository does not publish";
         assert_found(&with_pools(pointing_to(110, |_| ()), [gpu()]), CheckResult::Warning, unused);
+        // Pool `cpu` has no nodes that could prove its configuration.
         let other = published(pointing_to(110, |_| ()), pool("cpu", 110, RolloutPolicy::default()));
-        assert_found(&other, CheckResult::Warning, unused);
+        let missing = "new nodes cannot start with the configuration of 1 pool (cpu), because the pointer is missing";
+        let both = [unused, missing].map(|seen| (CheckResult::Warning, seen.to_owned()));
+        assert_eq!(found(&other), both);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use super::*;
 use crate::disk::memory::{Fault, MemoryDisk};
 use crate::events::{Effect, Event, Health, Step};
+use crate::ledger::{AssignmentFailure, FailureKind};
 use crate::placement::{DROP_IN_NAME, Placement};
 use crate::runtime::AgentRuntime;
 use crate::settings::Settings;
@@ -282,6 +283,38 @@ fn leaves_nodes_of_agents_and_nodes_with_pods() {
         let disk = node();
         disk.put(&Path::new(FOLDER).join("agent.json"), b"{}", 0o600);
         boot.survey(&disk).unwrap_err();
+    }
+}
+
+/// An agent discards a seeded ledger, so no other may look like it: its configuration would be lost.
+#[test]
+fn ledger_is_seeded_until_the_first_change() {
+    let [boot, _] = modes();
+    let disk = node();
+    install(&boot, &disk, &text("maxPods: 64")).unwrap();
+    let seeded = boot.store().load(&disk).unwrap();
+    assert!(seeded.is_seeded());
+    let failure = AssignmentFailure {
+        kind: FailureKind::Restart,
+        was_healthy: false,
+        error: String::new(),
+        message: String::new(),
+        kubelet: None,
+    };
+    let trial = Trial { started: now(), healthy_since: Some(now()), ..Trial::default() };
+    let changes: [&dyn Fn(&mut Ledger); 7] = [
+        &|ledger| ledger.agent_state.booted = false,
+        &|ledger| (ledger.assigned, ledger.agent_state.active) = (None, None),
+        &|ledger| ledger.agent_state.active = None,
+        &|ledger| ledger.last_known_good.clone_from(&ledger.assigned),
+        &|ledger| ledger.agent_state.failure = Some(failure.clone()),
+        &|ledger| ledger.agent_state.phase = Phase::Trying(trial.clone()),
+        &|ledger| ledger.agent_state.phase = Phase::Activating { before: None },
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut ledger = seeded.clone();
+        change(&mut ledger);
+        assert!(!ledger.is_seeded(), "{number}: {ledger:?}");
     }
 }
 
