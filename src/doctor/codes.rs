@@ -104,7 +104,7 @@ pub const CODES: &[Code] = &[
     ),
     code(
         "pool-pointer",
-        "The pool pointers hold what they record, and name the configurations of the repository.",
+        "The pool pointers exist, hold what they record, and name the configurations of the repository.",
         "New nodes start with the configuration that the pointer of their pool names.",
     ),
     code(

@@ -43,6 +43,11 @@ async fn pointer(cluster: &Cluster, pool: &str) -> (String, String) {
     (text("configMap"), text("kubelet"))
 }
 
+/// Reports whether a node that joins with this number boots with its configuration. The others have the startup taint.
+fn is_booted(number: usize) -> bool {
+    number.is_multiple_of(2)
+}
+
 fn is_tainted(node: &Value) -> bool {
     let taints = node["spec"]["taints"].as_array().into_iter().flatten();
     taints.into_iter().any(|taint| taint["key"] == STARTUP_TAINT)
@@ -53,7 +58,7 @@ async fn join(cluster: &Cluster, numbers: std::ops::Range<usize>) {
     for pool in ["a", "b"] {
         let (config_map, kubelet) = pointer(cluster, pool).await;
         let nodes = numbers.clone().map(|number| {
-            let booted = (number % 2 == 0).then(|| BootedConfig {
+            let booted = is_booted(number).then(|| BootedConfig {
                 pool: pool.to_owned(),
                 config_map: config_map.clone(),
                 namespace: cluster.namespace().to_owned(),
@@ -121,14 +126,18 @@ async fn nodes_that_join_during_a_rollout_run_only_proven_configurations(start: 
         runs.retain(|run| *run != "local");
         let proven: BTreeSet<&str> =
             if node.starts_with('a') { [first["a"].as_str(), &second].into() } else { [first["b"].as_str()].into() };
-        assert_eq!(runs.len(), 1, "node {node} with number {number} was restarted during the rollout: {runs:?}");
+        assert_eq!(runs.len(), 1, "node {node} changed during the rollout: {runs:?}");
         assert!(proven.contains(runs[0]), "node {node} runs {runs:?}");
+        // A node with the startup taint starts with its local configuration.
+        let expected = u64::from(!is_booted(number));
+        assert_eq!(cluster.kubelet_restarts(node), expected, "restarts of the kubelet of {node}");
     }
 
     // The commit is corrected. Only nodes of pool a on the old configuration change.
     cluster.fault("b-1", None).await;
     repository.change("b", "registryPullQPS: 6");
     let before = cluster.states().await;
+    let restarts: BTreeMap<&String, u64> = runs.keys().map(|node| (node, cluster.kubelet_restarts(node))).collect();
     let history = cluster.history().await;
     cluster.sync(&repository, &[]).await.exits(0);
     let assigned = history.end().await.assigned();
@@ -140,6 +149,10 @@ async fn nodes_that_join_during_a_rollout_run_only_proven_configurations(start: 
     let changed: BTreeSet<String> = assigned.iter().filter(|node| node.contains("-new-")).cloned().collect();
     let outdated: BTreeSet<String> = outdated.into_iter().filter(|node| node.contains("-new-")).collect();
     assert_eq!(changed, outdated, "{bad}");
+    for (node, before) in restarts {
+        let more = u64::from(outdated.contains(node));
+        assert_eq!(cluster.kubelet_restarts(node), before + more, "restarts of the kubelet of {node}");
+    }
     cluster.run("verify", &repository, &["--new-nodes-within", "0"]).await.exits(0);
     cluster.down().await;
 }
@@ -157,6 +170,7 @@ async fn assert_untainted_nodes_are_configured(cluster: &Cluster) {
         .collect();
     let states = cluster.states().await;
     for node in untainted {
+        assert_eq!(cluster.kubelet_restarts(&node), 1, "{node} has started with its local configuration");
         assert!(states[&node].active.is_some(), "{node} takes pods on its local configuration: {:?}", states[&node]);
     }
 }

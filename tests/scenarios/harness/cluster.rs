@@ -11,6 +11,7 @@ use nodecfg_contract::names::NodeName;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::Fault;
 use nodecfg_sandbox::nodes::{BootedConfig, NodeSpec};
+use nodecfg_sandbox::simulated::SimulatedNodes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -436,6 +437,15 @@ impl Cluster {
             Server::Real { populated, .. } => populated.nodes().inject(&node, fault).await,
         };
         injected.unwrap();
+    }
+
+    /// Number of restarts of the kubelet of a node with an agent in the sandbox.
+    #[track_caller]
+    pub fn kubelet_restarts(&self, node: &str) -> u64 {
+        match self.sandbox().embedded().nodes() {
+            SimulatedNodes::Agents(agents) => agents.kubelet_restarts(&NodeName::new(node).unwrap()).unwrap(),
+            SimulatedNodes::Kubelets(_) => panic!("this scenario must declare that it needs agents"),
+        }
     }
 
     /// Starts recording all changes of nodes.

@@ -283,6 +283,12 @@ fn leaves_nodes_of_agents_and_nodes_with_pods() {
         let disk = node();
         disk.put(&Path::new(FOLDER).join("agent.json"), b"{}", 0o600);
         boot.survey(&disk).unwrap_err();
+
+        // The folder of a kubelet 1.21 has assignments without the file of an agent.
+        let disk = node();
+        install(&boot, &disk, &text("maxPods: 64")).unwrap();
+        disk.remove_file(&Path::new(FOLDER).join("agent.json")).unwrap();
+        assert_eq!(boot.survey(&disk).unwrap(), Situation::Owned { assigned: true });
     }
 }
 

@@ -319,12 +319,10 @@ impl MachineState {
         }
         let Some(DiskState { config_check, in_place }) = self.volatile.disk_state.take() else { return };
         let before = self.ledger.clone();
-        if !in_place && self.ledger.is_seeded() {
-            // The boot was interrupted. The kubelet may have started with its local configuration since, and run pods.
+        let was_interrupted = !in_place && self.ledger.is_seeded();
+        if was_interrupted {
+            // The kubelet may have started with its local configuration since the boot, and run pods.
             self.ledger = Ledger::default();
-            builder.step.urgent = true;
-            builder.step.prune = true;
-            return;
         }
         let recheck = self.ledger.agent_state.failure.as_ref().is_none_or(is_check_failure);
         if let (Some(config_check), true) = (&config_check, recheck && self.ledger.assigned.is_some()) {
@@ -339,7 +337,7 @@ impl MachineState {
                 }
             }
         }
-        if !in_place && !matches!(self.ledger.agent_state.phase, Phase::Activating { .. }) {
+        if !in_place && !was_interrupted && !matches!(self.ledger.agent_state.phase, Phase::Activating { .. }) {
             self.ledger.agent_state.phase = Phase::Activating { before: self.health_before(None) };
         }
         // Need not be saved first: a restarted agent finds the same disk state again.

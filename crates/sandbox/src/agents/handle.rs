@@ -154,6 +154,12 @@ impl Agents {
         }
     }
 
+    /// Number of restarts of the kubelet of a node, by its agent and by its service manager. `None` for an unknown node.
+    #[must_use]
+    pub fn kubelet_restarts(&self, node: &NodeName) -> Option<u64> {
+        self.fleet.lock().get(node).map(|running| running.host.kubelet_restarts())
+    }
+
     /// Sends a GET request for a path to the kubelet of a node.
     #[must_use]
     pub fn get_from_kubelet(&self, node: &NodeName, path: &str) -> ProxyResult {

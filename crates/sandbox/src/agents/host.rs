@@ -43,6 +43,8 @@ pub(super) fn paths() -> Paths {
 #[derive(Debug)]
 struct Inner {
     process: Process,
+    /// Number of starts of the process after the first one.
+    restarts: u64,
     fault: Option<Fault>,
     /// End of an API server outage.
     outage: Option<Timestamp>,
@@ -108,8 +110,14 @@ impl SimHost {
             None => local.to_vec(),
         };
         let process = Process::new(running.as_slice().into(), options.fault, options.heartbeat, options.rng, now);
-        let inner =
-            Inner { process, fault: None, outage: None, state_files: BTreeMap::new(), set_aside: BTreeMap::new() };
+        let inner = Inner {
+            process,
+            restarts: 0,
+            fault: None,
+            outage: None,
+            state_files: BTreeMap::new(),
+            set_aside: BTreeMap::new(),
+        };
         let host = Self {
             name: options.name,
             disk,
@@ -136,6 +144,11 @@ impl SimHost {
     /// Returns a receiver that is notified of possible changes of the host.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
+    }
+
+    /// Number of restarts of the kubelet.
+    pub(super) fn kubelet_restarts(&self) -> u64 {
+        self.lock().restarts
     }
 
     /// Sets or removes the fault. A host that the old fault kept down boots.
@@ -244,6 +257,7 @@ impl SimHost {
             inner.state_files.extend(cached.policies.iter().map(|(file, policy)| (*file, policy.clone())));
         }
         inner.process.start(text, verdict, self.pace.now());
+        inner.restarts += 1;
         drop(inner);
         self.changed.send_replace(());
     }
