@@ -9,15 +9,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use kubelet_config::risk::Class;
 use nodecfg_agent::api::AgentClient;
 use nodecfg_agent::api::AgentClientOptions;
 use nodecfg_agent::events::Announcement;
+use nodecfg_agent::joining::{JoinAnswer, JoinRequest, NewNodeConfig};
 use nodecfg_agent::settings::Settings;
 use nodecfg_cluster::connect::{ConnectOptions, Environment, connect};
 use nodecfg_cluster::permission::Needs;
 use nodecfg_cluster::{ClusterReader, ReaderOptions};
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_contract::nodeconfig::{self, NodeConfigStatus};
+use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 use nodecfg_install::{Agent, DaemonSet, Host, Installation};
 use nodecfg_sandbox::api::{Api, ApiOptions, Rule, ServerProfile, User};
@@ -138,13 +141,13 @@ async fn reconciler_needs_every_right_and_no_more() {
 }
 
 /// Roles of agents, as created by `nodecfg install`.
-fn agent_rules(agent: Agent) -> Vec<Rule> {
+fn agent_rules(agent: Agent, joins: bool) -> Vec<Rule> {
     let namespace = NamespaceName::new(nodecfg_contract::installation::NAMESPACE).unwrap();
     let objects = nodecfg_install::objects(&Installation {
         namespace,
         config_map_writers: Vec::new(),
         agent: Some(agent),
-        joins: false,
+        joins,
         boot: Vec::new(),
     });
     rules_of(objects.into_iter().filter(|object| {
@@ -160,9 +163,10 @@ async fn agents_need_every_right_and_no_more() {
         image: "agent".to_owned(),
         host: Host::default(),
     });
-    every_request_of_an_agent(agent_rules(pods), Vec::new()).await;
+    every_request_of_an_agent(agent_rules(pods.clone(), false), Vec::new(), Joins::No).await;
+    every_request_of_an_agent(agent_rules(pods, true), Vec::new(), Joins::WithTaint).await;
     // The rights that the Node authorizer grants to kubelets, as far as an agent with that identity needs them.
-    let by_the_authorizer = [("", "nodes", "get", None), ("", "events", "create", Some("default"))]
+    let by_the_authorizer: Vec<Rule> = [("", "nodes", "get", None), ("", "events", "create", Some("default"))]
         .into_iter()
         .chain([("coordination.k8s.io", "leases", "get", Some("kube-node-lease"))])
         .map(|(group, resource, verb, namespace)| Rule {
@@ -171,13 +175,25 @@ async fn agents_need_every_right_and_no_more() {
             resources: vec![resource.to_owned()],
             namespace: namespace.map(str::to_owned),
             names: Vec::new(),
-        });
-    every_request_of_an_agent(agent_rules(Agent::Systemd), by_the_authorizer.collect()).await;
+        })
+        .collect();
+    every_request_of_an_agent(agent_rules(Agent::Systemd, false), by_the_authorizer.clone(), Joins::No).await;
+    every_request_of_an_agent(agent_rules(Agent::Systemd, true), by_the_authorizer, Joins::Booted).await;
 }
 
-async fn every_request_of_an_agent(rules: Vec<Rule>, other_rules: Vec<Rule>) {
+/// How the node of an agent joins.
+#[derive(Clone, Copy, PartialEq)]
+enum Joins {
+    No,
+    /// It has booted with its configuration.
+    Booted,
+    /// It has the startup taint.
+    WithTaint,
+}
+
+async fn every_request_of_an_agent(rules: Vec<Rule>, other_rules: Vec<Rule>, joins: Joins) {
     let granted: BTreeSet<Grant> = grants(&rules).union(&grants(&other_rules)).cloned().collect();
-    assert_eq!(granted.len(), 8, "{granted:?}");
+    assert_eq!(granted.len(), 8 + joins as usize, "{granted:?}");
     let user = User::with_rules("agent", rules.into_iter().chain(other_rules).collect());
     let api = Api::new(ApiOptions {
         profile: ServerProfile::V1_36,
@@ -192,7 +208,9 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, other_rules: Vec<Rule>) {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": nodecfg_contract::installation::NAMESPACE}});
     create("", "namespaces", "", namespace);
     create("", "configmaps", nodecfg_contract::installation::NAMESPACE, map);
-    create("", "nodes", "", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
+    let taint = json!({"key": STARTUP_TAINT, "effect": STARTUP_TAINT_EFFECT});
+    let spec = json!({"taints": [taint]});
+    create("", "nodes", "", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": spec}));
     let source = ConfigSource::config_map(nodecfg_contract::installation::NAMESPACE, "a", "kubelet");
     create(
         "nodecfg.dev",
@@ -223,6 +241,9 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, other_rules: Vec<Rule>) {
     client.announce(&announcement, nodecfg_clock::now()).await;
     // The first object comes from a list, the next from a watch.
     assert!(seen.next().await.unwrap().unwrap().is_some());
+    if joins != Joins::No {
+        request_to_join(&client, joins).await;
+    }
 
     let entries = wire.log.entries();
     let refused: Vec<String> = entries
@@ -234,6 +255,22 @@ async fn every_request_of_an_agent(rules: Vec<Rule>, other_rules: Vec<Rule>) {
     let of = |request: &ApiRequest| (request.verb.to_owned(), request.resource.clone(), request.namespace.clone());
     let used: BTreeSet<Grant> = entries.iter().map(|entry| of(&entry.request)).collect();
     assert_eq!(used, granted);
+}
+
+/// Every request of a node that joins. Its NodeConfig exists, and its pointer does not.
+async fn request_to_join(client: &AgentClient, joins: Joins) {
+    let JoinAnswer::Node(Ok(node)) = client.join(&JoinRequest::ReadNode).await else { panic!("cannot read the Node") };
+    let new = NewNodeConfig {
+        node_uid: node.uid.clone(),
+        source: ConfigSource::config_map(nodecfg_contract::installation::NAMESPACE, "a", "kubelet"),
+        content_hash: "v1:blake3:0".to_owned(),
+        max_disruption: Class::Restart,
+    };
+    assert_eq!(client.join(&JoinRequest::Create(Box::new(new))).await, JoinAnswer::Created(Ok(None)));
+    if joins == Joins::WithTaint {
+        client.join(&JoinRequest::ReadPointer("a".to_owned())).await;
+        assert_eq!(client.join(&JoinRequest::RemoveTaint(node.uid)).await, JoinAnswer::TaintRemoved(Ok(())));
+    }
 }
 
 /// A cluster with two nodes, and a repository for runs of the program as a user with restricted rules.

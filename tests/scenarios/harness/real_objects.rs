@@ -4,8 +4,8 @@
 use http::Request;
 use kube::Client;
 use nodecfg_contract::installation::NAMESPACE;
-use nodecfg_contract::names::NamespaceName;
-use nodecfg_install::{Agent, DaemonSet, Host, Installation};
+use nodecfg_contract::names::{FleetName, NamespaceName};
+use nodecfg_install::{Agent, DaemonSet, Host, Installation, Join};
 use serde_json::{Value, json};
 
 use super::cluster::{NODE_CONFIGS, is_of_kubernetes};
@@ -77,16 +77,18 @@ fn path(object: &Value) -> String {
     format!("/{group}/{version}{place}/{plural}/{}", object["metadata"]["name"].as_str().unwrap())
 }
 
-/// Objects of `nodecfg install`, without the DaemonSet. `writer` may change ConfigMaps.
+/// Objects of `nodecfg install` for nodes that join, without the DaemonSet. `writer` may change ConfigMaps.
 fn objects(writer: &str) -> Vec<Value> {
     let namespace = NamespaceName::new(NAMESPACE).unwrap();
-    let pods = DaemonSet { namespace: namespace.clone(), image: "unused".to_owned(), host: Host::default() };
+    let join = Join { fleet: FleetName::new("test").unwrap(), namespace: namespace.clone() };
+    let host = Host { join: Some(join), ..Host::default() };
+    let pods = DaemonSet { namespace: namespace.clone(), image: "unused".to_owned(), host };
     let config_map_writers = vec![writer.to_owned()];
     let installation = Installation {
         namespace,
         config_map_writers,
         agent: Some(Agent::DaemonSet(pods)),
-        joins: false,
+        joins: true,
         boot: Vec::new(),
     };
     let mut objects = nodecfg_install::objects(&installation);
