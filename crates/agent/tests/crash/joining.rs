@@ -1,5 +1,5 @@
-//! Kills of the agent of a new node that joins by the pool pointer. The node must join once, and lose its startup taint
-//! if and only if its kubelet runs the configuration.
+//! Kills of the agent of a new node. A node that joins by the pool pointer must join once, and lose its startup taint if
+//! and only if its kubelet runs the configuration. The kubelet of a booted node is restarted only to roll it back.
 
 use crate::random_scenario::CrashInjector;
 use crate::simulated_node::{CrashKind, CrashPoint, SimulatedNode};
@@ -7,8 +7,7 @@ use crate::simulated_node::{CrashKind, CrashPoint, SimulatedNode};
 /// Whether the kubelet accepts the configuration and is healthy on it.
 const CONTENTS: [(&str, bool); 4] = [("good-a", true), ("silent", false), ("bad-value", false), ("no-restart", false)];
 
-fn settled(seed: u64, content: &'static str, crash: Option<(CrashPoint, CrashKind)>) -> SimulatedNode {
-    let mut sim = SimulatedNode::tainted(seed, content);
+fn settled(mut sim: SimulatedNode, crash: Option<(CrashPoint, CrashKind)>) -> SimulatedNode {
     if let Some((point, kind)) = crash {
         sim.schedule_crash(point, kind);
     }
@@ -16,18 +15,21 @@ fn settled(seed: u64, content: &'static str, crash: Option<(CrashPoint, CrashKin
     sim
 }
 
+fn points() -> Vec<CrashPoint> {
+    let effects = (0..14).flat_map(|count| [CrashPoint::Before(count), CrashPoint::After(count)]);
+    effects.chain((0..120).map(CrashPoint::Operation)).collect()
+}
+
 #[test]
 fn joins_once_despite_a_kill_at_any_point() {
-    let effects = (0..14).flat_map(|count| [CrashPoint::Before(count), CrashPoint::After(count)]);
-    let operations = (0..120).map(CrashPoint::Operation);
-    let points: Vec<CrashPoint> = effects.chain(operations).collect();
+    let points = points();
     let mut kills = 0;
     for (content, good) in CONTENTS {
-        let expected = settled(1, content, None);
+        let expected = settled(SimulatedNode::tainted(1, content), None);
         assert_eq!((expected.joined().created, expected.joined().tainted), (1, !good), "{content}\n{}", expected.log);
         for (seed, point) in (2..).zip(&points) {
             for kind in [CrashKind::Process, CrashKind::Power] {
-                let found = settled(seed, content, Some((*point, kind)));
+                let found = settled(SimulatedNode::tainted(seed, content), Some((*point, kind)));
                 let differences = expected.snapshot().differences(&found.snapshot());
                 let context = || format!("{content}, {kind:?} at {point:?}\n{}", found.log);
                 assert!(differences.is_empty(), "{}\n{}", differences.join("\n"), context());
@@ -39,4 +41,28 @@ fn joins_once_despite_a_kill_at_any_point() {
     }
     println!("{kills} kills");
     assert!(kills > 600, "{kills}");
+}
+
+#[test]
+fn booted_node_joins_once_without_a_restart_despite_a_kill_at_any_point() {
+    let mut kills = 0;
+    for (content, good) in [("good-a", true), ("silent", false), ("dies", false)] {
+        for (seed, point) in (2..).zip(points()) {
+            for kind in [CrashKind::Process, CrashKind::Power] {
+                let found = settled(SimulatedNode::booted(seed, content), Some((point, kind)));
+                let restarts = found.log.matches("the kubelet is restarted").count();
+                let context = || format!("{content}, {kind:?} at {point:?}\n{}", found.log);
+                if good {
+                    assert_eq!((found.joined().created, restarts), (1, 0), "{}", context());
+                    assert!(found.config.is_some(), "{}", context());
+                } else {
+                    assert!(found.joined().created <= 1 && restarts > 0, "{}", context());
+                }
+                assert!(found.runs_good_config(), "{}", context());
+                kills += found.kills;
+            }
+        }
+    }
+    println!("{kills} kills");
+    assert!(kills > 400, "{kills}");
 }

@@ -1,10 +1,15 @@
 //! Node and pool pointer of a simulated node that joins.
 
+use std::path::PathBuf;
+
+use nodecfg_agent::boot::Boot;
+use nodecfg_agent::boot::offer::Offer;
 use nodecfg_agent::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConfig, OwnNode};
+use nodecfg_contract::names::PoolName;
 use nodecfg_contract::nodeconfig::{Metadata, NodeConfig, NodeConfigSpec};
 use nodecfg_contract::{ConfigSource, ContentHash};
 
-use super::{NAMESPACE, SimulatedNode, after};
+use super::{NAMESPACE, SimulatedNode, after, kubelet_version, paths};
 use crate::contents;
 
 const UID: &str = "uid-node";
@@ -26,6 +31,25 @@ impl SimulatedNode {
         let join = JoinState { tainted: true, pointer: Some("proven"), created: 0 };
         let mut sim = Self::with(seed, None, join);
         sim.put_config_map("proven", contents::payload(content, 0), true);
+        sim
+    }
+
+    /// New node whose kubelet has started with this content of its pool.
+    pub fn booted(seed: u64, content: &'static str) -> Self {
+        let mut sim = Self::without_agent(seed, None, JoinState::default());
+        sim.put_config_map("proven", contents::payload(content, 0), true);
+        let kubelet = contents::payload(content, 0).remove("kubelet").unwrap();
+        let mut source = ConfigSource::config_map(NAMESPACE, "proven", "kubelet");
+        if let Some(map) = &mut source.config_map {
+            (map.uid, map.resource_version) = (Some("uid-pointer".to_owned()), Some("7".to_owned()));
+        }
+        let offer = Offer { source, hash: ContentHash::of(kubelet.as_bytes()), kubelet };
+        let boot = Boot { paths: paths(), root: PathBuf::from("/var/lib/kubelet") };
+        let pool = PoolName::new("pool").unwrap();
+        boot.install(&sim.disk, &offer, &pool, kubelet_version(), sim.now).unwrap();
+        sim.allowed_contents.insert(offer.kubelet.into_bytes());
+        sim.start_kubelet();
+        sim.start_agent();
         sim
     }
 

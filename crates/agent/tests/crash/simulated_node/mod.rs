@@ -130,11 +130,17 @@ impl SimulatedNode {
     }
 
     fn with(seed: u64, config: Option<NodeConfig>, join: JoinState) -> Self {
+        let mut sim = Self::without_agent(seed, config, join);
+        sim.start_agent();
+        sim
+    }
+
+    fn without_agent(seed: u64, config: Option<NodeConfig>, join: JoinState) -> Self {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let disk = MemoryDisk::new();
         disk.put(Path::new(CONFIG), contents::LOCAL.as_bytes(), 0o644);
         let local: Arc<[u8]> = contents::LOCAL.as_bytes().into();
-        let mut sim = Self {
+        Self {
             now,
             disk,
             runtime: None,
@@ -163,9 +169,7 @@ impl SimulatedNode {
             log: String::new(),
             unchanged_since: now,
             last_ledger: None,
-        };
-        sim.start_agent();
-        sim
+        }
     }
 
     pub fn record(&mut self, text: &str) {
