@@ -5,6 +5,7 @@ use std::path::Path;
 use super::tests::{CONFIG, CONFIG_DIR, files, node, text};
 use super::*;
 use crate::disk::memory::MemoryDisk;
+use nodecfg_contract::pool_pointer::{STARTUP_TAINT, STARTUP_TAINT_EFFECT};
 
 fn add(disk: &MemoryDisk) -> Result<(), BootError> {
     startup_taint::add(disk, Path::new(CONFIG_DIR), Some(Path::new(CONFIG)))
@@ -31,6 +32,11 @@ fn repeats_taints_in_effect() {
         "{}",
         written(&disk)
     );
+    // The image may register the taint itself. A kubelet refuses a repeated one.
+    let own = format!("registerWithTaints: [{{key: {STARTUP_TAINT}, effect: {STARTUP_TAINT_EFFECT}}}]");
+    disk.put(Path::new(CONFIG), text(&own).as_bytes(), 0o644);
+    add(&disk).unwrap();
+    assert_eq!(written(&disk), alone);
     let later = text("registerWithTaints: [{key: b, value: x, effect: NoSchedule}]");
     disk.put(&Path::new(CONFIG_DIR).join("90-nodecfg.conf"), later.as_bytes(), 0o644);
     add(&disk).unwrap();

@@ -44,8 +44,7 @@ impl Joining {
     /// Records a NodeConfig, or that it is missing.
     pub(super) fn record_node_config(&mut self, old: Option<&NodeConfig>, new: Option<&NodeConfig>) {
         let uid = |config: &NodeConfig| config.metadata.uid.clone();
-        let is_gone = new.is_none() && !self.missing;
-        if is_gone || old.is_some() && old.map(uid) != new.map(uid) {
+        if old.is_some() && old.map(uid) != new.map(uid) {
             // The Node may be another one, too, or an earlier read of its taint may be out of date.
             self.forget();
         }
@@ -93,7 +92,6 @@ impl MachineState {
             JoinAnswer::Created(Ok(None)) => self.join_failed(None, now),
             JoinAnswer::TaintRemoved(Ok(())) => {
                 joining.backoff.clear();
-                joining.taint_backoff.clear();
                 if let Some(node) = &mut joining.node {
                     node.tainted = false;
                 }
@@ -177,7 +175,7 @@ impl MachineState {
             return None;
         }
         let next = self.next_join_request(now).map(|_| joining.backoff.until().map_or(now, |until| until.max(now)));
-        let held = joining.taint_backoff.until().filter(|until| *until > now && self.needs_no_taint());
+        let held = joining.taint_backoff.until().filter(|until| *until > now);
         next.into_iter().chain(held).min()
     }
 

@@ -4,7 +4,7 @@ use super::scenarios::names;
 use super::sim_harness::{SimHarness, node_config, settings, source};
 use super::sim_inputs::{Behaviour, Faults};
 use super::sim_join::{SimJoin, booted, hash, joining, tainted};
-use crate::joining::OwnNode;
+use crate::joining::{JoinAnswer, OwnNode};
 use crate::ledger::{Ledger, Phase};
 use kubelet_config::risk::Class;
 
@@ -210,11 +210,58 @@ fn taint_of_assigned_node_is_removed_after_restart_of_agent() {
 fn refused_removal_is_announced_once() {
     let mut sim = SimHarness::fresh(19);
     sim.join.taint_refused = true;
-    sim.run_for(9_000.0);
+    for _ in 0..9 {
+        sim.run_for(1_000.0);
+        sim.deliver_node_config();
+    }
     assert_eq!(sim.reported(), ["a"; 3].map(str::to_owned));
     assert!(sim.is_tainted());
     let failed = sim.announcements.iter().filter(|event| event.reason == "NodeConfigJoinFailed");
     assert_eq!(failed.map(|event| event.message.as_str()).collect::<Vec<_>>(), ["the startup taint stays: forbidden"]);
+}
+
+/// A NodeConfig with another uid belongs to another Node of the same name, or was written by hand.
+#[test]
+fn replaced_node_config_makes_the_agent_read_its_node_again() {
+    let mut sim = SimHarness::fresh(23);
+    sim.run_for(30.0);
+    assert!(!sim.is_tainted());
+    sim.join.node.as_mut().unwrap().tainted = true;
+    sim.deliver_node_config();
+    sim.run_for(30.0);
+    assert!(sim.is_tainted(), "the agent does not watch its Node");
+    sim.config.as_mut().unwrap().metadata.uid = "uid-other".to_owned();
+    sim.deliver_node_config();
+    sim.run_for(30.0);
+    assert_eq!((sim.is_tainted(), sim.join.created), (false, 1));
+}
+
+/// The answer to the creation is older than what the watch has delivered.
+#[test]
+fn late_answer_does_not_undo_a_later_assignment() {
+    let mut sim = booted_sim(24);
+    while sim.join.created == 0 {
+        sim.run_for(0.01);
+    }
+    sim.put_proven("b");
+    let late = JoinAnswer::Created(Ok(sim.config.clone().map(Box::new)));
+    sim.config.as_mut().unwrap().spec.content_hash = Some(hash("b").to_string());
+    sim.assign(Some(source("b")));
+    sim.run_for(2.0);
+    sim.state.record_join(&late, sim.now);
+    let seen = sim.state.volatile.node_config.as_ref().unwrap();
+    assert_eq!(seen.spec.config_source, Some(source("b")));
+}
+
+#[test]
+fn node_that_has_joined_does_not_announce_that_it_cannot() {
+    let mut sim = SimHarness::fresh(25);
+    sim.run_for(30.0);
+    sim.join.node_refused = true;
+    let before = reasons(&sim).len();
+    sim.kill(26);
+    sim.run_for(8_000.0);
+    assert_eq!(reasons(&sim)[before..], Vec::<&str>::new());
 }
 
 /// An administrator may grant the right later. The NodeConfig does not wait for that.

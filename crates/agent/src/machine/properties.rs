@@ -216,7 +216,7 @@ proptest! {
         }
         sim.faults = Faults::default();
         let pointers = [("cpu".to_owned(), Some("a".to_owned()))].into();
-        sim.join = SimJoin { pointers, create_refused: false, taint_refused: false, ..sim.join.clone() };
+        sim.join = SimJoin { pointers, node_refused: false, create_refused: false, taint_refused: false, ..sim.join.clone() };
         sim.deliver_node_config();
         // An agent that may not remove the taint tries again after a restart.
         sim.kill(seed ^ 3);

@@ -21,6 +21,7 @@ pub(super) struct SimJoin {
     pub(super) pointers: BTreeMap<String, Option<String>>,
     /// Behaviours from the start of the node, by ConfigMap name.
     pub(super) behaviours: BTreeMap<String, Behaviour>,
+    pub(super) node_refused: bool,
     pub(super) create_refused: bool,
     pub(super) taint_refused: bool,
     /// Loses the response of the next creation.
@@ -106,6 +107,7 @@ impl SimHarness {
         let refused = || JoinError::Refused("forbidden".to_owned());
         let down = self.faults.api_down;
         match request {
+            JoinRequest::ReadNode if self.join.node_refused => JoinAnswer::Node(Err(refused())),
             JoinRequest::ReadNode => {
                 self.join.requests.push("node");
                 JoinAnswer::Node(self.join.node.clone().filter(|_| !down).ok_or_else(gone))
