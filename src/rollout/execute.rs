@@ -113,7 +113,7 @@ pub async fn execute(
         Ok(_) = requested.wait_for(|stop| *stop >= Stop::Gently) => false,
     };
     let rollout = Rollout { mode: Mode { list_pods, ..rollout.mode }, ..rollout };
-    let events = EventSender::start(writer.clone(), &rollout);
+    let mut events = EventSender::start(writer.clone(), &rollout);
     let execution = {
         let mut listen = |now: Timestamp, event: &Event| {
             events.send(now, event);

@@ -1,78 +1,134 @@
 //! Kubernetes Events of a rollout on its Nodes: assignments, failures, rollbacks and the reason of a stop.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::event_limits::{EventLimits, Limits};
 use super::execute::Rollout;
 use nodecfg_cluster::ClusterWriter;
 use nodecfg_cluster::writer::NodeNotice;
-use nodecfg_contract::names::NodeName;
+use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::rollout::StopReason;
 use nodecfg_planning::rollout::progress::{Event, Progress};
 
 /// Time that the end of a rollout waits for unsent Events.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// Number of Events in flight. Patches of nodes use the same connection.
+const AT_A_TIME: usize = 4;
 
-/// Sends progress as Events, in the background.
+/// Numbers of queued Events by reason.
+type Unsent = Arc<Mutex<BTreeMap<&'static str, usize>>>;
+
+/// Sends progress as Events, in the background. Warnings overtake other Events.
 pub(super) struct EventSender {
-    sender: mpsc::UnboundedSender<NodeNotice>,
+    limits: EventLimits,
+    warnings: mpsc::UnboundedSender<NodeNotice>,
+    others: mpsc::UnboundedSender<NodeNotice>,
+    unsent: Unsent,
     task: JoinHandle<()>,
     origin: String,
 }
 
 impl EventSender {
     pub(super) fn start(writer: ClusterWriter, rollout: &Rollout<'_>) -> Self {
-        let (sender, mut receiver) = mpsc::unbounded_channel::<NodeNotice>();
-        let task = tokio::spawn(async move {
-            // One at a time: patches have priority over Events.
-            while let Some(notice) = receiver.recv().await {
-                writer.emit_event(&notice).await;
-            }
+        let (warnings, urgent) = mpsc::unbounded_channel();
+        let (others, rest) = mpsc::unbounded_channel();
+        let unsent = Unsent::default();
+        let notices = stream::unfold((urgent, rest), async |(mut urgent, mut rest)| {
+            let notice = tokio::select! {
+                biased;
+                Some(notice) = urgent.recv() => notice,
+                Some(notice) = rest.recv() => notice,
+                else => return None,
+            };
+            Some((notice, (urgent, rest)))
         });
+        let queued = Arc::clone(&unsent);
+        let task = tokio::spawn(notices.for_each_concurrent(AT_A_TIME, move |notice| {
+            let (writer, queued) = (writer.clone(), Arc::clone(&queued));
+            async move {
+                writer.emit_event(&notice).await;
+                *lock(&queued).entry(notice.reason).or_default() -= 1;
+            }
+        }));
         let Rollout { plan, allowed, ignored_windows, .. } = rollout;
         let commit = plan.commit.as_ref().map(|commit| format!(" at commit {}", commit.short())).unwrap_or_default();
         let allowed = allowed.map(|allowed| format!(", {allowed}")).unwrap_or_default();
         let windows = ignored_windows.map(|reason| format!(", windows ignored: {reason}")).unwrap_or_default();
-        Self { sender, task, origin: format!("fleet {}{commit}{allowed}{windows}", plan.fleet) }
+        let origin = format!("fleet {}{commit}{allowed}{windows}", plan.fleet);
+        Self { limits: EventLimits::new(Limits::DEFAULT), warnings, others, unsent, task, origin }
     }
 
-    pub(super) fn send(&self, at: Timestamp, event: &Event) {
-        if let Some(notice) = to_notice(&self.origin, at, event) {
-            // The receiver lives as long as this sender; without it only an Event is lost.
-            let _ = self.sender.send(notice);
+    pub(super) fn send(&mut self, at: Timestamp, event: &Event) {
+        if let Some((pool, notice)) = to_notice(&self.origin, at, event)
+            && let Some(notice) = self.limits.admit(pool, notice)
+        {
+            Self::queue(&self.warnings, &self.others, &self.unsent, notice);
         }
     }
 
+    fn queue(
+        warnings: &mpsc::UnboundedSender<NodeNotice>,
+        others: &mpsc::UnboundedSender<NodeNotice>,
+        unsent: &Unsent,
+        notice: NodeNotice,
+    ) {
+        *lock(unsent).entry(notice.reason).or_default() += 1;
+        let sender = if notice.warning { warnings } else { others };
+        // The receiver lives as long as this sender; without it only an Event is lost.
+        let _ = sender.send(notice);
+    }
+
+    /// Sends the shared Events, and waits for all a short time.
     pub(super) async fn finish(self) {
-        drop(self.sender);
-        if tokio::time::timeout(FLUSH_TIMEOUT, self.task).await.is_err() {
-            tracing::warn!("not all Kubernetes Events could be sent in time");
+        let Self { limits, warnings, others, unsent, task, .. } = self;
+        for notice in limits.shared() {
+            Self::queue(&warnings, &others, &unsent, notice);
+        }
+        drop((warnings, others));
+        if tokio::time::timeout(FLUSH_TIMEOUT, task).await.is_err() {
+            let left: Vec<String> = lock(&unsent)
+                .iter()
+                .filter(|(_, number)| **number > 0)
+                .map(|(reason, number)| format!("{number} {reason}"))
+                .collect();
+            tracing::warn!("Kubernetes Events that the API server did not take in time: {}", left.join(", "));
         }
     }
 }
 
-fn to_notice(origin: &str, at: Timestamp, event: &Event) -> Option<NodeNotice> {
+fn lock(unsent: &Unsent) -> MutexGuard<'_, BTreeMap<&'static str, usize>> {
+    unsent.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The Event of a progress, and its pool.
+fn to_notice<'a>(origin: &str, at: Timestamp, event: &'a Event) -> Option<(&'a PoolName, NodeNotice)> {
     let last_failed = event.pool.as_ref().and_then(|pool| pool.last_failed.as_ref());
     let notice =
         |node: &NodeName, warning, reason, message| NodeNotice { node: node.clone(), warning, reason, message, at };
     match &event.progress {
         Progress::Assigned { pool, node, to, .. } => {
-            Some(notice(node, false, "NodeConfigAssigned", format!("Assigned {to} (pool {pool}, {origin})")))
+            Some((pool, notice(node, false, "NodeConfigAssigned", format!("Assigned {to} (pool {pool}, {origin})"))))
         }
         Progress::Failed { pool, node, failure } => {
-            Some(notice(node, true, "NodeConfigFailed", format!("{failure} (pool {pool}, {origin})")))
+            Some((pool, notice(node, true, "NodeConfigFailed", format!("{failure} (pool {pool}, {origin})"))))
         }
         Progress::RolledBack { pool, node, to } => {
             let to = to.as_ref().map_or_else(|| "the local configuration".to_owned(), ToString::to_string);
-            Some(notice(node, true, "NodeConfigRolledBack", format!("Pointed back at {to} (pool {pool}, {origin})")))
+            let message = format!("Pointed back at {to} (pool {pool}, {origin})");
+            Some((pool, notice(node, true, "NodeConfigRolledBack", message)))
         }
         // A pool is not an object of the cluster: its stop is reported on the node that caused it.
         Progress::Stopped { pool, reason } => responsible_node(last_failed, reason).map(|node| {
             let message = format!("The rollout of pool {pool} stopped: {reason} ({origin})");
-            notice(node, true, "NodeConfigRolloutStopped", message)
+            (pool, notice(node, true, "NodeConfigRolloutStopped", message))
         }),
         _ => None,
     }
@@ -102,7 +158,7 @@ mod tests {
             let last_failed = last_failed.cloned();
             let pool = PoolState { counts, gate: StartGate::Open, canaries: 0, last_failed, trials_end: None };
             let event = Event { progress, pool: Some(pool) };
-            to_notice("fleet f at commit 0123456789", Timestamp::UNIX_EPOCH, &event)
+            to_notice("fleet f at commit 0123456789", Timestamp::UNIX_EPOCH, &event).map(|(_, notice)| notice)
         };
         let (pool, node) = (pool_name("gpu"), node_name("n1"));
 

@@ -1,6 +1,7 @@
 //! Execution of a plan: sends the commands of the pure state machine ([`nodecfg_planning::rollout`]) to the cluster
 //! and returns the observed changes. Must not decide.
 
+mod event_limits;
 pub mod execute;
 mod kubernetes_events;
 mod pod_watches;

@@ -23,6 +23,7 @@ scenarios! {
         node_assigned_alike_by_another_client_is_watched,
         node_deleted_during_rollout_is_not_a_failure,
         kubernetes_events_report_assignments_and_failures,
+        nodes_of_a_large_rollout_share_events,
     }
     Kubelets {
         every_kubelet_failure_is_explained,
@@ -392,12 +393,31 @@ async fn kubernetes_events_report_assignments_and_failures(start: ClusterSetup) 
     assert_eq!(good[0].0, "NodeConfigAssigned");
     let assigned = format!("Assigned {}/{name} (pool a, fleet test at commit ", cluster.namespace());
     assert!(good[0].1.starts_with(&assigned), "{good:?}");
-    let bad = cluster.events("a-2").await;
+    let mut bad = cluster.events("a-2").await;
+    // Several are in flight at a time.
+    bad.sort();
     let reasons: Vec<&str> = bad.iter().map(|(reason, _)| reason.as_str()).collect();
     assert_eq!(reasons, ["NodeConfigAssigned", "NodeConfigFailed", "NodeConfigRolloutStopped"]);
     assert!(bad[1].1.contains("failed to validate config"), "{bad:?}");
     assert!(bad[2].1.contains("The rollout of pool a stopped: 1 failed, 0 allowed (maxFailures)"), "{bad:?}");
     until("no event is written about a node that was not touched", async || cluster.events("a-3").await.is_empty())
         .await;
+    cluster.down().await;
+}
+
+async fn nodes_of_a_large_rollout_share_events(start: ClusterSetup) {
+    let cluster = start.pool("a", 130).up().await;
+    cluster.sync(&repository("{maxUnavailable: 100%}"), &[]).await.exits(0);
+    let listed = cluster.get("/api/v1/namespaces/default/events").await;
+    let events = listed["items"].as_array().unwrap().iter();
+    let messages: Vec<&str> = events
+        .filter(|event| event["reason"] == "NodeConfigAssigned")
+        .map(|event| event["message"].as_str().unwrap())
+        .collect();
+    let (shared, single): (Vec<&str>, Vec<&str>) = messages.iter().partition(|message| message.contains("share"));
+    assert_eq!(single.len(), 100);
+    let [shared] = shared.as_slice() else { panic!("{shared:?}") };
+    assert!(shared.starts_with("30 nodes, such as a-"), "{shared}");
+    assert!(shared.contains(" share this Event. The first: Assigned "), "{shared}");
     cluster.down().await;
 }

@@ -220,6 +220,16 @@ fn refused_removal_is_announced_once() {
     assert_eq!(failed.map(|event| event.message.as_str()).collect::<Vec<_>>(), ["the startup taint stays: forbidden"]);
 }
 
+/// Kubelets may not change the taints of their Node.
+#[test]
+fn agent_without_fleet_leaves_the_taint() {
+    let mut sim = SimHarness::without_node_config(27, booted("a"), settings(), tainted("cpu"));
+    sim.put_proven("a");
+    sim.run_for(60.0);
+    assert_eq!((sim.join.created, sim.is_tainted()), (1, true));
+    assert!(!sim.join.requests.contains(&"taint"));
+}
+
 /// A NodeConfig with another uid belongs to another Node of the same name, or was written by hand.
 #[test]
 fn replaced_node_config_makes_the_agent_read_its_node_again() {
