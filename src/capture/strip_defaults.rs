@@ -88,6 +88,15 @@ mod tests {
     }
 
     #[test]
+    fn removes_defaults_of_gates() {
+        let shown = json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "5m0s"},
+            "imagePullCredentialsVerificationPolicy": "NeverVerifyPreloadedImages"});
+        assert_eq!(stripped(shown, 36), json!({}));
+        let gate = json!({"featureGates": {"KubeletCrashLoopBackOffMax": true}});
+        assert_eq!(stripped(gate.clone(), 34), gate, "it brings a default");
+    }
+
+    #[test]
     fn keeps_values_that_other_defaults_depend_on() {
         let both = json!({"nodeStatusUpdateFrequency": "10s", "nodeStatusReportFrequency": "5m0s"});
         assert_eq!(stripped(both, 30), json!({}));
@@ -115,13 +124,14 @@ mod tests {
             choice("evictionHard", vec![json!({}), json!({"memory.available": "100Mi"}), Json::Null]),
             choice("authentication", vec![json!({}), json!({"webhook": {"enabled": true, "cacheTTL": "120s"}})]),
             choice("eventBurst", vec![json!(10), json!(100)]),
+            choice("featureGates", vec![json!({"KubeletCrashLoopBackOffMax": true}), json!({"AllBeta": false})]),
             choice(
                 "logging",
                 vec![json!({"format": "text", "verbosity": 0}), json!({"flushFrequency": 5_000_000_000_i64})],
             ),
         )
-            .prop_map(|(a, b, c, d, e, f, g, h, i)| {
-                let set = [a, b, c, d, e, f, g, h, i].into_iter().flatten();
+            .prop_map(|(a, b, c, d, e, f, g, h, i, j)| {
+                let set = [a, b, c, d, e, f, g, h, i, j].into_iter().flatten();
                 Json::Object(set.map(|(name, value)| (name.to_owned(), value)).collect())
             })
     }

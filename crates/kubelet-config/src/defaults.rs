@@ -1,16 +1,18 @@
 //! The defaults of one kubelet version, filled into a configuration (`pkg/kubelet/apis/config/v1beta1/defaults.go`).
 //! Two configurations with equal results are the same to the kubelet.
-//!
-//! Defaults that depend on feature gates are not filled in: a value that may equal such a default counts as set.
 
 use serde_json::{Map, Value as Json};
 
 use super::Minor;
 use super::duration;
 use super::fields::{Field, FieldType, child, children, items};
+use super::gates::{self, EnabledGates};
 
-/// Fields whose defaults depend on a feature gate.
-const GATED: [&str; 2] = ["imagePullCredentialsVerificationPolicy", "crashLoopBackOff.maxContainerRestartPeriod"];
+/// Fields whose defaults depend on a feature gate, which must be on: path, gate, default.
+const GATED: [(&str, &str, &str); 2] = [
+    ("imagePullCredentialsVerificationPolicy", "KubeletEnsureSecretPulledImages", "NeverVerifyPreloadedImages"),
+    ("crashLoopBackOff.maxContainerRestartPeriod", "KubeletCrashLoopBackOffMax", "5m0s"),
+];
 const REPORT: &str = "nodeStatusReportFrequency";
 const UPDATE: &str = "nodeStatusUpdateFrequency";
 const EVICTION: &str = "evictionHard";
@@ -38,7 +40,27 @@ pub fn with_defaults(configuration: &Map<String, Json>, minor: Minor) -> Map<Str
         merge_eviction(&mut whole, minor);
     }
     fill(&mut whole, "", minor);
+    fill_gated(&mut whole, minor);
     whole
+}
+
+/// Fills in the defaults whose gates are on. A kubelet that refuses the gates has none.
+fn fill_gated(whole: &mut Map<String, Json>, minor: Minor) {
+    let given = whole.get("featureGates").and_then(Json::as_object).into_iter().flatten();
+    let given = given.filter_map(|(gate, on)| Some((gate.clone(), on.as_bool()?))).collect();
+    let enabled = gates::apply(minor, &given).unwrap_or_else(|_| EnabledGates::default());
+    for (path, gate, default) in GATED {
+        if !enabled.is_on(gate) {
+            continue;
+        }
+        let place = match path.split_once('.') {
+            None => Some((&mut *whole, path)),
+            Some((parent, name)) => whole.get_mut(parent).and_then(Json::as_object_mut).map(|map| (map, name)),
+        };
+        if let Some((map, name)) = place {
+            map.entry(name).or_insert_with(|| default.into());
+        }
+    }
 }
 
 /// Adds the default thresholds of signals that `evictionHard` omits (1.33 on, `cmd/kubelet/app/server.go`,
@@ -92,7 +114,7 @@ fn value_of(field: &Field, given: Option<Json>, minor: Minor) -> Option<Json> {
         // An empty list or map overrides a default. Without a default it means the same as an unset value.
         Some(value) if is_empty(&value) => default.map(|_| value),
         Some(value) if field.keeps_zero(minor) || !is_zero_of(field, &value, minor) => Some(value),
-        _ if GATED.contains(&field.path.as_str()) => None,
+        _ if GATED.iter().any(|(path, ..)| *path == field.path) => None,
         _ => default.or_else(|| zero(field, minor)),
     }
 }
@@ -231,6 +253,29 @@ mod tests {
         assert_eq!(report(json!({"nodeStatusUpdateFrequency": "20s", "nodeStatusReportFrequency": "1m"})), "1m0s");
         assert_eq!(filled_of(json!({"maxParallelImagePulls": 4}), 30)["serializeImagePulls"], false);
         assert_eq!(filled_of(json!({"maxParallelImagePulls": 4}), 26)["serializeImagePulls"], true);
+    }
+
+    /// As a kubelet 1.36 shows them in its configz. The gates are off before 1.35.
+    #[test]
+    fn some_defaults_depend_on_gates() {
+        let gated = |configuration: Json, minor| {
+            let whole = filled_of(configuration, minor);
+            let policy = whole.get("imagePullCredentialsVerificationPolicy").and_then(Json::as_str);
+            let period = whole.get("crashLoopBackOff").and_then(|at| at.get("maxContainerRestartPeriod"));
+            (policy.unwrap_or_default().to_owned(), period.and_then(Json::as_str).unwrap_or_default().to_owned())
+        };
+        let is = |policy: &str, period: &str| (policy.to_owned(), period.to_owned());
+        let both = is("NeverVerifyPreloadedImages", "5m0s");
+        assert_eq!((gated(json!({}), 36), gated(json!({}), 34)), (both.clone(), is("", "")));
+        let off = |gate: &str| json!({"featureGates": {gate: false}});
+        assert_eq!(gated(off("KubeletCrashLoopBackOffMax"), 36), is("NeverVerifyPreloadedImages", ""));
+        assert_eq!(gated(off("AllBeta"), 36), is("", ""));
+        let on = json!({"featureGates": {"KubeletCrashLoopBackOffMax": true}});
+        assert_eq!(gated(on, 34), is("", "5m0s"));
+        let own = json!({"imagePullCredentialsVerificationPolicy": "AlwaysVerify",
+            "crashLoopBackOff": {"maxContainerRestartPeriod": "60s"}});
+        assert_eq!(gated(own, 36), is("AlwaysVerify", "1m0s"));
+        assert_eq!(gated(json!({"featureGates": {"NoSuchGate": true}}), 36), is("", ""), "refused");
     }
 
     #[test]
