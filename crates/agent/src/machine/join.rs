@@ -33,7 +33,8 @@ pub(super) struct Joining {
     node: Option<OwnNode>,
     /// Configuration that the pointer names, once read; `Some(None)` is the local configuration.
     pointer: Option<Option<JoinConfig>>,
-    /// Delay after the server refused to remove the taint. The agent has the kubelet's identity, or lacks the right.
+    /// Delay after the server refused to remove the taint. The agent has the kubelet's identity, or lacks the right. The
+    /// next read of the NodeConfig after the delay makes a further attempt.
     pub(super) taint_backoff: Backoff,
     /// Reason why the node cannot join, and the one that was announced last.
     problem: Option<String>,
@@ -174,9 +175,7 @@ impl MachineState {
         if joining.under_way.is_some() {
             return None;
         }
-        let next = self.next_join_request(now).map(|_| joining.backoff.until().map_or(now, |until| until.max(now)));
-        let held = joining.taint_backoff.until().filter(|until| *until > now);
-        next.into_iter().chain(held).min()
+        self.next_join_request(now).map(|_| joining.backoff.until().map_or(now, |until| until.max(now)))
     }
 
     fn next_join_request(&self, now: Timestamp) -> Option<JoinRequest> {
@@ -230,7 +229,7 @@ impl MachineState {
     }
 
     /// Reports whether a Node with the startup taint joins by the pointer: it has no assignment at all.
-    fn may_join_by_pointer(&self) -> bool {
+    pub(super) fn may_join_by_pointer(&self) -> bool {
         let agent_state = &self.ledger.agent_state;
         self.volatile.settings.joins
             && self.never_had_node_config()
@@ -238,11 +237,10 @@ impl MachineState {
             && self.ledger.assigned.is_none()
             && self.ledger.last_known_good.is_none()
             && agent_state.active.is_none()
-            && agent_state.phase == Phase::Settled
     }
 
     /// Reports whether the kubelet is healthy on the configuration that the node is to have.
-    fn is_in_place(&self) -> bool {
+    pub(super) fn is_in_place(&self) -> bool {
         let Self { ledger, volatile } = self;
         let agent_state = &ledger.agent_state;
         let healthy = match &agent_state.phase {

@@ -5,7 +5,7 @@ use super::sim_harness::{SimHarness, node_config, settings, source};
 use super::sim_inputs::{Behaviour, Faults};
 use super::sim_join::{SimJoin, booted, hash, joining, tainted};
 use crate::joining::{JoinAnswer, OwnNode};
-use crate::ledger::{Ledger, Phase};
+use crate::ledger::{AssignmentFailure, FailureKind, Ledger, Phase};
 use kubelet_config::risk::Class;
 
 /// Booted node without `--fleet` and without the startup taint.
@@ -218,6 +218,54 @@ fn refused_removal_is_announced_once() {
     assert!(sim.is_tainted());
     let failed = sim.announcements.iter().filter(|event| event.reason == "NodeConfigJoinFailed");
     assert_eq!(failed.map(|event| event.message.as_str()).collect::<Vec<_>>(), ["the startup taint stays: forbidden"]);
+}
+
+/// A NodeConfig that was deleted while no agent ran is no instruction, whatever is left in the ledger.
+#[test]
+fn node_with_a_past_does_not_join_by_pointer() {
+    let changes: [fn(&mut Ledger); 4] = [
+        |ledger| ledger.agent_state.booted = true,
+        |ledger| ledger.assigned = Some(source("a")),
+        |ledger| ledger.last_known_good = Some(source("a")),
+        |ledger| ledger.agent_state.active = Some(source("a")),
+    ];
+    let mut sim = SimHarness::fresh(28);
+    while !sim.state.may_join_by_pointer() {
+        sim.run_for(0.001);
+    }
+    assert_eq!(sim.join.created, 0);
+    for (number, change) in changes.into_iter().enumerate() {
+        sim.state.ledger = Ledger::default();
+        change(&mut sim.state.ledger);
+        assert!(!sim.state.may_join_by_pointer(), "{number}");
+    }
+}
+
+#[test]
+fn configuration_is_in_place_if_the_kubelet_is_healthy_on_the_assignment() {
+    let mut sim = SimHarness::fresh(29);
+    sim.run_for(1_000.0);
+    assert!(sim.state.is_in_place());
+    let failure = AssignmentFailure {
+        kind: FailureKind::Trial,
+        was_healthy: true,
+        error: String::new(),
+        message: String::new(),
+        kubelet: None,
+    };
+    let changes: [&dyn Fn(&mut Ledger); 5] = [
+        &|ledger| ledger.agent_state.failure = Some(failure.clone()),
+        &|ledger| ledger.agent_state.active = Some(source("b")),
+        &|ledger| ledger.agent_state.content_hash = Some(hash("b").to_string()),
+        &|ledger| (ledger.assigned, ledger.agent_state.active) = (Some(source("b")), Some(source("b"))),
+        &|ledger| ledger.agent_state.phase = Phase::Activating { before: None },
+    ];
+    let ledger = sim.state.ledger.clone();
+    for (number, change) in changes.into_iter().enumerate() {
+        sim.state.ledger = ledger.clone();
+        change(&mut sim.state.ledger);
+        assert!(!sim.state.is_in_place(), "{number}");
+    }
 }
 
 /// Kubelets may not change the taints of their Node.
