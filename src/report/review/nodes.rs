@@ -149,7 +149,7 @@ fn write_wave(page: &mut Page<'_>, wave: &Wave) -> io::Result<()> {
             let state = match (waiting, error) {
                 (_, Some(error)) => warning(message(error)),
                 (Some(waiting), None) => message(waiting),
-                (None, None) => "in transition".to_owned(),
+                (None, None) => "converged, watched as a canary".to_owned(),
             };
             groups.entry(state).or_default().push(step.node.as_str());
         }

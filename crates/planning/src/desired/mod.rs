@@ -180,6 +180,12 @@ pub struct RolloutPolicy {
 }
 
 impl RolloutPolicy {
+    /// Number of canaries; 0 without any.
+    #[must_use]
+    pub fn canaries(&self) -> usize {
+        self.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX))
+    }
+
     /// Reports whether nodes are drained for changes that need it.
     #[must_use]
     pub fn drains_nodes(&self) -> bool {

@@ -191,9 +191,7 @@ impl Checker<'_> {
         self.disruption(pool, &subject);
         for wave in &pool.waves {
             if let WaveKind::Canary { .. } = wave.kind {
-                let allowed =
-                    pool.policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
-                self.require(wave.steps.len() <= allowed, &subject, "has more canaries than its policy");
+                self.require(wave.steps.len() <= pool.policy.canaries(), &subject, "has more canaries than its policy");
             }
             for step in &wave.steps {
                 self.step(pool, wave.kind, step);

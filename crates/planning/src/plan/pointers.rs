@@ -115,7 +115,7 @@ pub(super) fn pointer_move(
 /// before is no canary: the next run watches it as one.
 fn time(plan: &PoolPlan, observed: &Observed) -> Option<PointerTime> {
     let has_canaries = plan.waves.iter().any(|wave| matches!(wave.kind, WaveKind::Canary { .. }));
-    let wanted = plan.policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX));
+    let wanted = plan.policy.canaries();
     let proves = |name: &NodeName| observed.nodes.get(name).is_some_and(|node| !node.is_self_assigned());
     let runs_target = |left: &&LeftAlone| {
         !left.unavailable && matches!(left.why, Why::Converged | Why::Adopted { .. }) && proves(&left.node)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::decide::{Decision, is_broken};
 use super::{Action, Domain, LeftAlone, Step, Wave, WaveDomain, WaveKind, Why};
-use crate::desired::{Canary, NodeOrder, RolloutPolicy};
+use crate::desired::{NodeOrder, RolloutPolicy};
 use kubelet_config::risk::Class;
 use nodecfg_contract::Assignment;
 use nodecfg_contract::observed::Node;
@@ -18,9 +18,8 @@ pub(super) struct Sorter {
     left_alone: Vec<LeftAlone>,
     /// Converged nodes as potential canaries.
     converged: Vec<Step>,
-    /// Maximum length of `converged`. One more than the number of canaries proves that the canaries are done.
-    max_converged: usize,
-    canary: Option<Canary>,
+    /// Number of canaries of the policy, and their soak time in seconds.
+    canaries: (usize, u64),
     /// Whether the pool's pointer waits for a proof of the target.
     pointer_due: bool,
     order: Option<NodeOrder>,
@@ -38,10 +37,8 @@ impl Sorter {
         pointer_due: bool,
         nodes: impl IntoIterator<Item = &'a Node>,
     ) -> Self {
-        let max_converged =
-            policy.canary.map_or(0, |canary| usize::try_from(canary.nodes).unwrap_or(usize::MAX).saturating_add(1));
-        let (canary, order) = (policy.canary, policy.order.clone());
-        let sorter = Self { max_converged, canary, pointer_due, order, ..Self::default() };
+        let canaries = (policy.canaries(), policy.canary.map_or(0, |canary| canary.soak.as_secs()));
+        let sorter = Self { canaries, pointer_due, order: policy.order.clone(), ..Self::default() };
         let domains: BTreeSet<Domain> = nodes.into_iter().filter_map(|node| sorter.domain_of(node)).collect();
         Self { domains: domains.into_iter().collect(), ..sorter }
     }
@@ -70,7 +67,7 @@ impl Sorter {
                     self.begun.insert(domain);
                 }
                 let is_canary = left.why == Why::Converged && !left.unavailable && proves;
-                if self.converged.len() < self.max_converged && is_canary {
+                if self.lacks_converged() && is_canary {
                     self.converged.push(Step {
                         node: node.name.clone(),
                         assignment: Assignment {
@@ -126,8 +123,8 @@ impl Sorter {
         let mut waves = Vec::new();
         let mut canaries = Vec::new();
         let mut soak_seconds = 0;
-        if let Some(canary) = self.canary.filter(|canary| self.needs_canaries(*canary)) {
-            let wanted = usize::try_from(canary.nodes).unwrap_or(usize::MAX);
+        if self.needs_canaries() {
+            let (wanted, soak) = self.canaries;
             canaries = std::mem::take(&mut self.converged);
             // Canaries of a later domain would start beside those of the first one.
             let domains = canaries.iter().chain(&self.in_flight).chain(&self.assigned).map(|step| step.domain);
@@ -139,7 +136,7 @@ impl Sorter {
             }
             // Without nodes in the next wave and without a pointer, nothing waits for a soak time.
             let is_awaited = self.pointer_due || !self.assigned.is_empty();
-            soak_seconds = if is_awaited { canary.soak.as_secs() } else { 0 };
+            soak_seconds = if is_awaited { soak } else { 0 };
         }
         self.left_alone.retain(|left| canaries.iter().all(|step| step.node != left.node));
         self.broken.append(&mut self.in_flight);
@@ -174,9 +171,15 @@ impl Sorter {
         Some(WaveDomain { domain: self.domains.get(number)?.clone(), soak_seconds })
     }
 
-    fn needs_canaries(&self, canary: Canary) -> bool {
-        let wanted = usize::try_from(canary.nodes).unwrap_or(usize::MAX);
+    fn needs_canaries(&self) -> bool {
         let is_needed = self.pointer_due || !self.in_flight.is_empty() || !self.assigned.is_empty();
-        wanted > 0 && is_needed && self.converged.len() <= wanted
+        is_needed && self.lacks_converged()
+    }
+
+    /// Reports whether no more nodes have converged than the pool has canaries. One more proves that the canaries are
+    /// done.
+    fn lacks_converged(&self) -> bool {
+        let (wanted, _) = self.canaries;
+        wanted > 0 && self.converged.len() <= wanted
     }
 }

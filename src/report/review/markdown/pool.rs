@@ -299,7 +299,7 @@ fn write_rollout(text: &mut String, rollout: &Rollout, several: bool) {
     let awaited = |step: &&Step| step.action != Action::Assign;
     let awaited = rollout.waves.iter().flat_map(|wave| &wave.steps).filter(awaited).count();
     if awaited > 0 {
-        text.push_str(&format!("- {} assigned earlier, in transition\n", count(awaited, "node")));
+        text.push_str(&format!("- {} assigned earlier, watched\n", count(awaited, "node")));
     }
     let blocked: Vec<&LeftAlone> = rollout.left_alone.iter().filter(|left| left.blocked).collect();
     if blocked.len() > MAX_NAMES {

@@ -36,8 +36,7 @@ impl Checker<'_> {
                 let of_pool = pool.left_alone.iter().filter_map(|left| self.observed.nodes.get(&left.node));
                 let assigned = of_pool.filter(|node| node.content.is_none_or(|content| !content.self_assigned));
                 let proving = assigned.filter(|node| node.ready == Readiness::Ready && runs(node)).count();
-                let canaries = pool.policy.canary.map_or(0, |canary| canary.nodes);
-                let proven = u32::try_from(proving).is_ok_and(|proving| proving > canaries);
+                let proven = proving > pool.policy.canaries();
                 let waits = pool.waves.iter().any(|wave| matches!(wave.kind, WaveKind::Canary { .. }));
                 self.require(proven && !waits, &subject, "moves at once although no node proves its content");
             }

@@ -51,6 +51,17 @@ fn waits_for_the_soak_of_the_last_wave() {
 }
 
 #[test]
+fn pool_without_a_pointer_does_not_wait_for_a_soak_that_nothing_needs() {
+    let nodes = [node("n1", "a"), node("n2", "a")];
+    let mut scenario = Scenario::new(nodes, RolloutPolicy { canary: canary(1, 60), ..policy(1) }, ASSIGN);
+    scenario.send(Input::Start);
+    scenario.converge("n1");
+    assert!(!scenario.machine.is_finished());
+    scenario.send(Input::Gone(node_name("n2")));
+    assert!(scenario.machine.is_finished());
+}
+
+#[test]
 fn canary_that_fails_in_the_soak_of_the_last_wave_leaves_it() {
     let mut scenario = rollout([node("n1", "a")], RolloutPolicy { canary: canary(1, 60), ..policy(1) }, ASSIGN);
     scenario.send(Input::Start);
