@@ -12,7 +12,9 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use jiff::Timestamp;
 
 use super::disk::Disk;
-use super::events::{ActivationError, Announcement, Download, Effect, Event, FetchError, Health, NodeHealth, Step};
+use super::events::{
+    ActivationError, Announcement, Download, Effect, Event, FetchError, Health, NodeHealth, ServiceReport, Step,
+};
 use super::host::{Host, RestartError};
 use super::ledger::Phase;
 use super::metrics::Metrics;
@@ -242,17 +244,21 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                     EffectResult::Restarted(result)
                 })
             }
-            Effect::Probe { node } => {
+            Effect::Probe { node, since } => {
                 let healthz = self.runtime.healthz();
                 Box::pin(async move {
                     let kubelet = host.healthz(&healthz).await;
+                    let service = match &kubelet {
+                        Ok(()) => ServiceReport::default(),
+                        Err(_) => host.service_report(since).await,
+                    };
                     let node = if node && kubelet.is_ok() { client.node_health().await } else { None };
                     tracing::debug!(
                         healthy = kubelet.is_ok(),
                         ready = node.map(|node| node.ready),
                         "probed the kubelet"
                     );
-                    EffectResult::Event(Event::Probed(Health { kubelet, node }))
+                    EffectResult::Event(Event::Probed(Health { kubelet, node, service }))
                 })
             }
             Effect::Report(status) => {

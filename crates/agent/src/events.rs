@@ -131,7 +131,23 @@ pub struct Health {
     pub kubelet: Result<(), String>,
     /// Health of the node. `None` if the API server was not queried or did not answer.
     pub node: Option<NodeHealth>,
+    /// What the service manager knows about a kubelet whose `/healthz` does not answer.
+    pub service: ServiceReport,
 }
+
+/// What the service manager knows about the kubelet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceReport {
+    /// Number of times that it has started the kubelet again after an exit (`NRestarts` of systemd). It may count exits
+    /// before the last restart by the agent. `None` if unknown.
+    pub restarts: Option<u32>,
+    /// Last error of the kubelet: sanitized, on one line, at most [`MAX_LAST_ERROR`] characters. `None` if unknown.
+    pub last_error: Option<String>,
+}
+
+/// Maximum length of [`ServiceReport::last_error`], in characters.
+pub const MAX_LAST_ERROR: usize = 300;
 
 /// Health of the node, from the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -165,6 +181,8 @@ pub enum Effect {
         /// Whether to query the API server too, once `/healthz` has answered. No answer within a few seconds counts
         /// as no information.
         node: bool,
+        /// Time of the kubelet's restart, from which its log counts.
+        since: Timestamp,
     },
     /// Write the status of the NodeConfig.
     Report(Box<NodeConfigStatus>),

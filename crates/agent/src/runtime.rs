@@ -14,7 +14,7 @@ use super::content;
 use super::disk::Disk;
 use super::events::{
     ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth,
-    StateFiles, StateHandling, Step,
+    ServiceReport, StateFiles, StateHandling, Step,
 };
 use super::host::Healthz;
 use super::ledger::{Ledger, Phase};
@@ -256,7 +256,7 @@ impl<D: Disk> AgentRuntime<D> {
             // A local configuration may disable `/healthz`. Such a kubelet cannot be probed and counts as healthy: no
             // other configuration is left to roll back to.
             Effect::Probe { .. } if self.healthz().port == 0 => {
-                Err(Event::Probed(Health { kubelet: Ok(()), node: None }))
+                Err(Event::Probed(Health { kubelet: Ok(()), node: None, service: ServiceReport::default() }))
             }
             effect => Ok(effect),
         }

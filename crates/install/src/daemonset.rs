@@ -126,6 +126,8 @@ fn host_step(pods: &DaemonSet) -> Value {
             format!("--restart-command={ON_HOST} systemctl restart kubelet"),
             format!("--stop-command={ON_HOST} systemctl stop kubelet"),
             format!("--kubelet={ON_HOST} kubelet"),
+            format!("--restarts-command={ON_HOST} systemctl show kubelet --property=NRestarts --value"),
+            format!("--log-command={ON_HOST} journalctl --unit=kubelet --output=cat --no-pager --lines=100"),
             format!("--kubelet-root-dir={HOST_ROOT}{}", pods.host.kubelet_root),
         ],
         "resources": {"requests": {"cpu": "1m", "memory": "16Mi"}, "limits": {"memory": "128Mi"}},

@@ -58,6 +58,7 @@ pub mod rules;
 pub mod schema;
 pub mod secrets;
 pub mod spelling;
+pub mod startup_error;
 pub mod strconv;
 pub mod table;
 pub mod tls;

@@ -101,7 +101,7 @@ impl RootArgs {
 
 pub(super) const KUBELET: &str = "Kubelet";
 
-/// Commands that restart the kubelet and print its version.
+/// Commands that restart the kubelet, and that print its version, exits and log.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = KUBELET)]
 pub(super) struct ActionArgs {
@@ -119,6 +119,18 @@ pub(super) struct ActionArgs {
     /// is used.
     #[arg(long, value_name = "COMMAND", default_value = "kubelet")]
     kubelet: CommandLine,
+    /// Command that prints how often the service manager has started the kubelet again. After three exits in a trial,
+    /// the agent rolls back.
+    #[arg(long, value_name = "COMMAND", default_value = "systemctl show kubelet --property=NRestarts --value")]
+    restarts_command: CommandLine,
+    /// Command that prints the end of the kubelet's log, to which --since=@SECONDS is appended. The last error in it
+    /// explains a failed trial.
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        default_value = "journalctl --unit=kubelet --output=cat --no-pager --lines=100"
+    )]
+    log_command: CommandLine,
     #[command(flatten)]
     root: RootArgs,
 }
@@ -131,6 +143,8 @@ impl ActionArgs {
             limit: self.restart_timeout,
             root: self.root.kubelet_root_dir.clone(),
             kubelet: self.kubelet.clone(),
+            restarts: Some(self.restarts_command.clone()),
+            log: Some(self.log_command.clone()),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::host::step::StepListener;
 /// Restart the kubelet on behalf of an agent without privileges on the host.
 ///
 /// Listens on a Unix socket for requests of `nodecfg-agent --host-step SOCKET`: restart the kubelet, remove its state
-/// files in between, and report its version. Runs only the commands of its own flags, takes no command, path or
+/// files in between, and report its version, exits and last error. Runs only the commands of its own flags, takes no command, path or
 /// configuration from the socket, and needs no credentials for the API server.
 ///
 /// Every process of the same user (mode 0600) may restart the kubelet. Put it into a folder that only the two
@@ -32,7 +32,9 @@ Examples:
   nodecfg-agent host-step --socket /run/nodecfg/step.sock \\
     --restart-command 'nsenter -t 1 -m -- systemctl restart kubelet' \\
     --stop-command 'nsenter -t 1 -m -- systemctl stop kubelet' \\
-    --kubelet 'nsenter -t 1 -m -- kubelet'";
+    --kubelet 'nsenter -t 1 -m -- kubelet' \\
+    --restarts-command 'nsenter -t 1 -m -- systemctl show kubelet --property=NRestarts --value' \\
+    --log-command 'nsenter -t 1 -m -- journalctl --unit=kubelet --output=cat --no-pager --lines=100'";
 
 impl Args {
     pub(super) fn log_format(&self) -> LogFormat {

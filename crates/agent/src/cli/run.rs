@@ -63,7 +63,7 @@ pub(super) struct RunArgs {
     /// Delegate restarting the kubelet and reading its version to `nodecfg-agent host-step`, which listens on SOCKET.
     /// The flags of host-step set the commands.
     #[arg(long, value_name = "SOCKET", help_heading = KUBELET)]
-    #[arg(conflicts_with_all = ["restart_command", "stop_command", "restart_timeout", "kubelet", "kubelet_root_dir"])]
+    #[arg(conflicts_with_all = ["restart_command", "stop_command", "restart_timeout", "kubelet", "restarts_command", "log_command", "kubelet_root_dir"])]
     host_step: Option<PathBuf>,
     /// Version of the kubelet, such as v1.36.2, for checking configurations. Default: as reported by its binary or
     /// its Node.
@@ -138,7 +138,7 @@ impl RunArgs {
     fn host(&self) -> SystemHost {
         let runner = match &self.host_step {
             Some(socket) => ActionRunner::HostStep(socket.clone()),
-            None => ActionRunner::InProcess(self.actions.actions()),
+            None => ActionRunner::InProcess(Box::new(self.actions.actions())),
         };
         SystemHost { runner, version: self.kubelet_version }
     }

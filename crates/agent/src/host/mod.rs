@@ -5,7 +5,9 @@ pub mod healthz;
 pub mod step;
 pub mod system;
 
-use super::events::StateFiles;
+use jiff::Timestamp;
+
+use super::events::{ServiceReport, StateFiles};
 use nodecfg_contract::observed::KubeletVersion;
 
 /// Health endpoint of a kubelet.
@@ -49,4 +51,9 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// Reason why the kubelet counts as unhealthy.
     fn healthz(&self, endpoint: &Healthz) -> impl Future<Output = Result<(), String>> + Send;
+    /// Reads how often the service manager has started the kubelet again, and the kubelet's last error since this time.
+    /// Both are unknown without a service manager.
+    fn service_report(&self, _since: Timestamp) -> impl Future<Output = ServiceReport> + Send {
+        std::future::ready(ServiceReport::default())
+    }
 }

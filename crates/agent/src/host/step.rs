@@ -1,8 +1,9 @@
-//! Privileged part of an agent that runs as a pod. `nodecfg-agent host-step` listens on a Unix socket and accepts two
-//! requests: restart the kubelet, and report its version. The commands come from its own flags.
+//! Privileged part of an agent that runs as a pod. `nodecfg-agent host-step` listens on a Unix socket and accepts four
+//! requests: restart the kubelet, delete the state files that were set aside, report the kubelet's version, and report
+//! its exits and last error. The commands come from its own flags.
 //!
 //! Thus the container with credentials for the API server needs no privileges on the host, and the privileged
-//! container needs no credentials. No input from the socket becomes part of a command or path.
+//! container needs no credentials. Of the input from the socket, only a time becomes part of a command, as a number.
 //!
 //! Protocol: one request per connection, as a line of JSON, and one line in reply.
 
@@ -19,7 +20,8 @@ use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use super::RestartError;
 use super::system::Actions;
-use crate::events::StateFiles;
+use crate::events::{ServiceReport, StateFiles};
+use jiff::Timestamp;
 use nodecfg_contract::observed::KubeletVersion;
 
 /// Maximum size of a request or reply, in bytes.
@@ -33,7 +35,7 @@ const RESTART_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(500);
-/// Time limit for a version request.
+/// Time limit for a request that only reads.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 /// Socket permissions. Both programs run as the same user.
 const SOCKET_MODE: u32 = 0o600;
@@ -50,6 +52,8 @@ enum Request {
     Discard {},
     /// Report the kubelet's version.
     Version {},
+    /// Report how often the kubelet was started again, and its last error since this time, in Unix seconds.
+    Service { since: i64 },
 }
 
 /// Reply of the host step.
@@ -60,6 +64,8 @@ enum Reply {
     Restarted {},
     /// No state file is set aside.
     Discarded {},
+    /// Exits and last error of the kubelet.
+    Service(ServiceReport),
     /// Version of the kubelet, if known.
     Version { version: Option<String> },
     /// The command could not be started.
@@ -93,7 +99,7 @@ async fn act(socket: &Path, request: &Request, done: Reply, timeout: Duration) -
         reply if reply == done => Ok(()),
         Reply::NotRequested { reason } => Err(RestartError::NotRequested(reason)),
         Reply::Failed { reason } => Err(RestartError::Failed(reason)),
-        Reply::Restarted {} | Reply::Discarded {} | Reply::Version { .. } => {
+        Reply::Restarted {} | Reply::Discarded {} | Reply::Version { .. } | Reply::Service(_) => {
             Err(RestartError::Failed(unexpected(socket)))
         }
     }
@@ -111,6 +117,23 @@ pub async fn version(socket: &Path) -> Option<KubeletVersion> {
         Err(error) => {
             tracing::warn!("the kubelet's version is unknown: {error}");
             None
+        }
+    }
+}
+
+/// Reads the exits and the last error of the kubelet through the host step. Unknown if the host step does not answer, or
+/// is older than the agent.
+pub async fn service_report(socket: &Path, since: Timestamp) -> ServiceReport {
+    let exchange = async {
+        let stream = connect(socket, Duration::ZERO).await?;
+        send_request(stream, socket, &Request::Service { since: since.as_second() }, VERSION_TIMEOUT).await
+    };
+    match exchange.await {
+        Ok(Reply::Service(report)) => report,
+        Ok(_) => ServiceReport::default(),
+        Err(error) => {
+            tracing::debug!("the kubelet's last error is unknown: {error}");
+            ServiceReport::default()
         }
     }
 }
@@ -244,6 +267,10 @@ async fn handle_request(mut stream: UnixStream, actions: &Actions) -> io::Result
         }
         Ok(Request::Discard {}) => reply(actions.discard(), Reply::Discarded {}),
         Ok(Request::Version {}) => Reply::Version { version: actions.version().await.map(|found| found.to_string()) },
+        Ok(Request::Service { since }) => match Timestamp::from_second(since) {
+            Ok(since) => Reply::Service(actions.service_report(since).await),
+            Err(error) => Reply::Failed { reason: format!("the request has no valid time: {error}") },
+        },
         Err(_) => {
             Reply::Failed { reason: "the host step does not support this request: run the agent's version".to_owned() }
         }
@@ -268,6 +295,8 @@ mod tests {
             limit: Duration::from_secs(60),
             root: folder.to_path_buf(),
             kubelet: "echo Kubernetes v1.36.2".parse().expect("words"),
+            restarts: "echo 3".parse().ok(),
+            log: "echo Error: no luck".parse().ok(),
         }
     }
 
@@ -281,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn serves_restart_and_version_only() {
+    async fn serves_known_requests_only() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("step.sock");
         std::fs::write(folder.path().join("cpu_manager_state"), "{}").expect("written");
@@ -291,6 +320,10 @@ mod tests {
         let served = listening.serve(&actions, std::future::pending());
         let asked = async {
             assert_eq!(version(&socket).await, KubeletVersion::parse("v1.36.2"));
+            let report = service_report(&socket, Timestamp::UNIX_EPOCH).await;
+            let last_error = Some("no luck --since=@0".to_owned());
+            assert_eq!(report, ServiceReport { restarts: Some(3), last_error });
+            assert!(raw(&socket, b"{\"service\":{\"since\":9000000000000000}}\n").await.contains("no valid time"));
             let state = StateFiles { files: vec![StateFile::CpuManagerState], ..StateFiles::default() };
             assert_eq!(restart(&socket, &state).await, Ok(()));
             let names = || std::fs::read_dir(folder.path()).expect("a folder").flatten().map(|entry| entry.file_name());
@@ -303,6 +336,8 @@ mod tests {
                 b"{\"restart\":{\"state\":{\"files\":[],\"handling\":\"remove\",\"to\":\"/etc\"}}}\n",
                 b"{\"restart\":{\"state\":{\"files\":[],\"handling\":\"remove\"},\"command\":\"reboot\"}}\n",
                 b"{\"discard\":{\"files\":[\"passwd\"]}}\n",
+                b"{\"service\":{\"since\":\"yesterday\"}}\n",
+                b"{\"service\":{\"since\":0,\"unit\":\"sshd\"}}\n",
                 b"{\"run\":\"reboot\"}\n",
                 b"\n",
                 b"",

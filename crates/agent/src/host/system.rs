@@ -7,12 +7,18 @@ use std::time::Duration;
 
 use super::command::{CommandError, CommandLine};
 use super::{Healthz, Host, RestartError, healthz, step};
-use crate::events::{StateFiles, StateHandling};
+use crate::events::{MAX_LAST_ERROR, ServiceReport, StateFiles, StateHandling};
+use jiff::Timestamp;
 use kubelet_config::risk::StateFile;
+use kubelet_config::startup_error;
 use nodecfg_contract::observed::KubeletVersion;
+use nodecfg_contract::printable;
 
 /// Time limit of `kubelet --version`.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time limit of each command of a service report.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Actions that need privileges on the host.
 #[derive(Debug, Clone)]
@@ -27,6 +33,10 @@ pub struct Actions {
     pub root: PathBuf,
     /// Command of the kubelet's binary, to which `--version` is appended.
     pub kubelet: CommandLine,
+    /// Command that prints how often the service manager has started the kubelet again. `None`: unknown.
+    pub restarts: Option<CommandLine>,
+    /// Command that prints the end of the kubelet's log, to which `--since=@SECONDS` is appended. `None`: unknown.
+    pub log: Option<CommandLine>,
 }
 
 impl Actions {
@@ -87,10 +97,31 @@ impl Actions {
         self.root.join(format!(".{file}.nodecfg-replaced"))
     }
 
+    /// Reads the service manager's count of restarts, and the kubelet's last error since this time. Only the error
+    /// leaves this process, without values that may be secret.
+    pub async fn service_report(&self, since: Timestamp) -> ServiceReport {
+        let restarts = match &self.restarts {
+            Some(command) => output_of(command).await.and_then(|text| text.trim().parse().ok()),
+            None => None,
+        };
+        let log = match &self.log {
+            Some(command) => output_of(&command.with_argument(&format!("--since=@{}", since.as_second()))).await,
+            None => None,
+        };
+        let last_error = log.as_deref().and_then(startup_error::last);
+        let last_error = last_error.map(|text| printable::at_most(&printable::one_line(&text), MAX_LAST_ERROR));
+        ServiceReport { restarts, last_error }
+    }
+
     /// Version that the kubelet's binary reports. `None` if unknown.
     pub async fn version(&self) -> Option<KubeletVersion> {
         version_of(&self.kubelet).await
     }
+}
+
+/// Output of a command that only explains failures: without it, the agent works as before.
+async fn output_of(command: &CommandLine) -> Option<String> {
+    command.run(REPORT_TIMEOUT).await.inspect_err(|error| tracing::debug!("{error}")).ok()
 }
 
 /// Version that the kubelet's binary reports. `None` if unknown.
@@ -148,7 +179,7 @@ fn parse_version(text: &str) -> Option<KubeletVersion> {
 #[derive(Debug, Clone)]
 pub enum ActionRunner {
     /// This process.
-    InProcess(Actions),
+    InProcess(Box<Actions>),
     /// `nodecfg-agent host-step`, behind this socket.
     HostStep(PathBuf),
 }
@@ -188,6 +219,13 @@ impl Host for SystemHost {
     async fn healthz(&self, endpoint: &Healthz) -> Result<(), String> {
         healthz::probe(endpoint).await
     }
+
+    async fn service_report(&self, since: Timestamp) -> ServiceReport {
+        match &self.runner {
+            ActionRunner::InProcess(actions) => actions.service_report(since).await,
+            ActionRunner::HostStep(path) => step::service_report(path, since).await,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -210,6 +248,8 @@ mod tests {
             limit: Duration::from_secs(60),
             root: root.to_path_buf(),
             kubelet: "echo Kubernetes v1.36.2-eks-1".parse().expect("words"),
+            restarts: "echo 4".parse().ok(),
+            log: None,
         }
     }
 
@@ -323,14 +363,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn reports_restarts_and_last_error() {
+        let root = tempfile::tempdir().expect("a folder");
+        let since = Timestamp::from_second(1_763_971_200).expect("a time");
+        let mut actions = recording(root.path(), "true");
+        actions.log = r#"sh -c 'echo "Error: asked for $0\033[31m"'"#.parse().ok();
+        let expected = "asked for --since=@1763971200 [31m".to_owned();
+        assert_eq!(
+            actions.service_report(since).await,
+            ServiceReport { restarts: Some(4), last_error: Some(expected) }
+        );
+        // A long error is cut; text that is no number is no count.
+        actions.log = r#"sh -c 'echo "Error: $(head -c 3000 /dev/zero | tr "\0" /)"'"#.parse().ok();
+        actions.restarts = "echo [not set]".parse().ok();
+        let report = actions.service_report(since).await;
+        assert_eq!(report.restarts, None);
+        assert_eq!(report.last_error.expect("an error").chars().count(), MAX_LAST_ERROR + 1);
+        // A command that fails costs only the explanation.
+        (actions.log, actions.restarts) = ("false".parse().ok(), "/no/such/program".parse().ok());
+        assert_eq!(actions.service_report(since).await, ServiceReport::default());
+    }
+
+    #[tokio::test]
     async fn reads_kubelet_version() {
         let root = tempfile::tempdir().expect("a folder");
         let actions = recording(root.path(), "true");
         assert_eq!(actions.version().await, KubeletVersion::parse("v1.36.2"));
         let unknown = Actions { kubelet: "/no/such/kubelet".parse().expect("words"), ..actions.clone() };
         assert_eq!(unknown.version().await, None);
-        let configured =
-            SystemHost { runner: ActionRunner::InProcess(actions), version: KubeletVersion::parse("v1.30.0") };
+        let configured = SystemHost {
+            runner: ActionRunner::InProcess(Box::new(actions)),
+            version: KubeletVersion::parse("v1.30.0"),
+        };
         assert_eq!(Host::version(&configured).await, KubeletVersion::parse("v1.30.0"));
     }
 }

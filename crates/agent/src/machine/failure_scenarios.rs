@@ -252,6 +252,19 @@ fn repeats_activation_without_api_server() {
 
 /// Status, conditions and events for each kind of failure.
 #[test]
+fn rolls_back_after_three_exits() {
+    let mut sim = sim_with_good_assigned();
+    sim.behaviours.insert("new".to_owned(), Behaviour::Exits);
+    sim.assign(Some(source("new")));
+    // The count of the service manager continues over the restart of the agent, so its exits before do not count.
+    sim.run_for(28.0);
+    assert_eq!(names(&sim.activations), ["good", "new"]);
+    sim.run_for(10.0);
+    assert_eq!(names(&sim.activations), ["good", "new", "good"]);
+    assert_eq!(sim.error(), "failed trial: kubelet exited 3 times: cgroupRoot: no such cgroup");
+}
+
+#[test]
 fn reports_each_failure() {
     let mut text = String::new();
     let mut describe = |title: &str, sim: &SimHarness| {
@@ -280,6 +293,7 @@ fn reports_each_failure() {
     describe("never answers", &new(Behaviour::Silent, 100.0));
     describe("starts not Ready", &new(Behaviour::Unready, 100.0));
     describe("in a crash loop", &new(Behaviour::Loops, 100.0));
+    describe("exits", &new(Behaviour::Exits, 45.0));
     describe("stops answering", &new(Behaviour::Dies(60), 200.0));
     describe("cannot be restarted", &new(Behaviour::NoRestart, 100.0));
     let mut full = sim_with_good_assigned();

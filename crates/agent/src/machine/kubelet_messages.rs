@@ -104,6 +104,22 @@ fn trial_error(what: &HealthProblem) -> String {
     format!("{TRIAL_PREFIX}{what}")
 }
 
+/// Error text and reason of a trial in which the kubelet exited repeatedly.
+pub(super) fn exited(times: u32) -> (String, String) {
+    (
+        format!("{TRIAL_PREFIX}kubelet exited {times} times"),
+        format!("the kubelet exited {times} times during its trial"),
+    )
+}
+
+/// Error text and reason of a trial, with the kubelet's last error.
+pub(super) fn with_last_error((error, message): (String, String), last_error: Option<&str>) -> (String, String) {
+    match last_error {
+        Some(last) => (format!("{error}: {last}"), format!("{message}; its last error: {last}")),
+        None => (error, message),
+    }
+}
+
 /// Error text and reason of a trial in which the kubelet repeatedly stopped answering.
 pub(super) fn crash_loop(interruptions: u32, what: &HealthProblem) -> (String, String) {
     let error = format!("{TRIAL_PREFIX}kubelet stopped answering /healthz {interruptions} times");

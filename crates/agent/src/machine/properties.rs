@@ -12,6 +12,7 @@ use super::sim_join::{SimJoin, booted, hash, joining, tainted};
 use super::{MachineState, not_saved, step};
 use crate::events::{
     ActivationError, ConfigCheck, Download, Effect, Event, FetchError, Fetched, Health, NeedsDrain, NodeHealth,
+    ServiceReport,
 };
 use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, OwnNode};
 use crate::ledger::{FailureKind, Ledger, Phase};
@@ -47,6 +48,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Behaviour::Loops),
         1 => Just(Behaviour::Unready),
         1 => Just(Behaviour::NoRestart),
+        1 => Just(Behaviour::Exits),
     ];
     let faults = any::<(bool, bool, bool, bool, bool)>().prop_map(|(api, disk, place, reports, needs_drain)| Faults {
         api_down: api,
@@ -363,7 +365,11 @@ fn event() -> impl Strategy<Value = Event> {
     let nothing = node_config(2, None);
     let probed = |healthy: bool, node: Option<bool>| {
         let kubelet = if healthy { Ok(()) } else { Err("no".to_owned()) };
-        Event::Probed(Health { kubelet, node: node.map(|ready| NodeHealth { ready, lease_renewed: None }) })
+        Event::Probed(Health {
+            kubelet,
+            node: node.map(|ready| NodeHealth { ready, lease_renewed: None }),
+            service: ServiceReport::default(),
+        })
     };
     prop_oneof![
         3 => Just(Event::Started { config_check: None, in_place: true }),
@@ -398,7 +404,7 @@ fn tolerates_extreme_timestamps() {
         let events = [
             Event::Started { config_check: None, in_place: false },
             Event::Activated(Ok(())),
-            Event::Probed(Health { kubelet: Err(String::new()), node: None }),
+            Event::Probed(Health { kubelet: Err(String::new()), node: None, service: ServiceReport::default() }),
             Event::Tick,
         ];
         for event in events {

@@ -326,13 +326,14 @@ impl SimHarness {
                 }
                 Effect::DiscardStateFiles => {}
                 Effect::Activate { target, .. } => self.activate(target),
-                Effect::Probe { node } => {
+                Effect::Probe { node, .. } => {
                     self.node_checks += usize::from(node);
                     let node = (node && !self.faults.api_down).then(|| self.node());
                     let kubelet = if self.answers() { Ok(()) } else { Err("connection refused".to_owned()) };
                     let healthy = kubelet.is_ok();
                     self.healthy_since = if healthy { self.healthy_since.or(Some(self.now)) } else { None };
-                    self.send(0.01, Event::Probed(Health { kubelet, node }));
+                    let service = self.behaviour().service_report(since(self.started, self.now));
+                    self.send(0.01, Event::Probed(Health { kubelet, node, service }));
                 }
                 Effect::Report(status) => self.report(*status),
                 Effect::Join(request) => {
@@ -417,7 +418,7 @@ impl SimHarness {
         match self.behaviour() {
             _ if age < 2.0 => false,
             Behaviour::Good | Behaviour::Unready => true,
-            Behaviour::Silent | Behaviour::NoRestart => false,
+            Behaviour::Silent | Behaviour::NoRestart | Behaviour::Exits => false,
             #[expect(clippy::cast_precision_loss, reason = "seconds of a test")]
             Behaviour::Dies(after) => age < after as f64,
             Behaviour::Loops => age % 8.0 < 5.0,

@@ -1,6 +1,8 @@
 //! Inputs of the simulation: behaviours of the kubelet, ConfigMaps of the API server, and faults around the agent.
 
-use crate::events::ConfigCheck;
+use std::time::Duration;
+
+use crate::events::{ConfigCheck, ServiceReport};
 
 /// Behaviour of the simulated kubelet on a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +18,20 @@ pub(super) enum Behaviour {
     Unready,
     /// Its restart command fails.
     NoRestart,
+    /// Never answers, and exits every 10 s.
+    Exits,
+}
+
+impl Behaviour {
+    /// What the service manager reports this long after the last restart by the agent. It counted exits before, too.
+    pub(super) fn service_report(self, age: Duration) -> ServiceReport {
+        let exits = u32::try_from(age.as_secs() / 10).unwrap_or(u32::MAX);
+        let last_error = (exits > 0).then(|| "cgroupRoot: no such cgroup".to_owned());
+        match self {
+            Self::Exits => ServiceReport { restarts: Some(7_u32.saturating_add(exits)), last_error },
+            _ => ServiceReport::default(),
+        }
+    }
 }
 
 /// ConfigMap with the result of its config check. Only the key `kubelet` exists. A version with a dash carries the

@@ -11,11 +11,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::backoff::{after, shifted, since};
 use super::{MachineState, StepBuilder, kubelet_messages};
-use crate::events::{Effect, Health, NodeHealth};
+use crate::events::{Effect, Health, NodeHealth, ServiceReport};
 use crate::ledger::{AssignmentFailure, FailureKind, Phase, Trial};
 
 /// Number of times that `/healthz` stops answering at which the kubelet counts as crash looping.
 const MAX_INTERRUPTIONS: u32 = 3;
+/// Number of exits after which the kubelet counts as crash looping.
+const MAX_EXITS: u32 = 3;
 /// Minimum interval between queries of the API server while the kubelet is healthy; the kubelet renews its Lease
 /// every 10 s too. Also the minimum probe interval for a kubelet that does not recover on the last known good.
 const NODE_INTERVAL: Duration = Duration::from_secs(10);
@@ -40,6 +42,11 @@ pub(super) struct HealthWatch {
     node: Option<NodeHealth>,
     /// Problem found by the last probe.
     pub(super) health_problem: Option<HealthProblem>,
+    /// Exits of the kubelet that the service manager has counted: at the first report since the restart, and at the last.
+    /// The count of systemd continues over a restart on request, so only the difference counts.
+    restarts: Option<(u32, u32)>,
+    /// Last error of the kubelet since the restart.
+    last_error: Option<String>,
     /// Whether the trial can end. On the last known good, the kubelet is healthy. On another target, it also was
     /// healthy for the whole trial period, and the API server has answered since.
     trial_done: bool,
@@ -65,6 +72,22 @@ impl HealthWatch {
     pub(super) fn shift(&mut self, by: SignedDuration) {
         self.next = self.next.map(|next| shifted(next, by));
         self.node_checked_at = self.node_checked_at.map(|asked| shifted(asked, by));
+    }
+
+    fn record_service(&mut self, report: &ServiceReport) {
+        if let Some(now) = report.restarts {
+            // A smaller count was started anew.
+            let first = self.restarts.map_or(now, |(first, _)| first.min(now));
+            self.restarts = Some((first, now));
+        }
+        if report.last_error.is_some() {
+            self.last_error.clone_from(&report.last_error);
+        }
+    }
+
+    /// Number of exits of the kubelet since the first report.
+    fn exits(&self) -> u32 {
+        self.restarts.map_or(0, |(first, last)| last.saturating_sub(first))
     }
 }
 
@@ -142,7 +165,7 @@ impl MachineState {
         if node {
             watch.node_checked_at = Some(builder.now);
         }
-        builder.step.effects.push(Effect::Probe { node });
+        builder.step.effects.push(Effect::Probe { node, since: trial.started });
     }
 
     /// Time of the next probe. `None` outside of a trial and during a probe.
@@ -158,6 +181,7 @@ impl MachineState {
         let on_last_known_good = self.targets_last_known_good();
         let watch = &mut self.volatile.watch;
         watch.under_way = false;
+        watch.record_service(&health.service);
         let Phase::Trying(trial) = &self.ledger.agent_state.phase else { return };
         // Without a query, the previous answer stays valid.
         if watch.checks_node {
@@ -214,7 +238,10 @@ impl MachineState {
         // again, up to ten timeouts after the recorded restart.
         let resumed = self.volatile.first_step.filter(|first| since(trial.started, *first) < limit.saturating_mul(10));
         let started = resumed.map_or(trial.started, |resumed| resumed.max(trial.started));
-        let (error, message) = if trial.interruptions >= MAX_INTERRUPTIONS {
+        let watch = &self.volatile.watch;
+        let (error, message) = if watch.exits() >= MAX_EXITS {
+            kubelet_messages::exited(watch.exits())
+        } else if trial.interruptions >= MAX_INTERRUPTIONS {
             kubelet_messages::crash_loop(trial.interruptions, health_problem)
         } else if trial.healthy_since.is_none() && since(started, now) > limit {
             kubelet_messages::never_healthy(limit, health_problem)
@@ -223,6 +250,7 @@ impl MachineState {
         } else {
             return None;
         };
+        let (error, message) = kubelet_messages::with_last_error((error, message), watch.last_error.as_deref());
         let was_healthy = trial.healthy_since.is_some();
         Some(AssignmentFailure { kind: FailureKind::Trial, was_healthy, error, message, kubelet: None })
     }

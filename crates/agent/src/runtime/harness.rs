@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::disk::memory::MemoryDisk;
-use crate::events::Health;
+use crate::events::{Health, ServiceReport};
 use crate::ledger::FailureKind;
 use kubelet_config::document::Document;
 use nodecfg_contract::error_text::TRIAL_PREFIX;
@@ -307,7 +307,7 @@ impl RuntimeHarness {
                 };
                 self.schedule(1, Pending::Event(Box::new(Event::Activated(result))));
             }
-            Effect::Probe { node } => {
+            Effect::Probe { node, .. } => {
                 let up = self.now.duration_since(self.started).as_secs();
                 let healthy = match self.behaviour() {
                     Behaviour::Good => true,
@@ -316,7 +316,14 @@ impl RuntimeHarness {
                 };
                 let kubelet = if healthy { Ok(()) } else { Err("connection refused".to_owned()) };
                 let node = node.then_some(NodeHealth { ready: healthy, lease_renewed: Some(self.now) });
-                self.schedule(0, Pending::Event(Box::new(Event::Probed(Health { kubelet, node }))));
+                self.schedule(
+                    0,
+                    Pending::Event(Box::new(Event::Probed(Health {
+                        kubelet,
+                        node,
+                        service: ServiceReport::default(),
+                    }))),
+                );
             }
             Effect::Report(status) => {
                 self.node_config.status = *status;

@@ -11,6 +11,7 @@ scenarios! {
     never_places_refused_configuration,
     rolls_back_crashed_kubelet_without_api_server,
     rolls_back_unhealthy_kubelet,
+    names_field_of_a_kubelet_that_exits,
     reports_failed_restart,
     keeps_configuration_during_api_outage,
     restores_configuration_after_reboot_without_api_server,
@@ -77,6 +78,59 @@ async fn rolls_back_unhealthy_kubelet(env: TestEnv) {
     );
     let events = env.events().await;
     assert!(events[1].starts_with("KubeletConfigRolledBack: Kubelet restarting to roll back from "), "{events:?}");
+}
+
+/// Errors in the words of the kubelet's source, each with the field to change.
+async fn names_field_of_a_kubelet_that_exits(env: TestEnv) {
+    let run = |error: &str| format!("E1124 08:00:00.123456    4711 run.go:72] \"command failed\" err={error:?}");
+    let manager = |error: &str| {
+        format!("E1124 08:00:00.123456    4711 kubelet.go:1466] \"Failed to start ContainerManager\" err={error:?}")
+    };
+    let lines = [
+        ("authentication.x509.clientCAFile", run("unable to load client CA file /etc/ca: open /etc/ca: no such file")),
+        (
+            "cgroupDriver",
+            run("kubelet cgroup driver: \"cgroupfs\" is different from docker cgroup driver: \"systemd\""),
+        ),
+        (
+            "containerRuntimeEndpoint",
+            run("validate service connection: validate CRI v1 runtime API for endpoint \"unix:///no\": rpc error"),
+        ),
+        (
+            "systemReserved, kubeReserved or evictionHard",
+            manager("invalid Node Allocatable configuration. Resource \"memory\" has a reservation of 9Gi"),
+        ),
+        (
+            "port",
+            "E1124 08:00:00.1 1 server.go:1] \"Failed to listen and serve\" err=\"listen tcp :1: bind: in use\""
+                .to_owned(),
+        ),
+        ("failSwapOn", run("failed to run Kubelet: running with swap on is not supported, please disable swap")),
+        ("cpuManagerPolicy", manager("please drain this node and delete the CPU manager checkpoint file \"/x\"")),
+        (
+            "reservedSystemCPUs, systemReserved or kubeReserved",
+            run(
+                "[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero",
+            ),
+        ),
+        ("systemReservedCgroup", manager("Failed to enforce System Reserved Cgroup Limits on \"/x\": no cgroup")),
+        ("cgroupRoot", run("failed to run Kubelet: invalid configuration: cgroup-root [\"x\"] doesn't exist")),
+    ];
+    let pods = 50..;
+    let exit = pods.clone().zip(&lines).map(|(pods, (_, line))| (pods, line.clone())).collect();
+    env.host.set_faults(&KubeletFaults { exit, ..KubeletFaults::default() });
+    let _agent = env.start_agent_with(&format!("--trial-period 1s --health-timeout 10m {}", env.restart_args()));
+    for (pods, (field, _)) in pods.zip(&lines) {
+        let name = format!("exits-{pods}");
+        env.create_immutable_config_map(&name, &env.host.configuration(pods));
+        env.assign(Some(&name)).await;
+        let start = format!("{name}/-/- failed trial: kubelet exited 3 times: {field}: ");
+        until(&format!("the status begins with {start}"), async || env.summary().starts_with(&start)).await;
+        env.wait_for_kubelet("started 110").await;
+    }
+    let events = env.events().await;
+    let event = "the kubelet exited 3 times during its trial; its last error: cgroupRoot: ";
+    assert!(events.iter().any(|text| text.contains(event)), "{events:?}");
 }
 
 async fn reports_failed_restart(env: TestEnv) {

@@ -33,6 +33,16 @@ impl Host {
         host.set_faults(&KubeletFaults::default());
         host.script("restart", &[&host.stop_commands(), &host.start_commands()]);
         host.script("stop", &[&host.stop_commands()]);
+        // This service manager starts a kubelet that exited again when it is asked for its count.
+        host.script(
+            "restarts",
+            &[
+                "if rm exited 2>/dev/null; then",
+                &host.start_commands(),
+                "echo again >> restarts.log; fi; touch restarts.log; wc -l < restarts.log",
+            ],
+        );
+        host.script("log", &["cat kubelet.log"]);
         host.run("restart");
         host
     }
@@ -75,7 +85,8 @@ impl Host {
     fn stop_commands(&self) -> String {
         "if [ -e no-service ]; then echo 'Unit kubelet.service not found.' >&2; exit 5; fi\n\
          echo \"$(basename \"$0\") $(ls root)\" >> commands\n\
-         if [ -e pid ]; then kill -9 \"$(cat pid)\" 2>/dev/null; rm pid; fi"
+         if [ -e pid ]; then kill -9 \"$(cat pid)\" 2>/dev/null; rm pid; fi\n\
+         rm -f exited"
             .to_owned()
     }
 

@@ -25,6 +25,8 @@ pub const CONFIG_DIR: &str = "STAND_IN_CONFIG_DIR";
 pub struct KubeletFaults {
     /// Fails to start.
     pub refuse: Vec<i64>,
+    /// Writes this line to its log and exits.
+    pub exit: BTreeMap<i64, String>,
     /// Starts and exits after this number of milliseconds.
     pub die: BTreeMap<i64, u64>,
     /// Runs and is never healthy.
@@ -45,6 +47,12 @@ fn kubelet() {
     let faults: KubeletFaults = serde_json::from_str(&fs::read_to_string(folder.join("faults")).unwrap()).unwrap();
     if faults.refuse.contains(&pods) {
         journal(format!("refused {pods}"));
+        exit(1);
+    }
+    if let Some(line) = faults.exit.get(&pods) {
+        journal(format!("exited {pods}"));
+        eprintln!("{line}");
+        fs::write(folder.join("exited"), "").unwrap();
         exit(1);
     }
     let port = u16::try_from(config["healthzPort"].as_i64().unwrap()).unwrap();

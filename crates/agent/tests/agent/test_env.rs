@@ -297,9 +297,12 @@ impl TestEnv {
     pub fn restart_args(&self) -> String {
         let path = |name: &str| self.host.path(name).display().to_string();
         format!(
-            "--restart-command {} --stop-command {} --kubelet-root-dir {} --kubelet-version v1.36.2",
+            "--restart-command {} --stop-command {} --restarts-command {} --log-command {} --kubelet-root-dir {} \
+             --kubelet-version v1.36.2",
             path("restart"),
             path("stop"),
+            path("restarts"),
+            path("log"),
             path("root")
         )
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use kubelet_config::risk::Class;
 use nodecfg_agent::disk::memory::{Fault, MemoryDisk};
-use nodecfg_agent::events::{Download, Effect, Event, FetchError, Health, NodeHealth, Step};
+use nodecfg_agent::events::{Download, Effect, Event, FetchError, Health, NodeHealth, ServiceReport, Step};
 use nodecfg_agent::ledger::{Ledger, Phase};
 use nodecfg_agent::placement::Placement;
 use nodecfg_agent::runtime::{AgentRuntime, Paths};
@@ -309,12 +309,19 @@ impl SimulatedNode {
             Effect::CompareLocal => panic!("the runtime answers it"),
             Effect::DiscardStateFiles => {}
             Effect::Activate { .. } => self.restart(ledger),
-            Effect::Probe { node } => {
+            Effect::Probe { node, .. } => {
                 let healthz = self.runtime.as_mut().expect("an agent").healthz();
                 assert_eq!((healthz.address.as_str(), healthz.port), ("127.0.0.1", 10248));
                 let node = (node && !self.api_down).then(|| self.node());
                 let kubelet = if self.answers() { Ok(()) } else { Err("connection refused".to_owned()) };
-                self.send(0.01, Message::Event(Box::new(Event::Probed(Health { kubelet, node }))));
+                self.send(
+                    0.01,
+                    Message::Event(Box::new(Event::Probed(Health {
+                        kubelet,
+                        node,
+                        service: ServiceReport::default(),
+                    }))),
+                );
             }
             Effect::Report(status) => {
                 let answer = match &mut self.config {
