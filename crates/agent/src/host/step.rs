@@ -320,8 +320,8 @@ mod tests {
         let served = listening.serve(&actions, std::future::pending());
         let asked = async {
             assert_eq!(version(&socket).await, KubeletVersion::parse("v1.36.2"));
-            let report = service_report(&socket, Timestamp::UNIX_EPOCH).await;
-            let last_error = Some("no luck --since=@0".to_owned());
+            let report = service_report(&socket, Timestamp::constant(7, 0)).await;
+            let last_error = Some("no luck --since=@7".to_owned());
             assert_eq!(report, ServiceReport { restarts: Some(3), last_error });
             assert!(raw(&socket, b"{\"service\":{\"since\":9000000000000000}}\n").await.contains("no valid time"));
             let state = StateFiles { files: vec![StateFile::CpuManagerState], ..StateFiles::default() };

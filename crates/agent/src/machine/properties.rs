@@ -260,7 +260,11 @@ proptest! {
             prop_assert!(!read || !taken.effects.iter().any(creates), "created although one was read");
             for effect in &taken.effects {
                 restarts |= matches!(effect, Effect::Activate { .. });
-                probes |= matches!(effect, Effect::Probe { .. });
+                if let Effect::Probe { since, .. } = effect {
+                    probes = true;
+                    let Phase::Trying(trial) = &next.ledger.agent_state.phase else { panic!("a probe without a trial") };
+                    prop_assert_eq!(*since, trial.started);
+                }
                 if let Effect::Activate { target, .. } = effect {
                     prop_assert_eq!(target.as_ref(), next.target());
                     prop_assert!(target.as_ref().is_none_or(|target| !target.to_string().contains("refused")));

@@ -269,3 +269,31 @@ impl MachineState {
         builder.step.prune = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_exits_since_the_first_report() {
+        let mut watch = HealthWatch::default();
+        let mut exits = |restarts: Option<u32>| {
+            watch.record_service(&ServiceReport { restarts, last_error: None });
+            watch.exits()
+        };
+        // A missing count changes nothing. A count that was reset, as by a reboot, begins at its new value.
+        let counts = [None, Some(7), Some(8), None, Some(9), Some(1), Some(3)];
+        assert_eq!(counts.map(&mut exits), [0, 0, 1, 1, 2, 0, 2]);
+    }
+
+    #[test]
+    fn keeps_last_error_until_the_next_restart() {
+        let mut watch = HealthWatch::default();
+        for last_error in [Some("first"), Some("second"), None] {
+            watch.record_service(&ServiceReport { restarts: None, last_error: last_error.map(str::to_owned) });
+        }
+        assert_eq!(watch.last_error.as_deref(), Some("second"));
+        watch.reset();
+        assert_eq!((watch.last_error, watch.restarts), (None, None));
+    }
+}
