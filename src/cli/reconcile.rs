@@ -22,6 +22,7 @@ use crate::review::{Review, Side, of_plan};
 use crate::rollout::execute::{Rollout, Stop, execute};
 use crate::rollout::prepare::check_permissions;
 use crate::telemetry::spans;
+use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::lease::{self, HeldLock, LockOptions};
 use nodecfg_cluster::{ClusterReader, ClusterWriter};
 use nodecfg_contract::names::{FleetName, NamespaceName, PoolName};
@@ -110,6 +111,8 @@ pub(super) struct Reconciliation<'a> {
     pub(super) wait_trial: bool,
     /// Speed of the nodes' time; 1 is real time.
     pub(super) speed: f64,
+    /// Clock of the time limits.
+    pub(super) clock: ScaledClock,
     /// How gates are asked. `None`: the run ignores gates.
     pub(super) gates: Option<GateOptions>,
     pub(super) reports: &'a ReportArgs,
@@ -234,6 +237,7 @@ impl Reconciliation<'_> {
             gates: self.gates.as_ref().map(|gates| &gates.evaluator),
             allowed: self.pause.as_ref().and_then(|(_, pause)| pause.allowed.as_ref()),
             ignored_windows: self.header.ignored_windows.as_deref(),
+            clock: &self.clock,
         };
         let writer = ClusterWriter::new(self.reader.clone(), lock);
         let mut listen = |now, event: &_| reporter.event(now, event);

@@ -21,6 +21,7 @@ use crate::report::progress::RunHeader;
 use crate::report::{Format, count, progress};
 use crate::review::Side;
 use kubelet_config::finding::Strictness;
+use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::label_selector::LabelSelector;
@@ -140,6 +141,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         // The local configuration has no trial.
         wait_trial: false,
         speed: 1.0,
+        clock: ScaledClock::real(),
         // For incidents: a gate must not delay the way back.
         gates: None,
         reports: &ReportArgs::default(),

@@ -19,6 +19,7 @@ use crate::history::{Content, ReadablePools, Revision, Subject, certain_nodes, c
 use crate::report::progress::RunHeader;
 use crate::report::{Format, count, names};
 use kubelet_config::risk::Class;
+use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::names::{NamespaceName, PoolName};
@@ -138,6 +139,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         rollout_args: &args.rollout_args,
         wait_trial: args.trial.wait_trial,
         speed: 1.0,
+        clock: ScaledClock::real(),
         // For incidents: a gate must not delay the way back.
         gates: None,
         reports: &args.reports,

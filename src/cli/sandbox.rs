@@ -69,7 +69,7 @@ struct SimulationArgs {
     /// Seed the random number generator.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Run the simulated kubelets this many times faster than real ones.
+    /// Run the simulated kubelets this many times faster than real ones. On a busy machine they are slower.
     #[arg(long, value_name = "FACTOR", default_value_t = DEFAULT_SPEED, value_parser = parse_speed)]
     speed: f64,
 }
@@ -247,7 +247,8 @@ pub(super) struct SandboxArgs {
     /// Seed the random number generator.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "sandbox")]
     seed: u64,
-    /// Run the nodes, soaks, convergence timeouts and trials this many times faster than in real time.
+    /// Run the nodes, soaks, convergence timeouts and trials this many times faster than in real time. On a
+    /// busy machine they are slower.
     #[arg(long, value_name = "FACTOR", default_value_t = DEFAULT_SPEED, requires = "sandbox", value_parser = parse_speed)]
     sandbox_speed: f64,
 }

@@ -19,7 +19,9 @@ use super::telemetry::MetricsArgs;
 use super::{CommandResult, Terminal, diff, plan_options};
 use crate::report::Format;
 use crate::report::progress::RunHeader;
+use nodecfg_clock::ScaledClock;
 use nodecfg_planning::plan::Options;
+use nodecfg_sandbox::Embedded;
 
 /// Make the cluster match the repository, a few nodes at a time.
 ///
@@ -121,6 +123,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
         rollout_args: &args.rollout_args,
         wait_trial: args.trial.wait_trial,
         speed: args.sandbox.speed(),
+        clock: sandbox.as_ref().map_or_else(ScaledClock::real, Embedded::limits_clock),
         gates: Some(args.gates.options(reader.objects())?),
         reports: &args.reports,
         format,

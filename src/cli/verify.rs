@@ -18,6 +18,7 @@ use super::{CommandResult, Terminal};
 use crate::report::Format;
 use crate::review::of_plan;
 use crate::rollout::execute::{self, Rollout};
+use nodecfg_clock::ScaledClock;
 use nodecfg_planning::plan::Options;
 use nodecfg_planning::rollout::machine::Mode;
 
@@ -84,6 +85,7 @@ pub(super) async fn run(args: &Args, format: Format, verbose: u8, terminal: &mut
     let subject = RunSubject { purpose: Purpose::Verify, header: &header, plan, review: &review, mode };
     let mut reporter = Reporter::start(subject, format, &args.reports, verbose, terminal)?;
     let rollout = Rollout {
+        clock: &ScaledClock::real(),
         plan,
         desired: &loaded.desired,
         observed,

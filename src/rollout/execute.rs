@@ -14,6 +14,7 @@ use super::pod_watches::PodWatches;
 use super::prepare::{self, check_permissions};
 use super::requests::{Queue, Request, Response, send};
 use crate::gates::{Evaluator, GateWatch};
+use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::{ClusterError, ClusterReader, ClusterWriter, NodeEvent};
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{AllowedDisruption, Node, Observed, Orders, Pod};
@@ -51,6 +52,8 @@ pub struct Rollout<'a> {
     pub allowed: Option<&'a AllowedDisruption>,
     /// Reason for which this run ignores the windows and exclusions of pools, for the Events of the nodes.
     pub ignored_windows: Option<&'a str>,
+    /// Clock of the time limits.
+    pub clock: &'a ScaledClock,
 }
 
 /// Requested stop of a rollout.
@@ -224,12 +227,13 @@ impl<'a> Runner<'a> {
     }
 
     fn step(&mut self, input: Input) {
-        let now = nodecfg_clock::now();
+        let now = self.rollout.clock.now();
         let mut stopped = Vec::new();
         for command in self.machine.step(input, now) {
             match self.queue.add(command) {
                 Some(Command::Report(event)) => {
-                    (self.listener)(now, &event);
+                    // Output shows real time, whatever the clock of the limits.
+                    (self.listener)(nodecfg_clock::now(), &event);
                     if let Progress::Stopped { pool, .. } = event.progress {
                         stopped.push(pool);
                     }
@@ -288,7 +292,7 @@ impl<'a> Runner<'a> {
             if self.lock_lost || (self.machine.is_finished() && in_flight.is_empty()) {
                 return;
             }
-            let tick = sleep_until(self.machine.next_tick());
+            let tick = sleep_until(self.rollout.clock, self.machine.next_tick());
             tokio::select! {
                 Some(response) = in_flight.next() => self.handle_response(response),
                 event = nodes.next() => match event {
@@ -462,12 +466,9 @@ fn new_orders(orders: Option<watch::Receiver<Orders>>) -> impl Stream<Item = Ord
     .chain(stream::pending())
 }
 
-async fn sleep_until(at: Option<Timestamp>) {
+async fn sleep_until(clock: &ScaledClock, at: Option<Timestamp>) {
     match at {
         None => std::future::pending().await,
-        Some(at) => {
-            let left = at.duration_since(nodecfg_clock::now());
-            tokio::time::sleep(left.try_into().unwrap_or_default()).await;
-        }
+        Some(at) => clock.sleep_until(at).await,
     }
 }

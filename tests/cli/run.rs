@@ -2,6 +2,8 @@
 
 use std::io::Read as _;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
@@ -115,7 +117,7 @@ fn dry_run_writes_nothing() {
 fn sandbox_sync_of_example_succeeds() {
     let folder = gpu();
     let mut command = crate::program::nodecfg(folder.path());
-    command.args(["sync", "--sandbox", "--sandbox-nodes", "2", "--sandbox-speed", "10"]);
+    command.args(["sync", "--sandbox", "--sandbox-nodes", "2", "--sandbox-speed", "12"]);
     shows!("sync-sandbox", Run::of(command).shown());
 }
 
@@ -131,4 +133,48 @@ fn sandbox_soaks_follow_its_speed() {
     assert!(run.out.contains("canary, then 10m soak: gpu-1"), "{}", run.out);
     assert!(run.err.contains("on a sandbox cluster at 200 times real speed\n"), "{}", run.err);
     assert!(run.err.contains("gpu canaries converged, soaking for 3s\n"), "{}", run.err);
+}
+
+/// Keeps processors busy until dropped.
+struct Hog(Arc<AtomicBool>);
+
+impl Hog {
+    fn on_half_the_processors() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        for _ in 0..std::thread::available_parallelism().unwrap().get().div_ceil(2) {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || while !stop.load(Ordering::Relaxed) {});
+        }
+        Self(stop)
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The time limit of a node is 0.3 s of the machine, far less than 3,000 restarts take.
+#[test]
+fn sandbox_nodes_do_not_fail_on_a_busy_machine() {
+    let pool = "apiVersion: nodecfg.dev/v1alpha1\nkind: NodePool\nmetadata:\n  name: gpu\nspec:\n  rollout:\n    maxUnavailable: 100%\n    convergenceTimeout: 5m\n";
+    let folder = Folder::committed(&[
+        ("nodecfg.yaml", FLEET),
+        ("pools/gpu/pool.yaml", pool),
+        ("pools/gpu/kubelet.yaml", KUBELET),
+    ]);
+    let mut command = crate::program::nodecfg(folder.path());
+    command.args(["sync", "--sandbox", "--sandbox-nodes", "3000", "--sandbox-speed", "1000"]);
+    let hog = Hog::on_half_the_processors();
+    let run = Run::of(command);
+    drop(hog);
+    let end = run.out.lines().last().unwrap_or_default();
+    assert_eq!(
+        run.exit,
+        0,
+        "{end} {}",
+        run.err.lines().filter(|line| line.contains("failed")).take(3).collect::<String>()
+    );
+    assert!(end.contains(". 3000 nodes: 3000 converged, "), "{end}");
 }

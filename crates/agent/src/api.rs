@@ -35,7 +35,7 @@ pub use join::PointerPlace;
 const COMPONENT: &str = "nodecfg-agent";
 /// Namespace of the kubelets' Leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
-/// Time limit for retries of a download or a report: enough for a closed connection, too short for an outage.
+/// Default of [`AgentClientOptions::retry_limit`]: enough for a closed connection, too short for an outage.
 const RETRY_LIMIT: Duration = Duration::from_secs(10);
 /// Time limit for reading the node's health. A trial must go on without the API server.
 const HEALTH_LIMIT: Duration = Duration::from_secs(2);
@@ -52,6 +52,8 @@ const EVENT_LIMIT: Duration = Duration::from_secs(5);
 pub struct AgentClientOptions {
     /// Timeout of one attempt of a request.
     pub request_timeout: Duration,
+    /// Time limit for the retries of a download or a report.
+    pub retry_limit: Duration,
     /// Delays between attempts. The longest decides how soon all agents return after an outage, and with how much
     /// load.
     pub retry: RetryPolicy,
@@ -66,6 +68,7 @@ impl Default for AgentClientOptions {
     fn default() -> Self {
         Self {
             request_timeout: Duration::from_secs(10),
+            retry_limit: RETRY_LIMIT,
             retry: RetryPolicy { first_delay: Duration::from_millis(500), longest_delay: Duration::from_secs(30) },
             refusal_timeout: Duration::from_secs(5 * 60),
             seed: 0,
@@ -78,6 +81,7 @@ impl Default for AgentClientOptions {
 pub struct AgentClient {
     transport: Transport,
     node: NodeName,
+    retry_limit: Duration,
     refusal_timeout: Duration,
     /// Pool pointers that a new node joins by. `None`: it does not.
     pointers: Option<PointerPlace>,
@@ -88,9 +92,15 @@ impl AgentClient {
     /// [`connect`](nodecfg_cluster::connect) do not. `server` is the address in errors.
     #[must_use]
     pub fn new(client: kube::Client, server: &str, node: NodeName, options: AgentClientOptions) -> Self {
-        let limits = Limits { attempt: options.request_timeout, total: RETRY_LIMIT };
+        let limits = Limits { attempt: options.request_timeout, total: options.retry_limit };
         let transport = Transport::new(client, server, options.retry, limits, options.seed);
-        Self { transport, node, refusal_timeout: options.refusal_timeout, pointers: None }
+        Self {
+            transport,
+            node,
+            retry_limit: options.retry_limit,
+            refusal_timeout: options.refusal_timeout,
+            pointers: None,
+        }
     }
 
     /// Sets the place of the pool pointers that a new node joins by.
@@ -196,7 +206,7 @@ impl AgentClient {
     /// `Missing`, `Forbidden` or `Unreachable`. The content hash is not verified here.
     pub async fn config_map(&self, source: &ConfigMapSource) -> Result<Download, FetchError> {
         let operation = Operation::on(Verb::Get, Resource::ConfigMaps, Some(&source.namespace), &source.name);
-        let map = self.get(&operation, RETRY_LIMIT).await.map_err(|error| {
+        let map = self.get(&operation, self.retry_limit).await.map_err(|error| {
             let text = error.to_string();
             match error {
                 ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. } => FetchError::Missing(text),

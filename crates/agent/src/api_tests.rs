@@ -15,6 +15,7 @@ use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 fn options() -> AgentClientOptions {
     AgentClientOptions {
         request_timeout: Duration::from_millis(500),
+        retry_limit: RETRY_LIMIT,
         retry: RetryPolicy { first_delay: Duration::from_millis(2), longest_delay: Duration::from_millis(20) },
         refusal_timeout: Duration::from_millis(100),
         seed: 1,

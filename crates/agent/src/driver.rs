@@ -5,11 +5,12 @@
 //! result.
 
 use std::iter;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use jiff::Timestamp;
+use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 
 use super::disk::Disk;
 use super::events::{
@@ -32,15 +33,15 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// Options of the driver.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Speed of the agent's clock.
-    pub pace: ScaledClock,
+    /// Clock of the agent.
+    pub clock: ScaledClock,
     /// Metrics to update.
     pub metrics: Metrics,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { pace: ScaledClock::real(), metrics: Metrics::default() }
+        Self { clock: ScaledClock::real(), metrics: Metrics::default() }
     }
 }
 
@@ -74,13 +75,13 @@ pub async fn run<D: Disk, H: Host>(
     options: Options,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ClusterError> {
-    let mut stop = std::pin::pin!(stop);
+    let mut stop = pin!(stop);
     let mut driver = Driver::new(runtime, client, host, options);
     tokio::select! {
         () = &mut stop => return Ok(()),
         () = driver.start() => {}
     }
-    let mut seen = std::pin::pin!(driver.client.follow());
+    let mut seen = pin!(driver.client.follow());
     let ended = loop {
         let timer = driver.timer();
         tokio::select! {
@@ -115,7 +116,7 @@ pub async fn once<D: Disk, H: Host>(
     limit: Duration,
 ) -> Result<Pass, ClusterError> {
     let mut driver = Driver::new(runtime, client, host, options);
-    let deadline = nodecfg_clock::instant() + driver.options.pace.real_duration(limit);
+    let mut deadline = pin!(driver.options.clock.sleep(limit));
     driver.start().await;
     let wanted = driver.client.node_config(timeout).await;
     let mut absent = false;
@@ -129,7 +130,7 @@ pub async fn once<D: Disk, H: Host>(
     while !driver.is_idle(wanted.is_ok()) {
         let timer = driver.timer();
         tokio::select! {
-            () = tokio::time::sleep_until(deadline) => break,
+            () = &mut deadline => break,
             Some(answer) = driver.under_way.next() => driver.handle_result(answer),
             () = timer => driver.handle(Event::Tick),
         }
@@ -177,19 +178,19 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
             kubelet = kubelet.map(|version| version.to_string()),
             "the agent starts"
         );
-        let outcome = self.runtime.start(kubelet, self.options.pace.now());
+        let outcome = self.runtime.start(kubelet, self.options.clock.now());
         self.carry_out(outcome);
     }
 
     fn handle(&mut self, event: Event) {
-        let outcome = self.runtime.handle(event, self.options.pace.now());
+        let outcome = self.runtime.handle(event, self.options.clock.now());
         self.carry_out(outcome);
     }
 
     fn handle_result(&mut self, answer: EffectResult) {
         match answer {
             EffectResult::Fetched(result, node, kubelet) => {
-                let outcome = self.runtime.handle_fetch(result, node, kubelet, self.options.pace.now());
+                let outcome = self.runtime.handle_fetch(result, node, kubelet, self.options.clock.now());
                 self.carry_out(outcome);
             }
             EffectResult::Restarted(result) => {
@@ -282,7 +283,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                 } else {
                     tracing::info!(reason, "{message}");
                 }
-                let at = self.options.pace.to_real_time(self.options.pace.now());
+                let at = self.options.clock.to_real_time(self.options.clock.now());
                 Box::pin(async move {
                     client.announce(&announcement, at).await;
                     EffectResult::Nothing
@@ -291,14 +292,16 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
         }
     }
 
-    /// Converts the heartbeat and the end of the trial to wall-clock time. At another pace, the agent's own time may be
-    /// in the future.
+    /// Converts the heartbeat and the end of the trial to wall-clock time. The agent's own clock may be simulated. The
+    /// end is rounded up: a reader must not expect the result before.
     fn with_wall_clock_time(&self, mut status: NodeConfigStatus) -> NodeConfigStatus {
-        let times =
-            status.agent.iter_mut().flat_map(|agent| iter::once(&mut agent.heard_at).chain(&mut agent.trial_ends_at));
-        for time in times {
-            if let Ok(moment) = time.parse::<Timestamp>() {
-                *time = format!("{:.0}", self.options.pace.to_real_time(moment));
+        let Some(agent) = &mut status.agent else { return status };
+        let times = iter::once((&mut agent.heard_at, RoundMode::Trunc));
+        for (time, mode) in times.chain(agent.trial_ends_at.as_mut().map(|time| (time, RoundMode::Ceil))) {
+            let moment = time.parse::<Timestamp>().map(|moment| self.options.clock.to_real_time(moment));
+            let rounding = TimestampRound::new().smallest(Unit::Second).mode(mode);
+            if let Ok(moment) = moment.and_then(|moment| moment.round(rounding)) {
+                *time = moment.to_string();
             }
         }
         status
@@ -306,10 +309,11 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
 
     /// Completes at the wake time of the runtime.
     fn timer(&self) -> impl Future<Output = ()> + Send + use<D, H> {
-        let wait = self.wake.map(|moment| self.options.pace.until(moment).max(SHORTEST_WAIT));
+        let clock = &self.options.clock;
+        let wait = self.wake.map(|moment| clock.sleep_until(moment.max(clock.now() + SHORTEST_WAIT)));
         async move {
             match wait {
-                Some(wait) => tokio::time::sleep(wait).await,
+                Some(wait) => wait.await,
                 None => std::future::pending().await,
             }
         }

@@ -1,9 +1,14 @@
-//! The only reader of the clock, and a clock with adjustable speed. All other code receives the time as a value.
+//! The only reader of the clock, and a clock that can be simulated. All other code receives the time as a value.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
+
+use simulation::Simulation;
+
+mod simulation;
 
 /// The present time.
 #[must_use]
@@ -17,62 +22,101 @@ pub fn instant() -> Instant {
     Instant::now()
 }
 
-/// Clock that starts at the present time and runs at a given speed. A sandbox agent can pass a trial of ten minutes
-/// in seconds.
-#[derive(Debug, Clone, Copy)]
-pub struct ScaledClock {
+/// A clock: that of the system, or a simulated one that starts at the present time. A sandbox agent can pass a trial of
+/// ten minutes in seconds, and a busy machine slows its time down instead of making it late.
+#[derive(Debug, Clone)]
+pub struct ScaledClock(Option<Simulated>);
+
+#[derive(Debug, Clone)]
+struct Simulated {
     origin: Timestamp,
-    started: Instant,
+    /// Speed of this clock on an idle machine.
     speed: f64,
+    /// Simulated time in a second of this clock.
+    second: Duration,
+    simulation: Arc<Simulation>,
 }
 
 impl ScaledClock {
-    /// Clock at real speed.
+    /// The clock of the system.
     #[must_use]
-    pub fn real() -> Self {
-        Self::times(1.0)
+    pub const fn real() -> Self {
+        Self(None)
     }
 
-    /// Clock at this multiple of real speed. A speed that is not a number above 0 counts as 1.
+    /// Clock at most at this multiple of real speed, for tasks of the current runtime. It stands still while they work.
+    /// A speed that is not a number above 0 counts as 1.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
     #[must_use]
-    pub fn times(speed: f64) -> Self {
+    pub fn simulated(speed: f64) -> Self {
         let speed = if speed.is_finite() && speed > 0.0 { speed } else { 1.0 };
-        Self { origin: now(), started: instant(), speed }
+        let second = Duration::from_secs(1);
+        Self(Some(Simulated { origin: now(), speed, second, simulation: Simulation::start(speed) }))
     }
 
-    /// Present time of this clock. At real speed this is the system clock, including its adjustments; otherwise it is
-    /// monotonic.
+    /// Clock that starts at the present time, has real speed on an idle machine, and stands still whenever this one does.
+    /// For limits in real time on what depends on this clock.
+    #[must_use]
+    pub fn at_real_speed(&self) -> Self {
+        Self(self.0.as_ref().map(|clock| {
+            let second = clock.second.mul_f64(clock.speed);
+            let passed = clock.simulation.passed().div_duration_f64(second);
+            let passed = SignedDuration::try_from_secs_f64(passed).unwrap_or_default();
+            let origin = now().checked_sub(passed).unwrap_or(clock.origin);
+            Simulated { origin, speed: 1.0, second, simulation: Arc::clone(&clock.simulation) }
+        }))
+    }
+
+    /// Present time of this clock. The system's includes its adjustments; a simulated one is monotonic.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        if self.speed == 1.0 {
-            return now();
+        match &self.0 {
+            None => now(),
+            Some(simulated) => {
+                let seconds = simulated.simulation.passed().div_duration_f64(simulated.second);
+                let passed = SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::MAX);
+                simulated.origin.checked_add(passed).unwrap_or(Timestamp::MAX)
+            }
         }
-        let passed =
-            SignedDuration::try_from(self.started.elapsed().mul_f64(self.speed)).unwrap_or(SignedDuration::MAX);
-        self.origin.checked_add(passed).unwrap_or(Timestamp::MAX)
     }
 
     /// Real time at which this clock shows `moment`, for timestamps that other programs compare with their clocks.
     #[must_use]
     pub fn to_real_time(&self, moment: Timestamp) -> Timestamp {
-        if self.speed == 1.0 {
-            return moment;
-        }
-        let passed = SignedDuration::try_from_secs_f64(moment.duration_since(self.origin).as_secs_f64() / self.speed);
-        passed.ok().and_then(|passed| self.origin.checked_add(passed).ok()).unwrap_or(moment)
+        let Some(simulated) = &self.0 else { return moment };
+        let ahead = moment.duration_since(self.now()).as_secs_f64() / simulated.speed;
+        let ahead = SignedDuration::try_from_secs_f64(ahead).ok();
+        ahead.and_then(|ahead| now().checked_add(ahead).ok()).unwrap_or(moment)
     }
 
-    /// Real duration of a duration of this clock.
+    /// Shortest real duration of a duration of this clock.
     #[must_use]
     pub fn real_duration(&self, duration: Duration) -> Duration {
-        Duration::try_from_secs_f64(duration.as_secs_f64() / self.speed).unwrap_or(Duration::MAX)
+        let speed = self.0.as_ref().map_or(1.0, |simulated| simulated.speed);
+        Duration::try_from_secs_f64(duration.as_secs_f64() / speed).unwrap_or(Duration::MAX)
     }
 
-    /// Real duration until this clock shows `moment`; zero if it has passed.
-    #[must_use]
-    pub fn until(&self, moment: Timestamp) -> Duration {
-        let left = Duration::try_from(moment.duration_since(self.now())).unwrap_or(Duration::ZERO);
-        self.real_duration(left)
+    /// Completes once this clock shows `moment`, at once if that has passed.
+    pub fn sleep_until(&self, moment: Timestamp) -> impl Future<Output = ()> + Send + use<> {
+        let left = Duration::try_from(moment.duration_since(self.now())).unwrap_or_default();
+        let simulated = self.0.as_ref().map(|simulated| {
+            let seconds = moment.duration_since(simulated.origin).as_secs_f64() * simulated.second.as_secs_f64();
+            simulated.simulation.sleep_until(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX))
+        });
+        async move {
+            match simulated {
+                Some(sleep) => sleep.await,
+                None => tokio::time::sleep(left).await,
+            }
+        }
+    }
+
+    /// Completes after this duration of this clock.
+    pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + use<> {
+        let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+        self.sleep_until(self.now().checked_add(duration).unwrap_or(Timestamp::MAX))
     }
 }
 
@@ -80,16 +124,29 @@ impl ScaledClock {
 mod tests {
     use super::*;
 
-    #[test]
-    fn faster_clock_waits_less() {
-        let pace = ScaledClock::times(10.0);
-        assert_eq!(pace.real_duration(Duration::from_secs(20)), Duration::from_secs(2));
-        assert_eq!(pace.until(pace.now() - SignedDuration::from_secs(1)), Duration::ZERO);
-        let ahead = pace.until(pace.now() + SignedDuration::from_secs(100));
-        assert!(ahead <= Duration::from_secs(10) && ahead > Duration::from_secs(8), "{ahead:?}");
-        let hour = pace.origin + SignedDuration::from_hours(1);
-        assert_eq!(pace.to_real_time(hour), pace.origin + SignedDuration::from_mins(6));
-        assert_eq!(ScaledClock::real().to_real_time(hour), hour);
-        assert_eq!(ScaledClock::times(0.0).real_duration(Duration::from_secs(1)), Duration::from_secs(1));
+    #[tokio::test]
+    async fn faster_clock_waits_less() {
+        let clock = ScaledClock::simulated(10.0);
+        assert_eq!(clock.real_duration(Duration::from_secs(20)), Duration::from_secs(2));
+        let (begun, instant) = (clock.now(), instant());
+        clock.sleep_until(begun - SignedDuration::from_secs(1)).await;
+        clock.sleep(Duration::from_secs(2)).await;
+        assert!(clock.now() >= begun + SignedDuration::from_secs(2));
+        assert!(instant.elapsed() >= Duration::from_millis(190), "{:?}", instant.elapsed());
+        let hour = clock.to_real_time(clock.now() + SignedDuration::from_hours(1)).duration_since(now());
+        assert!(hour <= SignedDuration::from_mins(6) && hour > SignedDuration::from_secs(350), "{hour:?}");
+        let slow = clock.at_real_speed();
+        let begun = (slow.now(), clock.now());
+        slow.sleep(Duration::from_millis(100)).await;
+        let passed = (slow.now().duration_since(begun.0), clock.now().duration_since(begun.1));
+        assert!(
+            passed.0 >= SignedDuration::from_millis(99) && passed.1 >= SignedDuration::from_millis(999),
+            "{passed:?}"
+        );
+        assert_eq!(slow.real_duration(Duration::from_secs(20)), Duration::from_secs(20));
+        let real = ScaledClock::real();
+        assert_eq!(real.to_real_time(begun.0), begun.0);
+        assert_eq!(real.real_duration(Duration::from_secs(1)), Duration::from_secs(1));
+        assert_eq!(ScaledClock::simulated(0.0).real_duration(Duration::from_secs(1)), Duration::from_secs(1));
     }
 }

@@ -22,6 +22,7 @@ use super::simulated::SimulatedNodes;
 use super::workloads::{WorkloadSpec, Workloads};
 use nodecfg_agent::api::PointerPlace;
 use nodecfg_agent::settings::Settings;
+use nodecfg_clock::ScaledClock;
 use nodecfg_contract::nodeconfig;
 
 /// Concurrent requests that create Nodes.
@@ -215,6 +216,13 @@ impl Embedded {
     /// A Node could not be created.
     pub async fn join(&self, specs: Vec<NodeSpec>) -> Result<(), CreateError> {
         nodes::create(&self.api.client(), specs, nodecfg_clock::now(), 2, CREATED_AT_A_TIME).await
+    }
+
+    /// Clock for limits in real time on what the nodes do. It stands still when their time does, so that a busy machine
+    /// exceeds no limit.
+    #[must_use]
+    pub fn limits_clock(&self) -> ScaledClock {
+        self.nodes.limits_clock()
     }
 
     /// The API server itself.

@@ -4,6 +4,7 @@
 use super::agents::Agents;
 use super::api::NodeProxy;
 use super::kubelets::{Fault, InjectError, Kubelets};
+use nodecfg_clock::ScaledClock;
 use nodecfg_contract::names::NodeName;
 
 /// Running simulated nodes, which stop immediately when dropped.
@@ -25,6 +26,14 @@ impl SimulatedNodes {
             Self::Kubelets(_) if fault.is_some_and(Fault::needs_agent) => Err(InjectError::WithoutAgent(node.clone())),
             Self::Kubelets(kubelets) => kubelets.inject(node, fault).await,
             Self::Agents(agents) => agents.inject(node, fault),
+        }
+    }
+
+    /// Clock for limits in real time on what the nodes do.
+    pub(super) fn limits_clock(&self) -> ScaledClock {
+        match self {
+            Self::Kubelets(_) => ScaledClock::real(),
+            Self::Agents(agents) => agents.clock().at_real_speed(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use kubelet_config::risk::Class;
+use nodecfg_clock::ScaledClock;
 use nodecfg_cluster::operation::{Operation, Resource, Verb};
 use nodecfg_planning::desired::RolloutPolicy;
 use nodecfg_planning::drain::fixtures::pod;
@@ -9,11 +10,23 @@ use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, optio
 use nodecfg_planning::plan::make;
 use nodecfg_planning::rollout::End;
 
+static CLOCK: ScaledClock = ScaledClock::real();
+
 const MODE: Mode = Mode { concurrency: 16, ..Mode::ASSIGN };
 
 /// A rollout without gates and exceptions.
 fn rollout<'a>(plan: &'a Plan, desired: &'a Desired, observed: &'a Observed, options: &'a Options) -> Rollout<'a> {
-    Rollout { plan, desired, observed, options, mode: MODE, gates: None, allowed: None, ignored_windows: None }
+    Rollout {
+        plan,
+        desired,
+        observed,
+        options,
+        mode: MODE,
+        gates: None,
+        allowed: None,
+        ignored_windows: None,
+        clock: &CLOCK,
+    }
 }
 
 /// An operator who pauses a pool expects that no further node of it changes, and that other pools continue.

@@ -10,7 +10,7 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{AgentClient, COMPONENT, RETRY_LIMIT};
+use super::{AgentClient, COMPONENT};
 use crate::joining::{JoinAnswer, JoinConfig, JoinError, JoinRequest, NewNodeConfig, OwnNode};
 use nodecfg_cluster::error::ClusterError;
 use nodecfg_cluster::operation::{Operation, Resource, Verb};
@@ -44,7 +44,7 @@ impl AgentClient {
 
     async fn own_node(&self) -> Result<TaintedNode, JoinError> {
         let operation = Operation::on(Verb::Get, Resource::Nodes, None, self.node.as_str());
-        self.get(&operation, RETRY_LIMIT).await.map_err(refused_or_failed)
+        self.get(&operation, self.retry_limit).await.map_err(refused_or_failed)
     }
 
     async fn pointer(&self, pool: &str) -> Result<Option<JoinConfig>, JoinError> {
@@ -56,7 +56,7 @@ impl AgentClient {
         })?;
         let name = PoolPointer::name(fleet, &pool);
         let operation = Operation::on(Verb::Get, Resource::ConfigMaps, Some(namespace.as_str()), &name);
-        let map: WireConfigMap = self.get(&operation, RETRY_LIMIT).await.map_err(|error| match error {
+        let map: WireConfigMap = self.get(&operation, self.retry_limit).await.map_err(|error| match error {
             ClusterError::NotFound { .. } | ClusterError::NamespaceMissing { .. } => {
                 JoinError::NoPointer(error.to_string())
             }

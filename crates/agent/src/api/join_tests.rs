@@ -20,6 +20,7 @@ const NAMESPACE: &str = "nodecfg-system";
 fn client_of(client: kube::Client) -> AgentClient {
     let options = AgentClientOptions {
         request_timeout: Duration::from_millis(500),
+        retry_limit: crate::api::RETRY_LIMIT,
         retry: RetryPolicy { first_delay: Duration::from_millis(2), longest_delay: Duration::from_millis(20) },
         refusal_timeout: Duration::from_millis(100),
         seed: 1,

@@ -33,6 +33,8 @@ use nodecfg_contract::observed::KubeletVersion;
 const BACKLOG: usize = 256;
 /// Server name in errors of agents.
 const SERVER: &str = "https://sandbox.invalid";
+/// Real time that a request may take with its retries. Long, because a busy machine delays thousands of requests at once.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// First and longest delay between an agent's retries, in simulated time.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -78,7 +80,7 @@ struct Fleet {
     connection: Connection,
     client: Client,
     options: Options,
-    pace: ScaledClock,
+    clock: ScaledClock,
     cached_verdicts: CachedVerdicts,
     nodes: Mutex<HashMap<NodeName, RunningNode>>,
     stop: watch::Sender<bool>,
@@ -127,7 +129,7 @@ impl Agents {
         let fleet = Arc::new(Fleet {
             connection,
             client: client.clone(),
-            pace: ScaledClock::times(options.speed),
+            clock: ScaledClock::simulated(options.speed),
             options,
             cached_verdicts: CachedVerdicts::default(),
             nodes: Mutex::default(),
@@ -164,6 +166,12 @@ impl Agents {
     #[must_use]
     pub fn get_from_kubelet(&self, node: &NodeName, path: &str) -> ProxyResult {
         self.fleet.get_from_kubelet(node, path)
+    }
+
+    /// Clock of the nodes.
+    #[must_use]
+    pub fn clock(&self) -> &ScaledClock {
+        &self.fleet.clock
     }
 
     /// Proxy through which the API server reaches the kubelets.
@@ -275,16 +283,22 @@ impl Fleet {
             version: KubeletVersion::parse(version),
             fault: self.options.faults.of(&name),
             heartbeat: self.options.heartbeat,
-            pace: self.pace,
+            clock: self.clock.clone(),
             rng: fastrand::Rng::with_seed(seed),
             cached_verdicts: self.cached_verdicts.clone(),
         }));
         let retry = RetryPolicy {
-            first_delay: self.pace.real_duration(RETRY.0),
-            longest_delay: self.pace.real_duration(RETRY.1),
+            first_delay: self.clock.real_duration(RETRY.0),
+            longest_delay: self.clock.real_duration(RETRY.1),
         };
         let client = host_client::client(self.connection.clone(), Arc::clone(&host));
-        let options = AgentClientOptions { retry, seed, ..AgentClientOptions::default() };
+        let options = AgentClientOptions {
+            request_timeout: REQUEST_TIMEOUT,
+            retry_limit: REQUEST_TIMEOUT,
+            retry,
+            seed,
+            ..AgentClientOptions::default()
+        };
         let agent = Agent {
             client: AgentClient::new(client, SERVER, name.clone(), options).with_pointers(self.options.join.clone()),
             settings: Settings { joins: self.options.join.is_some(), ..self.options.settings },

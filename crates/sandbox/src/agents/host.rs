@@ -65,7 +65,7 @@ pub(super) struct HostOptions {
     pub(super) version: Option<KubeletVersion>,
     pub(super) fault: Option<Fault>,
     pub(super) heartbeat: Option<std::time::Duration>,
-    pub(super) pace: ScaledClock,
+    pub(super) clock: ScaledClock,
     pub(super) rng: fastrand::Rng,
     pub(super) cached_verdicts: CachedVerdicts,
 }
@@ -75,7 +75,7 @@ pub(super) struct HostOptions {
 pub(super) struct SimHost {
     pub(super) name: NodeName,
     pub(super) disk: MemoryDisk,
-    pub(super) pace: ScaledClock,
+    pub(super) clock: ScaledClock,
     version: Option<KubeletVersion>,
     cached_verdicts: CachedVerdicts,
     inner: Mutex<Inner>,
@@ -104,7 +104,7 @@ impl SimHost {
         let disk = MemoryDisk::new();
         let local = options.local_config.as_deref().unwrap_or(LOCAL_CONFIG).as_bytes();
         disk.put(Path::new(CONFIG_FILE), local, 0o644);
-        let now = options.pace.now();
+        let now = options.clock.now();
         let running = match options.booted.and_then(|booted| boot(&disk, booted, options.version, now)) {
             Some(kubelet) => kubelet.into_bytes(),
             None => local.to_vec(),
@@ -121,7 +121,7 @@ impl SimHost {
         let host = Self {
             name: options.name,
             disk,
-            pace: options.pace,
+            clock: options.clock,
             version: options.version,
             cached_verdicts: options.cached_verdicts,
             inner: Mutex::new(inner),
@@ -153,7 +153,7 @@ impl SimHost {
 
     /// Sets or removes the fault. A host that the old fault kept down boots.
     pub(super) fn inject(&self, fault: Option<Fault>) {
-        let now = self.pace.now();
+        let now = self.clock.now();
         let mut inner = self.lock();
         if inner.fault == Some(Fault::DiskFull) {
             self.disk.clear_faults();
@@ -197,17 +197,17 @@ impl SimHost {
 
     /// Reports whether the API server is reachable.
     pub(super) fn reaches_server(&self) -> bool {
-        self.lock().outage.is_none_or(|until| until <= self.pace.now())
+        self.lock().outage.is_none_or(|until| until <= self.clock.now())
     }
 
     /// Time of the kubelet's last Lease renewal; `None` if the kubelet does not run.
     pub(super) fn renewed(&self) -> Option<Timestamp> {
-        self.lock().process.renewed(self.pace.now())
+        self.lock().process.renewed(self.clock.now())
     }
 
     /// Response of the kubelet to the API server.
     pub(super) fn get_from_kubelet(&self, path: &str) -> ProxyResult {
-        let now = self.pace.now();
+        let now = self.clock.now();
         let minor = self.minor();
         let mut inner = self.lock();
         match inner.process.check_healthz(now) {
@@ -221,7 +221,7 @@ impl SimHost {
 
     /// Returns the kubelet's due writes and the time of the next call.
     pub(super) fn advance(&self) -> (Vec<KubeletWrite>, Option<Timestamp>) {
-        let now = self.pace.now();
+        let now = self.clock.now();
         let mut inner = self.lock();
         let writes = inner.process.advance(now);
         if inner.process.is_to_start(now) {
@@ -256,7 +256,7 @@ impl SimHost {
         if verdict.is_ok() {
             inner.state_files.extend(cached.policies.iter().map(|(file, policy)| (*file, policy.clone())));
         }
-        inner.process.start(text, verdict, self.pace.now());
+        inner.process.start(text, verdict, self.clock.now());
         inner.restarts += 1;
         drop(inner);
         self.changed.send_replace(());
@@ -268,7 +268,7 @@ impl SimHost {
         let text = self.config_text();
         let mut inner = self.lock();
         if inner.process.takes_host_down(&text) {
-            inner.process.power_off(self.pace.now());
+            inner.process.power_off(self.clock.now());
             drop(inner);
             self.changed.send_replace(());
             return None;
@@ -317,7 +317,7 @@ impl Host for AgentHost {
             // The agent ends with its host.
             return std::future::pending().await;
         };
-        tokio::time::sleep(self.0.pace.real_duration(takes)).await;
+        self.0.clock.sleep(takes).await;
         if fails {
             let reason = "systemctl restart kubelet: exit status 1: Job for kubelet.service failed";
             return Err(RestartError::Failed(reason.to_owned()));
@@ -328,6 +328,6 @@ impl Host for AgentHost {
 
     async fn healthz(&self, _at: &Healthz) -> Result<(), String> {
         // Apply due work first: the kubelet's own task may be late.
-        self.0.lock().process.check_healthz(self.0.pace.now())
+        self.0.lock().process.check_healthz(self.0.clock.now())
     }
 }

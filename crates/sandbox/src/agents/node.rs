@@ -81,11 +81,11 @@ async fn run_agent(host: &Arc<SimHost>, agent: &Agent, seed: u64, mut stop: watc
         Ok(runtime) => runtime,
         Err(error) => {
             tracing::warn!(node = %host.name, "the agent of a simulated node did not start: {error}");
-            tokio::time::sleep(host.pace.real_duration(RETRY_DELAY)).await;
+            host.clock.sleep(RETRY_DELAY).await;
             return;
         }
     };
-    let options = driver::Options { pace: host.pace, metrics: Metrics::default() };
+    let options = driver::Options { clock: host.clock.clone(), metrics: Metrics::default() };
     let stopped = async move {
         // A dropped sender also means stop.
         let _ = stop.wait_for(|stop| *stop).await;
@@ -107,7 +107,7 @@ async fn run_kubelet(host: &SimHost, client: &Client, uid: &str, events: bool, m
         }
         let sleep = async {
             match wake {
-                Some(wake) => tokio::time::sleep(host.pace.until(wake)).await,
+                Some(wake) => host.clock.sleep_until(wake).await,
                 None => std::future::pending().await,
             }
         };
@@ -131,7 +131,7 @@ async fn send_write(host: &SimHost, client: &Client, uid: &str, events: bool, wr
         }
         KubeletWrite::Ready { ready, changed } => requests::patch_ready(node, ready, changed, now),
         // The agent compares the time with its simulated clock.
-        KubeletWrite::Renew => requests::put_lease(node, uid, host.pace.now()),
+        KubeletWrite::Renew => requests::put_lease(node, uid, host.clock.now()),
         KubeletWrite::Started if events => requests::post_event(node, "Starting", "Starting kubelet.", now),
         KubeletWrite::Started => return,
     };
