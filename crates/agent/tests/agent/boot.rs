@@ -50,6 +50,7 @@ const DROP_IN: &str = "--kubeconfig kubeconfig --activation drop-in --startup-ta
 const TAINT_FILE: &str = "kubelet.conf.d/99-nodecfg-startup-taint.conf";
 
 async fn kubelet_starts_with_configuration_of_pool(env: TestEnv) {
+    env.wait_for_kubelet("started 110").await;
     env.host.run("stop");
     let content = env.host.configuration(50);
     let name = env.create_pointer(&content);
@@ -92,6 +93,7 @@ async fn drop_in_is_merged_over_the_image(env: TestEnv) {
 
 async fn offline_boot_needs_no_cluster(mut env: TestEnv) {
     env.stop_api().await;
+    env.wait_for_kubelet("started 110").await;
     env.host.run("stop");
     let content = env.host.configuration(50);
     fs::write(env.host.path("pool.yaml"), &content).unwrap();
