@@ -49,7 +49,7 @@ evictionHard:
   imagefs.available: 15%
 kubeReserved: {cpu: 100m, memory: 512Mi}
 systemReserved: {cpu: 100m, memory: 256Mi}
-featureGates: {DynamicKubeletConfig: true, RotateKubeletServerCertificate: true}
+featureGates: {RotateKubeletServerCertificate: true}
 nodeStatusUpdateFrequency: 10s
 nodeStatusReportFrequency: 5m
 syncFrequency: 1m

@@ -15,7 +15,7 @@ use nodecfg_sandbox::nodes;
 use serde_json::json;
 
 use super::program::nodecfg;
-use super::sandbox::{SandboxSize, ServedSandbox, client};
+use super::sandbox::{SandboxSize, ServedSandbox, V1_21, client};
 use super::{fleet, quantile};
 
 /// Argument that selects the plain client.
@@ -52,7 +52,8 @@ pub async fn measure() {
 
 /// Returns the seconds that all assignments took, and the number of Events created in that time.
 async fn round(images: usize, plain: bool) -> (f64, f64) {
-    let served = ServedSandbox::start(SandboxSize { nodes: NODES, pools: 1, images, kubelets: None }).await;
+    let served =
+        ServedSandbox::start(SandboxSize { nodes: NODES, pools: 1, images, kubelets: None, version: V1_21 }).await;
     let repository = served.repository(&fleet::repository(1, 1, "100%"));
     let kubeconfig = served.kubeconfig();
     let mut command = if plain {

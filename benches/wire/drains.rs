@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::fleet::pool_name;
 use super::program::{nodecfg, run, shown};
-use super::sandbox::{SandboxSize, ServedSandbox, Stamp};
+use super::sandbox::{SandboxSize, ServedSandbox, Stamp, V1_21};
 
 const NODES: u16 = 1000;
 const POOLS: usize = 10;
@@ -25,7 +25,8 @@ const EVICT: (&str, &str) = ("{mode: evict, settle: 1s}", "cpuManagerPolicy: sta
 pub async fn measure() {
     let began = Instant::now();
     let workloads = WorkloadSpec::filling(usize::from(NODES), PODS);
-    let size = SandboxSize { nodes: usize::from(NODES), pools: POOLS, images: 50, kubelets: Some(SPEED) };
+    let size =
+        SandboxSize { nodes: usize::from(NODES), pools: POOLS, images: 50, kubelets: Some(SPEED), version: V1_21 };
     let served = ServedSandbox::with_workloads(size, Some(workloads)).await;
     println!("{:<36} {:>8.2} s", "create nodes and pods", began.elapsed().as_secs_f64());
     let kubeconfig = served.kubeconfig();

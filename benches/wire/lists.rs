@@ -7,14 +7,16 @@ use nodecfg_contract::observed::POOL_LABEL;
 
 use super::fleet::{NODES, POOLS};
 use super::quantile;
-use super::sandbox::{SandboxSize, ServedSandbox, client};
+use super::sandbox::{SandboxSize, ServedSandbox, V1_21, client};
 
 const ROUNDS: usize = 7;
 
 pub async fn measure() {
     println!("{:>6}  {:<12} {:>8} {:>12}", "images", "", "wall s", "nodes/s");
     for images in [0, 50] {
-        let served = ServedSandbox::start(SandboxSize { nodes: NODES, pools: POOLS, images, kubelets: None }).await;
+        let served =
+            ServedSandbox::start(SandboxSize { nodes: NODES, pools: POOLS, images, kubelets: None, version: V1_21 })
+                .await;
         let keys = LabelKeys::Only([POOL_LABEL.to_owned()].into());
         let options = || ReaderOptions { label_keys: keys.clone(), ..ReaderOptions::default() };
         let (over_https, server) = client(&served.kubeconfig()).await;

@@ -15,26 +15,28 @@
 )]
 
 mod agents;
+mod answering;
 mod assignments;
 mod drains;
 #[path = "../fleet/mod.rs"]
 mod fleet;
 mod lists;
+mod node_configs;
 mod program;
 mod reaction;
 mod sandbox;
 mod whole;
 
 /// Names of the measurements in execution order.
-const MEASUREMENTS: [&str; 6] = ["whole", "assignments", "reaction", "lists", "drains", "agents"];
+const MEASUREMENTS: [&str; 7] = ["whole", "node-configs", "assignments", "reaction", "lists", "drains", "agents"];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // This program is also the plain HTTP client, which runs in its own process.
-    if let [mode, rest @ ..] = arguments.as_slice()
-        && mode == assignments::BARE
-    {
-        return runtime().block_on(assignments::bare(rest));
+    // This program is also each of the plain HTTP clients, which run in their own process.
+    match arguments.as_slice() {
+        [mode, rest @ ..] if mode == assignments::BARE => return runtime().block_on(assignments::bare(rest)),
+        [mode, rest @ ..] if mode == node_configs::LISTS => return runtime().block_on(node_configs::only_lists(rest)),
+        _ => {}
     }
     // `cargo bench` passes `--bench`; `cargo test` only checks that this compiles.
     if !arguments.iter().any(|argument| argument == "--bench") {
@@ -50,6 +52,7 @@ fn main() {
         println!("\n== {name}");
         match *name {
             "whole" => runtime.block_on(whole::measure()),
+            "node-configs" => runtime.block_on(node_configs::measure()),
             "assignments" => runtime.block_on(assignments::measure()),
             "reaction" => runtime.block_on(reaction::measure()),
             "lists" => runtime.block_on(lists::measure()),

@@ -8,7 +8,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
 use super::program::nodecfg;
-use super::sandbox::{SandboxSize, ServedSandbox, client};
+use super::sandbox::{SandboxSize, ServedSandbox, V1_21, client};
 use super::{fleet, quantile};
 
 const NODES: usize = 300;
@@ -18,7 +18,7 @@ const REST: std::ops::Range<u64> = 20..40;
 pub async fn measure() {
     println!("{:>8} {:>8} {:>10} {:>8} {:>8} {:>8}  (ms)", "nodes", "images", "median", "p90", "p99", "max");
     for (nodes, pools, images) in [(NODES, 1, 10), (NODES, 1, 50), (15_000, 50, 10)] {
-        let reactions = reactions(SandboxSize { nodes, pools, images, kubelets: None }).await;
+        let reactions = reactions(SandboxSize { nodes, pools, images, kubelets: None, version: V1_21 }).await;
         println!(
             "{nodes:>8} {images:>8} {:>10.2} {:>8.2} {:>8.2} {:>8.2}",
             quantile(&reactions, 0.5),

@@ -11,6 +11,7 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use futures::StreamExt as _;
 use nodecfg_contract::names::PoolName;
+use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use nodecfg_sandbox::server::wire::ApiRequest;
@@ -47,6 +48,11 @@ pub struct ServedSandbox {
     stamps: Mutex<Option<mpsc::UnboundedReceiver<Stamp>>>,
 }
 
+/// Version whose kubelets follow their Nodes.
+pub const V1_21: &str = "v1.21.14";
+/// Version whose nodes need NodeConfigs.
+pub const V1_36: &str = "v1.36.2";
+
 /// Size and speed of a sandbox.
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxSize {
@@ -55,6 +61,8 @@ pub struct SandboxSize {
     pub images: usize,
     /// Speed of the kubelets, where 1 is real time; `None` makes them idle.
     pub kubelets: Option<f64>,
+    /// Version of API server and kubelets: [`V1_21`], or [`V1_36`] without agents.
+    pub version: &'static str,
 }
 
 impl ServedSandbox {
@@ -65,14 +73,17 @@ impl ServedSandbox {
     pub async fn with_workloads(size: SandboxSize, workloads: Option<WorkloadSpec>) -> Self {
         let pools: Vec<PoolName> = (0..size.pools).map(|pool| PoolName::new(fleet::pool_name(pool)).unwrap()).collect();
         let idle = FaultSpec { node: None, fault: Fault::NeverAcknowledges };
+        let profile = if size.version == V1_21 { ServerProfile::V1_21 } else { ServerProfile::V1_36 };
         let options = EmbeddedOptions {
+            profile,
+            installed: false,
             images: size.images,
             speed: size.kubelets.unwrap_or(1.0),
             faults: size.kubelets.is_none().then_some(idle).into_iter().collect(),
             workloads,
             ..EmbeddedOptions::default()
         };
-        let specs = nodes::generic(size.nodes, &pools, "v1.21.14").unwrap();
+        let specs = nodes::generic(size.nodes, &pools, size.version).unwrap();
         let embedded = Embedded::start(options, specs).await.expect("a sandbox");
         let (sender, receiver) = mpsc::unbounded_channel();
         let router = Router::new()

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::fleet::{self, NODES, POOLS};
 use super::program::{Cost, nodecfg, run, shown};
-use super::sandbox::{SandboxSize, ServedSandbox};
+use super::sandbox::{SandboxSize, ServedSandbox, V1_21};
 
 /// Container images per Node. A kubelet reports 50 by default.
 const IMAGES: [usize; 3] = [0, 50, 200];
@@ -16,8 +16,14 @@ pub async fn measure() {
     println!("{:>6}  {:<28} {:>8} {:>8} {:>10}", "images", "", "wall s", "cpu s", "peak MB");
     for images in IMAGES {
         let began = Instant::now();
-        let served =
-            ServedSandbox::start(SandboxSize { nodes: NODES, pools: POOLS, images, kubelets: Some(SPEED) }).await;
+        let served = ServedSandbox::start(SandboxSize {
+            nodes: NODES,
+            pools: POOLS,
+            images,
+            kubelets: Some(SPEED),
+            version: V1_21,
+        })
+        .await;
         println!("{images:>6}  {:<28} {:>8.2}", "create the sandbox's nodes", began.elapsed().as_secs_f64());
         let repository = served.repository(&fleet::repository(POOLS, 1, "10%"));
         let kubeconfig = served.kubeconfig();
