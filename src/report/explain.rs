@@ -8,6 +8,7 @@
 use std::mem::discriminant;
 
 use super::names;
+use kubelet_config::startup_error;
 use nodecfg_contract::error_text;
 use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
@@ -159,6 +160,11 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
                 "the agent's restart command is not the one for this host",
             ],
         ),
+        error if error.starts_with(error_text::TRIAL_PREFIX) && startup_error::field(error).is_some() => (
+            "the kubelet does not start with the configuration on this node, so the node agent returned it to its last \
+             known good one",
+            &["the host lacks what the field requires, or has it under another name; other nodes may accept the value"],
+        ),
         error if error.starts_with(error_text::TRIAL_PREFIX) => (
             "the kubelet ran the configuration but did not stay healthy, so the node agent returned it to its last \
              known good one",
@@ -174,7 +180,11 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
             &["a node agent of another version"],
         ),
     };
-    Explanation { meaning, causes, look_at: kubelet_log(node) }
+    let look_at = match startup_error::field(error) {
+        Some(field) => format!("{field} in the configuration of the pool; {}", kubelet_log(node)),
+        None => kubelet_log(node),
+    };
+    Explanation { meaning, causes, look_at }
 }
 
 fn not_drained(node: &NodeName, failure: &DrainFailure) -> Explanation {
@@ -417,6 +427,15 @@ mod tests {
             assert!(!explanation.meaning.contains("not one of the kubelet's known texts"), "{error}");
             assert!(!explanation.causes.is_empty());
         }
+        let cause = format!(
+            "{}kubelet exited 3 times: cgroupRoot: invalid configuration: cgroup-root [\"pods\"] doesn't exist",
+            error_text::TRIAL_PREFIX
+        );
+        let named = failure(&node(), &ConvergenceFailure::Refused { error: cause });
+        assert!(
+            named.meaning.contains("does not start") && named.look_at.starts_with("cgroupRoot in the"),
+            "{named:?}"
+        );
         let unknown = failure(&node(), &ConvergenceFailure::Refused { error: "something else".to_owned() });
         assert!(unknown.meaning.contains("not one of the kubelet's known texts"));
     }

@@ -36,7 +36,9 @@ pub fn last(log: &str) -> Option<String> {
 }
 
 /// Returns the field that an error concerns, or a choice of fields: `systemReserved, kubeReserved or evictionHard`.
-fn field(error: &str) -> Option<&'static str> {
+/// `None` for errors that are not in the table.
+#[must_use]
+pub fn field(error: &str) -> Option<&'static str> {
     TABLE.iter().find(|[text, _]| error.contains(text.as_str())).map(|[_, field]| field.as_str())
 }
 
