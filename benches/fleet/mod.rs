@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use kubelet_config::finding::Strictness;
-use nodecfg_contract::names::{FleetName, NamespaceName, NodeName};
+use nodecfg_contract::names::{FleetName, NamespaceName, NodeName, PoolName};
 use nodecfg_contract::observed::POOL_LABEL;
 use nodecfg_contract::observed::{
     ConfigMapKey, FetchedConfigMap, KubeletVersion, ListVersions, ManagedConfigMap, Node, NodeSupport, Observed,
@@ -63,9 +64,17 @@ eventRecordQPS: 5
 registryPullQPS: 10
 ";
 
+/// Nodes and pools of the largest published Kubernetes clusters.
+pub const LARGEST: (usize, usize) = (65_000, 500);
+
 /// Name of a pool.
 pub fn pool_name(pool: usize) -> String {
     format!("pool-{pool:03}")
+}
+
+/// Names of the pools.
+pub fn pool_names(pools: usize) -> Vec<PoolName> {
+    (0..pools).map(|pool| PoolName::new(pool_name(pool)).unwrap()).collect()
 }
 
 /// Files of a repository by path: one base, and for each pool a pool file, a merge patch and a JSON patch. Every
@@ -145,7 +154,7 @@ pub fn options() -> Options {
 /// Source as reported by a kubelet that loaded it.
 pub fn loaded(source: &ConfigSource) -> ConfigSource {
     let mut loaded = source.clone();
-    if let Some(map) = &mut loaded.config_map {
+    if let Some(map) = loaded.config_map_mut() {
         map.uid = Some(format!("uid-of-{}", map.name));
         map.resource_version = Some("1".to_owned());
     }
@@ -154,11 +163,12 @@ pub fn loaded(source: &ConfigSource) -> ConfigSource {
 
 /// Node with `source` assigned and running.
 pub fn running(mut node: Node, source: &ConfigSource) -> Node {
+    let loaded = loaded(source);
     node.source = Some(source.clone());
     node.status = ConfigStatus {
-        assigned: Some(loaded(source)),
-        active: Some(loaded(source)),
-        last_known_good: Some(loaded(source)),
+        assigned: Some(loaded.clone()),
+        active: Some(loaded.clone()),
+        last_known_good: Some(loaded),
         error: None,
     };
     node
@@ -179,12 +189,15 @@ pub fn observed(nodes: usize, pools: usize, ran: Option<&Desired>) -> Observed {
     let sources: Option<Vec<ConfigSource>> = ran.map(|ran| (0..pools).map(|pool| source_of(ran, pool)).collect());
     let mut observed =
         Observed { versions: ListVersions { nodes: "1".to_owned(), node_configs: None }, ..Observed::default() };
+    // As decoded: nodes with the same labels share them.
+    let label = |pool| Arc::new(BTreeMap::from([(POOL_LABEL.to_owned(), pool_name(pool))]));
+    let labels: Vec<_> = (0..pools).map(label).collect();
     for index in 0..nodes {
         let pool = index % pools;
         let name = NodeName::new(format!("{}-{:05}.example.com", pool_name(pool), index / pools)).unwrap();
         let node = Node {
             uid: format!("00000000-0000-4000-8000-{index:012}"),
-            labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool_name(pool))]),
+            labels: Arc::clone(&labels[pool]),
             kubelet_version: KubeletVersion::parse("v1.21.14"),
             support: NodeSupport::Follows,
             ready: if index % 50 == 49 { Readiness::NotReady } else { Readiness::Ready },

@@ -1,13 +1,13 @@
-//! Benchmark of planning and checking for 15,000 nodes in 200 pools.
+//! Benchmark of planning and checking for 15,000 nodes in 200 pools, and for 65,000 nodes in 500 pools.
 
 use std::hint::black_box;
 
 use criterion::Criterion;
 use nodecfg_contract::observed::Observed;
 use nodecfg_planning::desired::Desired;
-use nodecfg_planning::plan::{Scope, check, make, membership, required_config_maps};
+use nodecfg_planning::plan::{Plan, Scope, check, make, membership, required_config_maps};
 
-use super::fleet::{NODES, POOLS, add_config_maps, desired, namespace, observed, options};
+use super::fleet::{LARGEST, NODES, POOLS, add_config_maps, desired, namespace, observed, options};
 
 /// Adds the unpruned ConfigMaps of earlier revisions to a cluster.
 fn with_old_revisions(mut observed: Observed, revisions: usize) -> Observed {
@@ -18,15 +18,26 @@ fn with_old_revisions(mut observed: Observed, revisions: usize) -> Observed {
 }
 
 pub fn planning(criterion: &mut Criterion) {
-    let wanted = desired(POOLS, 2);
-    let before = desired(POOLS, 1);
-    let cases: [(&str, Observed); 4] = [
-        ("nothing to do", observed(NODES, POOLS, Some(&wanted))),
-        ("all nodes from the local configuration", observed(NODES, POOLS, None)),
-        ("all nodes from another revision", observed(NODES, POOLS, Some(&before))),
-        ("nothing to do, 2000 old ConfigMaps", with_old_revisions(observed(NODES, POOLS, Some(&wanted)), 10)),
+    for (nodes, pools, name) in
+        [(NODES, POOLS, "15,000 nodes in 200 pools"), (LARGEST.0, LARGEST.1, "65,000 nodes in 500 pools")]
+    {
+        cluster(criterion, nodes, pools, name);
+    }
+}
+
+fn cluster(criterion: &mut Criterion, nodes: usize, pools: usize, name: &str) {
+    let wanted = desired(pools, 2);
+    let before = desired(pools, 1);
+    let mut cases: Vec<(&str, Observed)> = vec![
+        ("nothing to do", observed(nodes, pools, Some(&wanted))),
+        ("all nodes from the local configuration", observed(nodes, pools, None)),
+        ("all nodes from another revision", observed(nodes, pools, Some(&before))),
     ];
-    let mut group = criterion.benchmark_group("15,000 nodes in 200 pools");
+    if pools == POOLS {
+        let old = with_old_revisions(observed(nodes, pools, Some(&wanted)), 10);
+        cases.push(("nothing to do, 2000 old ConfigMaps", old));
+    }
+    let mut group = criterion.benchmark_group(name);
     group.sample_size(10);
     for (name, observed) in &cases {
         assert!(check(&plan(&wanted, observed), &wanted, observed, &Scope::Everything).is_empty());
@@ -49,6 +60,6 @@ pub fn planning(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn plan(wanted: &Desired, observed: &Observed) -> nodecfg_planning::plan::Plan {
+fn plan(wanted: &Desired, observed: &Observed) -> Plan {
     make(wanted, observed, &options()).unwrap_or_else(|problems| panic!("no plan: {problems:?}"))
 }

@@ -9,7 +9,8 @@ use kube::core::WatchEvent;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-const NODE_CONFIGS: &str = "/apis/nodecfg.dev/v1alpha1/nodeconfigs";
+/// Path of the NodeConfigs.
+pub const NODE_CONFIGS: &str = "/apis/nodecfg.dev/v1alpha1/nodeconfigs";
 /// Writes of a status at the same time.
 const CONCURRENCY: usize = 32;
 
@@ -31,7 +32,7 @@ pub async fn answer(client: kube::Client) {
         let assigned = events.filter_map(|event: Result<WatchEvent<Value>, kube::Error>| async {
             let event = event.ok();
             let (WatchEvent::Added(object) | WatchEvent::Modified(object)) = event? else { return None };
-            let seen = &object["status"]["observedGeneration"] == &object["metadata"]["generation"];
+            let seen = object["status"]["observedGeneration"] == object["metadata"]["generation"];
             (!seen).then_some(object)
         });
         assigned.for_each_concurrent(CONCURRENCY, |object| report(&client, &known, object)).await;

@@ -14,6 +14,7 @@ use nodecfg_contract::names::PoolName;
 use nodecfg_sandbox::nodes;
 use serde_json::json;
 
+use super::figures::Figures;
 use super::program::nodecfg;
 use super::sandbox::{SandboxSize, ServedSandbox, V1_21, client};
 use super::{fleet, quantile};
@@ -25,7 +26,7 @@ const NODES: usize = 1_000;
 const CONCURRENCY: usize = 16;
 const ROUNDS: usize = 9;
 
-pub async fn measure() {
+pub async fn measure(figures: &mut Figures) {
     println!("{:>6}  {:>14} {:>12} {:>6} {:>10}", "images", "bare PATCHes s", "nodecfg s", "ratio", "events");
     for images in [10, 50] {
         let (mut bare, mut synced, mut ratios, mut events) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -38,6 +39,7 @@ pub async fn measure() {
             events.push(sent_events);
         }
         let median = |values: &[f64]| quantile(values, 0.5);
+        figures.note(&format!("1,000 assignments by the same bare PATCHes, {images} images: wall"), median(&ratios));
         println!(
             "{images:>6}  {:>14.3} {:>12.3} {:>6.2} {:>10.0}   (ratios {:.2} to {:.2})",
             median(&bare),

@@ -6,6 +6,7 @@ use std::time::Instant;
 use nodecfg_sandbox::workloads::WorkloadSpec;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::figures::Figures;
 use super::fleet::pool_name;
 use super::program::{nodecfg, run, shown};
 use super::sandbox::{SandboxSize, ServedSandbox, Stamp, V1_21};
@@ -22,7 +23,7 @@ const ACCEPT: (&str, &str) = ("{mode: accept}", "cpuManagerPolicy: none\n");
 /// Drains all nodes.
 const EVICT: (&str, &str) = ("{mode: evict, settle: 1s}", "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n");
 
-pub async fn measure() {
+pub async fn measure(figures: &mut Figures) {
     let began = Instant::now();
     let workloads = WorkloadSpec::filling(usize::from(NODES), PODS);
     let size =
@@ -50,8 +51,15 @@ pub async fn measure() {
         for ((verb, resource), count) in log.counters() {
             println!("    {count:>6}  {verb} {}", if resource.is_empty() { "(version)" } else { &resource });
         }
+        let cluster = if policy == EVICT { "all drained" } else { "nothing to drain" };
+        let cluster = format!("1,000 nodes with 30 pods, {cluster}");
         if let Some(cpu) = cost.cpu {
+            figures.note(&format!("{cluster}: CPU for each node"), cpu * 1e3 / f64::from(NODES));
             println!("    {:.2} ms CPU for each node", cpu * 1e3 / f64::from(NODES));
+        }
+        if let (EVICT, Some(peak)) = (policy, cost.peak) {
+            figures.note(&format!("{cluster}: peak"), peak);
+            figures.note(&format!("{cluster}: watches of pods at a time"), at_a_time as f64);
         }
     }
     println!("Budgets: {MAX_UNAVAILABLE} nodes in each of {POOLS} pools.");

@@ -5,13 +5,14 @@ use std::time::Instant;
 use nodecfg_cluster::{ClusterReader, LabelKeys, ReaderOptions};
 use nodecfg_contract::observed::POOL_LABEL;
 
+use super::figures::Figures;
 use super::fleet::{NODES, POOLS};
 use super::quantile;
 use super::sandbox::{SandboxSize, ServedSandbox, V1_21, client};
 
 const ROUNDS: usize = 7;
 
-pub async fn measure() {
+pub async fn measure(figures: &mut Figures) {
     println!("{:>6}  {:<12} {:>8} {:>12}", "images", "", "wall s", "nodes/s");
     for images in [0, 50] {
         let served =
@@ -35,6 +36,8 @@ pub async fn measure() {
             let median = quantile(&seconds, 0.5);
             #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
             let rate = NODES as f64 / median;
+            let place = if name == "HTTPS" { "over HTTPS" } else { "in the process" };
+            figures.note(&format!("15,000 Nodes with {images} images, listed {place}: wall"), median);
             println!("{images:>6}  {name:<12} {median:>8.2} {rate:>12.0}");
         }
         served.stop().await;

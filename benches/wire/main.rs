@@ -1,8 +1,8 @@
 //! Measurements of nodecfg's requests, time and memory: the program runs against a sandbox that another process
 //! serves over HTTPS.
 //!
-//! Prints tables without assertions on times. `cargo bench --bench wire` runs all measurements, `cargo bench --bench
-//! wire -- <measurement>…` selects some; see `benches/README.md`.
+//! Prints tables, and the figures beside their goals. `cargo bench --bench wire` runs all measurements, `cargo bench
+//! --bench wire -- <measurement>…` selects some; see `benches/README.md`.
 
 #![allow(
     missing_docs,
@@ -18,14 +18,20 @@ mod agents;
 mod answering;
 mod assignments;
 mod drains;
+#[path = "../figures/mod.rs"]
+mod figures;
 #[path = "../fleet/mod.rs"]
 mod fleet;
 mod lists;
 mod node_configs;
 mod program;
 mod reaction;
+#[path = "../../tests/scenarios/harness/real_servers.rs"]
+mod real_servers;
 mod sandbox;
 mod whole;
+
+use figures::Figures;
 
 /// Names of the measurements in execution order.
 const MEASUREMENTS: [&str; 7] = ["whole", "node-configs", "assignments", "reaction", "lists", "drains", "agents"];
@@ -35,6 +41,10 @@ fn main() {
     // This program is also each of the plain HTTP clients, which run in their own process.
     match arguments.as_slice() {
         [mode, rest @ ..] if mode == assignments::BARE => return runtime().block_on(assignments::bare(rest)),
+        [mode, ..] if mode == node_configs::SERVE => return runtime().block_on(node_configs::serve()),
+        [mode, rest @ ..] if mode == node_configs::DOWNLOADS => {
+            return runtime().block_on(node_configs::only_downloads(rest));
+        }
         [mode, rest @ ..] if mode == node_configs::LISTS => return runtime().block_on(node_configs::only_lists(rest)),
         _ => {}
     }
@@ -48,18 +58,20 @@ fn main() {
         println!("unknown measurement {unknown:?}; use one of {}", MEASUREMENTS.join(", "));
     }
     let runtime = runtime();
+    let mut figures = Figures::default();
     for name in MEASUREMENTS.iter().filter(|name| named.is_empty() || named.contains(name)) {
         println!("\n== {name}");
         match *name {
-            "whole" => runtime.block_on(whole::measure()),
-            "node-configs" => runtime.block_on(node_configs::measure()),
-            "assignments" => runtime.block_on(assignments::measure()),
-            "reaction" => runtime.block_on(reaction::measure()),
-            "lists" => runtime.block_on(lists::measure()),
-            "drains" => runtime.block_on(drains::measure()),
-            _ => runtime.block_on(agents::measure()),
+            "whole" => runtime.block_on(whole::measure(&mut figures)),
+            "node-configs" => runtime.block_on(node_configs::measure(&mut figures)),
+            "assignments" => runtime.block_on(assignments::measure(&mut figures)),
+            "reaction" => runtime.block_on(reaction::measure(&mut figures)),
+            "lists" => runtime.block_on(lists::measure(&mut figures)),
+            "drains" => runtime.block_on(drains::measure(&mut figures)),
+            _ => runtime.block_on(agents::measure(&mut figures)),
         }
     }
+    figures.finish();
 }
 
 fn runtime() -> tokio::runtime::Runtime {

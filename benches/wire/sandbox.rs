@@ -10,7 +10,6 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use futures::StreamExt as _;
-use nodecfg_contract::names::PoolName;
 use nodecfg_sandbox::api::ServerProfile;
 use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
@@ -71,7 +70,7 @@ impl ServedSandbox {
     }
 
     pub async fn with_workloads(size: SandboxSize, workloads: Option<WorkloadSpec>) -> Self {
-        let pools: Vec<PoolName> = (0..size.pools).map(|pool| PoolName::new(fleet::pool_name(pool)).unwrap()).collect();
+        let pools = fleet::pool_names(size.pools);
         let idle = FaultSpec { node: None, fault: Fault::NeverAcknowledges };
         let profile = if size.version == V1_21 { ServerProfile::V1_21 } else { ServerProfile::V1_36 };
         let options = EmbeddedOptions {
@@ -101,13 +100,7 @@ impl ServedSandbox {
 
     /// Writes a repository and returns its path.
     pub fn repository(&self, files: &BTreeMap<String, String>) -> PathBuf {
-        let root = self.folder.path().join("repository");
-        for (path, text) in files {
-            let path = root.join(path);
-            std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).expect("a folder");
-            std::fs::write(path, text).expect("a file");
-        }
-        root
+        write_repository(self.folder.path(), files)
     }
 
     /// Returns the channel of request times; callable once.
@@ -118,6 +111,17 @@ impl ServedSandbox {
     pub async fn stop(self) {
         self.embedded.stop(Some(self.serving)).await;
     }
+}
+
+/// Writes a repository below a folder and returns its path.
+pub fn write_repository(folder: &Path, files: &BTreeMap<String, String>) -> PathBuf {
+    let root = folder.join("repository");
+    for (path, text) in files {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).expect("a folder");
+        std::fs::write(path, text).expect("a file");
+    }
+    root
 }
 
 async fn stamp(State(stamps): State<Stamps>, request: Request, next: Next) -> axum::response::Response {

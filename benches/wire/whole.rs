@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use super::figures::Figures;
 use super::fleet::{self, NODES, POOLS};
 use super::program::{Cost, nodecfg, run, shown};
 use super::sandbox::{SandboxSize, ServedSandbox, V1_21};
@@ -12,7 +13,7 @@ const IMAGES: [usize; 3] = [0, 50, 200];
 /// Speed of the kubelets, where 1 is real time; high, so that nodecfg is the bottleneck.
 const SPEED: f64 = 1000.0;
 
-pub async fn measure() {
+pub async fn measure(figures: &mut Figures) {
     println!("{:>6}  {:<28} {:>8} {:>8} {:>10}", "images", "", "wall s", "cpu s", "peak MB");
     for images in IMAGES {
         let began = Instant::now();
@@ -29,15 +30,15 @@ pub async fn measure() {
         let kubeconfig = served.kubeconfig();
         let (repository, kubeconfig) = (repository.to_string_lossy(), kubeconfig.to_string_lossy());
         let command = |name| nodecfg([name, &*repository, "--kubeconfig", &*kubeconfig]);
-        row(images, "diff, all nodes to assign", &run(command("diff")).await);
-        row(images, "sync, all nodes to assign", &run(command("sync")).await);
+        row(figures, images, "diff, all nodes to assign", &run(command("diff")).await);
+        row(figures, images, "sync, all nodes to assign", &run(command("sync")).await);
         let log = &served.embedded.wire().log;
         log.clear();
-        row(images, "sync, nothing to do", &run(command("sync")).await);
+        row(figures, images, "sync, nothing to do", &run(command("sync")).await);
         let requests = log.counters();
         let writes = log.writes();
         for _ in 0..2 {
-            row(images, "sync, nothing to do", &run(command("sync")).await);
+            row(figures, images, "sync, nothing to do", &run(command("sync")).await);
         }
         println!("        requests of a sync with nothing to do:");
         for ((verb, resource), count) in requests {
@@ -51,7 +52,12 @@ pub async fn measure() {
     }
 }
 
-fn row(images: usize, what: &str, cost: &Cost) {
+fn row(figures: &mut Figures, images: usize, what: &str, cost: &Cost) {
+    for (name, value) in [("CPU", cost.cpu), ("peak", cost.peak)] {
+        if let Some(value) = value {
+            figures.note(&format!("15,000 Nodes with {images} images: {what}, {name}"), value);
+        }
+    }
     println!(
         "{images:>6}  {what:<28} {:>8.2} {:>8} {:>10}  {}",
         cost.wall.as_secs_f64(),

@@ -145,6 +145,8 @@ fn unique_name(selection: &Selection, alone: bool, taken: &mut BTreeSet<PoolName
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn nodes(all: &[(&str, &[(&str, &str)])]) -> BTreeMap<NodeName, Node> {
@@ -152,7 +154,7 @@ mod tests {
             .map(|(name, labels)| {
                 let name = NodeName::new(*name).unwrap();
                 let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-                (name.clone(), Node { labels, ..Node::named(name) })
+                (name.clone(), Node { labels: Arc::new(labels), ..Node::named(name) })
             })
             .collect()
     }

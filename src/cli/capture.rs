@@ -206,8 +206,7 @@ impl Args {
                 return Err(unknown_pool(pool, &format!("in the repository {}", path.display()), known));
             }
             let reader = self.cluster.reader(label_keys(&loaded.desired)).await?;
-            let all: BTreeMap<NodeName, Node> =
-                reader.list_nodes().await?.0.into_iter().map(|node| (node.name.clone(), node)).collect();
+            let (all, _) = reader.list_nodes().await?;
             let members = membership(&loaded.desired, &all);
             let nodes =
                 members.pools.get(pool).into_iter().flatten().filter_map(|name| all.get(*name).cloned()).collect();
@@ -219,7 +218,7 @@ impl Args {
             if nodes.is_empty() {
                 let all = reader.list_nodes().await?.0;
                 let pools: BTreeSet<&str> =
-                    all.iter().filter_map(|node| Some(node.labels.get(POOL_LABEL)?.as_str())).collect();
+                    all.values().filter_map(|node| Some(node.labels.get(POOL_LABEL)?.as_str())).collect();
                 return Err(unknown_pool(pool, &format!("in the labels {POOL_LABEL} of the nodes"), pools));
             }
             return self.limit(nodes, "no node is labeled", "name the nodes to capture");
@@ -239,7 +238,7 @@ impl Args {
                 Some(node) => nodes.push(node),
                 None => {
                     let all = reader.list_nodes().await?.0;
-                    let near = nearest(name.as_str(), all.iter().map(|node| node.name.as_str()));
+                    let near = nearest(name.as_str(), all.keys().map(NodeName::as_str));
                     let list = || "list the nodes with kubectl get nodes".to_owned();
                     let help = near.map_or_else(list, |near| format!("did you mean {near}?"));
                     return Err(CommandError::UnknownNode { node: name.clone(), help });

@@ -130,7 +130,7 @@ async fn names(cluster: &ClusterArgs, kind: NameKind) -> Option<BTreeSet<String>
     match kind {
         NameKind::Nodes => {
             let (nodes, _) = reader.list_nodes().await.ok()?;
-            Some(nodes.into_iter().map(|node| node.name.to_string()).collect())
+            Some(nodes.into_keys().map(String::from).collect())
         }
         NameKind::Pools => match cluster.named_namespace() {
             Some(namespace) => pools_in(&reader, namespace.as_str()).await,

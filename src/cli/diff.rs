@@ -19,6 +19,7 @@ use crate::repository::merged_into;
 use crate::review::{Review, moves, of_plan};
 use kubelet_config::finding::Severity;
 use kubelet_config::minor::NEWEST_RELEASED;
+use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::{CommitId, NameError};
 use nodecfg_planning::plan::Options;
 use nodecfg_planning::plan::saved::SavedPlan;
@@ -230,8 +231,8 @@ fn write_one(
     match format {
         Format::Text => shown::text(out, review, verbose > 0, width)?,
         Format::Markdown => shown::markdown(out, review, max_chars)?,
-        Format::Json => report::json(out, &shown::document(review)?)?,
-        Format::Yaml => report::yaml(out, &shown::document(review)?)?,
+        Format::Json => report::json(out, &Document::new(shown::body(review)))?,
+        Format::Yaml => report::yaml(out, &Document::value(shown::body(review))?)?,
     }
     Ok(())
 }

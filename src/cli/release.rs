@@ -1,6 +1,6 @@
 //! `nodecfg release`: removes the marks of drains from nodes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -121,32 +121,30 @@ pub(super) async fn run(args: &Args, format: Format, terminal: &mut Terminal) ->
 
 impl Args {
     /// The selected nodes, by name: the named ones, or all with a mark of this fleet or of no known one.
-    fn select(&self, mut nodes: Vec<Node>, fleet: &FleetName) -> Result<Vec<Node>, CommandError> {
-        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    fn select(&self, mut nodes: BTreeMap<NodeName, Node>, fleet: &FleetName) -> Result<Vec<Node>, CommandError> {
         let other = |node: &Node| owner(node).filter(|owner| *owner != fleet).cloned();
         if self.all {
-            nodes.retain(|node| node.drain_mark.is_some() && other(node).is_none());
-            return Ok(nodes);
+            nodes.retain(|_, node| node.drain_mark.is_some() && other(node).is_none());
+            return Ok(nodes.into_values().collect());
         }
         let wanted: BTreeSet<&NodeName> = self.nodes.iter().collect();
-        let known: BTreeSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();
-        if let Some(name) = wanted.iter().find(|name| !known.contains(*name)) {
+        if let Some(name) = wanted.iter().find(|name| !nodes.contains_key(**name)) {
             let help = "name a node of the cluster, or pass --all";
             return Err(unknown_name(
                 "node",
                 name.as_str(),
                 "in the cluster",
-                known.iter().map(|name| name.as_str()),
+                nodes.keys().map(NodeName::as_str),
                 help,
             ));
         }
-        nodes.retain(|node| wanted.contains(&node.name));
-        match nodes.iter().find_map(|node| Some((&node.name, other(node)?))) {
+        nodes.retain(|name, _| wanted.contains(name));
+        match nodes.values().find_map(|node| Some((&node.name, other(node)?))) {
             Some((name, other)) => Err(CommandError::usage(
                 format!("fleet {other} drains node {name}, not fleet {fleet}"),
                 format!("pass --fleet {other}"),
             )),
-            None => Ok(nodes),
+            None => Ok(nodes.into_values().collect()),
         }
     }
 
@@ -264,7 +262,8 @@ mod tests {
     /// Names and ends of the report, and the exit code if nothing is released.
     fn described(line: &str) -> Result<(Vec<String>, Exit), CommandError> {
         let args = args(line);
-        let selected = args.select(nodes(), &fleet())?;
+        let nodes = nodes().into_iter().map(|node| (node.name.clone(), node)).collect();
+        let selected = args.select(nodes, &fleet())?;
         let shown = args.describe(&selected, fleet(), namespace());
         let kind = |end: &ReleaseEnd| match end {
             ReleaseEnd::ToRelease { .. } => "release",

@@ -26,7 +26,6 @@ use crate::telemetry::facts::RunFailure;
 use crate::telemetry::spans;
 use nodecfg_agent::cli::stop_signals::Signal;
 pub(super) use nodecfg_agent::cli::stop_signals::signalled;
-use nodecfg_contract::json_document::Document;
 use nodecfg_contract::names::NamespaceName;
 use nodecfg_planning::plan::Plan;
 use nodecfg_planning::rollout::machine::Mode;
@@ -126,13 +125,13 @@ impl Reporter {
         let mut listeners: Vec<Box<dyn Listener + Send>> = Vec::new();
         for (_, out) in reports.writers()?.into_iter().filter(|(output, _)| *output == Output::Json) {
             let mut lines = JsonLines(out);
-            lines.document(start, "planned", shown::document(review)?)?;
+            lines.document(start, "planned", &shown::body(review))?;
             listeners.push(Box::new(lines));
         }
         let listener: Box<dyn Listener + Send> = match format {
             Format::Json => {
                 let mut lines = JsonLines(terminal.new_out());
-                lines.document(start, "planned", shown::document(review)?)?;
+                lines.document(start, "planned", &shown::body(review))?;
                 Box::new(lines)
             }
             _ => {
@@ -211,13 +210,7 @@ impl Reporter {
             message: error.to_string(),
             help: error.help(),
         });
-        let document = Document::value(outcome::ended(
-            &execution.outcome,
-            seconds,
-            exit as u8,
-            self.remarks.clone(),
-            error.clone(),
-        ))?;
+        let ended = || outcome::ended(&execution.outcome, seconds, exit as u8, self.remarks.clone(), error.clone());
         let page = self
             .page
             .take()
@@ -227,10 +220,10 @@ impl Reporter {
             Output::Markdown => {
                 run_summary::write(out, &self.planned, &execution.outcome, (seconds, now), exit as u8, error.as_ref())
             }
-            _ => JsonLines(out).document(now, "finished", document.clone()),
+            _ => JsonLines(out).document(now, "finished", &ended()),
         })?;
         match self.format {
-            Format::Json => JsonLines(&mut terminal.out).document(now, "finished", document)?,
+            Format::Json => JsonLines(&mut terminal.out).document(now, "finished", &ended())?,
             _ => {
                 if self.reported {
                     writeln!(terminal.info())?;
@@ -431,15 +424,14 @@ pub(super) fn print_header(
     terminal: &mut Terminal,
 ) -> Result<(), CommandError> {
     if let Some(reports) = lines {
-        let document = Document::value(header.clone())?;
         reports.each(|output, out| match output {
-            Output::Json => JsonLines(out).document(nodecfg_clock::now(), "started", document.clone()),
+            Output::Json => JsonLines(out).document(nodecfg_clock::now(), "started", header),
             _ => Ok(()),
         })?;
     }
     match format {
         Format::Json if lines.is_some() => {
-            JsonLines(&mut terminal.out).document(nodecfg_clock::now(), "started", Document::value(header.clone())?)?;
+            JsonLines(&mut terminal.out).document(nodecfg_clock::now(), "started", header)?;
         }
         Format::Json | Format::Yaml => {}
         Format::Text | Format::Markdown => {

@@ -115,6 +115,8 @@ fn matching(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use nodecfg_planning::plan::fixtures::{desired, node, node_name, observed, policy, pool, pool_name};
 
@@ -123,7 +125,8 @@ mod tests {
         let wanted = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
         let mut cluster = observed([node("n1", "a"), node("n2", "a"), node("n3", "b")]);
         for name in ["n2", "n3"] {
-            cluster.nodes.get_mut(&node_name(name)).unwrap().labels.insert("zone".to_owned(), "1".to_owned());
+            let node = cluster.nodes.get_mut(&node_name(name)).unwrap();
+            Arc::make_mut(&mut node.labels).insert("zone".to_owned(), "1".to_owned());
         }
         let zone = parse_selector("zone=1").unwrap();
         let nodes = |names: &[&str]| Scope::Nodes(names.iter().map(|name| node_name(name)).collect());

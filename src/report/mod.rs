@@ -66,7 +66,7 @@ pub enum Format {
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn json(out: &mut dyn io::Write, document: &serde_json::Value) -> io::Result<()> {
+pub fn json(out: &mut dyn io::Write, document: &impl serde::Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, document)?;
     writeln!(out)
 }

@@ -17,11 +17,11 @@ use nodecfg_planning::rollout::{NodeOutcome, Outcome, PoolOutcome, StopReason};
 /// Result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Ended {
+pub struct Ended<'a> {
     /// Whether all nodes of all pools run the configuration in the repository. Paused and held pools do not count.
     pub complete: bool,
     /// The pools by name.
-    pub pools: BTreeMap<PoolName, PoolEnd>,
+    pub pools: BTreeMap<&'a PoolName, PoolEnd<'a>>,
     /// The duration in seconds.
     pub seconds: f64,
     /// The exit code of the process.
@@ -34,33 +34,33 @@ pub struct Ended {
     pub error: Option<ErrorMessage>,
 }
 
-impl Kind for Ended {
+impl Kind for Ended<'_> {
     const KIND: &'static str = "Outcome";
 }
 
 /// Result of a rollout for one pool.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct PoolEnd {
+pub struct PoolEnd<'a> {
     /// Why the pool stopped early, if it did.
-    pub stopped: Option<StopReason>,
+    pub stopped: Option<&'a StopReason>,
     /// The next step, if the pool stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// Why the remaining nodes did not start, and when they may. Unset if no node was held.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub held: Option<Hold>,
+    pub held: Option<&'a Hold>,
     /// The nodes, by name.
-    pub nodes: Vec<NodeEnd>,
+    pub nodes: Vec<NodeEnd<'a>>,
 }
 
 /// Result of a rollout for one node.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct NodeEnd {
+pub struct NodeEnd<'a> {
     /// The result.
     #[serde(flatten)]
-    pub outcome: NodeOutcome,
+    pub outcome: &'a NodeOutcome,
     /// Meaning, likely causes and where to look next, if the node failed or is blocked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<Explanation>,
@@ -74,15 +74,19 @@ pub fn ended(
     exit_code: u8,
     remarks: Vec<String>,
     error: Option<ErrorMessage>,
-) -> Ended {
-    let node = |node: &NodeOutcome| NodeEnd { outcome: node.clone(), explanation: summary::explanation(node) };
-    let pool = |name: &PoolName, pool: &PoolOutcome| PoolEnd {
-        stopped: pool.stopped.clone(),
-        next: pool.stopped.as_ref().and_then(|reason| next_step(&[name], reason, stops::only_drains_failed(pool))),
-        held: pool.held.clone(),
-        nodes: pool.nodes.iter().map(node).collect(),
-    };
-    let pools = outcome.pools.iter().map(|(name, ended)| (name.clone(), pool(name, ended))).collect();
+) -> Ended<'_> {
+    fn node(node: &NodeOutcome) -> NodeEnd<'_> {
+        NodeEnd { outcome: node, explanation: summary::explanation(node) }
+    }
+    fn pool<'a>(name: &PoolName, pool: &'a PoolOutcome) -> PoolEnd<'a> {
+        PoolEnd {
+            stopped: pool.stopped.as_ref(),
+            next: pool.stopped.as_ref().and_then(|reason| next_step(&[name], reason, stops::only_drains_failed(pool))),
+            held: pool.held.as_ref(),
+            nodes: pool.nodes.iter().map(node).collect(),
+        }
+    }
+    let pools = outcome.pools.iter().map(|(name, ended)| (name, pool(name, ended))).collect();
     Ended { complete: outcome.is_complete(), pools, seconds, exit_code, remarks, error }
 }
 

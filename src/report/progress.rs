@@ -5,13 +5,13 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde::Serialize;
 
 use super::source;
 use super::style::{bad, good, heading, quiet, warning};
 use super::{count, duration, time_left, whole_duration};
 use crate::layout::hanging;
-use nodecfg_contract::json_document::{Document, Kind};
+use nodecfg_contract::json_document::{FORMAT_VERSION, Kind};
 use nodecfg_contract::names::{CommitId, FleetName, NamespaceName};
 use nodecfg_contract::printable::{at_most, one_line};
 use nodecfg_planning::convergence::Target;
@@ -211,32 +211,47 @@ fn short(target: &Target) -> String {
 pub struct JsonLines<W>(pub W);
 
 impl<W: Write> JsonLines<W> {
-    /// Writes a document as a line.
+    /// Writes a document as a line, with the name of its event.
     ///
     /// # Errors
     /// When the output cannot be written, or the document cannot be serialized.
-    pub fn document(&mut self, now: Timestamp, event: &str, document: Value) -> io::Result<()> {
-        let mut line = Map::new();
-        if let Value::Object(mut fields) = document {
-            // These fields come first, so that the start of a line identifies its kind.
-            for name in ["formatVersion", "kind"] {
-                line.extend(fields.shift_remove(name).map(|value| (name.to_owned(), value)));
-            }
-            line.insert("time".to_owned(), now.to_string().into());
-            line.insert("event".to_owned(), event.into());
-            line.extend(fields.into_iter().filter(|(key, _)| key != "event"));
-        }
+    pub fn document<T: Kind + Serialize>(&mut self, now: Timestamp, event: &str, body: &T) -> io::Result<()> {
+        self.line(now, Some(event), body)
+    }
+
+    /// Writes a document that names its event itself as a line.
+    ///
+    /// # Errors
+    /// When the output cannot be written, or the document cannot be serialized.
+    pub fn event<T: Kind + Serialize>(&mut self, now: Timestamp, body: &T) -> io::Result<()> {
+        self.line(now, None, body)
+    }
+
+    /// Serializes straight to the output: the document of a large fleet has 10 MB.
+    fn line<T: Kind + Serialize>(&mut self, now: Timestamp, event: Option<&str>, body: &T) -> io::Result<()> {
+        let line = JsonLine { format_version: FORMAT_VERSION, kind: T::KIND, time: now, event, body };
         serde_json::to_writer(&mut self.0, &line)?;
         writeln!(self.0)?;
         self.0.flush()
     }
 }
 
+/// One line. The head comes first, so that the start of a line identifies its kind.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonLine<'a, T> {
+    format_version: u32,
+    kind: &'static str,
+    time: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: Option<&'a str>,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
 impl<W: Write> Listener for JsonLines<W> {
     fn event(&mut self, now: Timestamp, event: &Event) -> io::Result<()> {
-        let document = Document::value(&event.progress)?;
-        let event = document.get("event").and_then(Value::as_str).unwrap_or_default().to_owned();
-        self.document(now, &event, document)
+        self.line(now, None, &event.progress)
     }
 }
 

@@ -111,7 +111,7 @@ impl JsonSchema for Line {
         let mut lines = vec![
             line::<RunHeader>(generator, "started", "The repository and the cluster of the run. The first line."),
             line::<Diff<'_>>(generator, "planned", "The plan. The second line."),
-            line::<Ended>(generator, "finished", "The result of the run. The last line."),
+            line::<Ended<'static>>(generator, "finished", "The result of the run. The last line."),
         ];
         lines.extend(variants::<&Progress>(generator));
         // A run that fails early ends with an error instead of the last line.

@@ -82,7 +82,7 @@ pub(super) fn pause_texts(pauses: &[(&PoolName, usize, &Pause)]) -> Vec<String> 
 pub(super) fn pauses(outcome: &Outcome) -> Vec<(&PoolName, usize, &Pause)> {
     fn of_pool<'a>((pool, ended): (&'a PoolName, &'a PoolOutcome)) -> Option<(&'a PoolName, usize, &'a Pause)> {
         let mut paused = ended.nodes.iter().filter_map(|node| match &node.end {
-            End::LeftAlone { why: Why::Paused { order } } => order.as_ref(),
+            End::LeftAlone { why: Why::Paused { order } } => order.as_deref(),
             _ => None,
         });
         paused.next().map(|pause| (pool, 1 + paused.count(), pause))

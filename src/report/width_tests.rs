@@ -90,7 +90,7 @@ fn ends() -> Vec<End> {
 fn summary_fits() {
     let pool = |number: usize, stopped| {
         let pause = Pause { by: "ada".to_owned(), at: at(), reason: "disks and more disks ".repeat(9), allowed: None };
-        let paused = (number == 0).then_some(End::LeftAlone { why: Why::Paused { order: Some(pause) } });
+        let paused = (number == 0).then_some(End::LeftAlone { why: Why::Paused { order: Some(Box::new(pause)) } });
         let node = |(index, end)| NodeOutcome {
             node: long_node(100 * number + index),
             from: Some(long_source()),

@@ -1,6 +1,7 @@
 //! Tests of the status of nodes and pools in every state.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -81,7 +82,7 @@ fn drift_is_a_change_by_another_client() {
     let (on_a, on_b) = (target(&mut observed, &a), target(&mut observed, &b));
     let stranger = source("by-hand");
     let mut earlier = on(node("a4", "a"), &on_a);
-    if let Some(map) = earlier.status.active.as_mut().and_then(|active| active.config_map.as_mut()) {
+    if let Some(map) = earlier.status.active.as_mut().and_then(|active| active.config_map_mut()) {
         map.uid = Some("earlier".to_owned());
     }
     earlier.status.assigned = earlier.status.active.clone();
@@ -179,7 +180,8 @@ fn selection_reports_unknown_names_and_keeps_whole_pools() {
 fn selection_by_labels_narrows_pools_and_nodes() {
     let mut observed = observed([node("a1", "a"), node("a2", "a"), node("b1", "b"), node("x1", "none")]);
     for name in ["a2", "b1", "x1"] {
-        observed.nodes.get_mut(&node_name(name)).unwrap().labels.insert("zone".to_owned(), "1".to_owned());
+        let node = observed.nodes.get_mut(&node_name(name)).unwrap();
+        Arc::make_mut(&mut node.labels).insert("zone".to_owned(), "1".to_owned());
     }
     let fleet = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
     let status = compared(&fleet, &observed, Vec::new());
@@ -238,7 +240,7 @@ fn nodes_without_any_configuration_are_new() {
         joined("n2", 2),
         on(joined("n3", 3), &on_a),
         Node { assigned_before: true, ..joined("n4", 4) },
-        Node { labels: [].into(), ..joined("x", 5) },
+        Node { labels: Arc::default(), ..joined("x", 5) },
         node("n5", "a"),
     ];
     observed.nodes.extend(nodes.map(|node| (node.name.clone(), node)));

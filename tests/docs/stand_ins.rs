@@ -36,6 +36,10 @@ pub const TABLE: &[StandIn] = &[
                 r#"test -e "tests/$4.rs" || compgen -G "tests/$4/main.rs" || compgen -G "crates/*/tests/$4/main.rs""#,
             ),
             (r"^test --test [a-z]+ [a-z_]+$", r#"test -e "tests/$3/$4.rs""#),
+            (
+                r"^bench --bench [a-z]+ --bench [a-z]+$",
+                r#"test -e "benches/$3/main.rs" && test -e "benches/$5/main.rs""#,
+            ),
             (r"^bench --bench [a-z]+( -- .*)?$", r#"test -e "benches/$3.rs" || test -e "benches/$3/main.rs""#),
             (r"^\+nightly fuzz run [a-z]+$", r#"test -e "fuzz/fuzz_targets/$4.rs""#),
         ],

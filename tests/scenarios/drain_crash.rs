@@ -194,7 +194,8 @@ impl Kill {
             10 => (Matcher::on("list", "volumeattachments"), 2),
             11 => (Matcher::on("watch", "pods"), 2),
             12 => (Matcher::on("list", "pods"), 3),
-            13 => (Matcher::on("watch", "nodes"), 1),
+            // The list of the nodes is a stream, too.
+            13 => (Matcher::on("watch", "nodes"), if agents { 2 } else { 1 }),
             14 => (Matcher::on("create", "configmaps"), 1),
             _ => (Matcher::any(), 60),
         };

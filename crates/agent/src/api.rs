@@ -22,10 +22,10 @@ use nodecfg_cluster::retry::RetryPolicy;
 use nodecfg_cluster::transport::{Call, Limits, Transport, Whole};
 use nodecfg_cluster::writer::{EVENT_NAMESPACE, NodeNotice, event};
 use nodecfg_cluster::{IgnoredContent, LabelKeys, WireConfigMap, WireNode};
+use nodecfg_contract::ConfigMapSource;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::{NodeConfig, NodeConfigStatus};
 use nodecfg_contract::observed::{CONFIG_MAP_POOL_LABEL, Node, Readiness};
-use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 mod join;
 
@@ -342,7 +342,7 @@ fn download(map: WireConfigMap, asked: &ConfigMapSource) -> Download {
         ..asked.clone()
     };
     Download {
-        source: ConfigSource { config_map: Some(source) },
+        source: source.into(),
         payload: map.data.unwrap_or_default(),
         immutable: map.immutable.unwrap_or_default(),
         content_hash: None,

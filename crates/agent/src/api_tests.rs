@@ -9,7 +9,7 @@ use super::*;
 use nodecfg_cluster::fake::{RecordedRequest, Reply, replying, serving};
 use nodecfg_contract::nodeconfig::{NodeConfig, definition};
 use nodecfg_contract::observed::KubeletVersion;
-use nodecfg_contract::{ConfigStatus, KUBELET_KEY};
+use nodecfg_contract::{ConfigSource, ConfigStatus, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, ServerProfile};
 
 fn options() -> AgentClientOptions {
@@ -52,7 +52,7 @@ async fn next(seen: &mut (impl Stream<Item = Result<Option<NodeConfig>, ClusterE
 }
 
 fn name_of(wanted: &NodeConfig) -> Option<String> {
-    Some(wanted.spec.config_source.clone()?.config_map?.name)
+    Some(wanted.spec.config_source.as_ref()?.config_map.as_ref()?.name.clone())
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn downloads_config_map() {
     let download = client.config_map(&asked).await.expect("exists");
     let found = download.source.config_map.clone().expect("set");
     assert_eq!((found.name.as_str(), found.kubelet_config_key.as_str()), ("a", "kubelet"));
-    assert!(found.uid.is_some_and(|uid| !uid.is_empty()) && found.resource_version.is_some());
+    assert!(found.uid.as_ref().is_some_and(|uid| !uid.is_empty()) && found.resource_version.is_some());
     assert_eq!(download.payload.keys().collect::<Vec<_>>(), ["kubelet", "other"]);
     assert!(download.immutable);
     assert_eq!(

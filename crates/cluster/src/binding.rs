@@ -89,9 +89,11 @@ impl ClusterReader {
     /// are requested or detected and the server does not serve them; `BindingUnclear`; every [`ClusterError`] of a
     /// request.
     pub async fn with_binding(self, wanted: Option<Binding>) -> Result<Self, ClusterError> {
+        // First, since every user who reaches a server may read the version.
+        let version = self.server_version().await?;
         let binding = match wanted {
             Some(Binding::NodeConfig) => Binding::NodeConfig,
-            Some(Binding::Node) => match self.check().await? {
+            Some(Binding::Node) => match self.check(&version).await? {
                 (BindingCheck { binding: Binding::NodeConfig, .. }, Some(node)) => {
                     let operation = Operation::on(Verb::Patch, Resource::Nodes, None, node.as_str());
                     return Err(ClusterError::FeatureDropped { operation: Box::new(operation) });
@@ -99,7 +101,7 @@ impl ClusterReader {
                 // The server keeps the field, or no Node exists that could prove its loss.
                 _ => Binding::Node,
             },
-            None => self.check().await?.0.binding,
+            None => self.check(&version).await?.0.binding,
         };
         let operation = Operation::on_all(Verb::List, Resource::NodeConfigs, None);
         match (binding, wanted) {
@@ -117,7 +119,7 @@ impl ClusterReader {
             }
             (Binding::Node, _) => {}
         }
-        Ok(Self { binding, ..self })
+        Ok(Self { binding, streams_lists: version.streams_lists(), ..self })
     }
 
     /// Reports whether any NodeConfig exists.
@@ -150,21 +152,19 @@ impl ClusterReader {
 
     /// Detected binding with its evidence, regardless of the user's choice.
     pub async fn evidence(&self) -> Result<BindingCheck, ClusterError> {
-        Ok(self.check().await?.0)
+        Ok(self.check(&self.server_version().await?).await?.0)
     }
 
     /// Checks with the first listed Node whether the server keeps the field.
-    async fn check(&self) -> Result<(BindingCheck, Option<NodeName>), ClusterError> {
-        // First, since every user who reaches a server may read the version.
-        let version = self.server_version().await?;
+    async fn check(&self, version: &ServerVersion) -> Result<(BindingCheck, Option<NodeName>), ClusterError> {
         let nodes = Collection::all(Operation::on_all(Verb::List, Resource::Nodes, None));
         let keep = |item: &[u8]| {
             Ok(WireNode::read(item)?.into_node(&LabelKeys::Only(Default::default())).map(|node| node.name))
         };
         let node = any(&self.transport, nodes, keep).await?;
         let check = match &node {
-            Some(node) => self.check_binding(node, &version).await?,
-            None => by_version(&version),
+            Some(node) => self.check_binding(node, version).await?,
+            None => by_version(version),
         };
         let field = if check.binding == Binding::Node { "kept" } else { "dropped" };
         tracing::info!("Node.spec.configSource is {field} by this API server, {}", check.evidence);

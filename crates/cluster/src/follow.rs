@@ -256,60 +256,70 @@ struct WatchLine<T> {
     version: Option<String>,
 }
 
-/// Reads one line of a watch. Reads the type of the event first: the object of an error is a Status, which shares
-/// field names with other objects, and the object of a bookmark has only a version.
+/// Event of a watch whose object is not decoded yet. The object of an error is a Status, which shares field names with
+/// other objects, and the object of a bookmark has only a version.
+#[derive(Deserialize)]
+pub(super) struct RawEvent<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) object: &'a RawValue,
+}
+
+impl<'a> RawEvent<'a> {
+    /// Reads one line of a watch. The event of an error becomes the failure that its Status describes.
+    pub(super) fn read(line: &'a [u8]) -> Result<Self, AttemptError> {
+        let event: Self = serde_json::from_slice(line).map_err(unreadable)?;
+        if event.kind != "ERROR" {
+            return Ok(event);
+        }
+        let status: Status = event.decode()?;
+        Err(AttemptError::Status { code: status.code.unwrap_or(500), retry_after: None, status: Box::new(status) })
+    }
+
+    /// Decodes the object.
+    pub(super) fn decode<T: Deserialize<'a>>(&self) -> Result<T, AttemptError> {
+        serde_json::from_str(self.object.get()).map_err(unreadable)
+    }
+
+    /// What `keep` returns for the JSON of the object.
+    pub(super) fn keep<T>(
+        &self,
+        keep: impl Fn(&[u8]) -> serde_json::Result<Option<T>>,
+    ) -> Result<Option<T>, AttemptError> {
+        keep(self.object.get().as_bytes()).map_err(unreadable)
+    }
+}
+
+/// No quotation: the content of an object must not appear in a log.
+fn unreadable(_: serde_json::Error) -> AttemptError {
+    AttemptError::Lost("a line of the watch is unreadable".to_owned())
+}
+
+/// Reads one line of a watch.
 fn read_line<T>(
     line: &[u8],
     keep: impl Fn(&[u8]) -> serde_json::Result<Option<T>>,
 ) -> Result<WatchLine<T>, AttemptError> {
     #[derive(Deserialize)]
-    struct Head<'a> {
-        #[serde(rename = "type", borrow)]
-        kind: Cow<'a, str>,
-        #[serde(default)]
-        object: Versioned,
-    }
-    #[derive(Default, Deserialize)]
     struct Versioned {
         #[serde(default)]
         metadata: ListMeta,
     }
-    #[derive(Deserialize)]
-    struct Of<T> {
-        object: T,
-    }
-    #[derive(Deserialize)]
-    struct Item<'a> {
-        #[serde(borrow)]
-        object: &'a RawValue,
-    }
-    // No quotation: the content of an object must not appear in a log.
-    let unreadable = |_| AttemptError::Lost("a line of the watch is unreadable".to_owned());
-    let Head { kind, object } = serde_json::from_slice(line).map_err(unreadable)?;
-    if kind == "ERROR" {
-        let status = serde_json::from_slice::<Of<Status>>(line).map_err(unreadable)?.object;
-        return Err(AttemptError::Status {
-            code: status.code.unwrap_or(500),
-            retry_after: None,
-            status: Box::new(status),
-        });
-    }
-    let kept = || {
-        let item: Item<'_> = serde_json::from_slice(line).map_err(unreadable)?;
-        keep(item.object.get().as_bytes()).map_err(unreadable)
-    };
-    let change = match &*kind {
-        "ADDED" | "MODIFIED" => kept()?.map(Change::Upsert),
-        "DELETED" => kept()?.map(Change::Deleted),
+    let event = RawEvent::read(line)?;
+    let Versioned { metadata } = event.decode()?;
+    let change = match &*event.kind {
+        "ADDED" | "MODIFIED" => event.keep(keep)?.map(Change::Upsert),
+        "DELETED" => event.keep(keep)?.map(Change::Deleted),
         // Bookmarks, and unknown types of later servers.
         _ => None,
     };
-    Ok(WatchLine { change, version: object.metadata.resource_version })
+    Ok(WatchLine { change, version: metadata.resource_version })
 }
 
 /// Cuts a stream of bytes into lines.
 #[derive(Debug, Default)]
-struct Lines {
+pub(super) struct Lines {
     buffer: Vec<u8>,
     /// End of the bytes of `buffer` that were returned.
     start: usize,
@@ -318,14 +328,14 @@ struct Lines {
 }
 
 impl Lines {
-    fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
         self.scanned -= self.start;
         self.start = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    fn take(&mut self) -> Option<Vec<u8>> {
+    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
         loop {
             let rest = self.buffer.get(self.scanned..)?;
             let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {

@@ -1,6 +1,8 @@
 //! Splitter of a Kubernetes list into its items while it arrives: needs the memory of one object instead of one page.
 //! Parses only nesting and strings of JSON; serde decodes and thereby checks each item.
 
+use memchr::memchr2;
+
 /// Current position in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
@@ -47,15 +49,19 @@ impl ItemSplitter {
     pub(super) fn push<E>(&mut self, chunk: &[u8], mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         // The bytes from `start` belong to the current part and are not copied yet.
         let mut start = 0;
-        for (at, &byte) in chunk.iter().enumerate() {
+        let mut at = 0;
+        while let Some(&byte) = chunk.get(at) {
             if self.in_string {
-                if self.escaped {
-                    self.escaped = false;
-                } else if byte == b'\\' {
-                    self.escaped = true;
-                } else if byte == b'"' {
-                    self.in_string = false;
+                if std::mem::take(&mut self.escaped) {
+                    at += 1;
+                    continue;
                 }
+                // Most of a list is text.
+                let Some(end) = chunk.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) else { break };
+                at += end;
+                self.escaped = chunk.get(at) == Some(&b'\\');
+                self.in_string = self.escaped;
+                at += 1;
                 continue;
             }
             match byte {
@@ -105,6 +111,7 @@ impl ItemSplitter {
                 }
                 _ => {}
             }
+            at += 1;
         }
         self.store(chunk.get(start..));
         Ok(())

@@ -22,7 +22,9 @@ pub mod follow;
 mod items;
 pub mod lease;
 pub mod list;
+mod node_decoder;
 mod node_join;
+mod node_lists;
 #[cfg(test)]
 mod nodeconfig_tests;
 pub mod objects;
@@ -38,6 +40,8 @@ pub mod retry;
 mod salvage;
 #[cfg(test)]
 mod sandbox_tests;
+mod shared_values;
+mod streaming_list;
 pub mod transport;
 pub mod watch;
 mod whoami;

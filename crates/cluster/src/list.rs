@@ -1,15 +1,22 @@
 //! Paged reading of whole collections. Decodes each object of a page separately and keeps only the requested parts.
 
+use std::ops::RangeInclusive;
+
 use http::Method;
 
 use super::error::ClusterError;
 use super::operation::{Operation, escape};
 use super::transport::{Call, Transport};
-use super::wire::{ListMeta, Page};
+use super::wire::{ListMeta, Page, PageContent, PageSize};
 use nodecfg_contract::names::NodeName;
 
-/// Objects per page: a compromise between the number of requests and the server's work for one request.
-const PAGE: usize = 250;
+/// Objects of the first page, whose size is unknown.
+const FIRST_PAGE: usize = 250;
+/// Size of a page in bytes: a compromise between the number of requests and the server's work for one request.
+const PAGE_BYTES: usize = 4 << 20;
+/// Limits of the objects of a page. Priority and Fairness counts a list of 1,000 objects as its largest request
+/// (apiserver, `pkg/util/flowcontrol/request`: 100 objects for each of at most 10 seats).
+const PAGES: RangeInclusive<usize> = 50..=1000;
 /// Limit of restarts of a list after expired continuations.
 const LIST_RESTARTS: u32 = 3;
 
@@ -61,8 +68,8 @@ pub async fn any<T>(
     keep: impl Fn(&[u8]) -> serde_json::Result<Option<T>>,
 ) -> Result<Option<T>, ClusterError> {
     let call = Call::new(Method::GET, collection.uri("limit=1"));
-    let (items, _) = transport.call(&collection.operation, &call, || Page::new(&keep)).await?;
-    Ok(items.into_iter().next())
+    let page = transport.call(&collection.operation, &call, || Page::new(&keep)).await?;
+    Ok(page.items.into_iter().next())
 }
 
 /// Reads a collection from the cache of the API server, which may be some moments old. The server sends one page.
@@ -75,8 +82,7 @@ pub async fn cached<T>(
     keep: impl Fn(&[u8]) -> serde_json::Result<Option<T>>,
 ) -> Result<Vec<T>, ClusterError> {
     let call = Call::new(Method::GET, collection.uri("resourceVersion=0"));
-    let (items, _) = transport.call(&collection.operation, &call, || Page::new(&keep)).await?;
-    Ok(items)
+    Ok(transport.call(&collection.operation, &call, || Page::new(&keep)).await?.items)
 }
 
 /// Reads a whole collection and its version. `keep` decodes the JSON of each object. All pages have the same version,
@@ -94,16 +100,18 @@ pub async fn list<T>(
     let mut restarts = 0;
     let mut all = Vec::new();
     let mut next: Option<String> = None;
+    let mut limit = FIRST_PAGE;
     loop {
-        let mut uri = collection.uri(&format!("limit={PAGE}"));
+        let mut uri = collection.uri(&format!("limit={limit}"));
         if let Some(next) = &next {
             uri.push_str("&continue=");
             uri.push_str(&escape(next));
         }
         let call = Call::new(Method::GET, uri).accept(accept);
         match transport.call(operation, &call, || Page::new(&keep)).await {
-            Ok((items, ListMeta { resource_version, next: continuation })) => {
+            Ok(PageContent { items, size, meta: ListMeta { resource_version, next: continuation } }) => {
                 all.extend(items);
+                limit = next_limit(size, limit);
                 next = continuation.filter(|token| !token.is_empty());
                 if next.is_none() {
                     return Ok((all, resource_version.unwrap_or_default()));
@@ -117,5 +125,24 @@ pub async fn list<T>(
             }
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Number of objects of the page after one of this size.
+fn next_limit(size: PageSize, limit: usize) -> usize {
+    let Some(each) = size.bytes.checked_div(size.objects) else { return limit };
+    (PAGE_BYTES / each.max(1)).clamp(*PAGES.start(), *PAGES.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_have_about_the_same_size() {
+        let after = |objects, each| next_limit(PageSize { objects, bytes: objects * each }, FIRST_PAGE);
+        assert_eq!([800, 14_000, 50_000, 2 << 20].map(|each| after(250, each)), [1000, 299, 83, 50]);
+        assert_eq!(after(0, 1), FIRST_PAGE);
+        assert_eq!(next_limit(PageSize { objects: 9, bytes: 0 }, FIRST_PAGE), 1000);
     }
 }

@@ -9,9 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::follow::Change;
 use super::watch::NodeEvent;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::{ACTIVE, NodeConfig, NodeConfigStatus, SYNCED};
-use nodecfg_contract::observed::{Node, NodeConfigList, NodeContent, NodeSupport};
-use nodecfg_contract::{ConfigStatus, ContentHash, error_text};
+use nodecfg_contract::observed::{Node, NodeConfigList, NodeConfigState, NodeSupport};
 
 /// Time limit for an agent's first report on a new NodeConfig. A running agent reports within a second. An agent that
 /// is being installed, or that reopens its watch, needs a little longer.
@@ -21,69 +19,36 @@ const AGENT_START: Duration = Duration::from_secs(120);
 /// time.
 const MAX_TRIAL: SignedDuration = SignedDuration::from_hours(24);
 
-/// NodeConfig by its name, without the long messages of its conditions. `None` when the name is not a valid Node
-/// name.
-pub(super) fn named(mut config: NodeConfig) -> Option<(NodeName, Arc<NodeConfig>)> {
-    config.status.conditions.iter_mut().for_each(|condition| condition.message = String::new());
-    Some((NodeName::new(config.metadata.name.as_str()).ok()?, Arc::new(config)))
-}
-
-/// Time of the last change of what runs: `Synced` reports that the agent accepted the assignment, `Active` that the
-/// kubelet runs it. `None` without these conditions. Becoming the last known good does not change what runs.
-fn last_change(status: &NodeConfigStatus) -> Option<Timestamp> {
-    let relevant = status.conditions.iter().filter(|condition| matches!(condition.kind.as_str(), SYNCED | ACTIVE));
-    relevant.filter_map(|condition| condition.last_transition_time.parse().ok()).max()
-}
-
 /// End of the trial that the agent reports, unless it is too far in the future.
-fn trial_end(status: &NodeConfigStatus, now: Timestamp) -> Option<Timestamp> {
-    let end: Timestamp = status.agent.as_ref()?.trial_ends_at.as_ref()?.parse().ok()?;
-    (end.duration_since(now) <= MAX_TRIAL).then_some(end)
+fn trial_end(config: &NodeConfigState, now: Timestamp) -> Option<Timestamp> {
+    config.trial_ends.filter(|end| end.duration_since(now) <= MAX_TRIAL)
 }
 
 /// Node with the state of its NodeConfig. Ignores the Node's own configuration fields, which do not apply with
 /// NodeConfigs.
-pub(super) fn join(node: Node, config: Option<&NodeConfig>, now: Timestamp) -> Node {
+pub(super) fn join(node: Node, config: Option<&NodeConfigState>, now: Timestamp) -> Node {
     let own = config.filter(|config| config.represents(&node.uid));
-    let unreadable = own.and_then(|own| own.unreadable.clone()).map(NodeSupport::Unreadable);
     let support = match (config, own) {
         _ if node.is_unreadable() => node.support.clone(),
         // The NodeConfig is created with the first assignment.
         (None, _) => NodeSupport::Follows,
         (Some(_), None) => NodeSupport::Outlived,
-        (_, Some(NodeConfig { metadata, status, .. })) => unreadable.unwrap_or_else(|| {
+        (_, Some(NodeConfigState { unreadable: Some(field), .. })) => NodeSupport::Unreadable((**field).clone()),
+        (_, Some(NodeConfigState { status, created, .. })) => {
             let grace = SignedDuration::try_from(AGENT_START).unwrap_or_default();
-            let young = metadata.creation_timestamp.is_some_and(|created| now.duration_since(created) < grace);
-            if status.config.is_some() || young { NodeSupport::Follows } else { NodeSupport::AgentSilent }
-        }),
+            let young = created.is_some_and(|created| now.duration_since(created.timestamp()) < grace);
+            if status.is_some() || young { NodeSupport::Follows } else { NodeSupport::AgentSilent }
+        }
     };
-    let source = own.and_then(|own| own.spec.config_source.clone());
-    let status = own.map(current_status).unwrap_or_default();
-    let status_since = own.and_then(|own| last_change(&own.status));
-    let trial_ends = own.and_then(|own| trial_end(&own.status, now));
-    let content = Some(own.map(content).unwrap_or_default());
-    let assigned_before = own.is_some();
-    Node { source, status, support, status_since, trial_ends, content, assigned_before, ..node }
-}
-
-/// Status without the sync error of an earlier spec: the present spec may have removed its cause, for example by a
-/// higher `maxDisruption` for the same ConfigMap.
-fn current_status(config: &NodeConfig) -> ConfigStatus {
-    let mut status = config.status.config.clone().unwrap_or_default();
-    let outdated = config.status.observed_generation.is_some_and(|seen| seen < config.metadata.generation);
-    if outdated && status.error().is_some_and(|error| error.starts_with(error_text::SYNC_PREFIX)) {
-        status.error = None;
-    }
-    status
-}
-
-fn content(config: &NodeConfig) -> NodeContent {
-    let hash = |text: &Option<String>| text.as_deref().and_then(ContentHash::parse);
-    NodeContent {
-        assigned: hash(&config.spec.content_hash),
-        max_disruption: config.spec.max_disruption,
-        active: hash(&config.status.content_hash),
-        self_assigned: config.spec.self_assigned,
+    Node {
+        source: own.and_then(|own| own.source.clone()),
+        status: own.and_then(|own| own.status.clone()).unwrap_or_default(),
+        support,
+        status_since: own.and_then(|own| own.status_since),
+        trial_ends: own.and_then(|own| trial_end(own, now)),
+        content: Some(own.map(|own| own.content).unwrap_or_default()),
+        assigned_before: own.is_some(),
+        ..node
     }
 }
 
@@ -98,7 +63,7 @@ pub(super) fn join_listed(node: Node, listed: Option<&NodeConfigList>, now: Time
 #[derive(Debug, Default)]
 pub(super) struct JoinedWatch {
     nodes: BTreeMap<NodeName, Node>,
-    configs: BTreeMap<NodeName, Arc<NodeConfig>>,
+    configs: BTreeMap<NodeName, Arc<NodeConfigState>>,
 }
 
 impl JoinedWatch {
@@ -128,7 +93,11 @@ impl JoinedWatch {
     }
 
     /// Applies a change of the NodeConfig watch. Keeps a NodeConfig of an unknown Node until the Node appears.
-    pub(super) fn config(&mut self, change: Change<(NodeName, Arc<NodeConfig>)>, now: Timestamp) -> Option<NodeEvent> {
+    pub(super) fn config(
+        &mut self,
+        change: Change<(NodeName, Arc<NodeConfigState>)>,
+        now: Timestamp,
+    ) -> Option<NodeEvent> {
         match change {
             Change::Upsert((name, config)) => {
                 self.configs.insert(name.clone(), config);

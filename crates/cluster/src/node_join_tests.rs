@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use nodecfg_contract::observed::UnreadableField;
-use nodecfg_contract::{ConfigSource, ConfigStatus};
+use nodecfg_contract::{ConfigSource, ConfigStatus, error_text};
 
 fn now() -> Timestamp {
     "2026-11-21T12:00:00Z".parse().expect("a time")
@@ -19,7 +19,7 @@ fn node(name: &str, uid: &str) -> Node {
 }
 
 /// A NodeConfig of n1, created an hour ago.
-fn node_config(metadata: &Value, status: Value) -> NodeConfig {
+fn node_config(metadata: &Value, status: Value) -> NodeConfigState {
     let source = ConfigSource::config_map("nodecfg-system", "a", "kubelet");
     let mut object = json!({
         "metadata": {"name": "n1", "uid": "c", "creationTimestamp": "2026-11-21T11:00:00Z"},
@@ -27,7 +27,7 @@ fn node_config(metadata: &Value, status: Value) -> NodeConfig {
         "status": status,
     });
     json_patch::merge(&mut object, &json!({"metadata": metadata}));
-    serde_json::from_value(object).expect("a NodeConfig")
+    NodeConfigState::of(serde_json::from_value(object).expect("a NodeConfig"))
 }
 
 fn owned_by(uid: &str) -> Value {
@@ -36,17 +36,16 @@ fn owned_by(uid: &str) -> Value {
 
 #[test]
 fn node_with_its_node_config_was_assigned_before() {
-    let before = |config: Option<&NodeConfig>| join(node("n1", "u"), config, now()).assigned_before;
+    let before = |config: Option<&NodeConfigState>| join(node("n1", "u"), config, now()).assigned_before;
     assert!(!before(None), "created with the first assignment");
-    let mut reset = node_config(&owned_by("u"), json!({"config": {}}));
-    reset.spec.config_source = None;
+    let reset = NodeConfigState { source: None, ..node_config(&owned_by("u"), json!({"config": {}})) };
     assert!(before(Some(&reset)), "reset to the local configuration");
     assert!(!before(Some(&node_config(&owned_by("old"), json!({})))), "of an earlier node");
 }
 
 #[test]
 fn accepts_only_the_nodes_own_node_config() {
-    let support = |config: Option<&NodeConfig>| {
+    let support = |config: Option<&NodeConfigState>| {
         let node = join(node("n1", "u"), config, now());
         (node.support, node.source.is_some())
     };
@@ -78,10 +77,8 @@ fn unreadable_node_stays_unreadable_with_any_node_config() {
         assert_eq!(join(attacked.clone(), config, now()).support, support);
     }
     // An unreadable NodeConfig of an earlier Node says nothing about this one.
-    let unreadable = NodeConfig {
-        unreadable: Some(UnreadableField { field: "spec".to_owned(), reason: "x".to_owned() }),
-        ..outlived
-    };
+    let field = UnreadableField { field: "spec".to_owned(), reason: "x".to_owned() };
+    let unreadable = NodeConfigState { unreadable: Some(Box::new(field)), ..outlived };
     assert_eq!(join(node("n1", "u"), Some(&unreadable), now()).support, NodeSupport::Outlived);
 }
 
@@ -127,20 +124,19 @@ fn ignores_the_sync_error_of_an_earlier_spec() {
 #[expect(clippy::large_enum_variant, reason = "there are few")]
 enum WatchChange {
     Node(Change<Node>),
-    Config(Change<(NodeName, Arc<NodeConfig>)>),
+    Config(Change<(NodeName, Arc<NodeConfigState>)>),
 }
 
 fn nodes() -> impl Strategy<Value = Node> {
     (0..2_u8, 0..2_u8).prop_map(|(name, uid)| node(&format!("n{name}"), &format!("u{uid}")))
 }
 
-fn node_configs() -> impl Strategy<Value = (NodeName, Arc<NodeConfig>)> {
+fn node_configs() -> impl Strategy<Value = (NodeName, Arc<NodeConfigState>)> {
     (0..2_u8, 0..3_u8, any::<bool>(), any::<bool>()).prop_map(|(name, owner, reported, assigned)| {
         let metadata = if owner < 2 { owned_by(&format!("u{owner}")) } else { json!({}) };
         let mut config = node_config(&metadata, if reported { json!({"config": {"error": "e"}}) } else { json!({}) });
-        config.metadata.name = format!("n{name}");
-        config.spec.config_source = config.spec.config_source.filter(|_| assigned);
-        named(config).expect("a name")
+        config.source = config.source.filter(|_| assigned);
+        (NodeName::new(format!("n{name}")).expect("a name"), Arc::new(config))
     })
 }
 

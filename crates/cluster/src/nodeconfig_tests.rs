@@ -1,6 +1,6 @@
 //! Tests of the NodeConfig binding against the embedded API server that drops `configSource`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::{ClusterError, ClusterReader, ClusterWriter, NodeEvent, Operation, Re
 use kubelet_config::risk::Class;
 use nodecfg_contract::names::{FleetName, NodeName, PoolName};
 use nodecfg_contract::nodeconfig;
-use nodecfg_contract::observed::{Drain, Node, NodeSupport};
+use nodecfg_contract::observed::{Drain, NodeSupport};
 use nodecfg_contract::{Assignment, ConfigSource, ContentHash, KUBELET_KEY};
 use nodecfg_sandbox::api::{Api, ApiOptions, Renderer, ServerProfile};
 use nodecfg_sandbox::server::ServerRenderer;
@@ -338,7 +338,7 @@ async fn lists_nodes_with_the_status_of_their_agents() {
     assert_eq!(versions.nodes, api.revision().to_string());
     assert_eq!(versions.node_configs.as_ref().map(|listed| &listed.version), Some(&api.revision().to_string()));
     let listed: Vec<_> =
-        nodes.iter().map(|node| (node.source.is_some(), node.status.error(), node.support.clone())).collect();
+        nodes.values().map(|node| (node.source.is_some(), node.status.error(), node.support.clone())).collect();
     assert_eq!(
         listed,
         [
@@ -349,8 +349,8 @@ async fn lists_nodes_with_the_status_of_their_agents() {
         ]
     );
     // A single read returns the same.
-    for node in nodes {
-        assert_eq!(reader.node(&node.name).await, Ok(Some(node)));
+    for (name, node) in nodes {
+        assert_eq!(reader.node(&name).await, Ok(Some(node)));
     }
 }
 
@@ -378,8 +378,7 @@ async fn joins_the_watches_of_nodes_and_node_configs() {
     let (writer, _held) = writer(&reader).await;
     let uid = uid_of(&api, "n1");
     writer.assign(&name("n1"), &assign(&uid, None, Some("a"))).await.expect("assigned");
-    let (nodes, versions) = reader.list_nodes().await.expect("a list");
-    let known: BTreeMap<NodeName, Node> = nodes.into_iter().map(|node| (node.name.clone(), node)).collect();
+    let (known, versions) = reader.list_nodes().await.expect("a list");
     let mut events = pin!(reader.watch_nodes(&known, &versions));
 
     report(&reader, "n1", json!({"error": "e"})).await;

@@ -54,7 +54,7 @@ fn is_assigned(observed: &Observed, key: &ConfigMapKey) -> bool {
 /// namespaces that the desired sources of Nodes name.
 pub async fn list(reader: &ClusterReader, namespace: Option<&str>) -> Result<Observed, ClusterError> {
     let (nodes, versions, references) = reader.list_nodes_with_references().await?;
-    let named = nodes.iter().filter_map(|node| node.source.as_ref()?.config_map.as_ref());
+    let named = nodes.values().filter_map(|node| node.source.as_ref()?.config_map.as_ref());
     let namespaces: BTreeSet<&str> = match namespace {
         Some(namespace) => BTreeSet::from([namespace]),
         None => named.map(|map| map.namespace.as_str()).collect(),
@@ -67,12 +67,7 @@ pub async fn list(reader: &ClusterReader, namespace: Option<&str>) -> Result<Obs
             other => config_maps.extend(other?),
         }
     }
-    let mut observed = Observed {
-        nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
-        versions,
-        references,
-        ..Observed::default()
-    };
+    let mut observed = Observed { nodes, versions, references, ..Observed::default() };
     observed.add_config_maps(config_maps);
     Ok(observed)
 }

@@ -2,7 +2,6 @@
 //! stores nothing, namely reviews of the user's name and permissions, and the dry-run patch of
 //! [`binding`](super::binding).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -10,18 +9,18 @@ use http::Method;
 use super::binding::Binding;
 use super::error::ClusterError;
 use super::list::{Collection, list};
-use super::node_join::{join, join_listed, named};
+use super::node_decoder::NodeDecoder;
+use super::node_join::join;
 use super::operation::{Operation, Resource, Verb};
 use super::retry::RetryPolicy;
 use super::salvage::read_node_config;
 use super::transport::{Call, Limits, One, Transport, Whole};
 pub use super::wire::LabelKeys;
-use super::wire::{WireConfigMap, WireMetadata, WireNode, WireVersion};
+use super::wire::{WireConfigMap, WireMetadata, WireVersion};
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::nodeconfig::NodeConfig;
 use nodecfg_contract::observed::{
-    FetchedConfigMap, ListVersions, MANAGED_BY_LABEL, MANAGER, ManagedConfigMap, Node, NodeConfigList, References,
-    ServerVersion,
+    FetchedConfigMap, MANAGED_BY_LABEL, MANAGER, ManagedConfigMap, Node, NodeConfigState, ServerVersion,
 };
 
 /// Requests only metadata (meta/v1 `PartialObjectMetadataList`).
@@ -58,8 +57,10 @@ impl Default for ReaderOptions {
 #[derive(Debug, Clone)]
 pub struct ClusterReader {
     pub(super) transport: Transport,
-    pub(super) label_keys: Arc<LabelKeys>,
+    pub(super) decoder: NodeDecoder,
     pub(super) binding: Binding,
+    /// Whether the server is expected to have streaming lists.
+    pub(super) streams_lists: bool,
 }
 
 impl ClusterReader {
@@ -71,8 +72,9 @@ impl ClusterReader {
         let limits = Limits { attempt: options.request_timeout, total: options.patience };
         Self {
             transport: Transport::new(client, server, options.retry, limits, options.seed),
-            label_keys: Arc::new(options.label_keys),
+            decoder: NodeDecoder::new(options.label_keys),
             binding: Binding::default(),
+            streams_lists: false,
         }
     }
 
@@ -85,7 +87,7 @@ impl ClusterReader {
     /// Copy that keeps other labels of Nodes.
     #[must_use]
     pub fn keeping(&self, label_keys: LabelKeys) -> Self {
-        Self { label_keys: Arc::new(label_keys), ..self.clone() }
+        Self { decoder: self.decoder.keeping(label_keys), ..self.clone() }
     }
 
     /// The server's time according to its last response. Machines with different clocks agree on it.
@@ -118,48 +120,6 @@ impl ClusterReader {
         })
     }
 
-    /// Every Node with its assignment, in the server's order, and the versions of the lists. Reads pages as streams
-    /// and holds no whole page.
-    ///
-    /// # Errors
-    /// Every [`ClusterError`] of a request; `Expired` when continuations expire repeatedly.
-    pub async fn list_nodes(&self) -> Result<(Vec<Node>, ListVersions), ClusterError> {
-        let (nodes, versions, _) = self.list_nodes_with_references().await?;
-        Ok((nodes, versions))
-    }
-
-    /// Like [`list_nodes`](Self::list_nodes). With NodeConfigs, also returns the references of all Nodes and
-    /// NodeConfigs, because a joined Node contains only those of its own NodeConfig.
-    pub(super) async fn list_nodes_with_references(
-        &self,
-    ) -> Result<(Vec<Node>, ListVersions, References), ClusterError> {
-        let mut references = References::default();
-        let nodes = Collection::all(Operation::on_all(Verb::List, Resource::Nodes, None));
-        let keys = &*self.label_keys;
-        let (nodes, version) =
-            list(&self.transport, &nodes, "application/json", |item| Ok(WireNode::read(item)?.into_node(keys))).await?;
-        // Listed after the Nodes, so that the NodeConfigs are never older than the Nodes.
-        let node_configs = self.list_node_configs().await?;
-        if let Some(listed) = &node_configs {
-            nodes.iter().for_each(|node| references.add(node.name.as_str(), node.sources()));
-            listed.items.iter().for_each(|(name, config)| references.add(name.as_str(), config.sources()));
-        }
-        let now = self.transport.server_time();
-        let nodes = nodes.into_iter().map(|node| join_listed(node, node_configs.as_ref(), now)).collect();
-        Ok((nodes, ListVersions { nodes: version, node_configs }, references))
-    }
-
-    /// Every NodeConfig; `None` with the Node binding.
-    pub(super) async fn list_node_configs(&self) -> Result<Option<NodeConfigList>, ClusterError> {
-        if self.binding == Binding::Node {
-            return Ok(None);
-        }
-        let all = Collection::all(Operation::on_all(Verb::List, Resource::NodeConfigs, None));
-        let keep = |item: &[u8]| Ok(named(read_node_config(item)?));
-        let (items, version) = list(&self.transport, &all, "application/json", keep).await?;
-        Ok(Some(NodeConfigList { version, items: items.into_iter().collect() }))
-    }
-
     /// Nodes that match a label selector. They include their assignments only with the Node binding.
     ///
     /// # Errors
@@ -167,7 +127,7 @@ impl ClusterReader {
     pub async fn nodes_labelled(&self, selector: &str) -> Result<Vec<Node>, ClusterError> {
         let operation = Operation::on_all(Verb::List, Resource::Nodes, None);
         let nodes = Collection::labelled(operation, selector.to_owned());
-        let keep = |item: &[u8]| Ok(WireNode::read(item)?.into_node(&self.label_keys));
+        let keep = |item: &[u8]| self.decoder.node(item);
         Ok(list(&self.transport, &nodes, "application/json", keep).await?.0)
     }
 
@@ -175,11 +135,11 @@ impl ClusterReader {
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Nodes, None, name.as_str());
         let call = Call::new(Method::GET, operation.path());
-        let read = |item: &[u8]| Ok(WireNode::read(item)?.into_node(&self.label_keys));
+        let read = |item: &[u8]| self.decoder.node(item);
         let node = found(self.transport.call(&operation, &call, || One::new(read)).await)?.flatten();
         Ok(match (node, self.binding) {
             (Some(node), Binding::NodeConfig) => {
-                let config = self.node_config(name).await?;
+                let config = self.node_config(name).await?.map(NodeConfigState::of);
                 Some(join(node, config.as_ref(), self.transport.server_time()))
             }
             (node, _) => node,

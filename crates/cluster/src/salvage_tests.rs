@@ -114,7 +114,7 @@ fn list_of(items: &[String]) -> Reply {
 async fn listed(replies: Vec<Reply>, binding: Binding) -> Vec<Node> {
     let (reader, _) = reader(replies);
     let reader = ClusterReader { binding, ..reader };
-    reader.list_nodes().await.expect("the list is readable").0
+    reader.list_nodes().await.expect("the list is readable").0.into_values().collect()
 }
 
 const BY_KUBELET: [&str; 5] = [
@@ -136,7 +136,7 @@ async fn hostile_value_in_a_node_leaves_the_other_nodes_readable() {
         assert_eq!([before, after], [&good[0], &good[1]], "{attack}");
         assert_eq!((attacked.name.as_str(), attacked.uid.as_str()), ("n2", "uid-n2"), "{attack}");
         // The labels decide the pool, and the node must not leave its pool by an unreadable status.
-        assert!(!attack.starts_with("/status") || attacked.labels == node_labels("n2"), "{attack}: {attacked:?}");
+        assert!(!attack.starts_with("/status") || *attacked.labels == node_labels("n2"), "{attack}: {attacked:?}");
         if let NodeSupport::Unreadable(UnreadableField { field, reason }) = &attacked.support {
             unreadable += 1;
             let place = attack.split_once(':').map_or("", |(pointer, _)| pointer).replace('/', ".");

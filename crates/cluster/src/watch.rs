@@ -10,14 +10,11 @@ use super::binding::Binding;
 use super::error::ClusterError;
 use super::follow::{Change, Following, WATCH, follow};
 use super::list::Collection;
-use super::node_join::{JoinedWatch, named};
+use super::node_join::JoinedWatch;
 use super::operation::{Operation, Resource, Verb};
 use super::reader::ClusterReader;
-use super::salvage::read_node_config;
-use super::wire::WireNode;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::nodeconfig::NodeConfig;
-use nodecfg_contract::observed::{ListVersions, Node};
+use nodecfg_contract::observed::{ListVersions, Node, NodeConfigState};
 
 /// Change of the Nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,14 +40,15 @@ impl ClusterReader {
             version: version.cloned(),
             watch: WATCH,
         };
-        let keys = Arc::clone(&self.label_keys);
+        let decoder = self.decoder.clone();
         let nodes = following(Resource::Nodes, Some(&versions.nodes));
-        let nodes = follow(&self.transport, nodes, move |item| Ok(WireNode::read(item)?.into_node(&keys)));
+        let nodes = follow(&self.transport, nodes, move |item| decoder.node(item));
         if self.binding == Binding::Node {
             return nodes.map(|change| Ok(to_event(change?))).left_stream();
         }
         let configs = following(Resource::NodeConfigs, versions.node_configs.as_ref().map(|listed| &listed.version));
-        let configs = follow(&self.transport, configs, |item| Ok(named(read_node_config(item)?)));
+        let decoder = self.decoder.clone();
+        let configs = follow(&self.transport, configs, move |item| decoder.node_config(item));
         let both = stream::select(
             nodes.map(|change| change.map(EitherChange::Node)),
             configs.map(|change| change.map(EitherChange::Config)),
@@ -73,7 +71,7 @@ impl ClusterReader {
 #[expect(clippy::large_enum_variant, reason = "only one exists at a time")]
 enum EitherChange {
     Node(Change<Node>),
-    Config(Change<(NodeName, Arc<NodeConfig>)>),
+    Config(Change<(NodeName, Arc<NodeConfigState>)>),
 }
 
 fn to_event(change: Change<Node>) -> NodeEvent {

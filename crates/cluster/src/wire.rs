@@ -2,6 +2,7 @@
 //! Node of 50 kB becomes some hundred bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::de::{Error as _, IgnoredAny};
@@ -224,7 +225,7 @@ impl WireNode {
             uid: self.metadata.uid,
             created: self.metadata.created,
             assigned_before: false,
-            labels: keys.filter(self.metadata.labels.unwrap_or_default()),
+            labels: Arc::new(keys.filter(self.metadata.labels.unwrap_or_default())),
             kubelet_version,
             pod_range: spec.pod_cidr.as_deref().and_then(PodRange::parse),
             capacity: Capacity::parse(
@@ -349,25 +350,48 @@ struct Envelope {
     metadata: ListMeta,
 }
 
+/// Size of a page.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PageSize {
+    /// Number of its objects, including those that were not kept.
+    pub objects: usize,
+    /// Bytes of its objects.
+    pub bytes: usize,
+}
+
+/// What was kept of a page.
+#[derive(Debug)]
+pub struct PageContent<T> {
+    /// The kept objects.
+    pub items: Vec<T>,
+    /// Size of the page.
+    pub size: PageSize,
+    /// Version of the list, and its continuation.
+    pub meta: ListMeta,
+}
+
 /// Decoder of one page of a list. Passes the JSON of each arriving item to `keep`, and keeps what that returns.
 pub struct Page<T, F> {
     splitter: ItemSplitter,
     keep: F,
     items: Vec<T>,
+    size: PageSize,
 }
 
 impl<T, F: Fn(&[u8]) -> serde_json::Result<Option<T>>> Page<T, F> {
     pub fn new(keep: F) -> Self {
-        Self { splitter: ItemSplitter::new(), keep, items: Vec::new() }
+        Self { splitter: ItemSplitter::new(), keep, items: Vec::new(), size: PageSize::default() }
     }
 }
 
 impl<T, F: Fn(&[u8]) -> serde_json::Result<Option<T>>> Decode for Page<T, F> {
-    type Out = (Vec<T>, ListMeta);
+    type Out = PageContent<T>;
 
     fn chunk(&mut self, bytes: &[u8]) -> Result<(), serde_json::Error> {
-        let (keep, items) = (&self.keep, &mut self.items);
+        let (keep, items, size) = (&self.keep, &mut self.items, &mut self.size);
         self.splitter.push(bytes, |item| {
+            size.objects += 1;
+            size.bytes += item.len();
             items.extend(keep(item)?);
             Ok(())
         })
@@ -375,7 +399,7 @@ impl<T, F: Fn(&[u8]) -> serde_json::Result<Option<T>>> Decode for Page<T, F> {
 
     fn finish(self) -> Result<Self::Out, serde_json::Error> {
         let envelope: Envelope = serde_json::from_slice(&self.splitter.into_envelope())?;
-        Ok((self.items, envelope.metadata))
+        Ok(PageContent { items: self.items, size: self.size, meta: envelope.metadata })
     }
 }
 
@@ -401,7 +425,7 @@ mod tests {
                 "config": {"error": "e"},
             },
         }));
-        assert_eq!(node.labels, BTreeMap::from([("pool".to_owned(), "a".to_owned())]));
+        assert_eq!(*node.labels, BTreeMap::from([("pool".to_owned(), "a".to_owned())]));
         assert_eq!(node.ready, Readiness::Ready);
         assert_eq!(node.kubelet_version.map(|v| v.to_string()).as_deref(), Some("v1.21.14"));
         assert_eq!(node.source, Some(ConfigSource::config_map("kube-system", "c", "kubelet")));

@@ -5,6 +5,7 @@
 //! independent of any client, because planning, the node agent and the sandbox use them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,9 +20,10 @@ pub const KUBELET_KEY: &str = "kubelet";
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigSource {
+    // Shared by copies, because thousands of nodes name the same.
     /// ConfigMap of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub config_map: Option<ConfigMapSource>,
+    pub config_map: Option<Arc<ConfigMapSource>>,
 }
 
 /// core/v1 `ConfigMapNodeConfigSource`: one key of one ConfigMap. `uid` and `resourceVersion` are forbidden in spec.
@@ -65,15 +67,18 @@ impl ConfigSource {
     /// Creates a source for a spec: one key of one ConfigMap, without a version.
     #[must_use]
     pub fn config_map(namespace: &str, name: &str, key: &str) -> Self {
-        Self {
-            config_map: Some(ConfigMapSource {
-                kubelet_config_key: key.to_owned(),
-                name: name.to_owned(),
-                namespace: namespace.to_owned(),
-                resource_version: None,
-                uid: None,
-            }),
-        }
+        Self::from(ConfigMapSource {
+            kubelet_config_key: key.to_owned(),
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            resource_version: None,
+            uid: None,
+        })
+    }
+
+    /// The ConfigMap, to be changed for this source alone. `None` without a ConfigMap.
+    pub fn config_map_mut(&mut self) -> Option<&mut ConfigMapSource> {
+        self.config_map.as_mut().map(Arc::make_mut)
     }
 
     /// Reports whether both sources name the same key of the same ConfigMap, regardless of uid and version.
@@ -86,6 +91,12 @@ impl ConfigSource {
             (None, None) => true,
             _ => false,
         }
+    }
+}
+
+impl From<ConfigMapSource> for ConfigSource {
+    fn from(map: ConfigMapSource) -> Self {
+        Self { config_map: Some(Arc::new(map)) }
     }
 }
 
@@ -197,7 +208,7 @@ mod tests {
     fn compares_names_regardless_of_version() {
         let spec = ConfigSource::config_map("kube-system", "a", KUBELET_KEY);
         let mut status = spec.clone();
-        if let Some(source) = &mut status.config_map {
+        if let Some(source) = status.config_map_mut() {
             source.uid = Some("u".to_owned());
             source.resource_version = Some("7".to_owned());
         }

@@ -3,6 +3,7 @@
 //! - [`ConfigSource`] and [`ConfigStatus`]: types of Dynamic Kubelet Configuration.
 //! - [`nodeconfig`]: the resource that contains them.
 //! - [`ContentHash`]: name of a configuration by its content.
+//! - [`distinct`]: equal values kept once.
 //! - [`label_selector`]: selectors of nodes and pods.
 //! - [`names`]: a checked type for each kind of name.
 //! - [`natural_order`]: order of names for people.
@@ -16,6 +17,7 @@
 
 mod config_source;
 mod content_hash;
+pub mod distinct;
 pub mod installation;
 pub mod json_document;
 pub mod label_selector;

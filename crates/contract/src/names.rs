@@ -4,6 +4,7 @@
 //! a git object id. A value is therefore safe in paths and object names. DNS labels are safe as label values, too.
 
 use std::fmt;
+use std::sync::Arc;
 
 use kubelet_config::label::{check_dns_label, check_dns_subdomain};
 use serde::{Deserialize, Serialize};
@@ -26,10 +27,10 @@ macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $kind:literal, $check:path) => {
         $(#[$doc])*
         ///
-        /// Values are in [natural order](crate::natural_order).
+        /// Values are in [natural order](crate::natural_order). Copies share the text.
         #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $type(String);
+        pub struct $type(Arc<str>);
 
         impl Ord for $type {
             fn cmp(&self, other: &Self) -> std::cmp::Ordering {
@@ -51,7 +52,7 @@ macro_rules! name {
             pub fn new(value: impl Into<String>) -> Result<Self, NameError> {
                 let value = value.into();
                 match $check(&value) {
-                    Ok(()) => Ok(Self(value)),
+                    Ok(()) => Ok(Self(value.into())),
                     Err(problem) => Err(NameError { kind: $kind, value, problem }),
                 }
             }
@@ -92,7 +93,7 @@ macro_rules! name {
 
         impl From<$type> for String {
             fn from(name: $type) -> String {
-                name.0
+                name.0.as_ref().to_owned()
             }
         }
 

@@ -260,7 +260,7 @@ mod tests {
     /// A source as status names it, with uid and version.
     fn accepted(name: &str, version: &str) -> ConfigSource {
         let mut source = spec(name);
-        if let Some(map) = &mut source.config_map {
+        if let Some(map) = source.config_map_mut() {
             map.uid = Some(format!("uid-of-{name}"));
             map.resource_version = Some(version.to_owned());
         }

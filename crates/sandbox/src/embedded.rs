@@ -168,6 +168,7 @@ impl Embedded {
             seed: options.seed,
             tokens: BTreeMap::from([(token.clone(), User::admin("sandbox"))]),
             renderer: Some(Arc::new(ServerRenderer::new(options.profile))),
+            reports_progress: true,
             ..ApiOptions::default()
         });
         let client = api.client();

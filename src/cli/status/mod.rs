@@ -21,6 +21,7 @@ use crate::report::{self, Format, count, html};
 use crate::status::{FleetStatus, Selection};
 use kubelet_config::finding::Severity;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
+use nodecfg_contract::json_document::Document;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, NodeName, PoolName};
 use nodecfg_planning::desired::{FLEET_FILE, POOLS_FOLDER, parse_selector};
@@ -246,8 +247,8 @@ fn write(out: &mut dyn Write, status: &FleetStatus, format: Format, options: Tex
     match format {
         Format::Text => shown::text(out, status, options)?,
         Format::Markdown => shown::markdown(out, status, options.all)?,
-        Format::Json => report::json(out, &shown::document(status)?)?,
-        Format::Yaml => report::yaml(out, &shown::document(status)?)?,
+        Format::Json => report::json(out, &Document::new(shown::body(status)))?,
+        Format::Yaml => report::yaml(out, &Document::value(shown::body(status))?)?,
     }
     Ok(())
 }

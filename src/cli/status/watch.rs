@@ -18,7 +18,6 @@ use crate::report::progress::JsonLines;
 use crate::report::status::{self as shown, TextOptions};
 use crate::status::{FleetStatus, Selection, changes};
 use nodecfg_agent::cli::stop_signals::signalled;
-use nodecfg_contract::json_document::Document;
 use nodecfg_contract::printable::one_line;
 
 /// Minimum interval between outputs.
@@ -156,7 +155,7 @@ impl Display {
     fn begin(&mut self, terminal: &mut Terminal) -> Result<(), CommandError> {
         let at = self.status.at;
         match self.format {
-            Format::Json => JsonLines(&mut terminal.out).document(at, "status", shown::document(&self.status)?)?,
+            Format::Json => JsonLines(&mut terminal.out).document(at, "status", &shown::body(&self.status))?,
             _ if self.screen.is_some() => self.draw(at)?,
             _ => {
                 let options = TextOptions { width: terminal.out_line, all: self.all };
@@ -175,9 +174,7 @@ impl Display {
         for change in changes(&before, &self.status) {
             match self.format {
                 Format::Json => {
-                    let document = Document::value(shown::change_event(&change))?;
-                    let event = document.get("event").and_then(|event| event.as_str()).unwrap_or_default().to_owned();
-                    JsonLines(&mut terminal.out).document(now, &event, document)?;
+                    JsonLines(&mut terminal.out).event(now, &shown::change_event(&change))?;
                 }
                 _ => {
                     if let Some(line) = shown::change_line(now, &change) {

@@ -139,7 +139,7 @@ fn page_has_the_pods_of_a_drain() {
 #[test]
 fn page_has_pauses_and_few_next_steps() {
     let pause = Pause { by: "ada".to_owned(), at: at(0), reason: "disks".to_owned(), allowed: None };
-    let paused = || End::LeftAlone { why: Why::Paused { order: Some(pause.clone()) } };
+    let paused = || End::LeftAlone { why: Why::Paused { order: Some(Box::new(pause.clone())) } };
     let canary = |index| Some(StopReason::CanaryFailed { node: node_name(&format!("n{index}")) });
     let mut pools: BTreeMap<_, _> =
         (0..200).map(|index| (pool_name(&format!("p{index}")), pool(canary(index), [refused("no")]))).collect();

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::review::{Counts, Review};
 use kubelet_config::risk::Class;
-use nodecfg_contract::json_document::{Document, Kind};
+use nodecfg_contract::json_document::Kind;
 
 /// Output of `diff` and `sync --dry-run` with `-o json` and `-o yaml`, and the plan in `sync -o json`.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -26,11 +26,8 @@ impl Kind for Diff<'_> {
     const KIND: &'static str = "Diff";
 }
 
-/// The document as a JSON value.
-///
-/// # Errors
-/// When serialization fails, which is a bug.
-pub fn document(review: &Review) -> Result<serde_json::Value, serde_json::Error> {
-    let (changed, worst, counts) = (review.is_changed(), review.worst(), review.counts());
-    Document::value(Diff { changed, worst, counts, review })
+/// The body of the document.
+#[must_use]
+pub fn body(review: &Review) -> Diff<'_> {
+    Diff { changed: review.is_changed(), worst: review.worst(), counts: review.counts(), review }
 }

@@ -10,7 +10,7 @@ mod pointers;
 pub(super) mod sentences;
 mod text;
 
-pub use document::{Diff, document};
+pub use document::{Diff, body};
 #[cfg(test)]
 pub(super) use drains::tests::troubled as troubled_drain;
 pub(super) use drains::{pod_facts, summary as drain_summary};

@@ -1,11 +1,10 @@
 //! Report of `status`: the pools, the nodes with problems, and explanations, as text, markdown and JSON.
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::explain::{self, Explanation};
 use crate::status::{Compared, FleetOrders, FleetStatus, NodeStatus, PoolStatus, State};
-use nodecfg_contract::json_document::{Document, Kind};
+use nodecfg_contract::json_document::Kind;
 use nodecfg_planning::convergence::{ConvergenceFailure, Waiting};
 
 mod changes;
@@ -77,15 +76,9 @@ pub fn explanation(node: &NodeStatus) -> Option<Explanation> {
     }
 }
 
-/// The JSON document: `{formatVersion, kind, …}`.
-///
-/// # Errors
-/// When serialization fails, which is a bug.
-pub fn document(status: &FleetStatus) -> Result<Value, serde_json::Error> {
-    Document::value(body(status))
-}
-
-fn body(status: &FleetStatus) -> Status<'_> {
+/// The body of the JSON document.
+#[must_use]
+pub fn body(status: &FleetStatus) -> Status<'_> {
     let mut nodes: Vec<Row<'_>> = status.nodes.iter().map(Row::of).collect();
     let place = |row: &Row<'_>| (row.status.pool.is_none(), row.status.pool.clone(), row.status.node.clone());
     nodes.sort_by_cached_key(place);

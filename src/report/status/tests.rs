@@ -4,6 +4,7 @@ use super::*;
 use crate::status::tests::{at, compared, orders};
 use crate::status::{Change, FleetStatus, NewNodes, Running, build};
 use nodecfg_contract::error_text;
+use nodecfg_contract::json_document::Document;
 use nodecfg_contract::observed::{Drain, DrainMark, Node, NodeSupport, Pause, Readiness};
 use nodecfg_planning::convergence::Target;
 use nodecfg_planning::plan::fixtures::{node as bare, source as source_of, *};
@@ -182,7 +183,7 @@ fn all_problem_states_have_texts() {
 #[test]
 fn document_sorts_nodes_by_pool_and_name() {
     let status = cluster(2, 10);
-    let document = document(&status).unwrap();
+    let document = Document::value(body(&status)).unwrap();
     let names: Vec<(&str, &str)> = document["nodes"]
         .as_array()
         .unwrap()
@@ -211,7 +212,7 @@ fn new_nodes_are_counted_by_pool() {
     assert!(text.contains(&format!("; new: {sentence} |")), "{text}");
     let page = crate::report::html::of_status(&status, "https://server", None);
     assert!(page.pools.iter().any(|pool| pool.remarks.contains(&format!("new: {sentence}"))));
-    let document = document(&status).unwrap();
+    let document = Document::value(body(&status)).unwrap();
     assert_eq!(document["pools"][0]["newNodes"]["nodes"], 3);
     assert_eq!(document["pools"][0]["newNodes"]["since"], "2027-01-15T06:00:00Z");
 }

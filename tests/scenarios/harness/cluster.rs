@@ -186,6 +186,11 @@ impl Cluster {
         self.assignment_resource
     }
 
+    /// Whether nodecfg lists nodes as a stream, as it does where the sandbox reproduces API server 1.36.
+    pub fn streams_lists(&self) -> bool {
+        self.has_agents()
+    }
+
     fn has_agents(&self) -> bool {
         self.assignment_resource == "nodeconfigs"
     }

@@ -1,17 +1,12 @@
-//! A real kube-apiserver and etcd on loopback. One pair serves all scenarios of a process in turn; it is emptied
-//! between scenarios and killed after the last.
+//! A cluster with a real API server. One pair of servers serves all scenarios of a process in turn; it is emptied between
+//! scenarios and killed after the last.
 
-use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use http::Request;
 use jiff::Timestamp;
 use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig as KubeKubeconfig};
 use nodecfg_agent::settings::Settings;
 use nodecfg_contract::installation::{AGENT_DAEMON_SET, NAMESPACE};
 use nodecfg_contract::names::NodeName;
@@ -19,55 +14,27 @@ use nodecfg_sandbox::agents::{Agents, Options as AgentOptions};
 use nodecfg_sandbox::api::ProxyResult;
 use nodecfg_sandbox::kubelets::{Faults, Kubelets, Options};
 use nodecfg_sandbox::nodes::{self, NodeSpec};
-use nodecfg_sandbox::server::kubeconfig::Kubeconfig;
 use nodecfg_sandbox::simulated::SimulatedNodes;
 use nodecfg_sandbox::workloads::{WorkloadSpec, Workloads};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::Value;
-use tempfile::TempDir;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::{SPEED, real_objects, until};
-
-/// Name and bearer token of the administrator.
-const ADMIN: &str = "admin";
-const TOKEN: &str = "scenarios-admin-token";
+use super::real_servers::{ADMIN, Servers};
+use super::{SPEED, real_objects};
 
 /// Servers that currently run.
-static RUNNING: Mutex<Weak<Servers>> = Mutex::const_new(Weak::new());
+static RUNNING: Mutex<Weak<SharedServers>> = Mutex::const_new(Weak::new());
 
-/// Minor version of the kube-apiserver in a folder.
-pub(super) fn minor(assets: &Path) -> u32 {
-    let binary = assets.join("kube-apiserver");
-    let output = Command::new(&binary).arg("--version").output();
-    let output = output.unwrap_or_else(|error| panic!("cannot run {}: {error}", binary.display()));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let minor = text.trim().strip_prefix("Kubernetes v1.").and_then(|rest| rest.split('.').next()?.parse().ok());
-    minor.unwrap_or_else(|| panic!("{} --version prints {text:?}", binary.display()))
+/// Servers of all scenarios.
+struct SharedServers {
+    servers: Servers,
+    /// Held by the scenario that uses the servers.
+    turn: Arc<Mutex<()>>,
 }
 
 /// Reports whether an API server keeps `Node.spec.configSource`, which versions up to 1.25 do.
 pub(super) fn keeps_config_source(minor: u32) -> bool {
     minor <= 25
-}
-
-/// etcd and kube-apiserver, killed when dropped.
-struct Servers {
-    processes: Vec<Child>,
-    kubeconfig: Kubeconfig,
-    /// Held by the scenario that uses the servers.
-    turn: Arc<Mutex<()>>,
-    data: TempDir,
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        // Stopping the API server first avoids its errors about missing storage.
-        for process in self.processes.iter_mut().rev() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
 }
 
 /// Simulated components of a cluster with a real API server.
@@ -116,27 +83,28 @@ fn settings(large: bool, speed: f64) -> Settings {
 
 /// Exclusive use of the real servers.
 pub struct ControlPlane {
-    servers: Arc<Servers>,
+    shared: Arc<SharedServers>,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl ControlPlane {
     /// Waits for exclusive use, starts the servers if necessary, and writes a kubeconfig.
     pub(super) async fn start(assets: &Path, kubeconfig: &Path) -> Self {
-        let servers = {
+        let shared = {
             let mut running = RUNNING.lock().await;
             match running.upgrade() {
-                Some(servers) => servers,
+                Some(shared) => shared,
                 None => {
-                    let servers = Arc::new(Servers::start(assets).await);
-                    *running = Arc::downgrade(&servers);
-                    servers
+                    let servers = Servers::start(assets).await;
+                    let shared = Arc::new(SharedServers { servers, turn: Arc::default() });
+                    *running = Arc::downgrade(&shared);
+                    shared
                 }
             }
         };
-        let turn = Arc::clone(&servers.turn).lock_owned().await;
-        servers.kubeconfig.save(kubeconfig).unwrap();
-        Self { servers, _turn: turn }
+        let turn = Arc::clone(&shared.turn).lock_owned().await;
+        shared.servers.kubeconfig.save(kubeconfig).unwrap();
+        Self { shared, _turn: turn }
     }
 
     /// Deletes the objects of the previous scenario, then creates nodes with kubelets or agents, and pods.
@@ -148,7 +116,7 @@ impl ControlPlane {
         large: bool,
         workloads: Option<WorkloadSpec>,
     ) -> Populated {
-        let client = self.servers.client().await;
+        let client = self.shared.servers.client().await;
         real_objects::remove(&client).await;
         if agents {
             real_objects::install(&client, ADMIN).await;
@@ -175,132 +143,4 @@ impl ControlPlane {
 
     /// Ends the exclusive use; the servers stop with the last user.
     pub(super) fn stop(self) {}
-}
-
-impl Servers {
-    async fn start(assets: &Path) -> Self {
-        let data = TempDir::new().unwrap();
-        let [etcd, peer, api] = free_ports();
-        let storage = format!("http://127.0.0.1:{etcd}");
-        let peers = format!("http://127.0.0.1:{peer}");
-        let ca_pem = credentials(data.path());
-        let kubeconfig = Kubeconfig { server: format!("https://127.0.0.1:{api}"), ca_pem, token: TOKEN.to_owned() };
-        let mut servers = Self { processes: Vec::new(), kubeconfig, turn: Arc::new(Mutex::new(())), data };
-
-        let mut arguments = vec![
-            format!("--data-dir={}", servers.path("etcd")),
-            format!("--listen-client-urls={storage}"),
-            format!("--advertise-client-urls={storage}"),
-            format!("--listen-peer-urls={peers}"),
-            format!("--initial-advertise-peer-urls={peers}"),
-            format!("--initial-cluster=default={peers}"),
-        ];
-        // The data need not survive a crash; etcd 3.4.10 and later have a flag for this.
-        let help = Command::new(assets.join("etcd")).arg("--help").output().unwrap();
-        if [help.stdout, help.stderr].iter().any(|text| String::from_utf8_lossy(text).contains("unsafe-no-fsync")) {
-            arguments.push("--unsafe-no-fsync".to_owned());
-        }
-        servers.spawn(&assets.join("etcd"), &arguments);
-
-        let minor = minor(assets);
-        let mut arguments = vec![
-            format!("--etcd-servers={storage}"),
-            "--bind-address=127.0.0.1".to_owned(),
-            "--advertise-address=127.0.0.1".to_owned(),
-            format!("--secure-port={api}"),
-            format!("--cert-dir={}", servers.path("certificates")),
-            format!("--tls-cert-file={}", servers.path("server.crt")),
-            format!("--tls-private-key-file={}", servers.path("server.key")),
-            format!("--token-auth-file={}", servers.path("tokens.csv")),
-            "--authorization-mode=RBAC".to_owned(),
-            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            format!("--service-account-key-file={}", servers.path("accounts.pub")),
-            format!("--service-account-signing-key-file={}", servers.path("accounts.key")),
-            // No controller creates service accounts here.
-            "--disable-admission-plugins=ServiceAccount".to_owned(),
-        ];
-        // Up to 1.19, the server also listens without TLS by default.
-        if minor < 20 {
-            arguments.push("--insecure-port=0".to_owned());
-        }
-        // From 1.22 to 1.25, the field exists and its gate is off by default.
-        if (22..=25).contains(&minor) {
-            arguments.push("--feature-gates=DynamicKubeletConfig=true".to_owned());
-        }
-        servers.spawn(&assets.join("kube-apiserver"), &arguments);
-        servers.until_ready().await;
-        servers
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.data.path().join(name).display().to_string()
-    }
-
-    fn spawn(&mut self, binary: &Path, arguments: &[String]) {
-        let name = binary.file_name().unwrap().to_str().unwrap();
-        let log = File::create(self.data.path().join(format!("{name}.log"))).unwrap();
-        let mut command = Command::new(binary);
-        command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
-        let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {}: {error}", binary.display()));
-        self.processes.push(child);
-    }
-
-    async fn client(&self) -> Client {
-        let kubeconfig = KubeKubeconfig::from_yaml(&self.kubeconfig.to_yaml()).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        Client::try_from(config).unwrap()
-    }
-
-    /// Waits until the API server is ready and has created its namespaces. Panics with the log if a server exits.
-    async fn until_ready(&mut self) {
-        let client = self.client().await;
-        let logs: Vec<PathBuf> = ["etcd.log", "kube-apiserver.log"].map(|name| self.data.path().join(name)).to_vec();
-        until("the API server is ready", async || {
-            for (process, log) in self.processes.iter_mut().zip(&logs) {
-                if let Some(status) = process.try_wait().unwrap() {
-                    panic!("a server exited ({status}):\n{}", fs::read_to_string(log).unwrap_or_default());
-                }
-            }
-            for path in ["/readyz", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/default"] {
-                if client.request_text(Request::get(path).body(Vec::new()).unwrap()).await.is_err() {
-                    return false;
-                }
-            }
-            true
-        })
-        .await;
-    }
-}
-
-/// Ports that are currently free. If another process takes one before its use, the start fails.
-fn free_ports() -> [u16; 3] {
-    [(); 3]
-        .map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap())
-        .map(|listener| listener.local_addr().unwrap().port())
-}
-
-/// Writes the API server's certificate, the service account keys and the administrator's token. Returns the
-/// authority's certificate.
-fn credentials(folder: &Path) -> String {
-    let ca_key = KeyPair::generate().unwrap();
-    let mut ca = CertificateParams::default();
-    ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
-    let key = KeyPair::generate().unwrap();
-    let server = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
-    let certificate = server.signed_by(&key, &Issuer::new(ca, ca_key)).unwrap();
-    let accounts = KeyPair::generate().unwrap();
-    for (name, text) in [
-        ("server.crt", certificate.pem()),
-        ("server.key", key.serialize_pem()),
-        ("accounts.key", accounts.serialize_pem()),
-        ("accounts.pub", accounts.public_key_pem()),
-        ("tokens.csv", format!("{TOKEN},{ADMIN},{ADMIN},\"system:masters\"\n")),
-    ] {
-        fs::write(folder.join(name), text).unwrap();
-    }
-    ca_pem
 }

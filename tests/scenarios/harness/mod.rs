@@ -17,8 +17,11 @@ mod command;
 mod control_plane;
 mod history;
 mod real_objects;
+mod real_servers;
 mod repository;
 mod sandbox_server;
+
+use real_servers::ASSETS;
 
 pub use cluster::{Cluster, DRAIN_REASON, NodeRecord};
 pub use command::{Run, Running};
@@ -30,8 +33,6 @@ const CONDITION_LIMIT: Duration = Duration::from_secs(180);
 const LIMIT: Duration = Duration::from_secs(600);
 /// Speed of the kubelets, where 1 is real time. A transition takes about 0.1 s.
 const SPEED: f64 = 150.0;
-/// Environment variable with the folder of a real control plane.
-const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
 /// Requirements of a scenario on its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +120,7 @@ pub fn on_real<F: Future<Output = ()>>(name: &str, needs: Needs, scenario: impl 
     let Some(assets) = std::env::var_os(ASSETS).filter(|folder| !folder.is_empty()).map(PathBuf::from) else {
         return UNSET.call_once(|| print_line(&format!("skipped: {ASSETS} is not set")));
     };
-    let minor = control_plane::minor(&assets);
+    let minor = real_servers::minor(&assets);
     let keeps = control_plane::keeps_config_source(minor);
     let reason = match needs {
         Needs::Sandbox => "it needs features of the sandbox",

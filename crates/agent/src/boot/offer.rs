@@ -77,7 +77,7 @@ pub struct Target {
 impl Target {
     fn source(&self, config_map: &str, uid: &str, resource_version: &str) -> ConfigSource {
         let mut source = ConfigSource::config_map(self.namespace.as_str(), config_map, KUBELET_KEY);
-        if let Some(map) = &mut source.config_map {
+        if let Some(map) = source.config_map_mut() {
             map.uid = Some(uid.to_owned());
             map.resource_version = Some(resource_version.to_owned());
         }

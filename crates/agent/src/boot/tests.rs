@@ -42,7 +42,7 @@ pub(super) fn text(body: &str) -> String {
 
 fn offer(kubelet: &str) -> Offer {
     let mut source = ConfigSource::config_map("nodecfg-system", "prod-gpu-x5c2x5c2x5", KUBELET_KEY);
-    if let Some(map) = &mut source.config_map {
+    if let Some(map) = source.config_map_mut() {
         (map.uid, map.resource_version) = (Some("uid-of-pointer".to_owned()), Some("4711".to_owned()));
     }
     Offer { source, hash: ContentHash::of(kubelet.as_bytes()), kubelet: kubelet.to_owned() }
@@ -145,7 +145,7 @@ fn first_assignment_does_not_restart_the_kubelet() {
         config.spec.content_hash = Some(ContentHash::of(content.as_bytes()).to_string());
         agent.handle(Event::NodeConfigRead(Some(Box::new(config))), now());
         let mut found = source;
-        if let Some(map) = &mut found.config_map {
+        if let Some(map) = found.config_map_mut() {
             (map.uid, map.resource_version) = (Some("uid-of-map".to_owned()), Some("12".to_owned()));
         }
         let payload = BTreeMap::from([(KUBELET_KEY.to_owned(), content)]);
@@ -248,7 +248,7 @@ fn refuses_unsafe_names() {
         let disk = node();
         let before = files(&disk);
         let mut offer = offer(&text("maxPods: 64"));
-        if let Some(map) = &mut offer.source.config_map {
+        if let Some(map) = offer.source.config_map_mut() {
             map.uid = Some("../../etc".to_owned());
         }
         let error = boot.install(&disk, &offer, &PoolName::new("gpu").unwrap(), None, now()).unwrap_err();

@@ -131,7 +131,7 @@ mod tests {
 
     fn source(name: &str, uid: &str) -> ConfigSource {
         let mut source = ConfigSource::config_map("nodecfg-system", name, "kubelet");
-        if let Some(map) = &mut source.config_map {
+        if let Some(map) = source.config_map_mut() {
             (map.uid, map.resource_version) = (Some(uid.to_owned()), Some("7".to_owned()));
         }
         source

@@ -127,7 +127,7 @@ fn ends_trial_after_api_server_confirms_health() {
 
 fn good_source(sim: &SimHarness) -> ConfigSource {
     let mut good = source("good");
-    let map = good.config_map.as_mut().unwrap();
+    let map = good.config_map_mut().unwrap();
     map.uid = Some(sim.config_maps["good"].uid.clone());
     map.resource_version = Some("1".to_owned());
     good

@@ -222,7 +222,7 @@ impl MachineState {
             return None;
         }
         let mut source = self.ledger.assigned.clone()?;
-        if let Some(map) = &mut source.config_map {
+        if let Some(map) = source.config_map_mut() {
             (map.uid, map.resource_version) = (None, None);
         }
         Some((source, agent_state.content_hash.clone()?))

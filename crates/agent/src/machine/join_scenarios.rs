@@ -31,7 +31,7 @@ fn booted_node_creates_its_node_config_and_does_not_restart() {
     assert!(!sim.saved.agent_state.booted);
     sim.run_for(700.0);
     assert_eq!((sim.reported(), sim.activations.len()), (["a"; 3].map(str::to_owned), 0));
-    let uid = sim.state.ledger.assigned.clone().and_then(|source| source.config_map?.uid);
+    let uid = sim.state.ledger.assigned.clone().and_then(|source| source.config_map?.uid.clone());
     assert_eq!(uid.as_deref(), Some("uid-a"), "of the ConfigMap instead of the pointer");
     assert_eq!((sim.join.created, sim.join.requests.as_slice()), (1, ["node", "create"].as_slice()));
     assert_eq!(reasons(&sim), ["NodeConfigCreated"]);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::trial::HealthProblem;
 use crate::events::Announcement;
 use crate::ledger::{AssignmentFailure, FailureKind};
+use nodecfg_contract::ConfigSource;
 use nodecfg_contract::error_text::TRIAL_PREFIX;
-use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
 /// Condition reason for disk errors.
 pub(super) const STORAGE_FAILED: &str = "StorageFailed";
@@ -61,7 +61,7 @@ pub(super) fn rolled_back(
 /// Path of a source, as the kubelet's events show it.
 fn kubelet_path(source: Option<&ConfigSource>) -> String {
     let map = source.and_then(|source| source.config_map.as_ref());
-    map.map_or_else(|| "local config".to_owned(), ConfigMapSource::described)
+    map.map_or_else(|| "local config".to_owned(), |map| map.described())
 }
 
 /// Name of a source within a sentence.

@@ -69,7 +69,7 @@ fn download_during_a_restart_is_not_accepted() {
     sim.run_for(5.0);
     let fetched = |name: &str| {
         let mut source = source(name);
-        let map = source.config_map.as_mut().unwrap();
+        let map = source.config_map_mut().unwrap();
         (map.uid, map.resource_version) = (Some("u".to_owned()), Some("1".to_owned()));
         let download = Download { source, ..Download::default() };
         Event::Fetched(Ok(Box::new(Fetched { download, config_check: ConfigCheck::Accepted, node: None })))

@@ -356,7 +356,7 @@ fn event() -> impl Strategy<Value = Event> {
     let wanted = |name: &'static str| Event::NodeConfigRead(Some(Box::new(node_config(1, Some(source(name))))));
     let fetched = |name: &'static str, version: &str| {
         let mut found = source(name);
-        let map = found.config_map.as_mut().unwrap();
+        let map = found.config_map_mut().unwrap();
         (map.uid, map.resource_version) = (Some(name.to_owned()), Some(version.to_owned()));
         let config_check = if name == "refused" { refused() } else { ConfigCheck::Accepted };
         let node = Some(NodeHealth { ready: true, lease_renewed: None });

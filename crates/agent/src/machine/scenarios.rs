@@ -40,7 +40,7 @@ impl SimHarness {
 /// Names of the ConfigMaps; `local` for the local configuration.
 pub(super) fn names(list: &[Option<ConfigSource>]) -> Vec<String> {
     let name = |source: &Option<ConfigSource>| {
-        source.as_ref().and_then(|source| source.config_map.clone()).map_or("local".to_owned(), |map| map.name)
+        source.as_ref().and_then(|source| source.config_map.as_ref()).map_or("local".to_owned(), |map| map.name.clone())
     };
     list.iter().map(name).collect()
 }
@@ -283,8 +283,9 @@ fn adopts_recreated_configmap_with_same_content() {
         sim.run_for(100.0);
         let uids = |sim: &SimHarness| {
             let config = sim.status().config.unwrap();
-            let uid =
-                |source: Option<ConfigSource>| source.and_then(|source| source.config_map?.uid).unwrap_or_default();
+            let uid = |source: Option<ConfigSource>| {
+                source.and_then(|source| source.config_map?.uid.clone()).unwrap_or_default()
+            };
             [config.assigned, config.active, config.last_known_good].map(uid)
         };
         // A trial in progress continues.

@@ -316,7 +316,7 @@ impl SimHarness {
         for effect in effects {
             match effect {
                 Effect::Fetch(wanted) => {
-                    let answer = self.fetch(&ConfigSource { config_map: Some(wanted) });
+                    let answer = self.fetch(&wanted.into());
                     self.send(0.05, Event::Fetched(answer));
                 }
                 Effect::CompareLocal => {
@@ -356,7 +356,7 @@ impl SimHarness {
             return Err(FetchError::Unreachable("connection refused".to_owned()));
         }
         let mut found = wanted.clone();
-        let asked = found.config_map.as_mut().unwrap();
+        let asked = found.config_map_mut().unwrap();
         let Some(map) = self.config_maps.get(&asked.name) else {
             return Err(FetchError::Missing("not found".to_owned()));
         };

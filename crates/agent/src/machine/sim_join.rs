@@ -54,7 +54,7 @@ pub(super) fn tainted(pool: &str) -> SimJoin {
 /// Ledger that `nodecfg-agent boot` leaves.
 pub(super) fn booted(name: &str) -> Ledger {
     let mut seeded = source(name);
-    let map = seeded.config_map.as_mut().unwrap();
+    let map = seeded.config_map_mut().unwrap();
     (map.uid, map.resource_version) = (Some("uid-pointer".to_owned()), Some("7".to_owned()));
     Ledger {
         assigned: Some(seeded.clone()),

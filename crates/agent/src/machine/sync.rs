@@ -73,7 +73,7 @@ impl MachineState {
 
     /// ConfigMap that spec names.
     fn wanted_map(&self) -> Option<&ConfigMapSource> {
-        self.volatile.node_config.as_ref()?.spec.config_source.as_ref()?.config_map.as_ref()
+        self.volatile.node_config.as_ref()?.spec.config_source.as_ref()?.config_map.as_deref()
     }
 
     /// Reports whether spec names the ConfigMap of this source.

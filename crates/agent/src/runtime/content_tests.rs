@@ -21,7 +21,7 @@ fn source(name: &str) -> ConfigSource {
 /// Download of a ConfigMap that was created again.
 fn download(name: &str, text: &str) -> Download {
     let mut source = source(name);
-    if let Some(map) = &mut source.config_map {
+    if let Some(map) = source.config_map_mut() {
         (map.uid, map.resource_version) = (Some("recreated".to_owned()), Some("9".to_owned()));
     }
     let payload = BTreeMap::from([("kubelet".to_owned(), text.to_owned())]);

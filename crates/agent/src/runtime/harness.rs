@@ -286,7 +286,7 @@ impl RuntimeHarness {
             Effect::Fetch(map) => {
                 let found = self.config_maps.get_key_value(map.name.as_str()).map(|(name, (version, behaviour))| {
                     let mut source = ConfigSource::config_map(&map.namespace, name, &map.kubelet_config_key);
-                    if let Some(map) = &mut source.config_map {
+                    if let Some(map) = source.config_map_mut() {
                         map.uid = Some(format!("uid-of-{name}"));
                         map.resource_version = Some(version.to_string());
                     }

@@ -105,15 +105,13 @@ pub fn decode(content: &[u8]) -> Result<Option<ConfigSource>, String> {
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(_) => Err(format!("its {name} is not a string")),
     };
-    let source = ConfigSource {
-        config_map: Some(ConfigMapSource {
-            kubelet_config_key: field("kubeletConfigKey")?.unwrap_or_default(),
-            name: field("name")?.unwrap_or_default(),
-            namespace: field("namespace")?.unwrap_or_default(),
-            resource_version: field("resourceVersion")?,
-            uid: field("uid")?,
-        }),
-    };
+    let source = ConfigSource::from(ConfigMapSource {
+        kubelet_config_key: field("kubeletConfigKey")?.unwrap_or_default(),
+        name: field("name")?.unwrap_or_default(),
+        namespace: field("namespace")?.unwrap_or_default(),
+        resource_version: field("resourceVersion")?,
+        uid: field("uid")?,
+    });
     Resolved::of(&source)?;
     Ok(Some(source))
 }
@@ -126,7 +124,7 @@ mod tests {
 
     fn source(key: &str, version: &str, uid: &str) -> ConfigSource {
         let mut source = ConfigSource::config_map("kube-system", "prod-gpu-x5c2", key);
-        if let Some(map) = &mut source.config_map {
+        if let Some(map) = source.config_map_mut() {
             map.resource_version = Some(version.to_owned());
             map.uid = Some(uid.to_owned());
         }

@@ -23,7 +23,7 @@ fn at(path: &str) -> PathBuf {
 
 fn source(version: u64) -> ConfigSource {
     let mut source = ConfigSource::config_map("kube-system", "prod-gpu", "kubelet");
-    if let Some(map) = &mut source.config_map {
+    if let Some(map) = source.config_map_mut() {
         map.uid = Some("0cc3d1d6-7f0f".to_owned());
         map.resource_version = Some(version.to_string());
     }
@@ -220,7 +220,7 @@ fn rejects_names_outside_the_folder() {
     for name in ["..", "../..", "a/b", "", "a\0b", &"x".repeat(254)] {
         for field in ["uid", "version", "key", "other key"] {
             let mut download = download(1, "a");
-            match (field, &mut download.source.config_map) {
+            match (field, download.source.config_map_mut()) {
                 ("uid", Some(map)) => map.uid = Some(name.to_owned()),
                 ("version", Some(map)) => map.resource_version = Some(name.to_owned()),
                 ("key", Some(map)) => map.kubelet_config_key = name.to_owned(),

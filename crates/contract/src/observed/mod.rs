@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::names::{FleetName, NodeName, PoolName};
-use crate::nodeconfig::NodeConfig;
 use crate::pool_pointer::PoolPointer;
 use crate::{ConfigSource, ConfigStatus, ContentHash};
 use kubelet_config::capacity::Capacity;
@@ -22,6 +21,7 @@ pub mod creation;
 pub mod drain;
 pub mod extended_resources;
 pub mod maintainer;
+pub mod node_config;
 pub mod orders;
 pub mod pods;
 pub mod references;
@@ -33,6 +33,7 @@ pub use creation::{Age, CreationTime};
 pub use drain::{Drain, DrainMark, Protection, Released, RemovedMark};
 pub use extended_resources::{ExtendedResources, MissingResource};
 pub use maintainer::Maintainer;
+pub use node_config::NodeConfigState;
 pub use orders::{Abort, AllowedDisruption, Orders, Pause};
 pub use pods::{EvictionAnswer, Pod, PodBudget, Rejection};
 pub use references::{Deletion, References, Referrers};
@@ -116,7 +117,7 @@ pub struct NodeConfigList {
     pub version: String,
     /// NodeConfigs by name, which is the name of their Node. The watch that continues this list shares them to save
     /// memory.
-    pub items: BTreeMap<NodeName, Arc<NodeConfig>>,
+    pub items: BTreeMap<NodeName, Arc<NodeConfigState>>,
 }
 
 /// Namespace and name of a ConfigMap.
@@ -158,8 +159,8 @@ pub struct Node {
     /// NodeConfig exists since the first assignment.
     #[serde(skip)]
     pub assigned_before: bool,
-    /// Labels with requested keys.
-    pub labels: BTreeMap<String, String>,
+    /// Labels with requested keys. Nodes with the same labels share them.
+    pub labels: Arc<BTreeMap<String, String>>,
     /// Version that the kubelet reports; `None` if missing or unreadable.
     pub kubelet_version: Option<KubeletVersion>,
     /// Size of `spec.podCIDR`, if set. Only the size is stored, because there may be thousands of nodes.
@@ -229,7 +230,7 @@ impl Node {
             uid: String::new(),
             created: None,
             assigned_before: false,
-            labels: BTreeMap::new(),
+            labels: Arc::default(),
             kubelet_version: None,
             pod_range: None,
             capacity: Capacity::default(),

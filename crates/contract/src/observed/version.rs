@@ -98,6 +98,13 @@ impl ServerVersion {
         self.release.map(|release| release < (1, 26))
     }
 
+    /// Reports whether API servers of this release have streaming lists by default (gate `WatchList`, KEP-3157: on in 1.32
+    /// and since 1.34). False for an unknown release.
+    #[must_use]
+    pub fn streams_lists(&self) -> bool {
+        self.release.is_some_and(|release| release == (1, 32) || release >= (1, 34))
+    }
+
     /// Version of the group `policy` in the Eviction of a pod: `v1` since 1.22, and for an unknown release
     /// (kubernetes.io, API-initiated Eviction).
     #[must_use]
@@ -155,6 +162,9 @@ mod tests {
         assert_eq!(ServerVersion::read("v1.25.16", "", "").keeps_config_source(), Some(true));
         assert_eq!(ServerVersion::read("v1.26.0", "1", "26").keeps_config_source(), Some(false));
         assert_eq!(unstamped.eviction(), "policy/v1");
+        let streams = |minor: &str| ServerVersion::read("", "1", minor).streams_lists();
+        assert_eq!(["31", "32", "33", "34", "36+"].map(streams), [false, true, false, true, true]);
+        assert!(!unstamped.streams_lists());
         assert_eq!(ServerVersion::read("v1.22.0", "1", "22").eviction(), "policy/v1");
         assert_eq!(ServerVersion::read("v1.21.14-eks-18ef993", "1", "21+").eviction(), "policy/v1beta1");
     }

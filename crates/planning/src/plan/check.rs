@@ -9,13 +9,13 @@ use std::fmt;
 
 use super::{Action, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::convergence::Target;
-use crate::desired::{Desired, Pool};
+use crate::desired::Desired;
 use crate::drain::DrainMode;
 use kubelet_config::direction::direction;
 use kubelet_config::effective::ValueChange;
 use kubelet_config::risk::{self, Class};
 use nodecfg_contract::ContentHash;
-use nodecfg_contract::names::NodeName;
+use nodecfg_contract::names::{NodeName, PoolName};
 use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 
@@ -41,13 +41,16 @@ struct Checker<'a> {
     desired: &'a Desired,
     observed: &'a Observed,
     scope: &'a Scope,
+    /// Owner of the nodes with the same labels. Empty if pools select nodes by name.
+    owners: BTreeMap<&'a BTreeMap<String, String>, Option<&'a PoolName>>,
     violations: Vec<Violation>,
 }
 
 /// Returns every violated invariant of a plan for `scope`; an empty result allows the plan to run.
 #[must_use]
 pub fn check(plan: &Plan, desired: &Desired, observed: &Observed, scope: &Scope) -> Vec<Violation> {
-    let mut checker = Checker { plan, desired, observed, scope, violations: Vec::new() };
+    let owners = owners(desired, observed);
+    let mut checker = Checker { plan, desired, observed, scope, owners, violations: Vec::new() };
     checker.identity();
     checker.every_node_once();
     checker.config_maps();
@@ -77,15 +80,37 @@ fn drains_nodes(pool: &PoolPlan) -> bool {
     pool.policy.allow_disruption >= Class::Drain && pool.policy.drain.mode == DrainMode::Evict
 }
 
+/// Pool that selects the node, if every other pool that does has a lower priority.
+fn owner<'a>(desired: &'a Desired, node: &Node) -> Option<&'a PoolName> {
+    let selecting = || desired.pools.values().filter(|pool| pool.selects(&node.name, &node.labels));
+    let highest = selecting().map(|pool| pool.priority).max()?;
+    let mut owners = selecting().filter(|pool| pool.priority == highest);
+    owners.next().filter(|_| owners.next().is_none()).map(|pool| &pool.name)
+}
+
+/// Owner of the nodes with the same labels, because thousands of nodes have few different ones.
+fn owners<'a>(
+    desired: &'a Desired,
+    observed: &'a Observed,
+) -> BTreeMap<&'a BTreeMap<String, String>, Option<&'a PoolName>> {
+    let mut owners = BTreeMap::new();
+    if desired.pools.values().all(|pool| pool.named.is_none()) {
+        for node in observed.nodes.values() {
+            owners.entry(&*node.labels).or_insert_with(|| owner(desired, node));
+        }
+    }
+    owners
+}
+
 impl Checker<'_> {
-    fn require(&mut self, holds: bool, subject: impl fmt::Display, problem: impl Into<String>) {
+    fn require(&mut self, holds: bool, subject: impl fmt::Display, problem: impl fmt::Display) {
         if !holds {
-            self.violations.push(Violation { subject: subject.to_string(), problem: problem.into() });
+            self.violations.push(Violation { subject: subject.to_string(), problem: problem.to_string() });
         }
     }
 
     fn identity(&mut self) {
-        let same = self.plan.clone().identified().id == self.plan.id;
+        let same = self.plan.content_id() == self.plan.id;
         self.require(same, "plan", "its id is not the hash of its content");
     }
 
@@ -99,17 +124,17 @@ impl Checker<'_> {
                 count += 1;
                 *seen.entry(node).or_default() += 1;
             }
-            self.require(count == pool.nodes, format!("pool {}", pool.name), "its node count is wrong");
+            self.require(count == pool.nodes, format_args!("pool {}", pool.name), "its node count is wrong");
         }
         for unpooled in &self.plan.unpooled {
             *seen.entry(&unpooled.node).or_default() += 1;
         }
         for (node, times) in &seen {
-            self.require(*times == 1, format!("node {node}"), format!("occurs {times} times in the plan"));
-            self.require(self.observed.nodes.contains_key(*node), format!("node {node}"), "was not observed");
+            self.require(*times == 1, format_args!("node {node}"), format_args!("occurs {times} times in the plan"));
+            self.require(self.observed.nodes.contains_key(*node), format_args!("node {node}"), "was not observed");
         }
         for node in self.observed.nodes.keys() {
-            self.require(seen.contains_key(node), format!("node {node}"), "is missing from the plan");
+            self.require(seen.contains_key(node), format_args!("node {node}"), "is missing from the plan");
         }
     }
 
@@ -139,7 +164,7 @@ impl Checker<'_> {
             self.require(false, subject, "was not requested");
         }
         for node in skipped {
-            self.require(false, format!("node {node}"), "was requested but is skipped");
+            self.require(false, format_args!("node {node}"), "was requested but is skipped");
         }
     }
 
@@ -147,30 +172,30 @@ impl Checker<'_> {
     fn config_maps(&mut self) {
         let mut names = BTreeSet::new();
         for map in &self.plan.config_maps {
-            let subject = format!("ConfigMap {}", map.name);
-            self.require(names.insert(&map.name), &subject, "is planned twice");
+            let subject = format_args!("ConfigMap {}", map.name);
+            self.require(names.insert(&map.name), subject, "is planned twice");
             let name = format!("{}-{}-{}", self.plan.fleet, map.pool, map.hash.short());
-            self.require(map.name == name, &subject, format!("is not named {name}"));
+            self.require(map.name == name, subject, format_args!("is not named {name}"));
             let hash = ContentHash::of(map.kubelet.as_bytes());
-            self.require(hash == map.hash, &subject, "its content has another hash");
+            self.require(hash == map.hash, subject, "its content has another hash");
         }
     }
 
     fn pool(&mut self, pool: &PoolPlan) {
-        let subject = format!("pool {}", pool.name);
-        self.require(pool.budget >= 1, &subject, "has no budget");
+        let subject = format_args!("pool {}", pool.name);
+        self.require(pool.budget >= 1, subject, "has no budget");
         self.require(
             pool.budget == pool.policy.max_unavailable.of(pool.nodes),
-            &subject,
+            subject,
             "its budget differs from its policy",
         );
         if pool.policy.paused {
-            self.require(pool.assignments() == 0, &subject, "is paused and changes nodes");
+            self.require(pool.assignments() == 0, subject, "is paused and changes nodes");
         }
         let ordered = self.observed.orders.pauses.get(&pool.name);
-        self.require(pool.paused.as_ref() == ordered, &subject, "its pause is stated wrongly");
+        self.require(pool.paused.as_ref() == ordered, subject, "its pause is stated wrongly");
         if ordered.is_some() && !pool.despite_pause {
-            self.require(pool.assignments() == 0, &subject, "is paused by order and changes nodes");
+            self.require(pool.assignments() == 0, subject, "is paused by order and changes nodes");
         }
         let order: Vec<u8> = pool
             .waves
@@ -182,16 +207,16 @@ impl Checker<'_> {
             })
             .collect();
         let repeats = |a: &u8, b: &u8| pool.policy.order.is_some() && (*a, *b) == (2, 2);
-        self.require(order.is_sorted_by(|a, b| a < b || repeats(a, b)), &subject, "its waves are out of order");
-        self.domains(pool, &subject);
+        self.require(order.is_sorted_by(|a, b| a < b || repeats(a, b)), subject, "its waves are out of order");
+        self.domains(pool, subject);
 
         if let Some(source) = pool.target.source() {
-            self.target(pool, source, &subject);
+            self.target(pool, source, subject);
         }
-        self.disruption(pool, &subject);
+        self.disruption(pool, subject);
         for wave in &pool.waves {
             if let WaveKind::Canary { .. } = wave.kind {
-                self.require(wave.steps.len() <= pool.policy.canaries(), &subject, "has more canaries than its policy");
+                self.require(wave.steps.len() <= pool.policy.canaries(), subject, "has more canaries than its policy");
             }
             for step in &wave.steps {
                 self.step(pool, wave.kind, step);
@@ -201,7 +226,7 @@ impl Checker<'_> {
             let usable = self.observed.nodes.get(&left.node).is_none_or(is_usable);
             self.require(
                 left.unavailable || usable,
-                format!("node {}", left.node),
+                format_args!("node {}", left.node),
                 "is not available but called available",
             );
             if let Some(added) = &left.adds_hash {
@@ -209,13 +234,13 @@ impl Checker<'_> {
                 let same = node.is_some_and(|node| node.uid == added.uid && node.source == added.from);
                 self.require(
                     same && added.from.is_some() && added.from == added.to && added.to_hash == pool.hash,
-                    format!("node {}", left.node),
+                    format_args!("node {}", left.node),
                     "its added content hash changes more than the hash",
                 );
                 let runs = node.and_then(|node| node.content).map(|content| content.active);
                 self.require(
                     runs == Some(pool.hash),
-                    format!("node {}", left.node),
+                    format_args!("node {}", left.node),
                     "gets the hash of content that it does not run",
                 );
             }
@@ -223,7 +248,7 @@ impl Checker<'_> {
                 let spec = self.observed.nodes.get(&left.node).and_then(|node| node.source.as_ref());
                 self.require(
                     pool.target.is_named_by(spec),
-                    format!("node {}", left.node),
+                    format_args!("node {}", left.node),
                     "is called converged but points elsewhere",
                 );
             }
@@ -232,7 +257,7 @@ impl Checker<'_> {
 
     /// With an order by a label, each step has the position of its domain, and the last waves are the domains in order,
     /// each with the soak time of the policy after another one.
-    fn domains(&mut self, pool: &PoolPlan, subject: &str) {
+    fn domains(&mut self, pool: &PoolPlan, subject: fmt::Arguments<'_>) {
         let Some(order) = &pool.policy.order else {
             let none = pool.waves.iter().all(|wave| wave.domain.is_none()) && pool.steps().all(|step| step.domain == 0);
             return self.require(none, subject, "has domains without an order");
@@ -266,7 +291,7 @@ impl Checker<'_> {
 
     /// Invariant 2: the ConfigMap is in the plan whenever a node is assigned to it. The target names it by namespace,
     /// name and key, without uid and version.
-    fn target(&mut self, pool: &PoolPlan, source: &ConfigSource, subject: &str) {
+    fn target(&mut self, pool: &PoolPlan, source: &ConfigSource, subject: fmt::Arguments<'_>) {
         let Some(map) = &source.config_map else {
             self.require(false, subject, "its target names no ConfigMap");
             return;
@@ -283,7 +308,7 @@ impl Checker<'_> {
 
     /// The changes cover the active configuration of every assigned node, and each risk matches the risk table.
     /// `refused` is true if and only if the highest class exceeds the policy.
-    fn disruption(&mut self, pool: &PoolPlan, subject: &str) {
+    fn disruption(&mut self, pool: &PoolPlan, subject: fmt::Arguments<'_>) {
         for step in pool.steps().filter(|step| step.action == Action::Assign) {
             let runs = self.observed.nodes.get(&step.node).and_then(|node| node.status.active.as_ref());
             let same = |from: Option<&ConfigSource>| match (from, runs) {
@@ -294,7 +319,7 @@ impl Checker<'_> {
             let counted = pool.changes.iter().any(|set| same(set.from.as_ref()));
             self.require(
                 counted,
-                format!("node {}", step.node),
+                format_args!("node {}", step.node),
                 "its current configuration is missing from the changes",
             );
         }
@@ -307,16 +332,16 @@ impl Checker<'_> {
                 let class = |pair: &ValueChange| risk::of_change(path, pair.old.as_deref(), pair.new.as_deref()).class;
                 let expected = field.in_effect.iter().map(class).max().unwrap_or(Class::None);
                 let right = field.risk.as_ref().map(|risk| risk.class) == known.then_some(expected);
-                self.require(right, subject, format!("the risk of {path} differs from the risk table"));
+                self.require(right, subject, format_args!("the risk of {path} differs from the risk table"));
                 // A change without an effect keeps its value, although perhaps in another notation.
                 let old = field.old_default.as_ref().or(field.change.old.as_ref());
                 let new = field.new_default.as_ref().or(field.change.new.as_ref());
                 let same = old.zip(new).is_none_or(|(old, new)| direction(old, new).is_none());
-                self.require(!field.no_effect || same, subject, format!("the change of {path} has an effect"));
+                self.require(!field.no_effect || same, subject, format_args!("the change of {path} has an effect"));
                 self.require(
                     !known || field.no_effect == field.in_effect.is_empty(),
                     subject,
-                    format!("the effect of {path} is stated wrongly"),
+                    format_args!("the effect of {path} is stated wrongly"),
                 );
                 worst = worst.max(known.then_some(expected));
             }
@@ -347,46 +372,44 @@ impl Checker<'_> {
         let beyond = worst.filter(|worst| *worst > pool.policy.allow_disruption);
         self.require(
             step.rollback_needs == beyond,
-            format!("node {}", step.node),
+            format_args!("node {}", step.node),
             "the disruption of its rollback is stated wrongly",
         );
         let needed = step.drain || (worst >= Some(Class::Drain) && drains_nodes(pool));
         self.require(
             step.rollback_drain || !needed,
-            format!("node {}", step.node),
+            format_args!("node {}", step.node),
             "is rolled back without the drain that it needs",
         );
     }
 
     /// Reports whether the pool selects the node, and every other pool that does has a lower priority.
     fn belongs(&self, pool: &PoolPlan, node: &Node) -> bool {
-        let selecting = |pool: &&Pool| pool.selects(&node.name, &node.labels);
-        let own = self.desired.pools.get(&pool.name).filter(selecting);
-        let mut others = self.desired.pools.values().filter(|other| other.name != pool.name).filter(selecting);
-        own.is_some_and(|own| others.all(|other| other.priority < own.priority))
+        let owner = self.owners.get(&*node.labels).copied().unwrap_or_else(|| owner(self.desired, node));
+        owner == Some(&pool.name)
     }
 
     fn step(&mut self, pool: &PoolPlan, wave: WaveKind, step: &Step) {
-        let subject = format!("node {}", step.node);
+        let subject = format_args!("node {}", step.node);
         let Some(node) = self.observed.nodes.get(&step.node) else { return };
         let ready = node.ready == Readiness::Ready;
         let Assignment { uid, from, to, to_hash, max_disruption, .. } = &step.assignment;
         let (is_same, starts_there) = (!uid.is_empty() && *uid == node.uid, *from == node.source);
         let deleting = node.deleting;
         let able = node.follows_config_source();
-        self.require(!deleting, &subject, "is being deleted");
-        self.require(able, &subject, "does not follow assignments");
-        self.require(node.maintainer.is_none(), &subject, "is maintained by another program");
-        self.require(self.belongs(pool, node), &subject, "is not selected by its pool alone");
+        self.require(!deleting, subject, "is being deleted");
+        self.require(able, subject, "does not follow assignments");
+        self.require(node.maintainer.is_none(), subject, "is maintained by another program");
+        self.require(self.belongs(pool, node), subject, "is not selected by its pool alone");
         // Invariant 3: the precondition is what the plan observed.
-        self.require(is_same, &subject, "is not the Node that was observed");
-        self.require(starts_there, &subject, "does not start from the observed source");
-        self.require(step.was_ready == ready, &subject, "its readiness is stated wrongly");
-        self.require(!step.available || is_usable(node), &subject, "is not available but called available");
+        self.require(is_same, subject, "is not the Node that was observed");
+        self.require(starts_there, subject, "does not start from the observed source");
+        self.require(step.was_ready == ready, subject, "its readiness is stated wrongly");
+        self.require(!step.available || is_usable(node), subject, "is not available but called available");
         match &step.action {
             Action::Await { .. } => {
                 let arrived = pool.target.is_named_by(from.as_ref());
-                self.require(arrived, &subject, "is awaited without pointing at the target");
+                self.require(arrived, subject, "is awaited without pointing at the target");
             }
             Action::Assign => {
                 self.rollback_disruption(pool, step);
@@ -394,26 +417,26 @@ impl Checker<'_> {
                     content.assigned == *to_hash && content.max_disruption.unwrap_or(Class::Restart) >= *max_disruption
                 });
                 let again = same && pool.target.is_named_by(from.as_ref());
-                self.require(!again, &subject, "is assigned its current source");
+                self.require(!again, subject, "is assigned its current source");
                 // What runs is what was reviewed, with the disruption that the repository allows.
-                self.require(*to_hash == pool.hash, &subject, "is assigned other content than its pool's");
+                self.require(*to_hash == pool.hash, subject, "is assigned other content than its pool's");
                 let drains = drains_nodes(pool);
                 let prepared = if drains && !step.drain { Class::Restart } else { pool.policy.allow_disruption };
                 let allowed = *max_disruption == prepared;
-                self.require(allowed, &subject, "may be disrupted more or less than its pool allows");
-                self.require(drains || !step.drain, &subject, "is drained although its pool drains no nodes");
+                self.require(allowed, subject, "may be disrupted more or less than its pool allows");
+                self.require(drains || !step.drain, subject, "is drained although its pool drains no nodes");
                 let needed = drains && self.runs_what_needs_a_drain(pool, node);
-                self.require(!needed || step.drain, &subject, "is changed without the drain that it needs");
+                self.require(!needed || step.drain, subject, "is changed without the drain that it needs");
                 // Invariant 4: a node that needs budget must not be in the wave without budget.
                 self.require(
                     wave != WaveKind::Unavailable || !step.available,
-                    &subject,
+                    subject,
                     "is available but starts without budget",
                 );
                 let waits = wave != WaveKind::Unavailable;
                 let able = ready && !node.cordoned && !is_tainted(node);
-                self.require(!waits || able, &subject, "is unavailable but waits for budget");
-                self.require(to.as_ref() == pool.target.source(), &subject, "is not pointed at its pool's target");
+                self.require(!waits || able, subject, "is unavailable but waits for budget");
+                self.require(to.as_ref() == pool.target.source(), subject, "is not pointed at its pool's target");
             }
         }
     }
@@ -445,12 +468,12 @@ impl Checker<'_> {
             let ours = mark.and_then(|mark| mark.drain.as_ref()).is_some_and(|drain| drain.fleet == self.plan.fleet);
             let is_tainted = mark.is_some_and(|mark| mark.tainted);
             let expected = ours && !(is_tainted && stepped.contains(&node.name));
-            let subject = format!("node {}", node.name);
+            let subject = format_args!("node {}", node.name);
             self.require(released.contains(&node.name) == expected, subject, "the release of its mark is wrong");
         }
         for release in &self.plan.releases {
             let same = self.observed.nodes.get(&release.node).is_some_and(|node| node.uid == release.uid);
-            self.require(same, format!("node {}", release.node), "is not the Node that is released");
+            self.require(same, format_args!("node {}", release.node), "is not the Node that is released");
         }
     }
 
@@ -465,13 +488,13 @@ impl Checker<'_> {
         let unknown = self.observed.nodes.values().any(Node::is_unreadable);
         self.require(!unknown || self.plan.prunable.is_empty(), "plan", "prunes while a node is unreadable");
         for name in &self.plan.prunable {
-            let subject = format!("ConfigMap {name}");
+            let subject = format_args!("ConfigMap {name}");
             let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name: name.clone() };
             let ours =
                 self.observed.config_maps.get(&key).is_some_and(|map| map.fleet.as_ref() == Some(&self.plan.fleet));
-            self.require(ours, &subject, "would be pruned but does not belong to this fleet");
+            self.require(ours, subject, "would be pruned but does not belong to this fleet");
             let used = used.contains(&(&*key.namespace, &*key.name));
-            self.require(!used, &subject, "would be pruned while a node refers to it");
+            self.require(!used, subject, "would be pruned while a node refers to it");
         }
     }
 }

@@ -118,7 +118,7 @@ impl<'a> ConfigMapIndex<'a> {
                 && hash.is_some()
                 && hash == self.hash(source).map(|hash| hash.short())
         };
-        source.config_map.as_ref().is_some_and(ours)
+        source.config_map.as_deref().is_some_and(ours)
     }
 
     /// Returns the ConfigMap of a pool, to be created or existing with the right content. `on_target` returns the

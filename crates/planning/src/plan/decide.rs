@@ -64,7 +64,7 @@ impl<'a> PoolPause<'a> {
     }
 
     fn why(&self) -> Why {
-        Why::Paused { order: self.by_order.cloned() }
+        Why::Paused { order: self.by_order.cloned().map(Box::new) }
     }
 }
 
@@ -192,15 +192,15 @@ fn with_hash(left: LeftAlone, node: &Node, rules: &Rules<'_>) -> LeftAlone {
     if !is_missing || node.source.is_none() || rules.pause.is_paused() || unsupported_reason(node).is_some() {
         return left;
     }
-    let adds_hash = Some(Assignment {
+    let added = Assignment {
         uid: node.uid.clone(),
         from: node.source.clone(),
         to: node.source.clone(),
         from_hash: None,
         to_hash: rules.target.hash(),
         max_disruption: rules.policy.max_disruption(false),
-    });
-    LeftAlone { adds_hash, ..left }
+    };
+    LeftAlone { adds_hash: Some(Box::new(added)), ..left }
 }
 
 /// Reason why no assignment may be sent to the node: it does not follow assignments, its state is unknown, or another

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "what the tests write is well formed")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -113,7 +114,7 @@ pub fn desired(pools: impl IntoIterator<Item = Pool>) -> Desired {
 pub fn node(name: &str, pool: &str) -> Node {
     Node {
         uid: format!("uid-{name}"),
-        labels: BTreeMap::from([(POOL_LABEL.to_owned(), pool.to_owned())]),
+        labels: Arc::new(BTreeMap::from([(POOL_LABEL.to_owned(), pool.to_owned())])),
         kubelet_version: KubeletVersion::parse("v1.21.14"),
         ready: Readiness::Ready,
         support: NodeSupport::Follows,
@@ -126,7 +127,7 @@ pub const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The node with this value of [`ZONE`], or without the label.
 pub fn in_zone(mut node: Node, zone: Option<&str>) -> Node {
-    node.labels.extend(zone.map(|zone| (ZONE.to_owned(), zone.to_owned())));
+    Arc::make_mut(&mut node.labels).extend(zone.map(|zone| (ZONE.to_owned(), zone.to_owned())));
     node
 }
 
@@ -139,7 +140,7 @@ pub fn of_version(node: Node, version: &str) -> Node {
 /// The source as a kubelet reports it after accepting it.
 pub fn accepted(source: &ConfigSource) -> ConfigSource {
     let mut accepted = source.clone();
-    if let Some(map) = &mut accepted.config_map {
+    if let Some(map) = accepted.config_map_mut() {
         map.uid = Some(format!("uid-{}", map.name));
         map.resource_version = Some("1".to_owned());
     }

@@ -93,7 +93,7 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
     let unpooled = members.unpooled.iter().map(|node| unpooled(node, desired, observed)).collect();
     let prunable = prunable(desired, observed, &options.namespace);
     let mut plan = Plan {
-        id: PlanId(String::new()),
+        id: PlanId::unset(),
         fleet: desired.fleet.clone(),
         commit: desired.commit.clone(),
         namespace: options.namespace.clone(),

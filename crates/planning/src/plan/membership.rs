@@ -1,6 +1,6 @@
 //! Assignment of nodes to pools.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::desired::{Desired, Pool};
 use nodecfg_contract::names::{NodeName, PoolName};
@@ -21,17 +21,31 @@ pub struct Membership<'a> {
 /// none.
 #[must_use]
 pub fn belongs(desired: &Desired, pool: &PoolName, node: &Node) -> bool {
-    *claimants(&by_priority(desired), node) == [pool]
+    let selects = |pool: &Pool| pool.selects(&node.name, &node.labels);
+    let own = desired.pools.get(pool).filter(|own| selects(own));
+    own.is_some_and(|own| {
+        let mut rivals =
+            desired.pools.values().filter(|other| other.priority >= own.priority && other.name != own.name);
+        !rivals.any(selects)
+    })
 }
 
 /// Assigns each node to the pool of the highest priority that selects it.
 #[must_use]
 pub fn membership<'a>(desired: &'a Desired, nodes: &'a BTreeMap<NodeName, Node>) -> Membership<'a> {
     let by_priority = by_priority(desired);
+    let selects_by_labels = desired.pools.values().all(|pool| pool.named.is_none());
+    // Thousands of nodes have few different labels.
+    let mut by_labels: HashMap<&BTreeMap<String, String>, Vec<&PoolName>> = HashMap::new();
     let mut membership =
         Membership { pools: desired.pools.keys().map(|pool| (pool, Vec::new())).collect(), ..Membership::default() };
     for (name, node) in nodes {
-        let claimants = claimants(&by_priority, node);
+        let claimants = || claimants(&by_priority, node);
+        let claimants = if selects_by_labels {
+            by_labels.entry(&node.labels).or_insert_with(claimants).clone()
+        } else {
+            claimants()
+        };
         match claimants.as_slice() {
             [] => membership.unpooled.push(name),
             [pool] => membership.pools.entry(pool).or_default().push(name),
@@ -56,4 +70,59 @@ fn claimants<'a>(by_priority: &[&'a Pool], node: &Node) -> Vec<&'a PoolName> {
     let mut selecting = by_priority.iter().filter(|pool| pool.selects(&node.name, &node.labels)).peekable();
     let highest = selecting.peek().map(|pool| pool.priority);
     selecting.take_while(|pool| Some(pool.priority) == highest).map(|pool| &pool.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::plan::fixtures::{desired, node, node_name, observed, policy, pool, pool_name};
+
+    fn pools<'a>(membership: &Membership<'a>) -> Vec<(&'a str, Vec<&'a str>)> {
+        let names = |nodes: &Vec<&'a NodeName>| nodes.iter().map(|node| node.as_str()).collect();
+        membership.pools.iter().map(|(pool, nodes)| (pool.as_str(), names(nodes))).collect()
+    }
+
+    #[test]
+    fn nodes_with_the_same_labels_are_in_the_same_pool() {
+        let wanted = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+        let cluster = observed([node("n1", "a"), node("n2", "b"), node("n3", "a"), node("n4", "other")]);
+        let membership = membership(&wanted, &cluster.nodes);
+        assert_eq!(pools(&membership), [("a", vec!["n1", "n3"]), ("b", vec!["n2"])]);
+        assert_eq!(membership.unpooled, [&node_name("n4")]);
+        for (name, node) in &cluster.nodes {
+            for pool in wanted.pools.keys() {
+                let listed = membership.pools[pool].contains(&name);
+                assert_eq!(belongs(&wanted, pool, node), listed, "{name} {pool}");
+            }
+        }
+    }
+
+    #[test]
+    fn pools_that_name_their_nodes_ignore_labels() {
+        let mut wanted = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+        for (pool, node) in [("a", "n1"), ("b", "n2")] {
+            wanted.pools.get_mut(&pool_name(pool)).unwrap().named = Some(BTreeSet::from([node_name(node)]));
+        }
+        let cluster = observed([node("n1", "a"), node("n2", "a"), node("n3", "a")]);
+        let membership = membership(&wanted, &cluster.nodes);
+        assert_eq!(pools(&membership), [("a", vec!["n1"]), ("b", vec!["n2"])]);
+        assert_eq!(membership.unpooled, [&node_name("n3")]);
+    }
+
+    #[test]
+    fn pool_of_higher_priority_wins_and_equal_ones_contest() {
+        let mut wanted = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+        let selector = wanted.pools[&pool_name("a")].selector.clone();
+        wanted.pools.get_mut(&pool_name("b")).unwrap().selector = selector;
+        let cluster = observed([node("n1", "a"), node("n2", "a")]);
+        let node = &cluster.nodes[&node_name("n1")];
+        let contested = membership(&wanted, &cluster.nodes).contested;
+        assert_eq!(contested.len(), 2);
+        assert!(wanted.pools.keys().all(|pool| !belongs(&wanted, pool, node)));
+        wanted.pools.get_mut(&pool_name("b")).unwrap().priority = 1;
+        assert_eq!(pools(&membership(&wanted, &cluster.nodes)), [("a", vec![]), ("b", vec!["n1", "n2"])]);
+        assert!(belongs(&wanted, &pool_name("b"), node) && !belongs(&wanted, &pool_name("a"), node));
+    }
 }

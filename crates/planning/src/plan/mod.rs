@@ -9,8 +9,6 @@
 //!
 //! This folder must not use a client, a clock or a terminal.
 
-use std::fmt;
-
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -31,6 +29,7 @@ mod config_maps;
 mod decide;
 mod disruption;
 mod drains;
+mod id;
 mod make;
 mod membership;
 mod pointers;
@@ -78,6 +77,7 @@ pub use decide::{
     present_state,
 };
 pub use disruption::{ChangeSet, ChangedField, Disruption, changed_fields, fix, rollback_fix};
+pub use id::PlanId;
 pub use make::{Options, decide_again, make};
 pub use membership::{Membership, belongs, membership};
 pub use pointers::{PointerMove, PointerTime, names_target};
@@ -120,16 +120,6 @@ pub struct Plan {
     pub prunable: Vec<String>,
     /// Warnings about the pools' configurations for the kubelet versions of their nodes. Errors prevent a plan.
     pub findings: Vec<Finding>,
-}
-
-/// Hash of a plan: `p1:<32 hexadecimal digits>`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
-pub struct PlanId(String);
-
-impl fmt::Display for PlanId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
 }
 
 /// A ConfigMap that the plan assigns to nodes.
@@ -197,7 +187,7 @@ impl PoolPlan {
 
     /// Writes that add `spec.contentHash` to NodeConfigs of nodes that are otherwise left unchanged.
     pub fn added_hashes(&self) -> impl Iterator<Item = (&NodeName, &Assignment)> {
-        self.left_alone.iter().filter_map(|left| Some((&left.node, left.adds_hash.as_ref()?)))
+        self.left_alone.iter().filter_map(|left| Some((&left.node, left.adds_hash.as_deref()?)))
     }
 
     /// Number of nodes that the plan drains.
@@ -223,7 +213,7 @@ pub struct LeftAlone {
     /// The reason.
     pub why: Why,
     /// Write that adds `spec.contentHash` to the node's NodeConfig and changes nothing else: no kubelet restarts.
-    pub adds_hash: Option<Assignment>,
+    pub adds_hash: Option<Box<Assignment>>,
 }
 
 impl LeftAlone {
@@ -249,7 +239,7 @@ pub enum Why {
     Paused {
         /// Pause by an operator; `None` if only the policy pauses the pool.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        order: Option<Pause>,
+        order: Option<Box<Pause>>,
     },
     /// The node points at a ConfigMap that this fleet does not manage. `--take-over` allows the change.
     Conflict {
@@ -481,13 +471,5 @@ impl Plan {
             }
         }
         counts
-    }
-
-    /// Sets the id to the hash of all other fields, including those that reviews omit.
-    fn identified(mut self) -> Self {
-        self.id = PlanId(String::new());
-        let digits: String = blake3::hash(format!("{self:?}").as_bytes()).to_hex().chars().take(32).collect();
-        self.id = PlanId(format!("p1:{digits}"));
-        self
     }
 }

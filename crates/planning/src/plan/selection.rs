@@ -82,7 +82,7 @@ pub(super) fn doubtful(
     let contested: BTreeSet<&PoolName> = members.contested.values().flatten().copied().collect();
     let mut unpooled: BTreeMap<&BTreeMap<String, String>, Vec<&NodeName>> = BTreeMap::new();
     for node in members.unpooled.iter().filter_map(|name| observed.nodes.get(*name)) {
-        if unpooled.len() < MAX_LABEL_SETS || unpooled.contains_key(&node.labels) {
+        if unpooled.len() < MAX_LABEL_SETS || unpooled.contains_key(&*node.labels) {
             unpooled.entry(&node.labels).or_default().push(&node.name);
         }
     }
@@ -200,6 +200,8 @@ pub(super) fn correct_label(pool: &PoolName, near: &NearLabel) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::plan::fixtures::{desired, node, observed, options, policy, pool, pool_name};
     use crate::plan::{Plan, Scope, make};
@@ -258,7 +260,7 @@ mod tests {
     #[test]
     fn corrected_label_must_select_the_node() {
         let labeled = |labels: &[(&str, &str)]| Node {
-            labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            labels: Arc::new(labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()),
             ..node("n2", "")
         };
         let near = |key: &str, others: &str, found: Node| {
@@ -281,7 +283,7 @@ mod tests {
         let with = |number: usize, pool: &str, other: usize| {
             let node = node(&format!("n{number:03}"), pool);
             let labels = [("other".to_owned(), other.to_string())];
-            Node { labels: node.labels.clone().into_iter().chain(labels).collect(), ..node }
+            Node { labels: Arc::new((*node.labels).clone().into_iter().chain(labels).collect()), ..node }
         };
         let mut nodes = vec![with(1, "gup", 0)];
         nodes.extend((2..=MAX_LABEL_SETS).map(|number| with(number, "database", number)));
@@ -298,7 +300,7 @@ mod tests {
     fn example_is_the_first_of_all_nodes_with_the_label() {
         let with = |name: &str, pool: &str, zone: &str| {
             let mut node = node(name, pool);
-            node.labels.insert("zone".to_owned(), zone.to_owned());
+            Arc::make_mut(&mut node.labels).insert("zone".to_owned(), zone.to_owned());
             node
         };
         let nodes = [with("n1", "gup", "b"), with("n2", "gup", "a"), with("n3", "gpo", "a"), node("n0", "cpu")];
@@ -318,7 +320,7 @@ mod tests {
     #[test]
     fn nodes_in_no_pool_alone_are_no_mistake() {
         let control = Node {
-            labels: BTreeMap::from([("node-role.kubernetes.io/control-plane".to_owned(), String::new())]),
+            labels: Arc::new(BTreeMap::from([("node-role.kubernetes.io/control-plane".to_owned(), String::new())])),
             ..node("c1", "")
         };
         let plan = planned([pool("cpu", 64, policy(1))], [node("n1", "cpu"), node("n2", "database"), control]);
@@ -330,7 +332,7 @@ mod tests {
     #[test]
     fn pool_with_nodes_is_compared_by_the_pool_label_only() {
         let zones = |name: &str, zone: &str| Node {
-            labels: BTreeMap::from([("zone".to_owned(), zone.to_owned())]),
+            labels: Arc::new(BTreeMap::from([("zone".to_owned(), zone.to_owned())])),
             ..node(name, "")
         };
         let mut zoned = pool("a", 64, policy(1));

@@ -1,6 +1,8 @@
 //! Tests of nodes that must not stop their fleet, and of nodes in other hands: unreadable, contested, cordoned and
 //! maintained ones.
 
+use std::sync::Arc;
+
 use super::fixtures::{
     canary, desired, fetched, managed, node, node_name, observed, on, options, policy, pool, pool_name, rendered,
     source,
@@ -124,7 +126,7 @@ fn contested() -> (Desired, Observed) {
     let select =
         |name: &str, key: &str| Pool { selector: LabelSelector::of_label(key, "1"), ..pool(name, 64, policy(1)) };
     let labeled = |name: &str, keys: &[&str]| Node {
-        labels: keys.iter().map(|key| ((*key).to_owned(), "1".to_owned())).collect(),
+        labels: Arc::new(keys.iter().map(|key| ((*key).to_owned(), "1".to_owned())).collect()),
         ..node(name, "")
     };
     let both = on(labeled("n2", &["in-a", "in-b"]), &source("fleet-b-x"));

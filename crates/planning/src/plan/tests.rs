@@ -1,5 +1,7 @@
 //! Unit tests of planning.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::fixtures::{
@@ -243,7 +245,7 @@ fn pause_by_operator_prevents_changes_unless_overridden() {
     let mut observed = observed([node("n1", "a"), node("n2", "b")]);
     observed.orders.pauses.insert(pool_name("a"), order.clone());
     let plan = planned(&desired, &observed);
-    assert_eq!(why(&plan, "n1"), &Why::Paused { order: Some(order.clone()) });
+    assert_eq!(why(&plan, "n1"), &Why::Paused { order: Some(Box::new(order.clone())) });
     let held: Vec<_> = plan.pools.iter().map(|pool| (pool.is_paused(), pool.assignments())).collect();
     assert_eq!(held, [(true, 0), (false, 1)]);
     assert_eq!(plan.pools[0].paused, Some(order.clone()));
@@ -311,7 +313,8 @@ fn bad_checkout_never_releases_nodes() {
     misspelt.pools.get_mut(&pool_name("b")).unwrap().selector.match_labels =
         [("tier".to_owned(), "storagee".to_owned())].into();
     let mut labelled = cluster.clone();
-    labelled.nodes.get_mut(&node_name("n2")).unwrap().labels = [("tier".to_owned(), "storage".to_owned())].into();
+    labelled.nodes.get_mut(&node_name("n2")).unwrap().labels =
+        Arc::new([("tier".to_owned(), "storage".to_owned())].into());
     let lost = problems(&misspelt, &labelled);
     assert_eq!(
         lost[0].to_string(),

@@ -85,7 +85,7 @@ pub(super) struct SimHost {
 /// Puts a configuration in place as `nodecfg-agent boot` does. Returns it, or `None` if the boot failed.
 fn boot(disk: &MemoryDisk, booted: BootedConfig, version: Option<KubeletVersion>, now: Timestamp) -> Option<String> {
     let mut source = ConfigSource::config_map(&booted.namespace, &booted.config_map, KUBELET_KEY);
-    if let Some(map) = &mut source.config_map {
+    if let Some(map) = source.config_map_mut() {
         map.uid = Some("pointer".to_owned());
         map.resource_version = Some("1".to_owned());
     }

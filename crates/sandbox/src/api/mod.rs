@@ -87,6 +87,9 @@ pub struct ApiOptions {
     pub history_bytes: usize,
     /// Interval of bookmarks, for watches that request them.
     pub bookmark_interval: Duration,
+    /// Whether the storage reports its progress, as streaming lists of server 1.36 require (etcd 3.4.25, 3.5.8 or later).
+    /// The recorded server had etcd 3.4.23.
+    pub reports_progress: bool,
     /// Source of timestamps such as creation times.
     pub clock: Clock,
     /// Users by bearer token. Requests with an unknown token are refused; requests without a token are anonymous.
@@ -103,6 +106,7 @@ impl Default for ApiOptions {
             history: 20_000,
             history_bytes: 64 * 1024 * 1024,
             bookmark_interval: Duration::from_secs(60),
+            reports_progress: false,
             clock: Arc::new(nodecfg_clock::now),
             tokens: BTreeMap::new(),
             renderer: None,
@@ -254,6 +258,10 @@ impl Api {
 
     pub(crate) fn now(&self) -> Timestamp {
         (self.0.options.clock)()
+    }
+
+    pub(crate) fn reports_progress(&self) -> bool {
+        self.0.options.reports_progress
     }
 
     pub(crate) fn bookmark_interval(&self) -> Duration {

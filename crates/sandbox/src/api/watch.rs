@@ -42,6 +42,8 @@ pub(crate) struct Watch {
     bookmarks: bool,
     revision: u64,
     initial: Vec<Arc<StoredObject>>,
+    /// Whether a bookmark follows the initial objects.
+    marks_initial_end: bool,
     /// Key of the object, for a watch of a single object.
     object_key: Option<String>,
     signal: Receiver<u64>,
@@ -70,11 +72,13 @@ impl Watch {
         format: ResponseFormat,
     ) -> ApiResult<Self> {
         let streaming = query.flag("sendInitialEvents") && api.profile() == ServerProfile::V1_36;
+        let bookmarks = query.flag("allowWatchBookmarks");
         if !streaming {
             check_options(query, true)?;
         }
         let selector = selector(resource, query)?;
-        let version = query.number("resourceVersion")?;
+        // The initial objects of a stream are the present ones, which are not older than any version.
+        let version = query.number("resourceVersion")?.filter(|_| !streaming);
         let timeout = query.number("timeoutSeconds")?.map_or(Duration::from_secs(45 * 60), Duration::from_secs);
         let now = nodecfg_clock::instant();
         let mut store = api.lock();
@@ -95,8 +99,8 @@ impl Watch {
                 store.subscribe(&resource.collection)
             }
         };
-        if streaming {
-            // As recorded: the storage of the recorded server could not report progress.
+        if streaming && !api.reports_progress() {
+            // As recorded.
             terminal_line = Some(error_line(&ApiError::internal(
                 "a watch stream was requested by the client but the required storage feature RequestWatchProgress is \
                  disabled",
@@ -116,9 +120,10 @@ impl Watch {
             selector,
             format,
             include: query.text("includeObject").to_owned(),
-            bookmarks: query.flag("allowWatchBookmarks"),
+            bookmarks,
             revision: version.unwrap_or(current),
             initial,
+            marks_initial_end: streaming && bookmarks,
             object_key,
             signal,
             deadline: now + timeout,
@@ -151,6 +156,9 @@ impl Watch {
             if !chunk.is_empty() {
                 return Some(chunk);
             }
+        }
+        if std::mem::take(&mut self.marks_initial_end) {
+            return Some(self.bookmark_line(&json!({"k8s.io/initial-events-end": "true"})));
         }
         loop {
             self.signal.borrow_and_update();
@@ -265,7 +273,14 @@ impl Watch {
             self.final_bookmark = None;
         }
         self.next_bookmark = now + self.api.bookmark_interval();
-        let metadata = json!({"resourceVersion": self.revision.to_string()});
+        self.bookmark_line(&Value::Null)
+    }
+
+    fn bookmark_line(&self, annotations: &Value) -> Bytes {
+        let mut metadata = json!({"resourceVersion": self.revision.to_string(), "annotations": annotations});
+        if let (true, Some(metadata)) = (annotations.is_null(), metadata.as_object_mut()) {
+            metadata.remove("annotations");
+        }
         let (kind, version) = match self.format {
             ResponseFormat::Metadata => ("PartialObjectMetadata".to_owned(), "meta.k8s.io/v1".to_owned()),
             ResponseFormat::Table if self.api.renderer().is_some() => ("Table".to_owned(), "meta.k8s.io/v1".to_owned()),

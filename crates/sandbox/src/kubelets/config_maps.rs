@@ -165,7 +165,7 @@ mod tests {
     const MINOR: Minor = Minor(21);
 
     fn wanted(key: &str) -> Arc<ConfigMapSource> {
-        Arc::new(ConfigSource::config_map("ns", "a", key).config_map.unwrap())
+        ConfigSource::config_map("ns", "a", key).config_map.unwrap()
     }
 
     fn key() -> Key {

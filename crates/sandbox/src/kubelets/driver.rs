@@ -6,7 +6,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 
 use kube::Client;
 use tokio::sync::{mpsc, oneshot};
@@ -23,6 +22,7 @@ use super::signals::{Input, Moment, Output, SpecSource};
 use super::watch::Change;
 use kubelet_config::Minor;
 use kubelet_config::minor::{NEWEST, OLDEST};
+use nodecfg_contract::distinct::Distinct;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::{ConfigMapSource, ConfigSource};
 
@@ -58,7 +58,7 @@ pub(super) struct Driver {
     timers: BinaryHeap<Reverse<(Moment, usize)>>,
     config_maps: ConfigMaps,
     /// Sources of Node specs, shared by the kubelets that use them.
-    sources: HashSet<Arc<ConfigMapSource>>,
+    sources: Distinct<ConfigMapSource>,
     queue: VecDeque<usize>,
     sending: usize,
     tasks: JoinSet<TaskResult>,
@@ -74,7 +74,7 @@ impl Driver {
             by_name: HashMap::new(),
             timers: BinaryHeap::new(),
             config_maps: ConfigMaps::default(),
-            sources: HashSet::new(),
+            sources: Distinct::default(),
             queue: VecDeque::new(),
             sending: 0,
             tasks: JoinSet::new(),
@@ -152,7 +152,7 @@ impl Driver {
         let wanted = match node.spec.config_source {
             None => SpecSource::Local,
             Some(ConfigSource { config_map: None }) => SpecSource::Empty,
-            Some(ConfigSource { config_map: Some(source) }) => SpecSource::ConfigMap(self.shared_source(source)),
+            Some(ConfigSource { config_map: Some(source) }) => SpecSource::ConfigMap(self.sources.share(source)),
         };
         let version = &node.status.node_info.kubelet_version;
         let dynamic = supports_dynamic_config(version);
@@ -178,20 +178,6 @@ impl Driver {
         self.step(number, Input::Node(wanted));
     }
 
-    /// Returns one shared value for equal sources.
-    fn shared_source(&mut self, source: ConfigMapSource) -> Arc<ConfigMapSource> {
-        if let Some(existing) = self.sources.get(&source) {
-            return Arc::clone(existing);
-        }
-        // Each revision adds sources. Unused ones are removed when many have accumulated.
-        if self.sources.len() >= 1024 && self.sources.len() >= self.by_name.len() * 2 {
-            self.sources.retain(|source| Arc::strong_count(source) > 1);
-        }
-        let source = Arc::new(source);
-        self.sources.insert(Arc::clone(&source));
-        source
-    }
-
     fn config_map_changed(&mut self, change: Change<ConfigMapMeta>) {
         let (meta, version) = match change {
             Change::Relist(_) => {
@@ -206,7 +192,7 @@ impl Driver {
         };
         let key = (meta.namespace, meta.name);
         let concerns = |source: &ConfigMapSource| source.namespace == key.0 && source.name == key.1;
-        if self.config_maps.changed(&key, &version) && self.sources.iter().any(|source| concerns(source)) {
+        if self.config_maps.changed(&key, &version) && self.sources.iter().any(concerns) {
             self.notify_kubelets(concerns);
         }
     }

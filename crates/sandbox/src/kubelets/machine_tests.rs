@@ -113,7 +113,7 @@ impl SimHarness {
 
     fn assign(&mut self, name: &str) {
         let source = ConfigSource::config_map("ns", name, "kubelet").config_map.unwrap();
-        self.input(Input::Node(SpecSource::ConfigMap(Arc::new(source))));
+        self.input(Input::Node(SpecSource::ConfigMap(source)));
     }
 
     fn named(&self, field: &str) -> Option<&str> {

@@ -211,7 +211,7 @@ fn replay(lines: &[Value], seed: u64) -> Observations {
             "assign" => {
                 let key = line["key"].as_str().unwrap();
                 let source = ConfigSource::config_map("kube-system", name, key).config_map.unwrap();
-                sim.input(Input::Node(SpecSource::ConfigMap(Arc::new(source))), now);
+                sim.input(Input::Node(SpecSource::ConfigMap(source)), now);
             }
             "reset" => sim.input(Input::Node(SpecSource::Local), now),
             "node" if sim.seen.statuses.is_empty() => sim.input(Input::Node(SpecSource::Local), now),

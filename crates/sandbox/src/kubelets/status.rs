@@ -44,7 +44,7 @@ pub(super) struct Status {
 impl Status {
     /// Reads the status of a Node.
     pub(super) fn read(seen: &ConfigStatus) -> Self {
-        let taken = |source: Option<&ConfigSource>| source.and_then(|s| s.config_map.clone()).map(Arc::new);
+        let taken = |source: Option<&ConfigSource>| source.and_then(|source| source.config_map.clone());
         let (problem, sync_problem) = match seen.error() {
             None => (None, None),
             Some(error_text::LOAD) => (Some(ConfigProblem::Load), None),
@@ -78,7 +78,7 @@ impl Status {
     /// Fields by name; null removes a field.
     fn fields(&self) -> [(&'static str, Value); 4] {
         let source = |taken: &LoadedSource| {
-            let source = taken.as_deref().map(|source| ConfigSource { config_map: Some(source.clone()) });
+            let source = taken.clone().map(|source| ConfigSource { config_map: Some(source) });
             source.and_then(|source| serde_json::to_value(source).ok()).unwrap_or(Value::Null)
         };
         let error = match (self.sync_problem, self.problem) {

@@ -40,7 +40,7 @@ impl SimulatedNode {
         sim.put_config_map("proven", contents::payload(content, 0), true);
         let kubelet = contents::payload(content, 0).remove("kubelet").unwrap();
         let mut source = ConfigSource::config_map(NAMESPACE, "proven", "kubelet");
-        if let Some(map) = &mut source.config_map {
+        if let Some(map) = source.config_map_mut() {
             (map.uid, map.resource_version) = (Some("uid-pointer".to_owned()), Some("7".to_owned()));
         }
         let offer = Offer { source, hash: ContentHash::of(kubelet.as_bytes()), kubelet };

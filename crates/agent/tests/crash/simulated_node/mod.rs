@@ -361,7 +361,7 @@ impl SimulatedNode {
             ..asked.clone()
         };
         Ok(Download {
-            source: ConfigSource { config_map: Some(found) },
+            source: found.into(),
             payload: map.payload.clone(),
             immutable: map.immutable,
             content_hash: None,

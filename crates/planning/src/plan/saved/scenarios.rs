@@ -1,5 +1,7 @@
 //! Scenario tests of saved plans: changes between review and sync, and the reported differences.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::desired::{Desired, MaxUnavailable, NodeOrder, PoolTarget};
 use crate::plan::fixtures::{
@@ -322,7 +324,7 @@ fn reports_added_removed_and_changed_nodes() {
     });
     assert_eq!(found.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [Code::ConfigMapExists, Code::NodeArrived]);
 
-    let found = sim().after(|now| now.node("n1").labels.clear());
+    let found = sim().after(|now| now.node("n1").labels = Arc::default());
     assert_eq!(found, one(Code::NodeMoved, "node n1 is in no pool any more"));
 
     let found = sim().after(|now| now.node("n1").deleting = true);

@@ -137,7 +137,7 @@ impl PoolRun {
             max_failures: plan.policy.max_failures,
             mode,
             started: false,
-            nodes: NodeTable::default(),
+            nodes: NodeTable::with_capacity(plan.nodes),
             steps: plan.steps().count(),
             unavailable_first: VecDeque::new(),
             unavailable_drains: VecDeque::new(),
@@ -459,20 +459,17 @@ impl PoolRun {
     pub(super) fn outcome(&self) -> PoolOutcome {
         let held = self.held.as_ref().filter(|_| self.stopped.is_none() && self.nodes.pending() > 0);
         let is_held = held.is_some();
-        let nodes = self
-            .nodes
-            .by_name()
-            .map(|node| {
-                let (mut end, seconds) = node.end();
-                if end == End::NotStarted && is_held {
-                    end = End::Held;
-                }
-                let (from, to, trial) = (node.from.clone(), self.target.clone(), node.current_trial());
-                let (drain, marked) = (node.drain_record.clone(), node.mark != Mark::None);
-                let recovery = node.recovery();
-                NodeOutcome { node: node.name.clone(), from, to, end, seconds, trial, drain, recovery, marked }
-            })
-            .collect();
+        let mut nodes = Vec::with_capacity(self.nodes.numbers().len());
+        nodes.extend(self.nodes.by_name().map(|node| {
+            let (mut end, seconds) = node.end();
+            if end == End::NotStarted && is_held {
+                end = End::Held;
+            }
+            let (from, to, trial) = (node.from.clone(), self.target.clone(), node.current_trial());
+            let (drain, marked) = (node.drain_record.clone(), node.mark != Mark::None);
+            let recovery = node.recovery();
+            NodeOutcome { node: node.name.clone(), from, to, end, seconds, trial, drain, recovery, marked }
+        }));
         // A requested stop that prevented no start and rolled back no node is not reported.
         let requested = self.stopped.as_ref().is_some_and(StopReason::is_requested);
         let was_rolled_back = |node: &NodeState| match &node.phase {

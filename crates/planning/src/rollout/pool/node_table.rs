@@ -63,6 +63,11 @@ fn counts(node: &NodeState) -> [usize; COUNTS] {
 }
 
 impl NodeTable {
+    /// Table for this many nodes.
+    pub(super) fn with_capacity(nodes: usize) -> Self {
+        Self { nodes: Vec::with_capacity(nodes), ..Self::default() }
+    }
+
     /// Adds a node and returns its number.
     pub(super) fn add(&mut self, node: NodeState) -> usize {
         let number = self.nodes.len();

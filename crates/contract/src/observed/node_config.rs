@@ -1,0 +1,92 @@
+//! The part of a NodeConfig that the state of its node needs. Small, because there may be tens of thousands.
+
+use jiff::Timestamp;
+
+use super::{CreationTime, NodeContent, UnreadableField};
+use crate::nodeconfig::{ACTIVE, NodeConfig, NodeConfigStatus, SYNCED};
+use crate::{ConfigSource, ConfigStatus, ContentHash, error_text};
+
+/// Assignment and report of a node, from its NodeConfig.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeConfigState {
+    /// Uids of the owners that are Nodes.
+    pub owners: Box<[Box<str>]>,
+    /// Whether the NodeConfig is being deleted.
+    pub deleting: bool,
+    /// Creation time of the NodeConfig, if known.
+    pub created: Option<CreationTime>,
+    /// `spec.configSource`.
+    pub source: Option<ConfigSource>,
+    /// `status.config`; `None` if the agent has not reported. Without a sync error of an earlier spec.
+    pub status: Option<ConfigStatus>,
+    /// Last change of what the node runs, if known.
+    pub status_since: Option<Timestamp>,
+    /// End of the trial, as the agent reports it.
+    pub trial_ends: Option<Timestamp>,
+    /// What was reviewed, and what runs.
+    pub content: NodeContent,
+    /// First field that could not be decoded, if any.
+    pub unreadable: Option<Box<UnreadableField>>,
+}
+
+impl NodeConfigState {
+    /// State of a NodeConfig.
+    #[must_use]
+    pub fn of(config: NodeConfig) -> Self {
+        Self {
+            owners: config.nodes().into_iter().map(Box::from).collect(),
+            deleting: config.metadata.deletion_timestamp.is_some(),
+            created: config.metadata.creation_timestamp.and_then(CreationTime::new),
+            status_since: last_change(&config.status),
+            trial_ends: trial_end(&config.status),
+            content: content(&config),
+            status: current_status(&config),
+            source: config.spec.config_source,
+            unreadable: config.unreadable.map(Box::new),
+        }
+    }
+
+    /// Reports whether the NodeConfig represents the Node with this uid, as
+    /// [`NodeConfig::represents`](crate::nodeconfig::NodeConfig::represents) does.
+    #[must_use]
+    pub fn represents(&self, node_uid: &str) -> bool {
+        !self.deleting && (self.owners.is_empty() || self.owners.iter().any(|owner| **owner == *node_uid))
+    }
+
+    /// All sources in spec and status.
+    pub fn sources(&self) -> impl Iterator<Item = &ConfigSource> {
+        self.source.iter().chain(self.status.iter().flat_map(ConfigStatus::sources))
+    }
+}
+
+/// Time of the last change of what runs: `Synced` reports that the agent accepted the assignment, `Active` that the
+/// kubelet runs it. `None` without these conditions. Becoming the last known good does not change what runs.
+fn last_change(status: &NodeConfigStatus) -> Option<Timestamp> {
+    let relevant = status.conditions.iter().filter(|condition| matches!(condition.kind.as_str(), SYNCED | ACTIVE));
+    relevant.filter_map(|condition| condition.last_transition_time.parse().ok()).max()
+}
+
+fn trial_end(status: &NodeConfigStatus) -> Option<Timestamp> {
+    status.agent.as_ref()?.trial_ends_at.as_ref()?.parse().ok()
+}
+
+/// Status without the sync error of an earlier spec: the present spec may have removed its cause, for example by a
+/// higher `maxDisruption` for the same ConfigMap.
+fn current_status(config: &NodeConfig) -> Option<ConfigStatus> {
+    let mut status = config.status.config.clone()?;
+    let outdated = config.status.observed_generation.is_some_and(|seen| seen < config.metadata.generation);
+    if outdated && status.error().is_some_and(|error| error.starts_with(error_text::SYNC_PREFIX)) {
+        status.error = None;
+    }
+    Some(status)
+}
+
+fn content(config: &NodeConfig) -> NodeContent {
+    let hash = |text: &Option<String>| text.as_deref().and_then(ContentHash::parse);
+    NodeContent {
+        assigned: hash(&config.spec.content_hash),
+        max_disruption: config.spec.max_disruption,
+        active: hash(&config.status.content_hash),
+        self_assigned: config.spec.self_assigned,
+    }
+}
