@@ -28,10 +28,13 @@ struct Goal {
 pub struct Figures(BTreeMap<String, f64>);
 
 impl Figures {
-    /// Notes a measured figure. Panics if `goals.txt` does not name it.
+    /// Notes a measured figure that `goals.txt` names.
     pub fn note(&mut self, figure: &str, value: f64) {
-        assert!(goals().iter().any(|goal| goal.figure == figure), "benches/goals.txt has no line {figure:?}");
-        self.0.insert(figure.to_owned(), value);
+        if !goals().iter().any(|goal| goal.figure == figure) {
+            println!("benches/goals.txt has no line {figure:?}");
+        } else if value.is_finite() {
+            self.0.insert(figure.to_owned(), value);
+        }
     }
 
     /// Prints the table, and saves the figures if the environment asks for it.
@@ -39,8 +42,8 @@ impl Figures {
         let baseline = read(&baseline_path());
         print!("\n{}", table(&goals(), &self.0, &baseline));
         if env::var_os(SAVE).is_some_and(|value| !value.is_empty()) {
-            let merged = baseline.into_iter().chain(self.0).collect();
-            fs::write(baseline_path(), baseline_text(&goals(), &merged)).expect("the baseline can be written");
+            let text = baseline_text(&goals(), &self.0, &fs::read_to_string(baseline_path()).unwrap_or_default());
+            fs::write(baseline_path(), text).expect("the baseline can be written");
         }
     }
 }
@@ -106,19 +109,23 @@ fn table(goals: &[Goal], measured: &BTreeMap<String, f64>, baseline: &BTreeMap<S
     text
 }
 
-/// The file of a baseline.
-fn baseline_text(goals: &[Goal], figures: &BTreeMap<String, f64>) -> String {
+/// The file of a baseline: the measured figures, and the others of an earlier file of the same machine.
+fn baseline_text(goals: &[Goal], measured: &BTreeMap<String, f64>, earlier: &str) -> String {
     let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processor.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut text = format!(
-        "# Figures of the benchmarks, saved {} with {SAVE}=1 on {cores} cores of {}.\n",
-        nodecfg_clock::now().strftime("%Y-%m-%d"),
-        model.map_or("an unknown processor", str::trim),
-    );
+    let machine =
+        format!("# Saved with {SAVE}=1 on {cores} cores of {}.", model.map_or("an unknown processor", str::trim));
+    let today = nodecfg_clock::now().strftime("%Y-%m-%d").to_string();
+    let is_same = earlier.lines().next() == Some(machine.as_str());
+    let kept: BTreeMap<&str, Vec<&str>> =
+        rows(earlier).filter(|_| is_same).filter_map(|columns| Some((*columns.first()?, columns))).collect();
+    let mut text = machine + "\n";
     for goal in goals {
-        if let Some(value) = figures.get(&goal.figure) {
-            let _ = writeln!(text, "{} {COLUMN} {} {}", goal.figure, rounded(*value), goal.unit);
+        if let Some(value) = measured.get(&goal.figure) {
+            let _ = writeln!(text, "{} {COLUMN} {} {} {COLUMN} {today}", goal.figure, rounded(*value), goal.unit);
+        } else if let Some(columns) = kept.get(goal.figure.as_str()) {
+            let _ = writeln!(text, "{}", columns.join(" | "));
         }
     }
     text

@@ -178,6 +178,9 @@ async fn commands(figures: &mut Figures, nodes: usize, place: &str, cluster: &Cl
     row(nodes, "only read the lists", &lists);
     row(nodes, "sync, nothing to do", &syncs);
     row(nodes, "diff, nothing to do", &diffs);
+    if [&whole[..], &lists, &syncs, &diffs].into_iter().flatten().any(|cost| !cost.status.success()) {
+        return println!("        a command failed: no figures");
+    }
     let what = format!("{},000 NodeConfigs {place}", nodes / 1000);
     for (name, costs) in [("all nodes to assign", &whole[..]), ("nothing to do", &syncs)] {
         figures.note(&format!("{what}: sync, {name}, CPU"), median_cpu(costs));
@@ -227,7 +230,9 @@ pub async fn only_downloads(arguments: &[String]) {
         loop {
             let uri = format!("{collection}limit={PAGE}&continue={next}");
             let request = http::Request::get(uri).body(kube::client::Body::empty()).unwrap();
-            let mut body = client.send(request).await.expect("a page").into_body();
+            let response = client.send(request).await.expect("a page");
+            assert!(response.status().is_success(), "{}", response.status());
+            let mut body = response.into_body();
             // The metadata of a list is before its items, or after them.
             let (mut head, mut tail) = (Vec::new(), Vec::new());
             while let Some(frame) = body.frame().await {

@@ -163,7 +163,7 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
         error if error.starts_with(error_text::TRIAL_PREFIX) && startup_error::field(error).is_some() => (
             "the kubelet does not start with the configuration on this node, so the node agent returned it to its last \
              known good one",
-            &["the host lacks what the field requires, or has it under another name; other nodes may accept the value"],
+            &["the host does not meet what the field requires; other nodes may accept the value"],
         ),
         error if error.starts_with(error_text::TRIAL_PREFIX) => (
             "the kubelet ran the configuration but did not stay healthy, so the node agent returned it to its last \

@@ -223,7 +223,7 @@ impl<W: Write> JsonLines<W> {
     ///
     /// # Errors
     /// When the output cannot be written, or the document cannot be serialized.
-    pub fn event<T: Kind + Serialize>(&mut self, now: Timestamp, body: &T) -> io::Result<()> {
+    pub fn tagged<T: Kind + Serialize>(&mut self, now: Timestamp, body: &T) -> io::Result<()> {
         self.line(now, None, body)
     }
 

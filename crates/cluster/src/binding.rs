@@ -5,6 +5,7 @@
 //! if the patch is refused, the server version determines it. Code outside this crate must not depend on the binding.
 
 use std::fmt;
+use std::sync::Arc;
 
 use http::Method;
 use serde_json::json;
@@ -90,10 +91,12 @@ impl ClusterReader {
     /// request.
     pub async fn with_binding(self, wanted: Option<Binding>) -> Result<Self, ClusterError> {
         // First, since every user who reaches a server may read the version.
-        let version = self.server_version().await?;
+        let version = self.server_version().await;
+        let streams_lists = version.as_ref().is_ok_and(ServerVersion::streams_lists);
         let binding = match wanted {
+            // The version only saves time then.
             Some(Binding::NodeConfig) => Binding::NodeConfig,
-            Some(Binding::Node) => match self.check(&version).await? {
+            Some(Binding::Node) => match self.check(&version?).await? {
                 (BindingCheck { binding: Binding::NodeConfig, .. }, Some(node)) => {
                     let operation = Operation::on(Verb::Patch, Resource::Nodes, None, node.as_str());
                     return Err(ClusterError::FeatureDropped { operation: Box::new(operation) });
@@ -101,7 +104,7 @@ impl ClusterReader {
                 // The server keeps the field, or no Node exists that could prove its loss.
                 _ => Binding::Node,
             },
-            None => self.check(&version).await?.0.binding,
+            None => self.check(&version?).await?.0.binding,
         };
         let operation = Operation::on_all(Verb::List, Resource::NodeConfigs, None);
         match (binding, wanted) {
@@ -119,7 +122,7 @@ impl ClusterReader {
             }
             (Binding::Node, _) => {}
         }
-        Ok(Self { binding, streams_lists: version.streams_lists(), ..self })
+        Ok(Self { binding, streams_lists: Arc::new(streams_lists.into()), ..self })
     }
 
     /// Reports whether any NodeConfig exists.

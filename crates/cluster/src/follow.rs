@@ -8,6 +8,7 @@ use futures::Stream;
 use http::Method;
 use http_body_util::BodyExt;
 use kube::client::Body;
+use memchr::memchr;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -24,7 +25,7 @@ use super::wire::ListMeta;
 /// because a silently dead connection is noticed only at the end; reopening costs one request.
 pub const WATCH: Duration = Duration::from_secs(60);
 /// Time after the requested duration at which an open watch counts as dead.
-const GRACE: Duration = Duration::from_secs(10);
+pub(super) const GRACE: Duration = Duration::from_secs(10);
 /// A watch that ends sooner without an event counts as a failure. Otherwise it would be reopened at once forever.
 const TOO_SHORT: Duration = Duration::from_secs(1);
 
@@ -151,7 +152,7 @@ impl<F> Follower<F> {
         };
         loop {
             if let Some(line) = open.lines.take() {
-                return Ok(Some(line));
+                return Ok(Some(line.to_vec()));
             }
             match tokio::time::timeout_at(open.until, open.body.frame()).await {
                 Ok(Some(Ok(frame))) => open.lines.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default()),
@@ -335,21 +336,21 @@ impl Lines {
         self.buffer.extend_from_slice(bytes);
     }
 
-    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
-        loop {
+    pub(super) fn take(&mut self) -> Option<&[u8]> {
+        let line = loop {
             let rest = self.buffer.get(self.scanned..)?;
-            let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {
+            let Some(at) = memchr(b'\n', rest) else {
                 self.scanned = self.buffer.len();
                 return None;
             };
-            let end = self.scanned + at;
-            let line = self.buffer.get(self.start..end)?.to_vec();
-            self.start = end + 1;
+            let line = self.start..self.scanned + at;
+            self.start = line.end + 1;
             self.scanned = self.start;
-            if !line.trim_ascii().is_empty() {
-                return Some(line);
+            if !self.buffer.get(line.clone())?.trim_ascii().is_empty() {
+                break line;
             }
-        }
+        };
+        self.buffer.get(line)
     }
 }
 
@@ -367,7 +368,7 @@ mod tests {
             for chunk in text.chunks(size) {
                 lines.push(chunk);
                 while let Some(line) = lines.take() {
-                    all.push(String::from_utf8(line).expect("text"));
+                    all.push(String::from_utf8(line.to_vec()).expect("text"));
                 }
             }
             assert_eq!(all, ["one", "two"], "{size}");

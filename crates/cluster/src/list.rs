@@ -128,10 +128,10 @@ pub async fn list<T>(
     }
 }
 
-/// Number of objects of the page after one of this size.
+/// Number of objects of the page after one of this size. At most twice as many, because the next objects may be larger.
 fn next_limit(size: PageSize, limit: usize) -> usize {
     let Some(each) = size.bytes.checked_div(size.objects) else { return limit };
-    (PAGE_BYTES / each.max(1)).clamp(*PAGES.start(), *PAGES.end())
+    (PAGE_BYTES / each.max(1)).min(2 * limit).clamp(*PAGES.start(), *PAGES.end())
 }
 
 #[cfg(test)]
@@ -141,8 +141,9 @@ mod tests {
     #[test]
     fn pages_have_about_the_same_size() {
         let after = |objects, each| next_limit(PageSize { objects, bytes: objects * each }, FIRST_PAGE);
-        assert_eq!([800, 14_000, 50_000, 2 << 20].map(|each| after(250, each)), [1000, 299, 83, 50]);
+        assert_eq!([800, 14_000, 50_000, 2 << 20].map(|each| after(250, each)), [500, 299, 83, 50]);
         assert_eq!(after(0, 1), FIRST_PAGE);
-        assert_eq!(next_limit(PageSize { objects: 9, bytes: 0 }, FIRST_PAGE), 1000);
+        let tiny = PageSize { objects: 9, bytes: 0 };
+        assert_eq!([500, 501, 1000].map(|limit| next_limit(tiny, limit)), [1000; 3]);
     }
 }

@@ -24,39 +24,37 @@ fn trial_end(config: &NodeConfigState, now: Timestamp) -> Option<Timestamp> {
     config.trial_ends.filter(|end| end.duration_since(now) <= MAX_TRIAL)
 }
 
-/// Node with the state of its NodeConfig. Ignores the Node's own configuration fields, which do not apply with
+/// Sets the state of a Node to that of its NodeConfig. Ignores the Node's own configuration fields, which do not apply with
 /// NodeConfigs.
-pub(super) fn join(node: Node, config: Option<&NodeConfigState>, now: Timestamp) -> Node {
+pub(super) fn join(node: &mut Node, config: Option<&NodeConfigState>, now: Timestamp) {
     let own = config.filter(|config| config.represents(&node.uid));
-    let support = match (config, own) {
-        _ if node.is_unreadable() => node.support.clone(),
+    match (config, own) {
+        _ if node.is_unreadable() => {}
         // The NodeConfig is created with the first assignment.
-        (None, _) => NodeSupport::Follows,
-        (Some(_), None) => NodeSupport::Outlived,
-        (_, Some(NodeConfigState { unreadable: Some(field), .. })) => NodeSupport::Unreadable((**field).clone()),
+        (None, _) => node.support = NodeSupport::Follows,
+        (Some(_), None) => node.support = NodeSupport::Outlived,
+        (_, Some(NodeConfigState { unreadable: Some(field), .. })) => {
+            node.support = NodeSupport::Unreadable((**field).clone());
+        }
         (_, Some(NodeConfigState { status, created, .. })) => {
             let grace = SignedDuration::try_from(AGENT_START).unwrap_or_default();
             let young = created.is_some_and(|created| now.duration_since(created.timestamp()) < grace);
-            if status.is_some() || young { NodeSupport::Follows } else { NodeSupport::AgentSilent }
+            node.support = if status.is_some() || young { NodeSupport::Follows } else { NodeSupport::AgentSilent };
         }
-    };
-    Node {
-        source: own.and_then(|own| own.source.clone()),
-        status: own.and_then(|own| own.status.clone()).unwrap_or_default(),
-        support,
-        status_since: own.and_then(|own| own.status_since),
-        trial_ends: own.and_then(|own| trial_end(own, now)),
-        content: Some(own.map(|own| own.content).unwrap_or_default()),
-        assigned_before: own.is_some(),
-        ..node
     }
+    node.source = own.and_then(|own| own.source.clone());
+    node.status = own.and_then(|own| own.status.clone()).unwrap_or_default();
+    node.status_since = own.and_then(|own| own.status_since);
+    node.trial_ends = own.and_then(|own| trial_end(own, now));
+    node.content = Some(own.map(|own| own.content).unwrap_or_default());
+    node.assigned_before = own.is_some();
 }
 
-/// Node joined with its entry in a list of NodeConfigs; unchanged with the Node binding.
-pub(super) fn join_listed(node: Node, listed: Option<&NodeConfigList>, now: Timestamp) -> Node {
-    let Some(listed) = listed else { return node };
-    let config = listed.items.get(&node.name).map(Arc::as_ref);
-    join(node, config, now)
+/// Joins a Node with its entry in a list of NodeConfigs. Changes nothing with the Node binding.
+pub(super) fn join_listed(node: &mut Node, listed: Option<&NodeConfigList>, now: Timestamp) {
+    if let Some(listed) = listed {
+        join(node, listed.items.get(&node.name).map(Arc::as_ref), now);
+    }
 }
 
 /// State of a watch of Nodes and a watch of NodeConfigs. Each change of either yields the joined Node.
@@ -115,13 +113,17 @@ impl JoinedWatch {
     }
 
     fn joined(&self, name: &NodeName, now: Timestamp) -> Option<NodeEvent> {
-        let node = self.nodes.get(name)?;
-        Some(NodeEvent::Upsert(Box::new(join(node.clone(), self.configs.get(name).map(Arc::as_ref), now))))
+        Some(NodeEvent::Upsert(Box::new(self.joined_node(self.nodes.get(name)?, now))))
     }
 
     fn relisted(&self, now: Timestamp) -> NodeEvent {
-        let joined = |node: &Node| join(node.clone(), self.configs.get(&node.name).map(Arc::as_ref), now);
-        NodeEvent::Relisted(self.nodes.values().map(joined).collect())
+        NodeEvent::Relisted(self.nodes.values().map(|node| self.joined_node(node, now)).collect())
+    }
+
+    fn joined_node(&self, node: &Node, now: Timestamp) -> Node {
+        let mut joined = node.clone();
+        join(&mut joined, self.configs.get(&node.name).map(Arc::as_ref), now);
+        joined
     }
 }
 

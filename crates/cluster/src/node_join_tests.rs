@@ -30,6 +30,11 @@ fn node_config(metadata: &Value, status: Value) -> NodeConfigState {
     NodeConfigState::of(serde_json::from_value(object).expect("a NodeConfig"))
 }
 
+fn join(mut node: Node, config: Option<&NodeConfigState>, now: Timestamp) -> Node {
+    super::join(&mut node, config, now);
+    node
+}
+
 fn owned_by(uid: &str) -> Value {
     json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}]})
 }
@@ -193,7 +198,8 @@ proptest! {
     fn watch_continues_from_a_list(node in nodes(), config in proptest::option::of(node_configs()), repeats in Just(0..3)) {
         let config = config.map(|(_, config)| (node.name.clone(), config));
         let list = NodeConfigList { items: config.clone().into_iter().collect(), ..NodeConfigList::default() };
-        let listed = join_listed(node.clone(), Some(&list), now());
+        let mut listed = node.clone();
+        join_listed(&mut listed, Some(&list), now());
         let mut watch = JoinedWatch::of(&BTreeMap::from([(node.name.clone(), listed.clone())]), Some(&list));
         // An unchanged Node, as with every heartbeat, changes nothing.
         for _ in repeats {

@@ -1,11 +1,12 @@
-//! Lists of all Nodes with their assignments. Nodes and NodeConfigs are listed side by side, because each list takes
+//! Lists of all Nodes with their assignments. Nodes and NodeConfigs are listed in parallel, because each list takes
 //! seconds in a large cluster.
 //!
 //! Neither list is older than its request, but one may be newer than the other. A Node may miss a NodeConfig that was
-//! created in between, or have one of its predecessor. A plan from such lists is refused by the preconditions of its
-//! patches, and a watch corrects it.
+//! created in between, or have one of its predecessor. The preconditions of the patches refuse a plan from such lists, and
+//! the watch of a rollout corrects them. Commands that print a list once may show the older state.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use super::binding::Binding;
 use super::error::ClusterError;
@@ -40,19 +41,17 @@ impl ClusterReader {
     ) -> Result<(BTreeMap<NodeName, Node>, ListVersions, References), ClusterError> {
         let node = |item: &[u8]| Ok(self.decoder.node(item)?.map(|node| (node.name.clone(), node)));
         let node_config = |item: &[u8]| self.decoder.node_config(item);
-        let ((nodes, version), node_configs) =
-            futures::try_join!(self.list_all(Resource::Nodes, node), self.list_node_configs(node_config))?;
-        let node_configs = node_configs.map(|(items, version)| NodeConfigList { version, items });
+        let (nodes, node_configs) =
+            futures::join!(self.list_all(Resource::Nodes, node), self.list_node_configs(node_config));
+        let (mut nodes, version) = nodes?;
+        let node_configs = node_configs?.map(|(items, version)| NodeConfigList { version, items });
         let mut references = References::default();
         if let Some(listed) = &node_configs {
             nodes.values().for_each(|node| references.add(node.name.as_str(), node.sources()));
             listed.items.iter().for_each(|(name, config)| references.add(name.as_str(), config.sources()));
         }
         let now = self.server_time();
-        let nodes = match &node_configs {
-            None => nodes,
-            listed => nodes.into_iter().map(|(name, node)| (name, join_listed(node, listed.as_ref(), now))).collect(),
-        };
+        nodes.values_mut().for_each(|node| join_listed(node, node_configs.as_ref(), now));
         Ok((nodes, ListVersions { nodes: version, node_configs }, references))
     }
 
@@ -72,10 +71,11 @@ impl ClusterReader {
             let agent = config.status.agent.as_ref().map(AgentActivity::from);
             Ok(self.decoder.share_node_config(config).map(|(name, state)| (name, (state, agent))))
         };
-        let ((listed, _), node_configs) =
-            futures::try_join!(self.list_all(Resource::Nodes, node), self.list_node_configs(node_config))?;
+        let (listed, node_configs) =
+            futures::join!(self.list_all(Resource::Nodes, node), self.list_node_configs(node_config));
+        let (listed, _) = listed?;
         let mut agents = BTreeMap::new();
-        let node_configs = node_configs.map(|(entries, version)| {
+        let node_configs = node_configs?.map(|(entries, version)| {
             let item = |(name, (state, agent)): (NodeName, _)| {
                 agents.insert(name.clone(), agent);
                 (name, state)
@@ -84,10 +84,11 @@ impl ClusterReader {
         });
         let now = self.server_time();
         let (mut nodes, mut signs) = (Vec::with_capacity(listed.len()), BTreeMap::new());
-        for (name, (node, heartbeat)) in listed {
+        for (name, (mut node, heartbeat)) in listed {
             let agent = agents.remove(&name).flatten();
             signs.insert(name, NodeActivity { heartbeat, agent });
-            nodes.push(join_listed(node, node_configs.as_ref(), now));
+            join_listed(&mut node, node_configs.as_ref(), now);
+            nodes.push(node);
         }
         Ok((nodes, signs))
     }
@@ -110,12 +111,13 @@ impl ClusterReader {
         keep: impl Fn(&[u8]) -> serde_json::Result<Option<(NodeName, T)>>,
     ) -> Result<Listed<T>, ClusterError> {
         let all = Collection::all(Operation::on_all(Verb::List, resource, None));
-        if self.streams_lists {
+        if self.streams_lists.load(Ordering::Relaxed) {
             match stream_list(&self.transport, &all, &keep).await {
                 Ok(listed) => return Ok(listed),
                 // Also a user without the right to watch. Pages have the retries and the errors of every request.
                 Err(failure) => {
-                    tracing::debug!("{resource:?}: no streaming list, reading pages: {}", failure.summary())
+                    tracing::info!("cannot {} as a stream, reading pages: {}", all.operation, failure.summary());
+                    self.streams_lists.store(false, Ordering::Relaxed);
                 }
             }
         }

@@ -27,8 +27,12 @@ use nodecfg_sandbox::server::ServerRenderer;
 const GROUP: &str = "nodecfg.dev";
 
 fn api(profile: ServerProfile, nodes: &[&str]) -> Api {
-    let renderer = Some(Arc::new(ServerRenderer::new(profile)) as Arc<dyn Renderer>);
-    let api = Api::new(ApiOptions { profile, renderer, ..ApiOptions::default() });
+    api_with(ApiOptions { profile, ..ApiOptions::default() }, nodes)
+}
+
+fn api_with(options: ApiOptions, nodes: &[&str]) -> Api {
+    let renderer = Some(Arc::new(ServerRenderer::new(options.profile)) as Arc<dyn Renderer>);
+    let api = Api::new(ApiOptions { renderer, ..options });
     for node in nodes {
         create(&api, "", "nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}));
     }
@@ -374,7 +378,18 @@ async fn next(events: &mut (impl Stream<Item = Result<NodeEvent, ClusterError>> 
 
 #[tokio::test]
 async fn joins_the_watches_of_nodes_and_node_configs() {
-    let (api, reader) = cluster(&["n1", "n2"]).await;
+    watches_continue_from_the_lists(api(ServerProfile::V1_36, &["n1", "n2"])).await;
+}
+
+#[tokio::test]
+async fn watches_continue_from_streaming_lists() {
+    let options = ApiOptions { profile: ServerProfile::V1_36, reports_progress: true, ..ApiOptions::default() };
+    watches_continue_from_the_lists(api_with(options, &["n1", "n2"])).await;
+}
+
+async fn watches_continue_from_the_lists(api: Api) {
+    define(&api);
+    let reader = reader(&api).with_binding(None).await.expect("bound");
     let (writer, _held) = writer(&reader).await;
     let uid = uid_of(&api, "n1");
     writer.assign(&name("n1"), &assign(&uid, None, Some("a"))).await.expect("assigned");

@@ -1,5 +1,5 @@
 //! Observation of a cluster: reads everything that planning needs with few requests. Without changes these are one
-//! paged list of Nodes, one of NodeConfigs with that binding, and one list of ConfigMap metadata.
+//! list of Nodes, one of NodeConfigs with that binding, and one list of ConfigMap metadata.
 
 use std::collections::BTreeSet;
 

@@ -2,6 +2,8 @@
 //! stores nothing, namely reviews of the user's name and permissions, and the dry-run patch of
 //! [`binding`](super::binding).
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use http::Method;
@@ -59,8 +61,8 @@ pub struct ClusterReader {
     pub(super) transport: Transport,
     pub(super) decoder: NodeDecoder,
     pub(super) binding: Binding,
-    /// Whether the server is expected to have streaming lists.
-    pub(super) streams_lists: bool,
+    /// Whether the server is expected to have streaming lists. False after the first that failed.
+    pub(super) streams_lists: Arc<AtomicBool>,
 }
 
 impl ClusterReader {
@@ -74,7 +76,7 @@ impl ClusterReader {
             transport: Transport::new(client, server, options.retry, limits, options.seed),
             decoder: NodeDecoder::new(options.label_keys),
             binding: Binding::default(),
-            streams_lists: false,
+            streams_lists: Arc::default(),
         }
     }
 
@@ -138,9 +140,10 @@ impl ClusterReader {
         let read = |item: &[u8]| self.decoder.node(item);
         let node = found(self.transport.call(&operation, &call, || One::new(read)).await)?.flatten();
         Ok(match (node, self.binding) {
-            (Some(node), Binding::NodeConfig) => {
+            (Some(mut node), Binding::NodeConfig) => {
                 let config = self.node_config(name).await?.map(NodeConfigState::of);
-                Some(join(node, config.as_ref(), self.transport.server_time()))
+                join(&mut node, config.as_ref(), self.transport.server_time());
+                Some(node)
             }
             (node, _) => node,
         })

@@ -21,7 +21,7 @@ async fn reads_all_pages() {
         reader(vec![Reply::Json(200, nodes(&["a", "b"], 7, "to/ken=")), Reply::Json(200, nodes(&["c"], 7, ""))]);
     let (all, version) = reader.list_nodes().await.expect("a list");
     assert_eq!((names(&all), version.nodes.as_str()), (vec!["a", "b", "c"], "7"));
-    assert_eq!(log.lines(), ["GET /api/v1/nodes?limit=250", "GET /api/v1/nodes?limit=1000&continue=to%2Fken%3D"]);
+    assert_eq!(log.lines(), ["GET /api/v1/nodes?limit=250", "GET /api/v1/nodes?limit=500&continue=to%2Fken%3D"]);
     let agent = log.all()[0].headers[http::header::USER_AGENT].to_str().expect("text").to_owned();
     assert!(agent.starts_with("nodecfg/"), "{agent}");
 }

@@ -1,5 +1,5 @@
 //! Values that many nodes have in common, kept once: ConfigMaps that sources name, and sets of labels. A cluster of
-//! 65,000 nodes has some thousand of them.
+//! 65,000 nodes has thousands of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,6 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nodecfg_contract::distinct::Distinct;
 use nodecfg_contract::observed::Node;
 use nodecfg_contract::{ConfigMapSource, ConfigSource, ConfigStatus};
+
+/// Length of the texts of a value up to which it is shared, in bytes. A kubelet can report sources of any length, which
+/// would stay while the others are used.
+const MAX_SHARED: usize = 1 << 10;
 
 /// Values of the lists and watches of one reader.
 #[derive(Debug, Default)]
@@ -18,7 +22,10 @@ pub(super) struct SharedValues {
 impl SharedValues {
     /// Replaces the parts of a Node that it has in common with others by shared ones.
     pub(super) fn share(&self, node: &mut Node) {
-        node.labels = lock(&self.labels).share(std::mem::take(&mut node.labels));
+        let length: usize = node.labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+        if length <= MAX_SHARED {
+            node.labels = lock(&self.labels).share(std::mem::take(&mut node.labels));
+        }
         self.share_sources(&mut node.source, Some(&mut node.status));
     }
 
@@ -28,9 +35,16 @@ impl SharedValues {
         let sources = [source].into_iter().chain(of_status.into_iter().flatten()).flatten();
         let mut shared = lock(&self.sources);
         for source in sources {
-            source.config_map = source.config_map.take().map(|map| shared.share(map));
+            source.config_map =
+                source.config_map.take().map(|map| if length(&map) <= MAX_SHARED { shared.share(map) } else { map });
         }
     }
+}
+
+fn length(map: &ConfigMapSource) -> usize {
+    let ConfigMapSource { kubelet_config_key, name, namespace, resource_version, uid } = map;
+    let optional = [resource_version, uid].into_iter().flatten();
+    [kubelet_config_key, name, namespace].into_iter().chain(optional).map(String::len).sum()
 }
 
 /// A panic cannot leave half a value behind.
@@ -66,5 +80,15 @@ mod tests {
         assert!(Arc::ptr_eq(&map(&first.source), &map(&first.status.assigned)));
         assert!(Arc::ptr_eq(&first.labels, &second.labels));
         assert!(!Arc::ptr_eq(&first.labels, &other.labels));
+    }
+
+    #[test]
+    fn long_values_are_not_kept() {
+        let shared = SharedValues::default();
+        let mut long = node(&"a".repeat(2000));
+        let before = long.clone();
+        shared.share(&mut long);
+        assert_eq!(long, before);
+        assert_eq!((lock(&shared.sources).iter().count(), lock(&shared.labels).iter().count()), (0, 0));
     }
 }

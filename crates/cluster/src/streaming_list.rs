@@ -5,13 +5,14 @@
 //! (3.4.25, 3.5.8 or later), else the server answers with an error.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use http::Method;
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 
 use super::failure::AttemptError;
-use super::follow::{Lines, RawEvent};
+use super::follow::{GRACE, Lines, RawEvent};
 use super::list::Collection;
 use super::transport::{Call, Transport};
 use nodecfg_contract::names::NodeName;
@@ -20,7 +21,7 @@ use nodecfg_contract::names::NodeName;
 const INITIAL_EVENTS: &str =
     "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 /// Time after which the server ends the watch. The client ends it earlier, with the last initial event.
-const LIMIT_SECONDS: u32 = 300;
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// The bookmark after the last initial event.
 #[derive(Deserialize)]
@@ -51,22 +52,24 @@ pub(super) async fn stream_list<T>(
     collection: &Collection,
     keep: impl Fn(&[u8]) -> serde_json::Result<Option<(NodeName, T)>>,
 ) -> Result<(BTreeMap<NodeName, T>, String), AttemptError> {
-    let call = Call::new(Method::GET, collection.uri(&format!("{INITIAL_EVENTS}&timeoutSeconds={LIMIT_SECONDS}")));
-    let limit = transport.limits.attempt;
+    let call = Call::new(Method::GET, collection.uri(&format!("{INITIAL_EVENTS}&timeoutSeconds={}", LIMIT.as_secs())));
+    let limit = transport.limits.attempt.min(transport.limits.total);
     let too_slow = |_| AttemptError::TooSlow(limit);
+    let end = nodecfg_clock::instant() + LIMIT + GRACE;
     let response = tokio::time::timeout(limit, transport.open(&call)).await.map_err(too_slow)??;
     let mut body = response.into_body();
     let (mut lines, mut all) = (Lines::default(), BTreeMap::new());
     loop {
         // The limit applies to each part: the whole of a large list may take longer.
-        let frame = tokio::time::timeout(limit, body.frame()).await.map_err(too_slow)?;
+        let next = end.min(nodecfg_clock::instant() + limit);
+        let frame = tokio::time::timeout_at(next, body.frame()).await.map_err(too_slow)?;
         let Some(frame) = frame else {
             return Err(AttemptError::Lost("the list ended before its last object".to_owned()));
         };
         let frame = frame.map_err(AttemptError::of_client)?;
         lines.push(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
         while let Some(line) = lines.take() {
-            let event = RawEvent::read(&line)?;
+            let event = RawEvent::read(line)?;
             match &*event.kind {
                 // Objects change before the last initial event, too.
                 "ADDED" | "MODIFIED" => all.extend(event.keep(&keep)?),

@@ -1,5 +1,7 @@
 //! Tests of streaming lists over a fake connection, and their replacement by pages.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -28,7 +30,7 @@ async fn names(reader: &ClusterReader) -> Result<(Vec<(String, String)>, ListVer
 }
 
 fn streaming(reader: ClusterReader) -> ClusterReader {
-    ClusterReader { streams_lists: true, ..reader }
+    ClusterReader { streams_lists: Arc::new(true.into()), ..reader }
 }
 
 fn named(name: &str, uid: &str) -> (String, String) {

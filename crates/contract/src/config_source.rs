@@ -20,7 +20,7 @@ pub const KUBELET_KEY: &str = "kubelet";
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigSource {
-    // Shared by copies, because thousands of nodes name the same.
+    // Shared by copies, because thousands of nodes name the same ConfigMap.
     /// ConfigMap of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<Arc<ConfigMapSource>>,

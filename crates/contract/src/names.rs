@@ -34,6 +34,9 @@ macro_rules! name {
 
         impl Ord for $type {
             fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                if Arc::ptr_eq(&self.0, &other.0) {
+                    return std::cmp::Ordering::Equal;
+                }
                 natural_order::compare(&self.0, &other.0)
             }
         }

@@ -6,7 +6,9 @@ use std::cmp::Ordering;
 /// leading zeros compare as texts, so that only equal names are equal.
 #[must_use]
 pub fn compare(a: &str, b: &str) -> Ordering {
-    let (mut left, mut right) = (a.as_bytes(), b.as_bytes());
+    // Names of one pool differ only at their end.
+    let same = shared_length(a.as_bytes(), b.as_bytes());
+    let (mut left, mut right) = (a.as_bytes().split_at(same).1, b.as_bytes().split_at(same).1);
     loop {
         let (number, other) = (digits(left), digits(right));
         let order = if number.is_empty() || other.is_empty() {
@@ -29,6 +31,15 @@ pub fn compare(a: &str, b: &str) -> Ordering {
             return order;
         }
     }
+}
+
+/// Length of what both texts begin with, without the digits at its end: these may be a part of different numbers.
+fn shared_length(a: &[u8], b: &[u8]) -> usize {
+    const CHUNK: usize = 8;
+    let chunks = a.chunks_exact(CHUNK).zip(b.chunks_exact(CHUNK)).take_while(|(a, b)| a == b).count() * CHUNK;
+    let rest = a.iter().zip(b).skip(chunks).take_while(|(a, b)| a == b).count();
+    let same = a.split_at(chunks + rest).0;
+    same.len() - same.iter().rev().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
 /// The digits at the start of a text.
@@ -68,5 +79,30 @@ mod tests {
                 prop_assert!(compare(&a, &c).is_le());
             }
         }
+
+        /// What both names begin with is skipped, which must not cut a number.
+        #[test]
+        fn common_start_changes_no_order(start in "[a01.-]{0,20}", a in "[a0-2.-]{0,6}", b in "[a0-2.-]{0,6}") {
+            let (a, b) = (format!("{start}{a}"), format!("{start}{b}"));
+            prop_assert_eq!(compare(&a, &b), parts(&a).cmp(&parts(&b)).then_with(|| a.cmp(&b)));
+        }
+    }
+
+    /// Bytes and values of numbers, in order. A number comes where its first digit would.
+    fn parts(text: &str) -> Vec<(u8, u128)> {
+        let mut parts = Vec::new();
+        let mut rest = text.as_bytes();
+        while let [first, tail @ ..] = rest {
+            let number = digits(rest);
+            if number.is_empty() {
+                parts.push((*first, 0));
+                rest = tail;
+            } else {
+                let value = std::str::from_utf8(number).unwrap().parse().unwrap();
+                parts.push((b'0', value));
+                rest = rest.split_at(number.len()).1;
+            }
+        }
+        parts
     }
 }

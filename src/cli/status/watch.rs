@@ -174,7 +174,7 @@ impl Display {
         for change in changes(&before, &self.status) {
             match self.format {
                 Format::Json => {
-                    JsonLines(&mut terminal.out).event(now, &shown::change_event(&change))?;
+                    JsonLines(&mut terminal.out).tagged(now, &shown::change_event(&change))?;
                 }
                 _ => {
                     if let Some(line) = shown::change_line(now, &change) {

@@ -70,7 +70,7 @@ fn trial_end(status: &NodeConfigStatus) -> Option<Timestamp> {
     status.agent.as_ref()?.trial_ends_at.as_ref()?.parse().ok()
 }
 
-/// Status without the sync error of an earlier spec: the present spec may have removed its cause, for example by a
+/// Status without the sync error of an earlier spec. The present spec may have removed its cause, for example by a
 /// higher `maxDisruption` for the same ConfigMap.
 fn current_status(config: &NodeConfig) -> Option<ConfigStatus> {
     let mut status = config.status.config.clone()?;

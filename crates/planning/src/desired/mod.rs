@@ -72,6 +72,12 @@ pub struct Desired {
 }
 
 impl Desired {
+    /// Reports whether labels alone decide which nodes a pool selects.
+    #[must_use]
+    pub fn selects_by_labels(&self) -> bool {
+        self.pools.values().all(|pool| pool.named.is_none())
+    }
+
     /// Names of the pools' ConfigMaps.
     #[must_use]
     pub fn config_maps(&self) -> BTreeSet<String> {

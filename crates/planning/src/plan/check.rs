@@ -94,7 +94,7 @@ fn owners<'a>(
     observed: &'a Observed,
 ) -> BTreeMap<&'a BTreeMap<String, String>, Option<&'a PoolName>> {
     let mut owners = BTreeMap::new();
-    if desired.pools.values().all(|pool| pool.named.is_none()) {
+    if desired.selects_by_labels() {
         for node in observed.nodes.values() {
             owners.entry(&*node.labels).or_insert_with(|| owner(desired, node));
         }

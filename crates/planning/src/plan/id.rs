@@ -23,12 +23,30 @@ impl fmt::Display for PlanId {
     }
 }
 
+/// Bytes that are hashed at once. Formatting writes single words.
+const HASHED_AT_ONCE: usize = 16 << 10;
+
 /// Hash of a text that is never held as a whole: that of 65,000 nodes has 50 MB.
-struct TextHasher(blake3::Hasher);
+#[derive(Default)]
+struct TextHasher {
+    hasher: blake3::Hasher,
+    pending: String,
+}
+
+impl TextHasher {
+    fn finish(mut self) -> blake3::Hash {
+        self.hasher.update(self.pending.as_bytes());
+        self.hasher.finalize()
+    }
+}
 
 impl fmt::Write for TextHasher {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.update(text.as_bytes());
+        self.pending.push_str(text);
+        if self.pending.len() >= HASHED_AT_ONCE {
+            self.hasher.update(self.pending.as_bytes());
+            self.pending.clear();
+        }
         Ok(())
     }
 }
@@ -67,10 +85,10 @@ impl Plan {
                 .field("findings", findings)
                 .finish()
         });
-        let mut hasher = TextHasher(blake3::Hasher::new());
+        let mut hasher = TextHasher::default();
         // A hasher accepts every text.
         let _ = write!(hasher, "{content:?}");
-        let digits: String = hasher.0.finalize().to_hex().chars().take(32).collect();
+        let digits: String = hasher.finish().to_hex().chars().take(32).collect();
         PlanId(format!("p1:{digits}"))
     }
 

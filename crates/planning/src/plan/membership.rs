@@ -34,7 +34,7 @@ pub fn belongs(desired: &Desired, pool: &PoolName, node: &Node) -> bool {
 #[must_use]
 pub fn membership<'a>(desired: &'a Desired, nodes: &'a BTreeMap<NodeName, Node>) -> Membership<'a> {
     let by_priority = by_priority(desired);
-    let selects_by_labels = desired.pools.values().all(|pool| pool.named.is_none());
+    let selects_by_labels = desired.selects_by_labels();
     // Thousands of nodes have few different labels.
     let mut by_labels: HashMap<&BTreeMap<String, String>, Vec<&PoolName>> = HashMap::new();
     let mut membership =
@@ -109,6 +109,16 @@ mod tests {
         let membership = membership(&wanted, &cluster.nodes);
         assert_eq!(pools(&membership), [("a", vec!["n1"]), ("b", vec!["n2"])]);
         assert_eq!(membership.unpooled, [&node_name("n3")]);
+    }
+
+    #[test]
+    fn pool_that_names_its_nodes_contests_those_of_a_selector() {
+        let mut wanted = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+        wanted.pools.get_mut(&pool_name("a")).unwrap().named = Some(BTreeSet::from([node_name("n2")]));
+        let cluster = observed([node("n1", "b"), node("n2", "b"), node("n3", "b")]);
+        let membership = membership(&wanted, &cluster.nodes);
+        assert_eq!(pools(&membership), [("a", vec![]), ("b", vec!["n1", "n3"])]);
+        assert_eq!(membership.contested.keys().collect::<Vec<_>>(), [&&node_name("n2")]);
     }
 
     #[test]

@@ -431,6 +431,11 @@ async fn streaming_list_ends_with_a_bookmark() {
     // Without bookmarks there is no end.
     let kinds: Vec<Value> = lines(list).await.into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, ["ADDED", "ADDED"]);
+    let incomplete = send(&api, "GET", "/api/v1/nodes?watch=1&sendInitialEvents=true", JSON, &Value::Null).await;
+    assert_eq!(
+        (incomplete.status, &incomplete.body["details"]["causes"][0]["field"]),
+        (422, &json!("resourceVersionMatch"))
+    );
     let selected = lines(&format!("{list}&allowWatchBookmarks=true&labelSelector=pool%3Db")).await;
     assert_eq!(selected[0].1, end);
 }

@@ -22,7 +22,7 @@ use super::request::{Query, ResponseFormat};
 use super::resource::{Resource, ResourceType};
 use super::selectors::Selector;
 use super::server_profile::ServerProfile;
-use super::status::{ApiError, ApiResult};
+use super::status::{ApiError, ApiResult, FieldError};
 use super::store::{Event, RevisionError, key};
 use super::view::View;
 
@@ -59,6 +59,16 @@ fn error_line(error: &ApiError) -> Bytes {
     format!("{}\n", json!({"type": "ERROR", "object": error.to_value()})).into()
 }
 
+/// Validates the options of a streaming list, after apimachinery `ValidateListOptions` of 1.36.
+fn check_streaming(query: &Query) -> ApiResult<()> {
+    if query.text("resourceVersionMatch") == "NotOlderThan" {
+        return Ok(());
+    }
+    let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+    let error = FieldError::forbidden("resourceVersionMatch", why);
+    Err(ApiError::invalid("ListOptions", "meta.k8s.io", "", &[error]))
+}
+
 impl Watch {
     /// Opens a watch.
     ///
@@ -73,12 +83,15 @@ impl Watch {
     ) -> ApiResult<Self> {
         let streaming = query.flag("sendInitialEvents") && api.profile() == ServerProfile::V1_36;
         let bookmarks = query.flag("allowWatchBookmarks");
-        if !streaming {
+        if streaming {
+            check_streaming(query)?;
+        } else {
             check_options(query, true)?;
         }
         let selector = selector(resource, query)?;
-        // The initial objects of a stream are the present ones, which are not older than any version.
-        let version = query.number("resourceVersion")?.filter(|_| !streaming);
+        let wanted = query.number("resourceVersion")?;
+        // The initial objects of a stream are the present ones.
+        let version = wanted.filter(|_| !streaming);
         let timeout = query.number("timeoutSeconds")?.map_or(Duration::from_secs(45 * 60), Duration::from_secs);
         let now = nodecfg_clock::instant();
         let mut store = api.lock();
@@ -109,7 +122,7 @@ impl Watch {
             initial = select(&store, resource, namespace, "", None, &selector).unwrap_or_default();
         }
         let current = store.revision();
-        if let Some(version) = version.filter(|version| *version > current) {
+        if let Some(version) = wanted.filter(|version| *version > current) {
             terminal_line = Some(error_line(&ApiError::too_new(version, current)));
         }
         drop(store);
