@@ -34,7 +34,8 @@ mod whole;
 use figures::Figures;
 
 /// Names of the measurements in execution order.
-const MEASUREMENTS: [&str; 7] = ["whole", "node-configs", "assignments", "reaction", "lists", "drains", "agents"];
+const MEASUREMENTS: [&str; 8] =
+    ["whole", "node-configs", "largest", "assignments", "reaction", "lists", "drains", "agents"];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -63,7 +64,10 @@ fn main() {
         println!("\n== {name}");
         match *name {
             "whole" => runtime.block_on(whole::measure(&mut figures)),
-            "node-configs" => runtime.block_on(node_configs::measure(&mut figures)),
+            "node-configs" => {
+                runtime.block_on(node_configs::measure(&mut figures, (fleet::NODES, fleet::POOLS)));
+            }
+            "largest" => runtime.block_on(node_configs::measure(&mut figures, fleet::LARGEST)),
             "assignments" => runtime.block_on(assignments::measure(&mut figures)),
             "reaction" => runtime.block_on(reaction::measure(&mut figures)),
             "lists" => runtime.block_on(lists::measure(&mut figures)),

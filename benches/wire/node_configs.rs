@@ -31,8 +31,6 @@ pub const DOWNLOADS: &str = "only-downloads";
 pub const LISTS: &str = "only-lists";
 /// Argument that selects the sandbox for profiles.
 pub const SERVE: &str = "serve";
-/// Numbers of nodes and pools.
-const SIZES: [(usize, usize); 2] = [(fleet::NODES, fleet::POOLS), fleet::LARGEST];
 /// Container images per Node, as a kubelet reports by default.
 const IMAGES: usize = 50;
 /// Runs of each command without changes.
@@ -50,20 +48,19 @@ const COLLECTIONS: [&str; 3] = [
     "/api/v1/namespaces/nodecfg-system/configmaps?labelSelector=app.kubernetes.io%2Fmanaged-by%3Dnodecfg&",
 ];
 
-pub async fn measure(figures: &mut Figures) {
-    for (nodes, pools) in SIZES {
-        println!("{:>6}  {:<28} {:>8} {:>8} {:>10}", "nodes", "sandbox", "wall s", "cpu s", "peak MB");
-        commands(figures, nodes, "in the sandbox", &Cluster::sandbox(nodes, pools).await).await;
-        if let Some(assets) = assets() {
-            println!("{:>6}  {:<28} {:>8} {:>8} {:>10}", "nodes", "real API server", "wall s", "cpu s", "peak MB");
-            commands(figures, nodes, "on a real API server", &Cluster::real(&assets, nodes, pools).await).await;
-        }
+/// Measures this many nodes and pools.
+pub async fn measure(figures: &mut Figures, (nodes, pools): (usize, usize)) {
+    println!("{:>6}  {:<28} {:>8} {:>8} {:>10}", "nodes", "sandbox", "wall s", "cpu s", "peak MB");
+    commands(figures, nodes, "in the sandbox", &Cluster::sandbox(nodes, pools).await).await;
+    if let Some(assets) = assets() {
+        println!("{:>6}  {:<28} {:>8} {:>8} {:>10}", "nodes", "real API server", "wall s", "cpu s", "peak MB");
+        commands(figures, nodes, "on a real API server", &Cluster::real(&assets, nodes, pools).await).await;
     }
 }
 
 /// Serves a cluster whose nodes run their configuration, for profiles of the program, until standard input ends.
 pub async fn serve() {
-    let (nodes, pools) = SIZES[0];
+    let (nodes, pools) = (fleet::NODES, fleet::POOLS);
     let cluster = match assets() {
         Some(assets) => Cluster::real(&assets, nodes, pools).await,
         None => Cluster::sandbox(nodes, pools).await,

@@ -64,7 +64,7 @@ async fn list_of_all_pods_keeps_what_the_caller_wants() {
     assert_eq!(kept, [(name("n1"), "a".to_owned()), (name("n2"), "c".to_owned())]);
     assert_eq!(names(&reader.list_pods_on(&name("n1")).await.expect("a list")), ["a"]);
     let lines = log.lines();
-    assert_eq!(lines[3], "GET /api/v1/pods?limit=500&continue=t");
+    assert_eq!(lines[3], "GET /api/v1/pods?limit=1000&continue=t");
     assert_eq!(lines[4], "GET /api/v1/pods?limit=250&fieldSelector=spec.nodeName%3Dn1");
 }
 
