@@ -78,14 +78,16 @@ pub fn pool_names(pools: usize) -> Vec<PoolName> {
 }
 
 /// Files of a repository by path: one base, and for each pool a pool file, a merge patch and a JSON patch. Every
-/// fourth pool selects by expressions. `revision` changes the configuration of every pool.
+/// fourth pool selects by expressions. `revision` changes the configuration of every pool. The
+/// first configuration may differ from the local one in any field, without drains.
 pub fn repository(pools: usize, revision: usize, max_unavailable: &str) -> BTreeMap<String, String> {
     let mut files = BTreeMap::from([
         (
             "nodecfg.yaml".to_owned(),
             format!(
                 "apiVersion: nodecfg.dev/v1alpha1\nkind: Fleet\nmetadata:\n  name: {FLEET}\nspec:\n  rollout:\n    \
-                 maxUnavailable: {max_unavailable}\n    convergenceTimeout: 10m\n"
+                 maxUnavailable: {max_unavailable}\n    convergenceTimeout: 10m\n    allowDisruption: replace\n    \
+                 drain: {{mode: accept}}\n"
             ),
         ),
         ("base/kubelet.yaml".to_owned(), BASE.to_owned()),

@@ -1,7 +1,6 @@
 //! Measures nodes with NodeConfigs: a rollout to all of them, and commands without changes beside a client that only
 //! reads the same lists. In the sandbox and, if `KUBEBUILDER_ASSETS` names a folder, with a real API server.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -116,7 +115,7 @@ impl Cluster {
 
     fn new(client: kube::Client, kubeconfig: &Path, pools: usize) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
-        let repository = write_repository(folder.path(), &repository(pools)).display().to_string();
+        let repository = write_repository(folder.path(), &fleet::repository(pools, 1, "100%")).display().to_string();
         let mut answers = JoinSet::new();
         answers.spawn(answer(client));
         let kubeconfig = kubeconfig.display().to_string();
@@ -130,14 +129,6 @@ impl Cluster {
 
 fn created(nodes: usize, began: Instant) {
     println!("{nodes:>6}  {:<28} {:>8.2}", "create the nodes", began.elapsed().as_secs_f64());
-}
-
-/// Repository whose first configuration may differ from the local one in any field, without drains.
-fn repository(pools: usize) -> BTreeMap<String, String> {
-    let mut files = fleet::repository(pools, 1, "100%");
-    let fleet = files.get_mut("nodecfg.yaml").expect("a fleet");
-    fleet.push_str("    allowDisruption: replace\n    drain: {mode: accept}\n");
-    files
 }
 
 /// Creates the namespace and the definition of NodeConfigs, and waits until they are served.

@@ -11,7 +11,6 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use futures::StreamExt as _;
 use nodecfg_sandbox::api::ServerProfile;
-use nodecfg_sandbox::kubelets::{Fault, FaultSpec};
 use nodecfg_sandbox::server::serve::{Options, Serving, serve};
 use nodecfg_sandbox::server::wire::ApiRequest;
 use nodecfg_sandbox::workloads::WorkloadSpec;
@@ -52,6 +51,9 @@ pub const V1_21: &str = "v1.21.14";
 /// Version whose nodes need NodeConfigs.
 pub const V1_36: &str = "v1.36.2";
 
+/// Speed of idle kubelets, which have a configuration and act after hours.
+const IDLE: f64 = 0.000_1;
+
 /// Size and speed of a sandbox.
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxSize {
@@ -71,14 +73,12 @@ impl ServedSandbox {
 
     pub async fn with_workloads(size: SandboxSize, workloads: Option<WorkloadSpec>) -> Self {
         let pools = fleet::pool_names(size.pools);
-        let idle = FaultSpec { node: None, fault: Fault::NeverAcknowledges };
         let profile = if size.version == V1_21 { ServerProfile::V1_21 } else { ServerProfile::V1_36 };
         let options = EmbeddedOptions {
             profile,
             installed: false,
             images: size.images,
-            speed: size.kubelets.unwrap_or(1.0),
-            faults: size.kubelets.is_none().then_some(idle).into_iter().collect(),
+            speed: size.kubelets.unwrap_or(IDLE),
             workloads,
             ..EmbeddedOptions::default()
         };
