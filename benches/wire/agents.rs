@@ -6,6 +6,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use nodecfg_agent::settings::Settings;
+use nodecfg_contract::ContentHash;
 use nodecfg_sandbox::api::{Api, ServerProfile};
 use nodecfg_sandbox::{Embedded, EmbeddedOptions, nodes};
 use serde_json::{Value, json};
@@ -51,8 +52,8 @@ async fn cluster(figures: &mut Figures, size: usize) {
     let names: Vec<String> = specs.iter().map(|spec| spec.name.to_string()).collect();
     let embedded = Embedded::start(options, specs).await.expect("a sandbox");
     let api = embedded.api();
-    for (version, pods) in [("a", 50), ("b", 60)] {
-        let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: {pods}\n");
+    for version in ["a", "b"] {
+        let text = configuration(version);
         let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": version}, "immutable": true,
             "data": {"kubelet": text}});
         api.create("", "configmaps", "nodecfg-system", config_map, "bench").unwrap();
@@ -121,8 +122,15 @@ async fn cluster(figures: &mut Figures, size: usize) {
     embedded.stop(None).await;
 }
 
+fn configuration(name: &str) -> String {
+    let pods = if name == "a" { 50 } else { 60 };
+    format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: {pods}\n")
+}
+
 fn assignment(name: &str) -> Value {
-    json!({"spec": {"configSource": {"configMap": {"namespace": "nodecfg-system", "name": name, "kubeletConfigKey": "kubelet"}}}})
+    let source = json!({"configMap": {"namespace": "nodecfg-system", "name": name, "kubeletConfigKey": "kubelet"}});
+    let hash = ContentHash::of(configuration(name).as_bytes()).to_string();
+    json!({"spec": {"configSource": source, "contentHash": hash}})
 }
 
 async fn patch(client: &kube::Client, name: &str, patch: &Value) {
