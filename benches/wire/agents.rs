@@ -130,7 +130,7 @@ fn configuration(name: &str) -> String {
 fn assignment(name: &str) -> Value {
     let source = json!({"configMap": {"namespace": "nodecfg-system", "name": name, "kubeletConfigKey": "kubelet"}});
     let hash = ContentHash::of(configuration(name).as_bytes()).to_string();
-    json!({"spec": {"configSource": source, "contentHash": hash}})
+    json!({"spec": {"configSource": source, "contentHash": hash, "maxDisruption": "replace"}})
 }
 
 async fn patch(client: &kube::Client, name: &str, patch: &Value) {
