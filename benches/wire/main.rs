@@ -33,16 +33,23 @@ mod whole;
 
 use figures::Figures;
 
+/// Nodes and pools of the usual fleet.
+const USUAL: (usize, usize) = (fleet::NODES, fleet::POOLS);
+/// Name of the measurement of the largest fleet.
+const LARGEST: &str = "largest";
 /// Names of the measurements in execution order.
 const MEASUREMENTS: [&str; 8] =
-    ["whole", "node-configs", "largest", "assignments", "reaction", "lists", "drains", "agents"];
+    ["whole", "node-configs", LARGEST, "assignments", "reaction", "lists", "drains", "agents"];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // This program is also each of the plain HTTP clients, which run in their own process.
     match arguments.as_slice() {
         [mode, rest @ ..] if mode == assignments::BARE => return runtime().block_on(assignments::bare(rest)),
-        [mode, ..] if mode == node_configs::SERVE => return runtime().block_on(node_configs::serve()),
+        [mode, rest @ ..] if mode == node_configs::SERVE => {
+            let largest = rest.iter().any(|argument| argument == LARGEST);
+            return runtime().block_on(node_configs::serve(if largest { fleet::LARGEST } else { USUAL }));
+        }
         [mode, rest @ ..] if mode == node_configs::DOWNLOADS => {
             return runtime().block_on(node_configs::only_downloads(rest));
         }
@@ -64,10 +71,8 @@ fn main() {
         println!("\n== {name}");
         match *name {
             "whole" => runtime.block_on(whole::measure(&mut figures)),
-            "node-configs" => {
-                runtime.block_on(node_configs::measure(&mut figures, (fleet::NODES, fleet::POOLS)));
-            }
-            "largest" => runtime.block_on(node_configs::measure(&mut figures, fleet::LARGEST)),
+            "node-configs" => runtime.block_on(node_configs::measure(&mut figures, USUAL)),
+            LARGEST => runtime.block_on(node_configs::measure(&mut figures, fleet::LARGEST)),
             "assignments" => runtime.block_on(assignments::measure(&mut figures)),
             "reaction" => runtime.block_on(reaction::measure(&mut figures)),
             "lists" => runtime.block_on(lists::measure(&mut figures)),

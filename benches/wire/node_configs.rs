@@ -57,9 +57,9 @@ pub async fn measure(figures: &mut Figures, (nodes, pools): (usize, usize)) {
     }
 }
 
-/// Serves a cluster whose nodes run their configuration, for profiles of the program, until standard input ends.
-pub async fn serve() {
-    let (nodes, pools) = (fleet::NODES, fleet::POOLS);
+/// Serves a cluster of this many nodes and pools, whose nodes run their configuration, for profiles of the program, until
+/// standard input ends.
+pub async fn serve((nodes, pools): (usize, usize)) {
     let cluster = match assets() {
         Some(assets) => Cluster::real(&assets, nodes, pools).await,
         None => Cluster::sandbox(nodes, pools).await,
