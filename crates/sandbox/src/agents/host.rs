@@ -19,7 +19,7 @@ use kubelet_config::risk::StateFile;
 use nodecfg_agent::boot::Boot;
 use nodecfg_agent::boot::offer::Offer;
 use nodecfg_agent::disk::memory::{self, MemoryDisk};
-use nodecfg_agent::events::{StateFiles, StateHandling};
+use nodecfg_agent::events::{ServiceReport, StateFiles, StateHandling};
 use nodecfg_agent::host::{Healthz, Host, RestartError};
 use nodecfg_agent::placement::Placement;
 use nodecfg_agent::runtime::Paths;
@@ -329,5 +329,9 @@ impl Host for AgentHost {
     async fn healthz(&self, _at: &Healthz) -> Result<(), String> {
         // Apply due work first: the kubelet's own task may be late.
         self.0.lock().process.check_healthz(self.0.clock.now())
+    }
+
+    async fn service_report(&self, since: Timestamp) -> ServiceReport {
+        self.0.lock().process.service_report(since, self.0.clock.now())
     }
 }

@@ -11,6 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::kubelets::aftermath::GoneDevices;
 use crate::kubelets::{Aftermath, Fault, Ready};
+use kubelet_config::startup_error;
+use nodecfg_agent::events::ServiceReport;
 
 /// Shortest and longest duration of `systemctl restart kubelet`.
 const COMMAND_TIME: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(600));
@@ -56,7 +58,7 @@ enum ProcessState {
     /// The configuration is loading. At `until`, the process answers, or exits with the error of `outcome`.
     Starting { until: Timestamp, outcome: Result<(), String> },
     /// The process exited; the service manager restarts it at `again`.
-    Exited { reason: String, again: Timestamp },
+    Exited { again: Timestamp },
     /// The host is down.
     Off,
 }
@@ -67,6 +69,10 @@ pub(super) struct Process {
     fault: Option<Fault>,
     rng: fastrand::Rng,
     state: ProcessState,
+    /// Number of restarts by the service manager after an exit (`NRestarts` of systemd).
+    restarts: u32,
+    /// Time and error of the last exit that the kubelet logged.
+    logged: Option<(Timestamp, String)>,
     /// Configuration that the process was started with.
     config: Text,
     /// Local configuration, and the configuration that was running and ready when the fault was set. Faults that need
@@ -98,6 +104,8 @@ impl Process {
             fault: None,
             rng,
             state: ProcessState::Up { since: now },
+            restarts: 0,
+            logged: None,
             trusted: [Arc::clone(&config), Arc::clone(&config)],
             config,
             silent: None,
@@ -161,6 +169,7 @@ impl Process {
     /// Starts or restarts the process. `verdict` is the kubelet's verdict on the configuration.
     pub(super) fn start(&mut self, text: Text, verdict: Result<(), String>, now: Timestamp) {
         self.silent.get_or_insert(now);
+        self.restarts += u32::from(self.is_to_start(now));
         let new = self.is_new(&text);
         let outcome = match (verdict, self.fault) {
             (Ok(()), Some(Fault::NoStart)) if new => Err("panic: the simulated kubelet does not start".to_owned()),
@@ -176,9 +185,18 @@ impl Process {
     fn healthz(&self) -> Result<(), String> {
         match &self.state {
             ProcessState::Up { .. } => Ok(()),
-            ProcessState::Starting { .. } | ProcessState::Off => Err("connection refused".to_owned()),
-            ProcessState::Exited { reason, .. } => Err(format!("connection refused; the kubelet has exited: {reason}")),
+            ProcessState::Starting { .. } | ProcessState::Exited { .. } | ProcessState::Off => {
+                Err("connection refused".to_owned())
+            }
         }
+    }
+
+    /// What the service manager knows at `now` of the process, with the last error since a time.
+    pub(super) fn service_report(&mut self, since: Timestamp, now: Timestamp) -> ServiceReport {
+        self.catch_up(now);
+        let logged = self.logged.as_ref().filter(|(at, _)| *at >= since);
+        let last_error = logged.and_then(|(_, error)| startup_error::last(&format!("Error: {error}")));
+        ServiceReport { restarts: Some(self.restarts), last_error }
     }
 
     /// Configuration that the process was started with.
@@ -218,7 +236,10 @@ impl Process {
                 let until = *until;
                 match outcome.clone() {
                     Ok(()) => self.up(until),
-                    Err(reason) => self.state = ProcessState::Exited { reason, again: until + RESTART_DELAY },
+                    Err(error) => {
+                        self.logged = Some((until, error));
+                        self.state = ProcessState::Exited { again: until + RESTART_DELAY };
+                    }
                 }
             }
             _ => {}
@@ -230,8 +251,7 @@ impl Process {
         {
             let died = since + TIME_TO_DEATH;
             self.silent.get_or_insert(died);
-            let reason = "signal: killed".to_owned();
-            self.state = ProcessState::Exited { reason, again: died + RESTART_DELAY };
+            self.state = ProcessState::Exited { again: died + RESTART_DELAY };
         }
         self.writes.extend(self.devices.due(now).map(KubeletWrite::Aftermath));
         self.update_readiness(now);
