@@ -3,8 +3,10 @@
 use std::hint::black_box;
 
 use criterion::Criterion;
+use kubelet_config::risk::Class;
 use nodecfg_contract::observed::Observed;
 use nodecfg_planning::desired::Desired;
+use nodecfg_planning::drain::DrainMode;
 use nodecfg_planning::plan::{Plan, Scope, check, make, membership, required_config_maps};
 
 use super::fleet::{LARGEST, NODES, POOLS, add_config_maps, desired, namespace, observed, options};
@@ -28,29 +30,35 @@ pub fn planning(criterion: &mut Criterion) {
 fn cluster(criterion: &mut Criterion, nodes: usize, pools: usize, name: &str) {
     let wanted = desired(pools, 2);
     let before = desired(pools, 1);
-    let mut cases: Vec<(&str, Observed)> = vec![
-        ("nothing to do", observed(nodes, pools, Some(&wanted))),
-        ("all nodes from the local configuration", observed(nodes, pools, None)),
-        ("all nodes from another revision", observed(nodes, pools, Some(&before))),
+    let mut draining = wanted.clone();
+    for pool in draining.pools.values_mut() {
+        pool.policy.allow_disruption = Class::Drain;
+        pool.policy.drain.mode = DrainMode::Evict;
+    }
+    let mut cases: Vec<(&str, &Desired, Observed)> = vec![
+        ("nothing to do", &wanted, observed(nodes, pools, Some(&wanted))),
+        ("all nodes from the local configuration", &wanted, observed(nodes, pools, None)),
+        ("all nodes from another revision", &wanted, observed(nodes, pools, Some(&before))),
+        ("all nodes of pools that drain", &draining, observed(nodes, pools, Some(&before))),
     ];
     if pools == POOLS {
         let old = with_old_revisions(observed(nodes, pools, Some(&wanted)), 10);
-        cases.push(("nothing to do, 2000 old ConfigMaps", old));
+        cases.push(("nothing to do, 2000 old ConfigMaps", &wanted, old));
     }
     let mut group = criterion.benchmark_group(name);
     group.sample_size(10);
-    for (name, observed) in &cases {
-        assert!(check(&plan(&wanted, observed), &wanted, observed, &Scope::Everything).is_empty());
+    for (name, wanted, observed) in &cases {
+        assert!(check(&plan(wanted, observed), wanted, observed, &Scope::Everything).is_empty());
         group.bench_function(format!("plan and check, {name}"), |bencher| {
             bencher.iter(|| {
-                black_box(required_config_maps(&wanted, observed, &namespace()));
-                let plan = plan(&wanted, observed);
-                black_box(check(&plan, &wanted, observed, &Scope::Everything));
+                black_box(required_config_maps(wanted, observed, &namespace()));
+                let plan = plan(wanted, observed);
+                black_box(check(&plan, wanted, observed, &Scope::Everything));
                 plan
             });
         });
     }
-    let (_, busiest) = &cases[2];
+    let (_, _, busiest) = &cases[2];
     group.bench_function("membership", |bencher| bencher.iter(|| black_box(membership(&wanted, &busiest.nodes))));
     group.bench_function("plan", |bencher| bencher.iter(|| plan(&wanted, busiest)));
     let planned = plan(&wanted, busiest);

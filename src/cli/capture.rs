@@ -208,8 +208,7 @@ impl Args {
             let reader = self.cluster.reader(label_keys(&loaded.desired)).await?;
             let (all, _) = reader.list_nodes().await?;
             let members = membership(&loaded.desired, &all);
-            let nodes =
-                members.pools.get(pool).into_iter().flatten().filter_map(|name| all.get(*name).cloned()).collect();
+            let nodes = members.pools.get(pool).into_iter().flatten().map(|node| (*node).clone()).collect();
             return self.limit(nodes, &format!("pool {pool} has no nodes"), "check nodeSelector in its pool.yaml");
         }
         let reader = self.cluster.reader(labels).await?;

@@ -260,12 +260,10 @@ impl Args {
     /// Reports whether any of the nodes is in a pool and has an assignment, or has not finished its return to local
     /// configuration.
     fn any_assigned(nodes: &BTreeSet<NodeName>, desired: &Desired, observed: &Observed) -> bool {
-        let seen = |name: &NodeName| observed.nodes.get(name);
         let is_assigned =
             |node: &Node| node.source.is_some() || node.status.assigned.is_some() || node.status.active.is_some();
         let pools = membership(desired, &observed.nodes).pools;
-        let mut members = pools.values().flatten().filter(|name| nodes.contains(**name));
-        members.any(|name| seen(name).is_some_and(is_assigned))
+        pools.values().flatten().any(|node| is_assigned(node) && nodes.contains(&node.name))
     }
 
     fn select(
@@ -276,7 +274,7 @@ impl Args {
     ) -> Result<BTreeSet<NodeName>, CommandError> {
         let members = membership(desired, &observed.nodes);
         let pool_of_node: BTreeMap<&NodeName, &PoolName> =
-            members.pools.iter().flat_map(|(pool, nodes)| nodes.iter().map(move |node| (*node, *pool))).collect();
+            members.pools.iter().flat_map(|(pool, nodes)| nodes.iter().map(move |node| (&node.name, *pool))).collect();
         let matches = |selector: &LabelSelector, node: &Node| selector.matches(&node.labels);
         let pools: BTreeSet<&PoolName> = desired.pools.keys().collect();
         select_nodes(selection, observed, &pool_of_node, matches, &pools).map_err(|error| match &error {

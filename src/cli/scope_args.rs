@@ -8,7 +8,7 @@ use nodecfg_cluster::observe::list;
 use nodecfg_cluster::{ClusterReader, LabelKeys};
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NamespaceName, PoolName};
-use nodecfg_contract::observed::Observed;
+use nodecfg_contract::observed::{Node, Observed};
 use nodecfg_planning::desired::{Desired, parse_selector};
 use nodecfg_planning::plan::{Scope, membership};
 
@@ -101,11 +101,13 @@ fn matching(
     desired: &Desired,
     observed: &Observed,
 ) -> Result<Scope, CommandError> {
-    let members = membership(desired, &observed.nodes).pools;
-    let in_pools = |name| {
-        pools.is_empty() || pools.iter().any(|pool| members.get(pool).is_some_and(|nodes| nodes.contains(&name)))
+    let candidates: Vec<&Node> = if pools.is_empty() {
+        observed.nodes.values().collect()
+    } else {
+        let members = membership(desired, &observed.nodes).pools;
+        pools.iter().filter_map(|pool| members.get(pool)).flatten().copied().collect()
     };
-    let matches = observed.nodes.values().filter(|node| selector.matches(&node.labels) && in_pools(&node.name));
+    let matches = candidates.into_iter().filter(|node| selector.matches(&node.labels));
     let nodes: BTreeSet<_> = matches.map(|node| node.name.clone()).collect();
     if nodes.is_empty() {
         return Err(no_match(if pools.is_empty() { "" } else { " in the pools of --pool" }, selector));

@@ -120,7 +120,7 @@ pub fn moves(old: &Desired, new: &Desired, nodes: &BTreeMap<NodeName, Node>) -> 
     let pool_by_node = |desired| {
         let members = membership(desired, nodes);
         let pairs = members.pools.into_iter().flat_map(|(pool, nodes)| nodes.into_iter().map(move |node| (node, pool)));
-        pairs.map(|(node, pool)| (node.clone(), pool.clone())).collect::<BTreeMap<NodeName, PoolName>>()
+        pairs.map(|(node, pool)| (node.name.clone(), pool.clone())).collect::<BTreeMap<NodeName, PoolName>>()
     };
     let (before, after) = (pool_by_node(old), pool_by_node(new));
     let move_of = |node: &NodeName| {

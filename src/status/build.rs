@@ -130,22 +130,16 @@ fn unpooled(node: &Node, observed: &Observed, wanted: &DesiredFleet<'_>) -> Node
 fn compare_with_repository(observed: &Observed, wanted: &DesiredFleet<'_>, fleets: &[FleetOrders]) -> Vec<NodeStatus> {
     let members = membership(wanted.desired, &observed.nodes);
     let index = ConfigMapIndex::new(wanted.desired, observed);
-    let named = |name: &&NodeName| observed.nodes.get(*name);
     let mut nodes = Vec::with_capacity(observed.nodes.len());
     for (name, of_pool) in &members.pools {
         let Some(pool) = wanted.desired.pools.get(*name) else { continue };
         let is_paused = paused(&pool.name, Some(pool), &wanted.desired.fleet, fleets).is_some();
         let target = pool_target(pool, wanted.namespace, observed);
-        let of_pool = of_pool.iter().filter_map(named);
-        nodes.extend(
-            of_pool.map(|node| {
-                compare_with_pool(node, observed, &index, PoolContext { pool, target: &target, is_paused })
-            }),
-        );
+        let context = PoolContext { pool, target: &target, is_paused };
+        nodes.extend(of_pool.iter().map(|node| compare_with_pool(node, observed, &index, context)));
     }
-    nodes.extend(members.unpooled.iter().filter_map(named).map(|node| unpooled(node, observed, wanted)));
-    for (name, pools) in &members.contested {
-        let Some(node) = observed.nodes.get(*name) else { continue };
+    nodes.extend(members.unpooled.iter().map(|node| unpooled(node, observed, wanted)));
+    for (node, pools) in &members.contested {
         let mut status = without_comparison(node, None, None);
         status.blocked = Some(Why::Contested { pools: pools.iter().map(|pool| (*pool).clone()).collect() });
         nodes.push(with_state(status, node, State::Unpooled));

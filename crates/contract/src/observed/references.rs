@@ -23,10 +23,12 @@ pub struct Referrers {
 impl References {
     /// Adds the references of one object. An object counts once per ConfigMap.
     pub fn add<'s>(&mut self, object: &str, sources: impl IntoIterator<Item = &'s ConfigSource>) {
-        let mut keys: Vec<ConfigMapKey> = sources.into_iter().filter_map(ConfigMapKey::of).collect();
-        keys.sort();
-        keys.dedup();
-        for key in keys {
+        let maps = sources.into_iter().filter_map(|source| source.config_map.as_deref());
+        let mut maps: Vec<(&str, &str)> = maps.map(|map| (map.namespace.as_str(), map.name.as_str())).collect();
+        maps.sort_unstable();
+        maps.dedup();
+        for (namespace, name) in maps {
+            let key = ConfigMapKey { namespace: namespace.to_owned(), name: name.to_owned() };
             let referrers =
                 self.referrers.entry(key).or_insert_with(|| Referrers { count: 0, example: object.to_owned() });
             referrers.count += 1;

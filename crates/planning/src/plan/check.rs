@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::disruption::ChangedField;
 use super::{Action, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::convergence::Target;
 use crate::desired::Desired;
@@ -43,14 +44,28 @@ struct Checker<'a> {
     scope: &'a Scope,
     /// Owner of the nodes with the same labels. Empty if pools select nodes by name.
     owners: BTreeMap<&'a BTreeMap<String, String>, Option<&'a PoolName>>,
+    /// Whether the kubelets of all nodes have the same version.
+    same_version: bool,
     violations: Vec<Violation>,
+}
+
+/// What the changes of a pool mean for its nodes, by the configuration that a node has. Thousands of nodes have the same.
+struct PoolChanges<'a> {
+    /// Configurations from which a field of the change has a class that needs a drain. Empty if the pool drains no nodes.
+    needing_drain: Vec<&'a ConfigSource>,
+    /// Configurations whose changes are known, each with the highest class of the reverted changes. A sample does not tell
+    /// what a rollback does to other nodes.
+    reverted: Vec<(&'a ConfigSource, Option<Class>)>,
 }
 
 /// Returns every violated invariant of a plan for `scope`; an empty result allows the plan to run.
 #[must_use]
 pub fn check(plan: &Plan, desired: &Desired, observed: &Observed, scope: &Scope) -> Vec<Violation> {
     let owners = owners(desired, observed);
-    let mut checker = Checker { plan, desired, observed, scope, owners, violations: Vec::new() };
+    let mut versions = observed.nodes.values().map(|node| node.kubelet_version);
+    let first = versions.next();
+    let same_version = versions.all(|version| Some(version) == first);
+    let mut checker = Checker { plan, desired, observed, scope, owners, same_version, violations: Vec::new() };
     checker.identity();
     checker.every_node_once();
     checker.config_maps();
@@ -116,25 +131,30 @@ impl Checker<'_> {
 
     /// Each observed node is in the plan exactly once, no other node is, and the node count of each pool is right.
     fn every_node_once(&mut self) {
-        let mut seen: BTreeMap<&NodeName, usize> = BTreeMap::new();
+        let mut planned_nodes: Vec<&NodeName> = Vec::with_capacity(self.observed.nodes.len());
         for pool in &self.plan.pools {
             let planned = pool.steps().map(|step| &step.node).chain(pool.left_alone.iter().map(|left| &left.node));
-            let mut count = 0;
-            for node in planned {
-                count += 1;
-                *seen.entry(node).or_default() += 1;
-            }
+            let before = planned_nodes.len();
+            planned_nodes.extend(planned);
+            let count = planned_nodes.len() - before;
             self.require(count == pool.nodes, format_args!("pool {}", pool.name), "its node count is wrong");
         }
-        for unpooled in &self.plan.unpooled {
-            *seen.entry(&unpooled.node).or_default() += 1;
+        planned_nodes.extend(self.plan.unpooled.iter().map(|unpooled| &unpooled.node));
+        // Nodes of a pool are almost sorted. Both sequences are walked once, because searches for 65,000 names are slow.
+        planned_nodes.sort();
+        let mut observed = self.observed.nodes.keys().peekable();
+        for same in planned_nodes.chunk_by(|a, b| a == b) {
+            let Some(node) = same.first() else { continue };
+            while let Some(missing) = observed.next_if(|name| name < node) {
+                self.require(false, format_args!("node {missing}"), "is missing from the plan");
+            }
+            let times = same.len();
+            self.require(times == 1, format_args!("node {node}"), format_args!("occurs {times} times in the plan"));
+            let found = observed.next_if_eq(node).is_some();
+            self.require(found, format_args!("node {node}"), "was not observed");
         }
-        for (node, times) in &seen {
-            self.require(*times == 1, format_args!("node {node}"), format_args!("occurs {times} times in the plan"));
-            self.require(self.observed.nodes.contains_key(*node), format_args!("node {node}"), "was not observed");
-        }
-        for node in self.observed.nodes.keys() {
-            self.require(seen.contains_key(node), format_args!("node {node}"), "is missing from the plan");
+        for missing in observed {
+            self.require(false, format_args!("node {missing}"), "is missing from the plan");
         }
     }
 
@@ -214,12 +234,13 @@ impl Checker<'_> {
             self.target(pool, source, subject);
         }
         self.disruption(pool, subject);
+        let changes = PoolChanges { needing_drain: self.needing_drain(pool), reverted: Self::reverted(pool) };
         for wave in &pool.waves {
             if let WaveKind::Canary { .. } = wave.kind {
                 self.require(wave.steps.len() <= pool.policy.canaries(), subject, "has more canaries than its policy");
             }
             for step in &wave.steps {
-                self.step(pool, wave.kind, step);
+                self.step(pool, &changes, wave.kind, step);
             }
         }
         for left in &pool.left_alone {
@@ -351,24 +372,26 @@ impl Checker<'_> {
         self.require(pool.disruption.refused == beyond, subject, "its refusal contradicts its policy");
     }
 
-    /// `rollback_needs` is the highest class of the reverted changes if it exceeds the policy, and unset otherwise.
-    fn rollback_disruption(&mut self, pool: &PoolPlan, step: &Step) {
-        let mut worst = None;
-        let same = |from: Option<&ConfigSource>| match (from, step.assignment.from.as_ref()) {
-            (Some(from), Some(pointed)) => from.names_same(pointed),
-            (None, None) => true,
-            _ => false,
-        };
-        let sets = pool.changes.iter().filter(|set| step.can_return && same(set.from.as_ref()));
-        // A sample does not tell what a rollback does to other nodes.
-        let sets = sets.filter(|set| set.from.is_some() && !set.is_sampled());
-        for set in sets.filter(|set| set.from_known && pool.target != Target::Local) {
-            for field in &set.fields {
+    /// See [`PoolChanges::reverted`].
+    fn reverted(pool: &PoolPlan) -> Vec<(&ConfigSource, Option<Class>)> {
+        let known =
+            pool.changes.iter().filter(|set| set.from_known && !set.is_sampled() && pool.target != Target::Local);
+        let reverted = known.filter_map(|set| {
+            let back = |field: &ChangedField| {
                 let path = &field.change.path;
-                let back = |pair: &ValueChange| risk::of_change(path, pair.new.as_deref(), pair.old.as_deref()).class;
-                worst = worst.max(Some(field.in_effect.iter().map(back).max().unwrap_or(Class::None)));
-            }
-        }
+                let class = |pair: &ValueChange| risk::of_change(path, pair.new.as_deref(), pair.old.as_deref()).class;
+                field.in_effect.iter().map(class).max().unwrap_or(Class::None)
+            };
+            Some((set.from.as_ref()?, set.fields.iter().map(back).max()))
+        });
+        reverted.collect()
+    }
+
+    /// `rollback_needs` is the highest class of the reverted changes if it exceeds the policy, and unset otherwise.
+    fn rollback_disruption(&mut self, pool: &PoolPlan, changes: &PoolChanges<'_>, step: &Step) {
+        let pointed = step.assignment.from.as_ref().filter(|_| step.can_return);
+        let same = |from: &ConfigSource| pointed.is_some_and(|pointed| from.names_same(pointed));
+        let worst = changes.reverted.iter().filter(|(from, _)| same(from)).filter_map(|(_, class)| *class).max();
         let beyond = worst.filter(|worst| *worst > pool.policy.allow_disruption);
         self.require(
             step.rollback_needs == beyond,
@@ -389,7 +412,7 @@ impl Checker<'_> {
         owner == Some(&pool.name)
     }
 
-    fn step(&mut self, pool: &PoolPlan, wave: WaveKind, step: &Step) {
+    fn step(&mut self, pool: &PoolPlan, changes: &PoolChanges<'_>, wave: WaveKind, step: &Step) {
         let subject = format_args!("node {}", step.node);
         let Some(node) = self.observed.nodes.get(&step.node) else { return };
         let ready = node.ready == Readiness::Ready;
@@ -412,7 +435,7 @@ impl Checker<'_> {
                 self.require(arrived, subject, "is awaited without pointing at the target");
             }
             Action::Assign => {
-                self.rollback_disruption(pool, step);
+                self.rollback_disruption(pool, changes, step);
                 let same = node.content.is_none_or(|content| {
                     content.assigned == *to_hash && content.max_disruption.unwrap_or(Class::Restart) >= *max_disruption
                 });
@@ -425,7 +448,9 @@ impl Checker<'_> {
                 let allowed = *max_disruption == prepared;
                 self.require(allowed, subject, "may be disrupted more or less than its pool allows");
                 self.require(drains || !step.drain, subject, "is drained although its pool drains no nodes");
-                let needed = drains && self.runs_what_needs_a_drain(pool, node);
+                let runs = node.status.active.as_ref();
+                let needed =
+                    runs.is_some_and(|runs| changes.needing_drain.iter().any(|source| source.names_same(runs)));
                 self.require(!needed || step.drain, subject, "is changed without the drain that it needs");
                 // Invariant 4: a node that needs budget must not be in the wave without budget.
                 self.require(
@@ -441,20 +466,19 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports whether a field of the change from what the node runs has a class that needs a drain.
-    fn runs_what_needs_a_drain(&self, pool: &PoolPlan, node: &Node) -> bool {
-        let Some(runs) = node.status.active.as_ref() else { return false };
-        let sets = pool.changes.iter().filter(|set| set.from.as_ref().is_some_and(|from| from.names_same(runs)));
+    /// See [`PoolChanges::needing_drain`].
+    fn needing_drain<'p>(&self, pool: &'p PoolPlan) -> Vec<&'p ConfigSource> {
+        // The defaults of a node's own version may differ from those of other nodes in the set.
+        if !self.same_version || !drains_nodes(pool) {
+            return Vec::new();
+        }
         let needs = |pair: &ValueChange, path: &str| {
             risk::of_change(path, pair.old.as_deref(), pair.new.as_deref()).class >= Class::Drain
         };
-        // The defaults of the node's own version, which may differ from those of other nodes in the set.
-        let versions: BTreeSet<_> = self.observed.nodes.values().map(|node| node.kubelet_version).collect();
-        let same_version = versions.len() <= 1;
-        same_version
-            && sets
-                .flat_map(|set| &set.fields)
-                .any(|field| field.in_effect.iter().any(|pair| needs(pair, &field.change.path)))
+        let sets = pool.changes.iter().filter(|set| {
+            set.fields.iter().any(|field| field.in_effect.iter().any(|pair| needs(pair, &field.change.path)))
+        });
+        sets.filter_map(|set| set.from.as_ref()).collect()
     }
 
     /// Every mark of this fleet is either needed by a step or released, and no other node is released. A mark without its

@@ -47,7 +47,7 @@ pub struct Options {
 pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result<Plan, Vec<Problem>> {
     let members = membership(desired, &observed.nodes);
     let index = ConfigMapIndex::new(desired, observed);
-    let doubtful = selection::doubtful(desired, observed, &members, options);
+    let doubtful = selection::doubtful(desired, &members, options);
     let mut problems = safety_problems(desired, observed, &members, &doubtful, options);
     if problems.is_empty() {
         problems.extend(selection::required_nodes(desired, &doubtful));
@@ -62,12 +62,12 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
         let contested = contested.get(name).map(Vec::as_slice).unwrap_or_default();
         let mut planned = plan_pool(pool, nodes, contested, observed, &index, options);
         // A problem of a pool that is left unchanged must not block another pool.
-        if !options.scope.touches(name, nodes.iter().copied()) {
+        if !options.scope.touches(name, nodes.iter().map(|node| &node.name)) {
             pools.push(planned);
             continue;
         }
         if let PoolTarget::Config(rendered) = &pool.target {
-            match index.need(name, rendered, &options.namespace, || on_target(nodes, &planned, observed)) {
+            match index.need(name, rendered, &options.namespace, || on_target(nodes, &planned)) {
                 Ok(map) if planned.assignments() > 0 => config_maps.push(map),
                 Ok(_) => {}
                 Err(problem) => problems.push(problem),
@@ -111,14 +111,14 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
 }
 
 /// Node with the pools that contest it.
-type ContestedNode<'a> = (&'a NodeName, &'a [&'a PoolName]);
+type ContestedNode<'a> = (&'a Node, &'a [&'a PoolName]);
 
 /// Contested nodes by the pool that reports them: the first of their pools that is in scope for the node, or else the
 /// first one.
 fn contested_by_pool<'a>(members: &'a Membership<'a>, scope: &Scope) -> BTreeMap<&'a PoolName, Vec<ContestedNode<'a>>> {
     let mut by_pool: BTreeMap<_, Vec<ContestedNode<'a>>> = BTreeMap::new();
     for (node, pools) in &members.contested {
-        let in_scope = pools.iter().find(|pool| scope.holds(pool, node));
+        let in_scope = pools.iter().find(|pool| scope.holds(pool, &node.name));
         if let Some(pool) = in_scope.or_else(|| pools.first()) {
             by_pool.entry(*pool).or_default().push((*node, pools.as_slice()));
         }
@@ -127,11 +127,9 @@ fn contested_by_pool<'a>(members: &'a Membership<'a>, scope: &Scope) -> BTreeMap
 }
 
 /// Nodes that already point at the target of their pool.
-fn on_target(nodes: &[&NodeName], plan: &PoolPlan, observed: &Observed) -> Vec<NodeName> {
-    let points = |name: &&&NodeName| {
-        observed.nodes.get(**name).is_some_and(|node| plan.target.is_named_by(node.source.as_ref()))
-    };
-    nodes.iter().filter(points).map(|name| (*name).clone()).collect()
+fn on_target(nodes: &[&Node], plan: &PoolPlan) -> Vec<NodeName> {
+    let points = nodes.iter().filter(|node| plan.target.is_named_by(node.source.as_ref()));
+    points.map(|node| node.name.clone()).collect()
 }
 
 /// Decides again on one node of a pool after its assignment conflicted with another client. If the current ConfigMap
@@ -246,7 +244,7 @@ fn safety_problems(
         return problems;
     }
     let mut lost: BTreeMap<&PoolName, Vec<&NodeName>> = BTreeMap::new();
-    for node in members.unpooled.iter().filter_map(|name| observed.nodes.get(*name)) {
+    for node in &members.unpooled {
         if let Some(pool) = pool_of_source(desired, observed, node).and_then(|pool| empty.get(pool)) {
             lost.entry(pool).or_default().push(&node.name);
         }
@@ -273,9 +271,9 @@ fn pool_of_source<'a>(desired: &Desired, observed: &'a Observed, node: &Node) ->
     if map.fleet.as_ref() == Some(&desired.fleet) { map.pool.as_ref() } else { None }
 }
 
-fn unpooled(name: &NodeName, desired: &Desired, observed: &Observed) -> Unpooled {
-    let pool = observed.nodes.get(name).and_then(|node| pool_of_source(desired, observed, node));
-    Unpooled { node: name.clone(), still_on: pool.map(ToString::to_string) }
+fn unpooled(node: &Node, desired: &Desired, observed: &Observed) -> Unpooled {
+    let pool = pool_of_source(desired, observed, node);
+    Unpooled { node: node.name.clone(), still_on: pool.map(ToString::to_string) }
 }
 
 /// ConfigMaps that `nodecfg prune` with this repository and default options deletes.
@@ -301,7 +299,7 @@ fn prunable(desired: &Desired, observed: &Observed, namespace: &NamespaceName) -
 
 fn plan_pool(
     pool: &Pool,
-    nodes: &[&NodeName],
+    nodes: &[&Node],
     contested: &[ContestedNode<'_>],
     observed: &Observed,
     index: &ConfigMapIndex<'_>,
@@ -310,12 +308,12 @@ fn plan_pool(
     let target = pool_target(pool, &options.namespace, observed);
     let hash = hash_of(&pool.target);
     let rules = rules_of(&index.desired().fleet, pool, &target, observed, options);
-    let needs = DrainNeeds::new(pool, nodes.iter().filter_map(|name| observed.nodes.get(*name)), index);
+    let needs = DrainNeeds::new(pool, nodes.iter().copied(), index);
     let reservations = PoolReservations::new(pool);
-    let members = nodes.iter().copied().chain(contested.iter().map(|(name, _)| *name));
+    let members = nodes.iter().copied().chain(contested.iter().map(|(node, _)| *node));
     let pointer_due = !rules.pause.is_paused() && is_due(index.desired(), pool, observed, options);
-    let mut sorter = Sorter::new(&pool.policy, pointer_due, members.filter_map(|name| observed.nodes.get(name)));
-    for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
+    let mut sorter = Sorter::new(&pool.policy, pointer_due, members);
+    for node in nodes.iter().copied() {
         let mut decision = if options.scope.holds(&pool.name, &node.name) {
             decide(node, &rules, |source| index.current_source(source, pool), || needs.of(node))
         } else {
@@ -334,10 +332,9 @@ fn plan_pool(
         }
         sorter.add(node, decision, target.is_named_by(node.source.as_ref()));
     }
-    for (name, pools) in contested {
-        let Some(node) = observed.nodes.get(*name) else { continue };
+    for (node, pools) in contested {
         let decision =
-            if options.scope.holds(&pool.name, name) { contested_node(node, pools) } else { out_of_scope(node) };
+            if options.scope.holds(&pool.name, &node.name) { contested_node(node, pools) } else { out_of_scope(node) };
         sorter.add(node, decision, false);
     }
     let assigned = sorter.all_steps().filter(|step| step.action == Action::Assign);

@@ -9,12 +9,12 @@ use nodecfg_contract::observed::Node;
 /// Pool of every node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Membership<'a> {
-    /// Nodes of each pool by name. A pool without nodes has an empty list.
-    pub pools: BTreeMap<&'a PoolName, Vec<&'a NodeName>>,
-    /// Nodes that no pool selects.
-    pub unpooled: Vec<&'a NodeName>,
-    /// Nodes that several pools of equal and highest priority select, with these pools.
-    pub contested: BTreeMap<&'a NodeName, Vec<&'a PoolName>>,
+    /// Nodes of each pool, in the order of their names. A pool without nodes has an empty list.
+    pub pools: BTreeMap<&'a PoolName, Vec<&'a Node>>,
+    /// Nodes that no pool selects, in the order of their names.
+    pub unpooled: Vec<&'a Node>,
+    /// Nodes that several pools of equal and highest priority select, with these pools, in the order of their names.
+    pub contested: Vec<(&'a Node, Vec<&'a PoolName>)>,
 }
 
 /// Reports whether the node belongs to this pool. A node that several pools of the highest priority select belongs to
@@ -39,7 +39,7 @@ pub fn membership<'a>(desired: &'a Desired, nodes: &'a BTreeMap<NodeName, Node>)
     let mut by_labels: HashMap<&BTreeMap<String, String>, Vec<&PoolName>> = HashMap::new();
     let mut membership =
         Membership { pools: desired.pools.keys().map(|pool| (pool, Vec::new())).collect(), ..Membership::default() };
-    for (name, node) in nodes {
+    for node in nodes.values() {
         let claimants = || claimants(&by_priority, node);
         let claimants = if selects_by_labels {
             by_labels.entry(&node.labels).or_insert_with(claimants).clone()
@@ -47,11 +47,9 @@ pub fn membership<'a>(desired: &'a Desired, nodes: &'a BTreeMap<NodeName, Node>)
             claimants()
         };
         match claimants.as_slice() {
-            [] => membership.unpooled.push(name),
-            [pool] => membership.pools.entry(pool).or_default().push(name),
-            _ => {
-                membership.contested.insert(name, claimants);
-            }
+            [] => membership.unpooled.push(node),
+            [pool] => membership.pools.entry(pool).or_default().push(node),
+            _ => membership.contested.push((node, claimants)),
         }
     }
     membership
@@ -80,8 +78,11 @@ mod tests {
     use crate::plan::fixtures::{desired, node, node_name, observed, policy, pool, pool_name};
 
     fn pools<'a>(membership: &Membership<'a>) -> Vec<(&'a str, Vec<&'a str>)> {
-        let names = |nodes: &Vec<&'a NodeName>| nodes.iter().map(|node| node.as_str()).collect();
         membership.pools.iter().map(|(pool, nodes)| (pool.as_str(), names(nodes))).collect()
+    }
+
+    fn names<'a>(nodes: &[&'a Node]) -> Vec<&'a str> {
+        nodes.iter().map(|node| node.name.as_str()).collect()
     }
 
     #[test]
@@ -90,10 +91,10 @@ mod tests {
         let cluster = observed([node("n1", "a"), node("n2", "b"), node("n3", "a"), node("n4", "other")]);
         let membership = membership(&wanted, &cluster.nodes);
         assert_eq!(pools(&membership), [("a", vec!["n1", "n3"]), ("b", vec!["n2"])]);
-        assert_eq!(membership.unpooled, [&node_name("n4")]);
+        assert_eq!(names(&membership.unpooled), ["n4"]);
         for (name, node) in &cluster.nodes {
             for pool in wanted.pools.keys() {
-                let listed = membership.pools[pool].contains(&name);
+                let listed = membership.pools[pool].contains(&node);
                 assert_eq!(belongs(&wanted, pool, node), listed, "{name} {pool}");
             }
         }
@@ -108,7 +109,7 @@ mod tests {
         let cluster = observed([node("n1", "a"), node("n2", "a"), node("n3", "a")]);
         let membership = membership(&wanted, &cluster.nodes);
         assert_eq!(pools(&membership), [("a", vec!["n1"]), ("b", vec!["n2"])]);
-        assert_eq!(membership.unpooled, [&node_name("n3")]);
+        assert_eq!(names(&membership.unpooled), ["n3"]);
     }
 
     #[test]
@@ -118,7 +119,8 @@ mod tests {
         let cluster = observed([node("n1", "b"), node("n2", "b"), node("n3", "b")]);
         let membership = membership(&wanted, &cluster.nodes);
         assert_eq!(pools(&membership), [("a", vec![]), ("b", vec!["n1", "n3"])]);
-        assert_eq!(membership.contested.keys().collect::<Vec<_>>(), [&&node_name("n2")]);
+        let contested: Vec<&Node> = membership.contested.iter().map(|(node, _)| *node).collect();
+        assert_eq!(names(&contested), ["n2"]);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use super::membership::membership;
 use super::pointers::required_pointer;
 use crate::convergence::{Target, WantedSource};
 use crate::desired::{Desired, Pool, PoolTarget};
-use nodecfg_contract::names::{NamespaceName, NodeName};
-use nodecfg_contract::observed::{ConfigMapKey, Observed};
+use nodecfg_contract::names::NamespaceName;
+use nodecfg_contract::observed::{ConfigMapKey, Node, Observed};
 
 /// Keys of the ConfigMaps whose content planning needs.
 #[must_use]
@@ -25,10 +25,7 @@ pub fn required_config_maps(
         let Some(pool) = desired.pools.get(name) else { continue };
         wanted.extend(required_pointer(desired, pool, observed, namespace));
         let target = pool_target(pool, namespace, observed);
-        let leaving = nodes
-            .iter()
-            .filter_map(|node| observed.nodes.get(*node))
-            .filter(|node| !target.is_named_by(node.source.as_ref()));
+        let leaving = nodes.iter().filter(|node| !target.is_named_by(node.source.as_ref()));
         let mut any = false;
         for node in leaving {
             any = true;
@@ -45,16 +42,18 @@ pub fn required_config_maps(
 
 /// Reports whether the metadata cannot prove the pool's ConfigMap: it is missing, being deleted, records another
 /// hash, or has another uid than the one that nodes accepted.
-fn is_doubtful(key: &ConfigMapKey, pool: &Pool, nodes: &[&NodeName], observed: &Observed) -> bool {
+fn is_doubtful(key: &ConfigMapKey, pool: &Pool, nodes: &[&Node], observed: &Observed) -> bool {
     let (Some(map), PoolTarget::Config(rendered)) = (observed.config_maps.get(key), &pool.target) else { return true };
-    let accepted_uid = |node: &&NodeName| {
-        let assigned = observed.nodes.get(*node)?.status.assigned.as_ref()?;
-        let uid = assigned.config_map.as_ref()?.uid.clone()?;
-        (ConfigMapKey::of(assigned).as_ref() == Some(key)).then_some(uid)
+    let accepted_another = |node: &&Node| {
+        let accepted = node.status.assigned.as_ref().and_then(|source| source.config_map.as_ref());
+        accepted.is_some_and(|accepted| {
+            let named = accepted.namespace == key.namespace && accepted.name == key.name;
+            named && accepted.uid.as_ref().is_some_and(|uid| *uid != map.uid)
+        })
     };
     map.deleting
         || map.content_hash.as_deref() != Some(rendered.hash.to_string().as_str())
-        || nodes.iter().filter_map(accepted_uid).any(|uid| uid != map.uid)
+        || nodes.iter().any(accepted_another)
 }
 
 /// Target of the nodes of a pool when ConfigMaps are in `namespace`, with the uid of its ConfigMap if that exists.

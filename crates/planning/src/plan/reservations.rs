@@ -12,8 +12,7 @@ use crate::desired::{Pool, PoolTarget, Rendered};
 use kubelet_config::Minor;
 use kubelet_config::capacity::Reservations;
 use kubelet_config::finding::Finding;
-use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Node, Observed};
+use nodecfg_contract::observed::Node;
 
 /// Reservations of one pool, by kubelet version.
 pub(super) struct PoolReservations<'a> {
@@ -42,10 +41,9 @@ impl<'a> PoolReservations<'a> {
     }
 
     /// Warns if the reservations leave pods less than a tenth of a node, with the smallest such node.
-    pub(super) fn warning(&self, pool: &Pool, nodes: &[&NodeName], observed: &Observed) -> Option<Finding> {
+    pub(super) fn warning(&self, pool: &Pool, nodes: &[&Node]) -> Option<Finding> {
         let tight: Vec<_> = nodes
             .iter()
-            .filter_map(|name| observed.nodes.get(*name))
             .filter_map(|node| {
                 let check = |all: &Reservations| Some((all.nearly_all(node.capacity)?, all.place().cloned()));
                 self.check(node, check).map(|(found, place)| (found, place, node))
@@ -78,7 +76,7 @@ mod tests {
     use crate::plan::Decision;
     use kubelet_config::capacity::Capacity;
     use kubelet_config::finding::Severity;
-    use nodecfg_contract::observed::KubeletVersion;
+    use nodecfg_contract::observed::{KubeletVersion, Observed};
 
     /// Plan of a pool that reserves 4 GiB, for nodes `n0`… with this memory.
     fn planned(memory: &[&str]) -> Plan {

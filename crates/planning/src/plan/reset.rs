@@ -231,7 +231,7 @@ mod tests {
         let desired = pools_of_nodes(&cluster, &fleet(), 1, take_over);
         let members = membership(&desired, &cluster.nodes);
         let homes =
-            members.pools.iter().flat_map(|(pool, nodes)| nodes.iter().map(move |node| (*node, *pool))).collect();
+            members.pools.iter().flat_map(|(pool, nodes)| nodes.iter().map(move |node| (&node.name, *pool))).collect();
         let labels = |selector: &LabelSelector, node: &Node| selector.matches(&node.labels);
         let pools = desired.pools.keys().collect();
         select_nodes(choice, &cluster, &homes, labels, &pools)

@@ -17,7 +17,7 @@ use kubelet_config::finding::Finding;
 use kubelet_config::spelling::nearest;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::names::{NodeName, PoolName};
-use nodecfg_contract::observed::{Node, Observed, POOL_LABEL};
+use nodecfg_contract::observed::{Node, POOL_LABEL};
 use nodecfg_contract::printable::one_line;
 
 /// Maximum number of different label sets that are compared with the selectors. A node can write labels of its own.
@@ -70,24 +70,20 @@ impl NearLabel {
 }
 
 /// Doubtful selections of the pools in scope, by pool. Empty if the request accepts empty pools.
-pub(super) fn doubtful(
-    desired: &Desired,
-    observed: &Observed,
-    members: &Membership<'_>,
-    options: &Options,
-) -> Vec<DoubtfulSelection> {
+pub(super) fn doubtful(desired: &Desired, members: &Membership<'_>, options: &Options) -> Vec<DoubtfulSelection> {
     if options.allow_empty {
         return Vec::new();
     }
-    let contested: BTreeSet<&PoolName> = members.contested.values().flatten().copied().collect();
+    let contested: BTreeSet<&PoolName> = members.contested.iter().flat_map(|(_, pools)| pools).copied().collect();
     let mut unpooled: BTreeMap<&BTreeMap<String, String>, Vec<&NodeName>> = BTreeMap::new();
-    for node in members.unpooled.iter().filter_map(|name| observed.nodes.get(*name)) {
+    for node in &members.unpooled {
         if unpooled.len() < MAX_LABEL_SETS || unpooled.contains_key(&*node.labels) {
             unpooled.entry(&node.labels).or_default().push(&node.name);
         }
     }
-    let doubt = |(name, nodes): (&&PoolName, &Vec<&NodeName>)| {
-        let pool = desired.pools.get(*name).filter(|_| options.scope.touches(name, nodes.iter().copied()))?;
+    let doubt = |(name, nodes): (&&PoolName, &Vec<&Node>)| {
+        let pool =
+            desired.pools.get(*name).filter(|_| options.scope.touches(name, nodes.iter().map(|node| &node.name)))?;
         let empty = nodes.is_empty() && !contested.contains(name) && pool.require_nodes != Some(false);
         let near = near_label(pool, empty, &unpooled);
         (empty || near.is_some()).then(|| DoubtfulSelection { pool: pool.name.clone(), empty, near })

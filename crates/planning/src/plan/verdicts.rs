@@ -27,7 +27,7 @@ pub(super) fn known_minor(node: &Node) -> Option<Minor> {
 /// all left unchanged for another reason than a pause.
 pub(super) fn check_pool(
     pool: &Pool,
-    nodes: &[&NodeName],
+    nodes: &[&Node],
     observed: &Observed,
     plan: &PoolPlan,
     strictness: Strictness,
@@ -35,7 +35,7 @@ pub(super) fn check_pool(
     let PoolTarget::Config(rendered) = &pool.target else { return (Vec::new(), None) };
     let mut by_minor: BTreeMap<Minor, Vec<&NodeName>> = BTreeMap::new();
     let mut unknown_versions: BTreeMap<String, Vec<&NodeName>> = BTreeMap::new();
-    for node in nodes.iter().filter_map(|name| observed.nodes.get(*name)) {
+    for node in nodes {
         match known_minor(node) {
             Some(minor) => by_minor.entry(minor).or_default().push(&node.name),
             None => {
@@ -59,7 +59,7 @@ pub(super) fn check_pool(
     let problem = refused_problem(pool, &affected_nodes, &findings);
     findings.extend(unknown_versions.iter().map(|(version, nodes)| unknown_version_warning(pool, version, nodes)));
     findings.extend(undeclared_version_warning(pool, &by_minor));
-    findings.extend(PoolReservations::new(pool).warning(pool, nodes, observed));
+    findings.extend(PoolReservations::new(pool).warning(pool, nodes));
     findings.extend(addresses::check_pod_addresses(pool, rendered, &verdicts, &by_minor, observed));
     (dedupe(findings), problem)
 }
