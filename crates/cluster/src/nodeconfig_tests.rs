@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::binding::Binding;
-use super::fake::options;
+use super::fake::{Reply, options, serving};
 use super::lease::{self, HeldLock, LockOptions};
 use super::permission::Needs;
 use super::transport::{Call, Whole};
@@ -352,6 +352,8 @@ async fn lists_nodes_with_the_status_of_their_agents() {
             (false, None, NodeSupport::Follows),
         ]
     );
+    let (signed, _) = reader.list_nodes_with_signs().await.expect("a list");
+    assert_eq!(signed, nodes.values().cloned().collect::<Vec<_>>());
     // A single read returns the same.
     for (name, node) in nodes {
         assert_eq!(reader.node(&name).await, Ok(Some(node)));
@@ -369,6 +371,21 @@ async fn list_finds_the_references_that_prune_finds() {
     let observed = super::observe::list(&reader, None).await.expect("a list");
     assert_eq!(observed.references, reader.references().await.expect("references"));
     assert_eq!(observed.references.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+}
+
+/// A kubelet of an earlier version may still report on its Node.
+#[tokio::test]
+async fn list_finds_the_references_of_nodes_without_node_configs() {
+    let node = json!({"metadata": {"name": "n1"}, "status": {"config": {"active": source("a")}}});
+    let (client, _) = serving(move |request| {
+        let items = if request.uri.starts_with("/api/v1/nodes") { vec![node.clone()] } else { Vec::new() };
+        Reply::Json(200, json!({"items": items, "metadata": {"resourceVersion": "7"}}))
+    });
+    let reader = ClusterReader::new(client, "https://fake", options());
+    let reader = ClusterReader { binding: Binding::NodeConfig, ..reader };
+    let (nodes, _, references) = reader.list_nodes_with_references().await.expect("a list");
+    assert_eq!(nodes[&name("n1")].status.active, None);
+    assert_eq!(references.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["a"]);
 }
 
 async fn next(events: &mut (impl Stream<Item = Result<NodeEvent, ClusterError>> + Unpin)) -> NodeEvent {

@@ -89,6 +89,9 @@ mod tests {
         let before = long.clone();
         shared.share(&mut long);
         assert_eq!(long, before);
+        let mut source = ConfigSource::config_map("kube-system", "a", "kubelet");
+        source.config_map_mut().expect("a map").uid = Some("u".repeat(2000));
+        shared.share_sources(&mut Some(source), None);
         assert_eq!((lock(&shared.sources).iter().count(), lock(&shared.labels).iter().count()), (0, 0));
     }
 }

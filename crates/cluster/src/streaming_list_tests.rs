@@ -75,13 +75,19 @@ async fn reads_pages_where_the_server_has_no_streaming_list() {
         Reply::Lines(vec![event("UNKNOWN", &node("n1", "cut")), end("9")]),
         Reply::Text("no JSON\n".to_owned()),
         Reply::Reset,
+        Reply::Silence,
     ] {
-        let page = json!({"items": [node("n1", "u1")], "metadata": {"resourceVersion": "7"}});
-        let (reader, log) = reader(vec![refusal, Reply::Json(200, page)]);
-        let (nodes, versions) = names(&streaming(reader)).await.expect("a list");
-        assert_eq!((nodes, versions.nodes.as_str()), (vec![named("n1", "u1")], "7"));
-        assert_eq!(log.lines().len(), 2);
-        assert_eq!(log.lines()[1], "GET /api/v1/nodes?limit=250");
+        let page = || Reply::Json(200, json!({"items": [node("n1", "u1")], "metadata": {"resourceVersion": "7"}}));
+        let (reader, log) = reader(vec![refusal, page(), page()]);
+        let reader = streaming(reader);
+        // A server that refused once is not asked again.
+        for _ in 0..2 {
+            let listed = tokio::time::timeout(Duration::from_secs(60), names(&reader)).await.expect("no endless wait");
+            let (nodes, versions) = listed.expect("a list");
+            assert_eq!((nodes, versions.nodes.as_str()), (vec![named("n1", "u1")], "7"));
+        }
+        assert_eq!(log.lines().len(), 3);
+        assert!(log.lines()[1..].iter().all(|line| line == "GET /api/v1/nodes?limit=250"), "{:?}", log.lines());
     }
 }
 
@@ -103,5 +109,7 @@ async fn silence_between_objects_ends_the_attempt() {
     let read = stream_list(&reader.transport, &all, |item| {
         Ok(reader.decoder.node(item)?.map(|node| (node.name.clone(), node)))
     });
-    assert!(matches!(read.await, Err(AttemptError::TooSlow(_))));
+    // Long before the end that the request asks for.
+    let read = tokio::time::timeout(Duration::from_secs(60), read).await.expect("no endless wait");
+    assert!(matches!(read, Err(AttemptError::TooSlow(_))));
 }

@@ -1,10 +1,12 @@
 //! Tests of the checker with plans that were edited after planning, and of the facts that it protects.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::fixtures::{
-    ZONE, canary, desired, fetched, in_zone, managed, namespace, node, observed, on, options, policy, pool, rendered,
-    with_config_map,
+    ZONE, canary, desired, fetched, in_zone, managed, namespace, node, node_name, observed, on, options, policy, pool,
+    pool_name, rendered, with_config_map,
 };
 use super::{Action, Plan, PoolPlan, Scope, WaveKind, Why, check, is_available, make};
 use crate::desired::{Desired, NodeOrder, RolloutPolicy};
@@ -235,4 +237,36 @@ fn rollback_requires_the_content_of_the_present_assignment() {
     let plan = planned(&cluster);
     let step = plan.pools[0].steps().next().expect("a step");
     assert_eq!(step.assignment.from_hash, Some(rendered("a", 30).hash));
+}
+
+/// The owner of a node is not that of its labels where a pool names its nodes.
+#[test]
+fn accepts_nodes_with_equal_labels_in_pools_that_name_them() {
+    let mut wanted = desired([pool("a", 64, policy(1)), pool("b", 64, policy(1))]);
+    let named = wanted.pools.get_mut(&pool_name("b")).unwrap();
+    (named.named, named.priority) = (Some(BTreeSet::from([node_name("n2")])), 1);
+    let cluster = observed([node("n1", "a"), node("n2", "a"), node("n3", "a")]);
+    let plan = make(&wanted, &cluster, &options()).expect("can be planned");
+    assert_eq!(plan.pools.iter().map(PoolPlan::assignments).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(check(&plan, &wanted, &cluster, &Scope::Everything), []);
+}
+
+#[test]
+fn every_observed_node_is_planned_once() {
+    let cluster = observed([node("n1", "a"), node("n2", "a"), node("n3", "a"), node("n4", "none")]);
+    let edited = |edit: fn(&mut Plan)| violations(planned(&cluster), &cluster, edit);
+    let about_nodes =
+        |problems: Vec<String>| problems.into_iter().filter(|problem| problem.starts_with("node ")).collect();
+    let problems: Vec<String> = about_nodes(edited(|plan| drop(plan.unpooled.pop())));
+    assert_eq!(problems, ["node n4: is missing from the plan"]);
+    let problems: Vec<String> = about_nodes(edited(|plan| {
+        plan.pools[0].waves[0].steps.retain(|step| step.node.as_str() != "n2");
+    }));
+    assert_eq!(problems, ["node n2: is missing from the plan"]);
+    let problems: Vec<String> = about_nodes(edited(|plan| plan.unpooled.push(plan.unpooled[0].clone())));
+    assert_eq!(problems, ["node n4: occurs 2 times in the plan"]);
+    let problems: Vec<String> = about_nodes(edited(|plan| plan.unpooled[0].node = node_name("n0")));
+    assert_eq!(problems, ["node n0: was not observed", "node n4: is missing from the plan"]);
+    let problems = edited(|plan| plan.pools[0].nodes = 2);
+    assert!(problems.contains(&"pool a: its node count is wrong".to_owned()), "{problems:?}");
 }
