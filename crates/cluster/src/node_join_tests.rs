@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use nodecfg_contract::observed::UnreadableField;
-use nodecfg_contract::{ConfigSource, ConfigStatus, error_text};
+use nodecfg_contract::{ConfigSource, ConfigStatus, ContentHash, error_text};
 
 fn now() -> Timestamp {
     "2026-11-21T12:00:00Z".parse().expect("a time")
@@ -48,13 +48,35 @@ fn node_with_its_node_config_was_assigned_before() {
     assert!(!before(Some(&node_config(&owned_by("old"), json!({})))), "of an earlier node");
 }
 
+/// A compromised node must not keep a run waiting for years.
+#[test]
+fn believes_only_ends_of_trials_within_a_day() {
+    let ends = |end: &str, metadata: &Value| {
+        let status =
+            json!({"config": {}, "agent": {"version": "1", "heardAt": "2026-11-21T12:00:00Z", "trialEndsAt": end}});
+        join(node("n1", "u"), Some(&node_config(metadata, status)), now()).trial_ends.map(|end| end.to_string())
+    };
+    for near in ["2026-11-21T11:00:00Z", "2026-11-22T12:00:00Z"] {
+        assert_eq!(ends(near, &owned_by("u")).as_deref(), Some(near));
+    }
+    assert_eq!(ends("2026-11-22T12:00:01Z", &owned_by("u")), None);
+    assert_eq!(ends("2026-11-21T12:05:00Z", &owned_by("old")), None, "of an earlier node");
+}
+
 #[test]
 fn accepts_only_the_nodes_own_node_config() {
     let support = |config: Option<&NodeConfigState>| {
         let node = join(node("n1", "u"), config, now());
-        (node.support, node.source.is_some())
+        let own = (node.source.is_some(), node.status.error().is_some(), node.status_since.is_some());
+        assert!(matches!(own, (true, true, true) | (false, false, false)), "all or nothing: {own:?}");
+        let content = node.content.expect("with NodeConfigs");
+        assert_eq!(content.active.is_some(), own.0);
+        (node.support, own.0)
     };
-    let reported = json!({"config": {}});
+    let hash = ContentHash::of(b"a").to_string();
+    let since = "2026-11-21T11:30:00Z";
+    let active = json!({"type": "Active", "status": "True", "reason": "R", "message": "", "lastTransitionTime": since});
+    let reported = json!({"config": {"error": "e"}, "contentHash": hash, "conditions": [active]});
     assert_eq!(support(None), (NodeSupport::Follows, false), "created with the first assignment");
     assert_eq!(support(Some(&node_config(&owned_by("u"), reported.clone()))), (NodeSupport::Follows, true));
     assert_eq!(support(Some(&node_config(&owned_by("old"), reported.clone()))), (NodeSupport::Outlived, false));

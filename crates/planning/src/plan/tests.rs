@@ -401,6 +401,11 @@ fn requires_only_config_maps_that_decisions_need() {
     assert_eq!(asked(&|cluster| drop(cluster.config_maps.remove(&key))), 1, "it is missing");
     assert_eq!(asked(&|cluster| cluster.config_maps.get_mut(&key).unwrap().uid = "another".to_owned()), 1, "recreated");
     assert_eq!(asked(&|cluster| cluster.config_maps.get_mut(&key).unwrap().content_hash = None), 1, "not marked");
+    let earlier = super::fixtures::accepted(&source("theirs"));
+    let accept = |cluster: &mut Observed| {
+        cluster.nodes.get_mut(&node_name("n1")).unwrap().status.assigned = Some(earlier.clone());
+    };
+    assert_eq!(asked(&accept), 0, "its kubelet has not accepted the assignment yet");
 
     let mut moving = observed([on(node("n1", "a"), &source("theirs")), on(node("n2", "b"), &target("b", 64))]);
     with_config_map(&mut moving, "b", &rendered("b", 64));
