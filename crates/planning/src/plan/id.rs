@@ -97,3 +97,24 @@ impl Plan {
         Self { id: self.content_id(), ..self }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The length of a plan must not change how it is hashed.
+    #[test]
+    fn hashes_the_whole_text_in_any_pieces() {
+        for piece in [1, 100, HASHED_AT_ONCE - 1, HASHED_AT_ONCE, 3 * HASHED_AT_ONCE] {
+            let text: String = ('a'..='z').cycle().take(2 * HASHED_AT_ONCE + 7).collect();
+            let mut hasher = TextHasher::default();
+            let mut rest = text.as_str();
+            while !rest.is_empty() {
+                let (next, later) = rest.split_at(piece.min(rest.len()));
+                hasher.write_str(next).expect("a hasher accepts every text");
+                rest = later;
+            }
+            assert_eq!(hasher.finish(), blake3::hash(text.as_bytes()), "{piece}");
+        }
+    }
+}
