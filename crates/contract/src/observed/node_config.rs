@@ -90,3 +90,33 @@ fn content(config: &NodeConfig) -> NodeContent {
         self_assigned: config.spec.self_assigned,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn condition(kind: &str, since: &str) -> serde_json::Value {
+        json!({"type": kind, "status": "True", "reason": "R", "message": "", "lastTransitionTime": since})
+    }
+
+    #[test]
+    fn state_separates_what_was_reviewed_from_what_runs() {
+        let (reviewed, runs) = (ContentHash::of(b"reviewed"), ContentHash::of(b"runs"));
+        let conditions = [
+            condition("Synced", "2026-11-21T11:00:00Z"),
+            condition("Active", "2026-11-21T11:01:00Z"),
+            // The end of a trial changes nothing that runs.
+            condition("KnownGood", "2026-11-21T11:11:00Z"),
+        ];
+        let object = json!({
+            "metadata": {"name": "n1", "uid": "c"},
+            "spec": {"contentHash": reviewed.to_string(), "maxDisruption": "drain"},
+            "status": {"config": {}, "contentHash": runs.to_string(), "conditions": conditions},
+        });
+        let state = NodeConfigState::of(serde_json::from_value(object).expect("a NodeConfig"));
+        assert_eq!((state.content.assigned, state.content.active), (Some(reviewed), Some(runs)));
+        assert_eq!(state.status_since.map(|since| since.to_string()).as_deref(), Some("2026-11-21T11:01:00Z"));
+    }
+}
