@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::disruption::ChangedField;
 use super::{Action, Plan, PoolPlan, Scope, Step, WaveKind, Why};
 use crate::convergence::Target;
 use crate::desired::Desired;
@@ -21,6 +20,9 @@ use nodecfg_contract::observed::{ConfigMapKey, Node, Observed, Readiness};
 use nodecfg_contract::{Assignment, ConfigSource, KUBELET_KEY};
 
 mod pointers;
+mod pool_changes;
+
+use pool_changes::PoolChanges;
 
 /// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,15 +49,6 @@ struct Checker<'a> {
     /// Whether the kubelets of all nodes have the same version.
     same_version: bool,
     violations: Vec<Violation>,
-}
-
-/// What the changes of a pool mean for its nodes, by the configuration that a node has. Thousands of nodes have the same.
-struct PoolChanges<'a> {
-    /// Configurations from which a field of the change has a class that needs a drain. Empty if the pool drains no nodes.
-    needing_drain: Vec<&'a ConfigSource>,
-    /// Configurations whose changes are known, each with the highest class of the reverted changes. A sample does not tell
-    /// what a rollback does to other nodes.
-    reverted: Vec<(&'a ConfigSource, Option<Class>)>,
 }
 
 /// Returns every violated invariant of a plan for `scope`; an empty result allows the plan to run.
@@ -234,7 +227,7 @@ impl Checker<'_> {
             self.target(pool, source, subject);
         }
         self.disruption(pool, subject);
-        let changes = PoolChanges { needing_drain: self.needing_drain(pool), reverted: Self::reverted(pool) };
+        let changes = PoolChanges::of(pool, self.same_version);
         for wave in &pool.waves {
             if let WaveKind::Canary { .. } = wave.kind {
                 self.require(wave.steps.len() <= pool.policy.canaries(), subject, "has more canaries than its policy");
@@ -372,21 +365,6 @@ impl Checker<'_> {
         self.require(pool.disruption.refused == beyond, subject, "its refusal contradicts its policy");
     }
 
-    /// See [`PoolChanges::reverted`].
-    fn reverted(pool: &PoolPlan) -> Vec<(&ConfigSource, Option<Class>)> {
-        let known =
-            pool.changes.iter().filter(|set| set.from_known && !set.is_sampled() && pool.target != Target::Local);
-        let reverted = known.filter_map(|set| {
-            let back = |field: &ChangedField| {
-                let path = &field.change.path;
-                let class = |pair: &ValueChange| risk::of_change(path, pair.new.as_deref(), pair.old.as_deref()).class;
-                field.in_effect.iter().map(class).max().unwrap_or(Class::None)
-            };
-            Some((set.from.as_ref()?, set.fields.iter().map(back).max()))
-        });
-        reverted.collect()
-    }
-
     /// `rollback_needs` is the highest class of the reverted changes if it exceeds the policy, and unset otherwise.
     fn rollback_disruption(&mut self, pool: &PoolPlan, changes: &PoolChanges<'_>, step: &Step) {
         let pointed = step.assignment.from.as_ref().filter(|_| step.can_return);
@@ -464,21 +442,6 @@ impl Checker<'_> {
                 self.require(to.as_ref() == pool.target.source(), subject, "is not pointed at its pool's target");
             }
         }
-    }
-
-    /// See [`PoolChanges::needing_drain`].
-    fn needing_drain<'p>(&self, pool: &'p PoolPlan) -> Vec<&'p ConfigSource> {
-        // The defaults of a node's own version may differ from those of other nodes in the set.
-        if !self.same_version || !drains_nodes(pool) {
-            return Vec::new();
-        }
-        let needs = |pair: &ValueChange, path: &str| {
-            risk::of_change(path, pair.old.as_deref(), pair.new.as_deref()).class >= Class::Drain
-        };
-        let sets = pool.changes.iter().filter(|set| {
-            set.fields.iter().any(|field| field.in_effect.iter().any(|pair| needs(pair, &field.change.path)))
-        });
-        sets.filter_map(|set| set.from.as_ref()).collect()
     }
 
     /// Every mark of this fleet is either needed by a step or released, and no other node is released. A mark without its

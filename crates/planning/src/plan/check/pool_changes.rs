@@ -1,0 +1,54 @@
+//! What the changes of a pool mean for its nodes, decided once for each configuration that they have.
+
+use super::super::PoolPlan;
+use super::super::disruption::ChangedField;
+use super::drains_nodes;
+use crate::convergence::Target;
+use kubelet_config::effective::ValueChange;
+use kubelet_config::risk::{self, Class};
+use nodecfg_contract::ConfigSource;
+
+/// What the changes of a pool mean for its nodes, by the configuration that a node has. Thousands of nodes have the same.
+pub(super) struct PoolChanges<'a> {
+    /// Configurations from which a field of the change has a class that needs a drain. Empty if the pool drains no nodes.
+    pub(super) needing_drain: Vec<&'a ConfigSource>,
+    /// Configurations whose changes are known, each with the highest class of the reverted changes. A sample does not tell
+    /// what a rollback does to other nodes.
+    pub(super) reverted: Vec<(&'a ConfigSource, Option<Class>)>,
+}
+
+impl<'a> PoolChanges<'a> {
+    /// `same_version`: whether the kubelets of all nodes have the same version.
+    pub(super) fn of(pool: &'a PoolPlan, same_version: bool) -> Self {
+        Self { needing_drain: needing_drain(pool, same_version), reverted: reverted(pool) }
+    }
+}
+
+/// See [`PoolChanges::needing_drain`].
+fn needing_drain(pool: &PoolPlan, same_version: bool) -> Vec<&ConfigSource> {
+    // The defaults of a node's own version may differ from those of other nodes in the set.
+    if !same_version || !drains_nodes(pool) {
+        return Vec::new();
+    }
+    let needs = |pair: &ValueChange, path: &str| {
+        risk::of_change(path, pair.old.as_deref(), pair.new.as_deref()).class >= Class::Drain
+    };
+    let sets = pool.changes.iter().filter(|set| {
+        set.fields.iter().any(|field| field.in_effect.iter().any(|pair| needs(pair, &field.change.path)))
+    });
+    sets.filter_map(|set| set.from.as_ref()).collect()
+}
+
+/// See [`PoolChanges::reverted`].
+fn reverted(pool: &PoolPlan) -> Vec<(&ConfigSource, Option<Class>)> {
+    let known = pool.changes.iter().filter(|set| set.from_known && !set.is_sampled() && pool.target != Target::Local);
+    let reverted = known.filter_map(|set| {
+        let back = |field: &ChangedField| {
+            let path = &field.change.path;
+            let class = |pair: &ValueChange| risk::of_change(path, pair.new.as_deref(), pair.old.as_deref()).class;
+            field.in_effect.iter().map(class).max().unwrap_or(Class::None)
+        };
+        Some((set.from.as_ref()?, set.fields.iter().map(back).max()))
+    });
+    reverted.collect()
+}
