@@ -85,8 +85,10 @@ fn restart_reports_start_to_api_server() {
 fn refused_configuration_is_retried() {
     let mut sim = SimHarness::new(None);
     sim.process.start(text("bad"), Err("invalid".to_owned()), sim.now);
+    let started = sim.now;
     sim.run(7);
     assert!(sim.process.healthz().is_err());
+    assert_eq!(sim.process.service_report(started, sim.now).last_error.as_deref(), Some("invalid"));
     // The service manager of the test restarts it with a valid verdict.
     sim.run(10);
     assert_eq!(sim.process.healthz(), Ok(()));
