@@ -228,12 +228,14 @@ impl<'a> Runner<'a> {
 
     fn step(&mut self, input: Input) {
         let now = self.rollout.clock.now();
+        // Output shows real time, whatever the clock of the limits.
+        let real = nodecfg_clock::now();
         let mut stopped = Vec::new();
         for command in self.machine.step(input, now) {
             match self.queue.add(command) {
-                Some(Command::Report(event)) => {
-                    // Output shows real time, whatever the clock of the limits.
-                    (self.listener)(nodecfg_clock::now(), &event);
+                Some(Command::Report(mut event)) => {
+                    event.move_soak_ends(real.duration_since(now));
+                    (self.listener)(real, &event);
                     if let Progress::Stopped { pool, .. } = event.progress {
                         stopped.push(pool);
                     }
