@@ -153,7 +153,7 @@ fn refused(node: &NodeName, error: &str) -> Explanation {
             "the kubelet could not store its own state of the configuration",
             &["the disk under --dynamic-config-dir is full, read-only or damaged"],
         ),
-        error_text::RESTART => (
+        error if error.starts_with(error_text::RESTART) => (
             "the node agent could not restart the kubelet; it restored the previous configuration",
             &[
                 "the kubelet of this host refuses a setting that every version should accept: see its log",

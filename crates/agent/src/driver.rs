@@ -145,7 +145,7 @@ enum EffectResult {
     /// Download, node health and kubelet version.
     Fetched(Result<Download, FetchError>, Option<NodeHealth>, Option<KubeletVersion>),
     /// Restart of the kubelet.
-    Restarted(Result<(), RestartError>),
+    Restarted(Result<(), ActivationError>),
     /// Report or probe.
     Event(Event),
     /// Effect without a result.
@@ -195,11 +195,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
             }
             EffectResult::Restarted(result) => {
                 self.restarting = false;
-                self.handle(Event::Activated(result.map_err(|error| match error {
-                    // The kubelet still runs its previous configuration, so the target is not at fault.
-                    RestartError::NotRequested(reason) => ActivationError::NotRequested(reason),
-                    RestartError::Failed(reason) => ActivationError::NotRestarted(reason),
-                })));
+                self.handle(Event::Activated(result));
             }
             EffectResult::Event(event) => {
                 if let Event::Reported(result) = &event {
@@ -235,6 +231,7 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
             }),
             Effect::Activate { state, .. } => {
                 self.restarting = true;
+                let since = self.options.clock.now();
                 Box::pin(async move {
                     tracing::info!(state = %state, "restarting the kubelet");
                     let result = host.restart(&state).await;
@@ -242,18 +239,25 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                         Ok(()) => tracing::info!("the kubelet was restarted"),
                         Err(reason) => tracing::error!("the kubelet was not restarted: {reason}"),
                     }
-                    EffectResult::Restarted(result)
+                    EffectResult::Restarted(match result {
+                        Ok(()) => Ok(()),
+                        // The kubelet still runs its previous configuration, so the target is not at fault.
+                        Err(RestartError::NotRequested(reason)) => Err(ActivationError::NotRequested(reason)),
+                        Err(RestartError::Failed(reason)) => {
+                            let last_error = host.service_report(since).await.last_error;
+                            Err(ActivationError::NotRestarted { reason, last_error })
+                        }
+                    })
                 })
             }
             Effect::Probe { node, since } => {
                 let healthz = self.runtime.healthz();
                 Box::pin(async move {
                     let kubelet = host.healthz(&healthz).await;
-                    let service = match &kubelet {
-                        Ok(()) => ServiceReport::default(),
-                        Err(_) => host.service_report(since).await,
-                    };
                     let node = if node && kubelet.is_ok() { client.node_health().await } else { None };
+                    let is_unhealthy = kubelet.is_err() || node.is_some_and(|node| !node.is_healthy_after(since));
+                    let service =
+                        if is_unhealthy { host.service_report(since).await } else { ServiceReport::default() };
                     tracing::debug!(
                         healthy = kubelet.is_ok(),
                         ready = node.map(|node| node.ready),

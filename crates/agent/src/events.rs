@@ -121,7 +121,12 @@ pub enum ActivationError {
     /// The configuration is in place. The restart could not be requested, so the configuration is not at fault.
     NotRequested(String),
     /// The configuration is in place. The kubelet could not be restarted.
-    NotRestarted(String),
+    NotRestarted {
+        /// What the restart command reported.
+        reason: String,
+        /// Last error in the kubelet's log since the restart began.
+        last_error: Option<String>,
+    },
 }
 
 /// Health of the kubelet of this host.
@@ -131,7 +136,7 @@ pub struct Health {
     pub kubelet: Result<(), String>,
     /// Health of the node. `None` if the API server was not queried or did not answer.
     pub node: Option<NodeHealth>,
-    /// What the service manager knows about a kubelet whose `/healthz` does not answer.
+    /// What the service manager knows about a kubelet that seems unhealthy. Empty for others.
     pub service: ServiceReport,
 }
 
@@ -158,6 +163,18 @@ pub struct NodeHealth {
     /// Last renewal of the node's Lease. `None` if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_renewed: Option<Timestamp>,
+}
+
+impl NodeHealth {
+    /// Reports whether the Lease was renewed after this time.
+    pub(crate) fn is_renewed_after(&self, moment: Timestamp) -> bool {
+        self.lease_renewed.is_some_and(|renewed| renewed > moment)
+    }
+
+    /// Reports whether the Node is Ready and its Lease was renewed after this time.
+    pub(crate) fn is_healthy_after(&self, moment: Timestamp) -> bool {
+        self.ready && self.is_renewed_after(moment)
+    }
 }
 
 /// Action outside of the agent's folder. Every effect can be repeated without harm.

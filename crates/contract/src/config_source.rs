@@ -189,7 +189,7 @@ pub mod error_text {
     pub const VALIDATE: &str = "failed to validate config, see Kubelet log for details";
     /// Any other error on the node.
     pub const INTERNAL: &str = "internal failure, see Kubelet log for details";
-    /// The kubelet could not be restarted. Only node agents report this error.
+    /// Prefix of node agents for a kubelet that could not be restarted. A colon and the kubelet's last error may follow.
     pub const RESTART: &str = "failed to restart the kubelet, see condition Active for details";
     /// Prefix of node agents for a kubelet that did not stay healthy with a configuration.
     pub const TRIAL_PREFIX: &str = "failed trial: ";

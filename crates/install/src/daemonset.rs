@@ -127,7 +127,7 @@ fn host_step(pods: &DaemonSet) -> Value {
             format!("--stop-command={ON_HOST} systemctl stop kubelet"),
             format!("--kubelet={ON_HOST} kubelet"),
             format!("--restarts-command={ON_HOST} systemctl show kubelet --property=NRestarts --value"),
-            format!("--log-command={ON_HOST} journalctl --unit=kubelet --output=cat --no-pager --lines=100"),
+            format!("--log-command={ON_HOST} journalctl --unit=kubelet --output=cat --no-pager --reverse --lines=1000"),
             format!("--kubelet-root-dir={HOST_ROOT}{}", pods.host.kubelet_root),
         ],
         "resources": {"requests": {"cpu": "1m", "memory": "16Mi"}, "limits": {"memory": "128Mi"}},

@@ -1,13 +1,10 @@
 //! The last error in a kubelet's log, and the field of the configuration that it concerns, by the table
 //! `crates/kubelet-config/data/startup-errors.csv`.
-//!
-//! Kubelets log with `klog`: a severity letter and the date, the process and the place in the source, `]`, a message in
-//! quotes, and values such as `err="…"` (`k8s.io/klog/v2`, KEP-1602). Kubelets before 1.21 log texts without quotes.
 
 use std::sync::LazyLock;
 
-use crate::secrets::{self, NOT_SHOWN};
-use crate::table;
+use crate::secret_words::without_secrets;
+use crate::{kubelet_log, table};
 
 static TEXT: &str = include_str!("../data/startup-errors.csv");
 static TABLE: LazyLock<Vec<[String; 2]>> = LazyLock::new(|| {
@@ -17,22 +14,16 @@ static TABLE: LazyLock<Vec<[String; 2]>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Messages that say nothing beside their error.
-const WRAPPERS: [&str; 3] = ["command failed", "Failed to run kubelet", "failed to run Kubelet"];
-/// Words before a value that may be secret.
-const SECRET_NAMES: [&str; 5] = ["bearer", "basic", "token", "password", "secret"];
-/// Length of a word from which it may be a key or token, in bytes. No name of a field, gate or signal is as long.
-const MIN_SECRET: usize = 40;
-
 /// Returns the last error in a kubelet's log, on one line: the field of the configuration that it concerns, if known,
-/// and the kubelet's message without values that may be secret. `None` without an error.
+/// and the kubelet's message without values that may be secret. `None` without an error. The oldest line comes first,
+/// and hidden characters are already removed: they could divide the name of a secret.
 ///
 /// An error in the table is preferred to later ones, which are often its consequence.
 #[must_use]
 pub fn last(log: &str) -> Option<String> {
-    let errors: Vec<String> = log.lines().rev().filter_map(error).collect();
-    let known = errors.iter().find_map(|error| Some(format!("{}: {}", field(error)?, without_secrets(error))));
-    known.or_else(|| errors.first().map(|error| without_secrets(error)))
+    let errors = kubelet_log::errors(log);
+    let known = errors.iter().rev().find_map(|error| Some(format!("{}: {}", field(error)?, without_secrets(error))));
+    known.or_else(|| errors.last().map(|error| without_secrets(error)))
 }
 
 /// Returns the field that an error concerns, or a choice of fields: `systemReserved, kubeReserved or evictionHard`.
@@ -40,81 +31,6 @@ pub fn last(log: &str) -> Option<String> {
 #[must_use]
 pub fn field(error: &str) -> Option<&'static str> {
     TABLE.iter().find(|[text, _]| error.contains(text.as_str())).map(|[_, field]| field.as_str())
-}
-
-/// Returns the text of a line that reports an error.
-fn error(line: &str) -> Option<String> {
-    if let Some(rest) = line.strip_prefix("Error: ") {
-        return Some(unwrapped(rest.to_owned()));
-    }
-    if line.starts_with("panic: ") || line.starts_with("fatal error: ") {
-        return Some(line.to_owned());
-    }
-    let is_error = line.starts_with(['E', 'F']) && line.get(1..5)?.bytes().all(|digit| digit.is_ascii_digit());
-    let (_, text) = line.split_once("] ").filter(|_| is_error)?;
-    let Some((message, values)) = quoted(text) else { return Some(unwrapped(text.to_owned())) };
-    let cause = values.split_once("err=").and_then(|(_, cause)| quoted(cause)).map(|(cause, _)| cause);
-    Some(match cause {
-        Some(cause) if WRAPPERS.contains(&message.as_str()) => unwrapped(cause),
-        Some(cause) => format!("{message}: {}", unwrapped(cause)),
-        None => message,
-    })
-}
-
-/// Removes the words with which kubelets begin an error of their start.
-fn unwrapped(error: String) -> String {
-    let inner = WRAPPERS.iter().find_map(|wrapper| error.strip_prefix(wrapper)?.strip_prefix(": "));
-    inner.map_or(error.clone(), str::to_owned)
-}
-
-/// Returns a text in double quotes, with its escapes resolved (Go `strconv.Quote`), and the rest.
-fn quoted(text: &str) -> Option<(String, &str)> {
-    let inner = text.strip_prefix('"')?;
-    let mut content = String::new();
-    let mut letters = inner.char_indices();
-    while let Some((at, letter)) = letters.next() {
-        match letter {
-            '"' => return Some((content, inner.get(at + 1..).unwrap_or_default())),
-            '\\' => match letters.next()?.1 {
-                'n' | 't' | 'r' => content.push(' '),
-                escaped => content.push(escaped),
-            },
-            letter => content.push(letter),
-        }
-    }
-    None
-}
-
-/// Replaces words that may be secret: keys and tokens, values after a name such as `token`, and the credentials and
-/// queries of URLs. All of a text with a PEM block is replaced.
-fn without_secrets(error: &str) -> String {
-    if error.contains("-----BEGIN") {
-        return NOT_SHOWN.to_owned();
-    }
-    let mut is_value = false;
-    let words = error.split_whitespace().map(|word| {
-        let bare = word.trim_matches(|letter: char| !letter.is_alphanumeric());
-        let is_secret = is_value || may_be_key(bare);
-        is_value = SECRET_NAMES.iter().any(|name| bare.eq_ignore_ascii_case(name));
-        let names_secret = bare.split_once(['=', ':']).is_some_and(|(name, value)| {
-            !value.is_empty() && SECRET_NAMES.iter().any(|secret| name.to_ascii_lowercase().ends_with(secret))
-        });
-        match bare {
-            _ if is_secret || names_secret => NOT_SHOWN.to_owned(),
-            url if url.contains("://") && url.contains(['@', '?', '#']) => {
-                word.replace(url, &secrets::without_credentials(url))
-            }
-            _ => word.to_owned(),
-        }
-    });
-    words.collect::<Vec<_>>().join(" ")
-}
-
-/// Reports whether a word may be a key or a token: long, with digits and letters, and neither a path nor an address.
-fn may_be_key(word: &str) -> bool {
-    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'_' | b'-' | b'=' | b'.');
-    let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
-    word.len() >= MIN_SECRET && has_digit && word.bytes().all(is_base64)
 }
 
 #[cfg(test)]
@@ -177,7 +93,7 @@ mod tests {
             ),
             (
                 klog("Failed to listen and serve", "listen tcp 0.0.0.0:10250: bind: address already in use"),
-                "port: Failed to listen and serve: listen tcp 0.0.0.0:10250: bind: address already in use",
+                "port, readOnlyPort or address: Failed to listen and serve: listen tcp 0.0.0.0:10250: bind: address already in use",
             ),
             (
                 failed(
@@ -229,7 +145,7 @@ mod tests {
         let known = "E1124 08:00:00.2 1 a.go:1] \"Failed to listen and serve\" err=\"listen tcp :1: no\"\n";
         assert_eq!(
             last(&format!("{known}{log}")).as_deref(),
-            Some("port: Failed to listen and serve: listen tcp :1: no")
+            Some("port, readOnlyPort or address: Failed to listen and serve: listen tcp :1: no")
         );
         assert_eq!(last("Error: failed to run Kubelet: no luck").as_deref(), Some("no luck"));
         assert_eq!(last("panic: runtime error\ngoroutine 1").as_deref(), Some("panic: runtime error"));
@@ -237,27 +153,5 @@ mod tests {
             assert_eq!(last(nothing), None, "{nothing}");
         }
         assert_eq!(last("E1124 08:00 1 a.go:1] \"open").as_deref(), Some("\"open"));
-    }
-
-    #[test]
-    fn withholds_values_that_may_be_secret() {
-        let key = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0";
-        for (text, shown) in [
-            (format!("sent {key} to it"), "sent (not shown) to it".to_owned()),
-            ("Authorization: Bearer abc, then".to_owned(), "Authorization: Bearer (not shown) then".to_owned()),
-            ("with password=abc set".to_owned(), "with (not shown) set".to_owned()),
-            ("bad X-Token:abc".to_owned(), "bad (not shown)".to_owned()),
-            (
-                "get \"https://me:pw@host/pods?key=1\": EOF".to_owned(),
-                "get \"https://(not shown)@host/pods?(not shown)\": EOF".to_owned(),
-            ),
-            ("see -----BEGIN RSA PRIVATE KEY----- abc".to_owned(), NOT_SHOWN.to_owned()),
-            ("open /var/lib/kubelet/pki/a-very-long-name-of-a-file-1.pem".to_owned(), String::new()),
-            ("resource.quantity \"12345678901234567890\"".to_owned(), String::new()),
-        ] {
-            let expected = if shown.is_empty() { text.clone() } else { shown };
-            assert_eq!(last(&format!("panic: {text}")), Some(without_secrets(&format!("panic: {text}"))));
-            assert_eq!(without_secrets(&text), expected);
-        }
     }
 }

@@ -123,12 +123,12 @@ pub(super) struct ActionArgs {
     /// the agent rolls back.
     #[arg(long, value_name = "COMMAND", default_value = "systemctl show kubelet --property=NRestarts --value")]
     restarts_command: CommandLine,
-    /// Command that prints the end of the kubelet's log, to which --since=@SECONDS is appended. The last error in it
-    /// explains a failed trial.
+    /// Command that prints the kubelet's log, newest line first, to which --since=@SECONDS is appended. The last error
+    /// in it explains a failed restart or trial.
     #[arg(
         long,
         value_name = "COMMAND",
-        default_value = "journalctl --unit=kubelet --output=cat --no-pager --lines=100"
+        default_value = "journalctl --unit=kubelet --output=cat --no-pager --reverse --lines=1000"
     )]
     log_command: CommandLine,
     #[command(flatten)]

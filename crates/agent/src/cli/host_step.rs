@@ -34,7 +34,7 @@ Examples:
     --stop-command 'nsenter -t 1 -m -- systemctl stop kubelet' \\
     --kubelet 'nsenter -t 1 -m -- kubelet' \\
     --restarts-command 'nsenter -t 1 -m -- systemctl show kubelet --property=NRestarts --value' \\
-    --log-command 'nsenter -t 1 -m -- journalctl --unit=kubelet --output=cat --no-pager --lines=100'";
+    --log-command 'nsenter -t 1 -m -- journalctl --unit=kubelet --output=cat --no-pager --reverse --lines=1000'";
 
 impl Args {
     pub(super) fn log_format(&self) -> LogFormat {

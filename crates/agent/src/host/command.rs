@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
-/// Captured bytes of the end of each stream.
-const MAX_CAPTURED: usize = 4096;
+/// Captured bytes of the end of a stream.
+const MAX_END: usize = 4096;
 /// Maximum number of lines quoted in an error.
 const MAX_QUOTED_LINES: usize = 5;
 /// Maximum number of characters quoted in an error.
@@ -73,6 +73,18 @@ impl CommandLine {
     /// # Errors
     /// The command could not be started, failed, or timed out.
     pub async fn run(&self, limit: Duration) -> Result<String, CommandError> {
+        self.capture(limit, Captured::end()).await
+    }
+
+    /// Runs the command as [`Self::run`] does, and returns the first `max` bytes of its standard output.
+    ///
+    /// # Errors
+    /// The command could not be started, failed, or timed out.
+    pub async fn start_of_output(&self, limit: Duration, max: usize) -> Result<String, CommandError> {
+        self.capture(limit, Captured::start(max)).await
+    }
+
+    async fn capture(&self, limit: Duration, mut out: Captured) -> Result<String, CommandError> {
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
             .stdin(Stdio::null())
@@ -83,7 +95,7 @@ impl CommandLine {
             .spawn()
             .map_err(|error| CommandError::NotStarted(format!("`{self}` cannot be started: {error}")))?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let (mut out, mut err) = (Tail::default(), Tail::default());
+        let mut err = Captured::end();
         let ended = {
             let mut reading = std::pin::pin!(async { tokio::join!(out.follow(stdout), err.follow(stderr)) });
             let mut open = true;
@@ -104,7 +116,7 @@ impl CommandLine {
             }
             ended
         };
-        let quoted = [&err, &out].into_iter().map(Tail::quoted).find(|text| !text.is_empty());
+        let quoted = [&err, &out].into_iter().map(Captured::quoted).find(|text| !text.is_empty());
         let wrote = quoted.map_or_else(|| " and wrote nothing".to_owned(), |text| format!(": {text}"));
         let reason = match ended {
             Ok(Ok(status)) if status.success() => return Ok(out.text()),
@@ -126,20 +138,35 @@ async fn kill(child: &mut Child) {
     let _ = child.kill().await;
 }
 
-/// End of a stream.
-#[derive(Debug, Default)]
-struct Tail {
+/// The start or the end of a stream.
+#[derive(Debug)]
+struct Captured {
+    is_end: bool,
+    max: usize,
     bytes: Vec<u8>,
 }
 
-impl Tail {
+impl Captured {
+    fn start(max: usize) -> Self {
+        Self { is_end: false, max, bytes: Vec::new() }
+    }
+
+    fn end() -> Self {
+        Self { is_end: true, max: MAX_END, bytes: Vec::new() }
+    }
+
     async fn follow(&mut self, source: Option<impl AsyncRead + Unpin>) {
         let Some(mut source) = source else { return };
         let mut buffer = [0; 1024];
         while let Ok(count @ 1..) = source.read(&mut buffer).await {
             self.bytes.extend_from_slice(buffer.get(..count).unwrap_or_default());
-            let excess = self.bytes.len().saturating_sub(MAX_CAPTURED);
-            self.bytes.drain(..excess);
+            let excess = self.bytes.len().saturating_sub(self.max);
+            if self.is_end {
+                self.bytes.drain(..excess);
+            } else {
+                // The rest is read and dropped, so that the command can end.
+                self.bytes.truncate(self.max);
+            }
         }
     }
 
@@ -187,6 +214,9 @@ mod tests {
             command(r#"sh -c "echo out; for i in 1 2 3 4 5 6; do echo line $i >&2; done; exit 7""#).run(LONG).await;
         let Err(CommandError::Failed(error)) = error else { panic!("{error:?}") };
         assert!(error.ends_with("failed (exit status: 7): line 2; line 3; line 4; line 5; line 6"), "{error}");
+        let script = r#"sh -c "seq 100000; echo last""#;
+        assert!(command(script).run(LONG).await.expect("succeeds").ends_with("100000\nlast\n"));
+        assert_eq!(command(script).start_of_output(LONG, 5).await, Ok("1\n2\n3".to_owned()));
         let error = command("false").run(LONG).await.expect_err("fails");
         assert_eq!(error.to_string(), "`false` failed (exit status: 1) and wrote nothing");
         let error = command("/no/such/program").run(LONG).await;

@@ -20,6 +20,9 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit of each command of a service report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Size limit of the log in which errors are looked for, in bytes.
+const MAX_LOG: usize = 256 * 1024;
+
 /// Actions that need privileges on the host.
 #[derive(Debug, Clone)]
 pub struct Actions {
@@ -35,7 +38,7 @@ pub struct Actions {
     pub kubelet: CommandLine,
     /// Command that prints how often the service manager has started the kubelet again. `None`: unknown.
     pub restarts: Option<CommandLine>,
-    /// Command that prints the end of the kubelet's log, to which `--since=@SECONDS` is appended. `None`: unknown.
+    /// Command that prints the kubelet's log, newest line first, to which `--since=@SECONDS` is appended. `None`: unknown.
     pub log: Option<CommandLine>,
 }
 
@@ -101,14 +104,17 @@ impl Actions {
     /// leaves this process, without values that may be secret.
     pub async fn service_report(&self, since: Timestamp) -> ServiceReport {
         let restarts = match &self.restarts {
-            Some(command) => output_of(command).await.and_then(|text| text.trim().parse().ok()),
+            Some(command) => explaining(command.run(REPORT_TIMEOUT).await).and_then(|text| text.trim().parse().ok()),
             None => None,
         };
         let log = match &self.log {
-            Some(command) => output_of(&command.with_argument(&format!("--since=@{}", since.as_second()))).await,
+            Some(command) => {
+                let command = command.with_argument(&format!("--since=@{}", since.as_second()));
+                explaining(command.start_of_output(REPORT_TIMEOUT, MAX_LOG).await)
+            }
             None => None,
         };
-        let last_error = log.as_deref().and_then(startup_error::last);
+        let last_error = log.and_then(|log| startup_error::last(&printable::lines(&oldest_first(&log))));
         let last_error = last_error.map(|text| printable::at_most(&printable::one_line(&text), MAX_LAST_ERROR));
         ServiceReport { restarts, last_error }
     }
@@ -120,8 +126,14 @@ impl Actions {
 }
 
 /// Output of a command that only explains failures: without it, the agent works as before.
-async fn output_of(command: &CommandLine) -> Option<String> {
-    command.run(REPORT_TIMEOUT).await.inspect_err(|error| tracing::debug!("{error}")).ok()
+fn explaining(output: Result<String, CommandError>) -> Option<String> {
+    output.inspect_err(|error| tracing::debug!("{error}")).ok()
+}
+
+/// The complete lines of a log whose newest line comes first, in their order.
+fn oldest_first(log: &str) -> String {
+    let complete = if log.len() < MAX_LOG { log } else { log.rsplit_once('\n').map_or("", |(complete, _)| complete) };
+    complete.lines().rev().collect::<Vec<_>>().join("\n")
 }
 
 /// Version that the kubelet's binary reports. `None` if unknown.
@@ -379,6 +391,15 @@ mod tests {
         let report = actions.service_report(since).await;
         assert_eq!(report.restarts, None);
         assert_eq!(report.last_error.expect("an error").chars().count(), MAX_LAST_ERROR + 1);
+        // The newest line comes first. A word that was cut may be a part of a secret, so its line does not count.
+        actions.log = r#"sh -c 'echo " >"; printf "\tnew\n"; echo "E1124 08:00:00.1 1 a.go:1] \"newer\" err=<"
+            yes "Error: old" | head -n 100000'"#
+            .parse()
+            .ok();
+        assert_eq!(actions.service_report(since).await.last_error.as_deref(), Some("newer: new"));
+        actions.log =
+            r#"sh -c 'yes I | head -c 262100; echo; echo "Error: $(head -c 1000 /dev/zero | tr "\0" x)"'"#.parse().ok();
+        assert_eq!(actions.service_report(since).await.last_error, None);
         // A command that fails costs only the explanation.
         (actions.log, actions.restarts) = ("false".parse().ok(), "/no/such/program".parse().ok());
         assert_eq!(actions.service_report(since).await, ServiceReport::default());

@@ -7,7 +7,6 @@ use super::backoff::Backoff;
 use super::{MachineState, StepBuilder, kubelet_messages};
 use crate::events::{ActivationError, Effect, NodeHealth, StateFiles};
 use crate::ledger::{AssignmentFailure, FailureKind, Phase, Trial};
-use nodecfg_contract::error_text;
 
 /// Attempt to activate the target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -90,9 +89,10 @@ impl MachineState {
                 // The kubelet was restarted even if that cannot be saved, so the trial must start.
                 builder.step.urgent = true;
             }
-            Err(ActivationError::NotRestarted(reason)) if self.target() != self.ledger.last_known_good.as_ref() => {
-                let error = error_text::RESTART.to_owned();
-                let message = format!("the kubelet could not be restarted: {reason}");
+            Err(ActivationError::NotRestarted { reason, last_error })
+                if self.target() != self.ledger.last_known_good.as_ref() =>
+            {
+                let (error, message) = kubelet_messages::not_restarted(reason, last_error.as_deref());
                 self.roll_back(
                     AssignmentFailure { kind: FailureKind::Restart, was_healthy: false, error, message, kubelet: None },
                     builder,

@@ -8,7 +8,7 @@ use super::trial::HealthProblem;
 use crate::events::Announcement;
 use crate::ledger::{AssignmentFailure, FailureKind};
 use nodecfg_contract::ConfigSource;
-use nodecfg_contract::error_text::TRIAL_PREFIX;
+use nodecfg_contract::error_text::{RESTART, TRIAL_PREFIX};
 
 /// Condition reason for disk errors.
 pub(super) const STORAGE_FAILED: &str = "StorageFailed";
@@ -112,7 +112,12 @@ pub(super) fn exited(times: u32) -> (String, String) {
     )
 }
 
-/// Error text and reason of a trial, with the kubelet's last error.
+/// Error text and reason of a restart that failed.
+pub(super) fn not_restarted(why: &str, last_error: Option<&str>) -> (String, String) {
+    with_last_error((RESTART.to_owned(), format!("the kubelet could not be restarted: {why}")), last_error)
+}
+
+/// Error text and reason of a failure, with the kubelet's last error.
 pub(super) fn with_last_error((error, message): (String, String), last_error: Option<&str>) -> (String, String) {
     match last_error {
         Some(last) => (format!("{error}: {last}"), format!("{message}; its last error: {last}")),

@@ -261,10 +261,11 @@ struct StepBuilder {
 
 impl MachineState {
     /// Records the time and the event. Returns the event to handle: a tick instead of an unexpected answer, which
-    /// thus does not affect the effect in progress.
+    /// thus does not affect the effect in progress, or of the result of a probe that began before a restart.
     fn receive<'event>(&mut self, event: &'event Event, now: Timestamp) -> &'event Event {
         self.track_time(now);
-        let event = if self.is_expected(event) { event } else { &Event::Tick };
+        let is_outdated = matches!(event, Event::Probed(_)) && self.volatile.watch.end_outdated_probe();
+        let event = if self.is_expected(event) && !is_outdated { event } else { &Event::Tick };
         self.record(event, now);
         event
     }

@@ -384,7 +384,9 @@ impl SimHarness {
         self.started = self.now;
         self.healthy_since = None;
         let answer = match self.behaviour() {
-            Behaviour::NoRestart => Err(ActivationError::NotRestarted("exit status 1".to_owned())),
+            Behaviour::NoRestart => {
+                Err(ActivationError::NotRestarted { reason: "exit status 1".to_owned(), last_error: None })
+            }
             _ => Ok(()),
         };
         self.send(1.0, Event::Activated(answer));

@@ -173,7 +173,9 @@ impl MachineState {
             Some(ActivationError::NotPlaced(_) | ActivationError::NotRequested(_)) => {
                 Some(error_text::INTERNAL.to_owned())
             }
-            Some(ActivationError::NotRestarted(_)) => Some(error_text::RESTART.to_owned()),
+            Some(ActivationError::NotRestarted { reason, last_error }) => {
+                Some(kubelet_messages::not_restarted(reason, last_error.as_deref()).0)
+            }
         }
     }
 
@@ -207,7 +209,7 @@ impl MachineState {
                 Some(ActivationError::NotPlaced(why)) => {
                     (kubelet_messages::STORAGE_FAILED, format!("{target} could not be placed; retrying: {why}"))
                 }
-                Some(ActivationError::NotRequested(why) | ActivationError::NotRestarted(why)) => {
+                Some(ActivationError::NotRequested(why) | ActivationError::NotRestarted { reason: why, .. }) => {
                     ("RestartFailed", format!("the kubelet could not be restarted on {target}; retrying: {why}"))
                 }
             }),

@@ -28,6 +28,8 @@ const NODE_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct HealthWatch {
     /// Whether a probe is in progress.
     pub(super) under_way: bool,
+    /// Whether the probe in progress began before the watch was reset, so that its result says nothing.
+    is_outdated: bool,
     /// Whether the probe in progress queries the API server.
     checks_node: bool,
     /// Time of the next probe. `None` means at once.
@@ -45,7 +47,7 @@ pub(super) struct HealthWatch {
     /// Exits of the kubelet that the service manager has counted: at the first report since the restart, and at the last.
     /// The count of systemd continues over a restart on request, so only the difference counts.
     restarts: Option<(u32, u32)>,
-    /// Last error of the kubelet since the restart.
+    /// Last error of the kubelet since it was healthy last, or since the restart.
     last_error: Option<String>,
     /// Whether the trial can end. On the last known good, the kubelet is healthy. On another target, it also was
     /// healthy for the whole trial period, and the API server has answered since.
@@ -64,9 +66,16 @@ pub(super) enum HealthProblem {
 }
 
 impl HealthWatch {
-    /// Clears everything but `under_way`: after a restart of the kubelet, and at the end of a trial.
+    /// Forgets everything but a probe in progress: after a restart of the kubelet, and at the end of a trial.
     pub(super) fn reset(&mut self) {
-        *self = Self { under_way: self.under_way, ..Self::default() };
+        *self = Self { under_way: self.under_way, is_outdated: self.under_way, ..Self::default() };
+    }
+
+    /// Ends the probe in progress if it is outdated. Returns whether it was.
+    pub(super) fn end_outdated_probe(&mut self) -> bool {
+        let was_outdated = std::mem::take(&mut self.is_outdated);
+        self.under_way &= !was_outdated;
+        was_outdated
     }
 
     pub(super) fn shift(&mut self, by: SignedDuration) {
@@ -116,8 +125,7 @@ impl Trial {
         if before.ready && !node.ready {
             return Some(HealthProblem::NotReady);
         }
-        let renewed = node.lease_renewed.is_some_and(|renewed| renewed > self.started);
-        (before.lease_renewed.is_some() && !renewed).then_some(HealthProblem::NoLease)
+        (before.lease_renewed.is_some() && !node.is_renewed_after(self.started)).then_some(HealthProblem::NoLease)
     }
 }
 
@@ -190,6 +198,10 @@ impl MachineState {
         watch.health_problem = trial.health_problem(&health.kubelet, watch.node);
         watch.answered_since_restart |= health.kubelet.is_ok() || trial.healthy_since.is_some();
         let healthy = watch.health_problem.is_none();
+        if healthy {
+            // It explains no later failure.
+            watch.last_error = None;
+        }
         let over = trial.unhealthy_since.is_none()
             && trial.healthy_since.is_some_and(|healthy| since(healthy, now) >= settings.trial_period);
         // An earlier answer of the API server still counts if the agent could not save the promotion then.
@@ -294,6 +306,15 @@ mod tests {
         }
         assert_eq!(watch.last_error.as_deref(), Some("second"));
         watch.reset();
-        assert_eq!((watch.last_error, watch.restarts), (None, None));
+        assert_eq!((watch.last_error.clone(), watch.restarts), (None, None));
+        assert!(!watch.end_outdated_probe(), "no probe was in progress");
+    }
+
+    #[test]
+    fn probe_in_progress_is_outdated_by_a_reset() {
+        let mut watch = HealthWatch { under_way: true, ..HealthWatch::default() };
+        watch.reset();
+        assert!(watch.under_way && watch.end_outdated_probe());
+        assert_eq!(watch, HealthWatch::default());
     }
 }

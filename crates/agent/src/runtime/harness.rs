@@ -302,7 +302,9 @@ impl RuntimeHarness {
                 self.state_files.push(state.to_string());
                 self.start_kubelet();
                 let result = match self.behaviour() {
-                    Behaviour::NoRestart => Err(ActivationError::NotRestarted("exit status 1".to_owned())),
+                    Behaviour::NoRestart => {
+                        Err(ActivationError::NotRestarted { reason: "exit status 1".to_owned(), last_error: None })
+                    }
                     _ => Ok(()),
                 };
                 self.schedule(1, Pending::Event(Box::new(Event::Activated(result))));

@@ -13,6 +13,7 @@ scenarios! {
     rolls_back_unhealthy_kubelet,
     names_field_of_a_kubelet_that_exits,
     reports_failed_restart,
+    explains_failed_restart_by_the_log,
     keeps_configuration_during_api_outage,
     restores_configuration_after_reboot_without_api_server,
     continues_trial_after_kill,
@@ -101,7 +102,7 @@ async fn names_field_of_a_kubelet_that_exits(env: TestEnv) {
             manager("invalid Node Allocatable configuration. Resource \"memory\" has a reservation of 9Gi"),
         ),
         (
-            "port",
+            "port, readOnlyPort or address",
             "E1124 08:00:00.1 1 server.go:1] \"Failed to listen and serve\" err=\"listen tcp :1: bind: in use\""
                 .to_owned(),
         ),
@@ -153,6 +154,23 @@ async fn reports_failed_restart(env: TestEnv) {
         env.host.journal() == ["started 110", "started 110"]
     })
     .await;
+}
+
+async fn explains_failed_restart_by_the_log(env: TestEnv) {
+    let line =
+        r#"{"ts":1.5,"msg":"command failed","err":"failed to run Kubelet: running with swap on is not supported"}"#;
+    env.host.set_faults(&KubeletFaults { exit: BTreeMap::from([(50, line.to_owned())]), ..KubeletFaults::default() });
+    env.host.wait_for_start();
+    let _agent = env.start_agent();
+    env.create_immutable_config_map("a", &env.host.configuration(50));
+    env.assign(Some("a")).await;
+    env.wait_for_status(
+        "a/-/- failed to restart the kubelet, see condition Active for details: failSwapOn: running with swap on is not \
+         supported",
+    )
+    .await;
+    assert_eq!(env.condition("Active"), "False RestartFailed");
+    env.wait_for_kubelet("started 110").await;
 }
 
 async fn keeps_configuration_during_api_outage(mut env: TestEnv) {

@@ -31,7 +31,17 @@ impl Host {
         fs::write(host.config(), host.configuration(LOCAL)).unwrap();
         fs::set_permissions(host.config(), fs::Permissions::from_mode(0o644)).unwrap();
         host.set_faults(&KubeletFaults::default());
-        host.script("restart", &[&host.stop_commands(), &host.start_commands()]);
+        // The unit of a kubelet with Type=notify has started once the kubelet answers.
+        host.script(
+            "restart",
+            &[
+                "lines=$(cat journal 2>/dev/null | wc -l)",
+                &host.stop_commands(),
+                &host.start_commands(),
+                "while [ -e notify ] && [ ! -e exited ] && [ \"$(wc -l < journal)\" -eq \"$lines\" ]; do sleep 0.05; done",
+                "if [ -e notify ] && [ -e exited ]; then echo 'Job for kubelet.service failed.' >&2; exit 1; fi",
+            ],
+        );
         host.script("stop", &[&host.stop_commands()]);
         // This service manager starts a kubelet that exited again when it is asked for its count.
         host.script(
@@ -42,7 +52,7 @@ impl Host {
                 "echo again >> restarts.log; fi; touch restarts.log; wc -l < restarts.log",
             ],
         );
-        host.script("log", &["cat kubelet.log"]);
+        host.script("log", &["tac kubelet.log"]);
         host.run("restart");
         host
     }
@@ -80,6 +90,11 @@ impl Host {
         } else {
             fs::remove_file(self.path("no-service")).unwrap();
         }
+    }
+
+    /// Lets the restart command fail if the kubelet exits during its start, as systemd does for units with Type=notify.
+    pub fn wait_for_start(&self) {
+        fs::write(self.path("notify"), "").unwrap();
     }
 
     fn stop_commands(&self) -> String {

@@ -50,9 +50,9 @@ fn kubelet() {
         exit(1);
     }
     if let Some(line) = faults.exit.get(&pods) {
-        journal(format!("exited {pods}"));
         eprintln!("{line}");
         fs::write(folder.join("exited"), "").unwrap();
+        journal(format!("exited {pods}"));
         exit(1);
     }
     let port = u16::try_from(config["healthzPort"].as_i64().unwrap()).unwrap();

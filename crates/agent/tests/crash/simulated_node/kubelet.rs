@@ -23,7 +23,9 @@ impl SimulatedNode {
         self.record(&format!("the kubelet is restarted on {:?}", contents::name(&text)));
         self.check_restart(&text, ledger);
         let answer = match contents::behaviour(&text) {
-            Behaviour::NoRestart => Err(ActivationError::NotRestarted("exit status 1".to_owned())),
+            Behaviour::NoRestart => {
+                Err(ActivationError::NotRestarted { reason: "exit status 1".to_owned(), last_error: None })
+            }
             _ => Ok(()),
         };
         let takes = 0.2 + self.random.f64();
