@@ -31,6 +31,14 @@ pub struct Explanation {
     pub look_at: String,
 }
 
+impl Explanation {
+    /// The parts that are the same for all nodes with the same problem: its meaning, and the field that its message
+    /// concerns.
+    pub(super) fn kind(&self, message: &str) -> (&'static str, Option<&'static str>) {
+        (self.meaning, startup_error::field(message))
+    }
+}
+
 /// Explains why a node failed.
 #[must_use]
 pub fn failure(node: &NodeName, failure: &ConvergenceFailure) -> Explanation {

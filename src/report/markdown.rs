@@ -1,12 +1,15 @@
 //! Escaping of text for GitHub-flavoured markdown, so that text never becomes markup.
 
+use nodecfg_contract::printable;
+
 /// Zero-width space. Breaks up text that GitHub would turn into a notification or a link: `@name`, `#1`, `GH-1` and
 /// URLs. An entity or a backslash does not, because GitHub resolves both first.
 const ZERO_WIDTH_SPACE: char = '\u{200b}';
 
 /// Text as a code span in a table cell. The fence is longer than any run of backticks; cell borders are escaped, and
-/// controls such as line ends become spaces.
+/// controls such as line ends become spaces. Hidden characters are removed.
 pub(super) fn code(text: &str) -> String {
+    let text = printable::lines(text).replace('\n', " ");
     if text.is_empty() {
         // Two backticks alone would open a code span.
         return "` `".to_owned();
@@ -14,13 +17,14 @@ pub(super) fn code(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
-    let shown = text.replace('|', "\\|").replace(|c: char| c.is_control(), " ");
+    let shown = text.replace('|', "\\|");
     format!("{fence}{pad}{shown}{pad}{fence}")
 }
 
 /// Escapes a message of nodecfg, which may quote names and values, for a table cell or a list. Text in backticks
-/// stays code. Other text creates no tag, link, emphasis or notification.
+/// stays code. Other text creates no tag, link, emphasis or notification. Hidden characters are removed.
 pub(super) fn prose(text: &str) -> String {
+    let text = printable::lines(text);
     let mut shown = String::with_capacity(text.len());
     // Code is not escaped, because it would show entities and backslashes. If backticks are unpaired or adjacent, the
     // text counts as without code.
@@ -35,7 +39,6 @@ pub(super) fn prose(text: &str) -> String {
             }
             '|' => shown.push_str("\\|"),
             '\n' => shown.push_str(if in_code { " " } else { "<br>" }),
-            control if control.is_control() => shown.push(' '),
             '<' if !in_code => shown.push_str("&lt;"),
             '&' if !in_code => shown.push_str("&amp;"),
             '*' | '_' | '`' | '[' | '~' | '\\' if !in_code => {
@@ -69,6 +72,8 @@ mod tests {
         assert_eq!(code("`a"), "`` `a ``");
         assert_eq!(code("a|b"), "`a\\|b`");
         assert_eq!(code("a\r\nb"), "`a  b`");
+        assert_eq!(code("`\u{200b}`a"), "``` ``a ```");
+        assert_eq!(code("a\u{202e}b\u{1b}[31m"), "`ab [31m`");
         assert_eq!(code("a\\|b"), "`a\\\\|b`");
         assert_eq!(code(""), "` `");
     }
@@ -79,6 +84,7 @@ mod tests {
         assert_eq!(prose("a ` b < c"), "a \\` b &lt; c");
         assert_eq!(prose("one\ntwo `<x>`"), "one<br>two `<x>`");
         assert_eq!(prose("a `` b"), "a \\`\\` b");
+        assert_eq!(prose("a\u{202e}b\u{200b}c\u{1b}\\[31m"), "abc \\\\\\[31m");
     }
 
     #[test]

@@ -223,14 +223,14 @@ fn write_nodes(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 }
 
 /// Writes the explanation of each kind of failure once.
-fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
-    type Kind<'a> = (u8, &'a str, &'static str);
+pub(super) fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    type Kind<'a> = (u8, &'a str, (&'static str, Option<&'static str>));
     let mut kinds: BTreeMap<Kind<'_>, (Explanation, Vec<&str>)> = BTreeMap::new();
     for node in outcome.pools.values().flat_map(|pool| &pool.nodes) {
-        let (Some((label, _)), Some(explanation)) = (summary::problem(&node.end), summary::explanation(node)) else {
+        let (Some((label, text)), Some(explanation)) = (summary::problem(&node.end), summary::explanation(node)) else {
             continue;
         };
-        let kind = (summary::priority(&node.end), label, explanation.meaning);
+        let kind = (summary::priority(&node.end), label, explanation.kind(&text));
         kinds.entry(kind).or_insert_with(|| (explanation, Vec::new())).1.push(node.node.as_str());
     }
     for ((_, label, _), (explanation, nodes)) in kinds {

@@ -238,13 +238,13 @@ pub(super) fn state_of(node: &NodeOutcome, at: Timestamp) -> String {
 
 /// Writes each kind of problem once: its messages with their nodes, and its explanation.
 fn write_explanations(page: &mut Page<'_>, outcome: &Outcome) -> io::Result<()> {
-    type Kind = (u8, &'static str, Option<&'static str>);
+    type Kind = (u8, &'static str, Option<(&'static str, Option<&'static str>)>);
     type Messages<'a> = BTreeMap<String, Vec<&'a NodeOutcome>>;
     let mut kinds: BTreeMap<Kind, (Option<explain::Explanation>, Messages<'_>)> = BTreeMap::new();
     for node in outcome.pools.values().flat_map(|pool| &pool.nodes) {
         let Some((label, text)) = problem(&node.end) else { continue };
         let explanation = explanation(node);
-        let kind = (priority(&node.end), label, explanation.as_ref().map(|explanation| explanation.meaning));
+        let kind = (priority(&node.end), label, explanation.as_ref().map(|explanation| explanation.kind(&text)));
         kinds.entry(kind).or_insert_with(|| (explanation, BTreeMap::new())).1.entry(text).or_default().push(node);
     }
     for ((priority, label, _), (explanation, messages)) in kinds {

@@ -94,6 +94,25 @@ fn explains_each_kind_of_failure_once() {
 }
 
 #[test]
+fn explains_each_field_that_nodes_name() {
+    let trial = |error: &str| failed(&format!("{}kubelet exited 3 times: {error}", error_text::TRIAL_PREFIX));
+    let swap = "running with swap on is not supported";
+    let outcome = outcome([trial("invalid configuration: cgroup-root x"), trial(swap), trial(swap)]);
+    let markdown = |outcome: &Outcome| {
+        let mut out = Vec::new();
+        crate::report::run_summary::write_explanations(&mut out, outcome).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    for (text, first, second) in [
+        (text(&outcome), "see:     cgroupRoot in the configuration of the pool;", "see:     failSwapOn in"),
+        (markdown(&outcome), "**failed:** `n000`\n", "**failed:** `n001`, `n002`\n"),
+    ] {
+        assert!(text.contains(first) && text.contains(second), "{text}");
+        assert_eq!(text.matches("meaning:").count(), 2, "{text}");
+    }
+}
+
+#[test]
 fn last_line_has_nodes_on_trial() {
     let trial = |seconds: i64| Trial { ends_at: Some(Timestamp::from_second(seconds).unwrap()) };
     let mut three = outcome([End::Converged, End::Converged, End::LeftAlone { why: Why::Converged }]);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use futures::stream;
+use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -26,9 +26,11 @@ const AT_A_TIME: usize = 4;
 /// Numbers of queued Events by reason.
 type Unsent = Arc<Mutex<BTreeMap<&'static str, usize>>>;
 
-/// Sends progress as Events, in the background. Warnings overtake other Events.
+/// Sends progress as Events, in the background. Shared Events overtake warnings of single nodes, and these overtake
+/// other Events.
 pub(super) struct EventSender {
     limits: EventLimits,
+    shared: mpsc::UnboundedSender<NodeNotice>,
     warnings: mpsc::UnboundedSender<NodeNotice>,
     others: mpsc::UnboundedSender<NodeNotice>,
     unsent: Unsent,
@@ -38,61 +40,49 @@ pub(super) struct EventSender {
 
 impl EventSender {
     pub(super) fn start(writer: ClusterWriter, rollout: &Rollout<'_>) -> Self {
-        let (warnings, urgent) = mpsc::unbounded_channel();
-        let (others, rest) = mpsc::unbounded_channel();
+        let (shared, first) = mpsc::unbounded_channel();
+        let (warnings, second) = mpsc::unbounded_channel();
+        let (others, last) = mpsc::unbounded_channel();
         let unsent = Unsent::default();
-        let notices = stream::unfold((urgent, rest), async |(mut urgent, mut rest)| {
-            let notice = tokio::select! {
-                biased;
-                Some(notice) = urgent.recv() => notice,
-                Some(notice) = rest.recv() => notice,
-                else => return None,
-            };
-            Some((notice, (urgent, rest)))
-        });
         let queued = Arc::clone(&unsent);
-        let task = tokio::spawn(notices.for_each_concurrent(AT_A_TIME, move |notice| {
-            let (writer, queued) = (writer.clone(), Arc::clone(&queued));
-            async move {
-                writer.emit_event(&notice).await;
-                *lock(&queued).entry(notice.reason).or_default() -= 1;
-            }
-        }));
+        let task =
+            tokio::spawn(most_urgent_first([first, second, last]).for_each_concurrent(AT_A_TIME, move |notice| {
+                let (writer, queued) = (writer.clone(), Arc::clone(&queued));
+                async move {
+                    writer.emit_event(&notice).await;
+                    *lock(&queued).entry(notice.reason).or_default() -= 1;
+                }
+            }));
         let Rollout { plan, allowed, ignored_windows, .. } = rollout;
         let commit = plan.commit.as_ref().map(|commit| format!(" at commit {}", commit.short())).unwrap_or_default();
         let allowed = allowed.map(|allowed| format!(", {allowed}")).unwrap_or_default();
         let windows = ignored_windows.map(|reason| format!(", windows ignored: {reason}")).unwrap_or_default();
         let origin = format!("fleet {}{commit}{allowed}{windows}", plan.fleet);
-        Self { limits: EventLimits::new(Limits::DEFAULT), warnings, others, unsent, task, origin }
+        Self { limits: EventLimits::new(Limits::DEFAULT), shared, warnings, others, unsent, task, origin }
     }
 
     pub(super) fn send(&mut self, at: Timestamp, event: &Event) {
         if let Some((pool, notice)) = to_notice(&self.origin, at, event)
             && let Some(notice) = self.limits.admit(pool, notice)
         {
-            Self::queue(&self.warnings, &self.others, &self.unsent, notice);
+            let queue = if notice.warning { &self.warnings } else { &self.others };
+            Self::queue(queue, &self.unsent, notice);
         }
     }
 
-    fn queue(
-        warnings: &mpsc::UnboundedSender<NodeNotice>,
-        others: &mpsc::UnboundedSender<NodeNotice>,
-        unsent: &Unsent,
-        notice: NodeNotice,
-    ) {
+    fn queue(queue: &mpsc::UnboundedSender<NodeNotice>, unsent: &Unsent, notice: NodeNotice) {
         *lock(unsent).entry(notice.reason).or_default() += 1;
-        let sender = if notice.warning { warnings } else { others };
         // The receiver lives as long as this sender; without it only an Event is lost.
-        let _ = sender.send(notice);
+        let _ = queue.send(notice);
     }
 
     /// Sends the shared Events, and waits for all a short time.
     pub(super) async fn finish(self) {
-        let Self { limits, warnings, others, unsent, task, .. } = self;
+        let Self { limits, shared, warnings, others, unsent, task, .. } = self;
         for notice in limits.shared() {
-            Self::queue(&warnings, &others, &unsent, notice);
+            Self::queue(&shared, &unsent, notice);
         }
-        drop((warnings, others));
+        drop((shared, warnings, others));
         if tokio::time::timeout(FLUSH_TIMEOUT, task).await.is_err() {
             let left: Vec<String> = lock(&unsent)
                 .iter()
@@ -102,6 +92,20 @@ impl EventSender {
             tracing::warn!("Kubernetes Events that the API server did not take in time: {}", left.join(", "));
         }
     }
+}
+
+/// The items of the first queue, and those of a later one while all earlier ones are empty. Ends with the last queue.
+fn most_urgent_first<T>(queues: [mpsc::UnboundedReceiver<T>; 3]) -> impl Stream<Item = T> {
+    stream::unfold(queues, async |[mut first, mut second, mut last]| {
+        let item = tokio::select! {
+            biased;
+            Some(item) = first.recv() => item,
+            Some(item) = second.recv() => item,
+            Some(item) = last.recv() => item,
+            else => return None,
+        };
+        Some((item, [first, second, last]))
+    })
 }
 
 fn lock(unsent: &Unsent) -> MutexGuard<'_, BTreeMap<&'static str, usize>> {
@@ -150,6 +154,18 @@ mod tests {
     use nodecfg_planning::convergence::{ConvergenceFailure, Target};
     use nodecfg_planning::plan::fixtures::{node_name, pool_name, source};
     use nodecfg_planning::rollout::progress::{NodeCounts, PoolState, StartGate};
+
+    #[tokio::test]
+    async fn most_urgent_queue_comes_first() {
+        let (first, one) = mpsc::unbounded_channel();
+        let (second, two) = mpsc::unbounded_channel();
+        let (last, three) = mpsc::unbounded_channel();
+        for (sender, number) in [(&last, 5), (&second, 3), (&first, 1), (&second, 4), (&first, 2)] {
+            sender.send(number).unwrap();
+        }
+        drop((first, second, last));
+        assert_eq!(most_urgent_first([one, two, three]).collect::<Vec<_>>().await, [1, 2, 3, 4, 5]);
+    }
 
     #[test]
     fn reports_progress_on_the_node_that_caused_it() {

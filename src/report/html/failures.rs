@@ -31,10 +31,10 @@ pub(super) struct FailedNode<'a> {
 
 /// Groups failures by kind, most urgent first, and by message, most frequent first.
 pub(super) fn grouped<'a>(cases: impl Iterator<Item = FailedNode<'a>>) -> Vec<FailureGroup> {
-    type Kind = (u8, &'static str, Option<&'static str>);
+    type Kind = (u8, &'static str, Option<(&'static str, Option<&'static str>)>);
     let mut kinds: BTreeMap<Kind, (FailureGroup, BTreeMap<String, usize>)> = BTreeMap::new();
     for FailedNode { priority, label, message, explanation, pool, node } in cases {
-        let key = (priority, label, explanation.as_ref().map(|explanation| explanation.meaning));
+        let key = (priority, label, explanation.as_ref().map(|explanation| explanation.kind(&message)));
         let new = || (FailureGroup { label, explanation, messages: Vec::new() }, BTreeMap::new());
         let (failure, indexes) = kinds.entry(key).or_insert_with(new);
         let index = *indexes.entry(message.clone()).or_insert_with(|| {

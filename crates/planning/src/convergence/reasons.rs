@@ -92,7 +92,7 @@ impl fmt::Display for Waiting {
                 write!(f, "joined {age} ago, and never had its pool's configuration; run `nodecfg sync`")
             }
             Self::NotAcknowledged => f.write_str("not acknowledged yet"),
-            Self::Syncing { error } => write!(f, "failed to sync, retrying: {error}"),
+            Self::Syncing { error } => write!(f, "failed to sync, retrying: {}", one_line(error)),
             Self::Activating => f.write_str("assigned, not active yet"),
             Self::OtherContent => f.write_str("reports other content of the same name"),
             Self::NotReady => f.write_str("active, Node not Ready yet"),
@@ -154,7 +154,7 @@ pub enum ConvergenceFailure {
 impl fmt::Display for ConvergenceFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused { error } | Self::NotPrepared { error } => f.write_str(error),
+            Self::Refused { error } | Self::NotPrepared { error } => f.write_str(&one_line(error)),
             Self::TimedOut { waiting } => write!(f, "timed out: {waiting}"),
             Self::PodsRefused(refused) => refused.fmt(f),
             Self::PodsLost(late) => late.fmt(f),
