@@ -12,10 +12,10 @@ use super::fixtures::{
 };
 use super::{Action, Plan, Scope, Why, check, make};
 use crate::convergence::Target;
-use crate::desired::{Desired, NodeOrder, PoolTarget};
+use crate::desired::{Desired, NodeOrder, Pool, PoolTarget};
 use kubelet_config::risk::Class;
 use nodecfg_contract::error_text;
-use nodecfg_contract::observed::{Node, NodeContent, Observed, Readiness};
+use nodecfg_contract::observed::{Node, NodeContent, NodeSupport, Observed, Readiness};
 
 /// Situation of a node.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +28,8 @@ enum NodeSituation {
     RefusesOld,
     Foreign,
     TooNew,
+    TooNewOnTarget,
+    Outlived,
     Deleting,
 }
 
@@ -41,6 +43,8 @@ fn states() -> impl Strategy<Value = (NodeSituation, bool, u8)> {
         1 => Just(NodeSituation::RefusesOld),
         1 => Just(NodeSituation::Foreign),
         1 => Just(NodeSituation::TooNew),
+        1 => Just(NodeSituation::TooNewOnTarget),
+        1 => Just(NodeSituation::Outlived),
         1 => Just(NodeSituation::Deleting),
     ];
     (state, prop::bool::weighted(0.8), 0..3_u8)
@@ -61,6 +65,8 @@ fn build(index: usize, (state, ready, pool): (NodeSituation, bool, u8)) -> Node 
         NodeSituation::RefusesOld => refusing(node, &old, error_text::LOAD),
         NodeSituation::Foreign => on(node, &source("foreign")),
         NodeSituation::TooNew => of_version(node, "v1.30.0"),
+        NodeSituation::TooNewOnTarget => of_version(on(node, &new), "v1.30.0"),
+        NodeSituation::Outlived => Node { support: NodeSupport::Outlived, ..node },
         NodeSituation::Deleting => Node { deleting: true, ..node },
     }
 }
@@ -83,6 +89,7 @@ prop_compose! {
         paused in prop::bool::weighted(0.1),
         allowed in prop::sample::select(Class::ALL.to_vec()),
         readable in any::<bool>(),
+        local in prop::bool::weighted(0.2),
     ) -> (Desired, Observed) {
         let mut policy = policy(budget);
         policy.allow_disruption = allowed;
@@ -90,7 +97,9 @@ prop_compose! {
         policy.paused = paused;
         let order = |soak: u32| NodeOrder { by: ZONE.to_owned(), soak: Duration::from_secs(soak.into()) };
         policy.order = order_soak.map(order);
-        let desired = desired([pool("a", 64, policy.clone()), pool("b", 64, policy)]);
+        let second = pool("b", 64, policy.clone());
+        let second = if local { Pool { target: PoolTarget::Local, ..second } } else { second };
+        let desired = desired([pool("a", 64, policy), second]);
         let nodes = nodes.into_iter().enumerate().map(|(index, (state, hashes, zone))| {
             let zone = ["z0", "z1", "z2"].get(usize::from(zone)).copied();
             let pool = ["a", "b", "none"][usize::from(state.2)];

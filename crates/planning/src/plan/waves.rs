@@ -66,7 +66,9 @@ impl Sorter {
                 if matches!(left.why, Why::Adopted { .. }) && proves {
                     self.begun.insert(domain);
                 }
-                let is_canary = left.why == Why::Converged && !left.unavailable && proves;
+                // A node that follows no assignment runs the target by chance, and its canary would never end.
+                let is_canary =
+                    left.why == Why::Converged && !left.unavailable && proves && node.follows_config_source();
                 if self.lacks_converged() && is_canary {
                     self.converged.push(Step {
                         node: node.name.clone(),

@@ -10,7 +10,8 @@ use nodecfg_contract::ConfigSource;
 
 /// What the changes of a pool mean for its nodes, by the configuration that a node has. Thousands of nodes have the same.
 pub(super) struct PoolChanges<'a> {
-    /// Configurations from which a field of the change has a class that needs a drain. Empty if the pool drains no nodes.
+    /// Configurations from which a field of the change has a class that needs a drain. Empty if the pool drains no nodes. A
+    /// sample does not tell what the change needs on other nodes.
     pub(super) needing_drain: Vec<&'a ConfigSource>,
     /// Configurations whose changes are known, each with the highest class of the reverted changes. A sample does not tell
     /// what a rollback does to other nodes.
@@ -33,7 +34,7 @@ fn needing_drain(pool: &PoolPlan, same_version: bool) -> Vec<&ConfigSource> {
     let needs = |pair: &ValueChange, path: &str| {
         risk::of_change(path, pair.old.as_deref(), pair.new.as_deref()).class >= Class::Drain
     };
-    let sets = pool.changes.iter().filter(|set| {
+    let sets = pool.changes.iter().filter(|set| !set.is_sampled()).filter(|set| {
         set.fields.iter().any(|field| field.in_effect.iter().any(|pair| needs(pair, &field.change.path)))
     });
     sets.filter_map(|set| set.from.as_ref()).collect()
