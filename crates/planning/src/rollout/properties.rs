@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::End;
 use super::domain_oracle::DomainOracle;
 use super::machine::{Command, Input, Machine, Mode};
-use super::progress::NodeCounts;
+use super::progress::{NodeCounts, Progress};
 use crate::convergence::{Convergence, Target, WaitContext, evaluate};
 use crate::desired::{Desired, NodeOrder};
 use crate::drain::fixtures::pod;
@@ -20,7 +20,7 @@ use crate::plan::fixtures::{
     ZONE, canary, desired, exclusion, fetched, in_zone, node, observed, on, options, policy, pool as pool_of,
     pool_name, refusing, rendered, source, with_config_map,
 };
-use crate::plan::{Domain, WaveKind, decide_again, make};
+use crate::plan::{Domain, Plan, WaveKind, decide_again, make};
 use crate::state::State;
 use nodecfg_contract::names::NodeName;
 use nodecfg_contract::observed::{Maintainer, Node, NodeSupport, Observed, Pod, Readiness, Rejection, UnreadableField};
@@ -76,6 +76,12 @@ fn sim_events() -> impl Strategy<Value = SimEvent> {
     ]
 }
 
+/// Nodes of the waves of a kind.
+fn in_waves<C: FromIterator<NodeName>>(plan: &Plan, is_wanted: impl Fn(WaveKind) -> bool) -> C {
+    let waves = plan.pools.iter().flat_map(|pool| &pool.waves).filter(|wave| is_wanted(wave.kind));
+    waves.flat_map(|wave| wave.steps.iter().map(|step| step.node.clone())).collect()
+}
+
 struct SimHarness {
     /// True states of the nodes.
     nodes: BTreeMap<NodeName, Node>,
@@ -98,8 +104,11 @@ struct SimHarness {
     counts: NodeCounts,
     now: Timestamp,
     order: Option<DomainOracle>,
-    /// Canaries of the plan.
+    /// Canaries of the plan, except those that were held: another node may have replaced them.
     canaries: Vec<NodeName>,
+    /// Nodes of the plan that start before the canaries, because they need no budget.
+    unavailable: BTreeSet<NodeName>,
+    has_canaries: bool,
     /// Whether the pointer was moved.
     pointed: bool,
 }
@@ -130,6 +139,9 @@ impl SimHarness {
                 Command::Report(event) => {
                     self.counts = event.pool.as_ref().unwrap().counts;
                     assert_eq!(self.counts.total(), self.steps, "{event:?}");
+                    if let Progress::Held { node, .. } = &event.progress {
+                        self.canaries.retain(|canary| canary != node);
+                    }
                 }
                 other => panic!("no change needs a drain: {other:?}"),
             }
@@ -149,6 +161,10 @@ impl SimHarness {
         let pending = |end: &End| matches!(end, End::NotStarted | End::InFlight | End::Held);
         let waiting: Vec<_> = self.canaries.iter().filter(|node| ends(&pending, node)).collect();
         assert!(waiting.is_empty(), "the pointer moves before canaries {waiting:?}");
+        let mut others = pool.nodes.iter().filter(|node| !self.unavailable.contains(&node.node));
+        let is_proven = others.clone().any(|node| node.end == End::Converged);
+        let waits = others.any(|node| pending(&node.end));
+        assert!(is_proven || !waits || !self.has_canaries, "the pointer moves without a canary: {outcome:?}");
     }
 
     /// Counts in the simulation only: an available node may start only if the unavailable nodes, including it, stay
@@ -316,9 +332,13 @@ impl SimHarness {
         }
     }
 
+    /// Time passes, with a tick whenever the machine asks for one.
     fn wait(&mut self, seconds: i64) {
-        self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
-        self.send(Input::Tick);
+        let end = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        while self.now < end {
+            self.now = self.machine.next_tick().unwrap_or(end).clamp(self.now, end);
+            self.send(Input::Tick);
+        }
     }
 }
 
@@ -377,7 +397,9 @@ proptest! {
             exclusions,
             counts: NodeCounts::default(),
             now: Timestamp::UNIX_EPOCH,
-            canaries: plan.pools[0].waves.iter().filter(|wave| matches!(wave.kind, WaveKind::Canary { .. })).flat_map(|wave| wave.steps.iter().map(|step| step.node.clone())).collect(),
+            canaries: in_waves(&plan, |kind| matches!(kind, WaveKind::Canary { .. })),
+            unavailable: in_waves(&plan, |kind| kind == WaveKind::Unavailable),
+            has_canaries,
             pointed: false,
             order: order_soak.map(|soak| {
                 let domain = |node: &Node| (node.name.clone(), Domain::of(ZONE, &node.labels));

@@ -1,14 +1,15 @@
 //! Canaries of a pool: the gate that they open, and canaries that prove nothing.
 
 use super::PoolRun;
-use super::node_state::{Group, Phase};
+use super::node_state::{Group, NodeState, Phase};
 use crate::instant::later;
 use crate::rollout::progress::{Progress, StartGate};
 use crate::rollout::signals::Context;
 
 impl PoolRun {
     /// Replaces a canary that proves nothing by a node of the rest. Such a canary left the cluster, was changed by
-    /// another client, was left unchanged by a new decision, or was down from the start.
+    /// another client, was left unchanged by a new decision, or was down from the start. If no node can start now, a
+    /// held one is the canary: without any, all held nodes could start at once when their holds end.
     pub(super) fn replace_canary(&mut self, number: usize) {
         let proves_nothing = self.nodes.get(number).is_some_and(|node| {
             let proves_failure = matches!(node.phase, Phase::Failed { .. }) && !node.was_down();
@@ -24,16 +25,28 @@ impl PoolRun {
         }
         self.canary_members.retain(|member| *member != number);
         self.nodes.update(number, |node| node.group = Group::Rest);
-        while let Some(next) = self.next_of_rest() {
-            if self.nodes.in_phase(next, &Phase::Pending).is_none() {
-                continue;
-            }
-            self.nodes.update(next, |node| node.group = Group::Canary);
-            self.canaries.push_back(next);
-            self.canary_members.push(next);
-            self.gate = StartGate::Canaries;
-            return;
+        let mut next = None;
+        while next.is_none()
+            && let Some(number) = self.next_of_rest()
+        {
+            next = self.nodes.in_phase(number, &Phase::Pending).map(|_| number);
         }
+        self.canaries.extend(next);
+        let held = || {
+            let is_held = |other: &usize| self.nodes.get(*other).is_some_and(NodeState::is_held);
+            [number].into_iter().chain(self.nodes.numbers()).find(is_held)
+        };
+        if let Some(canary) = next.or_else(held) {
+            self.nodes.update(canary, |node| node.group = Group::Canary);
+            self.canary_members.push(canary);
+            self.gate = StartGate::Canaries;
+        }
+    }
+
+    /// Canaries that wait for the end of their hold. Until then the gate does not open.
+    pub(super) fn held_canaries(&self) -> impl Iterator<Item = usize> {
+        let is_held = |number: &usize| self.nodes.get(*number).is_some_and(NodeState::is_held);
+        self.canary_members.iter().copied().filter(is_held)
     }
 
     /// Number of canaries that have not converged.

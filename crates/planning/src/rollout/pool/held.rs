@@ -33,14 +33,23 @@ impl PoolRun {
         self.replace_canary(number);
     }
 
-    /// Makes a held node pending again. Another node may have replaced it as a canary.
+    /// Makes a held node pending again. Another node may have replaced it as a canary, or it replaces a canary that is still
+    /// held.
     pub(super) fn resume(&mut self, number: usize, healthy: bool) {
         let assigned = self.nodes.get(number).is_some_and(|node| node.assignment.is_some());
         if !assigned || self.stopped.is_some() {
             return;
         }
         self.nodes.set(number, Phase::Pending);
+        if self.canary_members.contains(&number) {
+            self.canaries.push_back(number);
+            return;
+        }
         self.queue_rest(number);
+        let held = self.held_canaries().next();
+        if let Some(canary) = held {
+            self.replace_canary(canary);
+        }
         if !healthy && self.is_gate_open_for(number) {
             self.queue_unavailable(number);
         }

@@ -408,14 +408,15 @@ impl PoolRun {
         }
     }
 
-    /// Starts no further node. Nodes in transition are watched to their end. Has no effect if no node is left to
-    /// start.
+    /// Starts no further node, also none whose hold ends later. Nodes in transition are watched to their end. Has no
+    /// effect if no node is left to start.
     pub(super) fn stop(&mut self, reason: &StopReason, context: &mut Context<'_>) {
         if self.abandon_trials(reason) && self.stopped.is_none() {
             return self.mark_stopped(reason, context);
         }
         let starting = || self.nodes.iter().any(|node| node.is_starting());
-        let may_start = self.nodes.pending() > 0 && self.held.is_none();
+        let is_left = self.nodes.pending() > 0 || self.nodes.iter().any(NodeState::is_held);
+        let may_start = is_left && self.held.is_none();
         if self.stopped.is_some() || !(may_start || starting()) {
             return;
         }

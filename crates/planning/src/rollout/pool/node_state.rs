@@ -167,6 +167,11 @@ impl NodeState {
         }
     }
 
+    /// Reports whether the node has not started, and may once the reason of its hold ends.
+    pub(super) fn is_held(&self) -> bool {
+        self.assignment.is_some() && matches!(&self.phase, Phase::LeftAlone(why) if why.may_end())
+    }
+
     /// Reports whether the node is marked although its part in the rollout has ended. A pending node waits for its
     /// turn.
     pub(super) fn needs_no_mark(&self, stopped: bool) -> bool {

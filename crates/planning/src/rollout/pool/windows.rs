@@ -78,8 +78,11 @@ impl PoolRun {
         let late: Vec<usize> = self.windows.late.iter().copied().filter(is_pending).collect();
         let is_canary = |number: &usize| self.nodes.get(*number).is_some_and(|node| node.group == Group::Canary);
         let goes_on = match self.gate {
-            // The gate never opens without the late canary.
-            StartGate::Canaries => !self.canaries.is_empty() || !late.iter().any(is_canary),
+            // The gate never opens without a late or held canary.
+            StartGate::Canaries => {
+                let opens = !late.iter().any(is_canary) && self.held_canaries().next().is_none();
+                !self.canaries.is_empty() || opens
+            }
             StartGate::Soaking { .. } | StartGate::SoakingDomain { .. } => true,
             StartGate::Open => !self.rest.is_empty(),
         };

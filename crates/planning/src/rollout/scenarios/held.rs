@@ -243,3 +243,40 @@ fn pending_canary_that_is_claimed_is_replaced() {
     assert!(scenario.converge("n3").is_empty());
     assert_eq!(scenario.converge("n5"), ["n4"]);
 }
+
+/// Without a canary, all nodes could start at once when their holds end.
+#[test]
+fn held_nodes_start_with_a_canary() {
+    let policy = || RolloutPolicy { canary: canary(1, 60), ..policy(3) };
+    for released in ["n1", "n2", "n3"] {
+        let mut scenario = Scenario::new(three(), policy(), ASSIGN);
+        ["n1", "n2", "n3"].map(|name| scenario.see(maintained(name)));
+        assert!(scenario.send(Input::Start).is_empty());
+        assert!(!scenario.progress.iter().any(|progress| matches!(progress, Progress::Soaking { .. })));
+        assert_eq!(scenario.see(node(released, "a")), [released]);
+        let others =
+            ["n1", "n2", "n3"].map(|name| if name == released { vec![] } else { scenario.see(node(name, "a")) });
+        assert!(others.iter().all(Vec::is_empty), "{released} is the canary: {others:?}");
+        assert!(scenario.converge(released).is_empty());
+        assert_eq!(scenario.wait(60).len(), 2);
+    }
+}
+
+#[test]
+fn stop_keeps_held_nodes_from_starting_when_nothing_else_is_left() {
+    let stops = [
+        Input::Stop(StopReason::Interrupted),
+        Input::RollBackAll(StopReason::Aborted { by: "ada".to_owned(), reason: None }),
+    ];
+    for stop in stops {
+        let mut scenario = Scenario::new([node("n1", "a"), node("n2", "a")], policy(1), ASSIGN);
+        assert_eq!(scenario.send(Input::Start), ["n1"]);
+        scenario.see(maintained("n2"));
+        scenario.assigned("n1");
+        scenario.send(stop);
+        assert!(scenario.see(node("n2", "a")).is_empty());
+        assert!(matches!(scenario.end("n2"), End::LeftAlone { .. }));
+        scenario.converge("n1");
+        assert!(scenario.see(node("n2", "a")).is_empty());
+    }
+}
