@@ -483,3 +483,16 @@ fn released_canary_is_drained_again_before_its_rollback() {
     assert_eq!(scenario.outcome("n1").end, End::RolledBack);
     assert!(scenario.machine.is_finished());
 }
+
+/// Two requests for marks would be answered in any order, and the refusal of one would hide the mark of the other.
+#[test]
+fn node_gets_no_second_mark_before_the_first_is_answered() {
+    for (answer, sent) in [(Ok(()), vec![]), (Err("forbidden".to_owned()), vec!["mark n1"])] {
+        let mut scenario = Scenario::new(drains(1), &["n1"]);
+        assert_eq!(scenario.send(Input::Start), ["mark n1"]);
+        for maintainer in [Some(Maintainer::Kured), None] {
+            assert_eq!(scenario.observe("n1", |node| Node { maintainer, ..node }), [""; 0]);
+        }
+        assert_eq!(scenario.send(Input::Marked(node_name("n1"), answer)), sent);
+    }
+}

@@ -218,10 +218,10 @@ impl NodeState {
         matches!(self.phase, Phase::Pending | Phase::Listing | Phase::Draining { purpose: Purpose::Assign, .. })
     }
 
-    /// Reports whether the release of the node is unanswered. Until then it gets no new mark, which the release could
-    /// remove.
-    pub(super) fn awaits_release(&self) -> bool {
-        self.mark == Mark::Releasing
+    /// Reports whether the mark or the release of the node is unanswered. Until then it gets no new mark: the release could
+    /// remove it, and a refusal of the first mark would hide it.
+    pub(super) fn awaits_mark_answer(&self) -> bool {
+        matches!(self.mark, Mark::Sent | Mark::Releasing)
     }
 
     /// Reports whether the node must be drained before it is rolled back.

@@ -50,7 +50,7 @@ impl PoolRun {
                 self.queue_of_gate()?.pop_front();
                 continue;
             }
-            let node = self.nodes.get(number).filter(|node| !node.awaits_release())?;
+            let node = self.nodes.get(number).filter(|node| !node.awaits_mark_answer())?;
             // A node that is unavailable already needs no budget, but drains are limited by it.
             let is_free = !node.healthy && (may_drain || !node.needs_drain);
             if !is_free && self.nodes.unavailable() >= self.limit() {
@@ -67,7 +67,7 @@ impl PoolRun {
             return Some(number);
         }
         let next = *self.unavailable_drains.front().filter(|_| may_drain)?;
-        if self.nodes.get(next).is_some_and(NodeState::awaits_release) {
+        if self.nodes.get(next).is_some_and(NodeState::awaits_mark_answer) {
             return None;
         }
         self.unavailable_drains.pop_front()

@@ -67,7 +67,7 @@ impl PoolRun {
     /// Rolls back queued nodes as far as the budget allows, after their drain if they need one.
     pub(super) fn start_rollback_drains(&mut self, context: &mut Context<'_>) {
         while let Some(number) = self.rollback_drains.front().copied() {
-            let Some(node) = self.nodes.get(number).filter(|node| !node.awaits_release()) else { return };
+            let Some(node) = self.nodes.get(number).filter(|node| !node.awaits_mark_answer()) else { return };
             // A failed node counts as unavailable, although it may run its pods.
             let others = self.nodes.unavailable() - usize::from(node.unavailable());
             let limit = if self.is_returning { self.limit() } else { self.budget };
