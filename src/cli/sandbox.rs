@@ -1,6 +1,7 @@
 //! `nodecfg sandbox` and `sync --sandbox`: an embedded cluster with simulated nodes.
 
 use std::num::NonZeroU64;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::repository_args::Loaded;
@@ -212,12 +213,14 @@ fn matching_nodes(
     Ok((profile, specs))
 }
 
-/// Parses a number above 0.
+/// Speeds of a sandbox. Far beyond them, times of day overflow.
+const SPEEDS: RangeInclusive<f64> = 0.001..=1_000_000.0;
+
+/// Parses the speed of a sandbox.
 fn parse_speed(text: &str) -> Result<f64, String> {
-    text.parse()
-        .ok()
-        .filter(|speed: &f64| speed.is_finite() && *speed > 0.0)
-        .ok_or_else(|| "the factor must be a number above 0; 1 is real time".to_owned())
+    text.parse().ok().filter(|speed| SPEEDS.contains(speed)).ok_or_else(|| {
+        format!("the factor must be a number from {} to {}; 1 is real time", SPEEDS.start(), SPEEDS.end())
+    })
 }
 
 /// Arguments that run `sync` against an embedded cluster.
@@ -289,5 +292,23 @@ impl SandboxArgs {
         // Logs of agents are not part of the output of this command.
         let options = EmbeddedOptions { log_agents: false, ..simulation.options(profile, specs.len()) };
         Ok(Some(Embedded::start(options, specs).await?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speed_is_within_bounds() {
+        for (text, speed) in [("0.001", 0.001), ("20", 20.0), ("1e6", 1e6)] {
+            assert_eq!(parse_speed(text), Ok(speed));
+        }
+        for text in ["0", "-1", "1e-9", "1e30", "NaN", "inf", "fast"] {
+            assert_eq!(
+                parse_speed(text),
+                Err("the factor must be a number from 0.001 to 1000000; 1 is real time".to_owned())
+            );
+        }
     }
 }

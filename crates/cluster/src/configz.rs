@@ -36,7 +36,7 @@ impl ClusterReader {
     /// failures of the kubelet; `NotFound` when the Node is missing; every other [`ClusterError`] of a request.
     pub async fn configz(&self, node: &NodeName, patience: Duration) -> Result<Map<String, Value>, ClusterError> {
         let operation = Operation::on(Verb::Get, Resource::Configz, None, node.as_str());
-        let call = Call::new(Method::GET, operation.path());
+        let call = Call::new(Method::GET, operation.path()).proxied();
         let transport = self.transport.within(self.transport.limits.total.min(patience));
         let answer = transport.call(&operation, &call, Bounded::default).await;
         let operation = Box::new(operation);

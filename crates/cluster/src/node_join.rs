@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::follow::Change;
 use super::watch::NodeEvent;
 use nodecfg_contract::names::NodeName;
-use nodecfg_contract::observed::{Node, NodeConfigList, NodeConfigState, NodeSupport};
+use nodecfg_contract::observed::{Node, NodeConfigList, NodeConfigState, NodeSupport, UnreadableField};
 
 /// Time limit for an agent's first report on a new NodeConfig. A running agent reports within a second. An agent that
 /// is being installed, or that reopens its watch, needs a little longer.
@@ -50,6 +50,11 @@ pub(super) fn join(node: &mut Node, config: Option<&NodeConfigState>, now: Times
     node.assigned_before = own.is_some();
 }
 
+/// Reports whether a Node is unreadable because of this field.
+fn is_unreadable_for(node: &Node, field: &UnreadableField) -> bool {
+    matches!(&node.support, NodeSupport::Unreadable(other) if other == field)
+}
+
 /// Joins a Node with its entry in a list of NodeConfigs. Changes nothing with the Node binding.
 pub(super) fn join_listed(node: &mut Node, listed: Option<&NodeConfigList>, now: Timestamp) {
     if let Some(listed) = listed {
@@ -68,7 +73,15 @@ impl JoinedWatch {
     /// State that continues from two lists.
     pub(super) fn of(nodes: &BTreeMap<NodeName, Node>, configs: Option<&NodeConfigList>) -> Self {
         let configs = configs.map(|listed| listed.items.clone()).unwrap_or_default();
-        Self { nodes: nodes.clone(), configs }
+        let mut nodes = nodes.clone();
+        for (name, config) in &configs {
+            // The lists are joined already. The Node itself is readable, if only its NodeConfig was not.
+            let Some(field) = &config.unreadable else { continue };
+            if let Some(node) = nodes.get_mut(name).filter(|node| is_unreadable_for(node, field)) {
+                node.support = NodeSupport::Follows;
+            }
+        }
+        Self { nodes, configs }
     }
 
     /// Applies a change of the Node watch.

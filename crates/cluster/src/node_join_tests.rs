@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::collection::vec;
-use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
+use proptest::prelude::{Strategy, any, prop_assert_eq, prop_oneof, proptest};
 use serde_json::{Value, json};
 
 use super::*;
@@ -159,12 +159,17 @@ fn nodes() -> impl Strategy<Value = Node> {
 }
 
 fn node_configs() -> impl Strategy<Value = (NodeName, Arc<NodeConfigState>)> {
-    (0..2_u8, 0..3_u8, any::<bool>(), any::<bool>()).prop_map(|(name, owner, reported, assigned)| {
-        let metadata = if owner < 2 { owned_by(&format!("u{owner}")) } else { json!({}) };
-        let mut config = node_config(&metadata, if reported { json!({"config": {"error": "e"}}) } else { json!({}) });
-        config.source = config.source.filter(|_| assigned);
-        (NodeName::new(format!("n{name}")).expect("a name"), Arc::new(config))
-    })
+    (0..2_u8, 0..3_u8, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(name, owner, reported, assigned, bad)| {
+            let metadata = if owner < 2 { owned_by(&format!("u{owner}")) } else { json!({}) };
+            let mut config =
+                node_config(&metadata, if reported { json!({"config": {"error": "e"}}) } else { json!({}) });
+            config.source = config.source.filter(|_| assigned);
+            let field = || UnreadableField { field: "spec".to_owned(), reason: "x".to_owned() };
+            config.unreadable = bad.then(|| Box::new(field()));
+            (NodeName::new(format!("n{name}")).expect("a name"), Arc::new(config))
+        },
+    )
 }
 
 fn change<T: std::fmt::Debug + Clone + 'static>(
@@ -217,14 +222,14 @@ proptest! {
     }
 
     #[test]
-    fn watch_continues_from_a_list(node in nodes(), config in proptest::option::of(node_configs()), repeats in Just(0..3)) {
+    fn watch_continues_from_a_list(node in nodes(), config in proptest::option::of(node_configs()), repeats in 0..3_u8) {
         let config = config.map(|(_, config)| (node.name.clone(), config));
         let list = NodeConfigList { items: config.clone().into_iter().collect(), ..NodeConfigList::default() };
         let mut listed = node.clone();
         join_listed(&mut listed, Some(&list), now());
         let mut watch = JoinedWatch::of(&BTreeMap::from([(node.name.clone(), listed.clone())]), Some(&list));
         // An unchanged Node, as with every heartbeat, changes nothing.
-        for _ in repeats {
+        for _ in 0..repeats {
             let event = watch.node(Change::Upsert(node.clone()), now());
             prop_assert_eq!(event, Some(NodeEvent::Upsert(Box::new(listed.clone()))));
         }

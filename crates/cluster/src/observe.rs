@@ -20,6 +20,20 @@ pub async fn observe(
 ) -> Result<Observed, ClusterError> {
     let mut observed = list(reader, Some(namespace)).await?;
     let wanted = to_fetch(&observed);
+    read_contents(reader, namespace, wanted, &mut observed).await?;
+    Ok(observed)
+}
+
+/// Reads the contents of these ConfigMaps. `namespace`: that of the fleet.
+///
+/// # Errors
+/// Any error of a request, except for a ConfigMap of another namespace that only the status of a node names.
+pub async fn read_contents(
+    reader: &ClusterReader,
+    namespace: &str,
+    wanted: impl IntoIterator<Item = ConfigMapKey>,
+    observed: &mut Observed,
+) -> Result<(), ClusterError> {
     let mut fetched = stream::iter(wanted)
         .map(|key| async move {
             let map = reader.config_map(&key.namespace, &key.name).await;
@@ -31,14 +45,14 @@ pub async fn observe(
             // The credentials of one node suffice to name any ConfigMap in its status. Without its content, planning
             // only does not know what the node runs.
             Err(error @ (ClusterError::Forbidden { .. } | ClusterError::Invalid { .. }))
-                if key.namespace != namespace && !is_assigned(&observed, &key) =>
+                if key.namespace != namespace && !is_assigned(observed, &key) =>
             {
                 tracing::warn!("{error}. Only the status of a node names this ConfigMap");
             }
             map => drop(observed.contents.insert(key, map?)),
         }
     }
-    Ok(observed)
+    Ok(())
 }
 
 /// Reports whether a node is assigned this ConfigMap.

@@ -42,13 +42,23 @@ pub struct Call {
     uri: String,
     accept: &'static str,
     content: Option<(&'static str, Bytes)>,
+    /// Whether a kubelet answers, through the API server.
+    is_proxied: bool,
 }
 
 impl Call {
     /// Request without a body, for JSON.
     #[must_use]
     pub fn new(method: Method, uri: String) -> Self {
-        Self { method, uri, accept: "application/json", content: None }
+        Self { method, uri, accept: "application/json", content: None, is_proxied: false }
+    }
+
+    /// Marks a request that a kubelet answers, through the API server's proxy. Its clock says nothing about that of the API
+    /// server.
+    #[must_use]
+    pub fn proxied(mut self) -> Self {
+        self.is_proxied = true;
+        self
     }
 
     /// Sets the accepted media type.
@@ -320,7 +330,9 @@ impl Transport {
         })?;
         tracing::debug!("{} {} {}", call.method, call.uri, response.status().as_u16());
         self.shared.reached.store(true, Ordering::Relaxed);
-        self.note_date(response.headers());
+        if !call.is_proxied {
+            self.note_date(response.headers());
+        }
         let status = response.status();
         if status.is_success() {
             return Ok(response);

@@ -10,7 +10,7 @@ use crate::cli::drain_forecast::with_drained_pods;
 use crate::review::{Review, Side, of_plan};
 use crate::status::{DesiredFleet, FleetOrders, FleetStatus, Running, Selection, build};
 use nodecfg_cluster::lease;
-use nodecfg_cluster::observe::{list, observe};
+use nodecfg_cluster::observe::{list, observe, read_contents};
 use nodecfg_cluster::watch::NodeEvent;
 use nodecfg_cluster::{ClusterError, ClusterReader};
 use nodecfg_contract::names::{FleetName, NamespaceName};
@@ -139,10 +139,8 @@ impl View {
         if let Some((desired, namespace)) = self.compared() {
             let mut requested = plan::required_config_maps(desired, &self.observed, namespace);
             requested.retain(|key| !self.observed.contents.contains_key(key));
-            for key in requested {
-                let content = self.reader.config_map(&key.namespace, &key.name).await?;
-                self.observed.contents.insert(key, content);
-            }
+            let namespace = namespace.to_string();
+            read_contents(&self.reader, &namespace, requested, &mut self.observed).await?;
         }
         self.known_unlisted = self.unlisted();
         Ok(true)

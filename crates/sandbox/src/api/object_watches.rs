@@ -39,6 +39,13 @@ impl ObjectWatches {
         object.signal.send_replace(revision);
     }
 
+    /// Ends all watches. Each may still read the events until now.
+    pub(super) fn end(&mut self, revision: u64) {
+        for object in self.0.values_mut() {
+            object.signal = watch::Sender::new(revision);
+        }
+    }
+
     /// Records that an event was removed from the log.
     pub(super) fn forget(&mut self, key: &str, revision: u64) {
         if let Some(object) = self.0.get_mut(key) {

@@ -231,7 +231,7 @@ impl Store {
     pub(crate) fn end_watches(&mut self, resource: &str) {
         if let Some(collection) = self.collections.get_mut(resource) {
             collection.signal = watch::Sender::new(self.revision);
-            collection.object_watches = ObjectWatches::default();
+            collection.object_watches.end(self.revision);
         }
     }
 

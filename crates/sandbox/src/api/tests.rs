@@ -362,14 +362,19 @@ async fn definitions_add_and_remove_resources() {
     let bumped = send(&api, "PATCH", &format!("{at}/a"), MERGE, &json!({"spec": {"size": 5}})).await;
     assert_eq!(bumped.body["metadata"]["generation"], 2);
 
-    let uri = format!("{at}?watch=1&resourceVersion={}", api.revision());
-    let mut request = Request::builder().uri(uri).body(Body::empty()).unwrap();
-    request.extensions_mut().insert(User::admin("admin"));
-    let watch = api.router().oneshot(request).await.unwrap();
+    let watch = async |selector: &str| {
+        let uri = format!("{at}?watch=1&resourceVersion={}{selector}", api.revision());
+        let mut request = Request::builder().uri(uri).body(Body::empty()).unwrap();
+        request.extensions_mut().insert(User::admin("admin"));
+        api.router().oneshot(request).await.unwrap()
+    };
+    let watches = [watch("").await, watch("&fieldSelector=metadata.name%3Da").await];
     let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.x.dev";
     assert_eq!(send(&api, "DELETE", crd, JSON, &Value::Null).await.status, 200);
-    let seen = watch.into_body().collect().await.unwrap().to_bytes();
-    assert!(String::from_utf8_lossy(&seen).starts_with("{\"type\":\"DELETED\""), "the watch reports the deletion");
+    for watch in watches {
+        let seen = watch.into_body().collect().await.unwrap().to_bytes();
+        assert!(String::from_utf8_lossy(&seen).starts_with("{\"type\":\"DELETED\""), "the watch reports the deletion");
+    }
     assert_eq!(send(&api, "GET", at, JSON, &Value::Null).await.status, 404);
     assert!(api.definitions().is_empty());
 }
@@ -438,4 +443,13 @@ async fn streaming_list_ends_with_a_bookmark() {
     );
     let selected = lines(&format!("{list}&allowWatchBookmarks=true&labelSelector=pool%3Db")).await;
     assert_eq!(selected[0].1, end);
+    // The end comes after all selected objects, however many others are between.
+    for number in 0..600 {
+        api.create("", "nodes", "", node(&format!("o{number}")), "test").unwrap();
+    }
+    let mut last = node("z");
+    last["metadata"]["labels"]["pool"] = json!("b");
+    api.create("", "nodes", "", last, "test").unwrap();
+    let selected = lines(&format!("{list}&allowWatchBookmarks=true&labelSelector=pool%3Db")).await;
+    assert_eq!((&selected[0].0, &selected[1].0), (&json!("ADDED"), &json!("BOOKMARK")));
 }

@@ -164,7 +164,8 @@ impl Watch {
             self.done = true;
             return Some(line);
         }
-        if !self.initial.is_empty() {
+        // A batch without a selected object is not the end.
+        while !self.initial.is_empty() {
             let chunk = self.next_initial();
             if !chunk.is_empty() {
                 return Some(chunk);

@@ -250,7 +250,9 @@ fn held_nodes_start_with_a_canary() {
     let policy = || RolloutPolicy { canary: canary(1, 60), ..policy(3) };
     for released in ["n1", "n2", "n3"] {
         let mut scenario = Scenario::new(three(), policy(), ASSIGN);
-        ["n1", "n2", "n3"].map(|name| scenario.see(maintained(name)));
+        for name in ["n1", "n2", "n3"] {
+            scenario.see(maintained(name));
+        }
         assert!(scenario.send(Input::Start).is_empty());
         assert!(!scenario.progress.iter().any(|progress| matches!(progress, Progress::Soaking { .. })));
         assert_eq!(scenario.see(node(released, "a")), [released]);
