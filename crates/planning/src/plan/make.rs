@@ -14,6 +14,7 @@ use super::reservations::PoolReservations;
 use super::scope::Scope;
 use super::selection;
 use super::verdicts;
+use super::verdicts::UndeclaredKubelets;
 use super::waves::Sorter;
 use super::{Action, ConfigMapPlan, DoubtfulSelection, LeftAlone, Plan, PlanId, PoolPlan, Unpooled, Why, disruption};
 use crate::convergence::Target;
@@ -310,6 +311,7 @@ fn plan_pool(
     let rules = rules_of(&index.desired().fleet, pool, &target, observed, options);
     let needs = DrainNeeds::new(pool, nodes.iter().copied(), index);
     let reservations = PoolReservations::new(pool);
+    let undeclared = UndeclaredKubelets::new(pool, nodes);
     let members = nodes.iter().copied().chain(contested.iter().map(|(node, _)| *node));
     let pointer_due = !rules.pause.is_paused() && is_due(index.desired(), pool, observed, options);
     let mut sorter = Sorter::new(&pool.policy, pointer_due, members);
@@ -321,7 +323,7 @@ fn plan_pool(
         };
         if let Decision::Step(step) = &decision
             && step.action == Action::Assign
-            && let Some(why) = reservations.refusal(node)
+            && let Some(why) = reservations.refusal(node).or_else(|| undeclared.refusal(node))
         {
             decision = Decision::LeaveAlone(LeftAlone::new(node, why));
         }

@@ -278,7 +278,8 @@ pub enum Why {
         /// The fleet, as the mark of the drain names it.
         fleet: FleetName,
     },
-    /// The kubelet changed since the plan was made and would refuse the configuration.
+    /// The kubelet would refuse the configuration: it changed since the plan was made, or has a version that its pool does
+    /// not declare.
     WouldRefuse {
         /// The version of the kubelet.
         kubelet: Minor,

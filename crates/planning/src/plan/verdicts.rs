@@ -2,7 +2,7 @@
 //! checks refuse is a problem found before any write. Other findings are warnings, for example a kubelet version
 //! without known rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::reservations::PoolReservations;
 use super::{PoolPlan, Problem, Why, addresses};
@@ -23,8 +23,8 @@ pub(super) fn known_minor(node: &Node) -> Option<Minor> {
 }
 
 /// Findings on a pool's configuration for every version that its nodes report. Returns a problem if a node would get
-/// a configuration that its kubelet or the strict checks refuse. Errors become warnings for versions whose nodes are
-/// all left unchanged for another reason than a pause.
+/// a configuration that its kubelet or the strict checks refuse. Errors become warnings for versions that the pool does
+/// not declare, and for those whose nodes are all left unchanged for another reason than a pause.
 pub(super) fn check_pool(
     pool: &Pool,
     nodes: &[&Node],
@@ -50,7 +50,8 @@ pub(super) fn check_pool(
     strictness.apply(&mut findings);
     // Notes are only for authors of the file.
     findings.retain(|finding| finding.severity != Severity::Note);
-    let affected_nodes: BTreeMap<Minor, Vec<&NodeName>> = affected_nodes(plan, observed);
+    let mut affected_nodes: BTreeMap<Minor, Vec<&NodeName>> = affected_nodes(plan, observed);
+    affected_nodes.retain(|minor, _| is_declared(pool, *minor));
     for finding in &mut findings {
         if !finding.kubelets.iter().any(|minor| affected_nodes.contains_key(minor)) {
             finding.severity = finding.severity.max(Severity::Warning);
@@ -134,14 +135,44 @@ fn undeclared_version_warning(pool: &Pool, by_minor: &BTreeMap<Minor, Vec<&NodeN
         declared.join(", ")
     );
     let reported: Vec<String> = by_minor.keys().map(|minor| format!("\"{minor}\"")).collect();
-    let help = format!("the reported versions were checked; write spec.kubernetesVersion: [{}]", reported.join(", "));
+    let help = format!(
+        "nodes whose kubelet would refuse the configuration are left unchanged; write spec.kubernetesVersion: [{}]",
+        reported.join(", ")
+    );
     Some(Finding::warning("version-contradicts", message).at(pool.place.clone()).help(help))
+}
+
+/// Reports whether a pool declares a version, or none.
+fn is_declared(pool: &Pool, minor: Minor) -> bool {
+    pool.kubelets.is_empty() || pool.kubelets.contains(&minor)
+}
+
+/// Refusals of kubelets whose version a pool does not declare, although it declares versions. Their nodes are left
+/// unchanged: each node reports its own version, so one node must not stop a pool.
+#[derive(Debug, Default)]
+pub(super) struct UndeclaredKubelets(BTreeMap<Minor, Why>);
+
+impl UndeclaredKubelets {
+    pub(super) fn new(pool: &Pool, nodes: &[&Node]) -> Self {
+        let PoolTarget::Config(rendered) = &pool.target else { return Self::default() };
+        let minors: BTreeSet<Minor> = nodes.iter().filter_map(|node| known_minor(node)).collect();
+        let undeclared = minors.into_iter().filter(|minor| !is_declared(pool, *minor));
+        Self(undeclared.filter_map(|minor| Some((minor, refusal_of(minor, rendered)?))).collect())
+    }
+
+    /// Reason why the kubelet of a node would refuse the configuration, if its version is not declared.
+    pub(super) fn refusal(&self, node: &Node) -> Option<Why> {
+        self.0.get(&known_minor(node)?).cloned()
+    }
 }
 
 /// Reason why the current kubelet of a node would refuse a configuration; `None` if it would accept it, or the
 /// version is unknown.
 pub(super) fn refusal(node: &Node, rendered: &Rendered) -> Option<Why> {
-    let minor = known_minor(node)?;
+    refusal_of(known_minor(node)?, rendered)
+}
+
+fn refusal_of(minor: Minor, rendered: &Rendered) -> Option<Why> {
     let verdict = assess(&rendered.document, minor);
     let first = verdict.reasons().next()?;
     Some(Why::WouldRefuse { kubelet: minor, reason: first.message.clone() })

@@ -3,7 +3,7 @@
 use super::fixtures::{
     desired, namespace, node, node_name, observed, of_version, on, options, policy, pool, pool_name, with_config_map,
 };
-use super::{Action, Decision, Plan, Problem, Why, decide_again, make};
+use super::{Action, Decision, LeftAlone, Plan, Problem, Scope, Why, check, decide_again, make};
 use crate::desired::{Desired, Pool, PoolTarget};
 use kubelet_config::Minor;
 use kubelet_config::document::Document;
@@ -90,6 +90,28 @@ fn warns_about_unknown_and_contradicting_versions() {
         ]
     );
     assert!(plan.findings.iter().all(|finding| finding.severity == Severity::Warning));
+}
+
+/// Each node reports its own version: one that reports a wrong one must not stop the others.
+#[test]
+fn node_of_an_undeclared_version_is_blocked_alone() {
+    let pool = Pool { kubelets: vec![Minor(22)], ..pool_with("featureGates: {CSRDuration: true}\n") };
+    let cluster = observed([node_of("n1", "v1.21.1"), node_of("n2", "v1.22.3"), node_of("n3", "v1.20.3")]);
+    let plan = make(&desired([pool.clone()]), &cluster, &options()).expect("1.22 accepts it");
+    let steps: Vec<&str> = plan.pools[0].steps().map(|step| step.node.as_str()).collect();
+    assert_eq!(steps, ["n2"]);
+    let blocked = |left: &LeftAlone| matches!(left.why, Why::WouldRefuse { .. }) && left.why.is_blocked();
+    assert_eq!(plan.pools[0].left_alone.iter().filter(|left| blocked(left)).count(), 2);
+    // The fixture has the name of other content.
+    let violations = check(&plan, &desired([pool.clone()]), &cluster, &Scope::Everything);
+    assert!(violations.iter().all(|violation| violation.subject.starts_with("ConfigMap")), "{violations:?}");
+    let codes: Vec<&str> = plan.findings.iter().map(|finding| finding.code).collect();
+    assert!(codes.contains(&"version-contradicts"), "{codes:?}");
+    assert!(plan.findings.iter().all(|finding| finding.severity == Severity::Warning));
+    // A declared version still stops the plan before any write, as does any version of a pool that declares none.
+    for kubelets in [vec![Minor(21), Minor(22)], vec![]] {
+        assert!(make(&desired([Pool { kubelets, ..pool.clone() }]), &cluster, &options()).is_err());
+    }
 }
 
 #[test]

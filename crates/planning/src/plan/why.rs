@@ -26,7 +26,7 @@ impl fmt::Display for Why {
                 "kubelet {version} does not support configSource: dynamic configuration needs kubelets 1.11 to 1.23"
             ),
             Self::WouldRefuse { kubelet, reason } => {
-                write!(f, "the kubelet is now {kubelet} and would refuse the configuration: {reason}")
+                write!(f, "kubelet {kubelet} would refuse the configuration: {reason}")
             }
             Self::OverReserved(reservation) => write!(
                 f,
