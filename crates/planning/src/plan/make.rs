@@ -311,7 +311,7 @@ fn plan_pool(
     let rules = rules_of(&index.desired().fleet, pool, &target, observed, options);
     let needs = DrainNeeds::new(pool, nodes.iter().copied(), index);
     let reservations = PoolReservations::new(pool);
-    let undeclared = UndeclaredKubelets::new(pool, nodes);
+    let undeclared = UndeclaredKubelets::new(pool, nodes, options.gate);
     let members = nodes.iter().copied().chain(contested.iter().map(|(node, _)| *node));
     let pointer_due = !rules.pause.is_paused() && is_due(index.desired(), pool, observed, options);
     let mut sorter = Sorter::new(&pool.policy, pointer_due, members);

@@ -278,12 +278,12 @@ pub enum Why {
         /// The fleet, as the mark of the drain names it.
         fleet: FleetName,
     },
-    /// The kubelet would refuse the configuration: it changed since the plan was made, or has a version that its pool does
-    /// not declare.
+    /// The kubelet would not run the configuration as written: it changed since the plan was made, or has a version that its
+    /// pool does not declare.
     WouldRefuse {
         /// The version of the kubelet.
         kubelet: Minor,
-        /// First reason of the refusal.
+        /// The first reason.
         reason: String,
     },
     /// The configuration reserves more of a resource than the node has: its kubelet would not start.

@@ -136,7 +136,7 @@ fn undeclared_version_warning(pool: &Pool, by_minor: &BTreeMap<Minor, Vec<&NodeN
     );
     let reported: Vec<String> = by_minor.keys().map(|minor| format!("\"{minor}\"")).collect();
     let help = format!(
-        "nodes whose kubelet would refuse the configuration are left unchanged; write spec.kubernetesVersion: [{}]",
+        "nodes whose kubelet would not run the configuration as written are left unchanged; write spec.kubernetesVersion: [{}]",
         reported.join(", ")
     );
     Some(Finding::warning("version-contradicts", message).at(pool.place.clone()).help(help))
@@ -147,20 +147,26 @@ fn is_declared(pool: &Pool, minor: Minor) -> bool {
     pool.kubelets.is_empty() || pool.kubelets.contains(&minor)
 }
 
-/// Refusals of kubelets whose version a pool does not declare, although it declares versions. Their nodes are left
-/// unchanged: each node reports its own version, so one node must not stop a pool.
+/// Versions of kubelets that a pool does not declare, although it declares some, and for which its configuration has an
+/// error. Their nodes are left unchanged: each node reports its own version, so one node must not stop a pool.
 #[derive(Debug, Default)]
 pub(super) struct UndeclaredKubelets(BTreeMap<Minor, Why>);
 
 impl UndeclaredKubelets {
-    pub(super) fn new(pool: &Pool, nodes: &[&Node]) -> Self {
+    pub(super) fn new(pool: &Pool, nodes: &[&Node], strictness: Strictness) -> Self {
         let PoolTarget::Config(rendered) = &pool.target else { return Self::default() };
         let minors: BTreeSet<Minor> = nodes.iter().filter_map(|node| known_minor(node)).collect();
         let undeclared = minors.into_iter().filter(|minor| !is_declared(pool, *minor));
-        Self(undeclared.filter_map(|minor| Some((minor, refusal_of(minor, rendered)?))).collect())
+        let refusal = |minor| {
+            let mut findings = check_document(&rendered.document, &[minor]).findings;
+            strictness.apply(&mut findings);
+            let error = findings.into_iter().find(|finding| finding.severity == Severity::Error)?;
+            Some((minor, Why::WouldRefuse { kubelet: minor, reason: error.message }))
+        };
+        Self(undeclared.filter_map(refusal).collect())
     }
 
-    /// Reason why the kubelet of a node would refuse the configuration, if its version is not declared.
+    /// Reason why the kubelet of a node would not run the configuration as written, if its version is not declared.
     pub(super) fn refusal(&self, node: &Node) -> Option<Why> {
         self.0.get(&known_minor(node)?).cloned()
     }
@@ -169,10 +175,7 @@ impl UndeclaredKubelets {
 /// Reason why the current kubelet of a node would refuse a configuration; `None` if it would accept it, or the
 /// version is unknown.
 pub(super) fn refusal(node: &Node, rendered: &Rendered) -> Option<Why> {
-    refusal_of(known_minor(node)?, rendered)
-}
-
-fn refusal_of(minor: Minor, rendered: &Rendered) -> Option<Why> {
+    let minor = known_minor(node)?;
     let verdict = assess(&rendered.document, minor);
     let first = verdict.reasons().next()?;
     Some(Why::WouldRefuse { kubelet: minor, reason: first.message.clone() })

@@ -108,6 +108,16 @@ fn node_of_an_undeclared_version_is_blocked_alone() {
     let codes: Vec<&str> = plan.findings.iter().map(|finding| finding.code).collect();
     assert!(codes.contains(&"version-contradicts"), "{codes:?}");
     assert!(plan.findings.iter().all(|finding| finding.severity == Severity::Warning));
+    // Nor does a kubelet that would ignore a field, unless checks are lenient.
+    let ignored = Pool { kubelets: vec![Minor(24)], ..pool_with("podLogsDir: /a\n") };
+    let cluster = |version| observed([node_of("n1", version)]);
+    let steps = |gate| {
+        let options = super::Options { gate, ..options() };
+        let plan = make(&desired([ignored.clone()]), &cluster("v1.22.3"), &options).expect("1.22 is not declared");
+        plan.pools[0].steps().count()
+    };
+    assert_eq!((steps(Strictness::Strict), steps(Strictness::Lenient)), (0, 1));
+    let cluster = observed([node_of("n1", "v1.21.1")]);
     // A declared version still stops the plan before any write, as does any version of a pool that declares none.
     for kubelets in [vec![Minor(21), Minor(22)], vec![]] {
         assert!(make(&desired([Pool { kubelets, ..pool.clone() }]), &cluster, &options()).is_err());

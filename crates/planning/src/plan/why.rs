@@ -26,7 +26,7 @@ impl fmt::Display for Why {
                 "kubelet {version} does not support configSource: dynamic configuration needs kubelets 1.11 to 1.23"
             ),
             Self::WouldRefuse { kubelet, reason } => {
-                write!(f, "kubelet {kubelet} would refuse the configuration: {reason}")
+                write!(f, "kubelet {kubelet} would not run the configuration as written: {reason}")
             }
             Self::OverReserved(reservation) => write!(
                 f,

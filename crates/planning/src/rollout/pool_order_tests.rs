@@ -481,3 +481,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn order_acts_only_after_the_start() {
+    let paused = RolloutPolicy { paused: true, ..policy(1) };
+    let pools = [wanted("a", paused), wanted("b", after(&["a"], policy(1)))];
+    let pointed = Node { source: Some(target("b1")), ..node("b1", "b") };
+    let settled = on(node("b2", "b"), &target("b2"));
+    let mut scenario = Scenario::new(pools, [node("a1", "a"), pointed, settled]);
+    // As the executor does.
+    scenario.observe("b2", |node| node);
+    scenario.send(Input::Start);
+    assert!(!scenario.machine.is_finished(), "b1 is watched");
+}

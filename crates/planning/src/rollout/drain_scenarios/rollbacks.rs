@@ -172,3 +172,31 @@ fn abort_that_only_rolls_back_is_a_stop() {
     let stopped = scenario.machine.outcome().pools[&pool_name("a")].stopped.clone();
     assert!(matches!(stopped, Some(StopReason::Aborted { .. })), "{stopped:?}");
 }
+
+#[test]
+fn rollback_in_progress_is_no_stall() {
+    let mut scenario = soaking();
+    assert_eq!(scenario.send(aborted()), ["mark n1"]);
+    scenario.marked("n1");
+    scenario.pods("n1", [pod("a")]);
+    scenario.evicted("n1", "a", EvictionAnswer::Evicted);
+    scenario.wait(301);
+    assert_eq!(stay(&scenario), [""; 0]);
+    assert_eq!(scenario.send(Input::Pods(node_name("n1"), PodChange::Gone(pod("a").uid))), ["volumes n1"]);
+    scenario.send(Input::Volumes(node_name("n1"), Ok(0)));
+    scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
+    scenario.observe("n1", |node| on(node, &source(OLD)));
+    assert_eq!(scenario.end_release("n1"), ["mark n2"]);
+}
+
+#[test]
+fn node_that_settles_is_drained_before_its_rollback() {
+    let (from, to) = ("maxPods: 64\n", "maxPods: 110\n");
+    let mode = Mode { list_pods: true, ..Mode::ASSIGN };
+    let mut scenario = Scenario::to(to, &cluster_on(from, &["n1", "n2"]), drains(1), mode);
+    assert_eq!(scenario.send(Input::Start), ["list n1"]);
+    scenario.send(Input::PodsListed(node_name("n1"), Ok(vec![pod("a")])));
+    scenario.send(Input::Assigned(node_name("n1")));
+    scenario.observe("n1", |node| on(node, &source(to)));
+    assert_eq!(scenario.send(aborted()), ["mark n1"]);
+}

@@ -8,8 +8,8 @@ use crate::rollout::signals::Context;
 
 impl PoolRun {
     /// Replaces a canary that proves nothing by a node of the rest. Such a canary left the cluster, was changed by
-    /// another client, was left unchanged by a new decision, or was down from the start. If no node can start now, a
-    /// held one is the canary: without any, all held nodes could start at once when their holds end.
+    /// another client, was left unchanged by a new decision, or was down from the start. If it was the last canary and no
+    /// node can start now, a held node is the canary: without any, all held nodes could start at once when their holds end.
     pub(super) fn replace_canary(&mut self, number: usize) {
         let proves_nothing = self.nodes.get(number).is_some_and(|node| {
             let proves_failure = matches!(node.phase, Phase::Failed { .. }) && !node.was_down();
@@ -33,6 +33,9 @@ impl PoolRun {
         }
         self.canaries.extend(next);
         let held = || {
+            if !self.canary_members.is_empty() {
+                return None;
+            }
             let is_held = |other: &usize| self.nodes.get(*other).is_some_and(NodeState::is_held);
             [number].into_iter().chain(self.nodes.numbers()).find(is_held)
         };
@@ -40,6 +43,14 @@ impl PoolRun {
             self.nodes.update(canary, |node| node.group = Group::Canary);
             self.canary_members.push(canary);
             self.gate = StartGate::Canaries;
+        }
+    }
+
+    /// Lets a node that can start now replace a canary that is held.
+    pub(super) fn replace_held_canary(&mut self) {
+        let held = self.held_canaries().next();
+        if let Some(canary) = held {
+            self.replace_canary(canary);
         }
     }
 

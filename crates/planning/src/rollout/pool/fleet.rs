@@ -70,10 +70,10 @@ impl OtherPools {
 }
 
 impl PoolRun {
-    /// Pools that this one still waits for.
+    /// Pools that this one still waits for. None before the start, when nodes are only observed.
     pub(in crate::rollout) fn waits_for(&self) -> &BTreeSet<PoolName> {
         static NONE: BTreeSet<PoolName> = BTreeSet::new();
-        let waits = self.nodes.pending() > 0 && self.stopped.is_none() && self.held.is_none();
+        let waits = self.started && self.nodes.pending() > 0 && self.stopped.is_none() && self.held.is_none();
         if waits { &self.others.after } else { &NONE }
     }
 

@@ -175,7 +175,7 @@ impl PoolRun {
     /// Holds or stops the pool, or ends its soak, as far as the gates decide that.
     pub(super) fn advance_gates(&mut self, context: &mut Context<'_>) {
         let Some(since) = self.gates.since.filter(|_| self.stopped.is_none() && self.held.is_none()) else { return };
-        if self.nodes.pending() == 0 {
+        if self.nodes.pending() == 0 && !self.pointer_awaits_soak() {
             return;
         }
         if !self.gates.started {

@@ -46,10 +46,7 @@ impl PoolRun {
             return;
         }
         self.queue_rest(number);
-        let held = self.held_canaries().next();
-        if let Some(canary) = held {
-            self.replace_canary(canary);
-        }
+        self.replace_held_canary();
         if !healthy && self.is_gate_open_for(number) {
             self.queue_unavailable(number);
         }

@@ -408,14 +408,15 @@ impl PoolRun {
         }
     }
 
-    /// Starts no further node, also none whose hold ends later. Nodes in transition are watched to their end. Has no
-    /// effect if no node is left to start.
+    /// Starts no further node, also none whose hold ends later, and moves no pointer. Nodes in transition are watched to
+    /// their end. Has no effect if nothing is left to start.
     pub(super) fn stop(&mut self, reason: &StopReason, context: &mut Context<'_>) {
         if self.abandon_trials(reason) && self.stopped.is_none() {
             return self.mark_stopped(reason, context);
         }
         let starting = || self.nodes.iter().any(|node| node.is_starting());
-        let is_left = self.nodes.pending() > 0 || self.nodes.iter().any(NodeState::is_held);
+        let is_left =
+            self.nodes.pending() > 0 || self.nodes.iter().any(NodeState::is_held) || self.pointer_awaits_soak();
         let may_start = is_left && self.held.is_none();
         if self.stopped.is_some() || !(may_start || starting()) {
             return;
@@ -478,7 +479,10 @@ impl PoolRun {
             Phase::Failed { rollback, .. } => self.rolling_back && *rollback != Rollback::No,
             _ => false,
         };
-        let prevented_nothing = requested && self.nodes.pending() == 0 && !self.nodes.iter().any(was_rolled_back);
+        let prevented_nothing = requested
+            && self.nodes.pending() == 0
+            && !self.is_due_after_soak()
+            && !self.nodes.iter().any(was_rolled_back);
         let stopped = self.stopped.as_ref().filter(|_| !prevented_nothing).or_else(|| self.stop_before_trials_ended());
         PoolOutcome { stopped: stopped.cloned(), held: held.cloned(), nodes }
     }

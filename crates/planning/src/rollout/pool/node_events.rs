@@ -88,12 +88,21 @@ impl PoolRun {
                 let is_prepared = !drain || matches!(self.nodes.get(number), Some(node) if node.is_marked());
                 let command = Command::Assign(name, assignment.clone());
                 self.nodes.update(number, |node| {
+                    let starts_alike =
+                        |before: &Assignment| before.uid == assignment.uid && before.from == assignment.from;
+                    // A new decision for one node does not know what its return needs.
+                    if !node.assignment.as_ref().is_some_and(starts_alike) {
+                        (node.can_return, node.rollback_needs) = (can_return, rollback_needs);
+                    }
+                    node.uid.clone_from(&assignment.uid);
                     (node.from, node.assignment) = (assignment.from.clone(), Some(assignment));
-                    (node.was_ready, node.can_return, node.rollback_needs) = (was_ready, can_return, rollback_needs);
+                    node.was_ready = was_ready;
                     node.needs_drain |= drain;
                     node.rollback_drain |= rollback_drain;
                 });
-                if is_prepared {
+                if is_prepared && self.needs_budget_now(number) {
+                    self.return_to_queue(number, context);
+                } else if is_prepared {
                     context.commands.push(command);
                 } else {
                     self.begin_drain(number, Purpose::Assign, context);
@@ -242,7 +251,7 @@ impl PoolRun {
         if self.mode.assign
             && !seen.deleting
             && !seen.is_unreadable()
-            && self.nodes.get(number).is_some_and(NodeState::is_unassigned)
+            && self.nodes.get(number).is_some_and(|node| node.is_unassigned() || node.is_held())
         {
             self.end_drain(number, context);
             self.mark_changed(number, seen, context);

@@ -63,8 +63,12 @@ impl PoolRun {
 
     /// Reports whether the pointer moves at the end of the soak of the canaries, which may be the last nodes.
     pub(super) fn pointer_awaits_soak(&self) -> bool {
-        let is_soaking = matches!(self.gate, StartGate::Soaking { .. });
-        is_soaking && self.pointer.state == PointerState::Due && self.has_converged_nodes()
+        self.is_due_after_soak() && self.has_converged_nodes()
+    }
+
+    /// Reports whether the pointer was not moved, because a soak has not ended.
+    pub(super) fn is_due_after_soak(&self) -> bool {
+        matches!(self.gate, StartGate::Soaking { .. }) && self.pointer.state == PointerState::Due
     }
 
     /// Reports whether the canaries have held, or a node has converged in a pool without canaries. A canary that was not

@@ -180,15 +180,15 @@ impl PoolRun {
         }
     }
 
-    /// Reports whether a node whose pods were listed may not be assigned yet: it recovered meanwhile, or other nodes
-    /// became unavailable.
-    fn needs_budget_now(&self, number: usize) -> bool {
+    /// Reports whether a node that was about to be assigned may not be yet: it recovered meanwhile, or other nodes became
+    /// unavailable.
+    pub(super) fn needs_budget_now(&self, number: usize) -> bool {
         let needs_budget =
             |node: &NodeState| node.group == Group::Unavailable || self.nodes.unavailable() > self.limit();
         self.nodes.get(number).is_some_and(|node| node.healthy && needs_budget(node))
     }
 
-    fn return_to_queue(&mut self, number: usize, context: &mut Context<'_>) {
+    pub(super) fn return_to_queue(&mut self, number: usize, context: &mut Context<'_>) {
         let Some((group, healthy)) = self.nodes.get(number).map(|node| (node.group, node.healthy)) else { return };
         self.nodes.set(number, Phase::Pending);
         match group {

@@ -41,9 +41,12 @@ impl PoolRun {
                 }
                 continue;
             }
-            // The node recovered while it waited, so its start needs budget now.
-            self.nodes.update(number, |node| node.group = Group::Rest);
-            self.queue_rest(number);
+            // The node recovered while it waited, so its start needs budget now. A canary is in the queue of canaries too.
+            if node.group != Group::Canary {
+                self.nodes.update(number, |node| node.group = Group::Rest);
+                self.queue_rest(number);
+                self.replace_held_canary();
+            }
         }
         while let Some(number) = self.queue_of_gate()?.front().copied() {
             if self.nodes.in_phase(number, &Phase::Pending).is_none() || !self.is_open_for(number, now) {

@@ -38,7 +38,7 @@ impl PoolRun {
             return;
         }
         // A converged node is available, so that its rollback needs budget.
-        if node.rollback_needs_drain() || (self.is_returning && matches!(node.phase, Phase::Converged { .. })) {
+        if node.rollback_needs_drain() || matches!(node.phase, Phase::Converged { .. }) {
             if !self.rollback_drains.contains(&number) {
                 self.rollback_drains.push_back(number);
             }
@@ -70,9 +70,11 @@ impl PoolRun {
             let Some(node) = self.nodes.get(number).filter(|node| !node.awaits_mark_answer()) else { return };
             // A failed node counts as unavailable, although it may run its pods.
             let others = self.nodes.unavailable() - usize::from(node.unavailable());
-            let limit = if self.is_returning { self.limit() } else { self.budget };
-            if node.healthy && others >= limit {
-                if self.rollback_stalled_since.is_none() {
+            if node.healthy && others >= self.limit() {
+                // A node in transition may make room.
+                if self.nodes.in_flight() > 0 || self.awaits_other_pools() {
+                    self.rollback_stalled_since = None;
+                } else if self.rollback_stalled_since.is_none() {
                     self.rollback_stalled_since = Some(context.now);
                     context.timers.wake(later(context.now, self.timeout), &self.name, None);
                 }
@@ -86,6 +88,7 @@ impl PoolRun {
             }
             let phase = match node.phase.clone() {
                 Phase::Converged { .. } => Phase::RollbackSent { since: context.now },
+                Phase::Watching { since } | Phase::Settling { since, .. } => Phase::RollbackSent { since },
                 Phase::Failed { failure, seconds, rollback: Rollback::No } => {
                     Phase::Failed { failure, seconds, rollback: Rollback::Requested }
                 }

@@ -177,3 +177,21 @@ fn soak_and_time_limit_follow_the_speed_of_the_nodes() {
     scenario.wait(1);
     assert!(matches!(scenario.end("n2"), End::Failed { .. }), "{:?}", scenario.end("n2"));
 }
+
+#[test]
+fn canary_that_recovers_before_its_start_stays_a_canary() {
+    let nodes = ["n1", "n2", "n3", "n4"].map(|name| node(name, "a"));
+    let mut policy = policy(2);
+    policy.canary = canary(2, 60);
+    let mut scenario = Scenario::new(nodes, policy, Mode { concurrency: 1, ..ASSIGN });
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    assert!(scenario.see(down("n2")).is_empty());
+    assert!(scenario.see(node("n2", "a")).is_empty());
+    assert_eq!(scenario.send(Input::Assigned(node_name("n1"))), ["n2"]);
+    scenario.send(Input::Assigned(node_name("n2")));
+    for name in ["n1", "n2"] {
+        scenario.see(on(node(name, "a"), &Scenario::target()));
+    }
+    scenario.see(Node { ready: Readiness::NotReady, ..on(node("n2", "a"), &Scenario::target()) });
+    assert!(scenario.wait(60).is_empty(), "its soak begins anew");
+}

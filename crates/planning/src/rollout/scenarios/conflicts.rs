@@ -5,7 +5,7 @@ use crate::plan::decide_again;
 use crate::plan::fixtures::{node, node_name, on, options, policy, pool_name, source, with_config_map};
 use crate::rollout::machine::Input;
 use crate::rollout::{End, StopReason};
-use nodecfg_contract::observed::Node;
+use nodecfg_contract::observed::{Node, Readiness};
 
 /// Reports that another client changed a node to `current` before its assignment, with the new decision of planning.
 fn conflict(scenario: &mut Scenario, current: Node) -> Vec<String> {
@@ -66,4 +66,14 @@ fn reviewed_plan_sends_only_reviewed_assignments() {
     assert_eq!(conflict(&mut scenario, current), ["n2"], "no reviewer saw a change from this source");
     assert!(matches!(scenario.end("n1"), End::Changed { to: Some(_) }));
     assert_eq!(conflict(&mut scenario, on(node("n2", "a"), &source("theirs"))), ["n3"]);
+}
+
+#[test]
+fn recovered_nodes_need_budget_when_they_are_assigned_again() {
+    let lost = three().map(|node| Node { ready: Readiness::Unknown, ..node });
+    let mut scenario = Scenario::new(lost, policy(1), ASSIGN);
+    assert_eq!(scenario.send(Input::Start).len(), 3);
+    let again: Vec<String> =
+        ["n1", "n2", "n3"].into_iter().flat_map(|name| conflict(&mut scenario, node(name, "a"))).collect();
+    assert_eq!(again.len(), 1, "{again:?}");
 }

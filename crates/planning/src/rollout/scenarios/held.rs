@@ -282,3 +282,37 @@ fn stop_keeps_held_nodes_from_starting_when_nothing_else_is_left() {
         assert!(scenario.see(node("n2", "a")).is_empty());
     }
 }
+
+#[test]
+fn held_node_that_leaves_its_pool_does_not_start() {
+    let mut scenario = Scenario::new(three(), policy(2), ASSIGN);
+    scenario.send(Input::Start);
+    scenario.see(maintained("n3"));
+    assert!(scenario.converge("n1").is_empty());
+    assert!(scenario.send(Input::Unselected(Box::new(node("n3", "b")))).is_empty());
+    assert_eq!(scenario.end("n3"), End::Changed { to: None });
+}
+
+#[test]
+fn recovered_node_replaces_a_held_canary() {
+    let nodes = [node("n1", "a"), Node { ready: Readiness::NotReady, ..node("n2", "a") }];
+    let policy = RolloutPolicy { canary: canary(1, 0), ..policy(2) };
+    let mut scenario = Scenario::new(nodes, policy, ASSIGN);
+    scenario.see(node("n2", "a"));
+    scenario.see(maintained("n1"));
+    assert_eq!(scenario.send(Input::Start), ["n2"], "it is the canary");
+}
+
+#[test]
+fn held_nodes_delay_no_other_canary() {
+    let policy = RolloutPolicy { canary: canary(2, 60), ..policy(3) };
+    let mut scenario = Scenario::new(three(), policy, ASSIGN);
+    for name in ["n3", "n2"] {
+        scenario.see(maintained(name));
+    }
+    assert_eq!(scenario.send(Input::Start), ["n1"]);
+    scenario.converge("n1");
+    assert!(scenario.progress.iter().any(|progress| matches!(progress, Progress::Soaking { .. })));
+    assert!(scenario.see(node("n2", "a")).is_empty());
+    assert_eq!(scenario.wait(60), ["n2"]);
+}

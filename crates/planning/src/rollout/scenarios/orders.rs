@@ -363,3 +363,32 @@ fn event_from_before_the_assignment_proves_no_rollback_at_first() {
     assert_eq!(scenario.end("n1"), End::RolledBack);
     assert!(scenario.machine.is_finished());
 }
+
+#[test]
+fn soaking_canaries_return_within_the_budget() {
+    let mut policy = policy(1);
+    policy.canary = canary(2, 60);
+    let mut scenario = Scenario::over(returnable(), policy, ASSIGN);
+    scenario.send(Input::Start);
+    assert_eq!(scenario.converge("n1"), ["n2"]);
+    scenario.converge("n2");
+    scenario.send(Input::RollBackAll(aborted()));
+    assert_eq!(scenario.rolled_back, [node_name("n1")]);
+    scenario.send(Input::RolledBack(node_name("n1"), Ok(())));
+    observe_previous_source(&mut scenario, "n1");
+    assert_eq!(scenario.rolled_back, [node_name("n1"), node_name("n2")]);
+}
+
+#[test]
+fn node_that_was_assigned_again_can_return() {
+    let mode = Mode { rollback_on_failure: true, ..ASSIGN };
+    let mut scenario = Scenario::over(returnable(), policy(1), mode);
+    scenario.send(Input::Start);
+    let current = on(node("n1", "a"), &old());
+    let options = crate::plan::fixtures::options();
+    let decision = crate::plan::decide_again(&scenario.desired, &scenario.cluster, &options, &pool_name("a"), &current);
+    let changed = Input::Changed(node_name("n1"), Some(Box::new((current, decision))));
+    assert_eq!(scenario.send(changed), ["n1"]);
+    scenario.refuse("n1");
+    assert_eq!(scenario.rolled_back, [node_name("n1")]);
+}

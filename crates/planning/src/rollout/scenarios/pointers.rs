@@ -264,3 +264,28 @@ fn waits_for_a_canary_that_is_watched_again() {
     scenario.see(on_target("n3"));
     assert_eq!(scenario.pointed, [new_target()]);
 }
+
+#[test]
+fn gate_and_stop_concern_the_soak_of_the_last_wave() {
+    let soak = || RolloutPolicy { canary: canary(1, 60), ..gated(1, &[Moment::Soak]) };
+    let started = || {
+        let mut scenario = rollout([node("n1", "a")], soak(), GATED);
+        scenario.send(Input::Start);
+        assert_eq!(scenario.fires(&[]), ["n1"]);
+        scenario.converge("n1");
+        scenario.wait(50);
+        scenario.unknown();
+        scenario
+    };
+    let mut late = started();
+    late.wait(10);
+    late.fires(&[]);
+    assert_eq!(late.pointed, [new_target()]);
+    let mut blocked = started();
+    blocked.fires(&["new"]);
+    assert!(blocked.machine.is_finished() && blocked.pointed.is_empty());
+    let mut stopped = started();
+    stopped.send(Input::Stop(StopReason::Interrupted));
+    assert!(stopped.machine.is_finished() && stopped.pointed.is_empty());
+    assert_eq!(stopped.stopped(), Some(StopReason::Interrupted));
+}
