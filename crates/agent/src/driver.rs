@@ -250,14 +250,14 @@ impl<'a, D: Disk, H: Host> Driver<'a, D, H> {
                     })
                 })
             }
-            Effect::Probe { node, since } => {
+            Effect::Probe { node, since, errors_since } => {
                 let healthz = self.runtime.healthz();
                 Box::pin(async move {
                     let kubelet = host.healthz(&healthz).await;
                     let node = if node && kubelet.is_ok() { client.node_health().await } else { None };
                     let is_unhealthy = kubelet.is_err() || node.is_some_and(|node| !node.is_healthy_after(since));
                     let service =
-                        if is_unhealthy { host.service_report(since).await } else { ServiceReport::default() };
+                        if is_unhealthy { host.service_report(errors_since).await } else { ServiceReport::default() };
                     tracing::debug!(
                         healthy = kubelet.is_ok(),
                         ready = node.map(|node| node.ready),

@@ -198,8 +198,10 @@ pub enum Effect {
         /// Whether to query the API server too, once `/healthz` has answered. No answer within a few seconds counts
         /// as no information.
         node: bool,
-        /// Time of the kubelet's restart, from which its log counts.
+        /// Time of the kubelet's restart.
         since: Timestamp,
+        /// Time from which the kubelet's log counts: that of the last healthy probe, or of the restart.
+        errors_since: Timestamp,
     },
     /// Write the status of the NodeConfig.
     Report(Box<NodeConfigStatus>),

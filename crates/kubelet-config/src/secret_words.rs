@@ -23,11 +23,15 @@ const ENDS_OF_NAMES: [&str; 13] = [
 ];
 /// Schemes of HTTP authentication (RFC 9110): the next word is secret, the scheme is not.
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
+/// Ends of a word with a colon or an equals sign, after which the next word may be secret.
+const ENDS_OF_KEYS: [&str; 2] = ["auth", "pass"];
 /// Words between a name and its value.
 const LINKS: [&str; 2] = ["is", "was"];
-/// Length of a run of letters and digits from which it may be a key or token, in bytes. No name of a field, gate or
-/// signal is as long.
+/// Length of a run of letters and digits from which it may be a key or token, in bytes. Names of gates and fields that
+/// are as long have no digit.
 const MIN_KEY: usize = 40;
+/// Longest part of a host name or of a field's path with four parts or more, in bytes.
+const MAX_PART: usize = 32;
 
 /// Replaces words that may be secret: keys and tokens, values after a name such as `token`, and the credentials and
 /// queries of URLs. All of a text with a PEM block is replaced. The words are then separated by single spaces.
@@ -41,7 +45,7 @@ pub(crate) fn without_secrets(text: &str) -> String {
     for word in text.split_whitespace() {
         let end = last_part(word);
         let is_scheme = SCHEMES.contains(&end.as_str());
-        let is_link = !word.contains(char::is_alphanumeric) || LINKS.contains(&word);
+        let is_link = !word.contains(char::is_alphanumeric) || LINKS.contains(&bare(word));
         if is_value && quote.is_none() && (is_link || is_scheme && !has_named_value(word)) {
             shown.push(word.to_owned());
             continue;
@@ -54,7 +58,9 @@ pub(crate) fn without_secrets(text: &str) -> String {
             same => same,
         };
         // The name of a file is not that of a value.
-        is_value = is_scheme || (!word.contains('/') && ENDS_OF_NAMES.iter().any(|name| end.ends_with(name)));
+        let ends_with = |names: &[&str]| names.iter().any(|name| end.ends_with(name));
+        let is_key = word.ends_with([':', '=']) && ends_with(&ENDS_OF_KEYS);
+        is_value = is_scheme || (!word.contains('/') && (is_key || ends_with(&ENDS_OF_NAMES)));
         if !is_secret {
             shown.push(without_keys(&without_queries(word)));
         } else if !continues {
@@ -62,6 +68,11 @@ pub(crate) fn without_secrets(text: &str) -> String {
         }
     }
     shown.join(" ")
+}
+
+/// A word without the punctuation around it.
+fn bare(word: &str) -> &str {
+    word.trim_matches(|letter: char| !letter.is_alphanumeric())
 }
 
 /// The letters, digits and dashes at the end of a word, in lower case: `x-token` for `"X_Token:`.
@@ -90,7 +101,7 @@ fn has_named_value(word: &str) -> bool {
         let value = after.trim_start_matches(is_quote).strip_prefix(['=', ':']);
         value.is_some_and(|value| value.contains(char::is_alphanumeric))
     };
-    PARTS_OF_NAMES.iter().any(|name| rest.split(name).skip(1).any(follows))
+    rest.contains("pass=") || PARTS_OF_NAMES.iter().any(|name| rest.split(name).skip(1).any(follows))
 }
 
 /// Reports whether a word may have a user and a password before a host, without the scheme of a URL.
@@ -100,7 +111,7 @@ fn has_user(word: &str) -> bool {
 
 /// Replaces the credentials and queries of a URL in a word. A word with several such URLs is replaced as a whole.
 fn without_queries(word: &str) -> String {
-    let bare = word.trim_matches(|letter: char| !letter.is_alphanumeric());
+    let bare = bare(word);
     match bare.matches("://").count() {
         0 => word.to_owned(),
         _ if !bare.contains(['@', '?', '#']) => word.to_owned(),
@@ -113,15 +124,19 @@ fn without_queries(word: &str) -> String {
 fn without_keys(word: &str) -> String {
     let is_of_key = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '/' | '_' | '-' | '.');
     let parts = word.split_inclusive(|letter| !is_of_key(letter)).map(|part| {
-        let run = part.trim_end_matches(|letter| !is_of_key(letter));
+        let run = part.trim_end_matches(|letter| !is_of_key(letter)).trim_matches('.');
         if may_be_key(run) { part.replace(run, NOT_SHOWN) } else { part.to_owned() }
     });
     parts.collect()
 }
 
-/// Reports whether letters and digits may be a key or a token: many, with a digit, and no path. Base64 has `/`, and
-/// letters of both cases.
+/// Reports whether letters and digits may be a key or a token: many, with a digit, and no path, host name, path of a
+/// field or name of a cipher suite. Base64 has `/`, and letters of both cases. A JSON Web Token has three long parts.
 fn may_be_key(run: &str) -> bool {
+    let is_dotted = || run.split('.').count() >= 4 && run.split('.').all(|part| part.len() <= MAX_PART);
+    if is_dotted() || run.starts_with("TLS_") {
+        return false;
+    }
     let has = |is: fn(&u8) -> bool| run.bytes().any(|byte| is(&byte));
     let is_path =
         || run.starts_with('/') || run.contains('.') || !(has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase));
@@ -141,6 +156,7 @@ mod tests {
             (format!("sent \"{jwt}\", failed"), "sent \"(not shown)\", failed"),
             (format!("x={base64}; y"), "x=(not shown); y"),
             (format!("jwt=\"{jwt}\""), "(not shown)"),
+            (format!("sent {base64}1. Retry"), "sent (not shown). Retry"),
             (format!("AWS_SECRET_ACCESS_KEY={base64}"), "(not shown)"),
             ("see -----BEGIN RSA PRIVATE KEY----- abc".to_owned(), "(not shown)"),
         ] {
@@ -162,6 +178,9 @@ mod tests {
             ("{\"auth\":\"aHVudGVyMg==\"}", "(not shown)"),
             ("password = hunter2, then", "password = (not shown) then"),
             ("the token is abc then", "the token is (not shown) then"),
+            ("the token is: abc then", "the token is: (not shown) then"),
+            ("{ \"auth\": \"dXNlcjpodW50ZXIy\" }", "{ \"auth\": (not shown) }"),
+            ("mount -o username=svc,pass=hunter2 /a", "mount -o (not shown) /a"),
             ("token: \"two words\", then", "token: (not shown) then"),
             ("password='two more words', then", "(not shown) then"),
             ("apiKey=abc passwd=abc api_key: abc", "(not shown) (not shown) api_key: (not shown)"),
@@ -187,6 +206,10 @@ mod tests {
             "failed to pull registry.k8s.io/a/kube-controller-manager-amd64:v1.36.2",
             "k8s.io/client-go/informers/factory.go:160: failed to list *v1.Node: connection refused",
             "start user@1000.service: exit status 1",
+            "node \"ip-10-0-12-34.eu-central-1.compute.internal\" not found",
+            "lookup 0123456789ABCDEF0123456789ABCDEF.gr7.eu-central-1.eks.amazonaws.com on 10.0.0.2:53: no such host",
+            "Cipher suite TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 not supported",
+            "Go struct field KubeletX509Authentication.authentication.x509.clientCAFile of type string",
             "code = Unavailable desc = \"transport: Error while dialing: dial unix /run/no.sock\"",
         ] {
             assert_eq!(without_secrets(text), text);

@@ -260,10 +260,11 @@ proptest! {
             prop_assert!(!read || !taken.effects.iter().any(creates), "created although one was read");
             for effect in &taken.effects {
                 restarts |= matches!(effect, Effect::Activate { .. });
-                if let Effect::Probe { since, .. } = effect {
+                if let Effect::Probe { since, errors_since, .. } = effect {
                     probes = true;
                     let Phase::Trying(trial) = &next.ledger.agent_state.phase else { panic!("a probe without a trial") };
                     prop_assert_eq!(*since, trial.started);
+                    prop_assert!(*errors_since >= trial.started);
                 }
                 if let Effect::Activate { target, .. } = effect {
                     prop_assert_eq!(target.as_ref(), next.target());

@@ -47,7 +47,9 @@ pub(super) struct HealthWatch {
     /// Exits of the kubelet that the service manager has counted: at the first report since the restart, and at the last.
     /// The count of systemd continues over a restart on request, so only the difference counts.
     restarts: Option<(u32, u32)>,
-    /// Last error of the kubelet since it was healthy last, or since the restart.
+    /// Time of the last healthy probe since the restart.
+    healthy_at: Option<Timestamp>,
+    /// Last error of the kubelet since the last healthy probe, or since the restart.
     last_error: Option<String>,
     /// Whether the trial can end. On the last known good, the kubelet is healthy. On another target, it also was
     /// healthy for the whole trial period, and the API server has answered since.
@@ -80,6 +82,7 @@ impl HealthWatch {
 
     pub(super) fn shift(&mut self, by: SignedDuration) {
         self.next = self.next.map(|next| shifted(next, by));
+        self.healthy_at = self.healthy_at.map(|healthy| shifted(healthy, by));
         self.node_checked_at = self.node_checked_at.map(|asked| shifted(asked, by));
     }
 
@@ -92,6 +95,16 @@ impl HealthWatch {
         if report.last_error.is_some() {
             self.last_error.clone_from(&report.last_error);
         }
+    }
+
+    /// Records a healthy probe. An earlier error explains no later failure.
+    fn record_health(&mut self, now: Timestamp) {
+        (self.healthy_at, self.last_error) = (Some(now), None);
+    }
+
+    /// Time from which errors count for a kubelet that was restarted at this time.
+    fn errors_since(&self, restarted: Timestamp) -> Timestamp {
+        self.healthy_at.map_or(restarted, |healthy| healthy.max(restarted))
     }
 
     /// Number of exits of the kubelet since the first report.
@@ -173,7 +186,8 @@ impl MachineState {
         if node {
             watch.node_checked_at = Some(builder.now);
         }
-        builder.step.effects.push(Effect::Probe { node, since: trial.started });
+        let errors_since = watch.errors_since(trial.started);
+        builder.step.effects.push(Effect::Probe { node, since: trial.started, errors_since });
     }
 
     /// Time of the next probe. `None` outside of a trial and during a probe.
@@ -199,8 +213,7 @@ impl MachineState {
         watch.answered_since_restart |= health.kubelet.is_ok() || trial.healthy_since.is_some();
         let healthy = watch.health_problem.is_none();
         if healthy {
-            // It explains no later failure.
-            watch.last_error = None;
+            watch.record_health(now);
         }
         let over = trial.unhealthy_since.is_none()
             && trial.healthy_since.is_some_and(|healthy| since(healthy, now) >= settings.trial_period);
@@ -299,14 +312,19 @@ mod tests {
     }
 
     #[test]
-    fn keeps_last_error_until_the_next_restart() {
+    fn keeps_last_error_until_the_next_healthy_probe_or_restart() {
         let mut watch = HealthWatch::default();
         for last_error in [Some("first"), Some("second"), None] {
             watch.record_service(&ServiceReport { restarts: None, last_error: last_error.map(str::to_owned) });
         }
         assert_eq!(watch.last_error.as_deref(), Some("second"));
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        assert_eq!(watch.errors_since(at(7)), at(7));
+        watch.record_health(at(9));
+        assert_eq!((watch.errors_since(at(7)), watch.last_error.as_deref()), (at(9), None));
+        watch.last_error = Some("third".to_owned());
         watch.reset();
-        assert_eq!((watch.last_error.clone(), watch.restarts), (None, None));
+        assert_eq!((watch.last_error.clone(), watch.restarts, watch.healthy_at), (None, None, None));
         assert!(!watch.end_outdated_probe(), "no probe was in progress");
     }
 
