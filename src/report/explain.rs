@@ -31,10 +31,12 @@ pub struct Explanation {
     pub look_at: String,
 }
 
+/// What is the same for all nodes with the same problem: its meaning, and the field that its message concerns.
+pub(super) type Kind = (&'static str, Option<&'static str>);
+
 impl Explanation {
-    /// The parts that are the same for all nodes with the same problem: its meaning, and the field that its message
-    /// concerns.
-    pub(super) fn kind(&self, message: &str) -> (&'static str, Option<&'static str>) {
+    /// The kind of the problem with this message.
+    pub(super) fn kind(&self, message: &str) -> Kind {
         (self.meaning, startup_error::field(message))
     }
 }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::drained::{drained, totals};
 use super::error::ErrorMessage;
-use super::explain::Explanation;
+use super::explain::{self, Explanation};
 use super::markdown::{code, prose};
 use super::progress::RunHeader;
 use super::recovery;
@@ -224,7 +224,7 @@ fn write_nodes(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 
 /// Writes the explanation of each kind of failure once.
 pub(super) fn write_explanations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
-    type Kind<'a> = (u8, &'a str, (&'static str, Option<&'static str>));
+    type Kind<'a> = (u8, &'a str, explain::Kind);
     let mut kinds: BTreeMap<Kind<'_>, (Explanation, Vec<&str>)> = BTreeMap::new();
     for node in outcome.pools.values().flat_map(|pool| &pool.nodes) {
         let (Some((label, text)), Some(explanation)) = (summary::problem(&node.end), summary::explanation(node)) else {

@@ -238,7 +238,7 @@ pub(super) fn state_of(node: &NodeOutcome, at: Timestamp) -> String {
 
 /// Writes each kind of problem once: its messages with their nodes, and its explanation.
 fn write_explanations(page: &mut Page<'_>, outcome: &Outcome) -> io::Result<()> {
-    type Kind = (u8, &'static str, Option<(&'static str, Option<&'static str>)>);
+    type Kind = (u8, &'static str, Option<explain::Kind>);
     type Messages<'a> = BTreeMap<String, Vec<&'a NodeOutcome>>;
     let mut kinds: BTreeMap<Kind, (Option<explain::Explanation>, Messages<'_>)> = BTreeMap::new();
     for node in outcome.pools.values().flat_map(|pool| &pool.nodes) {

@@ -9,7 +9,7 @@ use super::nodes::Anchors;
 use super::page::{FailureGroup, NodeMessage, Page};
 use super::text::{Prose, Text};
 use crate::report::count;
-use crate::report::explain::Explanation;
+use crate::report::explain::{self, Explanation};
 use nodecfg_contract::names::{NodeName, PoolName};
 
 /// Maximum number of named nodes per message.
@@ -31,7 +31,7 @@ pub(super) struct FailedNode<'a> {
 
 /// Groups failures by kind, most urgent first, and by message, most frequent first.
 pub(super) fn grouped<'a>(cases: impl Iterator<Item = FailedNode<'a>>) -> Vec<FailureGroup> {
-    type Kind = (u8, &'static str, Option<(&'static str, Option<&'static str>)>);
+    type Kind = (u8, &'static str, Option<explain::Kind>);
     let mut kinds: BTreeMap<Kind, (FailureGroup, BTreeMap<String, usize>)> = BTreeMap::new();
     for FailedNode { priority, label, message, explanation, pool, node } in cases {
         let key = (priority, label, explanation.as_ref().map(|explanation| explanation.kind(&message)));

@@ -155,15 +155,15 @@ pub(super) struct UndeclaredKubelets(BTreeMap<Minor, Why>);
 impl UndeclaredKubelets {
     pub(super) fn new(pool: &Pool, nodes: &[&Node], strictness: Strictness) -> Self {
         let PoolTarget::Config(rendered) = &pool.target else { return Self::default() };
-        let minors: BTreeSet<Minor> = nodes.iter().filter_map(|node| known_minor(node)).collect();
-        let undeclared = minors.into_iter().filter(|minor| !is_declared(pool, *minor));
+        let minors = nodes.iter().filter_map(|node| known_minor(node));
+        let undeclared: BTreeSet<Minor> = minors.filter(|minor| !is_declared(pool, *minor)).collect();
         let refusal = |minor| {
             let mut findings = check_document(&rendered.document, &[minor]).findings;
             strictness.apply(&mut findings);
             let error = findings.into_iter().find(|finding| finding.severity == Severity::Error)?;
             Some((minor, Why::WouldRefuse { kubelet: minor, reason: error.message }))
         };
-        Self(undeclared.filter_map(refusal).collect())
+        Self(undeclared.into_iter().filter_map(refusal).collect())
     }
 
     /// Reason why the kubelet of a node would not run the configuration as written, if its version is not declared.

@@ -224,6 +224,18 @@ impl NodeState {
         matches!(self.mark, Mark::Sent | Mark::Releasing)
     }
 
+    /// Phase after the request of its rollback. `None` if it has nothing to roll back, or the rollback was requested.
+    pub(super) fn rollback_phase(&self, now: Timestamp) -> Option<Phase> {
+        match self.phase.clone() {
+            Phase::Watching { since } | Phase::Settling { since, .. } => Some(Phase::RollbackSent { since }),
+            Phase::Converged { .. } => Some(Phase::RollbackSent { since: now }),
+            Phase::Failed { failure, seconds, rollback: Rollback::No } => {
+                Some(Phase::Failed { failure, seconds, rollback: Rollback::Requested })
+            }
+            _ => None,
+        }
+    }
+
     /// Reports whether the node must be drained before it is rolled back.
     pub(super) fn rollback_needs_drain(&self) -> bool {
         self.rollback_drain && !matches!(self.mark, Mark::On { .. }) && self.runs_target != Some(false)

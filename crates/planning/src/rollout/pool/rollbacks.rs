@@ -16,20 +16,15 @@ impl PoolRun {
     /// disruption. Rolls back a converged canary too, as long as the gate is closed.
     pub(super) fn roll_back_node(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number).filter(|node| node.can_roll_back()) else { return };
-        let phase = match node.phase.clone() {
+        let returns = match &node.phase {
             // The node was not drained, or another client claimed it.
-            Phase::Failed { failure: ConvergenceFailure::Drain { .. }, .. } => return,
-            Phase::Watching { since } | Phase::Settling { since, .. } => Phase::RollbackSent { since },
-            Phase::Converged { .. }
-                if self.is_returning || (node.group == Group::Canary && !self.gate.has_passed_canaries()) =>
-            {
-                Phase::RollbackSent { since: context.now }
+            Phase::Failed { failure: ConvergenceFailure::Drain { .. }, .. } => false,
+            Phase::Converged { .. } => {
+                self.is_returning || (node.group == Group::Canary && !self.gate.has_passed_canaries())
             }
-            Phase::Failed { failure, seconds, rollback: Rollback::No } => {
-                Phase::Failed { failure, seconds, rollback: Rollback::Requested }
-            }
-            _ => return,
+            _ => true,
         };
+        let Some(phase) = node.rollback_phase(context.now).filter(|_| returns) else { return };
         if let Some(needs) = node.rollback_blocked_by() {
             if !node.refusal_reported && node.runs_target == Some(true) {
                 self.report_node(number, context, |pool, node| Progress::NotRolledBack { pool, node, needs });
@@ -86,14 +81,7 @@ impl PoolRun {
                 self.stays_on_target(number, DrainFailure::Claimed, context);
                 continue;
             }
-            let phase = match node.phase.clone() {
-                Phase::Converged { .. } => Phase::RollbackSent { since: context.now },
-                Phase::Watching { since } | Phase::Settling { since, .. } => Phase::RollbackSent { since },
-                Phase::Failed { failure, seconds, rollback: Rollback::No } => {
-                    Phase::Failed { failure, seconds, rollback: Rollback::Requested }
-                }
-                _ => continue,
-            };
+            let Some(phase) = node.rollback_phase(context.now) else { continue };
             if node.rollback_needs_drain() {
                 self.begin_drain(number, Purpose::RollBack(Box::new(phase)), context);
             } else {

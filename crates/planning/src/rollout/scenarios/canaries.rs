@@ -193,5 +193,5 @@ fn canary_that_recovers_before_its_start_stays_a_canary() {
         scenario.see(on(node(name, "a"), &Scenario::target()));
     }
     scenario.see(Node { ready: Readiness::NotReady, ..on(node("n2", "a"), &Scenario::target()) });
-    assert!(scenario.wait(60).is_empty(), "its soak begins anew");
+    assert!(scenario.wait(60).is_empty(), "its soak starts again");
 }
