@@ -31,6 +31,20 @@ struct RecordedVerdict {
     startup: Vec<String>,
 }
 
+/// Rules at start-up that the recorder did not run: it called the checks of each component, but connected to no runtime,
+/// listened on no port and set up no cgroup. `startup-errors.jsonl` has starts of whole kubelets.
+const NOT_RECORDED: [&str; 9] = [
+    "address-not-ip",
+    "enforced-without-reservation",
+    "half-a-certificate",
+    "log-rotation-files",
+    "reserved-cpus-none",
+    "reserved-memory-mismatch",
+    "reserved-memory-node",
+    "runtime-endpoint",
+    "runtime-request-timeout",
+];
+
 /// The verdict of nodecfg on one file.
 struct OwnVerdict {
     stage: String,
@@ -46,7 +60,11 @@ fn cases() -> Vec<Case> {
 
 impl Case {
     fn verdict(&self, minor: u32) -> RecordedVerdict {
-        serde_json::from_value(self.verdicts[&format!("1.{minor}")].clone()).expect("a verdict")
+        let mut verdict: RecordedVerdict =
+            serde_json::from_value(self.verdicts[&format!("1.{minor}")].clone()).expect("a verdict");
+        // The recorder also checked this policy in 1.21, where the gate of the memory manager is off by default.
+        verdict.startup.retain(|error| minor != 21 || !error.starts_with("memoryManagerPolicy: "));
+        verdict
     }
 
     fn own_verdict(&self, minor: u32) -> OwnVerdict {
@@ -57,7 +75,8 @@ impl Case {
             None => (Stage::Load, None, Vec::new()),
             Some(document) => {
                 let verdict = assess(&document, Minor(minor));
-                (verdict.stage, Some(verdict.refusals), verdict.startup)
+                let recorded = |refusal: &Refusal| !NOT_RECORDED.contains(&refusal.rule);
+                (verdict.stage, Some(verdict.refusals), verdict.startup.into_iter().filter(recorded).collect())
             }
         };
         let stage = serde_json::to_value(stage).expect("a stage").as_str().expect("a name").to_owned();

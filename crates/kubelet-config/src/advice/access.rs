@@ -67,7 +67,7 @@ fn callers(config: &Config<'_>, remarks: &mut Remarks) {
 }
 
 fn certificate(config: &Config<'_>, remarks: &mut Remarks) {
-    let (certificate, key) = (config.text("tlsCertFile"), config.text("tlsPrivateKeyFile"));
+    let certificate = config.text("tlsCertFile");
     if config.is("serverTLSBootstrap") {
         if !certificate.is_empty() {
             remarks
@@ -88,18 +88,6 @@ fn certificate(config: &Config<'_>, remarks: &mut Remarks) {
                 "the kubelet requests its serving certificate from the cluster, but Kubernetes has no approver",
             )
             .help("run an approver for signer kubernetes.io/kubelet-serving; managed services include one");
-        return;
-    }
-    let missing = match (certificate.is_empty(), key.is_empty()) {
-        (false, true) => Some(("tlsCertFile", "tlsPrivateKeyFile")),
-        (true, false) => Some(("tlsPrivateKeyFile", "tlsCertFile")),
-        _ => None,
-    };
-    if let Some((given, missing)) = missing {
-        let message = format!("`{given}` is set, but `{missing}` is not: the kubelet has no serving certificate");
-        remarks
-            .field(config, "half-a-certificate", given, message)
-            .help(format!("set {missing} too, or remove {given} for a self-signed certificate"));
     }
 }
 

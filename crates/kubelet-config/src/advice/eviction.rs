@@ -15,6 +15,14 @@ pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
     lost(config, remarks);
     soft(config, remarks);
     without_threshold(config, remarks);
+    if config.duration("evictionPressureTransitionPeriod").is_some_and(|period| period < 0) {
+        let path = "evictionPressureTransitionPeriod";
+        let message =
+            format!("`{path}` is negative: the node never reports pressure, and gets more pods while it evicts");
+        remarks
+            .field(config, "pressure-never-reported", path, message)
+            .help("write a duration such as 5m, or remove it");
+    }
     for map in ["evictionHard", "evictionSoft"] {
         for (signal, entry) in config.entries(map) {
             let Some(Amount::Percent(percent)) = entry.value.text().and_then(Amount::read) else { continue };
@@ -152,14 +160,13 @@ fn soft(config: &Config<'_>, remarks: &mut Remarks) {
         }
     }
     let pod_grace = config.int("evictionMaxPodGracePeriod").unwrap_or(0);
-    if active && pod_grace == 0 {
+    if active && pod_grace <= 0 {
+        let acts = if pod_grace < 0 { format!("{pod_grace}, which acts as 0") } else { "0".to_owned() };
+        let message = format!(
+            "`evictionMaxPodGracePeriod` is {acts}: a soft eviction gives pods no grace period, like a hard one"
+        );
         remarks
-            .field(
-                config,
-                "soft-eviction-kills-at-once",
-                "evictionSoft",
-                "`evictionMaxPodGracePeriod` is 0: a soft eviction gives pods no grace period, like a hard one",
-            )
+            .field(config, "soft-eviction-kills-at-once", "evictionSoft", message)
             .help("set evictionMaxPodGracePeriod: 60, or another maximum grace period in seconds");
     }
     if !active && pod_grace != 0 {

@@ -6,7 +6,6 @@ pub type Example = (&'static str, &'static [u32], &'static str, &'static str);
 
 /// The examples, by code.
 pub const EXAMPLES: &[Example] = &[
-    ("address-not-ip", &[21, 36], "address: node-1", "address: fd00::1"),
     ("always-allow", &[36], "authorization: {mode: AlwaysAllow}", "authorization: {mode: Webhook}"),
     (
         "anonymous-requests",
@@ -63,12 +62,6 @@ pub const EXAMPLES: &[Example] = &[
     ("deprecated-field", &[28, 36], "iptablesDropBit: 16", "makeIPTablesUtilChains: true"),
     ("deprecated-next", &[33], "streamingConnectionIdleTimeout: 1h", "streamingConnectionIdleTimeout: 0s"),
     ("dropped-next", &[23], "logging: {sanitization: true}", "logging: {format: json}"),
-    (
-        "enforced-without-reservation",
-        &[36],
-        "enforceNodeAllocatable: [pods, kube-reserved]\nkubeReservedCgroup: /kube",
-        "enforceNodeAllocatable: [pods, kube-reserved]\nkubeReservedCgroup: /kube\nkubeReserved: {cpu: 100m}",
-    ),
     ("equals-default", &[21, 36], "maxPods: 110", "maxPods: 111"),
     ("event-rate-zero", &[36], "eventRecordQPS: 0", "eventRecordQPS: 5"),
     (
@@ -124,13 +117,14 @@ pub const EXAMPLES: &[Example] = &[
         "evictionSoftGracePeriod: {memory.available: 1m}",
         "evictionSoftGracePeriod: {memory.available: 1m}\nevictionSoft: {memory.available: 200Mi}",
     ),
-    ("half-a-certificate", &[36], "tlsCertFile: /a.crt", "tlsCertFile: /a.crt\ntlsPrivateKeyFile: /a.key"),
     ("image-gc-after-eviction", &[36], "imageGCHighThresholdPercent: 90", "imageGCHighThresholdPercent: 84"),
     ("kube-api-rate-zero", &[36], "kubeAPIQPS: 0", "kubeAPIQPS: 10"),
     ("lease-too-long", &[31], "nodeLeaseDurationSeconds: 160", "nodeLeaseDurationSeconds: 100"),
-    ("log-rotation-off", &[36], "containerLogMaxSize: -1Mi", "containerLogMaxSize: 1Mi"),
+    ("log-rotation-off", &[21, 36], "containerLogMaxSize: -1Mi", "containerLogMaxSize: 1Mi"),
     ("max-pods-over-addresses", &[36], "podCIDR: 10.0.0.0/26", "podCIDR: 10.0.0.0/24"),
     ("next-version", &[36], "showHiddenMetricsForVersion: '1.35'", "maxPods: 20"),
+    ("no-pause", &[21, 36], "nodeStatusUpdateFrequency: -1s", "httpCheckFrequency: -1s"),
+    ("no-pause", &[36], "staticPodURL: http://a\nhttpCheckFrequency: -1s", "cpuManagerReconcilePeriod: -1s"),
     (
         "nobody-authenticates",
         &[36],
@@ -146,12 +140,18 @@ pub const EXAMPLES: &[Example] = &[
     ("outdated-tls", &[36], "tlsMinVersion: VersionTLS10", "tlsMinVersion: VersionTLS12"),
     ("pod-cidr-standalone", &[36], "podCIDR: 10.0.0.0/24", "maxPods: 20"),
     (
+        "pressure-never-reported",
+        &[21, 36],
+        "evictionPressureTransitionPeriod: -1s",
+        "evictionPressureTransitionPeriod: 1s",
+    ),
+    (
         "pod-grace-unused",
         &[36],
         "evictionMaxPodGracePeriod: 30",
         "evictionMaxPodGracePeriod: 30\nevictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}",
     ),
-    ("port-twice", &[36], "readOnlyPort: 10250", "readOnlyPort: 10255"),
+    ("port-twice", &[36], "healthzPort: 10250", "healthzPort: 10250\naddress: 10.0.0.1"),
     (
         "pulls-still-serial",
         &[36],
@@ -197,12 +197,6 @@ pub const EXAMPLES: &[Example] = &[
         "reservedSystemCPUs: 0-1\nkubeReserved: {memory: 100Mi}",
     ),
     (
-        "reserved-memory-mismatch",
-        &[36],
-        "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]\nmemoryManagerPolicy: Static",
-        "reservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]\nmemoryManagerPolicy: Static",
-    ),
-    (
         "reserved-memory-unused",
         &[36],
         "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]",
@@ -221,6 +215,12 @@ pub const EXAMPLES: &[Example] = &[
         &[36],
         "evictionSoft: {memory.available: 50Mi}\nevictionSoftGracePeriod: {memory.available: 1m}",
         "evictionSoft: {memory.available: 200Mi}\nevictionSoftGracePeriod: {memory.available: 1m}",
+    ),
+    (
+        "soft-eviction-kills-at-once",
+        &[21, 36],
+        "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}\nevictionMaxPodGracePeriod: -1",
+        "evictionSoft: {memory.available: 0%}\nevictionMaxPodGracePeriod: -1",
     ),
     (
         "soft-eviction-kills-at-once",

@@ -3,21 +3,24 @@
 use super::defaults;
 use super::eviction;
 use super::remarks::Remarks;
-use crate::quantity::Quantity;
-use crate::verdict::Config;
+use crate::verdict::{Config, log_rotation};
 
 pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
     pulls(config, remarks);
     rates(config, remarks);
     collection(config, remarks);
-    let size = config.text("containerLogMaxSize");
-    if Quantity::parse(size).is_ok_and(Quantity::is_negative) {
+    if log_rotation::is_negative(config) {
+        let size = config.text("containerLogMaxSize");
+        let effect = match log_rotation::first_patch_with_negative(config.minor()) {
+            Some(patch) => format!("kubelets before {patch} exit; later ones never rotate container logs"),
+            None => "container logs are never rotated and fill the disk".to_owned(),
+        };
         remarks
             .field(
                 config,
                 "log-rotation-off",
                 "containerLogMaxSize",
-                format!("`containerLogMaxSize` is {size}: container logs are never rotated and fill the disk"),
+                format!("`containerLogMaxSize` is {size}: {effect}"),
             )
             .help("set the size for log rotation, such as 10Mi");
     }

@@ -3,7 +3,7 @@
 
 use super::defaults;
 use super::remarks::Remarks;
-use crate::verdict::{Config, cpu_manager::static_policy, memory_manager};
+use crate::verdict::{Config, cpu_manager::static_policy};
 
 pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
     cpu(config, remarks);
@@ -48,28 +48,6 @@ fn memory(config: &Config<'_>, remarks: &mut Remarks) {
                 "`reservedMemory` has no effect: the memory manager's policy is None",
             )
             .help("set memoryManagerPolicy: Static, or remove reservedMemory");
-    }
-    if memory_manager::is_static(config) {
-        reserved_memory(config, remarks);
-    }
-}
-
-/// Compares the sums of `reservedMemory` with the required ones, if these do not depend on the node.
-fn reserved_memory(config: &Config<'_>, remarks: &mut Remarks) {
-    let known =
-        memory_manager::sums(config).into_iter().filter_map(|sums| Some((sums.kind, sums.reserved_memory, sums.kept?)));
-    for (kind, sum, kept) in known.filter(|(_, sum, kept)| sum != kept) {
-        let field = if config.given("reservedMemory").is_some() { "reservedMemory" } else { "memoryManagerPolicy" };
-        let message = format!(
-            "`reservedMemory` reserves {sum} bytes of {kind}, but kubeReserved, systemReserved and the hard eviction \
-             threshold add up to {kept}: the kubelet does not start"
-        );
-        let help = if kind == "memory" {
-            format!("change reservedMemory so that all NUMA nodes together reserve \"{kept}\" (in bytes)")
-        } else {
-            format!("remove {kind} from reservedMemory: no other setting reserves it")
-        };
-        remarks.field(config, "reserved-memory-mismatch", field, message).help(help);
     }
 }
 
@@ -144,40 +122,5 @@ pub(super) fn cgroup_driver(config: &Config<'_>, remarks: &mut Remarks) {
                  with systemd",
             )
             .help("on hosts with systemd, set cgroupDriver: systemd, and configure the runtime accordingly");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::Minor;
-    use crate::document::Document;
-
-    #[test]
-    fn static_memory_manager_compares_sums() {
-        let kept = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmemoryManagerPolicy: Static\n\
-                    kubeReserved: {memory: 424Mi}\nsystemReserved: {memory: 500Mi}\n";
-        let messages = |rest: &str| -> Vec<String> {
-            let document = Document::parse("kubelet.yaml", &format!("{kept}{rest}")).document.unwrap();
-            let verdict = crate::verdict::assess(&document, Minor(36));
-            let found = crate::advice::review(&document, &[verdict]);
-            found.into_iter().filter(|one| one.code == "reserved-memory-mismatch").map(|one| one.message).collect()
-        };
-        // The threshold of memory.available is 100Mi by default.
-        for good in [
-            "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]",
-            "reservedMemory: [{limits: {memory: 512Mi}}, {numaNode: 1, limits: {memory: 536870912}}]",
-            "mergeDefaultEvictionSettings: true\nevictionHard: {nodefs.available: 5%}\nreservedMemory: [{limits: {memory: 1Gi}}]",
-            "evictionHard: {memory.available: 5%}\nreservedMemory: [{limits: {memory: 1Mi}}]",
-        ] {
-            assert_eq!(messages(good), [] as [&str; 0], "{good}");
-        }
-        let pages =
-            "evictionHard: {nodefs.available: 5%}\nreservedMemory: [{limits: {memory: 924Mi, hugepages-2Mi: 4Mi}}]";
-        assert!(
-            messages(pages).first().is_some_and(|one| one.contains("4194304 bytes of hugepages-2Mi")),
-            "{:?}",
-            messages(pages)
-        );
-        assert!(messages("").first().is_some_and(|one| one.contains("0 bytes of memory")), "{:?}", messages(""));
     }
 }

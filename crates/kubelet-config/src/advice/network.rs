@@ -6,6 +6,7 @@ use core::net::IpAddr;
 use super::remarks::Remarks;
 use crate::pod_range::PodRange;
 use crate::verdict::Config;
+use crate::verdict::server::{is_address, is_on};
 
 /// The maximum number of name servers in a pod's resolv.conf (`pkg/apis/core/validation`, `MaxDNSNameservers`).
 const MAX_NAMESERVERS: usize = 3;
@@ -61,39 +62,21 @@ fn dns(config: &Config<'_>, remarks: &mut Remarks) {
     }
 }
 
+/// Compares the port of the health server with those of the other two. The kubelet retries to start its health server,
+/// and exits if one of the others cannot start.
 fn listening(config: &Config<'_>, remarks: &mut Remarks) {
-    if config.flag("enableServer") == Some(false) {
+    let path = "healthzPort";
+    let Some(port) = config.int(path).filter(|port| *port != 0 && is_on(config)) else { return };
+    let Some(other) = ["port", "readOnlyPort"].into_iter().find(|other| config.int(other) == Some(port)) else {
         return;
-    }
-    let address = config.text("address");
-    if !is_address(address) {
+    };
+    // On another address the same port is free.
+    if conflict(config.text("address"), config.text("healthzBindAddress")) {
+        let message = format!("`{path}` and `{other}` are both {port}; only one server can listen on a port");
         remarks
-            .field(
-                config,
-                "address-not-ip",
-                "address",
-                format!("`address` is {address:?}, which is not an IP address: the kubelet cannot listen, and exits"),
-            )
-            .help("use an IP address of the node, or 0.0.0.0 for all addresses");
-    }
-    let port = |path| config.int(path).filter(|port| *port != 0);
-    let ports = [("port", port("port")), ("readOnlyPort", port("readOnlyPort")), ("healthzPort", port("healthzPort"))];
-    for (at, (path, port)) in ports.iter().enumerate() {
-        let Some(port) = port else { continue };
-        let Some((other, _)) = ports.iter().take(at).find(|(_, other)| other.as_ref() == Some(port)) else { continue };
-        // The health server has a separate address; on another address the same port is free.
-        let apart = *path == "healthzPort" && !conflict(address, config.text("healthzBindAddress"));
-        if !apart {
-            remarks
-                .field(
-                    config,
-                    "port-twice",
-                    path,
-                    format!("`{path}` and `{other}` are both {port}; only one server can listen on a port"),
-                )
-                .related(config.place(other), "the same port")
-                .help("use a different port for each");
-        }
+            .field(config, "port-twice", path, message)
+            .related(config.place(other), "the same port")
+            .help("use a different port for each");
     }
 }
 
@@ -125,35 +108,5 @@ fn pod_range(config: &Config<'_>, remarks: &mut Remarks) {
             .field(config, "max-pods-over-addresses", "maxPods", message)
             .related(config.place("podCIDR"), "the range")
             .help(format!("set maxPods to {addresses} or less, or use a larger range"));
-    }
-}
-
-/// Reports whether the kubelet parses a text as an IP address: as Rust does, but with leading zeros allowed in IPv4
-/// (`k8s.io/utils/net`, `ParseIPSloppy`).
-fn is_address(text: &str) -> bool {
-    text.parse::<IpAddr>().is_ok() || {
-        let parts: Vec<&str> = text.split('.').collect();
-        parts.len() == 4
-            && parts.iter().all(|part| {
-                let digits = !part.is_empty() && part.len() <= 10 && part.bytes().all(|b| b.is_ascii_digit());
-                digits && part.parse::<u64>().is_ok_and(|number| number <= 255)
-            })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parses_addresses_as_the_kubelet_does() {
-        for good in ["10.96.0.10", "fd00::a", "010.000.0.1", "::", "0.0.0.0"] {
-            assert!(is_address(good), "{good}");
-        }
-        for bad in
-            ["", "kube-dns", "10.96.0", "10.96.0.256", "10.96.0.10:53", "10.96.0.0/12", "fe80::1%eth0", "+1.0.0.1"]
-        {
-            assert!(!is_address(bad), "{bad}");
-        }
     }
 }

@@ -13,6 +13,22 @@ pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
     status(config, remarks);
     taints(config, remarks);
     shutdown(config, remarks);
+    intervals(config, remarks);
+}
+
+/// Finds negative intervals of work that the kubelet then repeats without a pause.
+fn intervals(config: &Config<'_>, remarks: &mut Remarks) {
+    let reconciles = config.text("cpuManagerPolicy") == "static";
+    for (path, work, works) in [
+        ("nodeStatusUpdateFrequency", "computes the node's status", true),
+        ("httpCheckFrequency", "requests staticPodURL", !config.text("staticPodURL").is_empty()),
+        ("cpuManagerReconcilePeriod", "reconciles CPUs", reconciles),
+    ] {
+        if works && config.duration(path).is_some_and(|interval| interval < 0) {
+            let message = format!("`{path}` is negative: the kubelet {work} again and again without a pause");
+            remarks.field(config, "no-pause", path, message).help("write a duration such as 10s, or remove it");
+        }
+    }
 }
 
 fn status(config: &Config<'_>, remarks: &mut Remarks) {

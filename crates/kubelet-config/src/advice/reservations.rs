@@ -13,18 +13,8 @@ fn enforcement(config: &Config<'_>, remarks: &mut Remarks, owner: &str, reserved
     let key = format!("{owner}-reserved");
     let is_enforcing =
         |text: &str| text.strip_prefix(key.as_str()).is_some_and(|rest| matches!(rest, "" | "-compressible"));
-    let items = config.list("enforceNodeAllocatable").unwrap_or_default();
-    let enforced = items.iter().find(|item| item.text().is_some_and(is_enforcing));
-    let all: Vec<&str> = items.iter().filter_map(|item| item.text()).filter(|text| is_enforcing(text)).collect();
     let any = config.entries(reserved).next().is_some();
-    if let Some(enforced) = enforced {
-        if !any {
-            let message =
-                format!("`enforceNodeAllocatable` contains {key}, but `{reserved}` is empty: the kubelet exits");
-            remarks.at("enforced-without-reservation", "enforceNodeAllocatable", enforced.place.clone(), message).help(
-                format!("set {reserved}: {{cpu: 100m, memory: 500Mi}}, or remove {} from the list", all.join(" and ")),
-            );
-        }
+    if config.enforcements().iter().any(|(_, text)| is_enforcing(text)) {
         return;
     }
     let name = config.text(cgroup);

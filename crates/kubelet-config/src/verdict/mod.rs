@@ -22,7 +22,7 @@ mod startup;
 pub use config::{Config, whole};
 pub use findings::{dropped_fields, findings};
 pub use refusals::Refusals;
-pub(crate) use startup::{cpu_manager, memory_manager};
+pub(crate) use startup::{cpu_manager, log_rotation, server};
 
 /// The last stage that a kubelet reaches with a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]

@@ -40,12 +40,15 @@ const NOT_EDITS: &[(&str, &str)] = &[
 /// Right fixes that show a further problem of the same file: the fixed code, the shown one, and why.
 const FOLLOWS: &[(&str, &str, &str)] = &[
     ("cpu-cfs-quota-period-gate", "cpu-cfs-quota-period", "the value is checked only with the gate"),
+    ("enforce-node-allocatable-compressible", "enforced-without-reservation", "the file reserves nothing"),
     ("enforce-node-allocatable", "enforce-node-allocatable-duplicate", "the right name is in the list already"),
     ("memory-manager-policy", "reserved-memory-mismatch", "the policy requires a reservation"),
+    ("number-bounds", "user-namespace-ids", "a number of pods that fits its type may be too large for the kubelet"),
     ("preloaded-images-gate", "preloaded-images-policy", "the list is checked only with the gate"),
     ("reserved-memory-unused", "reserved-memory-mismatch", "the reservation is checked only with the policy"),
     ("shutdown-critical-pods-within", "shutdown-grace-period-critical-pods", "the total is itself invalid"),
     ("shutdown-grace-period-gate", "shutdown-critical-pods-within", "the periods are compared only with the gate"),
+    ("user-namespaces-ids-per-pod", "user-namespace-ids", "the largest number of IDs suffices only for one pod"),
 ];
 
 /// Codes without an example here, and the reason.

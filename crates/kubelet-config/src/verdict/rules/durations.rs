@@ -51,7 +51,7 @@ fn grace_period(config: &Config<'_>, refusals: &mut Refusals, path: &str) {
 }
 
 /// Refuses a duration that is not allowed. `allowed` takes nanoseconds; `range` describes it.
-pub(super) fn require_duration(
+pub(in crate::verdict) fn require_duration(
     config: &Config<'_>,
     refusals: &mut Refusals,
     path: &str,

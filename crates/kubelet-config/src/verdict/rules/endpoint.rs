@@ -38,7 +38,7 @@ pub(super) fn check(endpoint: &str, strict: bool) -> Result<(), String> {
 }
 
 /// Splits off the scheme, in lower case.
-fn scheme(text: &str) -> Option<(String, &str)> {
+pub(in crate::verdict) fn scheme(text: &str) -> Option<(String, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let good = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));

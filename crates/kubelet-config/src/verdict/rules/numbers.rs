@@ -91,7 +91,7 @@ fn nearest(range: &Range, value: f64) -> Option<i64> {
 }
 
 /// Returns a scalar as written in the file, or its default.
-pub(super) fn written(config: &Config<'_>, path: &str) -> String {
+pub(in crate::verdict) fn written(config: &Config<'_>, path: &str) -> String {
     let given = config.given(path).and_then(|node| match &node.value {
         Value::Scalar(scalar) => Some(scalar.text.clone()),
         _ => None,

@@ -56,13 +56,17 @@ fn rules_apply_only_in_their_versions() {
     for (text, field, refuses) in [
         ("evictionHard: {containerfs.available: 10%}", "evictionHard.containerfs.available", 16..=28),
         ("iptablesDropBit: 14", "iptablesDropBit", 16..=27),
-        ("containerLogMaxFiles: 1", "containerLogMaxFiles", 24..=32),
+        ("containerLogMaxFiles: 1", "containerLogMaxFiles", 16..=32),
+        ("containerLogMaxSize: -1Ki", "containerLogMaxSize", 16..=18),
         ("tlsCurvePreferences: [1]", "tlsCurvePreferences[0]", 36..=NEWEST.0),
         ("tlsCipherSuites: [TLS_AES_256_GCM_SHA384]", "tlsCipherSuites[0]", 16..=18),
         ("allowedUnsafeSysctls: [net/core/somaxconn]", "allowedUnsafeSysctls[0]", 16..=22),
-        ("memoryManagerPolicy: none", "memoryManagerPolicy", 21..=NEWEST.0),
+        ("memoryManagerPolicy: none", "memoryManagerPolicy", 22..=NEWEST.0),
         ("cpuManagerPolicyOptions: {full-pcpus-only: 'true'}", "cpuManagerPolicyOptions", 22..=NEWEST.0),
         ("cpuManagerPolicy: stat", "cpuManagerPolicy", 16..=NEWEST.0),
+        ("logging: {flushFrequency: -1}", "logging.flushFrequency", 23..=34),
+        ("seccompDefault: true", "seccompDefault", 22..=24),
+        ("maxPods: 65536", "maxPods", 33..=NEWEST.0),
     ] {
         for minor in Minor::all() {
             let refusals = refused(text, minor.0);

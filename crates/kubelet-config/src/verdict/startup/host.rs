@@ -2,12 +2,12 @@
 //! conditions that the configuration causes are listed, not those of every kubelet.
 
 use super::memory_manager::Sums;
-use super::{cpu_manager, memory_manager, policy_options, reservations, reserved_cpus, texts};
+use super::runtime::ENDPOINTS;
+use super::{
+    cpu_manager, eviction, log_rotation, memory_manager, policy_options, reservations, reserved_cpus, server, texts,
+};
 use crate::verdict::{Config, HostCondition};
 use crate::{Minor, strconv};
-
-/// The last minor with dockershim, with which Docker rotates logs itself.
-const DOCKERSHIM: Minor = Minor(23);
 
 /// Returns the conditions on the host.
 pub(super) fn host_conditions(config: &Config<'_>) -> Vec<HostCondition> {
@@ -21,6 +21,7 @@ pub(super) fn host_conditions(config: &Config<'_>) -> Vec<HostCondition> {
     managers(config, &mut add);
     kernel(config, &mut add);
     runtime(config, &mut add);
+    listening(config, &mut add);
     host_conditions
 }
 
@@ -31,20 +32,13 @@ fn files(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
         add("authentication.x509.clientCAFile", message);
     }
     let (certificate, key) = (config.text("tlsCertFile"), config.text("tlsPrivateKeyFile"));
-    let none = certificate.is_empty() && key.is_empty();
-    if !config.is("serverTLSBootstrap") && !none {
-        let path = if certificate.is_empty() { "tlsPrivateKeyFile" } else { "tlsCertFile" };
-        let message = match (certificate, key) {
-            (one, "") | ("", one) => {
-                format!("{one} is only one of a pair; the kubelet requires both tlsCertFile and tlsPrivateKeyFile")
-            }
-            _ => format!("{certificate} and {key} must be a certificate and its key that the kubelet can read"),
-        };
-        add(path, message);
+    if !config.is("serverTLSBootstrap") && !certificate.is_empty() && !key.is_empty() {
+        let message = format!("{certificate} and {key} must be a certificate and its key that the kubelet can read");
+        add("tlsCertFile", message);
     }
-    if config.given("volumePluginDir").is_some() {
-        let folder = config.text("volumePluginDir");
-        add("volumePluginDir", format!("{folder} must exist, or the kubelet must be able to create it"));
+    if config.given("podLogsDir").is_some() {
+        let folder = config.text("podLogsDir");
+        add("podLogsDir", format!("{folder} must exist, or the kubelet must be able to create it"));
     }
 }
 
@@ -67,18 +61,16 @@ fn cgroups(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
 }
 
 fn capacity(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
-    if let Some(path) = reservations::LISTS.into_iter().find(|path| config.entries(path).next().is_some()) {
+    let fixed = |path| texts(config, path).any(|(_, text, _)| eviction::fixed(text).is_some());
+    let mut paths = reservations::LISTS.into_iter().filter(|path| config.entries(path).next().is_some());
+    if let Some(path) = paths.next().or_else(|| Some("evictionHard").filter(|path| fixed(path))) {
         let message = "the node must have more of every resource than kubeReserved, systemReserved and the hard \
                        eviction thresholds together";
         add(path, message.to_owned());
     }
-    let list = config.text("reservedSystemCPUs");
-    match reserved_cpus::count(config) {
-        Some(0) if !list.is_empty() => {
-            add("reservedSystemCPUs", format!("{list:?} contains no CPU; kubelets up to 1.21 crash with such a list"));
-        }
-        Some(1..) => add("reservedSystemCPUs", format!("the node must have the CPUs {list}")),
-        _ => {}
+    if reserved_cpus::count(config).is_some_and(|cpus| cpus > 0) {
+        let list = config.text("reservedSystemCPUs");
+        add("reservedSystemCPUs", format!("the node must have the CPUs {list}"));
     }
 }
 
@@ -137,25 +129,36 @@ fn kernel(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
 }
 
 fn runtime(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
+    if config.given("cgroupDriver").is_some() && config.text("cgroupDriver") == "systemd" {
+        add("cgroupDriver", "systemd must run on the host".to_owned());
+    }
     if config.given("cgroupDriver").is_some() && !config.gate("KubeletCgroupDriverFromCRI") {
         let driver = if config.text("cgroupDriver") == "systemd" { "systemd" } else { "cgroupfs" };
         add("cgroupDriver", format!("the container runtime must use the driver {driver} too"));
     }
-    if config.given("containerRuntimeEndpoint").is_some() {
-        let endpoint = config.text("containerRuntimeEndpoint");
-        let message = if endpoint.contains("://") && !endpoint.starts_with("unix://") {
-            format!("on Linux the kubelet connects to a runtime only through a unix socket, not through {endpoint}")
-        } else {
-            format!("a container runtime must listen at {endpoint}")
-        };
-        add("containerRuntimeEndpoint", message);
+    for path in ENDPOINTS.into_iter().filter(|path| config.given(path).is_some()) {
+        add(path, format!("a container runtime must listen at {}", config.text(path)));
     }
-    if let Some(files) = config.int("containerLogMaxFiles")
-        && files <= 1
-        && config.minor() <= DOCKERSHIM
+    if let Some(patch) = log_rotation::first_patch_with_negative(config.minor())
+        && log_rotation::is_negative(config)
     {
-        let message = format!("{files} is too few, unless the container runtime is Docker, which rotates logs itself");
-        add("containerLogMaxFiles", message);
+        add(
+            "containerLogMaxSize",
+            format!("the kubelet must be {patch} or later; earlier ones exit with a negative size"),
+        );
+    }
+}
+
+fn listening(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
+    if !server::is_on(config) {
+        return;
+    }
+    let address = config.text("address");
+    if !matches!(address, "0.0.0.0" | "::") && server::is_address(address) {
+        add("address", format!("the host must have the address {address}"));
+    }
+    if let Some(port) = config.int("readOnlyPort").filter(|port| *port != 0) {
+        add("readOnlyPort", format!("no other process may listen on the port {port}"));
     }
 }
 
@@ -187,9 +190,10 @@ mod tests {
         let text = "
 authentication: {x509: {clientCAFile: /etc/ca.crt}}
 tlsCertFile: /etc/tls.crt
+tlsPrivateKeyFile: /etc/tls.key
 cgroupRoot: /kube
 cgroupDriver: systemd
-containerRuntimeEndpoint: tcp://10.0.0.1:1
+containerRuntimeEndpoint: unix:///run/c.sock
 containerLogMaxFiles: 2
 cpuManagerPolicy: static
 reservedSystemCPUs: 0-1,1-3
@@ -200,12 +204,12 @@ memorySwap: {swapBehavior: LimitedSwap}
 protectKernelDefaults: true
 topologyManagerPolicy: restricted
 topologyManagerPolicyOptions: {max-allowable-numa-nodes: '16'}
-volumePluginDir: /plugins
+podLogsDir: /logs
 ";
         insta::assert_snapshot!(host_conditions(text, 36).join("\n"), @r"
         authentication.x509.clientCAFile: /etc/ca.crt must contain PEM certificates that the kubelet can read
-        tlsCertFile: /etc/tls.crt is only one of a pair; the kubelet requires both tlsCertFile and tlsPrivateKeyFile
-        volumePluginDir: /plugins must exist, or the kubelet must be able to create it
+        tlsCertFile: /etc/tls.crt and /etc/tls.key must be a certificate and its key that the kubelet can read
+        podLogsDir: /logs must exist, or the kubelet must be able to create it
         cgroupRoot: the cgroup /kube must exist
         kubeReservedCgroup: the cgroup /reserved must exist, because kube-reserved is enforced
         memorySwap.swapBehavior: LimitedSwap requires cgroup v2
@@ -214,14 +218,19 @@ volumePluginDir: /plugins
         topologyManagerPolicy: restricted requires a node with at most 16 NUMA nodes
         failSwapOn: swap must be off
         protectKernelDefaults: kernel parameters must equal the kubelet's defaults, such as vm.overcommit_memory = 1
-        containerRuntimeEndpoint: on Linux the kubelet connects to a runtime only through a unix socket, not through tcp://10.0.0.1:1
+        cgroupDriver: systemd must run on the host
+        containerRuntimeEndpoint: a container runtime must listen at unix:///run/c.sock
         ");
-        let text = "cgroupDriver: systemd\ncontainerLogMaxFiles: 1\nreservedSystemCPUs: 3-1";
-        insta::assert_snapshot!(host_conditions(text, 21).join("\n"), @r#"
-        reservedSystemCPUs: "3-1" contains no CPU; kubelets up to 1.21 crash with such a list
+        let text = "cgroupDriver: systemd\ncontainerLogMaxSize: -1Ki\naddress: 10.0.0.1\nreadOnlyPort: 10255\n\
+                    evictionHard: {memory.available: 1Gi}";
+        insta::assert_snapshot!(host_conditions(text, 21).join("\n"), @r"
+        evictionHard: the node must have more of every resource than kubeReserved, systemReserved and the hard eviction thresholds together
+        cgroupDriver: systemd must run on the host
         cgroupDriver: the container runtime must use the driver systemd too
-        containerLogMaxFiles: 1 is too few, unless the container runtime is Docker, which rotates logs itself
-        "#);
+        containerLogMaxSize: the kubelet must be 1.21.3 or later; earlier ones exit with a negative size
+        address: the host must have the address 10.0.0.1
+        readOnlyPort: no other process may listen on the port 10255
+        ");
     }
 
     #[test]

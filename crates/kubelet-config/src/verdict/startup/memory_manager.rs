@@ -1,6 +1,5 @@
 //! The memory manager: its policy (`pkg/kubelet/cm/memorymanager/memory_manager.go` `NewManager`), and the sums that
-//! the static policy compares (`validateReservedMemory`). The sums depend on the node's NUMA nodes and often on its
-//! memory. They are therefore not checked here, but in `host` and in advice.
+//! the static policy compares (`validateReservedMemory`). Sums that depend on the node's memory are in `host`.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +9,60 @@ use super::{eviction, reservations, texts};
 use crate::document::Node;
 use crate::quantity::{self, Quantity, Reading};
 use crate::verdict::Config;
+use crate::verdict::config::whole;
 use crate::verdict::refusals::Check;
 use crate::verdict::rules::choices::one_of;
 use crate::{Minor, fields};
 
-pub(super) const CHECKS: &[Check] = &[("memory-manager-policy", |config, refusals| {
-    if is_on(config) {
-        one_of(config, refusals, "memoryManagerPolicy");
-    }
-})];
+/// The last minor in which the manager could be switched off.
+const LAST_OPTIONAL: Minor = Minor(31);
 
-/// Reports whether the kubelet checks the policy's name. 1.21 has the gate off by default. Its policy is refused in
-/// any case, because the kubelet refuses it once the gate is on.
+pub(super) const CHECKS: &[Check] = &[
+    ("memory-manager-policy", |config, refusals| {
+        if is_on(config) {
+            one_of(config, refusals, "memoryManagerPolicy");
+        }
+    }),
+    ("reserved-memory-node", |config, refusals| {
+        for (at, entry) in config.list("reservedMemory").unwrap_or_default().iter().enumerate() {
+            if let Some(node) = entry.get("numaNode")
+                && let Some(number) = whole(node).filter(|number| *number < 0 && is_static(config))
+            {
+                let field = format!("reservedMemory[{at}].numaNode");
+                let message = format!("{field} is {number}; NUMA nodes are counted from 0");
+                refusals.at(field, node.place.clone(), message).help("write 0, or the number of another NUMA node");
+            }
+        }
+    }),
+    ("reserved-memory-mismatch", |config, refusals| {
+        if !is_static(config) {
+            return;
+        }
+        let known = sums(config).into_iter().filter_map(|sums| Some((sums.kind, sums.reserved_memory, sums.kept?)));
+        for (kind, sum, kept) in known.filter(|(_, sum, kept)| sum != kept) {
+            let field = if config.given("reservedMemory").is_some() { "reservedMemory" } else { "memoryManagerPolicy" };
+            let message = format!(
+                "reservedMemory reserves {sum} bytes of {kind}, but kubeReserved, systemReserved and the hard eviction \
+                 threshold add up to {kept}: the kubelet does not start"
+            );
+            let help = if kind == "memory" {
+                format!("change reservedMemory so that all NUMA nodes together reserve \"{kept}\" (in bytes)")
+            } else {
+                format!("remove {kind} from reservedMemory: no other setting reserves it")
+            };
+            refusals.field(config, field, message).help(help);
+        }
+    }),
+];
+
+/// Reports whether the kubelet has a memory manager, which reads the policy.
 fn is_on(config: &Config<'_>) -> bool {
-    !(22..=31).contains(&config.minor().0) || config.gate("MemoryManager")
+    config.minor() > LAST_OPTIONAL || config.gate("MemoryManager")
 }
 
 /// Reports whether the policy is static, which pins memory.
 pub(crate) fn is_static(config: &Config<'_>) -> bool {
-    let made = config.minor() != Minor(21) || config.gate("MemoryManager");
-    is_on(config) && made && config.text("memoryManagerPolicy") == "Static"
+    is_on(config) && config.text("memoryManagerPolicy") == "Static"
 }
 
 /// The two sums that the static policy compares for a kind of memory. `kept` is the amount reserved from pods; it is
@@ -89,4 +122,39 @@ fn hard_threshold<'d>(config: &Config<'d>) -> Option<&'d str> {
     let given = texts(config, "evictionHard").find(|(key, ..)| *key == signal).map(|(_, text, _)| text);
     let filled_in = config.given("evictionHard").is_none() || config.is("mergeDefaultEvictionSettings");
     given.or_else(|| filled_in.then(default).flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Minor;
+    use crate::document::Document;
+    use crate::verdict::assess;
+
+    #[test]
+    fn static_memory_manager_compares_sums() {
+        let kept = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmemoryManagerPolicy: Static\n\
+                    kubeReserved: {memory: 424Mi}\nsystemReserved: {memory: 500Mi}\n";
+        let messages = |rest: &str| -> Vec<String> {
+            let document = Document::parse("kubelet.yaml", &format!("{kept}{rest}")).document.unwrap();
+            let startup = assess(&document, Minor(36)).startup;
+            startup.into_iter().filter(|one| one.rule == "reserved-memory-mismatch").map(|one| one.message).collect()
+        };
+        // The threshold of memory.available is 100Mi by default.
+        for good in [
+            "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]",
+            "reservedMemory: [{limits: {memory: 512Mi}}, {numaNode: 1, limits: {memory: 536870912}}]",
+            "mergeDefaultEvictionSettings: true\nevictionHard: {nodefs.available: 5%}\nreservedMemory: [{limits: {memory: 1Gi}}]",
+            "evictionHard: {memory.available: 5%}\nreservedMemory: [{limits: {memory: 1Mi}}]",
+        ] {
+            assert_eq!(messages(good), [] as [&str; 0], "{good}");
+        }
+        let pages =
+            "evictionHard: {nodefs.available: 5%}\nreservedMemory: [{limits: {memory: 924Mi, hugepages-2Mi: 4Mi}}]";
+        assert!(
+            messages(pages).first().is_some_and(|one| one.contains("4194304 bytes of hugepages-2Mi")),
+            "{:?}",
+            messages(pages)
+        );
+        assert!(messages("").first().is_some_and(|one| one.contains("0 bytes of memory")), "{:?}", messages(""));
+    }
 }

@@ -12,11 +12,15 @@ use crate::spelling::nearest;
 pub(crate) mod cpu_manager;
 mod eviction;
 mod host;
+pub(crate) mod log_rotation;
 pub(crate) mod memory_manager;
 mod names;
+mod periods;
 mod policy_options;
 mod reservations;
 mod reserved_cpus;
+mod runtime;
+pub(crate) mod server;
 mod single_values;
 mod sysctls;
 mod tls;
@@ -26,13 +30,20 @@ mod topology_manager;
 mod example_files;
 #[cfg(test)]
 mod examples;
+#[cfg(test)]
+mod recorded;
 
-const GROUPS: [&[Check]; 9] = [
+const GROUPS: [&[Check]; 14] = [
     cpu_manager::CHECKS,
     eviction::CHECKS,
+    log_rotation::CHECKS,
     memory_manager::CHECKS,
     names::CHECKS,
+    periods::CHECKS,
     reservations::CHECKS,
+    reserved_cpus::CHECKS,
+    runtime::CHECKS,
+    server::CHECKS,
     single_values::CHECKS,
     sysctls::CHECKS,
     tls::CHECKS,

@@ -1,7 +1,8 @@
 //! Resources reserved for the system: `cmd/kubelet/app/server.go` `parseResourceList`,
-//! `pkg/kubelet/cm/container_manager.go` `ParseQOSReserved`.
+//! `pkg/kubelet/cm/container_manager.go` `ParseQOSReserved`, and their enforcement:
+//! `pkg/kubelet/cm/node_container_manager_linux.go` `enforceExistingCgroup`.
 
-use super::{did_you_mean, keys, reserved_cpus, texts};
+use super::{did_you_mean, items, keys, reserved_cpus, texts};
 use crate::quantity::Quantity;
 use crate::verdict::Config;
 use crate::verdict::refusals::{Check, Refusals};
@@ -38,6 +39,23 @@ pub(super) const CHECKS: &[Check] = &[
                     |meant| format!("write {meant:?}"),
                 );
                 refusals.at(field, entry.value.place.clone(), message).help(help);
+            }
+        }
+    }),
+    ("enforced-without-reservation", |config, refusals| {
+        for (path, key) in [("kubeReserved", "kube-reserved"), ("systemReserved", "system-reserved")] {
+            let items = items(config, "enforceNodeAllocatable");
+            let enforced: Vec<_> =
+                items.filter(|(_, text, _)| text.strip_suffix("-compressible").unwrap_or(text) == key).collect();
+            if let Some((_, text, node)) = enforced.first()
+                && config.entries(path).next().is_none()
+            {
+                let message = format!("enforceNodeAllocatable contains {text}, but {path} is empty: the kubelet exits");
+                let listed: Vec<_> = enforced.iter().map(|(_, text, _)| *text).collect();
+                refusals.at("enforceNodeAllocatable", node.place.clone(), message).help(format!(
+                    "set {path}: {{cpu: 100m, memory: 500Mi}}, or remove {} from the list",
+                    listed.join(" and ")
+                ));
             }
         }
     }),

@@ -1,7 +1,17 @@
 //! The CPUs in `reservedSystemCPUs`: `k8s.io/utils/cpuset` `Parse`, until 1.21 `pkg/kubelet/cm/cpuset`.
 
 use crate::verdict::Config;
+use crate::verdict::refusals::Check;
 use crate::{Minor, strconv};
+
+pub(super) const CHECKS: &[Check] = &[("reserved-cpus-none", |config, refusals| {
+    let list = config.text("reservedSystemCPUs");
+    if !list.is_empty() && count(config) == Some(0) {
+        let message = format!("reservedSystemCPUs is {list:?}, which contains no CPU: the kubelet panics");
+        let help = "write a range that starts with the lower number, such as \"0-1\"";
+        refusals.field(config, "reservedSystemCPUs", message).help(help);
+    }
+})];
 
 /// The first minor that refuses `3-1` and `1-2-3`. Earlier ones read both as no CPU.
 const STRICT: Minor = Minor(22);

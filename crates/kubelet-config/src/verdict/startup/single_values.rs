@@ -1,43 +1,15 @@
-//! Single values that a component refuses at start-up: `pkg/kubelet/kubelet.go` `NewMainKubelet`, and the rotation of
-//! container logs in `pkg/kubelet/logs/container_log_manager.go` `NewContainerLogManager`.
+//! Single values that a component refuses at start-up: `pkg/kubelet/kubelet.go` `NewMainKubelet`,
+//! `cmd/kubelet/app/server.go` `RunKubelet`, `pkg/kubelet/cm/container_manager_linux.go` `setupNode`, and
+//! `pkg/kubelet/userns/userns_manager.go` `MakeUserNsManager`.
 
 use crate::verdict::refusals::Check;
-use crate::{quantity, units};
+
+/// The number of user IDs that pods can have at most.
+const USER_IDS: i64 = u32::MAX as i64;
+/// The number of user IDs of a pod, unless configured.
+const IDS_PER_POD: i64 = 65_536;
 
 pub(super) const CHECKS: &[Check] = &[
-    ("sync-frequency", |config, refusals| {
-        if let Some(nanos) = config.duration("syncFrequency")
-            && nanos <= 0
-        {
-            let message = "syncFrequency is negative; it must be a positive duration";
-            refusals.field(config, "syncFrequency", message).help("write a duration such as 1m, or remove the field");
-        }
-    }),
-    ("log-rotation-files", |config, refusals| {
-        if let Some(files) = config.int("containerLogMaxFiles")
-            && files <= 1
-        {
-            let message = format!("containerLogMaxFiles is {files}; log rotation requires at least 2 files");
-            refusals.field(config, "containerLogMaxFiles", message).help("write 2, or a larger number");
-        }
-    }),
-    ("log-rotation-size", |config, refusals| {
-        let text = config.text("containerLogMaxSize");
-        let (why, help) = match quantity::read(text) {
-            Err(why) => (why.to_string(), units::quantity_help(text, "10Mi")),
-            Ok(_) if text.ends_with('m') => (
-                "is not a number of bytes that the kubelet can read here".to_owned(),
-                format!("write \"{}Mi\" for mebibytes: m means thousandths", text.trim_end_matches('m')),
-            ),
-            Ok(reading) if reading.as_int64.is_none() => (
-                "is not a number of bytes that the kubelet can read here".to_owned(),
-                "write a whole number without a fraction and with at most 15 digits, such as 1536Mi for 1.5Gi"
-                    .to_owned(),
-            ),
-            Ok(_) => return,
-        };
-        refusals.field(config, "containerLogMaxSize", format!("containerLogMaxSize {text:?} {why}")).help(help);
-    }),
     ("iptables-bits", |config, refusals| {
         let (mark, drop) = (config.int("iptablesMasqueradeBit"), config.int("iptablesDropBit"));
         if config.is("makeIPTablesUtilChains")
@@ -52,6 +24,40 @@ pub(super) const CHECKS: &[Check] = &[
             if config.given("iptablesMasqueradeBit").is_some() && path == "iptablesDropBit" {
                 refusals.related(config.place("iptablesMasqueradeBit"), "iptablesMasqueradeBit");
             }
+        }
+    }),
+    ("seccomp-default-gate", |config, refusals| {
+        if config.is("seccompDefault") && !config.gate("SeccompDefault") {
+            refusals
+                .field(config, "seccompDefault", "seccompDefault is true, but the feature gate SeccompDefault is off")
+                .help("set featureGates.SeccompDefault: true, or remove seccompDefault");
+        }
+    }),
+    ("system-cgroups-root", |config, refusals| {
+        if config.text("systemCgroups") == "/" {
+            refusals
+                .field(
+                    config,
+                    "systemCgroups",
+                    "systemCgroups is \"/\", but processes can only be moved out of the root",
+                )
+                .help("write the name of another cgroup, such as /system");
+        }
+    }),
+    ("user-namespace-ids", |config, refusals| {
+        let ids = config.int("userNamespaces.idsPerPod").unwrap_or(IDS_PER_POD);
+        let Some(pods) = config.int("maxPods").filter(|_| config.gate("UserNamespacesSupport")) else { return };
+        let Some(most) = USER_IDS.checked_div(ids).filter(|most| *most < pods) else { return };
+        let message = format!("maxPods is {pods}, but with {ids} user IDs per pod the IDs suffice for {most} pods");
+        if config.given("maxPods").is_some() {
+            refusals
+                .field(config, "maxPods", message)
+                .related_field(config, "userNamespaces.idsPerPod", "the IDs of each pod")
+                .help(format!("write {most}, or a smaller number"));
+        } else {
+            refusals
+                .field(config, "userNamespaces.idsPerPod", message)
+                .help(format!("write {IDS_PER_POD}, or another multiple of it"));
         }
     }),
 ];
