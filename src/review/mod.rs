@@ -390,8 +390,7 @@ pub struct Outlook {
     pub stopped: usize,
     /// The number of nodes that it does not assign until unavailable nodes of their pools recover.
     pub waiting: usize,
-    /// The number of nodes that it does not assign now, because the windows or exclusions of their pools do not permit
-    /// it.
+    /// The number of nodes that it does not assign now, because their pools are held.
     pub held: usize,
 }
 

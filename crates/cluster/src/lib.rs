@@ -2,7 +2,7 @@
 //!
 //! [`connect`] finds the server. [`ClusterReader`] reads and has no method that changes the cluster. [`watch`]
 //! follows Nodes. [`lease`] holds the lock that keeps a second sync out. [`ClusterWriter`] writes and requires that
-//! lock. One [`retry`] policy serves every request.
+//! lock. [`retry`] is the only retry policy.
 
 pub mod apply;
 mod assignment_writer;

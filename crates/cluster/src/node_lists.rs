@@ -24,8 +24,8 @@ use nodecfg_contract::observed::{AgentActivity, ListVersions, Node, NodeActivity
 type Listed<T> = (BTreeMap<NodeName, T>, String);
 
 impl ClusterReader {
-    /// Every Node with its assignment by name, and the versions of the lists. Reads the lists as streams and holds no
-    /// whole page.
+    /// Every Node with its assignment by name, and the versions of the lists. Reads the lists as streams, or in pages
+    /// from a server without them.
     ///
     /// # Errors
     /// Every [`ClusterError`] of a request; `Expired` when continuations expire repeatedly.

@@ -1,7 +1,7 @@
-//! Writer of a cluster. This file creates ConfigMaps and Events; `assignment_writer`, `drain_mark`, `evict` and
-//! `references` add assignments, marks of drains, evictions and deletions. Each request except an Event can be sent
-//! repeatedly. Requires a held lock, and sends nothing except Events after the loss of the lock. The plan decides what
-//! to write and the precondition of every patch.
+//! Writer of a cluster. This file creates ConfigMaps and Events; `assignment_writer`, `pointer_writer`, `drain_mark`,
+//! `evict` and `references` add assignments, pool pointers, marks of drains, evictions and deletions. Each request
+//! except an Event can be sent repeatedly. Requires a held lock, and sends nothing except Events after the loss of the
+//! lock. The plan decides what to write and the precondition of every patch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! DaemonSet of the agents. A pod has two containers. `agent` has credentials for the API server and no privileges.
-//! `host-step` is privileged and has no credentials. Over a socket, it only restarts the kubelet, removes state files
-//! of the kubelet during the restart if requested, and returns the version of the kubelet.
+//! `host-step` is privileged and has no credentials. Over a socket, it accepts only four requests: restart the kubelet
+//! and set its state files aside meanwhile, delete these files, report the kubelet's version, and report its exits and
+//! last error.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

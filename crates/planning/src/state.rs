@@ -36,7 +36,7 @@ pub enum State {
     /// A run ended before it started the node.
     #[schemars(skip)]
     NotStarted,
-    /// A run did not start the node, because the windows or exclusions of its pool did not permit it.
+    /// A run did not start the node, because its pool was held ([`crate::hold::HoldReason`]).
     #[schemars(skip)]
     Held,
     /// The desired configuration is not assigned yet.

@@ -71,7 +71,7 @@ enum Reply {
     /// The command could not be started.
     #[serde(rename = "notAsked")]
     NotRequested { reason: String },
-    /// The restart failed.
+    /// The request failed, or this host step does not support it.
     Failed { reason: String },
 }
 

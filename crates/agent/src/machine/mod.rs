@@ -6,8 +6,8 @@
 //! instead.
 //!
 //! State outside the ledger is volatile; a restarted agent determines it again. Every effect except an announcement
-//! and a discard is answered by exactly one event. At most one such effect of each kind is in progress. No assignment is accepted
-//! while the kubelet restarts.
+//! and a discard is answered by exactly one event. At most one such effect of each kind is in progress. No assignment
+//! is accepted while the kubelet restarts.
 //!
 //! ```text
 //! spec ──▶ Fetch ──▶ Checkpoint ──▶ accept ─▶ Activating ──▶ Trying ──▶ Settled      (sync, activation, trial)

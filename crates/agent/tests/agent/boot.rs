@@ -1,4 +1,5 @@
-//! Tests of `nodecfg-agent boot`: the kubelet starts with the configuration of its pool, whatever happens it starts.
+//! Tests of `nodecfg-agent boot`: it places the configuration of the pool before the kubelet starts. A boot that fails
+//! leaves the local configuration in place, and adds only the startup taint if requested.
 
 use std::fs;
 

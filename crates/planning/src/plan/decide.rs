@@ -261,9 +261,8 @@ pub fn is_available(node: &Node) -> bool {
 }
 
 /// Reports whether a node is not Ready or refuses its current source, so that another configuration can only improve
-/// it, or whether a person has cordoned it for a change, or an earlier
-/// run has drained it. A Ready node in transition is unavailable but not broken: it
-/// waits for the canaries.
+/// it, whether a person has cordoned it for a change, or whether an earlier run has drained it. A Ready node in
+/// transition is unavailable but not broken: it waits for the canaries.
 pub(super) fn is_broken(node: &Node) -> bool {
     node.ready != Readiness::Ready || node.cordoned || is_marked(node) || refuses(node)
 }

@@ -102,8 +102,8 @@ pub(super) fn drain_by_other<'a>(node: &'a Node, fleet: &FleetName) -> Option<&'
     node.drain_mark.as_ref()?.in_effect().filter(|drain| drain.fleet != *fleet)
 }
 
-/// Nodes that were drained for a change that is made, or that this plan does not contain. Also nodes with only the
-/// annotation of this fleet's mark: another client removed the taint, and the annotations have no effect.
+/// Marks of this fleet that no step of the plan needs: on nodes without a step, and annotations without the taint, which
+/// have no effect. A node with a step keeps its mark for the rollout, which releases it. Nodes being deleted are omitted.
 pub(super) fn releases(plan: &Plan, observed: &Observed) -> Vec<Release> {
     let stepped: BTreeSet<&NodeName> = plan.pools.iter().flat_map(|pool| pool.steps()).map(|step| &step.node).collect();
     let release = |node: &Node| {

@@ -213,8 +213,8 @@ pub(super) fn hash_of(target: &PoolTarget) -> Option<ContentHash> {
     }
 }
 
-/// Problems that suggest a bad checkout or a wrong selector: pools that select no nodes. Such a plan would release
-/// nodes by accident.
+/// Problems that suggest a bad checkout or a wrong selector: pools that select no nodes. Such a plan would leave
+/// the pools' nodes without a pool.
 fn safety_problems(
     desired: &Desired,
     observed: &Observed,

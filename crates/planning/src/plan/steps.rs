@@ -31,8 +31,8 @@ pub struct Wave {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum WaveKind {
-    /// Nodes that are not Ready, are cordoned, refuse their assigned configuration, or are in transition already. They
-    /// need no budget and start at once.
+    /// Nodes that are not Ready, are cordoned, were drained by an earlier run, refuse their assigned configuration, or
+    /// are in transition already. They need no budget and do not wait for canaries.
     Unavailable,
     /// Canaries. They start within the budget and are then watched for the soak time.
     #[serde(rename_all = "camelCase")]

@@ -21,7 +21,7 @@ pub enum PoolStart {
     Starts,
     /// No node of the pool starts, because unavailable nodes use up its budget. The pool waits for them.
     Waits,
-    /// No node of the pool starts now, because its windows or exclusions do not permit it.
+    /// No node of the pool starts now, because the pool is held.
     Held {
         /// The reason, and the next opening.
         hold: Hold,

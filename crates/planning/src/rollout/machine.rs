@@ -198,7 +198,7 @@ impl Machine {
         self.pools.values().all(PoolRun::is_finished)
     }
 
-    /// Whether each pool starts nodes, waits or stops, right after [`Input::Start`].
+    /// Whether each pool starts nodes, waits, is held or stops, right after [`Input::Start`].
     pub(super) fn starts(&self) -> BTreeMap<PoolName, PoolStart> {
         self.pools.iter().map(|(name, pool)| (name.clone(), pool.pool_start())).collect()
     }

@@ -176,7 +176,7 @@ pub enum End {
     Gone,
     /// The rollout ended before it started the node.
     NotStarted,
-    /// The node was not started, because its pool's windows or exclusions did not permit it.
+    /// The rollout did not start the node, because its pool was held.
     Held,
     /// The node was in transition when the run was interrupted.
     InFlight,
@@ -243,7 +243,7 @@ pub enum StopReason {
         /// Number of unavailable nodes of all pools.
         unavailable: usize,
     },
-    /// A gate did not pass for the whole of its patience, or blocked during the soak of the canaries.
+    /// A gate did not pass for the whole of its patience, or blocked during a soak.
     GateClosed {
         /// The gate.
         gate: GateName,

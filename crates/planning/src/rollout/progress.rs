@@ -275,8 +275,7 @@ pub enum Progress {
         /// The reason.
         why: Why,
     },
-    /// No further node of the pool starts in this run, because its windows or exclusions do not permit it. Nodes in
-    /// transition go on.
+    /// No further node of the pool starts in this run, because the pool is held. Nodes in transition go on.
     PoolHeld {
         /// The pool.
         pool: PoolName,

@@ -1,7 +1,7 @@
 //! Gates of a pool: conditions outside of the nodes that must hold before its next step.
 //!
 //! Before the first node, a gate that does not pass holds the pool. Later the pool waits for the gate, and stops after
-//! the gate's patience. During a soak, a gate that blocks fails the canaries.
+//! the gate's patience. During a soak of canaries or of a domain, a gate that blocks stops the pool at once.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ use nodecfg_contract::observed::{Node, Readiness};
 /// Limit of new decisions for an assignment that conflicts with another client, before the node is left unchanged.
 const MAX_REPLANS: u8 = 3;
 
-/// Number of regressions that a soaking canary may recover from. The next one is a failure.
+/// Number of regressions that a soaking node may recover from. The next one is a failure.
 const MAX_REGRESSIONS: u8 = 3;
 
 impl PoolRun {
@@ -300,7 +300,7 @@ impl PoolRun {
         self.report_node(number, context, |pool, node| Progress::Waiting { pool, node, waiting });
     }
 
-    /// Detects regressions of a converged node: a later kubelet error, a failed trial, or a soaking canary that is no
+    /// Detects regressions of a converged node: a later kubelet error, a failed trial, or a node of a soak that is no
     /// longer Ready or no longer runs the target.
     pub(super) fn evaluate_converged(&mut self, number: usize, seen: &Node, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number) else { return };

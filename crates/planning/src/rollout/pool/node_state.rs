@@ -148,7 +148,7 @@ pub(super) struct NodeState {
     pub(super) seen_on_target: bool,
     pub(super) waiting: Waiting,
     pub(super) replans: u8,
-    /// Number of readiness losses as a soaking canary.
+    /// Number of readiness losses during soaks.
     pub(super) readiness_losses: u8,
     /// Trial of the node since it converged, if it has not passed.
     pub(super) trial: Option<Trial>,

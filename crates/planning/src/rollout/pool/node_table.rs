@@ -155,7 +155,7 @@ impl NodeTable {
         self.in_flight
     }
 
-    /// Number of nodes whose pods are evicted, or whose drain is queued.
+    /// Number of nodes whose drain has begun and not ended.
     pub(super) fn draining(&self) -> usize {
         self.draining
     }

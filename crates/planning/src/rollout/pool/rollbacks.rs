@@ -13,7 +13,8 @@ use nodecfg_contract::observed::Node;
 
 impl PoolRun {
     /// Rolls back a node that was assigned and has not converged, if it can return and the pool allows the
-    /// disruption. Rolls back a converged canary too, as long as the gate is closed.
+    /// disruption. Rolls back a converged canary too, as long as the gate is closed, and every converged node of a pool
+    /// that returns.
     pub(super) fn roll_back_node(&mut self, number: usize, context: &mut Context<'_>) {
         let Some(node) = self.nodes.get(number).filter(|node| node.can_roll_back()) else { return };
         let returns = match &node.phase {
