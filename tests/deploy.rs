@@ -68,6 +68,10 @@ fn roles_equal_installed_roles() {
         assert!(read(path) == made, "{path} is out of date: UPDATE_DOCS=always cargo test --test deploy");
         assert_eq!(documents(&made), objects, "{path}");
     }
+    let folders = fs::read_dir(root().join("deploy")).unwrap().map(|entry| entry.unwrap().file_name());
+    let known: BTreeSet<String> = roles().iter().map(|(folder, _)| (*folder).to_owned()).collect();
+    let found: BTreeSet<String> = folders.map(|folder| folder.into_string().unwrap()).collect();
+    assert_eq!(found, known, "folders of deploy/");
 }
 
 /// Folder, resource and verb.

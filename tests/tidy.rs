@@ -37,7 +37,7 @@ const LAYERS: [(&str, &[&str]); 7] = [
 const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
     (
         &["crates/contract/src", "crates/kubelet-config/src", "crates/planning/src"],
-        &["std::fs", "std::net::Tcp", "std::net::Udp", "std::process", "std::env", "std::thread"],
+        &["std::fs", "TcpListener", "TcpStream", "UdpSocket", "std::process", "std::env", "std::thread"],
         "is pure: callers pass in time, randomness and external data",
     ),
     (
@@ -143,6 +143,9 @@ const FORBIDDEN: [(&[&str], &[&str], &str); 11] = [
     (&["src"], &["crate::{"], "imports module by module"),
     (&["src", "crates"], &["std::{"], "imports module by module"),
 ];
+
+/// Names of [`FORBIDDEN`] that no shipped file uses at present, and that exist.
+const NAMED_NOWHERE: [&str; 1] = ["UdpSocket"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -288,16 +291,52 @@ fn none(rule: &str, found: &[String]) {
     assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
 }
 
+/// Names of the dependencies in a manifest, apart from those of tests: in tables of dependencies of any target, and in
+/// tables of their own.
+fn dependencies(manifest: &str) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    for table in manifest.split("\n[") {
+        let (header, lines) = table.split_once("]\n").unwrap_or((table, ""));
+        let Some((before, own)) = header.split_once("dependencies").filter(|(before, _)| !before.ends_with("dev-"))
+        else {
+            continue;
+        };
+        if before != "workspace." {
+            found.extend(own.strip_prefix('.'));
+            let keys = lines.lines().filter(|line| own.is_empty() && line.starts_with(char::is_alphanumeric));
+            found.extend(keys.filter_map(|line| line.split(['.', ' ', '=']).next()));
+        }
+    }
+    found
+}
+
+#[test]
+fn finds_dependencies_in_every_table() {
+    let manifest = "[package]\nname = \"x\"\n\n[dependencies]\na.workspace = true\n# b = \"1\"\nc = \"1\"\n\n\
+                    [target.'cfg(unix)'.dependencies]\nd = { path = \"..\" }\n\n[dependencies.e]\nversion = \"1\"\n\n\
+                    [build-dependencies]\nf = \"1\"\n\n[dev-dependencies]\ng = \"1\"\n\n[lints]\nworkspace = true\n";
+    assert_eq!(dependencies(manifest).into_iter().collect::<Vec<_>>(), ["a", "c", "d", "e", "f"]);
+}
+
 #[test]
 fn crates_depend_only_on_allowed_layers() {
+    let manifests: BTreeMap<String, String> = files()
+        .into_iter()
+        .filter_map(|file| Some((file.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?.to_owned(), read(&file))))
+        .collect();
+    let mut known = dependencies(&read("Cargo.toml")).into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
+    known.extend(manifests.values().flat_map(|manifest| dependencies(manifest)).map(str::to_owned));
     let mut found = Vec::new();
     for (name, forbidden) in LAYERS {
-        let manifest = read(&format!("crates/{name}/Cargo.toml"));
-        let dependencies = manifest.split("\n[").find(|table| table.starts_with("dependencies]")).unwrap_or_default();
-        let named = dependencies.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
-        found.extend(named.filter(|name| forbidden.contains(name)).map(|dependency| format!("{name}: {dependency}")));
+        let dependencies = dependencies(&manifests[name]);
+        assert!(!dependencies.is_empty(), "crates/{name}/Cargo.toml");
+        found.extend(forbidden.iter().filter(|one| dependencies.contains(*one)).map(|one| format!("{name}: {one}")));
+        found.extend(forbidden.iter().filter(|one| !known.contains(**one)).map(|one| format!("no crate has {one}")));
     }
     none("dependencies of crates", &found);
+    let without_rule: Vec<&String> =
+        manifests.keys().filter(|name| LAYERS.iter().all(|(layer, _)| layer != name)).collect();
+    assert_eq!(without_rule, ["clock"], "crates without a layer");
 }
 
 #[test]
@@ -325,7 +364,18 @@ fn files_import_only_allowed_names() {
         .filter(|place| !used.contains(*place))
         .map(|place| (*place).to_owned())
         .collect();
-    none("rules about files that there are not", &unused);
+    none("rules about missing files", &unused);
+    // A name that no file uses is misspelt, unless its rule holds for all files.
+    let all = library();
+    let occurs = |path: &str| all.iter().any(|(_, text)| shipped(text).iter().any(|(_, line)| names(line, path)));
+    let unknown: BTreeSet<&str> = FORBIDDEN
+        .iter()
+        .filter(|(places, ..)| !places.contains(&"src"))
+        .flat_map(|(_, forbidden, _)| *forbidden)
+        .copied()
+        .filter(|path| !NAMED_NOWHERE.contains(path) && !occurs(path))
+        .collect();
+    assert_eq!(unknown, BTreeSet::new(), "rules about names that no file uses");
 }
 
 #[test]
@@ -349,19 +399,28 @@ fn clock_environment_and_sandbox_have_single_access_points() {
         ),
     ];
     let mut found = Vec::new();
+    let mut used = BTreeSet::new();
     for (file, text) in library() {
         for (words, allowed) in access_points {
-            if allowed.iter().any(|place| is_in(&file, place)) {
-                continue;
-            }
+            let place = allowed.iter().find(|place| is_in(&file, place));
             for (number, line) in shipped(&text) {
-                found.extend(
-                    words.iter().filter(|word| line.contains(**word)).map(|word| format!("{file}:{number}: {word}")),
-                );
+                for word in words.iter().filter(|word| line.contains(**word)) {
+                    match place {
+                        Some(place) => drop(used.insert((words[0], *place))),
+                        None => found.push(format!("{file}:{number}: {word}")),
+                    }
+                }
             }
         }
     }
     none("used outside of the access points", &found);
+    let unused: Vec<String> = access_points
+        .iter()
+        .flat_map(|(words, allowed)| allowed.iter().map(|place| (words[0], *place)))
+        .filter(|access| !used.contains(access))
+        .map(|(word, place)| format!("{place} uses no {word}"))
+        .collect();
+    none("access points without a use", &unused);
 }
 
 #[test]
@@ -427,41 +486,53 @@ fn shipped_code_has_no_panics_and_no_todos() {
         "process::exit",
         "#[allow(",
         "#![allow(",
-        "TODO",
-        "FIXME",
-        "XXX",
     ];
     let mut found = Vec::new();
     for (file, text) in library() {
-        for (number, line) in shipped(&text) {
-            found.extend(
-                words.iter().filter(|word| line.contains(**word)).map(|word| format!("{file}:{number}: {word}")),
-            );
-        }
+        let code = shipped(&text);
+        let in_code = code.iter().flat_map(|(number, line)| words.map(|word| (*number, *line, word)));
+        // Most of these are in comments.
+        let anywhere = text.lines().enumerate();
+        let anywhere = anywhere.flat_map(|(index, line)| ["TODO", "FIXME", "XXX"].map(|word| (index + 1, line, word)));
+        let wrong = in_code.chain(anywhere).filter(|(_, line, word)| line.contains(word));
+        found.extend(wrong.map(|(number, _, word)| format!("{file}:{number}: {word}")));
     }
     none("not in shipped code (a lint is waived by #[expect], with a reason)", &found);
 }
 
 /// Types whose name belongs to one fact. A second type of such a name needs the name of what it is about.
-const UNIQUE_TYPES: [&str; 6] = ["Failure", "Gate", "Held", "State", "Trouble", "Verdict"];
+const UNIQUE_TYPES: [&str; 12] = [
+    "Assignment",
+    "Class",
+    "ConfigSource",
+    "Convergence",
+    "Finding",
+    "Gate",
+    "Hold",
+    "Minor",
+    "Plan",
+    "Snapshot",
+    "State",
+    "Verdict",
+];
 
 #[test]
 fn fundamental_type_names_are_unique() {
     let declaration =
         regex::Regex::new(r"(?m)^\s*(?:pub(?:\([a-z:]+\))? )?(?:struct|enum|union|trait|type) (\w+)").unwrap();
     let mut declared: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for file in rust_files() {
+    for file in rust_files().into_iter().filter(|file| file.starts_with("src/") || file.contains("/src/")) {
         for found in declaration.captures_iter(&read(&file)) {
             declared.entry(found[1].to_owned()).or_default().push(file.clone());
         }
     }
-    let several: Vec<String> = UNIQUE_TYPES
+    let wrong: Vec<String> = UNIQUE_TYPES
         .iter()
-        .filter_map(|name| {
-            declared.get(*name).filter(|files| files.len() > 1).map(|files| format!("{name}: {files:?}"))
-        })
+        .map(|name| (name, declared.get(*name).map(Vec::as_slice).unwrap_or_default()))
+        .filter(|(_, files)| files.len() != 1)
+        .map(|(name, files)| format!("{name}: {files:?}"))
         .collect();
-    none("these type names are declared once", &several);
+    none("these type names are declared exactly once", &wrong);
 }
 
 /// A `help:` line has one action. Reasons are part of the message, details of `nodecfg explain CODE`.
@@ -530,32 +601,55 @@ fn documents() -> Vec<String> {
     files().into_iter().filter(|file| file.ends_with(".md")).collect()
 }
 
-/// All code in a Markdown text: lines of fenced blocks, and code spans.
+/// First cells of all rows of tables in a Markdown text.
+fn first_cells(markdown: &str) -> Vec<&str> {
+    markdown.lines().filter_map(|line| Some(line.strip_prefix("| ")?.split_once(" |")?.0)).collect()
+}
+
+/// All code in a Markdown text: lines of fenced blocks, and code spans, which may continue on the next line.
 fn code(markdown: &str) -> Vec<&str> {
-    let mut fenced = false;
+    let spans = |paragraph: std::ops::Range<usize>| markdown[paragraph].split('`').skip(1).step_by(2);
+    let (mut fenced, mut start, mut end) = (false, 0, 0);
     let mut found = Vec::new();
-    for line in markdown.lines() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
+    for line in markdown.split_inclusive('\n') {
+        let is_fence = line.trim_start().starts_with("```");
+        if is_fence || line.trim().is_empty() {
+            found.extend(spans(start..end));
+            start = end + line.len();
         } else if fenced {
             found.push(line.trim());
-        } else {
-            found.extend(line.split('`').skip(1).step_by(2));
+            start = end + line.len();
         }
+        fenced ^= is_fence;
+        end += line.len();
     }
+    found.extend(spans(start..end));
     found
 }
 
-/// Arguments of a command line that runs nodecfg, directly or by cargo.
-fn arguments(code: &str) -> Option<Vec<&str>> {
+#[test]
+fn finds_code_in_markdown() {
+    let text = "A `b` c `d\ne` f.\n\n```sh\ng `h`\n\n  i\n```\n- `j`\n- k\n\n| `l` |\nm `n`";
+    assert_eq!(code(text), ["b", "d\ne", "g `h`", "i", "j", "l", "n"]);
+}
+
+/// Program and arguments of a command line that runs nodecfg, directly or by cargo, or the agent.
+fn arguments(code: &str) -> Option<(&'static str, Vec<&str>)> {
     let code = code.trim_start_matches("$ ").split(" #").next().unwrap();
     let words: Vec<&str> = code.split_whitespace().collect();
     match words.as_slice() {
-        ["nodecfg" | "target/release/nodecfg", rest @ ..] => Some(rest.to_vec()),
-        ["cargo", "run", rest @ ..] => Some(rest.iter().skip_while(|word| **word != "--").skip(1).copied().collect()),
+        ["nodecfg" | "target/release/nodecfg", rest @ ..] => Some((NODECFG, rest.to_vec())),
+        ["nodecfg-agent" | "target/release/nodecfg-agent", rest @ ..] => Some((AGENT, rest.to_vec())),
+        ["cargo", "run", rest @ ..] => {
+            Some((NODECFG, rest.iter().skip_while(|word| **word != "--").skip(1).copied().collect()))
+        }
         _ => None,
     }
 }
+
+/// Names of the programs.
+const NODECFG: &str = "nodecfg";
+const AGENT: &str = "nodecfg-agent";
 
 fn nodecfg(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_nodecfg")).args(arguments).output().expect("nodecfg runs");
@@ -572,38 +666,102 @@ fn subcommands() -> BTreeSet<String> {
         .collect()
 }
 
+/// Long options that a help describes, not those that its sentences name.
+fn described(help: &str) -> BTreeSet<String> {
+    let described = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+    let words = described.flat_map(|line| line.split("  ").next().unwrap().split([' ', ',', '=', '[', '<', '.']));
+    words.filter(|word| word.starts_with("--") && word.len() > 2).map(str::to_owned).collect()
+}
+
+/// Long options of each command, by program and command. The agent without a command is its service.
+fn options() -> BTreeMap<(&'static str, String), BTreeSet<String>> {
+    let mut options = BTreeMap::new();
+    for command in subcommands() {
+        let described = if command == "help" { BTreeSet::new() } else { described(&nodecfg(&["help", &command])) };
+        options.insert((NODECFG, command), described);
+    }
+    options.insert((NODECFG, String::new()), described(&nodecfg(&["--help"])));
+    let mut agent = nodecfg_agent::cli::command();
+    agent.build();
+    options.insert((AGENT, String::new()), described(&agent.render_long_help().to_string()));
+    for command in agent.get_subcommands_mut() {
+        options.insert((AGENT, command.get_name().to_owned()), described(&command.render_long_help().to_string()));
+    }
+    options
+}
+
 #[test]
 fn documented_commands_and_options_exist() {
-    let known = subcommands();
-    assert!(known.contains("sync"), "{known:?}");
-    let mut help: BTreeMap<String, String> = BTreeMap::new();
+    let known = options();
+    assert!(known[&(NODECFG, "sync".to_owned())].contains("--dry-run"), "{known:?}");
+    assert!(known[&(AGENT, "boot".to_owned())].contains("--startup-taint"), "{known:?}");
     let mut found = Vec::new();
-    let mut seen = 0;
+    let mut seen = BTreeMap::from([(NODECFG, 0), (AGENT, 0)]);
     for document in documents() {
-        for (words, line) in code(&read(&document)).into_iter().filter_map(|code| Some((arguments(code)?, code))) {
+        for (program, words, line) in
+            code(&read(&document)).into_iter().filter_map(|code| arguments(code).map(|(of, words)| (of, words, code)))
+        {
+            let of_program = |word: &str| known.contains_key(&(program, word.to_owned()));
             // The value of an option may precede the command.
             let options_first = words.first().is_some_and(|word| word.starts_with('-'));
-            let command = words.iter().find(|word| options_first && known.contains(**word));
-            let Some(command) = command.or_else(|| words.iter().find(|word| !word.starts_with('-'))) else { continue };
-            seen += 1;
-            if !known.contains(*command) {
+            let command = words.iter().find(|word| options_first && of_program(word));
+            let command = command.or_else(|| words.iter().find(|word| !options_first && !word.starts_with('-')));
+            let command = command.copied().unwrap_or_default();
+            *seen.get_mut(program).unwrap() += 1;
+            // `nodecfg help COMMAND` has no options.
+            let Some(options) = known.get(&(program, command.to_owned())) else {
                 found.push(format!("{document}: `{line}`: no command {command}"));
                 continue;
-            }
-            let help = help.entry((*command).to_owned()).or_insert_with(|| nodecfg(&["help", command]));
-            for option in words
-                .iter()
-                .filter_map(|word| word.split('=').next())
-                .filter(|word| word.starts_with("--") && word.len() > 2)
-            {
-                if !help.split(|c: char| !(c.is_alphanumeric() || c == '-')).any(|word| word == option) {
-                    found.push(format!("{document}: `{line}`: {command} has no {option}"));
+            };
+            let long = words.iter().filter_map(|word| word.split(['=', '[']).next());
+            for option in long.filter(|word| word.starts_with("--") && word.len() > 2) {
+                if !options.contains(option) && !["--help", "--version"].contains(&option) {
+                    found.push(format!("{document}: `{line}`: {program} {command} has no {option}"));
                 }
             }
         }
     }
     none("commands", &found);
-    assert!(seen > 10, "the documents contain only {seen} commands; does the test still find them?");
+    assert!(seen[NODECFG] > 300 && seen[AGENT] > 20, "only {seen:?} commands; does the test still find them?");
+}
+
+/// Options of other programs that documents name alone, with their program.
+const OPTIONS_OF_OTHERS: [(&str, &str); 10] = [
+    ("--annotate-nodes", "kured"),
+    ("--collector.textfile.directory", "node_exporter"),
+    ("--config-dir", "kubelet"),
+    ("--default-sig-expire", "gpg"),
+    ("--digest-algo", "gpg"),
+    ("--dynamic-config-dir", "kubelet up to 1.23"),
+    ("--from-file", "kubectl create secret"),
+    ("--mode", "talosctl"),
+    ("--since", "journalctl"),
+    ("--textmode", "gpg"),
+];
+
+#[test]
+fn options_in_documents_exist() {
+    let known: BTreeSet<String> = options().into_values().flatten().collect();
+    let (mut found, mut others, mut seen) = (Vec::new(), BTreeSet::new(), 0);
+    for document in documents() {
+        for span in code(&read(&document)).into_iter().filter(|span| span.starts_with("--")) {
+            let option = span.split([' ', '\n', '=', '[']).next().unwrap();
+            seen += 1;
+            match OPTIONS_OF_OTHERS.iter().find(|(theirs, _)| *theirs == option) {
+                Some((theirs, _)) => drop(others.insert(*theirs)),
+                None if known.contains(option) => {}
+                None => found.push(format!("{document}: `{span}`")),
+            }
+        }
+    }
+    none("options that no command has", &found);
+    assert!(seen > 200, "only {seen} options; does the test still find them?");
+    let unused: Vec<String> = OPTIONS_OF_OTHERS
+        .iter()
+        .filter(|(option, _)| !others.contains(option))
+        .map(|(option, _)| (*option).to_owned())
+        .collect();
+    none("no document names these options of other programs", &unused);
 }
 
 #[test]
@@ -658,18 +816,20 @@ fn reference_lists_every_field_and_output() {
     }
     assert!(fields.contains("allowDisruption"), "{fields:?}");
     // Properties of a LabelSelector belong to Kubernetes.
-    for theirs in ["key", "operator", "values"] {
+    for theirs in ["key", "matchExpressions", "matchLabels", "operator", "values"] {
         fields.remove(theirs);
     }
-    let words: BTreeSet<&str> = page.split(|c: char| !c.is_alphanumeric()).collect();
+    let words: BTreeSet<&str> =
+        first_cells(&page).into_iter().flat_map(|cell| cell.split(|c: char| !c.is_alphanumeric())).collect();
     let mut missing: Vec<String> = fields
         .into_iter()
         .filter(|field| !words.contains(field.as_str()))
         .map(|field| format!("field {field}"))
         .collect();
     let json = read("docs/reference/json.md");
-    let outputs = files().into_iter().filter(|file| file.starts_with("schemas/output/"));
-    missing.extend(outputs.filter(|file| !json.contains(&format!("](../../{file})"))));
+    let outputs: Vec<String> = files().into_iter().filter(|file| file.starts_with("schemas/output/")).collect();
+    assert!(outputs.len() > 10, "{outputs:?}");
+    missing.extend(outputs.into_iter().filter(|file| !json.contains(&format!("](../../{file})"))));
     none("not in docs/reference/repository.md or docs/reference/json.md", &missing);
 }
 
@@ -713,8 +873,13 @@ fn anchors_equal_those_of_github() {
     assert_eq!(anchors(text), expected.into());
 }
 
+/// Folders of the project. A code span that begins with one is a path, and counts as a link.
+const FOLDERS: [&str; 11] =
+    [".ci", ".github", "action", "benches", "crates", "data", "deploy", "docs", "examples", "schemas", "src"];
+
 #[test]
 fn links_of_documents_resolve() {
+    let (mut links, mut paths) = (0, 0);
     let mut found = Vec::new();
     for document in documents() {
         let text = read(&document);
@@ -725,6 +890,7 @@ fn links_of_documents_resolve() {
             }
             let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
             let path = if file.is_empty() { root().join(&document) } else { root().join(folder).join(file) };
+            links += 1;
             let leads = match anchor {
                 None => path.exists(),
                 Some(anchor) => fs::read_to_string(&path).is_ok_and(|text| anchors(&text).contains(anchor)),
@@ -733,17 +899,20 @@ fn links_of_documents_resolve() {
                 found.push(format!("{document}: {target}"));
             }
         }
-        // Source paths in code spans count as links.
         for span in code(&text) {
             let span = span.trim_end_matches('/');
-            let is_path = (span.starts_with("src/") || span.starts_with("crates/"))
-                && span.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
+            let is_path =
+                FOLDERS.iter().any(|folder| span.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
+                    && span.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
+            paths += usize::from(is_path);
             if is_path && !root().join(span).exists() {
                 found.push(format!("{document}: {span}"));
             }
         }
     }
     none("links", &found);
+    assert!(links > 100 && paths > 100, "only {links} links and {paths} paths; does the test still find them?");
+    assert!(FOLDERS.iter().all(|folder| root().join(folder).is_dir()), "{FOLDERS:?}");
 }
 
 #[test]
@@ -753,19 +922,23 @@ fn versions_agree() {
     let readme = read("README.md");
     assert!(readme.contains(version), "the README does not name version {version}");
     assert!(readme.contains(&format!("Rust {rust}")), "the README does not require Rust {rust}");
-    assert!(
-        read(".github/workflows/ci.yml").contains(&format!("rustup default {rust}")),
-        "the workflow uses a different Rust version"
-    );
     assert!(read("Dockerfile").contains(&format!("FROM rust:{rust}-")), "the Dockerfile uses a different Rust version");
     // Versions that users copy: the tags of the image and of the action.
-    let mut pins = 0;
+    let (mut pins, mut toolchains) = (0, 0);
     let mut stale = Vec::new();
     for file in files().into_iter().filter(|file| [".md", ".yml", ".yaml"].iter().any(|end| file.ends_with(end))) {
         for line in read(&file).lines() {
             let action = line.split_once("uses: example/nodecfg@").and_then(|(_, pin)| pin.split_once(" # v"));
             let image = || ["image: nodecfg:", "newTag: "].iter().find_map(|before| line.split_once(before));
             let pin = action.or_else(image).map(|(_, pin)| pin.trim());
+            for before in ["rustup toolchain install ", "rustup default "] {
+                if let Some((_, toolchain)) = line.split_once(before) {
+                    toolchains += 1;
+                    if toolchain.split(' ').next() != Some(rust) {
+                        stale.push(format!("{file}: {}, and Cargo.toml has Rust {rust}", line.trim()));
+                    }
+                }
+            }
             if let Some(pin) = pin {
                 pins += 1;
                 if pin != version {
@@ -775,7 +948,10 @@ fn versions_agree() {
         }
     }
     none("versions", &stale);
-    assert!(pins >= 4, "only {pins} pinned versions; does the test still find them?");
+    assert!(
+        pins >= 4 && toolchains >= 6,
+        "only {pins} pinned versions and {toolchains} toolchains; does the test still find them?"
+    );
     let changelog = read("CHANGELOG.md");
     let mut headings = changelog.lines().filter_map(|line| line.strip_prefix("## ["));
     assert!(
@@ -827,22 +1003,31 @@ fn workflows_pin_actions_to_commits() {
 
 #[test]
 fn architecture_lists_every_module_and_crate() {
-    let map = read("ARCHITECTURE.md");
+    let text = read("ARCHITECTURE.md");
+    let section = |title: &str| {
+        let section = text.split("\n## ").find_map(|section| section.strip_prefix(title));
+        first_cells(section.unwrap_or_else(|| panic!("ARCHITECTURE.md has no section {title}")))
+    };
+    let (table, map) = (section("Crates\n"), section("Code map\n"));
     let mut missing = Vec::new();
-    for line in read("src/lib.rs").lines() {
-        if let Some(name) = module_declared(line) {
-            let as_written = [format!("`src/{name}.rs`"), format!("`src/{name}/`")];
-            if !as_written.iter().any(|path| map.contains(path.as_str())) {
-                missing.push(name.to_owned());
-            }
+    let library = read("src/lib.rs");
+    let modules: Vec<&str> = library.lines().filter_map(module_declared).collect();
+    for name in &modules {
+        let as_written = [format!("`src/{name}.rs`"), format!("`src/{name}/`")];
+        if !map.iter().any(|cell| as_written.iter().any(|path| cell.contains(path.as_str()))) {
+            missing.push((*name).to_owned());
         }
     }
-    let crates = files().into_iter().filter_map(|file| {
-        let name = file.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
-        Some(format!("crates/{name}"))
-    });
-    missing.extend(crates.filter(|name| !map.contains(&format!("`{name}/"))));
-    none("not in ARCHITECTURE.md's code map", &missing);
+    let crates: Vec<String> = files()
+        .into_iter()
+        .filter_map(|file| {
+            let name = file.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+            Some(format!("crates/{name}"))
+        })
+        .collect();
+    assert!(modules.len() > 10 && crates.len() == LAYERS.len() + 1, "{modules:?} {crates:?}");
+    missing.extend(crates.into_iter().filter(|name| !table.contains(&format!("`{name}/`").as_str())));
+    none("not in ARCHITECTURE.md's tables", &missing);
 }
 
 #[test]
@@ -858,4 +1043,5 @@ fn readme_shows_plan_of_first_command() {
         .map(str::to_owned)
         .collect();
     none("not what `sync --sandbox` prints", &stale);
+    assert!(plan.lines().count() > 5, "{plan}");
 }

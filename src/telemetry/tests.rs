@@ -274,13 +274,17 @@ proptest! {
     #[test]
     fn drifted_nodes_are_those_that_should_change(counts in proptest::collection::vec(0_usize..50, 6)) {
         let mut run = run(0);
+        let mut pools = 0;
         for pool in run.record.nodes.iter_mut().flat_map(|nodes| nodes.pools.values_mut()) {
             pool.states = LABELS.map(|(_, states)| states[0]).into_iter().zip(counts.iter().copied()).collect();
+            pools += 1;
         }
         let expected = counts[1] + counts[2] + counts[3] + counts[4];
-        for sample in samples(&run).iter().filter(|sample| sample.metric.name == "nodecfg_drifted_nodes") {
-            prop_assert_eq!(sample.value, expected as f64);
-        }
+        let samples = samples(&run);
+        let drifted = samples.iter().filter(|sample| sample.metric.name == "nodecfg_drifted_nodes");
+        let drifted: Vec<f64> = drifted.map(|sample| sample.value).collect();
+        prop_assert!(pools > 0);
+        prop_assert_eq!(drifted, vec![expected as f64; pools]);
     }
 }
 

@@ -21,6 +21,7 @@ fn key_authenticates_for_every_kind_of_revision() {
         assert!(run.exit == 0, "{run:?} {}", sshd.log());
         run.has_pool(pool);
     }
+    assert_eq!(env.entries().len(), 2, "one for each commit");
     for entry in env.entries() {
         assert!(git2::Repository::open_bare(entry).unwrap().is_shallow());
     }
