@@ -62,6 +62,12 @@ pub const EXAMPLES: &[Example] = &[
     ("deprecated-field", &[28, 36], "iptablesDropBit: 16", "makeIPTablesUtilChains: true"),
     ("deprecated-next", &[33], "streamingConnectionIdleTimeout: 1h", "streamingConnectionIdleTimeout: 0s"),
     ("dropped-next", &[23], "logging: {sanitization: true}", "logging: {format: json}"),
+    (
+        "endpoint-host",
+        &[36],
+        "containerRuntimeEndpoint: unix://run/containerd/containerd.sock",
+        "containerRuntimeEndpoint: unix:/run/c.sock\nimageServiceEndpoint: unix:///run/images.sock",
+    ),
     ("equals-default", &[21, 36], "maxPods: 110", "maxPods: 111"),
     ("event-rate-zero", &[36], "eventRecordQPS: 0", "eventRecordQPS: 5"),
     (
@@ -139,12 +145,7 @@ pub const EXAMPLES: &[Example] = &[
     ),
     ("outdated-tls", &[36], "tlsMinVersion: VersionTLS10", "tlsMinVersion: VersionTLS12"),
     ("pod-cidr-standalone", &[36], "podCIDR: 10.0.0.0/24", "maxPods: 20"),
-    (
-        "pressure-never-reported",
-        &[21, 36],
-        "evictionPressureTransitionPeriod: -1s",
-        "evictionPressureTransitionPeriod: 1s",
-    ),
+    ("pids-limit-too-high", &[21, 36], "podPidsLimit: 4194305", "podPidsLimit: 4194304"),
     (
         "pod-grace-unused",
         &[36],
@@ -152,6 +153,12 @@ pub const EXAMPLES: &[Example] = &[
         "evictionMaxPodGracePeriod: 30\nevictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}",
     ),
     ("port-twice", &[36], "healthzPort: 10250", "healthzPort: 10250\naddress: 10.0.0.1"),
+    (
+        "pressure-never-reported",
+        &[21, 36],
+        "evictionPressureTransitionPeriod: -1s",
+        "evictionPressureTransitionPeriod: 1s",
+    ),
     (
         "pulls-still-serial",
         &[36],

@@ -15,6 +15,20 @@ pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
     dns(config, remarks);
     listening(config, remarks);
     pod_range(config, remarks);
+    sockets(config, remarks);
+}
+
+/// Finds endpoints whose first folder is read as a host, because they have two slashes.
+fn sockets(config: &Config<'_>, remarks: &mut Remarks) {
+    for path in ["containerRuntimeEndpoint", "imageServiceEndpoint"] {
+        let endpoint = config.text(path);
+        let Some(rest) = endpoint.strip_prefix("unix://").filter(|rest| !rest.starts_with('/')) else { continue };
+        let (host, socket) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let message = format!(
+            "`{path}` is {endpoint}: the kubelet takes {host:?} for a host, and connects to the socket {socket:?}"
+        );
+        remarks.field(config, "endpoint-host", path, message).help(format!("write \"unix:///{rest}\""));
+    }
 }
 
 fn dns(config: &Config<'_>, remarks: &mut Remarks) {

@@ -8,12 +8,20 @@ use crate::Minor;
 use crate::verdict::Config;
 
 const SECOND: i64 = 1_000_000_000;
+/// The largest limit of a cgroup (`PID_MAX_LIMIT` of Linux on 64 bits).
+const MAX_PIDS: i64 = 4_194_304;
 
 pub(super) fn check(config: &Config<'_>, remarks: &mut Remarks) {
     status(config, remarks);
     taints(config, remarks);
     shutdown(config, remarks);
     intervals(config, remarks);
+    if let Some(limit) = config.int("podPidsLimit").filter(|limit| *limit > MAX_PIDS) {
+        let message = format!("`podPidsLimit` is {limit}, but Linux allows at most {MAX_PIDS}: no pod starts");
+        remarks
+            .field(config, "pids-limit-too-high", "podPidsLimit", message)
+            .help(format!("write {MAX_PIDS}, or a smaller number"));
+    }
 }
 
 /// Finds negative intervals of work that the kubelet then repeats without a pause.

@@ -72,6 +72,7 @@ pub const EXAMPLES: &[Example] = &[
     ("reserved-quantity", 36, "kubeReserved: {memory: '-1'}", "kubeReserved.memory", "kubeReserved: {memory: '0'}"),
     ("reserved-quantity", 21, "systemReserved: {cpu: x}", "systemReserved.cpu", "systemReserved: {cpu: x}\nreservedSystemCPUs: 0-1"),
     ("reserved-resource", 36, "systemReserved: {hugepages-2Mi: 1Gi}", "systemReserved.hugepages-2Mi", "systemReserved: {ephemeral-storage: 1Gi, pid: '100'}"),
+    ("reserved-memory-whole", 36, "memoryManagerPolicy: Static\nkubeReserved: {memory: 1436Mi}\nreservedMemory: [{numaNode: 0, limits: {memory: 1.5Gi}}]", "reservedMemory[0].limits.memory", "memoryManagerPolicy: Static\nkubeReserved: {memory: 1436Mi}\nreservedMemory: [{numaNode: 0, limits: {memory: 1536Mi}}]"),
     ("runtime-endpoint", 36, "containerRuntimeEndpoint: tcp://127.0.0.1:1234", "containerRuntimeEndpoint", "containerRuntimeEndpoint: /run/containerd/containerd.sock"),
     ("runtime-endpoint", 27, "imageServiceEndpoint: npipe:////./pipe/containerd", "imageServiceEndpoint", "imageServiceEndpoint: unix:///run/images.sock"),
     ("runtime-request-timeout", 36, "runtimeRequestTimeout: -1s", "runtimeRequestTimeout", "runtimeRequestTimeout: 0s"),

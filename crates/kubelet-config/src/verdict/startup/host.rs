@@ -98,11 +98,6 @@ fn managers(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
 fn memory(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
     let message = "remove a memory_manager_state of another policy from the node first";
     add("memoryManagerPolicy", message.to_owned());
-    for (at, kind, _) in memory_manager::limits(config).filter(|(_, _, limit)| limit.as_int64.is_none()) {
-        let message =
-            format!("the {kind} of entry {at} must be a whole number of bytes, such as 1536Mi instead of 1.5Gi");
-        add("reservedMemory", message);
-    }
     let path = if config.given("reservedMemory").is_some() { "reservedMemory" } else { "memoryManagerPolicy" };
     for Sums { kind, reserved_memory, .. } in
         memory_manager::sums(config).into_iter().filter(|sums| sums.kept.is_none())
@@ -243,7 +238,5 @@ podLogsDir: /logs
         assert_eq!(sums("reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]"), [] as [&str; 0]);
         let share = sums("evictionHard: {memory.available: 5%}\nreservedMemory: [{limits: {memory: 1Gi}}]");
         assert!(share[0].contains("depends on the node"), "{share:?}");
-        let fraction = host_conditions(&format!("{kept}reservedMemory: [{{limits: {{memory: 1.5Gi}}}}]"), 36).join(";");
-        assert!(fraction.contains("1536Mi"), "{fraction}");
     }
 }

@@ -34,6 +34,16 @@ pub(super) const CHECKS: &[Check] = &[
             }
         }
     }),
+    ("reserved-memory-whole", |config, refusals| {
+        let fractions = limits(config).filter(|limit| limit.amount.as_int64.is_none() && is_static(config));
+        for Limit { entry, kind, node, .. } in fractions {
+            let field = format!("reservedMemory[{entry}].limits.{kind}");
+            let message = format!("{field} is {}, which the kubelet does not convert to bytes", node.describe());
+            refusals
+                .at(field, node.place.clone(), message)
+                .help("write a whole number without a fraction, such as 1536Mi for 1.5Gi");
+        }
+    }),
     ("reserved-memory-mismatch", |config, refusals| {
         if !is_static(config) {
             return;
@@ -76,9 +86,9 @@ pub(crate) struct Sums {
 /// Returns the sums by kind of memory, always including `memory`.
 pub(crate) fn sums(config: &Config<'_>) -> Vec<Sums> {
     let mut by_kind = BTreeMap::from([("memory".to_owned(), Quantity::ZERO)]);
-    for (_, kind, limit) in limits(config) {
+    for Limit { kind, amount, .. } in limits(config) {
         let sum = by_kind.entry(kind.to_owned()).or_default();
-        *sum = sum.plus(limit.amount);
+        *sum = sum.plus(amount.amount);
     }
     let sums = by_kind.into_iter().map(|(kind, reserved_memory)| {
         // Only memory can be reserved from pods this way.
@@ -88,17 +98,27 @@ pub(crate) fn sums(config: &Config<'_>) -> Vec<Sums> {
     sums.collect()
 }
 
-/// Returns the limits of `reservedMemory`, each with the index of its entry and the kind of memory.
-pub(super) fn limits<'d>(config: &Config<'d>) -> impl Iterator<Item = (usize, &'d str, Reading)> + use<'d> {
+/// A limit of `reservedMemory`.
+struct Limit<'d> {
+    /// The index of its entry.
+    entry: usize,
+    /// The kind of memory.
+    kind: &'d str,
+    node: &'d Node,
+    amount: Reading,
+}
+
+/// Returns the limits of `reservedMemory` that are quantities.
+fn limits<'d>(config: &Config<'d>) -> impl Iterator<Item = Limit<'d>> + use<'d> {
     let entries = config.list("reservedMemory").unwrap_or_default().iter().enumerate();
-    entries.flat_map(|(at, entry)| {
-        let limits = entry.get("limits").and_then(Node::mapping).into_iter().flatten();
-        limits.map(move |(kind, limit)| {
+    entries.flat_map(|(entry, value)| {
+        let limits = value.get("limits").and_then(Node::mapping).into_iter().flatten();
+        limits.filter_map(move |(kind, limit)| {
             let text = match limit.value.to_json() {
                 Json::String(text) => text,
                 other => other.to_string(),
             };
-            (at, kind.as_str(), quantity::read(text.trim()).unwrap_or_default())
+            Some(Limit { entry, kind, node: &limit.value, amount: quantity::read(text.trim()).ok()? })
         })
     })
 }
