@@ -3,9 +3,7 @@
 
 use super::memory_manager::Sums;
 use super::runtime::ENDPOINTS;
-use super::{
-    cpu_manager, eviction, log_rotation, memory_manager, policy_options, reservations, reserved_cpus, server, texts,
-};
+use super::{cpu_manager, log_rotation, memory_manager, policy_options, reservations, reserved_cpus, server, texts};
 use crate::verdict::{Config, HostCondition};
 use crate::{Minor, strconv};
 
@@ -61,9 +59,7 @@ fn cgroups(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
 }
 
 fn capacity(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
-    let fixed = |path| texts(config, path).any(|(_, text, _)| eviction::fixed(text).is_some());
-    let mut paths = reservations::LISTS.into_iter().filter(|path| config.entries(path).next().is_some());
-    if let Some(path) = paths.next().or_else(|| Some("evictionHard").filter(|path| fixed(path))) {
+    if let Some(path) = reservations::LISTS.into_iter().find(|path| config.entries(path).next().is_some()) {
         let message = "the node must have more of every resource than kubeReserved, systemReserved and the hard \
                        eviction thresholds together";
         add(path, message.to_owned());
@@ -124,12 +120,17 @@ fn kernel(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
 }
 
 fn runtime(config: &Config<'_>, add: &mut impl FnMut(&str, String)) {
-    if config.given("cgroupDriver").is_some() && config.text("cgroupDriver") == "systemd" {
-        add("cgroupDriver", "systemd must run on the host".to_owned());
-    }
-    if config.given("cgroupDriver").is_some() && !config.gate("KubeletCgroupDriverFromCRI") {
-        let driver = if config.text("cgroupDriver") == "systemd" { "systemd" } else { "cgroupfs" };
-        add("cgroupDriver", format!("the container runtime must use the driver {driver} too"));
+    if config.given("cgroupDriver").is_some() {
+        let is_systemd = config.text("cgroupDriver") == "systemd";
+        let driver = if is_systemd { "systemd" } else { "cgroupfs" };
+        // Otherwise the kubelet asks the runtime for its driver.
+        let runtime = format!("the container runtime must use the driver {driver} too");
+        match (is_systemd, config.gate("KubeletCgroupDriverFromCRI")) {
+            (true, true) => add("cgroupDriver", "systemd must run on the host".to_owned()),
+            (true, false) => add("cgroupDriver", format!("systemd must run on the host, and {runtime}")),
+            (false, true) => {}
+            (false, false) => add("cgroupDriver", runtime),
+        }
     }
     for path in ENDPOINTS.into_iter().filter(|path| config.given(path).is_some()) {
         add(path, format!("a container runtime must listen at {}", config.text(path)));
@@ -216,12 +217,9 @@ podLogsDir: /logs
         cgroupDriver: systemd must run on the host
         containerRuntimeEndpoint: a container runtime must listen at unix:///run/c.sock
         ");
-        let text = "cgroupDriver: systemd\ncontainerLogMaxSize: -1Ki\naddress: 10.0.0.1\nreadOnlyPort: 10255\n\
-                    evictionHard: {memory.available: 1Gi}";
+        let text = "cgroupDriver: systemd\ncontainerLogMaxSize: -1Ki\naddress: 10.0.0.1\nreadOnlyPort: 10255";
         insta::assert_snapshot!(host_conditions(text, 21).join("\n"), @r"
-        evictionHard: the node must have more of every resource than kubeReserved, systemReserved and the hard eviction thresholds together
-        cgroupDriver: systemd must run on the host
-        cgroupDriver: the container runtime must use the driver systemd too
+        cgroupDriver: systemd must run on the host, and the container runtime must use the driver systemd too
         containerLogMaxSize: the kubelet must be 1.21.3 or later; earlier ones exit with a negative size
         address: the host must have the address 10.0.0.1
         readOnlyPort: no other process may listen on the port 10255

@@ -8,7 +8,8 @@ use crate::document::Document;
 use crate::verdict::assess;
 
 /// Starts that neither the file nor a condition on the host decides, with the reason.
-const OTHERWISE_DECIDED: [(&str, &str); 2] = [
+const OTHERWISE_DECIDED: [(&str, &str); 3] = [
+    ("evictionHard-high", "plans compare thresholds with the capacity of nodes (`capacity`)"),
     ("gate-unknown", "this build of 1.36 only warns about unknown gates"),
     ("anonymous-webhook-standalone", "the kubelet has no kubeconfig"),
 ];
