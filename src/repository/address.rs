@@ -7,6 +7,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use kubelet_config::strconv::unsigned;
+
 /// Prefixes of user names that are tokens of GitHub or GitLab.
 const TOKEN_PREFIXES: [&str; 9] = ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glcbt-"];
 /// The maximum length of a user name. Longer ones count as tokens.
@@ -176,8 +178,8 @@ fn url(scheme: &str, rest: &str) -> Result<RemoteAddress, AddressError> {
 fn port_of(place: &str) -> Result<(&str, Option<u16>), AddressError> {
     match place.split_once(':') {
         None => Ok((place, None)),
-        Some((host, port)) => match port.parse::<u16>() {
-            Ok(port) if port > 0 => Ok((host, Some(port))),
+        Some((host, port)) => match unsigned(port).map(u16::try_from) {
+            Some(Ok(port)) if port > 0 => Ok((host, Some(port))),
             _ => Err(AddressError::Malformed { why: "its port is not a number from 1 to 65535" }),
         },
     }
@@ -368,6 +370,7 @@ mod tests {
             ("https://host", "path of the repository is missing"),
             ("https://host:x/r", "port"),
             ("https://host:0/r", "port"),
+            ("https://host:+8443/r", "port"),
             ("ssh://-oProxyCommand=hunter2/r", "dash"),
             ("git@host:-r", "dash"),
             ("file://host/r", "holds a path only"),

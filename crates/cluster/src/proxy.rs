@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+use kubelet_config::strconv::unsigned;
+
 /// Reports whether `host` is reached directly: always for loopback, otherwise when `$NO_PROXY` matches. `$NO_PROXY`
 /// contains names, `.suffixes`, addresses, networks in CIDR notation, or `*`. A port after a name is ignored.
 pub(super) fn bypasses(host: &str, no_proxy: Option<&str>) -> bool {
@@ -30,7 +32,8 @@ pub(super) fn bypasses(host: &str, no_proxy: Option<&str>) -> bool {
 /// Reports whether an address lies in a network `address/bits`.
 fn in_network(address: IpAddr, network: &str) -> bool {
     let Some((base, bits)) = network.split_once('/') else { return false };
-    let (Ok(base), Ok(bits)) = (base.parse::<IpAddr>(), bits.parse::<u32>()) else { return false };
+    let (Ok(base), Some(bits)) = (base.parse::<IpAddr>(), unsigned(bits)) else { return false };
+    let Ok(bits) = u32::try_from(bits) else { return false };
     let same_head = |a: u128, b: u128, width: u32| {
         bits <= width && (bits == 0 || a.checked_shr(width - bits) == b.checked_shr(width - bits))
     };
@@ -82,6 +85,7 @@ mod tests {
         assert!(bypasses("anything", Some("*")));
         assert!(bypasses("1.2.3.4", Some("0.0.0.0/0")));
         assert!(!bypasses("1.2.3.4", Some("1.2.3.0/99")));
+        assert!(!bypasses("1.2.3.4", Some("1.2.3.0/+24")));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 // Only the type; this module opens no connection.
 use core::net::IpAddr;
 
+use crate::strconv::unsigned;
+
 /// The size of a range of pod addresses, without the addresses themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodRange {
@@ -17,7 +19,7 @@ impl PodRange {
     #[must_use]
     pub fn parse(cidr: &str) -> Option<Self> {
         let (address, prefix) = cidr.split_once('/')?;
-        let prefix: u8 = prefix.parse().ok()?;
+        let prefix = u8::try_from(unsigned(prefix)?).ok()?;
         let (six, bits) = match address.parse::<IpAddr>().ok()? {
             IpAddr::V4(_) => (false, 32_u8),
             IpAddr::V6(_) => (true, 128),
@@ -64,6 +66,8 @@ mod tests {
             ("fd00::/120", Some((120, 255))),
             ("10.0.0.0/33", None),
             ("10.0.0.0/256", None),
+            ("10.0.0.0/+24", None),
+            ("10.0.0.0/-0", None),
             ("10.0.0.0", None),
             ("10.0.0.0/24,fd00::/64", None),
             ("ten/24", None),

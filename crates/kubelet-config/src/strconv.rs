@@ -18,6 +18,13 @@ pub fn integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
+/// Parses an unsigned decimal number of 64 bits (`strconv.ParseUint`, base 10): digits without a sign.
+#[must_use]
+pub fn unsigned(text: &str) -> Option<u64> {
+    // Rust accepts a plus sign too.
+    if text.starts_with('+') { None } else { text.parse().ok() }
+}
+
 /// Parses a 32-bit number (`strconv.ParseFloat(text, 32)`): decimal or hexadecimal, with underscores between digits,
 /// infinity or NaN. Returns `None` also for numbers out of range.
 #[must_use]
@@ -126,6 +133,12 @@ mod tests {
         for text in ["", "+", "-", "0x8", "8.0", "1_0", " 8", "1e1", "9223372036854775808"] {
             assert_eq!(integer(text), None, "{text}");
         }
+        for (text, value) in [("8", 8), ("08", 8), ("18446744073709551615", u64::MAX)] {
+            assert_eq!(unsigned(text), Some(value), "{text}");
+        }
+        for text in ["", "+8", "-8", "+", "1_0", " 8", "18446744073709551616"] {
+            assert_eq!(unsigned(text), None, "{text}");
+        }
     }
 
     #[test]
@@ -195,7 +208,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics_on_any_text(text in "\\PC*") {
-            let _ = (boolean(&text), integer(&text), float32(&text));
+            let _ = (boolean(&text), integer(&text), unsigned(&text), float32(&text));
         }
 
         #[test]

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use kubelet_config::strconv::unsigned;
+
 /// Version of a kubelet without build suffix, in version order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KubeletVersion {
@@ -36,9 +38,8 @@ impl KubeletVersion {
     }
 }
 
-/// Accepts digits only; `u32::from_str` would accept a sign.
 fn number(digits: &str) -> Option<u32> {
-    if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
+    u32::try_from(unsigned(digits)?).ok()
 }
 
 impl fmt::Display for KubeletVersion {
@@ -82,7 +83,7 @@ impl ServerVersion {
     /// (`v0.0.0`).
     #[must_use]
     pub fn read(git_version: &str, major: &str, minor: &str) -> Self {
-        let fields = match (major.trim().parse().ok(), minor.trim().trim_end_matches('+').parse().ok()) {
+        let fields = match (number(major.trim()), number(minor.trim().trim_end_matches('+'))) {
             (Some(major), Some(minor)) => Some((major, minor)),
             _ => None,
         };

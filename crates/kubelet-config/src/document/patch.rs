@@ -75,7 +75,7 @@ pub fn json_patch_problems(patch: &Node) -> Vec<Finding> {
 /// Omits malformed operations and paths into lists.
 #[must_use]
 pub fn json_patch_additions(patch: &Node) -> Vec<Node> {
-    let into_list = |token: &String| token == "-" || token.parse::<usize>().is_ok();
+    let into_list = |token: &String| token == "-" || index(token).is_some();
     let addition = |operation: Operation<'_>| match operation.action {
         Action::Add(value) | Action::Replace(value) if !operation.path.tokens.iter().any(into_list) => {
             let nested = |value: Node, token: &String| {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::objects::{HANGS, KEEPS_VOLUMES, MIRROR, RETURNS, daemon_tolerations};
 use super::spec::MAX_PODS;
+use kubelet_config::strconv::unsigned;
 
 /// Taint of a Node that is not Ready. Real clusters remove it when the Node is Ready; the sandbox has no node lifecycle
 /// controller.
@@ -380,7 +381,10 @@ impl PodBudget {
 
 fn amount(value: &Value) -> Option<Amount> {
     match value {
-        Value::String(share) => share.strip_suffix('%').and_then(|share| share.parse().ok()).map(Amount::Percent),
+        Value::String(share) => {
+            let share = unsigned(share.strip_suffix('%')?)?;
+            u32::try_from(share).ok().map(Amount::Percent)
+        }
         number => number.as_u64().and_then(|number| usize::try_from(number).ok()).map(Amount::Pods),
     }
 }
