@@ -1,10 +1,12 @@
 //! Scenarios of planning: pool membership, skipped nodes with reasons, and safety checks.
 
+use std::collections::BTreeMap;
+
 use nodecfg_sandbox::kubelets::Fault;
 use nodecfg_sandbox::server::wire::Form;
 use serde_json::json;
 
-use crate::harness::{Cluster, ClusterSetup, KUBELET, Repository};
+use crate::harness::{Cluster, ClusterSetup, KUBELET, NodeRecord, Repository};
 
 scenarios! {
     Anything {
@@ -14,6 +16,7 @@ scenarios! {
         foreign_config_map_is_a_conflict_until_taken_over,
         node_of_another_fleet_is_skipped,
         adopts_equal_content_under_another_name,
+        config_map_that_is_being_deleted_gets_no_nodes,
         empty_repository_needs_confirmation,
         empty_selection_is_refused,
         pool_that_lost_its_nodes_needs_confirmation,
@@ -403,5 +406,34 @@ async fn refused_pool_prevents_the_whole_sync(start: ClusterSetup) {
     repository.fleet("test", "{maxUnavailable: 100%, allowDisruption: replace, drain: {settle: 0s}}");
     repository.commit();
     cluster.sync(&repository, &[]).await.exits(0).prints("2 converged");
+    cluster.down().await;
+}
+
+/// Its finalizers keep it for now, and kubelets and agents would download it.
+async fn config_map_that_is_being_deleted_gets_no_nodes(start: ClusterSetup) {
+    let cluster = start.pool("a", 2).up().await;
+    let repository = Repository::of_pool("maxPods: 110", "{maxUnavailable: 100%}");
+    cluster.sync(&repository, &[]).await.exits(0);
+    let name = cluster.only_config_map().await;
+    repository.change("a", "maxPods: 120");
+    cluster.sync(&repository, &[]).await.exits(0);
+    let path = format!("/api/v1/namespaces/{}/configmaps/{name}", cluster.namespace());
+    cluster.patch(&path, json!({"metadata": {"finalizers": ["example.com/audit"]}})).await;
+    cluster.delete(&path).await;
+
+    repository.change("a", "maxPods: 110");
+    let before = cluster.states().await;
+    for command in ["diff", "sync"] {
+        let run = cluster.run(command, &repository, &[]).await.exits(4);
+        run.prints("is being deleted and waits for its finalizers, but 2 nodes need it")
+            .prints("remove its finalizers");
+    }
+    let sources =
+        |states: &BTreeMap<String, NodeRecord>| states.values().map(|state| state.source.clone()).collect::<Vec<_>>();
+    assert_eq!(sources(&cluster.states().await), sources(&before));
+    // The help of the message.
+    cluster.patch(&path, json!({"metadata": {"finalizers": null}})).await;
+    cluster.sync(&repository, &[]).await.exits(0).prints("2 nodes: 2 converged");
+    assert_eq!(cluster.source("a-1").await, Some(name));
     cluster.down().await;
 }

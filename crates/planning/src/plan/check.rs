@@ -181,7 +181,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Each ConfigMap occurs once, and its name and hash match its content.
+    /// Each ConfigMap occurs once, and its name and hash match its content. It is created if it is missing, and is not
+    /// being deleted.
     fn config_maps(&mut self) {
         let mut names = BTreeSet::new();
         for map in &self.plan.config_maps {
@@ -191,6 +192,10 @@ impl Checker<'_> {
             self.require(map.name == name, subject, format_args!("is not named {name}"));
             let hash = ContentHash::of(map.kubelet.as_bytes());
             self.require(hash == map.hash, subject, "its content has another hash");
+            let key = ConfigMapKey { namespace: self.plan.namespace.to_string(), name: map.name.clone() };
+            let existing = self.observed.contents.get(&key).and_then(Option::as_ref);
+            self.require(map.create == existing.is_none(), subject, "its creation contradicts its existence");
+            self.require(existing.is_none_or(|map| !map.deleting), subject, "is being deleted");
         }
     }
 

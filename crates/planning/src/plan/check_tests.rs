@@ -11,7 +11,9 @@ use super::fixtures::{
 use super::{Action, Plan, PoolPlan, Scope, WaveKind, Why, check, is_available, make};
 use crate::desired::{Desired, NodeOrder, RolloutPolicy};
 use kubelet_config::risk::Class;
-use nodecfg_contract::observed::{ConfigMapKey, ManagedConfigMap, Node, NodeContent, NodeSupport, Observed, Readiness};
+use nodecfg_contract::observed::{
+    ConfigMapKey, FetchedConfigMap, ManagedConfigMap, Node, NodeContent, NodeSupport, Observed, Readiness,
+};
 use nodecfg_contract::{ConfigSource, ConfigStatus};
 
 fn target(max_pods: u32) -> ConfigSource {
@@ -94,6 +96,23 @@ fn rejects_assignment_of_other_content_or_disruption() {
     assert_eq!(
         edit(|step| step.assignment.max_disruption = Class::Replace),
         ["node n1: may be disrupted more or less than its pool allows"]
+    );
+}
+
+#[test]
+fn rejects_config_map_that_is_being_deleted_or_wrongly_created() {
+    let with = |deleting| {
+        let mut cluster = observed([node("n1", "a")]);
+        let (key, map) = fetched(&target(64), &rendered("a", 64).canonical, true);
+        cluster.contents.insert(key, map.map(|map| FetchedConfigMap { deleting, ..map }));
+        cluster
+    };
+    let plan = planned(&with(false));
+    let name = rendered("a", 64).config_map;
+    assert_eq!(violations(plan.clone(), &with(true), |_| {}), [format!("ConfigMap {name}: is being deleted")]);
+    assert_eq!(
+        violations(plan, &with(false), |plan| plan.config_maps[0].create = true),
+        [format!("ConfigMap {name}: its creation contradicts its existence")]
     );
 }
 

@@ -122,12 +122,14 @@ impl<'a> ConfigMapIndex<'a> {
     }
 
     /// Returns the ConfigMap of a pool, to be created or existing with the right content. `on_target` returns the
-    /// nodes that already point at it. A ConfigMap that was not fetched is not checked: its metadata was sufficient.
+    /// nodes that already point at it; `assigned` is the number of nodes that will be. A ConfigMap that was not fetched is
+    /// not checked: its metadata was sufficient.
     pub(super) fn need(
         &self,
         pool: &PoolName,
         rendered: &Rendered,
         namespace: &NamespaceName,
+        assigned: usize,
         on_target: impl FnOnce() -> Vec<NodeName>,
     ) -> Result<ConfigMapPlan, Problem> {
         let source = rendered.source(namespace);
@@ -141,6 +143,9 @@ impl<'a> ConfigMapIndex<'a> {
                 let (namespace, nodes, example) = (namespace.clone(), on_target.len(), example.clone());
                 return Err(Problem::ConfigMapMissing { namespace, name, deleting, nodes, example });
             }
+        }
+        if deleting && assigned > 0 {
+            return Err(Problem::ConfigMapDeleting { namespace: namespace.clone(), name, nodes: assigned });
         }
         if let Some(map) = existing {
             let fleet = map.fleet();

@@ -68,8 +68,9 @@ pub fn make(desired: &Desired, observed: &Observed, options: &Options) -> Result
             continue;
         }
         if let PoolTarget::Config(rendered) = &pool.target {
-            match index.need(name, rendered, &options.namespace, || on_target(nodes, &planned)) {
-                Ok(map) if planned.assignments() > 0 => config_maps.push(map),
+            let assigned = planned.assignments();
+            match index.need(name, rendered, &options.namespace, assigned, || on_target(nodes, &planned)) {
+                Ok(map) if assigned > 0 => config_maps.push(map),
                 Ok(_) => {}
                 Err(problem) => problems.push(problem),
             }

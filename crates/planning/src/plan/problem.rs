@@ -90,6 +90,16 @@ pub enum Problem {
         /// One of them.
         example: NodeName,
     },
+    /// Nodes would be pointed at a ConfigMap that is being deleted.
+    #[error("ConfigMap {namespace}/{name} is being deleted and waits for its finalizers, but {nodes} nodes need it")]
+    ConfigMapDeleting {
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// Its name.
+        name: String,
+        /// Number of nodes that would be assigned to it.
+        nodes: usize,
+    },
     /// A ConfigMap of the right name belongs to another fleet.
     #[error("ConfigMap {namespace}/{name} belongs to another fleet, {}", fleet.as_ref().map_or("unnamed", |fleet| fleet.as_str()))]
     NameTaken {
@@ -207,6 +217,10 @@ impl Problem {
                 "change any field of the pool's configuration, so that its nodes move to a ConfigMap of another name"
                     .to_owned()
             }
+            Self::ConfigMapDeleting { namespace, name, .. } => format!(
+                "remove its finalizers with `kubectl -n {namespace} patch configmap {name} --type merge -p \
+                 '{{\"metadata\":{{\"finalizers\":null}}}}'`, or wait for their owners; then the next sync creates it again"
+            ),
             Self::TooDisruptive { pool, worst, state_files, rollback: true, .. } => {
                 disruption::rollback_fix(pool, *worst, state_files)
             }
@@ -254,6 +268,7 @@ impl Problem {
             Self::ContentMismatch { .. } => "config-map-differs",
             Self::NotImmutable { .. } => "config-map-mutable",
             Self::ConfigMapMissing { .. } => "config-map-gone",
+            Self::ConfigMapDeleting { .. } => "config-map-deleting",
             Self::Refused { .. } => "configuration-refused",
             Self::NameTaken { .. } => "config-map-of-another-fleet",
             Self::TooDisruptive { .. } => "too-disruptive",

@@ -11,11 +11,11 @@ use super::fixtures::{
 use super::{
     Action, KEEP, Owner, Plan, Problem, PruneOptions, Scope, WaveKind, Why, check, make, prune, required_config_maps,
 };
-use crate::desired::{Desired, PoolTarget};
+use crate::desired::{Desired, PoolTarget, RolloutPolicy};
 use kubelet_config::risk::Class;
 use nodecfg_contract::label_selector::LabelSelector;
 use nodecfg_contract::observed::{
-    ConfigMapKey, ManagedConfigMap, Node, NodeSupport, Observed, Orders, Pause, Readiness,
+    ConfigMapKey, FetchedConfigMap, ManagedConfigMap, Node, NodeSupport, Observed, Orders, Pause, Readiness,
 };
 use nodecfg_contract::{Assignment, ConfigSource, error_text};
 
@@ -356,6 +356,20 @@ fn never_recreates_config_map_in_use() {
     // Without a node that points at it, the ConfigMap is created.
     cluster.nodes.remove(&node_name("n1"));
     assert!(planned(&desired, &cluster).config_maps[0].create);
+}
+
+/// Its finalizers keep it for now, and kubelets would download it.
+#[test]
+fn assigns_no_node_to_a_config_map_that_is_being_deleted() {
+    let desired = desired([pool("a", 64, policy(1))]);
+    let mut cluster = observed([node("n1", "a"), node("n2", "a")]);
+    let (key, map) = fetched(&target("a", 64), &rendered("a", 64).canonical, true);
+    cluster.contents.insert(key, map.map(|map| FetchedConfigMap { deleting: true, ..map }));
+    let found = problems(&desired, &cluster);
+    assert!(matches!(&found[..], [Problem::ConfigMapDeleting { nodes: 2, .. }]), "{found:?}");
+    // A paused pool needs no ConfigMap.
+    let paused = super::fixtures::desired([pool("a", 64, RolloutPolicy { paused: true, ..policy(1) })]);
+    assert!(planned(&paused, &cluster).config_maps.is_empty());
 }
 
 #[test]
