@@ -383,6 +383,7 @@ impl<'a> Runner<'a> {
             Response::Assigned(node) => self.step(Input::Assigned(node)),
             Response::Changed(node) => self.queue.add_first(Request::Reread(node)),
             Response::Refused(_, error @ ClusterError::LockLost { .. })
+            | Response::RolledBack(_, Err(error @ ClusterError::LockLost { .. }))
             | Response::Pointer(_, Err(error @ ClusterError::LockLost { .. }))
             | Response::Drain(_, Some(error @ ClusterError::LockLost { .. })) => {
                 tracing::error!("{error}");
@@ -420,7 +421,10 @@ impl<'a> Runner<'a> {
                     });
                     self.step(Input::Changed(node, decision));
                 }
-                Err(error) => self.step(Input::Refused(node, error.to_string())),
+                Err(error) => {
+                    self.step(Input::Refused(node, error.to_string()));
+                    self.error.get_or_insert(error);
+                }
             },
         }
     }

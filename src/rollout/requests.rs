@@ -125,14 +125,9 @@ pub(super) async fn send(request: Request, reader: &ClusterReader, writer: Optio
         (Request::Assign(node, change), Some(writer)) => match writer.assign(&node, &change).await {
             Ok(_) => Response::Assigned(node),
             Err(
-                ClusterError::PreconditionFailed { .. }
-                | ClusterError::Conflict { .. }
-                | ClusterError::NotFound { .. }
-                // These errors leave open whether the patch arrived.
-                | ClusterError::TimedOut { .. }
-                | ClusterError::Unreachable { .. }
-                | ClusterError::Unexpected { .. },
+                ClusterError::PreconditionFailed { .. } | ClusterError::Conflict { .. } | ClusterError::NotFound { .. },
             ) => Response::Changed(node),
+            Err(error) if may_have_arrived(&error) => Response::Changed(node),
             Err(error) => Response::Refused(node, error),
         },
         (Request::RollBack(node, change), Some(writer)) => {
@@ -160,9 +155,12 @@ pub(super) async fn send(request: Request, reader: &ClusterReader, writer: Optio
 
 async fn send_drain(request: DrainRequest, reader: &ClusterReader, writer: &ClusterWriter) -> Response {
     match request {
-        DrainRequest::Mark(node, uid, drain) => {
-            answer(writer.mark_for_drain(&node, &uid, &drain).await.map(drop), |result| Input::Marked(node, result))
-        }
+        DrainRequest::Mark(node, uid, drain) => match writer.mark_for_drain(&node, &uid, &drain).await {
+            Err(error) if may_have_arrived(&error) => {
+                Response::Drain(vec![Input::PerhapsMarked(node, error.to_string())], Some(error))
+            }
+            result => answer(result.map(drop), |result| Input::Marked(node, result)),
+        },
         DrainRequest::Evict(node, pod) => {
             answer(writer.evict(&pod).await, |result| Input::Evicted(node, pod.uid, result))
         }
@@ -186,6 +184,11 @@ async fn send_drain(request: DrainRequest, reader: &ClusterReader, writer: &Clus
             answer(writer.release_drain(&node, &uid).await.map(drop), |result| Input::Released(node, result))
         }
     }
+}
+
+/// Reports whether a request that failed with this error may have changed the object.
+fn may_have_arrived(error: &ClusterError) -> bool {
+    matches!(error, ClusterError::TimedOut { .. } | ClusterError::Unreachable { .. } | ClusterError::Unexpected { .. })
 }
 
 fn answer<T>(result: Result<T, ClusterError>, input: impl FnOnce(Result<T, String>) -> Input) -> Response {

@@ -146,6 +146,12 @@ impl Evictions {
         };
     }
 
+    /// Reports whether the eviction of a pod was sent and is unanswered.
+    #[must_use]
+    pub fn is_unanswered(&self, uid: &str) -> bool {
+        self.pods.as_ref().and_then(|pods| pods.get(uid)).is_some_and(|one| one.state == EvictionState::Sent)
+    }
+
     /// Time after `now` at which [`next`](Self::next) may return more pods without another event. A pod that is due and
     /// was not returned waits for an answer or for the end of another pod.
     #[must_use]

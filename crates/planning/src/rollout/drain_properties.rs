@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::StopReason;
 use super::machine::{Command, Input, Machine, Mode};
+use super::progress::Progress;
 use crate::convergence::{Convergence, Target, WaitContext, evaluate};
 use crate::desired::PoolTarget;
 use crate::drain::evictions::PodChange;
@@ -28,7 +29,7 @@ use nodecfg_contract::{ConfigSource, error_text};
 /// A simulated event, with the index of its node.
 #[derive(Debug, Clone, Copy)]
 enum SimEvent {
-    /// Answers a request: 0 refused, 1 conflict or blocked, otherwise applied.
+    /// Answers a request: 0 refused, 1 conflict, blocked or lost, otherwise applied.
     Answer(usize, u8),
     /// A pod that is being deleted ends.
     PodEnds(usize),
@@ -87,6 +88,8 @@ struct SimHarness {
     started_pods: usize,
     /// Nodes that another client unmarked.
     unmarked: BTreeSet<NodeName>,
+    /// Nodes that failed.
+    failed: BTreeSet<NodeName>,
     /// Events so far, for the message of a failure.
     log: Vec<String>,
 }
@@ -104,7 +107,13 @@ impl SimHarness {
 
     fn receive(&mut self, command: Command) {
         match &command {
-            Command::Report(_) => return,
+            Command::Report(event) => {
+                if let Progress::Failed { node, failure, .. } = &event.progress {
+                    let log = self.log.join("\n");
+                    assert!(self.failed.insert(node.clone()), "{node} failed twice: {failure}\n{log}");
+                }
+                return;
+            }
             Command::WatchPods(name) => {
                 assert!(self.is_marked(name), "pods of the unmarked {name} are watched");
                 self.watched.insert(name.clone());
@@ -200,6 +209,13 @@ impl SimHarness {
                     return self.send(Input::Marked(name, Err(refused())));
                 }
                 let mark = DrainMark { tainted: true, drain: Some(drain) };
+                // The answer is lost, of a request that was or was not applied.
+                if how <= 2 {
+                    if how == 1 {
+                        self.nodes.get_mut(&name).unwrap().drain_mark = Some(Box::new(mark));
+                    }
+                    return self.send(Input::PerhapsMarked(name, refused()));
+                }
                 // The watch event may arrive before the response.
                 if how.is_multiple_of(2) {
                     self.change(&name, |node| Node { drain_mark: Some(Box::new(mark)), ..node });
@@ -437,6 +453,7 @@ proptest! {
             now: Timestamp::UNIX_EPOCH,
             started_pods: 0,
             unmarked: BTreeSet::new(),
+            failed: BTreeSet::new(),
             log: Vec::new(),
         };
         sim.send(Input::Start);

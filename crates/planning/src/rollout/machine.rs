@@ -89,6 +89,11 @@ impl Machine {
             Input::Marked(node, result) => {
                 self.on_node(&node, now, &mut commands, |pool, index, context| pool.marked(index, result, context));
             }
+            Input::PerhapsMarked(node, error) => {
+                self.on_node(&node, now, &mut commands, |pool, index, context| {
+                    pool.perhaps_marked(index, error, context);
+                });
+            }
             Input::PodsListed(node, pods) => {
                 self.on_node(&node, now, &mut commands, |pool, index, context| pool.pods_listed(index, pods, context));
             }

@@ -98,6 +98,8 @@ pub enum Input {
     PodsListed(NodeName, Result<Vec<Pod>, String>),
     /// A node was marked for its drain, or the API server returned this error.
     Marked(NodeName, Result<(), String>),
+    /// It is unknown whether a node was marked: the request failed with this error, and may have arrived.
+    PerhapsMarked(NodeName, String),
     /// The pods of a marked node changed.
     Pods(NodeName, PodChange),
     /// The watch of the pods of a marked node ended with this error.
@@ -134,7 +136,7 @@ pub enum Command {
     Assign(NodeName, Assignment),
     /// Lists the pods of a node. Answered by [`Input::PodsListed`].
     ListPods(NodeName),
-    /// Marks the node with this uid for its drain. Answered by [`Input::Marked`].
+    /// Marks the node with this uid for its drain. Answered by [`Input::Marked`] or [`Input::PerhapsMarked`].
     Mark(NodeName, String, Drain),
     /// Begins to send [`Input::Pods`] for a marked node, starting with all its pods.
     WatchPods(NodeName),

@@ -171,3 +171,32 @@ fn node_is_marked_again_only_after_its_release() {
         assert_eq!(scenario.send(Input::Released(node_name("n1"), Ok(()))), ["mark n1"]);
     }
 }
+
+#[test]
+fn mark_whose_answer_was_lost_is_released() {
+    let lost = || Input::PerhapsMarked(node_name("n1"), "no response in time".to_owned());
+    for released in [Ok(()), Err("no response in time".to_owned())] {
+        let mut scenario = Scenario::new(drains(1), &["n1"]);
+        scenario.send(Input::Start);
+        assert_eq!(scenario.send(lost()), ["release n1"]);
+        assert_eq!(scenario.drain_failure("n1"), DrainFailure::Request { error: "no response in time".to_owned() });
+        assert!(scenario.outcome("n1").marked && !scenario.machine.is_finished());
+        let stays = released.is_err();
+        assert_eq!(scenario.send(Input::Released(node_name("n1"), released)), [""; 0]);
+        assert_eq!((scenario.outcome("n1").marked, scenario.machine.is_finished()), (stays, true));
+    }
+    // The watch has shown the mark.
+    let mut seen = Scenario::new(drains(1), &["n1"]);
+    seen.send(Input::Start);
+    seen.observe("n1", |node| Node { drain_mark: Some(Box::new(mark("a"))), ..node });
+    assert_eq!(seen.send(lost()), [""; 0]);
+    assert_eq!(seen.pods("n1", [pod("a")]), ["evict n1 a"]);
+    // Another program claimed the node for a moment.
+    let mut held = Scenario::new(drains(1), &["n1"]);
+    held.send(Input::Start);
+    for maintainer in [Some(Maintainer::Kured), None] {
+        assert_eq!(held.observe("n1", |node| Node { maintainer, ..node }), [""; 0]);
+    }
+    assert_eq!(held.send(lost()), ["release n1"]);
+    assert_eq!(held.send(Input::Released(node_name("n1"), Ok(()))), ["mark n1"]);
+}

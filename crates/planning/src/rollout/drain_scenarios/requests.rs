@@ -115,3 +115,25 @@ fn new_decision_drains_the_node_before_its_assignment() {
     assert_eq!(scenario.end_release("n1"), [""; 0]);
     assert_eq!(scenario.observe("n1", |node| Node { maintainer: None, ..node }), ["mark n1"]);
 }
+
+/// A node is drained twice in a run if another program claims it for a moment.
+#[test]
+fn answers_to_an_earlier_drain_have_no_effect_on_the_next() {
+    let mut scenario = Scenario::new(drains(1), &["n1"]);
+    scenario.send(Input::Start);
+    scenario.marked("n1");
+    assert_eq!(scenario.pods("n1", [pod("a")]), ["evict n1 a"]);
+    assert_eq!(scenario.pods("n1", []), ["volumes n1"]);
+    let held = scenario.observe("n1", |node| Node { maintainer: Some(Maintainer::Kured), ..node });
+    assert_eq!(held, ["unwatch n1", "release n1"]);
+    scenario.end_release("n1");
+    assert_eq!(scenario.observe("n1", |node| Node { maintainer: None, ..node }), ["mark n1"]);
+    assert_eq!(scenario.marked("n1"), ["watch n1"]);
+    for result in [Ok(0), Err("no response in time".to_owned())] {
+        assert_eq!(scenario.send(Input::Volumes(node_name("n1"), result)), [""; 0]);
+    }
+    let lost = Err("no response in time".to_owned());
+    assert_eq!(scenario.send(Input::Evicted(node_name("n1"), pod("a").uid, lost)), [""; 0]);
+    assert_eq!(scenario.pods("n1", []), ["volumes n1"]);
+    assert_eq!(scenario.send(Input::Volumes(node_name("n1"), Ok(0))), ["unwatch n1", "assign n1 drain"]);
+}

@@ -85,8 +85,8 @@ fn rollback_without_budget_is_abandoned_after_the_time_limit() {
     assert!(scenario.machine.is_finished() && !scenario.machine.outcome().is_complete());
 }
 
-#[test]
-fn failed_node_does_not_delay_its_own_rollback() {
+/// A canary that failed because it lost its readiness too often, and is Ready now.
+fn lost_canary() -> Scenario {
     let policy = RolloutPolicy { canary: canary(1, 600), ..drains(1) };
     let mut scenario = Scenario::new(policy, &["n1", "n2"]);
     scenario.send(Input::Start);
@@ -95,7 +95,13 @@ fn failed_node_does_not_delay_its_own_rollback() {
         scenario.observe("n1", |node| Node { ready: Readiness::NotReady, ..node });
         scenario.observe("n1", |node| Node { ready: Readiness::Ready, ..node });
     }
-    assert!(matches!(scenario.outcome("n1").end, End::Failed { .. }), "it lost its readiness too often");
+    scenario
+}
+
+#[test]
+fn failed_node_does_not_delay_its_own_rollback() {
+    let mut scenario = lost_canary();
+    assert!(matches!(scenario.outcome("n1").end, End::Failed { .. }));
     assert_eq!(scenario.send(aborted()), ["mark n1"]);
 }
 
@@ -199,4 +205,105 @@ fn node_that_settles_is_drained_before_its_rollback() {
     scenario.send(Input::Assigned(node_name("n1")));
     scenario.observe("n1", |node| on(node, &source(to)));
     assert_eq!(scenario.send(aborted()), ["mark n1"]);
+}
+
+fn refuse_drain(scenario: &mut Scenario, name: &str) -> Vec<String> {
+    scenario.marked(name);
+    scenario.pods(name, [Pod { controller: None, ..pod("a") }])
+}
+
+fn failures(scenario: &Scenario) -> usize {
+    scenario.progress.iter().filter(|progress| matches!(progress, Progress::Failed { .. })).count()
+}
+
+/// The failed node counts against the budget, although it is Ready.
+#[test]
+fn failed_drain_before_a_rollback_keeps_the_failure_of_its_node() {
+    let lose_mark = |scenario: &mut Scenario| {
+        scenario.marked("n1");
+        scenario.observe("n1", unmarked)
+    };
+    let fails: [&dyn Fn(&mut Scenario) -> Vec<String>; 2] = [&|scenario| refuse_drain(scenario, "n1"), &lose_mark];
+    for fail in fails {
+        let mut scenario = lost_canary();
+        let failed = scenario.outcome("n1").end;
+        assert!(matches!(&failed, End::Failed { failure: ConvergenceFailure::TimedOut { .. }, .. }), "{failed:?}");
+        assert_eq!(scenario.send(aborted()), ["mark n1"]);
+        assert_eq!(scenario.outcome("n1").end, failed, "a run that ends now states the failure");
+        assert_eq!(fail(&mut scenario).first().map(String::as_str), Some("unwatch n1"));
+        scenario.end_release("n1");
+        assert_eq!(scenario.outcome("n1").end, failed);
+        assert_eq!(scenario.machine.budget_of(&pool_name("a")), Some((1, 1)));
+        assert_eq!((failures(&scenario), stay(&scenario).len()), (1, 1));
+        assert!(scenario.machine.is_finished());
+    }
+}
+
+#[test]
+fn soaking_canary_whose_rollback_fails_stays_converged() {
+    let mut scenario = soaking();
+    assert_eq!(scenario.send(aborted()), ["mark n1"]);
+    assert_eq!(refuse_drain(&mut scenario, "n1"), ["unwatch n1", "release n1"]);
+    assert_eq!(scenario.end_release("n1"), ["mark n2"]);
+    assert_eq!(rolled_back(&mut scenario, "n2"), [""; 0]);
+    let ends = ["n1", "n2"].map(|name| scenario.outcome(name).end);
+    assert_eq!((ends, failures(&scenario)), ([End::Converged, End::RolledBack], 0));
+    assert!(scenario.machine.is_finished());
+    // The operator may have removed the pod that prevented the drain.
+    assert_eq!(scenario.send(aborted()), ["mark n1"]);
+}
+
+#[test]
+fn abort_whose_only_rollback_fails_is_a_stop() {
+    let mut scenario = soaking();
+    scenario.send(Input::Gone(node_name("n3")));
+    scenario.send(Input::Gone(node_name("n2")));
+    assert_eq!(scenario.send(aborted()), ["mark n1"]);
+    refuse_drain(&mut scenario, "n1");
+    scenario.end_release("n1");
+    assert!(scenario.machine.is_finished() && !scenario.machine.outcome().is_complete());
+}
+
+#[test]
+fn node_that_keeps_its_target_is_watched_and_not_drained_again() {
+    let (from, to) = ("maxPods: 64\n", "maxPods: 110\n");
+    for ready in [Readiness::Ready, Readiness::NotReady] {
+        let mut scenario = Scenario::to(to, &cluster_on(from, &["n1"]), drains(1), Mode::ASSIGN);
+        assert_eq!(scenario.send(Input::Start), ["assign n1 restart"]);
+        scenario.send(Input::Assigned(node_name("n1")));
+        let waits = |node| Node { ready: Readiness::NotReady, ..on(node, &source(to)) };
+        scenario.observe("n1", waits);
+        assert_eq!(scenario.send(aborted()), ["mark n1"]);
+        scenario.wait(299);
+        assert_eq!(refuse_drain(&mut scenario, "n1"), ["unwatch n1"]);
+        // The time limit begins again, because the drain took most of it.
+        assert_eq!(scenario.wait(299), [""; 0]);
+        assert_eq!(scenario.observe("n1", |node| Node { ready, ..node }), [""; 0]);
+        assert_eq!(scenario.wait(30), ["release n1"]);
+        scenario.end_release("n1");
+        match scenario.outcome("n1").end {
+            End::Failed { failure, rolled_back: false } if ready == Readiness::NotReady => {
+                assert_eq!(failure.to_string(), "timed out: active, Node not Ready yet");
+            }
+            end => assert_eq!((end, ready), (End::Converged, Readiness::Ready)),
+        }
+        assert_eq!(stay(&scenario).len(), 1);
+        assert!(scenario.machine.is_finished());
+    }
+}
+
+#[test]
+fn node_that_settled_converges_if_its_rollback_fails() {
+    let (from, to) = ("maxPods: 64\n", "maxPods: 110\n");
+    let mode = Mode { list_pods: true, ..Mode::ASSIGN };
+    let mut scenario = Scenario::to(to, &cluster_on(from, &["n1"]), drains(1), mode);
+    scenario.send(Input::Start);
+    scenario.send(Input::PodsListed(node_name("n1"), Ok(vec![pod("a")])));
+    scenario.send(Input::Assigned(node_name("n1")));
+    scenario.observe("n1", |node| on(node, &source(to)));
+    assert_eq!(scenario.send(aborted()), ["mark n1"]);
+    assert_eq!(refuse_drain(&mut scenario, "n1"), ["unwatch n1", "release n1"]);
+    scenario.end_release("n1");
+    assert_eq!(scenario.outcome("n1").end, End::Converged);
+    assert!(scenario.machine.is_finished() && !scenario.machine.outcome().is_complete());
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::PoolRun;
-use super::node_state::{Mark, NodeState, Phase, Purpose};
+use super::node_state::{BeforeRollback, Mark, NodeState, Phase, Purpose};
 use super::proof::PodCheck;
 use crate::convergence::pods::PodsBefore;
 use crate::convergence::{Convergence, ConvergenceFailure, Waiting, evaluate};
@@ -47,11 +47,14 @@ impl PoolRun {
         });
         let waiting = Waiting::Draining { pods: None, blocked: None };
         self.nodes.update(number, |node| {
+            // What a rollback must restore is the state before the assignment.
+            if purpose == Purpose::Assign {
+                node.was_ready = node.ready;
+            }
             node.phase = Phase::Draining { since: context.now, purpose };
             if !is_marked {
                 node.mark = Mark::Sent;
             }
-            node.was_ready = node.ready;
             node.drained = Drained::default();
             node.drain_record.get_or_insert_default();
         });
@@ -82,6 +85,18 @@ impl PoolRun {
         self.start_more(context);
     }
 
+    /// Handles a request for a mark whose outcome is unknown. The drain fails, and the mark that the node may have is
+    /// released.
+    pub(in crate::rollout) fn perhaps_marked(&mut self, number: usize, error: String, context: &mut Context<'_>) {
+        let Some(node) = self.nodes.get(number).filter(|node| node.mark == Mark::Sent) else { return };
+        if matches!(node.phase, Phase::Draining { .. }) {
+            self.drain_failed(number, DrainFailure::Request { error }, context);
+        }
+        self.nodes.update(number, |node| node.mark = Mark::On { seen: false });
+        self.release(number, context);
+        self.start_more(context);
+    }
+
     /// Handles a change of the pods of a node.
     pub(in crate::rollout) fn pods_changed(&mut self, number: usize, change: PodChange, context: &mut Context<'_>) {
         if self.is_evicting(number) {
@@ -103,7 +118,9 @@ impl PoolRun {
         if answer == Ok(EvictionAnswer::Evicted) {
             self.nodes.update(number, |node| node.record_drain(|record| record.evicted += 1));
         }
-        if !self.is_evicting(number) {
+        // An answer to an eviction of an earlier drain says nothing about this one.
+        let is_awaited = |node: &NodeState| node.drained.evictions.is_unanswered(uid);
+        if !self.is_evicting(number) || !self.nodes.get(number).is_some_and(is_awaited) {
             return;
         }
         match answer {
@@ -123,7 +140,9 @@ impl PoolRun {
         result: Result<usize, String>,
         context: &mut Context<'_>,
     ) {
-        if !self.is_evicting(number) {
+        // A count of an earlier drain is outdated.
+        let is_awaited = |node: &NodeState| matches!(node.drained.volumes, VolumeCount::Sent);
+        if !self.is_evicting(number) || !self.nodes.get(number).is_some_and(is_awaited) {
             return;
         }
         match result {
@@ -196,9 +215,10 @@ impl PoolRun {
         context.commands.push(Command::UnwatchPods(name.clone()));
         let (phase, command) = match purpose {
             Purpose::Assign => (Phase::Assigning, Command::Assign(name, assignment)),
-            Purpose::RollBack(phase) => {
+            Purpose::RollBack(before) => {
+                let Some(phase) = before.phase.rolled_back(since) else { return };
                 let max_disruption = self.drained_disruption;
-                (*phase, Command::RollBack(name, Assignment { max_disruption, ..assignment.reversed() }))
+                (phase, Command::RollBack(name, Assignment { max_disruption, ..assignment.reversed() }))
             }
         };
         context.commands.push(command);
@@ -220,8 +240,29 @@ impl PoolRun {
             self.nodes.update(number, |node| node.mark = Mark::Left);
             self.marked.remove(&number);
         }
-        let waited = elapsed(since, context.now);
-        self.fail(number, ConvergenceFailure::Drain { failure }, waited, context);
+        self.not_drained(number, failure, since, context);
+    }
+
+    /// Ends the part of a node that was not drained since this time. A node that was to be rolled back stays on its
+    /// target: its rollback failed, and not the node.
+    fn not_drained(&mut self, number: usize, failure: DrainFailure, since: Timestamp, context: &mut Context<'_>) {
+        let phase = self.nodes.get(number).map(|node| node.phase.clone());
+        let Some(Phase::Draining { purpose: Purpose::RollBack(before), .. }) = phase else {
+            let failure = ConvergenceFailure::Drain { failure };
+            return self.fail(number, failure, elapsed(since, context.now), context);
+        };
+        let BeforeRollback { phase, waiting } = *before;
+        // The drain may have evicted the pods that were to be proven.
+        self.nodes.update(number, |node| (node.waiting, node.pods) = (waiting, PodCheck::default()));
+        match phase {
+            Phase::Settling { since, converged, well: true, .. } => {
+                self.converged(number, elapsed(since, converged), context);
+            }
+            // The time limit may have passed during the drain.
+            Phase::Settling { .. } | Phase::Watching { .. } => self.watch(number, context),
+            phase => self.nodes.set(number, phase),
+        }
+        self.stays_on_target(number, failure, context);
     }
 
     /// Sends no further eviction for a node.
@@ -273,14 +314,16 @@ impl PoolRun {
         self.end_drain(number, context);
         self.nodes.update(number, |node| node.mark = Mark::None);
         self.marked.remove(&number);
-        let failed = match self.nodes.get(number).map(|node| node.phase.clone()) {
-            Some(Phase::Draining { since, .. } | Phase::Watching { since } | Phase::Settling { since, .. }) => since,
+        let Some(node) = self.nodes.get(number) else { return };
+        let since = match node.phase {
+            // Its rollback was given up, and so was the drain.
+            Phase::Watching { .. } | Phase::Settling { .. } if node.keeps_target => return,
+            Phase::Draining { since, .. } | Phase::Watching { since } | Phase::Settling { since, .. } => since,
             // The response to the assignment does not arrive any more.
-            Some(Phase::Assigning) => context.now,
+            Phase::Assigning => context.now,
             _ => return,
         };
-        let failure = ConvergenceFailure::Drain { failure: DrainFailure::MarkLost };
-        self.fail(number, failure, elapsed(failed, context.now), context);
+        self.not_drained(number, DrainFailure::MarkLost, since, context);
     }
 
     /// Starts the time that a converged node must stay Ready before its release, and deletes the DaemonSet pods whose

@@ -125,7 +125,10 @@ impl PoolRun {
     pub(super) fn watch_awaited(&mut self, context: &mut Context<'_>) {
         for number in std::mem::take(&mut self.unavailable_first) {
             match self.nodes.in_phase(number, &Phase::Pending) {
-                Some(node) if node.assignment.is_none() => self.watch(number, context),
+                Some(node) if node.assignment.is_none() => {
+                    self.nodes.update(number, |node| node.is_queued_first = false);
+                    self.watch(number, context);
+                }
                 _ => self.unavailable_first.push_back(number),
             }
         }

@@ -448,6 +448,8 @@ impl PoolRun {
         self.stop(reason, context);
         self.rolling_back = true;
         for number in self.nodes.numbers() {
+            // An operator may have removed what prevented an earlier rollback.
+            self.nodes.update(number, |node| node.keeps_target = false);
             self.roll_back_node(number, context);
         }
         let awaits_rollback = |node: &NodeState| matches!(node.phase, Phase::RollbackSent { .. });
@@ -477,7 +479,7 @@ impl PoolRun {
         let was_rolled_back = |node: &NodeState| match &node.phase {
             Phase::RollbackSent { .. } | Phase::RollingBack { .. } | Phase::RolledBack { .. } => true,
             Phase::Failed { rollback, .. } => self.rolling_back && *rollback != Rollback::No,
-            _ => false,
+            _ => node.keeps_target,
         };
         let prevented_nothing = requested
             && self.nodes.pending() == 0

@@ -50,13 +50,35 @@ pub(super) enum Phase {
     RolledBack { seconds: f64 },
 }
 
+impl Phase {
+    /// Phase after the request of a rollback, which began at `now`. `None` if the node has nothing to roll back, or the
+    /// rollback was requested.
+    pub(super) fn rolled_back(&self, now: Timestamp) -> Option<Self> {
+        match self.clone() {
+            Self::Watching { since } | Self::Settling { since, .. } => Some(Self::RollbackSent { since }),
+            Self::Converged { .. } => Some(Self::RollbackSent { since: now }),
+            Self::Failed { failure, seconds, rollback: Rollback::No } => {
+                Some(Self::Failed { failure, seconds, rollback: Rollback::Requested })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What follows the drain of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Purpose {
     /// The assignment of the node.
     Assign,
-    /// The rollback of the node, which is in this phase after the rollback was sent.
-    RollBack(Box<Phase>),
+    /// The rollback of the node.
+    RollBack(Box<BeforeRollback>),
+}
+
+/// State of a node before the drain for its rollback.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct BeforeRollback {
+    pub(super) phase: Phase,
+    pub(super) waiting: Waiting,
 }
 
 /// Mark of a node that is drained.
@@ -106,6 +128,8 @@ pub(super) struct NodeState {
     pub(super) domain: usize,
     /// Whether it waits for its domain to begin.
     pub(super) awaits_domain: bool,
+    /// Whether it is in a queue of nodes that need no budget.
+    pub(super) is_queued_first: bool,
     pub(super) phase: Phase,
     pub(super) from: Option<ConfigSource>,
     /// Assignment of this rollout, if any.
@@ -143,6 +167,8 @@ pub(super) struct NodeState {
     pub(super) seen_rolled_back: bool,
     /// Whether the refusal to roll the node back was reported.
     pub(super) refusal_reported: bool,
+    /// Whether its rollback was given up, so that it stays on its target.
+    pub(super) keeps_target: bool,
     /// Whether the watch has reported the node on its target. Only then is another source a change by another client,
     /// and not an event from before the assignment.
     pub(super) seen_on_target: bool,
@@ -224,18 +250,6 @@ impl NodeState {
         matches!(self.mark, Mark::Sent | Mark::Releasing)
     }
 
-    /// Phase after the request of its rollback. `None` if it has nothing to roll back, or the rollback was requested.
-    pub(super) fn rollback_phase(&self, now: Timestamp) -> Option<Phase> {
-        match self.phase.clone() {
-            Phase::Watching { since } | Phase::Settling { since, .. } => Some(Phase::RollbackSent { since }),
-            Phase::Converged { .. } => Some(Phase::RollbackSent { since: now }),
-            Phase::Failed { failure, seconds, rollback: Rollback::No } => {
-                Some(Phase::Failed { failure, seconds, rollback: Rollback::Requested })
-            }
-            _ => None,
-        }
-    }
-
     /// Reports whether the node must be drained before it is rolled back.
     pub(super) fn rollback_needs_drain(&self) -> bool {
         self.rollback_drain && !matches!(self.mark, Mark::On { .. }) && self.runs_target != Some(false)
@@ -284,6 +298,7 @@ impl NodeState {
             group: Group::Rest,
             domain: 0,
             awaits_domain: false,
+            is_queued_first: false,
             phase,
             from: None,
             assignment: None,
@@ -305,6 +320,7 @@ impl NodeState {
             runs_target: None,
             seen_rolled_back: false,
             refusal_reported: false,
+            keeps_target: false,
             seen_on_target: false,
             waiting: Waiting::NotAssigned,
             replans: 0,
@@ -359,7 +375,15 @@ impl NodeState {
 
     /// Final state so far, and its duration in seconds.
     pub(super) fn end(&self) -> (End, Option<f64>) {
-        match &self.phase {
+        let phase = match &self.phase {
+            Phase::Draining { purpose: Purpose::RollBack(before), .. }
+                if matches!(before.phase, Phase::Failed { .. }) =>
+            {
+                &before.phase
+            }
+            phase => phase,
+        };
+        match phase {
             Phase::LeftAlone(why) => (End::LeftAlone { why: why.clone() }, None),
             Phase::Pending | Phase::Listing => (End::NotStarted, None),
             Phase::Draining { purpose: Purpose::Assign, .. } => (End::NotStarted, None),

@@ -16,16 +16,18 @@ impl PoolRun {
             self.canary_members.push(number);
         }
         match group {
-            _ if awaited => self.unavailable_first.push_back(number),
+            _ if awaited => self.queue_unavailable(number),
             Group::Unavailable => self.queue_unavailable(number),
             Group::Canary => self.canaries.push_back(number),
             Group::Rest => self.queue_rest(number),
         }
     }
 
-    /// Queues a node that needs no budget.
+    /// Queues a node that needs no budget, unless it is queued already: every event of a cordoned node asks for it.
     pub(super) fn queue_unavailable(&mut self, number: usize) {
-        let drains = self.nodes.get(number).is_some_and(|node| node.needs_drain);
+        let Some(node) = self.nodes.get(number).filter(|node| !node.is_queued_first) else { return };
+        let drains = node.needs_drain && node.assignment.is_some();
+        self.nodes.update(number, |node| node.is_queued_first = true);
         if drains { &mut self.unavailable_drains } else { &mut self.unavailable_first }.push_back(number);
     }
 
@@ -64,16 +66,23 @@ impl PoolRun {
         None
     }
 
+    /// Number of entries in the queues of nodes that need no budget.
+    #[cfg(test)]
+    pub(in crate::rollout) fn queued_first(&self) -> usize {
+        self.unavailable_first.len() + self.unavailable_drains.len()
+    }
+
     /// Removes the next node from the queues of nodes that need no budget.
     fn next_unavailable(&mut self, may_drain: bool) -> Option<usize> {
-        if let Some(number) = self.unavailable_first.pop_front() {
-            return Some(number);
-        }
-        let next = *self.unavailable_drains.front().filter(|_| may_drain)?;
-        if self.nodes.get(next).is_some_and(NodeState::awaits_mark_answer) {
-            return None;
-        }
-        self.unavailable_drains.pop_front()
+        let next = self.unavailable_first.pop_front().or_else(|| {
+            let next = *self.unavailable_drains.front().filter(|_| may_drain)?;
+            if self.nodes.get(next).is_some_and(NodeState::awaits_mark_answer) {
+                return None;
+            }
+            self.unavailable_drains.pop_front()
+        })?;
+        self.nodes.update(next, |node| node.is_queued_first = false);
+        Some(next)
     }
 
     /// Queue of the nodes that may start at the present gate. `None`: no node may.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::PoolRun;
-use super::node_state::{Group, Phase, Purpose, Rollback};
+use super::node_state::{BeforeRollback, Group, NodeState, Phase, Purpose, Rollback};
 use crate::convergence::{Convergence, ConvergenceFailure, Target, Waiting, evaluate};
 use crate::drain::DrainFailure;
 use crate::instant::{elapsed, later};
@@ -16,7 +16,8 @@ impl PoolRun {
     /// disruption. Rolls back a converged canary too, as long as the gate is closed, and every converged node of a pool
     /// that returns.
     pub(super) fn roll_back_node(&mut self, number: usize, context: &mut Context<'_>) {
-        let Some(node) = self.nodes.get(number).filter(|node| node.can_roll_back()) else { return };
+        let can_return = |node: &&NodeState| node.can_roll_back() && !node.keeps_target;
+        let Some(node) = self.nodes.get(number).filter(can_return) else { return };
         let returns = match &node.phase {
             // The node was not drained, or another client claimed it.
             Phase::Failed { failure: ConvergenceFailure::Drain { .. }, .. } => false,
@@ -25,7 +26,7 @@ impl PoolRun {
             }
             _ => true,
         };
-        let Some(phase) = node.rollback_phase(context.now).filter(|_| returns) else { return };
+        let Some(phase) = node.phase.rolled_back(context.now).filter(|_| returns) else { return };
         if let Some(needs) = node.rollback_blocked_by() {
             if !node.refusal_reported && node.runs_target == Some(true) {
                 self.report_node(number, context, |pool, node| Progress::NotRolledBack { pool, node, needs });
@@ -82,9 +83,10 @@ impl PoolRun {
                 self.stays_on_target(number, DrainFailure::Claimed, context);
                 continue;
             }
-            let Some(phase) = node.rollback_phase(context.now) else { continue };
+            let Some(phase) = node.phase.rolled_back(context.now) else { continue };
             if node.rollback_needs_drain() {
-                self.begin_drain(number, Purpose::RollBack(Box::new(phase)), context);
+                let before = BeforeRollback { phase: node.phase.clone(), waiting: node.waiting.clone() };
+                self.begin_drain(number, Purpose::RollBack(Box::new(before)), context);
             } else {
                 self.send_rollback(number, phase, context);
             }
@@ -102,7 +104,9 @@ impl PoolRun {
         }
     }
 
-    fn stays_on_target(&self, number: usize, failure: DrainFailure, context: &mut Context<'_>) {
+    /// Gives up the rollback of a node, which stays on its target.
+    pub(super) fn stays_on_target(&mut self, number: usize, failure: DrainFailure, context: &mut Context<'_>) {
+        self.nodes.update(number, |node| node.keeps_target = true);
         let failure = ConvergenceFailure::Drain { failure };
         self.report_node(number, context, |pool, node| Progress::RollbackFailed { pool, node, failure });
     }

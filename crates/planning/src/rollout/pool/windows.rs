@@ -1,5 +1,6 @@
 //! Windows of a pool: nodes that may not start now, and the hold of the pool once no node may.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -22,7 +23,7 @@ pub(super) struct Windows {
     /// Longest time of a node without a drain, and of a drained one, in real time.
     node_time: [Duration; 2],
     /// Pending nodes that were due when the schedule was closed for them. They do not start in this run.
-    late: Vec<usize>,
+    late: BTreeSet<usize>,
     /// Why a node without a drain may not start, valid until the next opening.
     closed: Option<Hold>,
     /// Why a drained node may not start, valid until the next opening. A drain takes longer, so this comes first.
@@ -39,7 +40,7 @@ impl Windows {
             schedule: plan.policy.schedule.clone(),
             class,
             node_time: [false, true].map(|drained| mode.time_limit(&plan.policy).saturating_add(around(drained))),
-            late: Vec::new(),
+            late: BTreeSet::new(),
             closed: None,
             closed_for_drains: None,
         }
@@ -66,7 +67,7 @@ impl PoolRun {
         let (is_awaited, needs_drain) = (node.assignment.is_none(), node.needs_drain);
         let is_open = is_awaited || self.windows.check(needs_drain, now);
         if !is_open {
-            self.windows.late.push(number);
+            self.windows.late.insert(number);
         }
         is_open
     }

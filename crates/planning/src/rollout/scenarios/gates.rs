@@ -457,3 +457,14 @@ fn with_target(nodes: impl IntoIterator<Item = Node>) -> Observed {
     with_config_map(&mut cluster, "a", &rendered("a", 64));
     cluster
 }
+
+#[test]
+fn cordoned_node_is_queued_once_while_its_pool_waits() {
+    let mut scenario = Scenario::new(three(), gated(2, &[Moment::Start]), GATED);
+    scenario.send(Input::Start);
+    for _ in 0..3 {
+        assert!(scenario.see(Node { cordoned: true, ..node("n1", "a") }).is_empty());
+    }
+    assert_eq!(scenario.machine.pools[&pool_name("a")].queued_first(), 1);
+    assert_eq!(scenario.fires(&[]), ["n1", "n2"]);
+}
